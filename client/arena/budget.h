@@ -1,0 +1,38 @@
+// Budget: the user's memory limit and what is charged to it. I1: frames (in use, cached or in flight) + metadata <=
+// limit. Metadata (descriptors, slot tables, pin tables) is charged without asking, because evicting must never wait
+// for it (I5); a small reserve, kept free of frames, absorbs its growth until the next eviction restores it.
+// Thread-safety: ChargeMetadata from any thread; the rest is guarded by the engine's mutex.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+namespace ramspan {
+
+class Budget {
+ public:
+  explicit Budget(uint64_t limit) : limit_(limit) {}
+
+  uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  void set_limit(uint64_t limit) { limit_.store(limit, std::memory_order_relaxed); }
+
+  void ChargeMetadata(uint64_t bytes) { metadata_.fetch_add(bytes, std::memory_order_relaxed); }
+  void SetTierMetadata(uint64_t bytes) { tier_metadata_.store(bytes, std::memory_order_relaxed); }
+  uint64_t metadata() const {
+    return metadata_.load(std::memory_order_relaxed) + tier_metadata_.load(std::memory_order_relaxed);
+  }
+
+  // What frames may take: the limit without metadata and its reserve (1/256 of the limit, 1 MiB at most).
+  uint64_t frames_limit() const {
+    const uint64_t apart = metadata() + std::min<uint64_t>(limit() / 256, 1 << 20);
+    return limit() > apart ? limit() - apart : 0;
+  }
+
+ private:
+  std::atomic<uint64_t> limit_;
+  std::atomic<uint64_t> metadata_{0};
+  std::atomic<uint64_t> tier_metadata_{0};
+};
+
+}  // namespace ramspan

@@ -1,0 +1,70 @@
+// Chunk: the descriptor of what is swapped as a whole, and THE state machine. 64 bytes, counted in the budget.
+//
+//   phase     event            to         when
+//   Freed     kCreate          Swapped    no slot yet: contents indeterminate, no memory used
+//   Swapped   kMaterialize     Resident   no slot: a frame without a read
+//   Swapped   kBeginLoad       Loading    a frame is reserved, the read submitted
+//   Loading   kFinishLoad      Resident   length and checksum right
+//   Loading   kFailLoad        Swapped    retryable; waiters get the error
+//   Loading   kLose            Lost       wrong checksum, server gone: sticky
+//   Resident  kDrop            Swapped    unpinned and clean with a valid slot, or never written
+//   Resident  kBeginWrite      Writing    unpinned and dirty; the frame stays readable and may not be written
+//   Writing   kFinishEvict     Swapped    nobody came
+//   Writing   kFinishKeep      Resident   somebody pinned it meanwhile: clean
+//   Writing   kFailWrite       Resident   still dirty: data is never dropped
+//   Resident, Swapped, Lost    kFree -> Freed, when no I/O is in flight (else the chunk is doomed until it is done)
+//   anything else: RS_CHECK
+//
+// Thread-safety: phases change only under the engine's mutex. The word is atomic because the resident path reads it and
+// sets kReferenced and kDirty while it holds a pin, and counted pins come and go, without that mutex.
+#pragma once
+
+#include "client/swap/swap_tier.h"
+#include "ramspan/detail/resident.h"
+
+namespace ramspan {
+
+using detail::kDirty;
+using detail::kReadable;
+using detail::kReferenced;
+using detail::kWritable;
+
+enum class Phase : uint8_t { kFreed, kSwapped, kLoading, kResident, kWriting, kLost };
+enum class Event : uint8_t {
+  kCreate, kMaterialize, kBeginLoad, kFinishLoad, kFailLoad, kLose, kDrop, kBeginWrite, kFinishEvict, kFinishKeep,
+  kFailWrite, kFree,
+};
+
+struct IoOp;
+
+struct alignas(64) Chunk : detail::ChunkHead {
+  SlotRef slot;       // empty: never written out
+  uint64_t checksum;  // of the slot's bytes
+  IoOp* op;           // the transfer in flight, in Loading and Writing
+  uint32_t prev, next;  // the policy's list, by id
+};
+static_assert(sizeof(Chunk) == 64);
+
+// Further bits of the state word.
+inline constexpr uint64_t kPrefetched = 16;  // fetched ahead, not yet touched: closed, so that the first pin is seen
+inline constexpr uint64_t kDoomed = 32;      // freed while I/O is in flight
+inline constexpr int kPhaseShift = 8;
+inline constexpr uint64_t kPhaseMask = uint64_t{7} << kPhaseShift;
+inline constexpr uint64_t kOneCountedPin = uint64_t{1} << 32;
+
+inline Phase PhaseOf(uint64_t word) { return static_cast<Phase>((word & kPhaseMask) >> kPhaseShift); }
+inline Phase PhaseOf(const Chunk* c) { return PhaseOf(c->state.load(std::memory_order_acquire)); }
+inline bool Has(const Chunk* c, uint64_t bit) { return c->state.load(std::memory_order_acquire) & bit; }
+inline bool HasCountedPins(const Chunk* c) { return c->state.load(std::memory_order_acquire) >= kOneCountedPin; }
+
+// Where `event` leads from `from`; false when the table has no such row.
+bool NextPhase(Phase from, Event event, Phase* to);
+
+// Takes the transition and, in the same atomic step, sets and clears flag bits. Release: what was written before
+// (frame, bytes, slot) is seen by whoever then reads the word with acquire.
+void Transition(Chunk* chunk, Event event, uint64_t set = 0, uint64_t clear = 0);
+
+inline void SetBits(Chunk* c, uint64_t bits) { c->state.fetch_or(bits, std::memory_order_acq_rel); }
+inline void ClearBits(Chunk* c, uint64_t bits) { c->state.fetch_and(~bits, std::memory_order_acq_rel); }
+
+}  // namespace ramspan

@@ -1,0 +1,36 @@
+// ChunkTable: chunk descriptors by id, in slabs that never move and are reused. A freed descriptor stays readable (a
+// stale pin may still look at its state word for an instant).
+// Thread-safety: none of its own; guarded by the engine's mutex, but for At(), which only reads slabs that exist.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "client/arena/budget.h"
+#include "client/chunk/chunk.h"
+
+namespace ramspan {
+
+class ChunkTable {
+ public:
+  explicit ChunkTable(Budget* budget) : budget_(budget) {}
+  ~ChunkTable();
+  ChunkTable(const ChunkTable&) = delete;
+  ChunkTable& operator=(const ChunkTable&) = delete;
+
+  Chunk* New(uint64_t bytes);  // phase Swapped, no slot, one reference
+  void Delete(Chunk* chunk);   // REQUIRES: phase Freed
+  Chunk* At(uint32_t id) const { return &slabs_[id / kSlab][id % kSlab]; }
+  uint32_t ids() const { return used_; }  // ids are below this; some may be Freed
+  uint64_t live() const { return live_; }
+
+ private:
+  static constexpr uint32_t kSlab = 1024;  // 64 KiB
+  Budget* const budget_;
+  std::vector<Chunk*> slabs_;
+  uint32_t used_ = 0;
+  uint64_t live_ = 0;
+  uint32_t free_head_ = UINT32_MAX;  // freed descriptors, linked by next
+};
+
+}  // namespace ramspan

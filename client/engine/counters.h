@@ -1,0 +1,27 @@
+// What the engine counts. A snapshot is a plain value.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace ramspan {
+
+struct EngineCounters {
+  uint64_t budget_bytes = 0;         // the limit
+  uint64_t resident_bytes = 0;       // frames in use now
+  uint64_t peak_resident_bytes = 0;  // frames, cached ones too, and metadata, at their highest: I1 says <= budget
+  uint64_t metadata_bytes = 0;
+  uint64_t chunks = 0;
+  uint64_t data_bytes = 0;           // of all chunks now
+  uint64_t peak_data_bytes = 0;
+  uint64_t misses = 0;               // pins that had to fetch
+  uint64_t evictions = 0;
+  uint64_t clean_evictions = 0;      // without a write
+  uint64_t write_failures = 0, read_failures = 0;
+  uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0;
+  uint64_t waits = 0;                // of the program, for data or memory
+  uint64_t wait_us_total = 0;
+  std::array<uint64_t, 24> wait_us_histogram{};  // [i]: waits of [2^(i-1), 2^i) us; [0]: under 1 us
+};
+
+}  // namespace ramspan

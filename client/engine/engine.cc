@@ -1,0 +1,298 @@
+#include "client/engine/engine.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "common/checksum.h"
+#include "common/units.h"
+
+namespace ramspan {
+
+using std::chrono::microseconds;
+using Clock = std::chrono::steady_clock;
+
+Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
+               const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy)
+    : options_(options),
+      tier_(tier),
+      pins_(pins),
+      budget_(options.budget),
+      chunks_(&budget_),
+      arena_(&budget_),
+      policy_(make_policy(&chunks_)) {}
+
+Engine::~Engine() {
+  Drain();
+  for (IoOp* op : free_ops_) delete op;
+}
+
+void Engine::Drain() {
+  MutexLock lock(mutex_);
+  while (in_flight_ > 0) PollOnce(microseconds(1000));
+}
+
+Result<Chunk*> Engine::Create(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  if (RoundUpToGranule(bytes) > budget_.frames_limit()) {
+    return FailedPrecondition("an object of " + FormatBytes(bytes) + " does not fit the memory limit of " +
+                              FormatBytes(budget_.limit()) +
+                              " (part of which holds descriptors); raise the limit (RAMSPAN_MEMORY, ramspan run "
+                              "--memory) or split the object into smaller managedPtrs");
+  }
+  Chunk* chunk = chunks_.New(bytes);
+  policy_->OnCreate(chunk);
+  live_bytes_ += RoundUpToGranule(bytes);
+  counters_.data_bytes += bytes;
+  counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
+  return chunk;
+}
+
+void Engine::Free(Chunk* chunk) {
+  MutexLock lock(mutex_);
+  if (Has(chunk, kPrefetched)) {
+    policy_->OnPrefetchWasted(chunk);
+    ++counters_.prefetch_wasted;
+    ClearBits(chunk, kPrefetched);
+  }
+  live_bytes_ -= RoundUpToGranule(chunk->bytes);
+  counters_.data_bytes -= chunk->bytes;
+  if (chunk->op != nullptr) {
+    if (std::exchange(chunk->op->prefetch, false)) {
+      policy_->OnPrefetchWasted(chunk);
+      ++counters_.prefetch_wasted;
+    }
+    policy_->OnFree(chunk);
+    SetBits(chunk, kDoomed);  // Finish forgets it
+    return;
+  }
+  policy_->OnFree(chunk);
+  Forget(chunk);
+}
+
+// Gives back all that a chunk with no transfer in flight holds.
+void Engine::Forget(Chunk* chunk) {
+  if (PhaseOf(chunk) == Phase::kResident) {
+    arena_.Put(chunk->frame, chunk->bytes);
+    changed_.NotifyAll();
+  } else if (PhaseOf(chunk) == Phase::kSwapped && chunk->slot) {
+    swapped_bytes_ -= chunk->bytes;
+  }
+  if (chunk->slot) tier_->Free(chunk->slot, chunk->bytes);
+  chunk->slot = SlotRef{};
+  Transition(chunk, Event::kFree, 0, ~uint64_t{0});
+  chunks_.Delete(chunk);
+}
+
+// The caller's pin keeps the chunk where it is, so the bits may be set without looking back.
+void Engine::Open(Chunk* chunk, bool write) {
+  if (Has(chunk, kPrefetched)) {
+    ClearBits(chunk, kPrefetched);
+    policy_->OnPrefetchHit(chunk);
+    ++counters_.prefetch_hits;
+    SignalMover();
+  }
+  SetBits(chunk, kReadable | kWritable | kReferenced | (write ? kDirty : 0));
+}
+
+IoOp* Engine::NewOp(Chunk* chunk, bool write) {
+  IoOp* op;
+  if (free_ops_.empty()) {
+    op = new IoOp;  // bounded by threads + batches; about 150 bytes of ordinary heap
+  } else {
+    op = free_ops_.back();
+    free_ops_.pop_back();
+    *op = IoOp{};
+  }
+  op->chunk = chunk;
+  op->io.slot = chunk->slot;
+  op->io.buffer = chunk->frame;
+  op->io.bytes = chunk->bytes;
+  op->io.cookie = op;
+  op->io.is_write = write;
+  chunk->op = op;
+  ++in_flight_;
+  return op;
+}
+
+void Engine::Release(IoOp* op) {
+  if (op->done && op->waiters == 0) free_ops_.push_back(op);
+}
+
+void Engine::Submit(std::span<IoOp* const> ops, bool write) {
+  if (ops.empty()) return;
+  std::vector<IoRequest*> batch;
+  batch.reserve(ops.size());
+  for (IoOp* op : ops) batch.push_back(&op->io);
+  mutex_.unlock();
+  if (write) {
+    for (IoRequest* io : batch) {
+      // The frame is constant while it is written (I3), so the checksum can be taken before or during the copy.
+      if (options_.checksum && !tier_->CapabilitiesOf(io->slot).checksums) io->checksum = Checksum(io->buffer, io->bytes);
+    }
+    tier_->SubmitWrite(batch);
+  } else {
+    tier_->SubmitRead(batch);
+  }
+  mutex_.lock();
+}
+
+bool Engine::PollOnce(microseconds wait) {
+  IoRequest* done[kBatch];
+  mutex_.unlock();
+  const size_t n = tier_->Poll(done, wait);
+  for (IoRequest* io : std::span(done, n)) {
+    if (!io->is_write && options_.checksum && io->result == StatusCode::kOk &&
+        !tier_->CapabilitiesOf(io->slot).checksums) {
+      io->checksum = Checksum(io->buffer, io->bytes);
+    }
+  }
+  mutex_.lock();
+  Finish(std::span(done, n));
+  return n > 0;
+}
+
+void Engine::Finish(std::span<IoRequest* const> done) {
+  if (done.empty()) return;
+  IoOp* writes[kBatch];
+  size_t n = 0;
+  in_flight_ -= done.size();
+  for (IoRequest* io : done) {
+    auto* op = static_cast<IoOp*>(io->cookie);
+    op->chunk->op = nullptr;
+    op->done = true;
+    if (io->is_write) {
+      writes[n++] = op;
+    } else {
+      FinishRead(op);
+      Release(op);
+    }
+  }
+  FinishWrites(std::span(writes, n));
+  changed_.NotifyAll();
+}
+
+void Engine::CountWait(Clock::time_point since) {
+  const auto us = std::chrono::duration_cast<microseconds>(Clock::now() - since).count();
+  ++counters_.waits;
+  counters_.wait_us_total += static_cast<uint64_t>(us);
+  const size_t bucket = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(us)));
+  ++counters_.wait_us_histogram[std::min(bucket, counters_.wait_us_histogram.size() - 1)];
+}
+
+Status Engine::SetBudget(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  const uint64_t old = budget_.limit();
+  budget_.set_limit(bytes);
+  const auto begin = Clock::now();
+  arena_.Trim(budget_.frames_limit());
+  while (arena_.committed() > budget_.frames_limit()) {
+    const Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit());
+    arena_.Trim(budget_.frames_limit());
+    if (evicted.freed > 0) continue;
+    if (in_flight_ > 0) {
+      PollOnce(microseconds(1000));
+      continue;
+    }
+    Status status = evicted.status.ok() ? WaitForPins(nullptr, bytes, begin) : evicted.status;
+    if (!status.ok()) {
+      budget_.set_limit(old);
+      return status;
+    }
+  }
+  policy_->SetLimits(bytes, swapped_bytes_);
+  changed_.NotifyAll();
+  return Status();
+}
+
+Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
+  mutex_.lock();
+  const uint32_t ids = chunks_.ids();
+  Status status;
+  for (uint32_t id = 0; id < ids && status.ok(); ++id) {
+    Chunk* chunk = chunks_.At(id);
+    while (chunk->op != nullptr) PollOnce(microseconds(1000));
+    if (PhaseOf(chunk) == Phase::kFreed || PhaseOf(chunk) == Phase::kLost || !chunk->slot || !leaving(chunk->slot)) {
+      continue;
+    }
+    chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
+    status = AcquireLocked(chunk, true);
+    if (status.ok()) {
+      tier_->Free(chunk->slot, chunk->bytes);
+      chunk->slot = SlotRef{};
+    }
+    chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
+  }
+  mutex_.unlock();
+  return status;
+}
+
+void Engine::SignalMover() {
+  mover_work_ = true;
+  if (mover_asleep_) mover_wake_.NotifyAll();
+}
+
+void Engine::WakeMover() {
+  MutexLock lock(mutex_);
+  SignalMover();
+}
+
+void Engine::MoverWait(microseconds max) {
+  MutexLock lock(mutex_);
+  if (mover_work_) return;
+  mover_asleep_ = true;
+  mover_wake_.WaitFor(mutex_, max);
+  mover_asleep_ = false;
+}
+
+bool Engine::MoverStep() {
+  MutexLock lock(mutex_);
+  mover_work_ = false;
+  bool worked = in_flight_ > 0 && PollOnce(microseconds(0));
+  if (options_.preemptive) {
+    policy_->SetLimits(budget_.limit(), swapped_bytes_);
+    worked |= RefillReserve();
+    worked |= ReadAhead();
+  }
+  const auto now = Clock::now();
+  if (now - last_upkeep_ > std::chrono::milliseconds(5)) {
+    last_upkeep_ = now;
+    mutex_.unlock();
+    tier_->Upkeep();
+    budget_.SetTierMetadata(tier_->stats().metadata_bytes);
+    mutex_.lock();
+  }
+  return worked || in_flight_ > 0;
+}
+
+EngineCounters Engine::counters() const {
+  MutexLock lock(mutex_);
+  EngineCounters c = counters_;
+  c.budget_bytes = budget_.limit();
+  c.resident_bytes = arena_.in_use();
+  c.metadata_bytes = budget_.metadata();
+  c.peak_resident_bytes = arena_.peak_committed() + budget_.metadata();
+  c.chunks = chunks_.live();
+  return c;
+}
+
+bool Engine::IsValid() {
+  MutexLock lock(mutex_);
+  uint64_t frames = 0, live = 0;
+  for (uint32_t id = 0; id < chunks_.ids(); ++id) {
+    const Chunk* c = chunks_.At(id);
+    const Phase phase = PhaseOf(c);
+    if (phase == Phase::kFreed) continue;
+    ++live;
+    if (phase == Phase::kResident || phase == Phase::kWriting || phase == Phase::kLoading) {
+      frames += RoundUpToGranule(c->bytes);
+    }
+    if ((c->op != nullptr) != (phase == Phase::kLoading || phase == Phase::kWriting)) return false;
+    if (phase == Phase::kWriting && Has(c, kWritable)) return false;                  // I3
+    if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
+  }
+  return live == chunks_.live() && frames == arena_.in_use() && arena_.committed() + budget_.metadata() <= budget_.limit();
+}
+
+}  // namespace ramspan

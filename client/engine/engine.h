@@ -1,0 +1,169 @@
+// Engine: the conductor of a chunk's way out (victim, close, write, frame back) and in (budget, frame, read, wake). It
+// alone turns completions into transitions, and joins arena, policy and swap, which do not know each other.
+//
+// Thread-safety: all calls from any thread. One mutex guards states, lists and the arena; it is never held across a
+// backend call or a copy of chunk data. A thread that misses submits and polls for itself; the mover (MoverStep) does
+// what nobody waits for. Waiters poll the tier, so a wait makes progress even without a mover.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "client/arena/arena.h"
+#include "client/arena/budget.h"
+#include "client/chunk/chunk.h"
+#include "client/chunk/chunk_table.h"
+#include "client/engine/counters.h"
+#include "client/policy/policy.h"
+#include "client/swap/swap_tier.h"
+#include "common/mutex.h"
+
+namespace ramspan {
+
+// What the engine must know of pins: implemented by the front.
+class PinScanner {
+ public:
+  virtual ~PinScanner() = default;
+  // After this returns, every pin stored before a state word was closed is visible to FindPinned (membarrier).
+  virtual void Barrier() = 0;
+  // pinned[i] = some thread's table holds chunks[i].
+  virtual void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) = 0;
+
+  // The calling thread starts (chunk) or stops (nullptr) to wait for memory in order to pin `chunk`.
+  virtual void SetWaiting(Chunk* chunk) = 0;
+  enum class Verdict {
+    kSomebodyMayUnpin,  // a thread that does not wait holds pins
+    kUnlikely,          // only waiting threads hold pins, but another thread lives that might release one
+    kDeadlock,          // all threads that ever pinned wait
+  };
+  virtual Verdict JudgeWaiters() = 0;
+};
+
+// One transfer in flight. Owned by the engine; `io` is the tier's between Submit and Poll.
+struct IoOp {
+  IoRequest io;
+  Chunk* chunk = nullptr;
+  uint32_t waiters = 0;
+  bool prefetch = false;
+  bool done = false;
+  Status status;
+};
+
+class Engine {
+ public:
+  struct Options {
+    uint64_t budget = 0;
+    bool preemptive = true;
+    bool checksum = true;
+    std::chrono::milliseconds deadlock_grace{1000};  // before an unlikely release is given up
+    std::chrono::milliseconds pin_wait_max{60000};   // no wait for other threads' pins is longer
+  };
+
+  // `make_policy` is called once with the engine's chunk table.
+  Engine(const Options& options, SwapTier* tier, PinScanner* pins,
+         const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy);
+  // REQUIRES: no other thread is inside. Waits for transfers in flight.
+  ~Engine();
+
+  // A chunk in phase Swapped without contents. Does not block. kFailedPrecondition when it can never fit the budget.
+  Result<Chunk*> Create(uint64_t bytes);
+  // REQUIRES: no pins. Does not wait: with a transfer in flight the chunk is doomed and goes when that is done.
+  void Free(Chunk* chunk);
+
+  // Makes the chunk readable (writable and dirty). Blocks. REQUIRES: the caller's pin is stored in its table already.
+  // kFailedPrecondition: pins fill the budget; kResourceExhausted: swap is full; kDataLoss; kUnavailable.
+  Status Acquire(Chunk* chunk, bool write) RS_EXCLUDES(mutex_);
+  // The same with the pin counted in the chunk's word, taken before it returns OK.
+  Status AcquireCounted(Chunk* chunk, bool write) RS_EXCLUDES(mutex_);
+  // A hint. Starts the read if a frame is at hand without evicting; else leaves it to the mover.
+  void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
+
+  // Blocks until the new limit holds; on failure the old one stays.
+  Status SetBudget(uint64_t bytes) RS_EXCLUDES(mutex_);
+  // Brings home what is in slots for which `leaving` says true, so that they can be given up. The tier must refuse new
+  // slots there already. Blocks; evicts to what is left.
+  Status Vacate(const std::function<bool(SlotRef)>& leaving) RS_EXCLUDES(mutex_);
+
+  // Waits until nothing is in flight. Blocks.
+  void Drain() RS_EXCLUDES(mutex_);
+
+  // One round of background work: completions, free frames ahead of need, read-ahead, the tier's upkeep. Returns
+  // whether there was anything to do. MoverWait sleeps until there may be (at most `max`).
+  bool MoverStep() RS_EXCLUDES(mutex_);
+  void MoverWait(std::chrono::microseconds max) RS_EXCLUDES(mutex_);
+  void WakeMover();
+
+  Budget* budget() { return &budget_; }
+  EngineCounters counters() const RS_EXCLUDES(mutex_);
+  // I1, I2 and the lists: for tests, with no thread inside.
+  bool IsValid() RS_EXCLUDES(mutex_);
+
+ private:
+  static constexpr size_t kBatch = 32;  // victims closed by one membarrier
+
+  // evict.cc
+  struct Evicted {
+    uint64_t freed = 0;    // bytes of frames that came back at once
+    uint64_t started = 0;  // bytes now being written
+    Status status;         // why a dirty victim could not start
+  };
+  Evicted EvictSome(uint64_t bytes) RS_REQUIRES(mutex_);  // releases and retakes the mutex to submit
+  IoOp* SendAway(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
+  void CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) RS_REQUIRES(mutex_);
+  Status EnsureSlot(Chunk* chunk) RS_REQUIRES(mutex_);
+  bool ReclaimCleanSlots(uint64_t bytes) RS_REQUIRES(mutex_);
+  void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
+  void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
+  Result<void*> TakeFrame(Chunk* chunk, uint64_t bytes) RS_REQUIRES(mutex_);
+  Status WaitForPins(Chunk* chunk, uint64_t bytes, std::chrono::steady_clock::time_point since)
+      RS_REQUIRES(mutex_);
+  bool RefillReserve() RS_REQUIRES(mutex_);
+
+  // fetch.cc
+  Status AcquireLocked(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
+  Status Load(Chunk* chunk) RS_REQUIRES(mutex_);
+  IoOp* BeginLoad(Chunk* chunk, void* frame, bool prefetch) RS_REQUIRES(mutex_);
+  void FinishRead(IoOp* op) RS_REQUIRES(mutex_);
+  bool ReadAhead() RS_REQUIRES(mutex_);
+  Status WaitFor(IoOp* op) RS_REQUIRES(mutex_);
+
+  // engine.cc
+  void Open(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
+  bool PollOnce(std::chrono::microseconds wait) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  void Finish(std::span<IoRequest* const> done) RS_REQUIRES(mutex_);
+  IoOp* NewOp(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
+  void Release(IoOp* op) RS_REQUIRES(mutex_);
+  void Submit(std::span<IoOp* const> ops, bool write) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  void Forget(Chunk* chunk) RS_REQUIRES(mutex_);
+  void CountWait(std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
+  void SignalMover() RS_REQUIRES(mutex_);
+
+  const Options options_;
+  SwapTier* const tier_;
+  PinScanner* const pins_;
+  Budget budget_;
+
+  mutable Mutex mutex_{LockRank::kEngine};
+  CondVar changed_;  // some transfer finished or frame came back
+  CondVar mover_wake_;
+  ChunkTable chunks_ RS_GUARDED_BY(mutex_);
+  Arena arena_ RS_GUARDED_BY(mutex_);
+  std::unique_ptr<CachePolicy> policy_ RS_GUARDED_BY(mutex_);
+  std::vector<IoOp*> free_ops_ RS_GUARDED_BY(mutex_);
+  EngineCounters counters_ RS_GUARDED_BY(mutex_);
+  uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
+  uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
+  uint64_t swapped_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of Swapped chunks with a slot
+  uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for
+  bool polling_ RS_GUARDED_BY(mutex_) = false;         // a thread waits inside the tier's Poll
+  bool mover_asleep_ RS_GUARDED_BY(mutex_) = false;
+  bool mover_work_ RS_GUARDED_BY(mutex_) = false;
+  std::chrono::steady_clock::time_point last_upkeep_ RS_GUARDED_BY(mutex_){};
+};
+
+}  // namespace ramspan

@@ -1,0 +1,209 @@
+// The journey out: victims are closed, looked for in all pin tables, given slots, written, and their frames returned.
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "client/engine/engine.h"
+#include "common/units.h"
+
+namespace ramspan {
+
+using std::chrono::microseconds;
+using Clock = std::chrono::steady_clock;
+
+// Closes the victims and opens those again that some thread pins: keep[i] says so. What is closed and not kept cannot
+// be pinned without this mutex. A pin that was stored before the closing is found by the scan; one stored later sees
+// the closed word and comes to Acquire.
+void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
+  for (Chunk* c : victims) ClearBits(c, kReadable | kWritable);
+  pins_->Barrier();
+  pins_->FindPinned(victims, keep);
+  for (size_t i = 0; i < victims.size(); ++i) {
+    keep[i] = keep[i] || HasCountedPins(victims[i]);
+    if (keep[i] && !Has(victims[i], kPrefetched)) SetBits(victims[i], kReadable | kWritable);
+  }
+}
+
+void Engine::DropFrame(Chunk* c, Event event) {
+  arena_.Put(c->frame, c->bytes);
+  Transition(c, event, 0, kReadable | kWritable | kReferenced | kDirty);
+  c->frame = nullptr;
+  if (c->slot) swapped_bytes_ += c->bytes;
+  ++counters_.evictions;
+}
+
+// Looks at ever more victims until one can leave or all have been looked at.
+Engine::Evicted Engine::EvictSome(uint64_t bytes) {
+  Evicted result;
+  IoOp* ops[kBatch];
+  size_t writes = 0;
+  for (uint64_t seen = 0; seen < chunks_.live() && result.freed + result.started == 0; bytes *= 2) {
+    Chunk* victims[kBatch];
+    bool keep[kBatch] = {};
+    const size_t n = policy_->PickVictims(bytes, victims);
+    if (n == 0) break;
+    seen += n;
+    CloseUnpinned(std::span(victims, n), std::span(keep, n));
+    for (size_t i = 0; i < n; ++i) {
+      if (keep[i]) continue;
+      if (IoOp* op = SendAway(victims[i], &result)) ops[writes++] = op;
+    }
+  }
+  if (result.freed > 0) changed_.NotifyAll();
+  Submit(std::span(ops, writes), true);
+  return result;
+}
+
+// A closed victim leaves at once, or gets a write to be submitted, or stays.
+IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
+  if (Has(c, kPrefetched)) {
+    ClearBits(c, kPrefetched);
+    policy_->OnPrefetchWasted(c);
+    ++counters_.prefetch_wasted;
+  }
+  if (!Has(c, kDirty)) {  // the slot holds the same bytes, or there never were any
+    DropFrame(c, Event::kDrop);
+    ++counters_.clean_evictions;
+    result->freed += c->bytes;
+    return nullptr;
+  }
+  if (Status status = EnsureSlot(c); !status.ok()) {
+    SetBits(c, kReadable | kWritable);  // stays, dirty: data is never dropped
+    result->status = status;
+    return nullptr;
+  }
+  Transition(c, Event::kBeginWrite, kReadable);
+  result->started += c->bytes;
+  return NewOp(c, true);
+}
+
+// A dirty chunk is written over its old slot, unless a faster tier has room for it again.
+Status Engine::EnsureSlot(Chunk* c) {
+  if (c->slot && !tier_->HasRoomAbove(c->slot, c->bytes)) return Status();
+  Result<SlotRef> slot = tier_->Reserve(c->bytes);
+  if (!slot.ok() && !c->slot && ReclaimCleanSlots(c->bytes)) slot = tier_->Reserve(c->bytes);
+  if (!slot.ok()) return c->slot ? Status() : slot.status();
+  if (c->slot) tier_->Free(c->slot, c->bytes);
+  c->slot = slot.value();
+  return Status();
+}
+
+// Swap is full: clean resident chunks give up the copies that they keep there (and count as dirty from now on).
+bool Engine::ReclaimCleanSlots(uint64_t bytes) {
+  uint64_t freed = 0;
+  for (uint32_t id = 0; id < chunks_.ids() && freed < bytes; ++id) {
+    Chunk* c = chunks_.At(id);
+    if (PhaseOf(c) != Phase::kResident || !c->slot) continue;
+    SetBits(c, kDirty);
+    tier_->Free(c->slot, c->bytes);
+    c->slot = SlotRef{};
+    freed += RoundUpToGranule(c->bytes);
+  }
+  return freed > 0;
+}
+
+void Engine::FinishWrites(std::span<IoOp*> ops) {
+  if (ops.empty()) return;
+  Chunk* written[kBatch];
+  bool keep[kBatch] = {};
+  size_t n = 0;
+  for (IoOp* op : ops) {
+    Chunk* c = op->chunk;
+    const bool ok = op->io.result == StatusCode::kOk && op->io.bytes_done == op->io.bytes;
+    if (ok) {
+      c->checksum = op->io.checksum;
+      written[n++] = c;
+    } else {
+      ++counters_.write_failures;
+      tier_->Free(c->slot, c->bytes);  // I4: nothing is in flight on it any more
+      c->slot = SlotRef{};
+      Transition(c, Event::kFailWrite, kReadable | kWritable | kDirty);
+      if (Has(c, kDoomed)) Forget(c);
+    }
+    Release(op);
+  }
+  if (n == 0) return;
+  for (size_t i = 0; i < n; ++i) ClearBits(written[i], kDirty);
+  CloseUnpinned(std::span(written, n), std::span(keep, n));
+  for (size_t i = 0; i < n; ++i) {
+    Chunk* c = written[i];
+    if (Has(c, kDoomed)) {
+      Transition(c, Event::kFinishKeep);
+      Forget(c);
+    } else if (keep[i]) {
+      Transition(c, Event::kFinishKeep, kReadable | kWritable);
+    } else {
+      DropFrame(c, Event::kFinishEvict);
+    }
+  }
+}
+
+// A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
+Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes) {
+  const auto begin = Clock::now();
+  typical_bytes_ = RoundUpToGranule(bytes);
+  bool waited = false;
+  for (;;) {
+    if (void* frame = arena_.TryTake(bytes)) {
+      if (waited) pins_->SetWaiting(nullptr);
+      if (arena_.available() < 2 * typical_bytes_) SignalMover();
+      return frame;
+    }
+    const uint64_t available = arena_.available();
+    const uint64_t needed = RoundUpToGranule(bytes) > available ? RoundUpToGranule(bytes) - available : 1;
+    const Evicted evicted = EvictSome(needed);
+    if (evicted.freed > 0) continue;
+    if (in_flight_ > 0) {
+      // Some write or read is under way; its end may bring a frame.
+      if (!PollOnce(microseconds(0))) {
+        mutex_.unlock();
+        std::this_thread::yield();
+        mutex_.lock();
+        if (in_flight_ > 0) PollOnce(microseconds(200));
+      }
+      continue;
+    }
+    if (evicted.started > 0) continue;
+    Status status = evicted.status;
+    if (status.ok()) {
+      waited = true;
+      pins_->SetWaiting(chunk);
+      status = WaitForPins(chunk, bytes, begin);
+    }
+    if (!status.ok()) {
+      if (waited) pins_->SetWaiting(nullptr);
+      return status;
+    }
+  }
+}
+
+// Everything resident is pinned. Unpinning is a plain store without a signal, so this looks again after a while; the
+// verdict on a deadlock needs every holder of pins to be waiting here too.
+Status Engine::WaitForPins(Chunk* chunk, uint64_t bytes, Clock::time_point since) {
+  const auto waited = Clock::now() - since;
+  const PinScanner::Verdict verdict = pins_->JudgeWaiters();
+  const bool stuck = verdict == PinScanner::Verdict::kDeadlock ||
+                     (verdict == PinScanner::Verdict::kUnlikely && waited > options_.deadlock_grace) ||
+                     waited > options_.pin_wait_max || chunk == nullptr;
+  if (stuck) {
+    return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
+                              FormatBytes(budget_.limit()) +
+                              " and no thread can go on to release one. Hold fewer adhereTos at once (a smaller scope), "
+                              "use smaller chunks, or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)");
+  }
+  changed_.WaitFor(mutex_, microseconds(200));
+  return Status();
+}
+
+// Frames ahead of need, so that a miss finds one without evicting. Only when the data cannot all be resident: a program
+// that fits its limit is left alone.
+bool Engine::RefillReserve() {
+  if (live_bytes_ <= budget_.frames_limit() || typical_bytes_ == 0) return false;
+  const uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(4 * typical_bytes_, 1 << 20));
+  if (reserve < typical_bytes_ || arena_.available() >= reserve) return false;
+  if (in_flight_ * typical_bytes_ >= 2 * reserve) return false;
+  const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), 4 * typical_bytes_));
+  return evicted.freed + evicted.started > 0;
+}
+
+}  // namespace ramspan

@@ -1,0 +1,189 @@
+// The journey in: a pin misses (or the mover looks ahead), a frame is taken, the tier reads, the completion is checked,
+// the pinners wake.
+#include <string>
+#include <thread>
+
+#include "client/engine/engine.h"
+#include "common/units.h"
+
+namespace ramspan {
+
+using std::chrono::microseconds;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+constexpr uint32_t kReadAttemptsMax = 3;
+constexpr auto kSpinBeforeBlocking = microseconds(60);  // a blocking wake-up costs 70 to 280 us (limits.md)
+}  // namespace
+
+Status Engine::Acquire(Chunk* chunk, bool write) {
+  MutexLock lock(mutex_);
+  return AcquireLocked(chunk, write);
+}
+
+Status Engine::AcquireCounted(Chunk* chunk, bool write) {
+  MutexLock lock(mutex_);
+  chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
+  Status status = AcquireLocked(chunk, write);
+  if (!status.ok()) chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
+  return status;
+}
+
+Status Engine::AcquireLocked(Chunk* chunk, bool write) {
+  uint32_t failed_reads = 0;
+  for (;;) {
+    Status status;
+    switch (PhaseOf(chunk)) {
+      case Phase::kResident:
+        Open(chunk, write);
+        return Status();
+      case Phase::kWriting:
+        if (!write) {
+          SetBits(chunk, kReferenced);
+          return Status();
+        }
+        status = WaitFor(chunk->op);
+        break;
+      case Phase::kLoading:
+        status = WaitFor(chunk->op);
+        break;
+      case Phase::kSwapped:
+        status = Load(chunk);
+        break;
+      case Phase::kLost:
+        return DataLoss("the data of an object of " + FormatBytes(chunk->bytes) + " (chunk " +
+                        std::to_string(chunk->id) + ") is lost: what came back from swap was not what was written, or "
+                        "its memory server is gone. Restart from a checkpoint; see the log for the tier");
+      case Phase::kFreed:
+        RS_CHECK(false, "chunk %u is used after it was freed", chunk->id);
+    }
+    if (status.ok() || status.code() == StatusCode::kDataLoss) continue;  // kLost says it with the remedy
+    if (status.code() != StatusCode::kUnavailable || ++failed_reads == kReadAttemptsMax) return status;
+  }
+}
+
+// From Swapped towards Resident. Returns OK also when another thread was faster; the caller looks again.
+Status Engine::Load(Chunk* chunk) {
+  Result<void*> frame = TakeFrame(chunk, chunk->bytes);
+  if (!frame.ok()) return frame.status();
+  if (PhaseOf(chunk) != Phase::kSwapped) {
+    arena_.Put(frame.value(), chunk->bytes);
+    return Status();
+  }
+  policy_->OnMiss(chunk);
+  if (!chunk->slot) {
+    chunk->frame = frame.value();
+    Transition(chunk, Event::kMaterialize);
+    return Status();
+  }
+  ++counters_.misses;
+  IoOp* op = BeginLoad(chunk, frame.value(), false);
+  ++op->waiters;  // keeps op alive over the submission
+  Submit(std::span(&op, 1), false);
+  --op->waiters;
+  if (options_.preemptive) SignalMover();
+  return WaitFor(op);
+}
+
+IoOp* Engine::BeginLoad(Chunk* chunk, void* frame, bool prefetch) {
+  chunk->frame = frame;
+  swapped_bytes_ -= chunk->bytes;
+  Transition(chunk, Event::kBeginLoad);
+  IoOp* op = NewOp(chunk, false);
+  op->prefetch = prefetch;
+  return op;
+}
+
+void Engine::FinishRead(IoOp* op) {
+  Chunk* c = op->chunk;
+  const IoRequest& io = op->io;
+  const bool moved = io.result == StatusCode::kOk && io.bytes_done == io.bytes;
+  if (moved && (!options_.checksum || io.checksum == c->checksum)) {
+    const bool untouched = op->prefetch && op->waiters == 0;
+    Transition(c, Event::kFinishLoad, untouched ? kPrefetched : kReadable | kWritable);
+    if (op->prefetch && !untouched) {  // somebody came while it was loading: as good as a hit
+      policy_->OnPrefetchHit(c);
+      ++counters_.prefetch_hits;
+    }
+    if (Has(c, kDoomed)) {
+      if (untouched) ClearBits(c, kPrefetched);
+      Forget(c);
+    }
+    return;
+  }
+  ++counters_.read_failures;
+  arena_.Put(c->frame, c->bytes);
+  c->frame = nullptr;
+  if (op->prefetch) {
+    policy_->OnPrefetchWasted(c);
+    ++counters_.prefetch_wasted;
+  }
+  const bool lost = moved || io.result == StatusCode::kDataLoss;
+  op->status = lost ? DataLoss("chunk " + std::to_string(c->id) + ": " +
+                               (moved ? "wrong checksum after reading it back" : "its place in swap is gone"))
+                    : Unavailable("chunk " + std::to_string(c->id) + " could not be read back from " +
+                                  tier_->capabilities().name + " swap");
+  if (lost) {
+    Transition(c, Event::kLose);
+  } else {
+    swapped_bytes_ += c->bytes;
+    Transition(c, Event::kFailLoad);
+  }
+  if (Has(c, kDoomed)) Forget(c);
+}
+
+// Spins, polls and then sleeps until the transfer has ended.
+Status Engine::WaitFor(IoOp* op) {
+  const auto begin = Clock::now();
+  ++op->waiters;
+  while (!op->done) {
+    if (PollOnce(microseconds(0)) || op->done) continue;
+    if (Clock::now() - begin < kSpinBeforeBlocking) {
+      mutex_.unlock();
+      for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
+      mutex_.lock();
+    } else if (!polling_) {
+      polling_ = true;
+      PollOnce(microseconds(200));
+      polling_ = false;
+    } else {
+      changed_.WaitFor(mutex_, microseconds(200));
+    }
+  }
+  CountWait(begin);
+  Status status = op->status;
+  --op->waiters;
+  Release(op);
+  return status;
+}
+
+void Engine::Prefetch(Chunk* chunk) {
+  MutexLock lock(mutex_);
+  if (PhaseOf(chunk) != Phase::kSwapped || !chunk->slot) return;
+  void* frame = arena_.TryTake(chunk->bytes);
+  if (frame == nullptr) return;  // not worth evicting what somebody may use: the pull will
+  IoOp* op = BeginLoad(chunk, frame, true);
+  policy_->OnPrefetchIssued(chunk);
+  ++counters_.prefetch_issued;
+  Submit(std::span(&op, 1), false);
+}
+
+// A tier that copies while it submits gets one chunk at a time, so that each is usable as soon as it is there.
+bool Engine::ReadAhead() {
+  Chunk* wanted[8];
+  const size_t most = tier_->capabilities().synchronous ? 1 : 8;
+  const size_t n = policy_->PickReadAhead(std::span(wanted, most));
+  IoOp* ops[8];
+  size_t started = 0;
+  for (; started < n; ++started) {
+    void* frame = arena_.TryTake(wanted[started]->bytes);
+    if (frame == nullptr) break;
+    ops[started] = BeginLoad(wanted[started], frame, true);
+    policy_->OnPrefetchIssued(wanted[started]);
+    ++counters_.prefetch_issued;
+  }
+  Submit(std::span(ops, started), false);
+  return started > 0;
+}
+
+}  // namespace ramspan

@@ -1,0 +1,119 @@
+// The slow side of the resident path, and the line where Status becomes an exception.
+#include <mutex>
+#include <thread>
+
+#include "client/front/pin_registry.h"
+#include "client/runtime.h"
+#include "common/log.h"
+#include "ramspan/adhere_to.h"
+#include "ramspan/managed_ptr.h"
+
+namespace ramspan {
+
+void ThrowStatus(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kFailedPrecondition: throw OutOfMemory(status.message());
+    case StatusCode::kResourceExhausted: throw OutOfSwap(status.message());
+    case StatusCode::kDataLoss: throw DataLost(status.message());
+    case StatusCode::kUnavailable: throw SwapUnavailable(status.message());
+    case StatusCode::kInvalidArgument: throw ConfigError(status.message());
+    default: throw Error(status.message());
+  }
+}
+
+namespace detail {
+namespace {
+Chunk* Full(ChunkHead* chunk) { return static_cast<Chunk*>(chunk); }
+}  // namespace
+
+PinTable* MakePinTable() {
+  Runtime::Get();
+  return t_pins ? t_pins : PinRegistry::Get().Adopt();
+}
+
+void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
+  // Open, but a bit that the fast path wants is not set yet. The pin is visible already, so no evictor can finish with
+  // this chunk and the bits may be set without the engine's mutex.
+  const uint64_t word = chunk->state.load(std::memory_order_acquire);
+  const uint64_t need = kReadable | (write ? kWritable : 0);
+  if ((word & need) == need) {
+    chunk->state.fetch_or(kReferenced | (write ? kDirty : 0), std::memory_order_relaxed);
+    return chunk->frame;
+  }
+  if (Status status = Runtime::Get().engine().Acquire(Full(chunk), write); !status.ok()) {
+    Unpin(chunk, table, slot);
+    ThrowStatus(status);
+  }
+  return chunk->frame;
+}
+
+void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
+  // Acquire: pairs with the release in Unpin by another thread; the slots are null before their bits come back.
+  table->free_slots = table->freed_elsewhere.exchange(0, std::memory_order_acquire);
+  if (table->free_slots != 0) return write ? Pin<true>(chunk, table, slot) : Pin<false>(chunk, table, slot);
+  if (Status status = Runtime::Get().engine().AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
+  *slot = kCountedPin;
+  return chunk->frame;
+}
+
+void UnpinCounted(ChunkHead* chunk) noexcept {
+  // Release: the evictor that sees the count gone sees what was done to the frame.
+  chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+}
+
+void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
+  PinTable* table = ThisThreadPins();
+  unsigned slot;
+  void* frame = write ? Pin<true>(chunk, table, &slot) : Pin<false>(chunk, table, &slot);
+  // A pin is named by its slot's address (the table follows from it by alignment), a counted one by 1.
+  const uintptr_t mine = slot == kCountedPin ? 1 : reinterpret_cast<uintptr_t>(&table->slots[slot]);
+  uintptr_t none = 0;
+  if (!pin->compare_exchange_strong(none, mine, std::memory_order_acq_rel)) Unpin(chunk, table, slot);
+  return frame;
+}
+
+void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept {
+  if (pin == 1) return UnpinCounted(chunk);
+  auto* slot = reinterpret_cast<std::atomic<ChunkHead*>*>(pin);
+  auto* table = reinterpret_cast<PinTable*>(pin & ~uintptr_t{sizeof(PinTable) - 1});
+  Unpin(chunk, table, static_cast<unsigned>(slot - table->slots));
+}
+
+void ThrowNullPull() {
+  throw Error("a pointer was pulled from a managedPtr with 0 elements; test it with `if (p)` before");
+}
+
+void ThrowTooLarge(size_t n, size_t element_bytes) {
+  throw OutOfMemory("a managedPtr of " + std::to_string(n) + " elements of " + std::to_string(element_bytes) +
+                    " bytes is larger than an address can say; check the element count for a negative number");
+}
+
+void PrefetchChunk(ChunkHead* chunk) noexcept {
+  if (!(chunk->state.load(std::memory_order_relaxed) & kReadable)) Runtime::Get().engine().Prefetch(Full(chunk));
+}
+
+ChunkHead* CreateChunk(size_t bytes) {
+  Result<Chunk*> chunk = Runtime::Get().engine().Create(bytes);
+  if (!chunk.ok()) ThrowStatus(chunk.status());
+  return chunk.value();
+}
+
+void FreeChunk(ChunkHead* chunk) noexcept { Runtime::Get().engine().Free(Full(chunk)); }
+
+void ReportLostDestructors(const ChunkHead* chunk, const char* why) noexcept {
+  LogWarning("the elements of chunk %u (%llu bytes) are given up without their destructors: %s", chunk->id,
+             static_cast<unsigned long long>(chunk->bytes), why);
+}
+
+namespace {
+std::recursive_mutex& Ingredients() {
+  static auto* mutex = new std::recursive_mutex;  // outlives every static object of the program
+  return *mutex;
+}
+}  // namespace
+
+IngredientsScope::IngredientsScope() { Ingredients().lock(); }
+IngredientsScope::~IngredientsScope() { Ingredients().unlock(); }
+
+}  // namespace detail
+}  // namespace ramspan

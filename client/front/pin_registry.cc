@@ -1,0 +1,109 @@
+#include "client/front/pin_registry.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace ramspan {
+
+namespace detail {
+__thread PinTable* t_pins = nullptr;
+bool g_pin_needs_fence = false;
+}  // namespace detail
+
+using detail::PinTable;
+
+namespace {
+
+long Membarrier(int command) { return syscall(__NR_membarrier, command, 0, 0); }
+
+// Gives the table up when its thread ends.
+struct TableLease {
+  PinTable* table = nullptr;
+  ~TableLease() {
+    if (table == nullptr) return;
+    detail::t_pins = nullptr;
+    // Release: the next owner sees this thread's free_slots.
+    table->owned.store(false, std::memory_order_release);
+  }
+};
+thread_local TableLease t_lease;
+
+}  // namespace
+
+PinRegistry& PinRegistry::Get() {
+  static auto* registry = new PinRegistry;
+  return *registry;
+}
+
+PinRegistry::PinRegistry() {
+  // RAMSPAN_TEST_NO_MEMBARRIER measures and tests the other variant.
+  detail::g_pin_needs_fence = Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0 ||
+                              getenv("RAMSPAN_TEST_NO_MEMBARRIER") != nullptr;
+}
+
+PinTable* PinRegistry::Adopt() {
+  MutexLock lock(mutex_);
+  PinTable* table = nullptr;
+  for (PinTable* t : tables_) {
+    if (!t->owned.load(std::memory_order_acquire)) table = t;
+  }
+  if (table == nullptr) {
+    table = new PinTable;
+    tables_.push_back(table);
+  }
+  table->owned.store(true, std::memory_order_relaxed);
+  table->waiting_for.store(nullptr, std::memory_order_relaxed);
+  t_lease.table = table;
+  detail::t_pins = table;
+  return table;
+}
+
+uint64_t PinRegistry::metadata_bytes() const {
+  MutexLock lock(mutex_);
+  return tables_.size() * sizeof(PinTable);
+}
+
+void PinRegistry::Barrier() {
+  if (detail::g_pin_needs_fence) {
+    // Pairs with the fence in Pin: of two seq_cst fences one comes first, and the side behind it sees the other's store.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return;
+  }
+  const long failed = Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  RS_CHECK(failed == 0, "membarrier failed although it was registered (fork without exec?)");
+}
+
+void PinRegistry::FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) {
+  MutexLock lock(mutex_);
+  for (const PinTable* table : tables_) {
+    for (const auto& slot : table->slots) {
+      // Acquire: where this reads the null of a release, all that the pinner did to the frame happened before.
+      const detail::ChunkHead* held = slot.load(std::memory_order_acquire);
+      if (held == nullptr) continue;
+      for (size_t i = 0; i < chunks.size(); ++i) pinned[i] = pinned[i] || chunks[i] == held;
+    }
+  }
+}
+
+void PinRegistry::SetWaiting(Chunk* chunk) {
+  if (detail::t_pins) detail::t_pins->waiting_for.store(chunk, std::memory_order_relaxed);
+}
+
+PinScanner::Verdict PinRegistry::JudgeWaiters() {
+  MutexLock lock(mutex_);
+  bool others_live = false;
+  for (const PinTable* table : tables_) {
+    const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
+    if (waits != nullptr) continue;
+    others_live |= table->owned.load(std::memory_order_relaxed);
+    for (const auto& slot : table->slots) {
+      if (slot.load(std::memory_order_relaxed) != nullptr) return Verdict::kSomebodyMayUnpin;
+    }
+  }
+  return others_live ? Verdict::kUnlikely : Verdict::kDeadlock;
+}
+
+}  // namespace ramspan

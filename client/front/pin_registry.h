@@ -1,0 +1,33 @@
+// PinRegistry: all threads' pin tables, and how an evictor looks into them. One a process, never destroyed: an adhereTo
+// may outlive its thread, and a thread the runtime. A table whose thread has ended is given to the next new thread.
+// Thread-safety: synchronises itself.
+#pragma once
+
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "common/mutex.h"
+
+namespace ramspan {
+
+class PinRegistry final : public PinScanner {
+ public:
+  static PinRegistry& Get();
+
+  // The calling thread's table, made or recycled; given up when the thread ends.
+  detail::PinTable* Adopt();
+  uint64_t metadata_bytes() const;
+
+  void Barrier() override;
+  void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;
+  void SetWaiting(Chunk* chunk) override;
+  Verdict JudgeWaiters() override;
+
+ private:
+  PinRegistry();
+
+  mutable Mutex mutex_{LockRank::kPinRegistry};
+  std::vector<detail::PinTable*> tables_ RS_GUARDED_BY(mutex_);
+};
+
+}  // namespace ramspan

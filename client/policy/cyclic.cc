@@ -1,0 +1,170 @@
+#include "client/policy/cyclic.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ramspan {
+
+void CyclicPolicy::InsertAfter(Chunk* place, Chunk* chunk) {
+  chunk->prev = place->id;
+  chunk->next = place->next;
+  Next(place)->prev = chunk->id;
+  place->next = chunk->id;
+}
+
+void CyclicPolicy::Remove(Chunk* chunk) {
+  if (hand_ == chunk->id) hand_ = chunk->next;
+  if (active_ == chunk->id) active_ = chunk->prev;
+  At(chunk->prev)->next = chunk->next;
+  At(chunk->next)->prev = chunk->prev;
+  chunk->prev = chunk->next = chunk->id;
+}
+
+void CyclicPolicy::OnCreate(Chunk* chunk) {
+  if (count_++ == 0) {
+    chunk->prev = chunk->next = chunk->id;
+    active_ = hand_ = chunk->id;
+    return;
+  }
+  InsertAfter(At(active_), chunk);
+  active_ = chunk->id;
+}
+
+void CyclicPolicy::OnFree(Chunk* chunk) {
+  Remove(chunk);
+  if (--count_ == 0) active_ = hand_ = kNone;
+}
+
+void CyclicPolicy::OnMiss(Chunk* chunk) {
+  const double p = static_cast<double>(preemptive_bytes_max_) /
+                   static_cast<double>(std::max<uint64_t>(1, memory_bytes_ + swapped_bytes_));
+  const bool ordered = std::pow(p, static_cast<double>(hits_since_miss_)) < 0.01;
+  const bool too_few_to_tell = ahead_count_ < 2;
+  hits_since_miss_ = 0;
+  if (ordered || too_few_to_tell) Decay();
+  if (chunk->id == active_) return;
+  if (chunk->id != At(active_)->next) MoveRunToActive(chunk);
+  active_ = chunk->id;
+}
+
+void CyclicPolicy::Decay() {
+  const uint64_t free = preemptive_bytes_max_ > preemptive_bytes_ ? preemptive_bytes_max_ - preemptive_bytes_ : 0;
+  decay_bytes_ = std::min(preemptive_bytes_, std::max<uint64_t>(1, 2 * free));
+}
+
+// Takes the chunk and those behind it that will be fetched ahead with it out of their place and puts them behind the
+// active one, in the same order.
+void CyclicPolicy::MoveRunToActive(Chunk* chunk) {
+  uint64_t ahead = preemptive_bytes_;
+  Chunk* place = At(active_);
+  for (size_t moved = 0; moved <= kMaxAhead; ++moved) {
+    Chunk* following = Next(chunk);
+    if (hand_ == chunk->id) hand_ = chunk->next;
+    Remove(chunk);
+    InsertAfter(place, chunk);
+    place = chunk;
+    if (PhaseOf(following) != Phase::kSwapped || !following->slot || following->id == active_) return;
+    ahead += following->bytes;
+    if (ahead > preemptive_bytes_max_) return;
+    chunk = following;
+  }
+}
+
+void CyclicPolicy::OnPrefetchIssued(Chunk* chunk) {
+  preemptive_bytes_ += chunk->bytes;
+  RS_DCHECK(ahead_count_ < kMaxAhead, "%zu chunks fetched ahead", ahead_count_);
+  ahead_[(ahead_begin_ + ahead_count_++) % kMaxAhead] = chunk->id;
+}
+
+void CyclicPolicy::OnPrefetchHit(Chunk* chunk) {
+  OnPrefetchWasted(chunk);
+  ++hits_since_miss_;
+  if (chunk->id == active_) return;
+  if (chunk->id != At(active_)->next) {
+    Remove(chunk);
+    InsertAfter(At(active_), chunk);
+  }
+  active_ = chunk->id;
+}
+
+void CyclicPolicy::OnPrefetchWasted(Chunk* chunk) {
+  RS_CHECK(preemptive_bytes_ >= chunk->bytes, "chunk %u leaves the pre-emptive budget twice", chunk->id);
+  preemptive_bytes_ -= chunk->bytes;
+  decay_bytes_ -= std::min(decay_bytes_, chunk->bytes);
+  // Order of hits is mostly the order of issue, so this finds it at the front.
+  for (size_t i = 0; i < ahead_count_; ++i) {
+    if (ahead_[(ahead_begin_ + i) % kMaxAhead] != chunk->id) continue;
+    for (; i > 0; --i) ahead_[(ahead_begin_ + i) % kMaxAhead] = ahead_[(ahead_begin_ + i - 1) % kMaxAhead];
+    ahead_begin_ = (ahead_begin_ + 1) % kMaxAhead;
+    --ahead_count_;
+    return;
+  }
+}
+
+void CyclicPolicy::SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) {
+  memory_bytes_ = memory_bytes;
+  swapped_bytes_ = swapped_bytes;
+  preemptive_bytes_max_ = memory_bytes / 10;
+}
+
+size_t CyclicPolicy::PickPrefetched(uint64_t bytes, std::span<Chunk*> out) {
+  uint64_t sum = 0;
+  size_t n = 0;
+  for (size_t i = 0; i < ahead_count_ && n < out.size() && sum < bytes; ++i) {
+    Chunk* c = At(ahead_[(ahead_begin_ + i) % kMaxAhead]);
+    if (PhaseOf(c) != Phase::kResident) continue;  // still loading
+    out[n++] = c;
+    sum += c->bytes;
+  }
+  return n;
+}
+
+size_t CyclicPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
+  if (count_ == 0 || out.empty()) return 0;
+  size_t n = decay_bytes_ > 0 ? PickPrefetched(std::min(decay_bytes_, bytes), out) : 0;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += out[i]->bytes;
+  for (uint64_t steps = 0; steps < count_ && n < out.size() && sum < bytes; ++steps) {
+    Chunk* c = At(hand_);
+    hand_ = c->next;
+    const uint64_t word = c->state.load(std::memory_order_acquire);
+    if (PhaseOf(word) != Phase::kResident || (word & kPrefetched)) continue;
+    out[n++] = c;
+    sum += c->bytes;
+  }
+  if (n == 0) n = PickPrefetched(bytes, out);  // nothing else is left
+  return n;
+}
+
+size_t CyclicPolicy::PickReadAhead(std::span<Chunk*> out) {
+  if (count_ == 0 || ahead_count_ >= kMaxAhead) return 0;
+  size_t n = 0;
+  uint64_t ahead = 0;  // bytes between the active chunk and c: a window as long as the budget
+  uint64_t picked = preemptive_bytes_;
+  Chunk* c = Next(At(active_));
+  for (size_t steps = 0; steps < kMaxAhead && c->id != active_ && n < out.size(); ++steps, c = Next(c)) {
+    ahead += c->bytes;
+    if (ahead > preemptive_bytes_max_) break;
+    if (PhaseOf(c) != Phase::kSwapped || !c->slot) continue;
+    picked += c->bytes;
+    if (picked > preemptive_bytes_max_ || ahead_count_ + n >= kMaxAhead) break;
+    out[n++] = c;
+  }
+  return n;
+}
+
+bool CyclicPolicy::IsValid() const {
+  if (count_ == 0) return active_ == kNone && hand_ == kNone;
+  uint64_t n = 0;
+  const Chunk* c = At(active_);
+  bool hand_seen = false;
+  do {
+    hand_seen |= c->id == hand_;
+    if (Next(c)->prev != c->id) return false;
+    c = Next(c);
+    ++n;
+  } while (c->id != active_ && n <= count_);
+  return n == count_ && hand_seen;
+}
+
+}  // namespace ramspan

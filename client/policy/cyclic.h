@@ -1,0 +1,64 @@
+// Cyclic: Rambrain's strategy (arXiv 1510.06358, sections 3.1 and 3.2). All chunks form one cycle in the order in which
+// they are expected to be used. `active_` is the last one that came in; behind the swapped ones that follow it, the hand
+// (Rambrain's counteractive) stands at the oldest resident one, which leaves first. A miss elsewhere moves the chunk,
+// and the run behind it that is fetched ahead, to the active place, so a new order is learned as it happens.
+//
+// Pre-emptive bytes (fetched ahead, not yet touched) are bounded by a tenth of the memory limit: random access fills
+// that budget once and then costs nothing more. Decay: at each miss, if N pre-emptive chunks were touched since the
+// last one, chance alone would have done that with probability P^N, P = L_pre / (L_ram + L_swap); below 1% the order is
+// real, and twice the free pre-emptive budget (at least one chunk) of untouched ones is let go to make room for others.
+#pragma once
+
+#include <array>
+
+#include "client/chunk/chunk_table.h"
+#include "client/policy/policy.h"
+
+namespace ramspan {
+
+class CyclicPolicy final : public CachePolicy {
+ public:
+  explicit CyclicPolicy(const ChunkTable* chunks) : chunks_(chunks) {}
+
+  void OnCreate(Chunk* chunk) override;
+  void OnFree(Chunk* chunk) override;
+  void OnMiss(Chunk* chunk) override;
+  void OnPrefetchHit(Chunk* chunk) override;
+  void OnPrefetchWasted(Chunk* chunk) override;
+  void OnPrefetchIssued(Chunk* chunk) override;
+  void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) override;
+  size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
+  size_t PickReadAhead(std::span<Chunk*> out) override;
+
+  // The cycle is closed, counts agree. For tests.
+  bool IsValid() const;
+  uint64_t preemptive_bytes() const { return preemptive_bytes_; }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr size_t kMaxAhead = 256;  // chunks fetched ahead at one time
+
+  Chunk* At(uint32_t id) const { return chunks_->At(id); }
+  Chunk* Next(const Chunk* c) const { return At(c->next); }
+  void InsertAfter(Chunk* place, Chunk* chunk);
+  void Remove(Chunk* chunk);
+  void MoveRunToActive(Chunk* chunk);
+  void Decay();
+  size_t PickPrefetched(uint64_t bytes, std::span<Chunk*> out);
+
+  const ChunkTable* const chunks_;
+  uint32_t active_ = kNone;
+  uint32_t hand_ = kNone;
+  uint64_t count_ = 0;
+
+  uint64_t memory_bytes_ = 0, swapped_bytes_ = 0;
+  uint64_t preemptive_bytes_ = 0;
+  uint64_t preemptive_bytes_max_ = 0;
+  uint64_t hits_since_miss_ = 0;
+  uint64_t decay_bytes_ = 0;  // of untouched pre-emptive chunks that should leave next
+  // Those fetched ahead, oldest first; entries that are no longer pre-emptive are skipped.
+  std::array<uint32_t, kMaxAhead> ahead_{};
+  size_t ahead_begin_ = 0, ahead_count_ = 0;
+};
+
+}  // namespace ramspan

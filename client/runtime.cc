@@ -1,0 +1,222 @@
+#include "client/runtime.h"
+
+#include <signal.h>
+#include <sys/statvfs.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#include "client/front/pin_registry.h"
+#include "client/policy/cyclic.h"
+#include "client/stats_json.h"
+#include "client/swap/file_swap.h"
+#include "client/swap/remote_swap.h"
+#include "client/swap/retirable_tier.h"
+#include "client/transport/mpi_entry.h"
+#include "common/log.h"
+#include "common/topology.h"
+#include "common/units.h"
+#include "ramspan/errors.h"
+#include "ramspan/runtime.h"
+
+namespace ramspan {
+namespace {
+
+std::mutex start_mutex;
+Options& ProgramOptions() {
+  static auto* options = new Options;
+  return *options;
+}
+
+std::atomic<bool> stats_wanted{false};  // set by SIGUSR1, served by the mover
+extern "C" void OnSigusr1(int) { stats_wanted.store(true, std::memory_order_relaxed); }
+
+// Only where the program has no handler of its own.
+void InstallSigusr1() {
+  struct sigaction old;
+  if (sigaction(SIGUSR1, nullptr, &old) != 0 || old.sa_handler != SIG_DFL) return;
+  struct sigaction action = {};
+  action.sa_handler = OnSigusr1;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &action, nullptr);
+}
+
+// Half of what the machine leaves, shared with the other ranks on this host.
+uint64_t DefaultMemory() {
+  const char* local_ranks = std::getenv("MPI_LOCALNRANKS");
+  const uint64_t ranks = local_ranks ? std::max(1, std::atoi(local_ranks)) : 1;
+  return std::max<uint64_t>(AvailableMemory() / 2 / ranks, 1 << 20);
+}
+
+std::string SwapfileMask(const Config& config) {
+  if (!config.swapfiles.empty()) return config.swapfiles;
+  const char* tmpdir = std::getenv("TMPDIR");
+  return std::string(tmpdir && *tmpdir ? tmpdir : "/tmp") + "/ramspan-%d-%d.swap";
+}
+
+uint64_t HalfOfFreeDisk(const std::string& mask) {
+  struct statvfs fs;
+  const size_t slash = mask.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : mask.substr(0, slash + 1);
+  if (statvfs(directory.c_str(), &fs) != 0) return 0;  // file_swap says what is wrong with it
+  return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize / 2;
+}
+
+}  // namespace
+
+std::atomic<Runtime*> Runtime::instance_{nullptr};
+
+void Runtime::SetOptions(const Options& options) {
+  std::lock_guard lock(start_mutex);
+  if (instance_.load() != nullptr) {
+    throw ConfigError("ramspan::Configure was called after the first managedPtr was made; call it first in main()");
+  }
+  Options& all = ProgramOptions();
+  const auto take = [](auto& to, const auto& from) {
+    if (from) to = from;
+  };
+  take(all.memory, options.memory);
+  take(all.swapMemory, options.swapMemory);
+  take(all.memoryManager, options.memoryManager);
+  take(all.swap, options.swap);
+  take(all.swapfiles, options.swapfiles);
+  take(all.enableDMA, options.enableDMA);
+  take(all.policy, options.policy);
+  take(all.transport, options.transport);
+  take(all.checksum, options.checksum);
+  take(all.preemptive, options.preemptive);
+  take(all.stats, options.stats);
+  take(all.customConfig, options.customConfig);
+}
+
+Runtime& Runtime::Start() {
+  std::lock_guard lock(start_mutex);
+  if (Runtime* runtime = instance_.load()) return *runtime;
+  auto runtime = std::unique_ptr<Runtime>(new Runtime);
+  if (Status status = runtime->Compose(); !status.ok()) throw ConfigError(status.message());
+  Runtime* started = runtime.release();
+  instance_.store(started, std::memory_order_release);
+  started->mover_ = std::thread([started] { started->RunMover(); });
+  SetBeforeLeaveHook([] { instance_.load()->LeaveRemote(); });
+  std::atexit([] { instance_.load()->WriteStats(); });
+  InstallSigusr1();
+  return *started;
+}
+
+Status Runtime::Compose() {
+  started_ = std::chrono::steady_clock::now();
+  Result<Config> config = LoadConfig(ProcessConfigSources(ProgramOptions()));
+  if (!config.ok()) return config.status();
+  config_ = config.value();
+  if (config_.memory == 0) config_.memory = DefaultMemory();
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  if (Status s = AddRemoteTier(&tiers); !s.ok()) return s;
+  if (Status s = AddFileTier(&tiers); !s.ok()) return s;
+  swap_ = std::make_unique<TieredSwap>(std::move(tiers));
+  Engine::Options options;
+  options.budget = config_.memory;
+  options.preemptive = config_.preemptive;
+  options.checksum = config_.checksum;
+  engine_ = std::make_unique<Engine>(options, swap_.get(), &PinRegistry::Get(), [](const ChunkTable* chunks) {
+    return std::make_unique<CyclicPolicy>(chunks);
+  });
+  return Status();
+}
+
+Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
+  Result<MpiWorld*> world = EnsureJoined();
+  if (!world.ok()) return world.status();
+  rank_ = WorldRank();
+  const bool has_servers = world.value() != nullptr;
+  const bool wanted = config_.transport != Transport::kNone && config_.swap != "file";
+  if (!has_servers && (config_.swap == "remote" || config_.transport == Transport::kMpi)) {
+    return InvalidArgument("remote swap is asked for (" + std::string(config_.swap == "remote" ? "swap = remote"
+                           : "transport = mpi") + "), but there are no memory servers; start the program with "
+                           "`ramspan run -s SERVERS -- PROGRAM`, or leave the key at auto");
+  }
+  if (!has_servers || !wanted) return Status();
+  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*world.value()));
+  remote_ = remote.get();
+  tiers->push_back(std::move(remote));
+  return Status();
+}
+
+Status Runtime::AddFileTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
+  if (config_.swap == "remote") return Status();
+  FileSwapOptions options;
+  options.mask = SwapfileMask(config_);
+  options.bytes_max = config_.swap_memory != 0 ? config_.swap_memory : HalfOfFreeDisk(options.mask);
+  options.direct = config_.enable_dma;
+  options.policy = config_.policy;
+  Result<std::unique_ptr<FileSwap>> files = FileSwap::Create(options);
+  if (!files.ok()) return files.status();
+  tiers->push_back(std::move(files).value());
+  return Status();
+}
+
+void Runtime::RunMover() {
+  BindThreadToSpareCore(UsableCores());
+  while (!exiting_.load(std::memory_order_relaxed)) {
+    if (!engine_->MoverStep()) engine_->MoverWait(std::chrono::milliseconds(20));
+    if (stats_wanted.exchange(false)) std::fprintf(stderr, "%s\n", StatsJson().c_str());
+  }
+}
+
+// MPI is about to go. What lives on servers comes home (and leaves for files, where the limit asks for it), unless the
+// program is ending and nobody will look at it again.
+void Runtime::LeaveRemote() {
+  rank_ = WorldRank();
+  if (remote_ == nullptr) return;
+  remote_->Close();
+  if (!exiting_.load()) {
+    // Remote memory is the first tier wherever there is one.
+    const Status status = engine_->Vacate([this](SlotRef slot) { return swap_->TierIndexOf(slot) == 0; });
+    if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.message().c_str());
+  }
+  engine_->Drain();
+  remote_->Retire();
+}
+
+std::string Runtime::StatsJson() {
+  StatsInput in;
+  in.config = &config_;
+  in.counters = engine_->counters();
+  in.rank = rank_;
+  in.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  for (size_t i = 0; i < swap_->tier_count(); ++i) {
+    in.tiers.push_back({swap_->tier(i).capabilities().name, swap_->tier(i).stats()});
+  }
+  return FormatStats(in);
+}
+
+void Runtime::WriteStats() {
+  const int rank = WorldRank();
+  if (rank >= 0) rank_ = rank;
+  exiting_ = true;
+  engine_->WakeMover();
+  mover_.join();
+  if (config_.stats.empty()) return;
+  const std::string path = ExpandStatsPath(config_.stats, rank_);
+  std::FILE* file = std::fopen(path.c_str(), "we");
+  if (file == nullptr) {
+    LogWarning("cannot write statistics to %s (key stats, RAMSPAN_STATS)", path.c_str());
+    return;
+  }
+  std::fprintf(file, "%s\n", StatsJson().c_str());
+  std::fclose(file);
+}
+
+void Configure(const Options& options) { Runtime::SetOptions(options); }
+
+uint64_t MemoryLimit() { return Runtime::Get().engine().budget()->limit(); }
+
+void SetMemoryLimit(uint64_t bytes) {
+  if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
+  if (Status status = Runtime::Get().engine().SetBudget(bytes); !status.ok()) ThrowStatus(status);
+}
+
+std::string StatsJson() { return Runtime::Get().StatsJson(); }
+
+}  // namespace ramspan

@@ -1,0 +1,102 @@
+#include "client/stats_json.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace ramspan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A line "Name:   123 kB" of /proc/self/status, in bytes; 0 if it is not there.
+uint64_t ProcStatus(const char* name) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    unsigned long long kib;
+    if (line.rfind(name, 0) == 0 && std::sscanf(line.c_str() + std::strlen(name), ": %llu kB", &kib) == 1) {
+      return kib * 1024;
+    }
+  }
+  return 0;
+}
+
+Json ConfigJson(const Config& c) {
+  const char* policies[] = {"fail", "interactive", "autoextendable"};
+  const char* transports[] = {"auto", "mpi", "none"};
+  return {{"memory", c.memory},         {"swapMemory", c.swap_memory},
+          {"memoryManager", c.memory_manager}, {"swap", c.swap},
+          {"swapfiles", c.swapfiles},   {"enableDMA", c.enable_dma},
+          {"policy", policies[static_cast<int>(c.policy)]},
+          {"transport", transports[static_cast<int>(c.transport)]},
+          {"checksum", c.checksum},     {"preemptive", c.preemptive}};
+}
+
+Json HistogramJson(const EngineCounters& c) {
+  Json histogram = Json::object();
+  for (size_t i = 0; i < c.wait_us_histogram.size(); ++i) {
+    if (c.wait_us_histogram[i] != 0) histogram[std::to_string(uint64_t{1} << i)] = c.wait_us_histogram[i];
+  }
+  return histogram;
+}
+
+}  // namespace
+
+std::string FormatStats(const StatsInput& in) {
+  const EngineCounters& c = in.counters;
+  Json tiers = Json::object();
+  for (const auto& [name, t] : in.tiers) {
+    tiers[name] = {{"bytes_out", t.bytes_written}, {"bytes_in", t.bytes_read},
+                   {"ops_out", t.writes},          {"ops_in", t.reads},
+                   {"errors", t.errors},           {"slot_bytes_used", t.slot_bytes_used},
+                   {"slot_bytes_capacity", t.slot_bytes_capacity}};
+  }
+  char program[256] = {};
+  if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) program[0] = '\0';
+  Json json = {
+      {"program", program},
+      {"rank", in.rank},
+      {"seconds", in.seconds},
+      {"config", ConfigJson(*in.config)},
+      {"budget_bytes", c.budget_bytes},
+      {"resident_bytes", c.resident_bytes},
+      {"peak_resident_bytes", c.peak_resident_bytes},
+      {"metadata_bytes", c.metadata_bytes},
+      {"peak_rss_bytes", ProcStatus("VmHWM")},
+      {"rss_anon_bytes", ProcStatus("RssAnon")},
+      {"rss_shared_bytes", ProcStatus("RssShmem")},
+      {"chunks", c.chunks},
+      {"data_bytes", c.data_bytes},
+      {"peak_data_bytes", c.peak_data_bytes},
+      {"tiers", tiers},
+      {"misses", c.misses},
+      {"evictions", c.evictions},
+      {"clean_evictions", c.clean_evictions},
+      {"write_failures", c.write_failures},
+      {"read_failures", c.read_failures},
+      {"prefetch", {{"issued", c.prefetch_issued}, {"hits", c.prefetch_hits}, {"wasted", c.prefetch_wasted}}},
+      {"waits", {{"count", c.waits}, {"total_us", c.wait_us_total}, {"histogram_us", HistogramJson(c)}}},
+  };
+  return json.dump();
+}
+
+std::string ExpandStatsPath(const std::string& path, int rank) {
+  std::string out;
+  bool distinct = false;
+  for (size_t i = 0; i < path.size(); ++i) {
+    const char next = path[i] == '%' && i + 1 < path.size() ? path[i + 1] : '\0';
+    if (next == 'r' || next == 'p') {
+      out += std::to_string(next == 'r' ? std::max(rank, 0) : static_cast<int>(getpid()));
+      distinct = true;
+      ++i;
+    } else {
+      out += path[i];
+    }
+  }
+  return distinct || rank <= 0 ? out : out + "." + std::to_string(rank);
+}
+
+}  // namespace ramspan

@@ -1,0 +1,27 @@
+// The statistics as one JSON object (design.md section 9: the contract of RAMSPAN_STATS). Pure.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/engine/counters.h"
+#include "client/swap/swap_tier.h"
+#include "common/config.h"
+
+namespace ramspan {
+
+struct StatsInput {
+  const Config* config = nullptr;
+  EngineCounters counters;
+  std::vector<std::pair<std::string, TierStats>> tiers;
+  int rank = -1;
+  double seconds = 0;
+};
+
+std::string FormatStats(const StatsInput& in);
+
+// %r becomes the world rank (0 outside MPI), %p the process id; a path without either gets ".RANK" in a job of several.
+std::string ExpandStatsPath(const std::string& path, int rank);
+
+}  // namespace ramspan

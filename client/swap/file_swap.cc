@@ -1,0 +1,412 @@
+#include "client/swap/file_swap.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/check.h"
+#include "common/log.h"
+#include "common/units.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::microseconds;
+
+// 512 KiB parts gave the best reads and writes of 64 KiB to 4 MiB on the machine of limits.md (1 MiB: 10% less).
+constexpr size_t kPartBytes = size_t{512} << 10;
+constexpr microseconds kSpin{20};              // for an event, before the thread sleeps for it
+constexpr microseconds kSlice{5000};           // the longest sleep without a look at what others did
+constexpr microseconds kWaitMax{3600'000'000};
+constexpr int kGrowthsMax = 64;                // files made for one slot (a small `ulimit -f`), or lost to others
+constexpr uint64_t kKeepFreeMax = uint64_t{1} << 30;
+constexpr int kAnswerTimeoutMs = 60'000;
+
+uint64_t RoundDownToGranule(uint64_t bytes) { return bytes & ~uint64_t{kSwapGranule - 1}; }
+
+StatusCode CodeFor(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return StatusCode::kResourceExhausted;
+    case ENODATA:
+      return StatusCode::kDataLoss;
+    default:
+      return StatusCode::kUnavailable;
+  }
+}
+
+// Exceeding this limit would be a SIGXFSZ, not an error.
+uint64_t FileSizeLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  return RoundDownToGranule(limit.rlim_cur);
+}
+
+// What a swap file may still take when the disk is to keep 5%, at most 1 GiB, for others.
+uint64_t RoomOnDisk(const std::string& directory) {
+  struct statvfs fs {};
+  if (statvfs(directory.c_str(), &fs) != 0) return 0;
+  const uint64_t free = uint64_t{fs.f_bavail} * fs.f_frsize;
+  const uint64_t keep = std::min(uint64_t{fs.f_blocks} * fs.f_frsize / 20, kKeepFreeMax);
+  return free > keep ? RoundDownToGranule(free - keep) : 0;
+}
+
+bool ReadYes(int terminal) {
+  pollfd ready{.fd = terminal, .events = POLLIN, .revents = 0};
+  if (poll(&ready, 1, kAnswerTimeoutMs) != 1) return false;
+  std::array<char, 64> answer{};
+  const ssize_t n = read(terminal, answer.data(), answer.size());
+  return n > 0 && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+// A yes on the terminal. Nobody is asked from a background job: reading there would stop the process.
+bool AskOnTerminal(uint64_t, const std::string& message) {
+  int terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
+  if (terminal < 0 && isatty(STDIN_FILENO)) terminal = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+  if (terminal < 0) return false;
+  const pid_t foreground = tcgetpgrp(terminal);
+  bool yes = false;
+  if (foreground < 0 || foreground == getpgrp()) {
+    const std::string question = "ramspan: " + message + " [y/N] ";
+    yes = write(terminal, question.data(), question.size()) > 0 && ReadYes(terminal);
+  }
+  close(terminal);
+  return yes;
+}
+
+Status CheckOptions(const FileSwapOptions& options) {
+  const size_t first = options.mask.find("%d");
+  const size_t second = first == std::string::npos ? first : options.mask.find("%d", first + 2);
+  if (second == std::string::npos || std::count(options.mask.begin(), options.mask.end(), '%') != 2) {
+    return InvalidArgument("swapfiles = " + options.mask + " must hold two %d and no other %");
+  }
+  if (options.bytes_max < kSwapGranule) {
+    return InvalidArgument("swapMemory = " + FormatBytes(options.bytes_max) + " holds nothing; the least is 4 KiB");
+  }
+  return {};
+}
+
+// open and fcntl may accept O_DIRECT where transfers then fail.
+bool DirectWorks(const AioFile& file) {
+  void* block = std::aligned_alloc(kSwapGranule, kSwapGranule);
+  RS_CHECK(block != nullptr, "no memory for %zu bytes", kSwapGranule);
+  std::memset(block, 0, kSwapGranule);
+  const AioCompletion result = TransferNow({.fd = file.fd(), .is_write = true, .buffer = block, .bytes = kSwapGranule});
+  std::free(block);
+  return result.error != EINVAL;
+}
+
+void WarnIfInMemory(const AioFile& file, const std::string& directory) {
+  struct statfs fs {};
+  if (fstatfs(file.fd(), &fs) == 0 && static_cast<uint64_t>(fs.f_type) == TMPFS_MAGIC) {
+    LogWarning("swap files in %s are kept in memory (tmpfs): set TMPDIR or swapfiles to a directory on a disk",
+               directory.c_str());
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FileSwap>> FileSwap::Create(const FileSwapOptions& options) {
+  if (Status status = CheckOptions(options); !status.ok()) return status;
+  const std::string directory = DirectoryOf(options.mask);
+  uint64_t number = 0;
+  bool direct = options.direct;
+  Result<AioFile> probe = AioFile::Create(options.mask, direct, &number);
+  if (probe.ok()) {
+    WarnIfInMemory(probe.value(), directory);
+    direct = direct && probe.value().direct() && DirectWorks(probe.value());
+    if (options.direct && !direct) {
+      LogWarning("no direct I/O in %s: swap files go through the page cache", directory.c_str());
+    }
+  } else if (probe.status().code() != StatusCode::kResourceExhausted) {
+    // A disk that is full now is no reason to stop a program that may never swap.
+    return probe.status();
+  }
+  std::unique_ptr<AioQueue> aio;
+  if (direct) {
+    Result<std::unique_ptr<AioQueue>> queue = AioQueue::Create();
+    if (queue.ok()) aio = std::move(queue).value();
+    if (!queue.ok()) LogWarning("%s: swap files are read and written one at a time", queue.status().message().c_str());
+  }
+  return std::unique_ptr<FileSwap>(new FileSwap(options, direct, std::move(aio)));
+}
+
+FileSwap::FileSwap(const FileSwapOptions& options, bool direct, std::unique_ptr<AioQueue> aio)
+    : options_(options), direct_(direct), aio_(std::move(aio)), limit_bytes_(RoundDownToGranule(options.bytes_max)) {}
+
+FileSwap::~FileSwap() = default;
+
+SwapTier::Capabilities FileSwap::capabilities() const {
+  return {.name = "file", .synchronous = aio_ == nullptr, .checksums = false, .max_in_flight = 64};
+}
+
+uint64_t FileSwap::FileBytes() const {
+  uint64_t sum = 0;
+  for (const auto& file : files_) sum += file ? file->bytes : 0;
+  return sum;
+}
+
+Result<SlotRef> FileSwap::Reserve(size_t bytes) {
+  MutexLock lock(mutex_);
+  for (int growths = 0; growths < kGrowthsMax;) {
+    if (SlotRef slot = space_.Reserve(bytes)) return slot;
+    if (growing_) {
+      // The grower's wait is bounded: by the file system's answer, or by kAnswerTimeoutMs.
+      ++waiters_;
+      changed_.WaitFor(mutex_, kSlice);
+      --waiters_;
+      continue;
+    }
+    ++growths;
+    growing_ = true;
+    const uint64_t need = RoundUpToGranule(bytes) - space_.free_bytes();
+    const uint64_t have = FileBytes();
+    mutex_.unlock();
+    Status grown = Grow(need, have);
+    mutex_.lock();
+    growing_ = false;
+    if (waiters_ > 0) changed_.NotifyAll();
+    if (!grown.ok()) return grown;
+  }
+  return FullError("no room was left after " + std::to_string(kGrowthsMax) + " new files");
+}
+
+Status FileSwap::Grow(uint64_t need, uint64_t have) {
+  const Result<uint64_t> step = StepFor(need, have);
+  if (!step.ok()) return step.status();
+  Result<AioFile> file = AioFile::Create(options_.mask, direct_, &next_file_number_);
+  if (!file.ok()) {
+    const bool full = file.status().code() == StatusCode::kResourceExhausted;
+    return full ? file.status() : Unavailable(file.status().message());
+  }
+  uint64_t bytes = step.value();
+  Status room = file.value().Allocate(bytes);
+  while (room.code() == StatusCode::kResourceExhausted && bytes > need) {
+    bytes = std::max(need, RoundDownToGranule(bytes / 2));
+    room = file.value().Allocate(bytes);
+  }
+  if (!room.ok()) return room.code() == StatusCode::kResourceExhausted ? FullError(room.message()) : room;
+  MutexLock lock(mutex_);
+  const uint32_t region = space_.AddRegion(bytes);
+  if (region >= files_.size()) files_.resize(region + 1);
+  files_[region].emplace(File{std::move(file).value(), bytes});
+  return {};
+}
+
+// How large the next file shall be: enough for what is needed and, within the limit, for what may come.
+Result<uint64_t> FileSwap::StepFor(uint64_t need, uint64_t have) {
+  uint64_t step = std::max({need, RoundUpToGranule(options_.file_bytes), RoundUpToGranule(have / 2)});
+  if (have + need <= limit_bytes_) {
+    step = std::min(step, limit_bytes_ - have);
+  } else {
+    const Result<uint64_t> beyond = StepBeyondLimit(need, have);
+    if (!beyond.ok()) return beyond;
+    step = beyond.value();
+    limit_bytes_ = have + step;
+  }
+  step = std::min(step, FileSizeLimit());
+  if (step == 0) return FullError("files may not be as large as 4 KiB (ulimit -f)");
+  return step;
+}
+
+Result<uint64_t> FileSwap::StepBeyondLimit(uint64_t need, uint64_t have) {
+  const std::string used_up = "the limit of " + FormatBytes(limit_bytes_) + " is used up";
+  if (options_.policy == SwapPolicy::kFail) return FullError(used_up);
+  const uint64_t room = RoomOnDisk(DirectoryOf(options_.mask));
+  if (room < need) return FullError(used_up + ", and the disk has not enough room to spare");
+  if (options_.policy == SwapPolicy::kAutoextendable) {
+    return std::min(room, std::max({need, RoundUpToGranule(options_.file_bytes), RoundUpToGranule(have / 2)}));
+  }
+  const uint64_t wanted = std::min(room, std::max(need, RoundUpToGranule(options_.file_bytes)));
+  const std::string question = "local swap is full (" + FormatBytes(limit_bytes_) + "): may it grow by " +
+                               FormatBytes(wanted) + " in " + DirectoryOf(options_.mask) + "?";
+  if (!refused_) refused_ = options_.ask ? !options_.ask(wanted, question) : !AskOnTerminal(wanted, question);
+  if (refused_) return FullError(used_up + ", and growing was refused or there is no terminal to ask on");
+  return wanted;
+}
+
+Status FileSwap::FullError(const std::string& why) const {
+  return ResourceExhausted("swap files in " + DirectoryOf(options_.mask) + " are full: " + why +
+                           "; raise swapMemory (RAMSPAN_SWAP_MEMORY), set policy to autoextendable, make room on the "
+                           "disk, or set swapfiles to a directory on a larger one");
+}
+
+void FileSwap::Free(SlotRef slot, size_t bytes) {
+  std::vector<File> drained;  // closed after the lock is released: giving back a large file takes a while
+  MutexLock lock(mutex_);
+  space_.Free(slot, bytes);
+  if (!has_closed_regions_) return;
+  for (uint32_t r = 0; r < files_.size(); ++r) {
+    if (!files_[r] || space_.RegionUsed(r) > 0 || space_.RegionFree(r) > 0) continue;
+    drained.push_back(std::move(*files_[r]));
+    files_[r].reset();
+    space_.RemoveRegion(r);
+  }
+}
+
+void FileSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
+  std::vector<AioTransfer> parts;
+  {
+    MutexLock lock(mutex_);
+    for (IoRequest* request : batch) {
+      request->is_write = is_write;
+      Cut(request, &parts);
+    }
+    in_flight_ += batch.size();
+  }
+  if (aio_ != nullptr) return StartAll(parts);
+  for (const AioTransfer& part : parts) {
+    const AioCompletion completion = TransferNow(part);
+    MutexLock lock(mutex_);
+    Absorb({&completion, 1});
+    if (waiters_ > 0) changed_.NotifyAll();
+  }
+}
+
+void FileSwap::Cut(IoRequest* request, std::vector<AioTransfer>* parts) {
+  RS_CHECK(reinterpret_cast<uintptr_t>(request->buffer) % kSwapGranule == 0, "buffer %p of slot %llx is not aligned",
+           request->buffer, static_cast<unsigned long long>(request->slot.bits));
+  const size_t before = parts->size();
+  extents_.clear();
+  // Direct transfers need whole blocks; the caller's buffer reaches to the granule's end.
+  space_.Resolve(request->slot, direct_ ? RoundUpToGranule(request->bytes) : request->bytes, &extents_);
+  char* buffer = static_cast<char*>(request->buffer);
+  for (const Extent& extent : extents_) {
+    const uint64_t part_bytes = aio_ != nullptr ? kPartBytes : extent.bytes;
+    for (uint64_t at = 0; at < extent.bytes; at += part_bytes) {
+      const size_t bytes = std::min(part_bytes, extent.bytes - at);
+      parts->push_back({files_[extent.region]->file.fd(), request->is_write, buffer, extent.offset + at, bytes, request});
+      buffer += bytes;
+    }
+  }
+  request->result = StatusCode::kOk;
+  request->bytes_done = 0;
+  request->parts_left = static_cast<uint32_t>(parts->size() - before);
+}
+
+void FileSwap::StartAll(std::span<const AioTransfer> parts) {
+  while (!parts.empty()) {
+    parts = parts.subspan(aio_->Start(parts));
+    if (parts.empty()) return;
+    MutexLock lock(mutex_);
+    CollectEvents(kSlice);  // makes room in the queue, or waits for the thread that does
+  }
+}
+
+void FileSwap::Absorb(std::span<const AioCompletion> completions) {
+  for (const AioCompletion& completion : completions) {
+    auto* request = static_cast<IoRequest*>(completion.cookie);
+    request->bytes_done += completion.bytes;
+    if (completion.error != 0) {
+      if (request->result == StatusCode::kOk) request->result = CodeFor(completion.error);
+      if (first_error_ == 0) first_error_ = completion.error;
+    }
+    RS_CHECK(request->parts_left > 0, "slot %llx completed twice", static_cast<unsigned long long>(request->slot.bits));
+    if (--request->parts_left == 0) Finish(request);
+  }
+  if (first_error_ != 0 && !warned_) WarnOfFirstError();
+}
+
+void FileSwap::Finish(IoRequest* request) {
+  const bool ok = request->result == StatusCode::kOk;
+  request->bytes_done = std::min(request->bytes_done, request->bytes);  // less the padding of direct transfers
+  RS_CHECK(!ok || request->bytes_done == request->bytes, "slot %llx: %zu of %zu bytes",
+           static_cast<unsigned long long>(request->slot.bits), request->bytes_done, request->bytes);
+  if (!ok) ++stats_.errors;
+  if (ok) {
+    ++(request->is_write ? stats_.writes : stats_.reads);
+    (request->is_write ? stats_.bytes_written : stats_.bytes_read) += request->bytes;
+  }
+  if (request->is_write && request->result == StatusCode::kResourceExhausted) CloseRegionsOf(*request);
+  request->next = nullptr;
+  (done_tail_ != nullptr ? done_tail_->next : done_head_) = request;
+  done_tail_ = request;
+  --in_flight_;
+}
+
+// The disk had less than the files' sizes promised: no new slots there; what was written can still be read.
+void FileSwap::CloseRegionsOf(const IoRequest& request) {
+  extents_.clear();
+  space_.Resolve(request.slot, request.bytes, &extents_);
+  for (const Extent& extent : extents_) space_.CloseRegion(extent.region);
+  has_closed_regions_ = true;
+}
+
+void FileSwap::WarnOfFirstError() {
+  warned_ = true;
+  const int error = first_error_;
+  mutex_.unlock();
+  LogWarning("a swap file in %s failed: %s%s", DirectoryOf(options_.mask).c_str(), std::strerror(error),
+             CodeFor(error) == StatusCode::kResourceExhausted ? "; make room there or set swapfiles to another disk" : "");
+  mutex_.lock();
+}
+
+// One thread at a time waits in the kernel, and hands out what it finds through the done list; the others wait for it
+// to come back. So nobody sleeps on after its last request was collected by another thread.
+void FileSwap::CollectEvents(microseconds wait) {
+  wait = std::min(wait, kSlice);
+  if (aio_ == nullptr || collecting_) {
+    if (wait.count() == 0) return;
+    ++waiters_;
+    changed_.WaitFor(mutex_, wait);
+    --waiters_;
+    return;
+  }
+  collecting_ = true;
+  mutex_.unlock();
+  std::array<AioCompletion, 64> found;
+  const auto spin_until = std::chrono::steady_clock::now() + std::min(wait, kSpin);
+  size_t count = aio_->Reap(found, microseconds{0});
+  while (count == 0 && std::chrono::steady_clock::now() < spin_until) count = aio_->Reap(found, microseconds{0});
+  if (count == 0 && wait > kSpin) count = aio_->Reap(found, wait - kSpin);
+  mutex_.lock();
+  collecting_ = false;
+  Absorb({found.data(), count});
+  if (waiters_ > 0) changed_.NotifyAll();
+}
+
+size_t FileSwap::TakeDone(std::span<IoRequest*> done) {
+  size_t count = 0;
+  while (count < done.size() && done_head_ != nullptr) {
+    done[count++] = done_head_;
+    done_head_ = done_head_->next;
+  }
+  if (done_head_ == nullptr) done_tail_ = nullptr;
+  return count;
+}
+
+size_t FileSwap::Poll(std::span<IoRequest*> done, microseconds wait) {
+  if (done.empty()) return 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::min(wait, kWaitMax);
+  MutexLock lock(mutex_);
+  for (bool last = false;;) {
+    if (const size_t count = TakeDone(done)) return count;
+    if (in_flight_ == 0 || last) return 0;
+    const auto left = std::chrono::duration_cast<microseconds>(deadline - std::chrono::steady_clock::now());
+    last = left.count() <= 0;
+    CollectEvents(std::max(left, microseconds{0}));
+  }
+}
+
+TierStats FileSwap::stats() const {
+  MutexLock lock(mutex_);
+  TierStats stats = stats_;
+  stats.slot_bytes_used = space_.used_bytes();
+  stats.slot_bytes_capacity = space_.capacity_bytes();
+  stats.metadata_bytes = sizeof(*this) + space_.metadata_bytes() + files_.capacity() * sizeof(files_[0]) +
+                         extents_.capacity() * sizeof(Extent) + (aio_ != nullptr ? aio_->metadata_bytes() : 0);
+  return stats;
+}
+
+}  // namespace ramspan

@@ -1,0 +1,66 @@
+// RetirableTier: forwards to a tier that may have to go while others still call: remote memory ends with MPI_Finalize,
+// the program and the mover do not. Closed, it gives no more slots; retired, the tier inside is destroyed, and what
+// still lives in its slots is lost.
+//
+// Thread-safety: as SwapTier says. Ownership: owns the tier.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "client/swap/swap_tier.h"
+#include "common/mutex.h"
+
+namespace ramspan {
+
+class RetirableTier final : public SwapTier {
+ public:
+  explicit RetirableTier(std::unique_ptr<SwapTier> tier);
+
+  void Close() { closed_.store(true, std::memory_order_relaxed); }
+  // Waits for calls inside. REQUIRES: nothing in flight.
+  void Retire();
+
+  Capabilities capabilities() const override { return capabilities_; }
+  Capabilities CapabilitiesOf(SlotRef slot) const override;
+  Result<SlotRef> Reserve(size_t bytes) override;
+  void Free(SlotRef slot, size_t bytes) override;
+  void SubmitWrite(std::span<IoRequest* const> batch) override;
+  void SubmitRead(std::span<IoRequest* const> batch) override;
+  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
+  void Upkeep() override;
+  TierStats stats() const override;
+
+ private:
+  // Keeps the tier inside from being destroyed; null when it is retired. seq_cst on both sides (here: count, then look;
+  // Retire: mark, then wait for the count), so one of the two sees the other.
+  class Use {
+   public:
+    explicit Use(const RetirableTier* self) : self_(self) {
+      self_->users_.fetch_add(1);
+      tier_ = self_->retired_.load() ? nullptr : self_->tier_.get();
+    }
+    ~Use() { self_->users_.fetch_sub(1); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    SwapTier* operator->() const { return tier_; }
+    explicit operator bool() const { return tier_ != nullptr; }
+
+   private:
+    const RetirableTier* const self_;
+    SwapTier* tier_;
+  };
+  void Refuse(std::span<IoRequest* const> batch, StatusCode code);
+
+  std::unique_ptr<SwapTier> tier_;
+  const Capabilities capabilities_;
+  std::atomic<bool> closed_{false};
+  std::atomic<bool> retired_{false};
+  mutable std::atomic<uint64_t> users_{0};
+  TierStats last_;  // written before retired_
+
+  mutable Mutex mutex_{LockRank::kTier};
+  IoRequest* refused_ RS_GUARDED_BY(mutex_) = nullptr;  // came after the end; Poll returns them with their error
+};
+
+}  // namespace ramspan

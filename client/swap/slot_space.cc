@@ -1,0 +1,204 @@
+#include "client/swap/slot_space.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace ramspan {
+namespace {
+
+// A SlotRef that names one extent: granule number in bits 0..39, region + 1 in bits 40..55. Bit 59 set: bits 0..58 are
+// a row number instead. Bits 60..63 are tiered_swap's.
+constexpr int kRegionShift = 40;
+constexpr uint64_t kGranuleMask = (uint64_t{1} << kRegionShift) - 1;
+constexpr uint64_t kRowFlag = uint64_t{1} << 59;
+constexpr uint64_t kTierMask = uint64_t{15} << 60;
+constexpr size_t kRegionsMax = 65535;
+
+// What std::unordered_map spends on a row: node, hash chain and bucket, on the generous side.
+constexpr uint64_t kRowOverheadBytes = 80;
+
+uint64_t UnitsFor(size_t bytes) { return RoundUpToGranule(bytes) / kSwapGranule; }
+
+SlotRef Single(uint32_t region, uint64_t unit) {
+  return {(static_cast<uint64_t>(region) + 1) << kRegionShift | unit};
+}
+
+// In address order, neighbours joined: fewer transfers, and often one extent where several blocks were taken.
+void SortAndJoin(std::vector<Extent>* extents) {
+  std::sort(extents->begin(), extents->end(), [](const Extent& a, const Extent& b) {
+    return a.region != b.region ? a.region < b.region : a.offset < b.offset;
+  });
+  size_t last = 0;
+  for (size_t i = 1; i < extents->size(); ++i) {
+    Extent& into = (*extents)[last];
+    const Extent& next = (*extents)[i];
+    if (next.region == into.region && next.offset == into.offset + into.bytes) {
+      into.bytes += next.bytes;
+    } else {
+      (*extents)[++last] = next;
+    }
+  }
+  extents->resize(last + 1);
+}
+
+}  // namespace
+
+struct SlotSpace::Region {
+  explicit Region(uint64_t region_bytes) : buddy(region_bytes / kSwapGranule) {}
+
+  uint64_t bytes() const { return buddy.units() * kSwapGranule; }
+  uint64_t free_bytes() const { return closed ? 0 : buddy.free_units() * kSwapGranule; }
+  uint64_t used_bytes() const { return (buddy.units() - buddy.free_units()) * kSwapGranule; }
+
+  BuddyAllocator buddy;  // in granules
+  bool closed = false;
+};
+
+SlotSpace::SlotSpace() = default;
+SlotSpace::~SlotSpace() = default;
+
+const SlotSpace::Region& SlotSpace::At(uint32_t region) const {
+  RS_CHECK(region < regions_.size() && regions_[region] != nullptr, "no swap region %u", region);
+  return *regions_[region];
+}
+
+uint32_t SlotSpace::AddRegion(uint64_t bytes) {
+  RS_CHECK(bytes > 0 && bytes % kSwapGranule == 0, "a region of %llu bytes", static_cast<unsigned long long>(bytes));
+  size_t index = 0;
+  while (index < regions_.size() && regions_[index] != nullptr) ++index;
+  RS_CHECK(index < kRegionsMax, "more than %zu swap regions", kRegionsMax);
+  if (index == regions_.size()) regions_.emplace_back();
+  regions_[index] = std::make_unique<Region>(bytes);
+  return static_cast<uint32_t>(index);
+}
+
+void SlotSpace::CloseRegion(uint32_t region) {
+  static_cast<void>(At(region));
+  regions_[region]->closed = true;
+}
+
+void SlotSpace::RemoveRegion(uint32_t region) {
+  RS_CHECK(At(region).used_bytes() == 0, "region %u is removed with %llu bytes in use", region,
+           static_cast<unsigned long long>(RegionUsed(region)));
+  regions_[region].reset();
+}
+
+uint64_t SlotSpace::RegionUsed(uint32_t region) const { return At(region).used_bytes(); }
+uint64_t SlotSpace::RegionFree(uint32_t region) const { return At(region).free_bytes(); }
+
+SlotRef SlotSpace::Reserve(size_t bytes, uint32_t preferred) {
+  RS_CHECK(bytes > 0, "a slot of no bytes");
+  const uint64_t units = UnitsFor(bytes);
+  const auto try_region = [&](size_t r) -> SlotRef {
+    if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return {};
+    const std::optional<uint64_t> unit = regions_[r]->buddy.Allocate(units);
+    return unit ? Single(static_cast<uint32_t>(r), *unit) : SlotRef{};
+  };
+  if (SlotRef slot = try_region(preferred)) return slot;
+  for (size_t r = 0; r < regions_.size(); ++r) {
+    if (SlotRef slot = r == preferred ? SlotRef{} : try_region(r)) return slot;
+  }
+  return free_bytes() >= units * kSwapGranule ? ReserveScattered(units, preferred) : SlotRef{};
+}
+
+// The largest free blocks of one region after the other, so that there are few extents.
+SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
+  std::vector<Extent> extents;
+  const auto take_from = [&](size_t r) {
+    if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return;
+    BuddyAllocator& buddy = regions_[r]->buddy;
+    while (units > 0 && buddy.largest_free_block() > 0) {
+      const uint64_t take = std::min(units, buddy.largest_free_block());
+      const uint64_t unit = buddy.Allocate(take).value();
+      extents.push_back({static_cast<uint32_t>(r), unit * kSwapGranule, take * kSwapGranule});
+      units -= take;
+    }
+  };
+  take_from(preferred);
+  for (size_t r = 0; r < regions_.size() && units > 0; ++r) {
+    if (r != preferred) take_from(r);
+  }
+  RS_CHECK(units == 0, "%llu granules short of what was counted free", static_cast<unsigned long long>(units));
+  SortAndJoin(&extents);
+  if (extents.size() == 1) return Single(extents[0].region, extents[0].offset / kSwapGranule);
+  extents.shrink_to_fit();
+  const uint64_t row = next_row_++;
+  rows_.emplace(row, std::move(extents));
+  return {kRowFlag | row};
+}
+
+void SlotSpace::Free(SlotRef slot, size_t bytes) {
+  std::vector<Extent> extents;
+  Resolve(slot, RoundUpToGranule(bytes), &extents);
+  for (const Extent& e : extents) regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
+  if ((slot.bits & kRowFlag) != 0) rows_.erase(slot.bits & ~kRowFlag);
+}
+
+void SlotSpace::Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents) const {
+  RS_CHECK(slot && (slot.bits & kTierMask) == 0 && bytes > 0, "slot %llx of %zu bytes is not of this tier",
+           static_cast<unsigned long long>(slot.bits), bytes);
+  if ((slot.bits & kRowFlag) == 0) {
+    const uint64_t region_and_one = slot.bits >> kRegionShift;
+    const uint64_t offset = (slot.bits & kGranuleMask) * kSwapGranule;
+    RS_CHECK(region_and_one > 0, "slot %llx names no region", static_cast<unsigned long long>(slot.bits));
+    const auto region = static_cast<uint32_t>(region_and_one - 1);
+    RS_CHECK(offset < At(region).bytes() && RoundUpToGranule(bytes) <= At(region).bytes() - offset,
+             "slot %llx of %zu bytes leaves its region", static_cast<unsigned long long>(slot.bits), bytes);
+    extents->push_back({region, offset, bytes});
+    return;
+  }
+  const auto row = rows_.find(slot.bits & ~kRowFlag);
+  RS_CHECK(row != rows_.end(), "no slot %llx", static_cast<unsigned long long>(slot.bits));
+  uint64_t left = bytes;
+  for (const Extent& e : row->second) {
+    RS_CHECK(left > 0, "slot %llx is larger than %zu bytes", static_cast<unsigned long long>(slot.bits), bytes);
+    extents->push_back({e.region, e.offset, std::min(left, e.bytes)});
+    left -= extents->back().bytes;
+  }
+  RS_CHECK(left == 0, "slot %llx is smaller than %zu bytes", static_cast<unsigned long long>(slot.bits), bytes);
+}
+
+uint64_t SlotSpace::used_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& region : regions_) sum += region ? region->used_bytes() : 0;
+  return sum;
+}
+
+uint64_t SlotSpace::free_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& region : regions_) sum += region ? region->free_bytes() : 0;
+  return sum;
+}
+
+uint64_t SlotSpace::capacity_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& region : regions_) sum += region && !region->closed ? region->bytes() : 0;
+  return sum;
+}
+
+uint64_t SlotSpace::metadata_bytes() const {
+  uint64_t sum = regions_.capacity() * sizeof(regions_[0]) + rows_.bucket_count() * sizeof(void*);
+  for (const auto& region : regions_) sum += region ? sizeof(Region) + region->buddy.metadata_bytes() : 0;
+  for (const auto& [row, extents] : rows_) sum += kRowOverheadBytes + extents.capacity() * sizeof(Extent);
+  return sum;
+}
+
+bool SlotSpace::IsValid() const {
+  std::vector<uint64_t> scattered(regions_.size(), 0);
+  for (const auto& [row, extents] : rows_) {
+    if (extents.size() < 2) return false;
+    for (const Extent& e : extents) {
+      if (e.region >= regions_.size() || regions_[e.region] == nullptr || e.bytes == 0) return false;
+      if (e.offset % kSwapGranule != 0 || e.bytes % kSwapGranule != 0) return false;
+      if (e.offset + e.bytes > regions_[e.region]->bytes()) return false;
+      scattered[e.region] += e.bytes;
+    }
+  }
+  for (size_t r = 0; r < regions_.size(); ++r) {
+    if (regions_[r] && (!regions_[r]->buddy.IsValid() || scattered[r] > regions_[r]->used_bytes())) return false;
+  }
+  return true;
+}
+
+}  // namespace ramspan

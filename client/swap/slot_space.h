@@ -1,0 +1,70 @@
+// SlotSpace: the slots of one tier, cut from regions (leases of server memory, swap files) by buddy allocators.
+// A chunk takes exactly its granules: the buddy block is trimmed, so nothing is wasted inside. Where no region has one
+// free run that is long enough, a slot is made of several extents, and its SlotRef then names a row of a side table.
+//
+// Thread-safety: none of its own; the tier guards it with its mutex. Moves no bytes, asks nobody for memory: growing
+// is the tier's business (AddRegion). Its memory is reported by metadata_bytes().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "client/swap/swap_tier.h"
+#include "common/buddy_allocator.h"
+
+namespace ramspan {
+
+// A run of bytes in one region: [offset, offset + bytes), both multiples of the granule (the last extent's bytes are
+// cut to the chunk's exact length by Resolve).
+struct Extent {
+  uint32_t region = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+class SlotSpace {
+ public:
+  SlotSpace();
+  ~SlotSpace();
+
+  // A new region of `bytes` (multiple of the granule), at offsets [0, bytes). Returns its index; indices are reused
+  // after RemoveRegion. At most 65535 regions.
+  uint32_t AddRegion(uint64_t bytes);
+  // The region no longer gives slots, but slots in it can still be freed (a dead server, a draining lease).
+  void CloseRegion(uint32_t region);
+  // REQUIRES: RegionUsed(region) == 0.
+  void RemoveRegion(uint32_t region);
+  uint64_t RegionUsed(uint32_t region) const;  // bytes
+  uint64_t RegionFree(uint32_t region) const;  // bytes; 0 when closed
+
+  // A slot for `bytes` > 0, or an empty SlotRef when the open regions together have not enough room.
+  // `preferred` is tried first, then the others in index order.
+  SlotRef Reserve(size_t bytes, uint32_t preferred = 0);
+  void Free(SlotRef slot, size_t bytes);
+
+  // Appends the slot's extents to *extents, in the order of the chunk's bytes; their lengths sum to `bytes`.
+  void Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents) const;
+
+  uint64_t used_bytes() const;
+  uint64_t free_bytes() const;
+  uint64_t capacity_bytes() const;  // of open regions
+  uint64_t metadata_bytes() const;
+
+  // Every region's allocator is valid, used + free is each region's size, rows lie inside used space. For tests.
+  bool IsValid() const;
+
+ private:
+  struct Region;
+  const Region& At(uint32_t region) const;
+  SlotRef ReserveScattered(uint64_t units, uint32_t preferred);
+
+  std::vector<std::unique_ptr<Region>> regions_;
+  // Slots of several extents, by row number.
+  std::unordered_map<uint64_t, std::vector<Extent>> rows_;
+  uint64_t next_row_ = 0;
+};
+
+}  // namespace ramspan

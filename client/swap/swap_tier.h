@@ -1,0 +1,109 @@
+// SwapTier: the port through which chunks leave for swap and come back. A tier moves bytes and reports completions; it
+// knows no chunk and no state. The engine alone turns a completion into a transition.
+//
+// Thread-safety: every call may come from any thread at any time; a tier synchronises itself and holds none of its
+// locks while it copies or waits. Ownership: the caller owns IoRequests and buffers; between Submit and the Poll that
+// returns a request, the tier may read and write the request and its buffer, and the caller may touch neither (a
+// buffer being WRITTEN OUT may still be read).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "common/status.h"
+
+namespace ramspan {
+
+// The granule of slots and frames: slots are cut in multiples of it and, with it, meet O_DIRECT's alignment.
+inline constexpr size_t kSwapGranule = 4096;
+
+inline constexpr size_t RoundUpToGranule(size_t bytes) { return (bytes + kSwapGranule - 1) & ~(kSwapGranule - 1); }
+
+// The place of one chunk in swap. Opaque to all but the tier that made it; 0 is "no slot".
+// Bits 60..63 are the tier's index within a tiered_swap (0 elsewhere) and belong to tiered_swap alone.
+struct SlotRef {
+  uint64_t bits = 0;
+  explicit operator bool() const { return bits != 0; }
+  bool operator==(const SlotRef&) const = default;
+};
+
+// One transfer of one whole chunk.
+struct IoRequest {
+  // Set by the caller, constant in flight.
+  SlotRef slot;
+  void* buffer = nullptr;  // aligned to kSwapGranule; readable and writable up to RoundUpToGranule(bytes)
+  size_t bytes = 0;        // exact; the same as at Reserve
+  void* cookie = nullptr;  // the caller's
+
+  // Set by the tier before Poll returns the request. Success means: all `bytes` were moved, and for a write that a
+  // later read of the slot (from any thread) returns them.
+  StatusCode result = StatusCode::kOk;
+  size_t bytes_done = 0;
+  // Tiers with Capabilities::checksums fill it with Checksum(buffer, bytes) of what they moved; others leave it.
+  uint64_t checksum = 0;
+
+  // For the tier's own use while the request is in flight (a list link and a count of outstanding parts).
+  IoRequest* next = nullptr;
+  uint32_t parts_left = 0;
+  bool is_write = false;
+};
+
+// Bytes; operations; what a tier can hold. A snapshot, not a consistent cut.
+struct TierStats {
+  uint64_t bytes_written = 0, bytes_read = 0;
+  uint64_t writes = 0, reads = 0;
+  uint64_t errors = 0;
+  uint64_t slot_bytes_used = 0;      // granules now reserved
+  uint64_t slot_bytes_capacity = 0;  // what is there now: granted leases, extended files (may grow)
+  uint64_t metadata_bytes = 0;       // the tier's own bookkeeping, for the budget (I1)
+};
+
+class SwapTier {
+ public:
+  struct Capabilities {
+    const char* name = "";     // "remote", "file", ...: a key in the statistics
+    bool synchronous = false;  // Submit copies before it returns: completions are ready at once
+    bool checksums = false;    // fills IoRequest::checksum, fused with the copy
+    size_t max_in_flight = 64; // more submitted requests than this make Submit block
+  };
+
+  virtual ~SwapTier() = default;
+
+  virtual Capabilities capabilities() const = 0;
+
+  // The same for requests on one slot, where a tier has several kinds (same-node and off-node servers; the tiers of a
+  // tiered_swap). REQUIRES: the slot is reserved.
+  virtual Capabilities CapabilitiesOf(SlotRef) const { return capabilities(); }
+
+  // A slot for `bytes` > 0 (rounded up to the granule inside). Does not wait for other requests to complete; may wait,
+  // with a deadline, for a server's or file system's answer when the tier has to grow.
+  // kResourceExhausted: full, message says what to enlarge. kUnavailable: the backend is gone.
+  virtual Result<SlotRef> Reserve(size_t bytes) = 0;
+
+  // True when a faster tier than the slot's own could take this chunk now (tiered_swap), so that its next write should
+  // go there.
+  virtual bool HasRoomAbove(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
+
+  // Gives a slot back. REQUIRES: no request on it is in flight (I4); `bytes` as at Reserve.
+  virtual void Free(SlotRef slot, size_t bytes) = 0;
+
+  // Start transfers. Never fail as a call: a request that cannot start is completed with its error. Every request is
+  // returned by exactly one Poll. May block when more than max_in_flight are under way.
+  virtual void SubmitWrite(std::span<IoRequest* const> batch) = 0;
+  virtual void SubmitRead(std::span<IoRequest* const> batch) = 0;
+
+  // Collects up to done.size() completed requests (of any submitter) and returns how many; waits up to `wait` for the
+  // first one if there is none and something is in flight. Two threads may poll at once; each request goes to one.
+  virtual size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) = 0;
+
+  // Background work that nobody waits for: leases ahead of need, retries of a sick server. Called by the mover every
+  // few ms; may block briefly.
+  virtual void Upkeep() {}
+
+  virtual TierStats stats() const = 0;
+};
+
+}  // namespace ramspan

@@ -1,0 +1,69 @@
+// TieredSwap: several tiers as one, the best first. Each chunk goes to the first tier that takes it, and from then on
+// its slot says where it is: bits 60..63 of a SlotRef are the tier's index + 1, stripped while a request is with its
+// tier. So tiers are not nested, and there are at most 15.
+//
+// Thread-safety: as SwapTier says; it has no lock of its own. Ownership: owns its tiers.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "client/swap/swap_tier.h"
+
+namespace ramspan {
+
+class TieredSwap final : public SwapTier {
+ public:
+  static constexpr size_t kTiersMax = 15;
+
+  // REQUIRES: 1 to kTiersMax tiers, none of them a TieredSwap.
+  explicit TieredSwap(std::vector<std::unique_ptr<SwapTier>> tiers);
+  // REQUIRES: nothing in flight.
+  ~TieredSwap() override;
+
+  // What holds for every slot: synchronous and checksums only if all tiers are, the smallest max_in_flight.
+  Capabilities capabilities() const override;
+  Capabilities CapabilitiesOf(SlotRef slot) const override;
+
+  // From the first tier that does not answer kResourceExhausted or kUnavailable. When all do: kResourceExhausted if
+  // one of them is only full, else kUnavailable, with every tier's name and message.
+  Result<SlotRef> Reserve(size_t bytes) override;
+  void Free(SlotRef slot, size_t bytes) override;
+  void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
+  void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
+  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
+  void Upkeep() override;
+
+  // Sums over the tiers.
+  TierStats stats() const override;
+
+  size_t tier_count() const { return tiers_.size(); }
+  // REQUIRES: i < tier_count(). 0 is tried first.
+  const SwapTier& tier(size_t i) const { return *tiers_[i]; }
+
+  // Which tier a slot of this object is in.
+  size_t TierIndexOf(SlotRef slot) const;
+
+  // Whether a tier above the slot's own has room for this chunk now, as far as its statistics say: the engine then
+  // takes a new slot at the chunk's next write. Takes the upper tiers' locks: not for each access.
+  bool HasRoomAbove(SlotRef slot, size_t bytes) const override;
+
+ private:
+  void Submit(std::span<IoRequest* const> batch, bool is_write);
+  size_t PollTier(size_t i, std::span<IoRequest*> done, std::chrono::microseconds wait);
+  size_t PollAll(std::span<IoRequest*> done);
+  bool WaitTurn(std::span<IoRequest*> done, std::chrono::microseconds wait, size_t* count);
+
+  const std::vector<std::unique_ptr<SwapTier>> tiers_;
+  // Requests with each tier: raised before its Submit, lowered when its Poll has returned them. A count that is read
+  // too high costs one Poll that finds nothing; a thread always sees its own, so relaxed order is enough.
+  std::array<std::atomic<uint64_t>, kTiersMax> in_flight_{};
+  std::atomic<size_t> turn_{0};  // where the next Poll begins
+};
+
+}  // namespace ramspan

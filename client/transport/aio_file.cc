@@ -1,0 +1,259 @@
+#include "client/transport/aio_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <libaio.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "common/check.h"
+
+namespace ramspan {
+namespace {
+
+// Transfers in the kernel at once, and their bytes. On the machine of limits.md more than 8 MiB in flight costs a
+// quarter of the bandwidth, and 2 MiB already fill the queue of a fast NVMe disk.
+constexpr size_t kDepth = 128;
+constexpr uint64_t kBytesInFlightMax = uint64_t{8} << 20;
+constexpr int kAttemptsMax = 8;         // of one transfer that comes back short
+constexpr int kSubmitRetriesMax = 100;  // when the kernel is short of resources, 100 us apart
+constexpr int kNamesMax = 1000;         // swap files of others in the way
+constexpr uint64_t kBlock = 4096;       // O_DIRECT: where a short transfer may be continued
+
+Status CreateError(int error, const std::string& directory) {
+  const std::string what = "cannot create a swap file in " + directory + ": " + std::strerror(error);
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return ResourceExhausted(what + "; make room there or set swapfiles to a directory on another disk");
+    case EMFILE:
+    case ENFILE:
+      return ResourceExhausted(what + "; raise the limit of open files (ulimit -n)");
+    default:
+      return FailedPrecondition(what + "; set TMPDIR or the key swapfiles (RAMSPAN_SWAPFILES) to a directory that you may write");
+  }
+}
+
+// The mask with its two %d replaced; by hand, since the mask comes from outside.
+std::string NameFor(const std::string& mask, uint64_t number) {
+  std::string name = mask;
+  for (const std::string& value : {std::to_string(getpid()), std::to_string(number)}) {
+    const size_t at = name.find("%d");
+    if (at != std::string::npos) name.replace(at, 2, value);
+  }
+  return name;
+}
+
+// A descriptor, or -errno.
+int OpenNamed(const std::string& mask, uint64_t* number) {
+  for (int i = 0; i < kNamesMax; ++i) {
+    const std::string name = NameFor(mask, (*number)++);
+    const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0 && unlink(name.c_str()) == 0) return fd;
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    if (error != EEXIST) return -error;
+  }
+  return -EEXIST;
+}
+
+}  // namespace
+
+std::string DirectoryOf(const std::string& mask) {
+  const size_t slash = mask.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : mask.substr(0, slash);
+}
+
+Result<AioFile> AioFile::Create(const std::string& mask, bool direct, uint64_t* number) {
+  const std::string directory = DirectoryOf(mask);
+  int fd = open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
+    fd = OpenNamed(mask, number);
+    if (fd < 0) errno = -fd;
+  }
+  if (fd < 0) return CreateError(errno, directory);
+  // Not in open: a file system without O_DIRECT would refuse the call after it has made the name.
+  const bool is_direct = direct && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0;
+  return AioFile(fd, is_direct);
+}
+
+AioFile::AioFile(AioFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), direct_(other.direct_) {}
+
+AioFile& AioFile::operator=(AioFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(direct_, other.direct_);
+  return *this;
+}
+
+AioFile::~AioFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Status AioFile::Allocate(uint64_t bytes) {
+  int error = 0;
+  for (int i = 0; i < kAttemptsMax; ++i) {
+    error = fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    if (error != EINTR) break;
+  }
+  if (error == EOPNOTSUPP || error == ENOSYS) error = ftruncate(fd_, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  if (error == 0) return {};
+  // What was allocated before the disk was full goes back.
+  if (ftruncate(fd_, 0) != 0) return Unavailable(std::string("swap file: ") + std::strerror(errno));
+  const std::string what = std::string("no room for a swap file: ") + std::strerror(error);
+  return error == ENOSPC || error == EDQUOT || error == EFBIG ? ResourceExhausted(what) : Unavailable(what);
+}
+
+AioCompletion TransferNow(const AioTransfer& t) {
+  AioCompletion completion{.cookie = t.cookie};
+  int interrupted = 0;
+  while (completion.bytes < t.bytes) {
+    char* const at = static_cast<char*>(t.buffer) + completion.bytes;
+    const auto offset = static_cast<off_t>(t.offset + completion.bytes);
+    const size_t left = t.bytes - completion.bytes;
+    const ssize_t n = t.is_write ? pwrite(t.fd, at, left, offset) : pread(t.fd, at, left, offset);
+    if (n > 0) {
+      completion.bytes += static_cast<size_t>(n);
+    } else if (n == 0 || errno != EINTR || ++interrupted > kAttemptsMax) {
+      completion.error = n < 0 ? errno : t.is_write ? EIO : ENODATA;
+      break;
+    }
+  }
+  return completion;
+}
+
+struct AioQueue::Slot {
+  iocb control{};
+  AioTransfer transfer;
+  size_t done = 0;  // of transfer.bytes, by earlier attempts
+  int attempts = 0;
+  int error = 0;
+};
+
+struct AioQueue::Context {
+  ~Context() {
+    if (handle != nullptr) io_destroy(handle);
+  }
+  io_context_t handle = nullptr;
+};
+
+Result<std::unique_ptr<AioQueue>> AioQueue::Create() {
+  auto context = std::make_unique<Context>();
+  const int error = io_setup(kDepth, &context->handle);
+  if (error != 0) return Unavailable(std::string("no asynchronous file I/O: ") + std::strerror(-error));
+  return std::unique_ptr<AioQueue>(new AioQueue(std::move(context)));
+}
+
+AioQueue::AioQueue(std::unique_ptr<Context> context) : context_(std::move(context)), slots_(new Slot[kDepth]) {
+  free_.reserve(kDepth);
+  failed_.reserve(kDepth);
+  for (size_t i = kDepth; i > 0; --i) free_.push_back(&slots_[i - 1]);
+}
+
+AioQueue::~AioQueue() = default;
+
+// The ring of the kernel holds twice the depth, in pages mapped into this process.
+uint64_t AioQueue::metadata_bytes() const {
+  return sizeof(*this) + kDepth * (sizeof(Slot) + 2 * sizeof(Slot*) + 2 * sizeof(io_event)) + kBlock;
+}
+
+size_t AioQueue::Start(std::span<const AioTransfer> transfers) {
+  std::array<Slot*, kDepth> taken;
+  size_t count = 0;
+  {
+    // The slots are filled under the mutex: Reap, in another thread, takes it before it looks at them.
+    MutexLock lock(mutex_);
+    while (count < transfers.size() && !free_.empty()) {
+      const AioTransfer& transfer = transfers[count];
+      if (bytes_in_flight_ > 0 && bytes_in_flight_ + transfer.bytes > kBytesInFlightMax) break;
+      bytes_in_flight_ += transfer.bytes;
+      Slot* slot = free_.back();
+      free_.pop_back();
+      *slot = Slot{.transfer = transfer};
+      taken[count++] = slot;
+    }
+  }
+  Submit({taken.data(), count});
+  return count;
+}
+
+void AioQueue::Submit(std::span<Slot*> slots) {
+  std::array<iocb*, kDepth> controls;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const AioTransfer& t = slots[i]->transfer;
+    const size_t done = slots[i]->done;
+    controls[i] = &slots[i]->control;
+    (t.is_write ? io_prep_pwrite : io_prep_pread)(controls[i], t.fd, static_cast<char*>(t.buffer) + done, t.bytes - done,
+                                                  static_cast<long long>(t.offset + done));
+    controls[i]->data = slots[i];
+  }
+  int retries = 0;
+  for (size_t at = 0; at < slots.size();) {
+    const int n = io_submit(context_->handle, static_cast<long>(slots.size() - at), controls.data() + at);
+    if (n > 0) {
+      at += static_cast<size_t>(n);
+    } else if ((n == -EAGAIN || n == 0) && ++retries <= kSubmitRetriesMax) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    } else {
+      // The first one is what the kernel refused; those behind it get their own chance.
+      MutexLock lock(mutex_);
+      slots[at]->error = n < 0 ? -n : EAGAIN;
+      failed_.push_back(slots[at++]);
+    }
+  }
+}
+
+size_t AioQueue::TakeFailed(std::span<AioCompletion> done) {
+  MutexLock lock(mutex_);
+  size_t count = 0;
+  while (count < done.size() && !failed_.empty()) {
+    Slot* slot = failed_.back();
+    failed_.pop_back();
+    done[count++] = {slot->transfer.cookie, slot->done, slot->error};
+    bytes_in_flight_ -= slot->transfer.bytes;
+    free_.push_back(slot);
+  }
+  return count;
+}
+
+// What an event says; false when the transfer was short and goes on.
+bool AioQueue::Finish(Slot* slot, long result, AioCompletion* completion) {
+  {
+    MutexLock lock(mutex_);
+    const size_t left = slot->transfer.bytes - slot->done;
+    RS_CHECK(result <= static_cast<long>(left), "the kernel moved %ld of %zu bytes", result, left);
+    const bool whole = result == static_cast<long>(left);
+    if (result > 0) slot->done += whole ? left : static_cast<size_t>(result) & ~(kBlock - 1);
+    const bool hopeful = result > 0 || result == -EAGAIN || result == -EINTR;
+    if (whole || !hopeful || ++slot->attempts >= kAttemptsMax) {
+      const int error = whole ? 0 : result < 0 ? static_cast<int>(-result) : slot->transfer.is_write ? EIO : ENODATA;
+      *completion = {slot->transfer.cookie, slot->done, error};
+      bytes_in_flight_ -= slot->transfer.bytes;
+      free_.push_back(slot);
+      return true;
+    }
+  }
+  Submit({&slot, 1});
+  return false;
+}
+
+size_t AioQueue::Reap(std::span<AioCompletion> done, std::chrono::microseconds wait) {
+  std::array<io_event, 64> events;
+  if (const size_t count = TakeFailed(done)) return count;
+  timespec timeout{.tv_sec = wait.count() / 1000000, .tv_nsec = wait.count() % 1000000 * 1000};
+  const auto room = static_cast<long>(std::min(done.size(), events.size()));
+  // An empty ring is seen in user space when the timeout is zero. An interrupted wait is one that found nothing.
+  const int n = io_getevents(context_->handle, 1, room, events.data(), &timeout);
+  RS_CHECK(n >= 0 || n == -EINTR, "io_getevents: %s", std::strerror(-n));
+  size_t count = 0;
+  for (int i = 0; i < n; ++i) {
+    if (Finish(static_cast<Slot*>(events[i].data), static_cast<long>(events[i].res), &done[count])) ++count;
+  }
+  return count;
+}
+
+}  // namespace ramspan

@@ -1,0 +1,172 @@
+#include "client/transport/mpi_entry.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "common/log.h"
+#include "common/wire.h"
+#include "ramspan/errors.h"
+#define RAMSPAN_NO_MPI_MACROS
+#include "ramspan/mpi.h"
+
+namespace ramspan {
+namespace {
+
+// Everything here is without a destructor: it is used while the process exits.
+constinit std::once_flag join_once;
+constinit std::atomic<Result<MpiWorld*>*> joined = nullptr;  // set once, by the thread that joins; never freed
+constinit std::atomic<void (*)()> before_leave = nullptr;
+constinit std::atomic<bool> left = false;
+constinit std::atomic<bool> program_owns_mpi = true;  // false: we initialised MPI, so we finalise it at exit
+
+bool MpiIs(int (*query)(int*)) {
+  int flag = 0;
+  return query(&flag) == MPI_SUCCESS && flag != 0;
+}
+
+// True when the servers were left with everybody, so that MPI can be finalised.
+bool LeaveNow() {
+  Result<MpiWorld*>* world_or = joined.load(std::memory_order_acquire);
+  if (world_or == nullptr || !world_or->ok() || world_or->value() == nullptr || left.exchange(true)) return true;
+  if (auto* hook = before_leave.load()) hook();
+  MpiWorld& world = *world_or->value();
+  const bool together = world.AgreeThatAllServersLive();
+  const WireRecord bye = Encode({.type = WireType::kBye, .flags = together ? kByeTogether : 0});
+  for (size_t i = 0; i < world.servers().size(); ++i) {
+    if (world.IsDead(i)) continue;
+    MPI_Send(bye.data(), kWireBytes, MPI_BYTE, world.servers()[i].world_rank, 0, world.control());
+  }
+  if (together) world.Leave();
+  return together;
+}
+
+// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, so this finds the program's own
+// MPI_Finalize as well as ours.
+int LeaveAtFinalize(MPI_Comm, int, void*, void*) {
+  LeaveNow();
+  return MPI_SUCCESS;
+}
+
+Result<MpiWorld*> JoinNow() {
+  const Result<int> servers = AnnouncedServers();
+  if (!servers.ok()) return servers.status();
+  if (servers.value() == 0) return nullptr;
+  if (MpiIs(MPI_Finalized)) return FailedPrecondition("MPI has been finalised; memory servers are gone");
+  if (!MpiIs(MPI_Initialized)) {
+    if (Status s = InitMpiThreadMultiple(nullptr, nullptr); !s.ok()) return s;
+    program_owns_mpi = false;
+  }
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  if (level < MPI_THREAD_MULTIPLE) {
+    return FailedPrecondition(
+        "memory servers need MPI_THREAD_MULTIPLE, and this program initialised MPI without it: include <ramspan/mpi.h> "
+        "instead of <mpi.h>, or call MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...), or run with --transport none");
+  }
+  Result<std::unique_ptr<MpiWorld>> world = MpiWorld::Join(Role::kClient, 0);
+  if (!world.ok()) return world.status();
+  int key = MPI_KEYVAL_INVALID;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, LeaveAtFinalize, &key, nullptr);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+  return std::move(world).value().release();
+}
+
+[[noreturn]] void EndJob(const Status& why) {
+  std::fprintf(stderr, "ramspan: %s\n", why.message().c_str());
+  PMPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();
+}
+
+// The servers wait for every rank, so a program that never touched Ramspan meets and leaves them here. Runs after the
+// destructors of the program's static objects, because it is registered before any of them is made.
+void AtExit(int status, void* owner) {
+  if (owner != reinterpret_cast<void*>(static_cast<intptr_t>(getpid()))) return;  // a forked child
+  if (status != 0) return;  // the launcher ends the job; waiting for others here could only hang
+  const bool started_as_rank = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
+  const Result<int> servers = AnnouncedServers();
+  if (!started_as_rank || !servers.ok() || servers.value() == 0) return;
+  const bool was_finalized = MpiIs(MPI_Finalized);
+  if (was_finalized && joined.load() == nullptr) {
+    std::fputs("ramspan: this MPI program finished without meeting its memory servers, which still wait: include "
+               "<ramspan/mpi.h> instead of <mpi.h>, or run it without -s\n", stderr);
+    _exit(1);
+  }
+  if (was_finalized || (MpiIs(MPI_Initialized) && program_owns_mpi)) return;
+  if (!EnsureJoined().ok()) _exit(1);
+  if (LeaveNow()) PMPI_Finalize();
+}
+
+// The lowest priority number that programs may use: before every other constructor, so that AtExit is the last to run.
+[[gnu::constructor(101)]] void RegisterAtExit() {
+  if (on_exit(AtExit, reinterpret_cast<void*>(static_cast<intptr_t>(getpid()))) != 0) {
+    LogWarning("on_exit failed; memory servers may not notice the end of this process");
+  }
+}
+
+}  // namespace
+
+Result<MpiWorld*> EnsureJoined() {
+  std::call_once(join_once, [] { joined.store(new Result<MpiWorld*>(JoinNow()), std::memory_order_release); });
+  const Result<MpiWorld*>& world = *joined.load(std::memory_order_acquire);
+  if (world.ok() && world.value() != nullptr && left.load()) {
+    return FailedPrecondition("MPI has been finalised; memory servers are gone");
+  }
+  return world;
+}
+
+void SetBeforeLeaveHook(void (*hook)()) { before_leave = hook; }
+
+int WorldRank() {
+  int rank = -1;
+  if (MpiIs(MPI_Initialized) && !MpiIs(MPI_Finalized)) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+MPI_Comm computeComm() {
+  if (joined.load(std::memory_order_acquire) == nullptr && !MpiIs(MPI_Initialized)) {
+    const Result<int> servers = AnnouncedServers();
+    if (servers.ok() && servers.value() == 0) return MPI_COMM_WORLD;
+    throw ConfigError("MPI_COMM_WORLD (ramspan::computeComm()) was used before MPI_Init, in a job with memory servers");
+  }
+  const Result<MpiWorld*> world = EnsureJoined();
+  if (!world.ok()) throw ConfigError(world.status().message());
+  return world.value() == nullptr ? MPI_COMM_WORLD : world.value()->compute();
+}
+
+namespace detail {
+
+int MpiInit(int* argc, char*** argv) { return MpiInitThread(argc, argv, MPI_THREAD_MULTIPLE, nullptr); }
+
+int MpiInitThread(int* argc, char*** argv, int required, int* provided) {
+  const Result<int> servers = AnnouncedServers();
+  const bool alone = servers.ok() && servers.value() == 0;
+  if (MpiIs(MPI_Initialized) && !program_owns_mpi) {
+    program_owns_mpi = true;  // a managedPtr made before main() needed MPI already; from here on it is the program's
+  } else if (Status s = InitMpiThreadMultiple(argc, argv); !s.ok() && !alone) {
+    EndJob(s);
+  }
+  if (provided != nullptr) MPI_Query_thread(provided);
+  static_cast<void>(required);  // MPI allows to provide more than was asked for
+  if (const Result<MpiWorld*> world = EnsureJoined(); !world.ok()) {
+    PMPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  return MPI_SUCCESS;
+}
+
+int MpiFinalize() {
+  if (LeaveNow()) return PMPI_Finalize();
+  // MPI_Finalize is collective, and would wait for the dead server for ever.
+  LogWarning("a memory server died during this job; MPI is left without MPI_Finalize");
+  return MPI_SUCCESS;
+}
+
+}  // namespace detail
+
+}  // namespace ramspan

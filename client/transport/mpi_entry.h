@@ -1,0 +1,30 @@
+// How this process enters and leaves the job of memory servers: the other side of include/ramspan/mpi.h, and the hooks
+// for programs that know nothing of MPI. One MpiWorld a process; its life is decided here and nowhere else.
+//
+// A process whose launcher announces servers (RAMSPAN_SERVERS > 0) always joins, whatever `transport` says, because the
+// servers wait for everybody; the runtime then decides whether to use them. It joins in MPI_Init (ramspan/mpi.h), at
+// the start of the runtime, or at exit at the latest; it leaves inside MPI_Finalize, or at exit. A process that ends
+// with a status other than 0, or with its own MPI not finalised, does nothing at exit: the launcher ends the job.
+//
+// Thread-safety: any thread. Ownership: the world belongs to this file; pointers to it are valid until the hook
+// returns.
+#pragma once
+
+#include "common/mpi_world.h"
+
+namespace ramspan {
+
+// The world of this process, joined now if it has to be; nullptr in a job without memory servers. Collective over the
+// job at the first call (every compute rank gets here, in MPI_Init or at exit if nowhere else).
+// kFailedPrecondition: MPI was initialised by the program without MPI_THREAD_MULTIPLE, or has been finalised.
+// kInvalidArgument: the job is put together wrongly.
+Result<MpiWorld*> EnsureJoined();
+
+// Called once, before the servers are left, on the thread that finalises MPI or exits: the runtime stops using the
+// world here (chunks that live on servers are not reachable after it).
+void SetBeforeLeaveHook(void (*hook)());
+
+// The rank among all ranks of the job, servers included; -1 while MPI is not initialised.
+int WorldRank();
+
+}  // namespace ramspan

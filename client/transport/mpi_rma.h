@@ -1,0 +1,72 @@
+// MpiRma: moves bytes between local buffers and the pools of servers on other nodes, by MPI_Put and MPI_Get in the
+// world's window. Knows offsets and requests, no chunk.
+//
+// Start issues a transfer and returns; Collect flushes and reports what is done. A flush, not MPI_Rput/Rget: with the
+// request-based calls MPICH 4.0 ends the process (an assertion in its completion callback) when the server dies, while
+// put, get and flush return an error; and only a flush says that the bytes of a put are in the server. One thread at a
+// time flushes one server, so that an error is seen by everybody whose transfers it may have hit.
+//
+// Thread-safety: every call from any thread. Ownership: borrows the world, requests and buffers.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "client/swap/swap_tier.h"
+#include "common/mpi_world.h"
+#include "common/mutex.h"
+
+namespace ramspan {
+
+class MpiRma {
+ public:
+  struct Transfer {
+    IoRequest* request = nullptr;
+    bool is_write = false;
+    void* buffer = nullptr;
+    uint64_t offset = 0;  // in the server's pool
+    size_t bytes = 0;
+  };
+  // One request's transfers with one server.
+  struct Completion {
+    IoRequest* request = nullptr;
+    bool ok = false;
+  };
+
+  explicit MpiRma(MpiWorld& world);
+
+  // Begins all of `transfers`, which belong to one request and one server. Collect returns one Completion for them
+  // all; they may be issued in part when the server is found dead. Does not wait for bytes to move.
+  void Start(uint32_t server, const std::vector<Transfer>& transfers);
+
+  // Flushes the servers that have transfers pending and appends their completions; false when there was nothing that
+  // another thread is not already flushing. Blocks while bytes move. A failed flush marks the server dead.
+  bool Collect(std::vector<Completion>* done);
+
+  // Warns when a flush takes longer than `warn_after`, and ends the process after `give_up_after`: a server that is
+  // stopped but not dead holds its clients inside MPI, where nothing else can reach them.
+  void CheckProgress(std::chrono::seconds warn_after, std::chrono::seconds give_up_after);
+
+ private:
+  struct ServerQueue {
+    Mutex mutex{LockRank::kTransport};
+    std::vector<IoRequest*> pending RS_GUARDED_BY(mutex);  // issued, not flushed
+    std::vector<IoRequest*> flushing;                      // the flushing thread's own
+    bool busy RS_GUARDED_BY(mutex) = false;                // somebody flushes
+    // Milliseconds of the steady clock; 0: no flush under way. For the watchdog only, hence relaxed.
+    std::atomic<int64_t> flush_since_ms{0};
+    std::atomic<int64_t> announced_ms{0};
+    std::atomic<bool> warned{false};
+  };
+
+  void Announce(uint32_t server);
+
+  MpiWorld& world_;
+  const std::unique_ptr<ServerQueue[]> queues_;
+};
+
+}  // namespace ramspan

@@ -1,0 +1,28 @@
+#include "common/checksum.h"
+
+#include <algorithm>
+#include <cstring>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace ramspan {
+
+uint64_t Checksum(const void* data, size_t bytes) { return XXH3_64bits(data, bytes); }
+
+uint64_t CopyWithChecksum(void* to, const void* from, size_t bytes) {
+  // Half of a 64 KiB L1+L2-friendly window: the hash reads what the copy just brought in.
+  constexpr size_t kBlock = 32 * 1024;
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  auto* out = static_cast<char*>(to);
+  auto* in = static_cast<const char*>(from);
+  for (size_t at = 0; at < bytes; at += kBlock) {
+    const size_t n = std::min(kBlock, bytes - at);
+    XXH3_64bits_update(&state, in + at, n);
+    std::memcpy(out + at, in + at, n);
+  }
+  return XXH3_64bits_digest(&state);
+}
+
+}  // namespace ramspan

@@ -1,0 +1,50 @@
+// Config: all settings of one process, resolved. First hit wins, key by key: program call (Options), environment
+// (RAMSPAN_FOO_BAR for key fooBar), custom file, ~/.ramspan.conf, /etc/ramspan.conf, default. Within one file the
+// block [program-name] beats [default]; the first block of a name counts; a [default] block in a file of higher
+// priority beats a [program-name] block in a lower one. Strict: an unknown key, a bad number or an impossible value
+// is an error that names file and line (or the variable). Pure but for reading the files named in ConfigSources.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "ramspan/options.h"
+
+namespace ramspan {
+
+struct Config {
+  uint64_t memory = 0;       // bytes; 0 = choose by the machine
+  uint64_t swap_memory = 0;  // bytes; 0 = choose by the disk
+  std::string memory_manager = "cyclic";
+  std::string swap = "auto";
+  std::string swapfiles;  // empty = "$TMPDIR/ramspan-%d-%d.swap" ($TMPDIR defaulting to /tmp)
+  bool enable_dma = false;
+  SwapPolicy policy = SwapPolicy::kAutoextendable;
+  Transport transport = Transport::kAuto;
+  bool checksum = true;
+  bool preemptive = true;
+  std::string stats;  // empty = none
+
+  // Where each key that is not a default came from, for messages: "environment RAMSPAN_MEMORY", "/etc/ramspan.conf:3".
+  std::map<std::string, std::string> source;
+};
+
+struct ConfigSources {
+  Options program;                                 // highest priority
+  std::function<const char*(const char*)> getenv;  // nullptr for an unset variable; an empty one counts as unset
+  std::vector<std::string> environment_names;      // of the variables that are set, to find unknown RAMSPAN_* ones
+  std::string program_name;                        // basename of the executable
+  std::vector<std::string> files;                  // by falling priority; a missing file is skipped, except
+  bool first_file_is_custom = false;               // that a missing custom file is an error
+};
+
+// The sources of this process: std::getenv, /proc/self/exe, options.customConfig or RAMSPAN_CONFIG, ~ and /etc.
+ConfigSources ProcessConfigSources(const Options& program);
+
+Result<Config> LoadConfig(const ConfigSources& sources);
+
+}  // namespace ramspan

@@ -1,0 +1,17 @@
+// The order in which Ramspan's mutexes may be taken: a thread holding one may only take one of a higher rank.
+// Checked where NDEBUG is not defined. One line a mutex; say what it guards.
+#pragma once
+
+namespace ramspan {
+
+enum class LockRank : int {
+  kRuntime = 10,     // the composition root: start, stop
+  kEngine = 20,      // chunk transitions, policy lists, operations in flight
+  kPinRegistry = 30, // the list of all threads' pin tables (taken by the evictor's scan)
+  kTier = 40,        // one swap tier's slots and completion queue
+  kTransport = 50,   // one transport's requests
+  kMetadata = 60,    // slabs of chunk descriptors
+  kLog = 90,         // a line of log at a time
+};
+
+}  // namespace ramspan

@@ -1,0 +1,312 @@
+#include "common/mpi_world.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+
+#include "common/units.h"
+#include "common/wire.h"
+
+namespace ramspan {
+namespace {
+
+// What MPI itself and its neighbours need of /dev/shm beside the pools.
+constexpr uint64_t kSharedMemorySlack = uint64_t{32} << 20;
+constexpr uint64_t kPoolBytesMin = uint64_t{1} << 20;
+
+Status MpiStatus(int error, const char* what) {
+  if (error == MPI_SUCCESS) return {};
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(error, text, &length);
+  return Unavailable(std::string(what) + " failed: " + text);
+}
+
+uint64_t SharedMemoryFree() {
+  struct statvfs fs {};
+  if (statvfs("/dev/shm", &fs) != 0) return 0;
+  return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
+}
+
+// Collective. Every rank learns the first rank's error, if any has one; so all go on or all stop.
+Status Agree(MPI_Comm comm, int rank, int size, const Status& mine) {
+  struct Word {
+    int code;
+    char text[600];
+  } word{static_cast<int>(mine.code()), {}};
+  std::snprintf(word.text, sizeof word.text, "%s", mine.message().c_str());
+  int failed = mine.ok() ? size : rank;
+  if (Status s = MpiStatus(MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce"); !s.ok()) {
+    return s;
+  }
+  if (failed == size) return {};
+  if (Status s = MpiStatus(MPI_Bcast(&word, sizeof word, MPI_BYTE, failed, comm), "MPI_Bcast"); !s.ok()) return s;
+  return {static_cast<StatusCode>(word.code), word.text};
+}
+
+}  // namespace
+
+// What the ranks tell each other first; the same bytes reach all, so verdicts made from them alone are common.
+struct MpiWorld::Hello {
+  uint32_t wire_version = kWireVersion;
+  uint32_t role = 0;
+  int32_t announced_servers = 0;  // -1: RAMSPAN_SERVERS is not a number
+  int32_t node_leader = 0;        // the lowest rank with which this one shares memory
+  uint64_t pool_bytes = 0;
+  int64_t pid = 0;
+  Location location{};
+};
+
+Status InitMpiThreadMultiple(int* argc, char*** argv) {
+  int provided = MPI_THREAD_SINGLE;
+  if (PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
+    return Unavailable("MPI could not be initialised");
+  }
+  if (provided < MPI_THREAD_MULTIPLE) {
+    return FailedPrecondition(
+        "this MPI library does not support MPI_THREAD_MULTIPLE, which memory servers need: use an MPICH built with "
+        "threads, or run with --transport none");
+  }
+  return {};
+}
+
+Result<int> AnnouncedServers() {
+  const char* text = std::getenv("RAMSPAN_SERVERS");
+  if (text == nullptr || *text == '\0') return 0;
+  const std::string_view all(text);
+  int servers = 0;
+  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), servers);
+  if (error != std::errc() || end != all.data() + all.size() || servers < 0) {
+    return InvalidArgument("RAMSPAN_SERVERS is \"" + std::string(all) +
+                           "\", not a number of memory servers; `ramspan run -s N` sets it");
+  }
+  return servers;
+}
+
+Result<std::unique_ptr<MpiWorld>> MpiWorld::Join(Role role, uint64_t pool_bytes) {
+  std::unique_ptr<MpiWorld> world(new MpiWorld);
+  const Status met = world->Meet(role, pool_bytes);
+  if (met.ok()) return world;
+  if (world->rank_ == 0) std::fprintf(stderr, "ramspan: %s\n", met.message().c_str());
+  // Whoever goes first ends the job, so the line above has to be out before anyone goes.
+  if (world->control_ != MPI_COMM_NULL) MPI_Barrier(world->control_);
+  return met;
+}
+
+Status MpiWorld::Meet(Role role, uint64_t pool_bytes) {
+  role_ = role;
+  if (Status s = MpiStatus(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup"); !s.ok()) return s;
+  MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(control_, &rank_);
+  MPI_Comm_size(control_, &size_);
+  if (Status s = MpiStatus(MPI_Comm_split_type(control_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_),
+                           "MPI_Comm_split_type");
+      !s.ok()) {
+    return s;
+  }
+  Hello mine;
+  const Result<int> announced = AnnouncedServers();
+  mine.role = static_cast<uint32_t>(role);
+  mine.announced_servers = announced.ok() ? announced.value() : -1;
+  mine.node_leader = rank_;
+  mine.pool_bytes = pool_bytes;
+  mine.pid = getpid();
+  mine.location = MyLocation();
+  MPI_Bcast(&mine.node_leader, 1, MPI_INT32_T, 0, node_);
+  static_assert(std::is_trivially_copyable_v<Hello>);
+  std::vector<Hello> hellos(static_cast<size_t>(size_));
+  if (Status s = MpiStatus(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, hellos.data(), sizeof mine, MPI_BYTE, control_),
+                           "MPI_Allgather");
+      !s.ok()) {
+    return s;
+  }
+  if (Status s = ReadHellos(hellos); !s.ok()) return s;
+  if (role == Role::kServer) ChoosePoolBytes(hellos);
+  if (Status s = Agree(control_, rank_, size_, CheckPoolRoom()); !s.ok()) return s;
+  if (Status s = Agree(control_, rank_, size_, MakePool()); !s.ok()) return s;
+  return Agree(control_, rank_, size_, MapPools());
+}
+
+Status MpiWorld::ReadHellos(const std::vector<Hello>& hellos) {
+  const Hello& mine = hellos[static_cast<size_t>(rank_)];
+  for (int r = 0; r < size_; ++r) {
+    const Hello& hello = hellos[static_cast<size_t>(r)];
+    if (hello.wire_version != hellos[0].wire_version) {
+      return FailedPrecondition("rank " + std::to_string(r) + " runs another version of Ramspan than rank 0");
+    }
+    const bool same_node = hello.node_leader == mine.node_leader;
+    if (hello.role == static_cast<uint32_t>(Role::kServer)) {
+      servers_.push_back({.world_rank = r,
+                          .pool_bytes = hello.pool_bytes,
+                          .distance = same_node ? Distance(mine.location, hello.location) : 2,
+                          .pid = static_cast<long>(hello.pid)});
+    } else {
+      clients_.push_back({.world_rank = r, .same_node = same_node});
+    }
+  }
+  for (int r = 0; r < size_; ++r) {
+    const int announced = hellos[static_cast<size_t>(r)].announced_servers;
+    if (announced == static_cast<int>(servers_.size()) && announced > 0) continue;
+    return InvalidArgument("RAMSPAN_SERVERS announces " + (announced < 0 ? "nonsense" : std::to_string(announced)) +
+                           " memory servers to rank " + std::to_string(r) + ", but " +
+                           std::to_string(servers_.size()) + " of the job's " + std::to_string(size_) +
+                           " ranks are ramspan-memserver: start the job with `ramspan run -n RANKS -s SERVERS -- APP`");
+  }
+  if (clients_.empty()) {
+    return InvalidArgument("all ranks of this job are memory servers: start it with `ramspan run -n RANKS ...`");
+  }
+  dead_ = std::make_unique<std::atomic<bool>[]>(servers_.size());
+  return {};
+}
+
+void MpiWorld::ChoosePoolBytes(const std::vector<Hello>& hellos) {
+  const Hello& mine = hellos[static_cast<size_t>(rank_)];
+  pool_bytes_ = mine.pool_bytes;
+  if (pool_bytes_ == 0) {
+    const auto servers_here = static_cast<uint64_t>(std::count_if(hellos.begin(), hellos.end(), [&](const Hello& h) {
+      return h.role == mine.role && std::strncmp(h.location.host, mine.location.host, sizeof h.location.host) == 0;
+    }));
+    const uint64_t shared_free = SharedMemoryFree();
+    pool_bytes_ = AvailableMemory() / 2 / servers_here;
+    if (shared_free > kSharedMemorySlack) pool_bytes_ = std::min(pool_bytes_, shared_free / 10 * 9 / servers_here);
+  }
+  pool_bytes_ = (pool_bytes_ + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule;
+}
+
+// A pool that outgrows /dev/shm would be found out by a SIGBUS in the middle of the run.
+Status MpiWorld::CheckPoolRoom() const {
+  uint64_t pools_here = pool_bytes_;
+  MPI_Allreduce(MPI_IN_PLACE, &pools_here, 1, MPI_UINT64_T, MPI_SUM, node_);
+  if (role_ != Role::kServer) return {};
+  if (pool_bytes_ < kPoolBytesMin || pool_bytes_ > kPoolBytesMax) {
+    return InvalidArgument("a memory server cannot lend " + FormatBytes(pool_bytes_) +
+                           ": --server-memory (RAMSPAN_SERVER_MEMORY) goes from 1 MiB to 64 TiB");
+  }
+  int ranks_here = 0;
+  MPI_Comm_size(node_, &ranks_here);
+  const uint64_t free = SharedMemoryFree();
+  if (ranks_here == 1 || pools_here + kSharedMemorySlack <= free) return {};
+  return ResourceExhausted("the memory servers of this host want to lend " + FormatBytes(pools_here) +
+                           ", but /dev/shm has room for " + FormatBytes(free) +
+                           ": lower --server-memory, or enlarge it (mount -o remount,size=SIZE /dev/shm; in a "
+                           "container: --shm-size)");
+}
+
+Status MpiWorld::MakePool() {
+  int ranks_here = 0;
+  MPI_Comm_size(node_, &ranks_here);
+  if (ranks_here > 1) {
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "alloc_shared_noncontig", "true");  // each pool on its own pages, so that it can be bound
+    MPI_Comm_set_errhandler(node_, MPI_ERRORS_RETURN);
+    const int error = MPI_Win_allocate_shared(static_cast<MPI_Aint>(pool_bytes_), 1, info, node_, &pool_,
+                                              &shared_window_);
+    MPI_Info_free(&info);
+    if (Status s = MpiStatus(error, "MPI_Win_allocate_shared"); !s.ok()) return s;
+  } else if (role_ == Role::kServer) {
+    void* pool = mmap(nullptr, pool_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pool == MAP_FAILED) {
+      return ResourceExhausted("a memory server cannot map " + FormatBytes(pool_bytes_) + ": lower --server-memory");
+    }
+    pool_ = static_cast<std::byte*>(pool);
+    pool_is_mapped_here_ = true;
+  }
+  if (role_ == Role::kServer) {
+    // Both are wishes: one NUMA node, and kernels without huge pages for shared memory, are fine as they are.
+    BindMemoryToLocalNode(pool_, pool_bytes_);
+    if (madvise(pool_, pool_bytes_, MADV_HUGEPAGE) != 0) errno = 0;
+  }
+  return {};
+}
+
+Status MpiWorld::MapPools() {
+  std::vector<uint64_t> pools(static_cast<size_t>(size_));
+  MPI_Allgather(&pool_bytes_, 1, MPI_UINT64_T, pools.data(), 1, MPI_UINT64_T, control_);
+  MPI_Group all = MPI_GROUP_NULL, here = MPI_GROUP_NULL;
+  MPI_Comm_group(control_, &all);
+  MPI_Comm_group(node_, &here);
+  for (Server& server : servers_) {
+    server.pool_bytes = pools[static_cast<size_t>(server.world_rank)];
+    int rank_here = MPI_UNDEFINED;
+    MPI_Group_translate_ranks(all, 1, &server.world_rank, here, &rank_here);
+    // Only ranks of the node communicator may be asked: for others the query succeeds with a null pointer.
+    if (rank_here == MPI_UNDEFINED || shared_window_ == MPI_WIN_NULL) continue;
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    MPI_Win_shared_query(shared_window_, rank_here, &bytes, &unit, &server.shared);
+  }
+  MPI_Group_free(&all);
+  MPI_Group_free(&here);
+
+  // Over the same memory: RMA on the shared window itself is slow (1 GB/s).
+  if (Status s = MpiStatus(MPI_Win_create(pool_, static_cast<MPI_Aint>(pool_bytes_), 1, MPI_INFO_NULL, control_,
+                                          &window_),
+                           "MPI_Win_create");
+      !s.ok()) {
+    return s;
+  }
+  MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
+  if (role_ == Role::kClient) MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
+  // Two splits of one order: the program's communicator, on which errors are fatal as on MPI_COMM_WORLD, and ours.
+  const int color = role_ == Role::kClient ? 0 : MPI_UNDEFINED;
+  MPI_Comm_split(control_, color, rank_, &compute_);
+  MPI_Comm_split(control_, color, rank_, &leave_);
+  if (compute_ != MPI_COMM_NULL) MPI_Comm_set_errhandler(compute_, MPI_ERRORS_ARE_FATAL);
+  return {};
+}
+
+bool MpiWorld::ServerAnswers(size_t server) {
+  if (IsDead(server)) return false;
+  const Server& s = servers_[server];
+  if (s.shared != nullptr) return kill(static_cast<pid_t>(s.pid), 0) == 0 || errno != ESRCH;
+  char byte = 0;
+  return MPI_Get(&byte, 1, MPI_BYTE, s.world_rank, 0, 1, MPI_BYTE, window_) == MPI_SUCCESS &&
+         MPI_Win_flush(s.world_rank, window_) == MPI_SUCCESS;
+}
+
+bool MpiWorld::AgreeThatAllServersLive() {
+  int all_live = 1;
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (ServerAnswers(i)) continue;
+    MarkDead(i);
+    all_live = 0;
+  }
+  MPI_Request request = MPI_REQUEST_NULL;
+  int done = MPI_Iallreduce(MPI_IN_PLACE, &all_live, 1, MPI_INT, MPI_MIN, leave_, &request) != MPI_SUCCESS;
+  if (done != 0) return false;
+  // The others may compute for hours yet: no spinning on their cores. As MPI_Finalize, this has no deadline of its own.
+  while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return done != 0 && all_live != 0;
+}
+
+void MpiWorld::Leave() {
+  // The barrier first: nobody's pool or connection goes while another rank may still use it.
+  MPI_Barrier(control_);
+  if (role_ == Role::kClient) MPI_Win_unlock_all(window_);
+  MPI_Win_free(&window_);
+  if (shared_window_ != MPI_WIN_NULL) MPI_Win_free(&shared_window_);
+  if (pool_is_mapped_here_) munmap(pool_, pool_bytes_);
+  pool_ = nullptr;
+  for (MPI_Comm* comm : {&leave_, &compute_, &node_, &control_}) {
+    if (*comm != MPI_COMM_NULL) MPI_Comm_free(comm);
+  }
+}
+
+MpiWorld::~MpiWorld() = default;
+
+}  // namespace ramspan

@@ -1,0 +1,103 @@
+// MpiWorld: one job of compute ranks (clients) and memory-server ranks that met over MPI. Both sides call Join and
+// Leave, and both make the same collective calls in the same order, which is why they live in this one place.
+//
+// Thread-safety: Join and Leave from one thread; everything else is constant in between, or synchronises itself.
+// Ownership: the world owns its communicators, its window and a server's pool; they die with Leave.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/status.h"
+#include "common/topology.h"
+
+namespace ramspan {
+
+// Initialises MPI with MPI_THREAD_MULTIPLE (argc, argv may be null). kFailedPrecondition, and MPI stays initialised,
+// where the library cannot give that level.
+Status InitMpiThreadMultiple(int* argc, char*** argv);
+
+// The number of memory servers that the launcher announces (RAMSPAN_SERVERS); 0 when unset.
+Result<int> AnnouncedServers();
+
+enum class Role : uint32_t { kClient = 1, kServer = 2 };
+
+class MpiWorld {
+ public:
+  struct Server {
+    int world_rank = 0;
+    uint64_t pool_bytes = 0;
+    int distance = 2;             // common/topology.h; 2 for every server that is reached by RMA
+    std::byte* shared = nullptr;  // the pool mapped here, for load/store; null where only RMA gets there
+    long pid = 0;                 // meaningful where `shared` is not null
+  };
+  struct Client {
+    int world_rank = 0;
+    bool same_node = false;  // reaches this server by load/store; servers only
+  };
+
+  // Collective over all ranks of the job. `pool_bytes` is what a server lends; 0: half of this host's available
+  // memory, shared between its servers. Clients pass 0. Verdicts are common: either every rank gets a world or every
+  // rank gets the same error (no server, not as many servers as announced, no client, no room for the pool), which
+  // names the remedy and has been printed once for the job.
+  static Result<std::unique_ptr<MpiWorld>> Join(Role role, uint64_t pool_bytes);
+  ~MpiWorld();
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+
+  Role role() const { return role_; }
+  int rank() const { return rank_; }
+  MPI_Comm compute() const { return compute_; }  // the clients in world order; MPI_COMM_NULL on a server
+  MPI_Comm control() const { return control_; }  // all ranks, world order; errors return; for control messages only
+  MPI_Win window() const { return window_; }     // all pools, offsets in bytes; clients hold lock_all; errors return
+  const std::vector<Server>& servers() const { return servers_; }
+  const std::vector<Client>& clients() const { return clients_; }
+  std::byte* pool() const { return pool_; }  // a server's own
+  uint64_t pool_bytes() const { return pool_bytes_; }
+
+  // A server's death is for ever. Any thread.
+  void MarkDead(size_t server) { dead_[server].store(true, std::memory_order_relaxed); }
+  bool IsDead(size_t server) const { return dead_[server].load(std::memory_order_relaxed); }
+
+  // Clients: true on all clients when no client knows of a dead server and none is found dead now. Collective over
+  // the clients; waits, sleeping, until all of them are here (as MPI_Finalize does).
+  bool AgreeThatAllServersLive();
+
+  // Collective over all ranks; frees everything. Without a call the destructor frees nothing of MPI's: in a job with a
+  // dead rank collective calls would wait for ever, and the end of the process frees all.
+  void Leave();
+
+ private:
+  struct Hello;
+  MpiWorld() = default;
+  Status Meet(Role role, uint64_t pool_bytes);
+  Status ReadHellos(const std::vector<Hello>& hellos);
+  Status CheckPoolRoom() const;
+  void ChoosePoolBytes(const std::vector<Hello>& hellos);
+  Status MakePool();
+  Status MapPools();
+  bool ServerAnswers(size_t server);
+
+  Role role_ = Role::kClient;
+  int rank_ = 0;
+  int size_ = 0;
+  MPI_Comm control_ = MPI_COMM_NULL;
+  MPI_Comm compute_ = MPI_COMM_NULL;
+  MPI_Comm leave_ = MPI_COMM_NULL;  // the clients again, for our own collective calls
+  MPI_Comm node_ = MPI_COMM_NULL;
+  MPI_Win shared_window_ = MPI_WIN_NULL;
+  MPI_Win window_ = MPI_WIN_NULL;
+  std::vector<Server> servers_;
+  std::vector<Client> clients_;
+  std::unique_ptr<std::atomic<bool>[]> dead_;
+  std::byte* pool_ = nullptr;
+  uint64_t pool_bytes_ = 0;
+  bool pool_is_mapped_here_ = false;  // by mmap, not by MPI
+};
+
+}  // namespace ramspan

@@ -1,0 +1,39 @@
+// What this machine really leaves us: memory (meminfo and cgroup v1/v2 limits counted), NUMA nodes, cores. Reads /proc,
+// /sys/fs/cgroup and hwloc at the call. One core, no NUMA, or a container give sane answers, never an error.
+// Functions are safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ramspan {
+
+// Bytes that a new job may take: the smallest of MemAvailable, each cgroup ancestor's (limit - usage + inactive file
+// pages), and, where the process is bound to some NUMA nodes only, their free and file pages. At least 2 MiB, so that
+// half of it is a legal limit.
+uint64_t AvailableMemory();
+// The same with the roots of /proc and /sys/fs/cgroup replaced, for tests.
+uint64_t AvailableMemory(const std::string& proc_root, const std::string& cgroup_root);
+
+// Cores this process may run on: the union of its threads' affinity masks (OpenMP may have bound each to one core).
+// At least 1.
+int UsableCores();
+
+// Binds the calling thread away from the cores that the application uses, when the node has cores outside the
+// process's affinity mask that it may use, or the mask has more cores than `application_threads`; else does nothing.
+// Returns true if bound.
+bool BindThreadToSpareCore(int application_threads);
+
+// Binds [begin, begin + bytes) to the NUMA node of the calling thread's core, preferred not strict. Does nothing where
+// there is one node. Returns the node's OS index, or -1 when nothing was bound.
+int BindMemoryToLocalNode(void* begin, uint64_t bytes);
+
+// A small number that says how far two ranks are: 0 same NUMA node, 1 same host, 2 other host.
+struct Location {
+  char host[64];   // boot id + hostname hash, fixed width so that it can travel in a message
+  int numa_node;   // -1 unknown
+};
+Location MyLocation();
+int Distance(const Location& a, const Location& b);
+
+}  // namespace ramspan

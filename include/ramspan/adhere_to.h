@@ -1,0 +1,125 @@
+// adhereTo<T>: the promise that a managedPtr's data is needed. A pin begins with the first pulled pointer and ends with
+// the adhereTo; the pulled pointer is valid in between. The type of the pulled pointer decides: T* reads and writes,
+// const T* reads (a chunk that was only read leaves memory without being written again).
+//
+// Thread-safety: an adhereTo may be pulled by several threads at once and may die on another thread than it was born
+// on; construction, assignment and destruction need exclusive access. The managedPtr must outlive it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "ramspan/detail/resident.h"
+#include "ramspan/errors.h"
+#include "ramspan/managed_ptr.h"
+
+namespace ramspan {
+
+namespace detail {
+// A pin taken by a thread that did not make the adhereTo. The first of several wins; losers release their own.
+RAMSPAN_API void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write);
+RAMSPAN_API void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept;
+[[noreturn]] RAMSPAN_API void ThrowNullPull();
+}  // namespace detail
+
+template <typename T>
+class adhereTo {
+ public:
+  // load_now starts to fetch the data in the background (it never waits); otherwise the first pull fetches it.
+  explicit adhereTo(const managedPtr<T>& data, bool load_now = true)
+      : chunk_(data.chunk_), table_(detail::ThisThreadPins()) {
+    if (load_now && chunk_ && !(chunk_->state.load(std::memory_order_relaxed) & detail::kReadable)) {
+      detail::PrefetchChunk(chunk_);
+    }
+  }
+  explicit adhereTo(const managedPtr<T>* data, bool load_now = true) : adhereTo(*data, load_now) {}
+
+  // The copy pins for itself if the original does, so it keeps the original's pulled pointers valid.
+  adhereTo(const adhereTo& other) : chunk_(other.chunk_), table_(detail::ThisThreadPins()) {
+    if (other.pinned()) Pull<false>();
+  }
+  adhereTo(adhereTo&& other) noexcept
+      : chunk_(std::exchange(other.chunk_, nullptr)),
+        table_(other.table_),
+        slot_(std::exchange(other.slot_, detail::kNoPin)),
+        foreign_(other.foreign_.exchange(0, std::memory_order_relaxed)) {}
+  adhereTo& operator=(adhereTo other) noexcept {
+    std::swap(chunk_, other.chunk_);
+    std::swap(table_, other.table_);
+    std::swap(slot_, other.slot_);
+    foreign_.store(other.foreign_.exchange(foreign_.load(std::memory_order_relaxed), std::memory_order_relaxed),
+                   std::memory_order_relaxed);
+    return *this;
+  }
+  ~adhereTo() {
+    if (slot_ != detail::kNoPin) detail::Unpin(chunk_, table_, slot_);
+    if (const uintptr_t pin = foreign_.load(std::memory_order_acquire); pin != 0) detail::UnpinForeign(chunk_, pin);
+  }
+
+  // Pulls. Each blocks until the data is in memory. Throws OutOfMemory (more pinned than the limit allows), OutOfSwap,
+  // DataLost, SwapUnavailable; Error when the managedPtr is null.
+  operator T*() { return Pull<true>(); }              // NOLINT: implicit conversion is the interface
+  operator const T*() { return Pull<false>(); }       // NOLINT
+  operator const T*() const { return Pull<false>(); } // NOLINT
+
+ private:
+  bool pinned() const { return slot_ != detail::kNoPin || foreign_.load(std::memory_order_relaxed) != 0; }
+
+  template <bool kWrite>
+  T* Pull() const {
+    if (__builtin_expect(chunk_ == nullptr, 0)) detail::ThrowNullPull();
+    if (__builtin_expect(table_ != detail::t_pins, 0)) {
+      return static_cast<T*>(detail::PinForeign(chunk_, &foreign_, kWrite));
+    }
+    if (slot_ == detail::kNoPin) {
+      unsigned slot;
+      void* frame = detail::Pin<kWrite>(chunk_, table_, &slot);
+      slot_ = slot;
+      return static_cast<T*>(frame);
+    }
+    if constexpr (kWrite) {  // pinned already, perhaps only for reading
+      unsigned slot;
+      void* frame = detail::Pin<true>(chunk_, table_, &slot);
+      detail::Unpin(chunk_, table_, slot);
+      return static_cast<T*>(frame);
+    }
+    return static_cast<T*>(chunk_->frame);
+  }
+
+  detail::ChunkHead* chunk_;
+  detail::PinTable* table_;                   // of the thread that made this adhereTo
+  mutable unsigned slot_ = detail::kNoPin;    // that thread's pin; only it writes
+  mutable std::atomic<uintptr_t> foreign_{0};  // a pin by any other thread: table address | slot + 1
+};
+
+}  // namespace ramspan
+
+// Glue and pull in one line. ADHERETO shadows the managedPtr by a pointer of the same name (for class members);
+// ADHERETOLOC gives the pointer a name of its own. Rambrain's macros.
+#define RAMSPAN_CONCAT_(a, b) a##b
+#define RAMSPAN_CONCAT(a, b) RAMSPAN_CONCAT_(a, b)
+#define ADHERETOLOC(type, managed, local)                                   \
+  ::ramspan::adhereTo<type> RAMSPAN_CONCAT(local, _glue)(managed); \
+  type* local = RAMSPAN_CONCAT(local, _glue)
+#define ADHERETOLOCCONST(type, managed, local)                                    \
+  const ::ramspan::adhereTo<type> RAMSPAN_CONCAT(local, _glue)(managed); \
+  const type* local = RAMSPAN_CONCAT(local, _glue)
+#define ADHERETO(type, managed)                                               \
+  ::ramspan::adhereTo<type> RAMSPAN_CONCAT(managed, _glue)(managed); \
+  type* managed = RAMSPAN_CONCAT(managed, _glue)
+#define ADHERETOCONST(type, managed)                                                \
+  const ::ramspan::adhereTo<type> RAMSPAN_CONCAT(managed, _glue)(managed); \
+  const type* managed = RAMSPAN_CONCAT(managed, _glue)
+
+namespace ramspan::detail {
+// Serialises the scopes that pull several pointers, so that no two threads each hold half of what they need.
+class RAMSPAN_API IngredientsScope {
+ public:
+  IngredientsScope();   // blocks
+  ~IngredientsScope();
+  IngredientsScope(const IngredientsScope&) = delete;
+  IngredientsScope& operator=(const IngredientsScope&) = delete;
+};
+}  // namespace ramspan::detail
+#define LISTOFINGREDIENTS ::ramspan::detail::IngredientsScope RAMSPAN_CONCAT(ramspan_ingredients_, __LINE__);

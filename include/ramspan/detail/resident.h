@@ -1,0 +1,108 @@
+// The resident path: what a pin does when its chunk is in memory. Private to Ramspan although installed, because it is
+// inlined into the program; it may change on any day.
+//
+// Protocol. A pin stores the chunk's address into a slot of the thread's own PinTable and THEN loads the chunk's state;
+// the evictor closes the state (clears kReadable and kWritable) and THEN reads all tables. Each side must see the
+// other's store if its own came second: a store-load order, which on the pin's side costs nothing because the evictor
+// issues membarrier(PRIVATE_EXPEDITED) between its two steps: it makes every running thread execute a full fence.
+// Where the kernel has no membarrier, pins execute the fence themselves (g_pin_needs_fence).
+//   slot release (store-release of null) -> evictor's acquire load: the pinner's accesses to the frame happen before the
+//   eviction. state (store-release when a load finishes) -> pin's acquire load: the frame pointer and bytes are seen.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#define RAMSPAN_API __attribute__((visibility("default")))
+
+namespace ramspan::detail {
+
+// Bits of a chunk's state word that the resident path reads. The rest belongs to client/chunk.
+inline constexpr uint64_t kReadable = 1;    // a pin may read the frame at once
+inline constexpr uint64_t kWritable = 2;    // a pin may write the frame at once
+inline constexpr uint64_t kReferenced = 4;  // pinned since the bit was cleared
+inline constexpr uint64_t kDirty = 8;       // the frame is newer than the slot
+
+// The first half of a chunk descriptor.
+struct ChunkHead {
+  std::atomic<uint64_t> state;
+  void* frame;     // published by a release store of state; constant while pinned
+  uint64_t bytes;  // exact; constant after construction
+  std::atomic<uint32_t> refs;  // managedPtrs that share the chunk
+  uint32_t id;
+};
+
+// One thread's pins. Slots are written by the owner, cleared by whoever destroys the adhereTo, read by evictors.
+struct alignas(1024) PinTable {
+  static constexpr unsigned kSlots = 64;
+  uint64_t free_slots = ~uint64_t{0};            // owner only; bit set = free
+  std::atomic<uint64_t> freed_elsewhere{0};      // freed by other threads; the owner collects them when it runs out
+  std::atomic<bool> owned{false};                // a living thread uses the table
+  std::atomic<ChunkHead*> waiting_for{nullptr};  // the owner waits for memory, for this chunk
+  std::atomic<ChunkHead*> slots[kSlots] = {};
+};
+static_assert(sizeof(PinTable) == 1024);
+
+// Slot numbers beyond the table: a pin counted in the chunk itself (the table was full), and no pin at all.
+inline constexpr unsigned kCountedPin = PinTable::kSlots;
+inline constexpr unsigned kNoPin = PinTable::kSlots + 1;
+
+extern RAMSPAN_API __thread PinTable* t_pins __attribute__((tls_model("initial-exec")));
+extern RAMSPAN_API bool g_pin_needs_fence;  // constant after the runtime's start
+
+// Gives the calling thread a table. Allocates; throws Error when the runtime cannot start.
+RAMSPAN_API PinTable* MakePinTable();
+
+// The rest of a pin whose slot is already stored: waits until the chunk is there. Blocks. Throws OutOfMemory, OutOfSwap,
+// DataLost, SwapUnavailable; the slot has been released then.
+RAMSPAN_API void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write);
+// A pin when the table is full: *slot becomes a collected slot or kCountedPin.
+RAMSPAN_API void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write);
+RAMSPAN_API void UnpinCounted(ChunkHead* chunk) noexcept;
+// A hint: starts to fetch the chunk if it is not there. Never throws, does not wait for the data.
+RAMSPAN_API void PrefetchChunk(ChunkHead* chunk) noexcept;
+
+inline PinTable* ThisThreadPins() {
+  PinTable* table = t_pins;
+  return __builtin_expect(table != nullptr, 1) ? table : MakePinTable();
+}
+
+template <bool kWrite>
+inline void* Pin(ChunkHead* chunk, PinTable* table, unsigned* slot) {
+  const uint64_t free = table->free_slots;
+  if (__builtin_expect(free == 0, 0)) return PinWithoutSlot(chunk, table, slot, kWrite);
+  const auto i = static_cast<unsigned>(__builtin_ctzll(free));
+  table->free_slots = free & (free - 1);
+  *slot = i;
+  table->slots[i].store(chunk, std::memory_order_relaxed);
+  if (__builtin_expect(g_pin_needs_fence, 0)) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the evictor's membarrier does the rest
+  }
+  constexpr uint64_t kNeed = kReadable | kReferenced | (kWrite ? kWritable | kDirty : 0);
+  if (__builtin_expect((chunk->state.load(std::memory_order_acquire) & kNeed) == kNeed, 1)) return chunk->frame;
+  return PinSlow(chunk, table, i, kWrite);
+}
+
+inline void Unpin(ChunkHead* chunk, PinTable* table, unsigned slot) noexcept {
+  if (__builtin_expect(slot >= PinTable::kSlots, 0)) return UnpinCounted(chunk);
+  table->slots[slot].store(nullptr, std::memory_order_release);
+  if (__builtin_expect(table == t_pins, 1)) {
+    table->free_slots |= uint64_t{1} << slot;
+  } else {
+    table->freed_elsewhere.fetch_or(uint64_t{1} << slot, std::memory_order_release);
+  }
+}
+
+// A chunk of `bytes` > 0 with one reference, its contents indeterminate. Does not block, needs no memory yet.
+// Throws OutOfMemory when it can never fit, ConfigError when the runtime cannot start.
+RAMSPAN_API ChunkHead* CreateChunk(size_t bytes);
+// REQUIRES: no pin, no reference. Never blocks.
+RAMSPAN_API void FreeChunk(ChunkHead* chunk) noexcept;
+// For destructors that cannot throw: says that the elements of a chunk were given up without their destructors.
+RAMSPAN_API void ReportLostDestructors(const ChunkHead* chunk, const char* why) noexcept;
+[[noreturn]] RAMSPAN_API void ThrowTooLarge(size_t n, size_t element_bytes);
+
+}  // namespace ramspan::detail

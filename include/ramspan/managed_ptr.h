@@ -1,0 +1,125 @@
+// managedPtr<T>: n objects of type T that may leave memory while no adhereTo holds them (the interface of Rambrain,
+// arXiv 1510.06358, section 2). Copies share the objects; the last one destroys them.
+//
+// Thread-safety: like std::shared_ptr: one managedPtr may be read by many threads, distinct copies may be used freely.
+// Element count is a size_t; n = 0 is a null managedPtr. T must survive a move of its bytes (see is_relocatable).
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "ramspan/detail/resident.h"
+#include "ramspan/errors.h"
+
+namespace ramspan {
+
+// True when an object of type T may be copied to another address byte by byte and used there (and its old bytes
+// forgotten). Holds for trivially copyable types and for managedPtr. Specialise it for your own types that hold no
+// pointer into themselves:  template <> struct ramspan::is_relocatable<MyType> : std::true_type {};
+template <typename T>
+struct is_relocatable : std::is_trivially_copyable<T> {};
+
+template <typename T>
+class managedPtr;
+template <typename T>
+struct is_relocatable<managedPtr<T>> : std::true_type {};
+
+template <typename T>
+class adhereTo;
+
+template <typename T>
+class managedPtr {
+  static_assert(is_relocatable<T>::value,
+                "T must survive a move of its bytes: make it trivially copyable, use managedPtr members instead of "
+                "owning containers, or, if it holds no pointer into itself, declare "
+                "template <> struct ramspan::is_relocatable<T> : std::true_type {};");
+  static_assert(alignof(T) <= 4096, "alignment over one page is not supported");
+
+ public:
+  using element_type = T;
+
+  // One element, default-constructed (indeterminate for arithmetic types, as with new T).
+  managedPtr() : managedPtr(size_t{1}) {}
+
+  // n elements, each constructed from the same arguments. Blocks while room is made if T has a constructor to run.
+  // Throws OutOfMemory, OutOfSwap, and what T's constructor throws; then nothing is left behind.
+  template <typename... Args>
+  explicit managedPtr(size_t n, const Args&... args) {
+    if (n == 0) return;
+    if (n > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
+    chunk_ = detail::CreateChunk(n * sizeof(T));
+    if constexpr (sizeof...(Args) > 0 || !std::is_trivially_default_constructible_v<T>) {
+      try {
+        ConstructAll(n, args...);
+      } catch (...) {
+        detail::FreeChunk(chunk_);
+        throw;
+      }
+    }
+  }
+
+  managedPtr(const managedPtr& other) noexcept : chunk_(other.chunk_) {
+    if (chunk_) chunk_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  managedPtr(managedPtr&& other) noexcept : chunk_(std::exchange(other.chunk_, nullptr)) {}
+  managedPtr& operator=(managedPtr other) noexcept {
+    std::swap(chunk_, other.chunk_);
+    return *this;
+  }
+  // May block (to fetch elements whose destructors must run). REQUIRES for the last copy: no adhereTo is left.
+  ~managedPtr() { Release(); }
+
+  size_t size() const { return chunk_ ? chunk_->bytes / sizeof(T) : 0; }
+  explicit operator bool() const { return chunk_ != nullptr; }
+  bool operator==(const managedPtr& other) const { return chunk_ == other.chunk_; }
+
+  // A hint that the data will be needed soon. Does not wait for it.
+  void prepareUse() const noexcept {
+    if (chunk_) detail::PrefetchChunk(chunk_);
+  }
+
+ private:
+  friend class adhereTo<T>;
+
+  template <typename... Args>
+  void ConstructAll(size_t n, const Args&... args) {
+    detail::PinTable* table = detail::ThisThreadPins();
+    unsigned slot;
+    auto* elements = static_cast<T*>(detail::Pin<true>(chunk_, table, &slot));
+    size_t made = 0;
+    try {
+      for (; made < n; ++made) ::new (static_cast<void*>(elements + made)) T(args...);
+    } catch (...) {
+      std::destroy_n(elements, made);
+      detail::Unpin(chunk_, table, slot);
+      throw;
+    }
+    detail::Unpin(chunk_, table, slot);
+  }
+
+  void Release() noexcept {
+    // acq_rel: the last owner sees all that the others did to the elements before they let go.
+    if (!chunk_ || chunk_->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if constexpr (!std::is_trivially_destructible_v<T>) {
+      try {
+        detail::PinTable* table = detail::ThisThreadPins();
+        unsigned slot;
+        auto* elements = static_cast<T*>(detail::Pin<true>(chunk_, table, &slot));
+        std::destroy_n(elements, size());
+        detail::Unpin(chunk_, table, slot);
+      } catch (const Error& e) {
+        detail::ReportLostDestructors(chunk_, e.what());
+      }
+    }
+    detail::FreeChunk(chunk_);
+  }
+
+  detail::ChunkHead* chunk_ = nullptr;
+};
+
+}  // namespace ramspan
+
+#include "ramspan/adhere_to.h"  // the two are used together; Rambrain's programs include only managedPtr.h

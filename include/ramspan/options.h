@@ -1,0 +1,36 @@
+// Options: what a program may set before its first managedPtr. Each field that is left empty comes from the
+// environment, a configuration file or the default, in that order (docs/configuration.md). Value type.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace ramspan {
+
+// What happens when swap is full: fail at once, ask on the terminal, or extend the swap files while the disk has room.
+enum class SwapPolicy { kFail, kInteractive, kAutoextendable };
+
+// How chunks travel to memory servers. kAuto: MPI when the launcher started servers, else none.
+enum class Transport { kAuto, kMpi, kNone };
+
+struct Options {
+  std::optional<uint64_t> memory;             // bytes; the hard limit. Default: half of the available memory
+  std::optional<uint64_t> swapMemory;         // bytes of local swap files, at most. Default: half of the free disk space
+  std::optional<std::string> memoryManager;   // "cyclic" (also "cyclicManagedMemory")
+  std::optional<std::string> swap;            // "auto" (remote, then files), "file" (also "managedFileSwap"), "remote"
+  std::optional<std::string> swapfiles;       // a path mask with two %d: process id, file number
+  std::optional<bool> enableDMA;              // swap files bypass the page cache (O_DIRECT) where the file system can
+  std::optional<SwapPolicy> policy;
+  std::optional<Transport> transport;
+  std::optional<bool> checksum;               // verify every chunk that comes back from swap
+  std::optional<bool> preemptive;             // read ahead and write back ahead of need
+  std::optional<std::string> stats;           // a file that receives one JSON object at exit
+  std::optional<std::string> customConfig;    // a configuration file that is read before ~/.ramspan.conf
+};
+
+// Sets options for this process. REQUIRES: called before the first managedPtr is made (else throws ConfigError).
+// Later calls replace the fields that they set. Does not block.
+__attribute__((visibility("default"))) void Configure(const Options& options);
+
+}  // namespace ramspan

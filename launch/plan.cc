@@ -1,0 +1,351 @@
+#include "launch/plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "common/units.h"
+#include "launch/argument_code.h"
+
+namespace ramspan {
+namespace {
+
+// limits.md: 64 KiB segments bring MPI over TCP from 1.3 to 4.2 GB/s for 1 MiB blocks.
+constexpr char kTcpSegmentName[] = "UCX_TCP_TX_SEG_SIZE";
+constexpr char kTcpSegmentValue[] = "64k";
+constexpr uint64_t kSmallestMemory = 1 << 20;
+
+std::string Env(const Facts& facts, const char* name) {
+  const char* value = facts.getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::optional<int> PositiveNumber(const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
+  return number;
+}
+
+// What SLURM tells inside an allocation; hydra reads the list of nodes by itself.
+struct Allocation {
+  bool present = false;
+  int nodes = 1;
+  std::optional<int> tasks;
+};
+
+Allocation SlurmAllocation(const Facts& facts) {
+  Allocation allocation;
+  allocation.present = !Env(facts, "SLURM_JOB_ID").empty();
+  if (!allocation.present) return allocation;
+  std::string nodes = Env(facts, "SLURM_NNODES");
+  if (nodes.empty()) nodes = Env(facts, "SLURM_JOB_NUM_NODES");
+  allocation.nodes = PositiveNumber(nodes).value_or(1);
+  allocation.tasks = PositiveNumber(Env(facts, "SLURM_NTASKS"));
+  return allocation;
+}
+
+// The names in a hydra host file: "host[:slots] [options]", one a line, "#" begins a comment.
+std::set<std::string> HostsOf(const std::string& text) {
+  std::set<std::string> hosts;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string host;
+    if (words >> host) hosts.insert(host.substr(0, host.find(':')));
+  }
+  return hosts;
+}
+
+class Planner {
+ public:
+  Planner(const RunOptions& options, const Facts& facts)
+      : options_(options), facts_(facts), allocation_(SlurmAllocation(facts)) {}
+
+  Result<Plan> Make() {
+    for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts,
+                      &Planner::CheckEnvironment, &Planner::CheckMemory, &Planner::TuneTcp, &Planner::BuildLine}) {
+      if (Status status = (this->*step)(); !status.ok()) return status;
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  Status CheckTransport();
+  Status CountRanks();
+  Status FindApp();
+  Status FindHosts();
+  Status CheckEnvironment();
+  Status CheckMemory();
+  Status CheckServerMemory(uint64_t server_bytes);
+  void ChooseMemory(uint64_t servers_take);
+  Status TuneTcp();
+  Status BuildLine();
+  Status FindMpiexec();
+  Result<uint64_t> Size(const char* option, const std::string& text) const;
+  void AddProgram(int count, const std::vector<std::pair<std::string, std::string>>& env,
+                  const std::vector<std::string>& program);
+  std::string StatsFile();
+  bool UserHas(const std::string& name) const;
+
+  const RunOptions& options_;
+  const Facts& facts_;
+  const Allocation allocation_;
+  Plan plan_;
+  std::vector<std::string> app_;
+  std::string memory_;  // RAMSPAN_MEMORY for the application; empty: leave it to the application
+};
+
+Status Planner::CheckTransport() {
+  const std::string& transport = options_.transport;
+  if (transport == "ofi") {
+    return InvalidArgument("--transport ofi: this version reaches memory servers by MPI only; use --transport mpi");
+  }
+  if (transport != "auto" && transport != "mpi" && transport != "none") {
+    return InvalidArgument("--transport " + transport + ": choose auto, mpi or none (files only)");
+  }
+  if (options_.servers < 0) return InvalidArgument("-s " + std::to_string(options_.servers) + ": 0 servers or more");
+  plan_.servers = options_.servers;
+  if (transport == "none" && plan_.servers > 0) {
+    plan_.notes.push_back("--transport none: no memory servers are started, swap goes to files");
+    plan_.servers = 0;
+  }
+  if (transport == "mpi" && plan_.servers == 0) {
+    return InvalidArgument("--transport mpi needs memory servers: give -s 1 or more, or --transport none");
+  }
+  return {};
+}
+
+Status Planner::CountRanks() {
+  const std::optional<int> tasks = allocation_.tasks;
+  if (options_.ranks) {
+    plan_.ranks = *options_.ranks;
+    if (plan_.ranks < 1) return InvalidArgument("-n " + std::to_string(plan_.ranks) + ": at least 1 compute rank");
+    if (tasks && plan_.ranks + plan_.servers > *tasks) {
+      plan_.notes.push_back(std::to_string(plan_.ranks) + " compute ranks and " + std::to_string(plan_.servers) +
+                            " servers are more than the " + std::to_string(*tasks) + " tasks of this SLURM job");
+    }
+    return {};
+  }
+  if (!tasks) return {};
+  plan_.ranks = *tasks - plan_.servers;
+  if (plan_.ranks < 1) {
+    return InvalidArgument("this SLURM job has " + std::to_string(*tasks) + " tasks, and -s takes " +
+                           std::to_string(plan_.servers) + " of them: no compute rank is left; ask for more tasks");
+  }
+  plan_.notes.push_back("-n " + std::to_string(plan_.ranks) + " (SLURM_NTASKS minus the servers)");
+  return {};
+}
+
+Status Planner::FindApp() {
+  if (options_.app.empty()) {
+    return InvalidArgument("no program to run: ramspan run -n 2 -s 1 -- ./app ARGUMENTS");
+  }
+  Result<std::string> found = facts_.find_program(options_.app[0]);
+  if (!found.ok()) return InvalidArgument("cannot run the application: " + found.status().message());
+  app_ = options_.app;
+  app_[0] = found.value();
+  plan_.app_name = options_.app[0];
+  return {};
+}
+
+Status Planner::FindHosts() {
+  if (!options_.hostfile.empty()) {
+    Result<std::string> text = facts_.read_file(options_.hostfile);
+    if (!text.ok()) return InvalidArgument("--hostfile: " + text.status().message());
+    const size_t hosts = HostsOf(text.value()).size();
+    if (hosts == 0) return InvalidArgument("--hostfile " + options_.hostfile + " names no host (one a line)");
+    plan_.several_hosts = hosts > 1;
+    return {};
+  }
+  for (size_t i = 0; i + 1 < options_.mpi_args.size(); ++i) {
+    const std::string& argument = options_.mpi_args[i];
+    if (argument != "-hosts" && argument != "--hosts") continue;
+    plan_.several_hosts = options_.mpi_args[i + 1].find(',') != std::string::npos;
+    return {};
+  }
+  plan_.several_hosts = allocation_.nodes > 1;
+  if (plan_.several_hosts) {
+    plan_.notes.push_back("SLURM job on " + std::to_string(allocation_.nodes) +
+                          " nodes: mpiexec takes the nodes from the allocation, the servers come last");
+  }
+  return {};
+}
+
+Status Planner::CheckEnvironment() {
+  for (const std::string& setting : options_.env) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return InvalidArgument("-x " + setting + ": write -x NAME=VALUE");
+    }
+    plan_.env.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return {};
+}
+
+Result<uint64_t> Planner::Size(const char* option, const std::string& text) const {
+  Result<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.ok()) return InvalidArgument(std::string(option) + ": " + bytes.status().message());
+  if (bytes.value() < kSmallestMemory) {
+    return InvalidArgument(std::string(option) + " " + text + ": at least " + FormatBytes(kSmallestMemory));
+  }
+  return bytes;
+}
+
+Status Planner::CheckMemory() {
+  if (!options_.memory.empty()) {
+    if (Result<uint64_t> bytes = Size("--memory", options_.memory); !bytes.ok()) return bytes.status();
+    memory_ = options_.memory;
+  }
+  uint64_t servers_take = plan_.servers > 0 ? facts_.available_memory / 2 : 0;  // the servers' own default
+  if (!options_.server_memory.empty()) {
+    Result<uint64_t> bytes = Size("--server-memory", options_.server_memory);
+    if (!bytes.ok()) return bytes.status();
+    if (plan_.servers == 0) {
+      plan_.notes.push_back("--server-memory has no effect without servers (-s)");
+    } else if (Status status = CheckServerMemory(bytes.value()); !status.ok()) {
+      return status;
+    } else {
+      servers_take = bytes.value() * static_cast<uint64_t>(plan_.servers);
+    }
+  }
+  if (memory_.empty() && !facts_.app_memory_configured) ChooseMemory(servers_take);
+  return {};
+}
+
+// Which host a server lands on is mpiexec's choice, so that only a job on this host alone can be checked here; the
+// servers themselves check it everywhere.
+Status Planner::CheckServerMemory(uint64_t server_bytes) {
+  if (plan_.several_hosts) return {};
+  const uint64_t servers = static_cast<uint64_t>(plan_.servers);
+  const bool shared_is_smaller = facts_.shared_memory_free < facts_.available_memory;
+  const uint64_t room = std::min(facts_.available_memory, facts_.shared_memory_free);
+  if (server_bytes <= room / servers) return {};
+  std::string what = std::to_string(plan_.servers) + (plan_.servers == 1 ? " server" : " servers") + " of " +
+                     FormatBytes(server_bytes) + " do not fit: this host has " + FormatBytes(room) +
+                     (shared_is_smaller ? " free in /dev/shm" : " of memory available") + ". Remedy: --server-memory " +
+                     std::to_string((room / servers) >> 20) + "MiB or less";
+  if (shared_is_smaller) what += ", or enlarge it (mount -o remount,size=SIZE /dev/shm; in a container: --shm-size)";
+  return ResourceExhausted(what);
+}
+
+// Each process's own default is half of what is available, which several of them on one host must not take at once.
+void Planner::ChooseMemory(uint64_t servers_take) {
+  if (plan_.several_hosts || (plan_.ranks == 1 && plan_.servers == 0)) return;
+  const uint64_t left = facts_.available_memory - std::min(servers_take, facts_.available_memory);
+  const uint64_t mebibytes = std::max<uint64_t>(1, (left / 2 / static_cast<uint64_t>(plan_.ranks)) >> 20);
+  memory_ = std::to_string(mebibytes) + "MiB";
+  plan_.notes.push_back("--memory " + memory_ + " for each compute rank (half of what the servers leave, shared)");
+}
+
+bool Planner::UserHas(const std::string& name) const {
+  if (facts_.getenv(name.c_str()) != nullptr) return true;
+  return std::any_of(plan_.env.begin(), plan_.env.end(), [&](const auto& one) { return one.first == name; });
+}
+
+Status Planner::TuneTcp() {
+  std::string transports = Env(facts_, "UCX_TLS");
+  for (const auto& [name, value] : plan_.env) {
+    if (name == "UCX_TLS") transports = value;
+  }
+  const bool over_tcp = plan_.several_hosts || transports.find("tcp") != std::string::npos;
+  if (!over_tcp || UserHas(kTcpSegmentName)) return {};
+  plan_.env.emplace_back(kTcpSegmentName, kTcpSegmentValue);
+  plan_.notes.push_back(std::string(kTcpSegmentName) + "=" + kTcpSegmentValue +
+                        " for MPI over TCP (set it yourself to override)");
+  return {};
+}
+
+Status Planner::FindMpiexec() {
+  if (!options_.mpiexec.empty()) {
+    Result<std::string> found = facts_.find_program(options_.mpiexec);
+    if (!found.ok()) return InvalidArgument("--mpiexec: " + found.status().message());
+    plan_.argv.push_back(found.value());
+    return {};
+  }
+  for (const char* name : {"mpiexec.hydra", "mpiexec.mpich", "mpiexec"}) {
+    Result<std::string> found = facts_.find_program(name);
+    if (!found.ok()) continue;
+    plan_.argv.push_back(found.value());
+    return {};
+  }
+  return InvalidArgument("MPICH's mpiexec is not in PATH: install it (apt-get install mpich) or give --mpiexec PATH");
+}
+
+// One FILE for several processes would keep only the last one's object.
+std::string Planner::StatsFile() {
+  std::string file = options_.stats;
+  if (plan_.ranks == 1 || file.find("%r") != std::string::npos || file.find("%p") != std::string::npos) return file;
+  const size_t slash = file.rfind('/');
+  const size_t dot = file.rfind('.');
+  const bool has_ending = dot != std::string::npos && dot > 0 && (slash == std::string::npos || dot > slash + 1);
+  file.insert(has_ending ? dot : file.size(), ".%r");
+  plan_.notes.push_back("--stats: one file a rank, " + file + " (%r is the rank)");
+  return file;
+}
+
+void Planner::AddProgram(int count, const std::vector<std::pair<std::string, std::string>>& env,
+                         const std::vector<std::string>& program) {
+  std::vector<std::string>& argv = plan_.argv;
+  argv.insert(argv.end(), {"-n", std::to_string(count)});
+  for (const auto& [name, value] : env) argv.insert(argv.end(), {"-env", name, value});
+  argv.insert(argv.end(), {facts_.launcher, "__rank", "--"});
+  const std::vector<std::string> words = EncodeArguments(program);
+  argv.insert(argv.end(), words.begin(), words.end());
+}
+
+Status Planner::BuildLine() {
+  const bool hosts_named = !options_.hostfile.empty() || !options_.mpi_args.empty();
+  plan_.by_mpiexec = plan_.ranks > 1 || plan_.servers > 0 || hosts_named || !options_.mpiexec.empty();
+  plan_.env.emplace_back("RAMSPAN_SERVERS", std::to_string(plan_.servers));
+  if (plan_.servers == 0) plan_.env.emplace_back("RAMSPAN_TRANSPORT", "none");
+  if (plan_.servers > 0 && options_.transport == "mpi") plan_.env.emplace_back("RAMSPAN_TRANSPORT", "mpi");
+  std::vector<std::pair<std::string, std::string>> app_env;
+  if (!memory_.empty()) app_env.emplace_back("RAMSPAN_MEMORY", memory_);
+  if (!options_.stats.empty()) app_env.emplace_back("RAMSPAN_STATS", StatsFile());
+  if (!plan_.by_mpiexec) {
+    plan_.env.insert(plan_.env.end(), app_env.begin(), app_env.end());
+    plan_.argv = {facts_.launcher, "__rank", "--"};
+    const std::vector<std::string> words = EncodeArguments(app_);
+    plan_.argv.insert(plan_.argv.end(), words.begin(), words.end());
+    return {};
+  }
+  if (Status status = FindMpiexec(); !status.ok()) return status;
+  plan_.argv.insert(plan_.argv.end(), options_.mpi_args.begin(), options_.mpi_args.end());
+  if (!options_.hostfile.empty()) plan_.argv.insert(plan_.argv.end(), {"-f", options_.hostfile});
+  AddProgram(plan_.ranks, app_env, app_);
+  if (plan_.servers == 0) return {};
+  if (facts_.memserver.empty()) {
+    return InvalidArgument("ramspan-memserver is neither beside " + facts_.launcher +
+                           " nor in PATH: the installation is incomplete");
+  }
+  plan_.argv.push_back(":");
+  std::vector<std::pair<std::string, std::string>> server_env;
+  if (!options_.server_memory.empty()) server_env.emplace_back("RAMSPAN_SERVER_MEMORY", options_.server_memory);
+  AddProgram(plan_.servers, server_env, {facts_.memserver});
+  return {};
+}
+
+std::string Quoted(const std::string& word) {
+  constexpr std::string_view kSafe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
+  if (!word.empty() && word.find_first_not_of(kSafe) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
+Result<Plan> MakePlan(const RunOptions& options, const Facts& facts) { return Planner(options, facts).Make(); }
+
+std::string ShellLine(const Plan& plan) {
+  std::string line;
+  for (const auto& [name, value] : plan.env) line += name + "=" + Quoted(value) + " ";
+  for (size_t i = 0; i < plan.argv.size(); ++i) line += (i == 0 ? "" : " ") + Quoted(plan.argv[i]);
+  return line;
+}
+
+}  // namespace ramspan

@@ -1,0 +1,60 @@
+// Planning of `ramspan run`: from the user's options and what the host offers to the one line that is started. Pure:
+// nothing is started, everything about the host comes in by Facts. All validation happens here, before anything runs.
+// Value types; any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+
+namespace ramspan {
+
+struct RunOptions {
+  std::optional<int> ranks;           // -n; default: what SLURM gave minus the servers, else 1
+  int servers = 0;                    // -s
+  std::string memory;                 // a size as the user wrote it; empty: not given
+  std::string server_memory;          // the same
+  std::string transport = "auto";     // auto, mpi, none
+  std::string stats;                  // a file; empty: none
+  std::string hostfile;               // handed to mpiexec
+  std::string mpiexec;                // empty: mpiexec.hydra, mpiexec.mpich or mpiexec in PATH
+  std::vector<std::string> mpi_args;  // handed to mpiexec as global options
+  std::vector<std::string> env;       // NAME=VALUE for all ranks
+  bool dry_run = false;
+  std::vector<std::string> app;       // program and arguments
+};
+
+struct Facts {
+  std::function<const char*(const char*)> getenv;
+  std::function<Result<std::string>(const std::string&)> find_program;  // as FindProgram along PATH
+  std::function<Result<std::string>(const std::string&)> read_file;
+  std::string launcher;                // this executable
+  std::string memserver;               // empty: not found
+  uint64_t available_memory = 0;       // of this host, bytes
+  uint64_t shared_memory_free = 0;     // of this host's /dev/shm, bytes
+  bool app_memory_configured = false;  // the environment or a configuration file limits the application already
+};
+
+struct Plan {
+  std::vector<std::string> argv;                             // what to start: mpiexec, or the application's keeper
+  std::vector<std::pair<std::string, std::string>> env;      // added to the environment of all of it
+  std::vector<std::string> notes;                            // for stderr: what was chosen without being asked for
+  std::string app_name;                                      // for messages
+  int ranks = 1;
+  int servers = 0;
+  bool several_hosts = false;
+  bool by_mpiexec = false;  // else the application is started without MPI's help
+};
+
+// kInvalidArgument: names the option and what would work. kResourceExhausted: asks for more memory than there is.
+Result<Plan> MakePlan(const RunOptions& options, const Facts& facts);
+
+// The plan as a line for a POSIX shell, with its environment in front.
+std::string ShellLine(const Plan& plan);
+
+}  // namespace ramspan

@@ -1,0 +1,137 @@
+#include "launch/process.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace ramspan {
+namespace {
+
+constexpr std::chrono::seconds kUnkillableAfter{5};
+
+// The parent's pid in /proc/PID/stat comes after the name, which may hold blanks and brackets.
+pid_t ParentOf(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return -1;
+  std::istringstream rest(line.substr(name_end + 1));
+  char state = 0;
+  pid_t parent = -1;
+  rest >> state >> parent;
+  return parent;
+}
+
+void KillChildren() {
+  DIR* proc = opendir("/proc");
+  if (proc == nullptr) return;
+  const pid_t self = getpid();
+  while (const dirent* entry = readdir(proc)) {
+    const pid_t pid = static_cast<pid_t>(std::atol(entry->d_name));
+    if (pid > 0 && ParentOf(entry->d_name) == self) kill(pid, SIGKILL);
+  }
+  closedir(proc);
+}
+
+bool IsFile(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+}  // namespace
+
+void UniqueFd::Reset() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+std::string SelfPath() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  RS_CHECK(length > 0 && length < PATH_MAX, "/proc/self/exe: %s", std::strerror(errno));
+  return std::string(path, static_cast<size_t>(length));
+}
+
+std::string SelfFolder() {
+  const std::string path = SelfPath();
+  return path.substr(0, path.rfind('/'));
+}
+
+bool IsExecutableFile(const std::string& path) { return IsFile(path) && access(path.c_str(), X_OK) == 0; }
+
+Result<std::string> FindProgram(const std::string& name, const std::string& path) {
+  if (name.empty()) return InvalidArgument("the name of the program is empty");
+  if (name.find('/') != std::string::npos) {
+    if (IsExecutableFile(name)) return name;
+    struct stat info {};
+    if (stat(name.c_str(), &info) != 0) return InvalidArgument(name + ": " + std::strerror(errno));
+    if (S_ISDIR(info.st_mode)) return InvalidArgument(name + " is a folder, not a program");
+    return InvalidArgument(name + " is not executable (chmod +x " + name + ")");
+  }
+  std::istringstream folders(path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    if (IsExecutableFile(candidate)) return candidate;
+  }
+  if (IsExecutableFile("./" + name)) return InvalidArgument(name + " is not in PATH; did you mean ./" + name + " ?");
+  return InvalidArgument(name + " is not in PATH");
+}
+
+std::string DescribeSignal(int signal_number) {
+  const char* text = strsignal(signal_number);
+  return "signal " + std::to_string(signal_number) + " (" + (text != nullptr ? text : "unknown") + ")";
+}
+
+void AdoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
+
+void EndChildren(std::chrono::milliseconds grace) {
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    const pid_t pid = waitpid(-1, nullptr, WNOHANG);
+    if (pid > 0) continue;
+    if (pid < 0 && errno == ECHILD) return;
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (waited > grace + kUnkillableAfter) return;
+    if (waited >= grace) KillChildren();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+UniqueFd BlockSignals(const std::vector<int>& signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int one : signals) sigaddset(&set, one);
+  RS_CHECK(sigprocmask(SIG_BLOCK, &set, nullptr) == 0, "sigprocmask: %s", std::strerror(errno));
+  UniqueFd fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  RS_CHECK(fd, "signalfd: %s", std::strerror(errno));
+  return fd;
+}
+
+void RestoreSignals() {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+}
+
+int64_t MonotonicNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace ramspan

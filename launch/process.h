@@ -1,0 +1,61 @@
+// What the launcher needs of processes and descriptors, in thin wrappers around Linux. No state; single-threaded users.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+
+namespace ramspan {
+
+// Owns a file descriptor. Move-only.
+class UniqueFd {
+ public:
+  explicit UniqueFd(int fd = -1) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd() { Reset(); }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void Reset();
+
+ private:
+  int fd_;
+};
+
+// The executable of this process, and the folder it lies in.
+std::string SelfPath();
+std::string SelfFolder();
+
+bool IsExecutableFile(const std::string& path);
+
+// A program the way a shell finds it: as it is when the name holds a "/", else along `path` (PATH's notation). The
+// error tells "not there" from "not executable" and suggests "./name" where that would work.
+Result<std::string> FindProgram(const std::string& name, const std::string& path);
+
+// "signal 11 (Segmentation fault)"
+std::string DescribeSignal(int signal_number);
+
+// Makes this process the one that orphans among its descendants fall to.
+void AdoptOrphans();
+
+// Reaps all children; those still there after `grace` are killed, and what they leave behind too, until none is left
+// (or 5 s have passed: a process in uninterruptible sleep). REQUIRES: AdoptOrphans() was called.
+void EndChildren(std::chrono::milliseconds grace);
+
+// Waits for the next signal in the set of BlockSignals() as a descriptor to read siginfo from.
+UniqueFd BlockSignals(const std::vector<int>& signals);
+// In a new child, before exec: the dispositions and mask that programs expect.
+void RestoreSignals();
+
+// Nanoseconds of CLOCK_MONOTONIC, one clock for all processes of a host.
+int64_t MonotonicNs();
+
+}  // namespace ramspan

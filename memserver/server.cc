@@ -1,0 +1,87 @@
+#include "memserver/server.h"
+
+#include <utility>
+
+#include "common/log.h"
+
+namespace ramspan {
+namespace {
+
+// Clients repeat their announcement every 5 ms while they use RMA (client/transport/mpi_rma.cc); four of them may be
+// late before the loop starts to sleep between polls.
+constexpr std::chrono::milliseconds kActivityLasts{25};
+
+}  // namespace
+
+MemServer::MemServer(MemServerOptions options)
+    : options_(std::move(options)), leases_(options_.pool_bytes, options_.clients), sessions_(options_.clients) {}
+
+std::optional<WireMessage> MemServer::Handle(uint32_t client, std::span<const std::byte> record,
+                                             Clock::time_point now) {
+  if (client >= sessions_.size()) return std::nullopt;
+  const Result<WireMessage> decoded = Decode(record);
+  if (!decoded.ok()) {
+    NoteBad(client, decoded.status());
+    return std::nullopt;
+  }
+  const WireMessage& message = decoded.value();
+  Session& session = sessions_[client];
+  if (message.type == WireType::kBye) {
+    if (!session.BeginDrain()) {
+      NoteBad(client, FailedPrecondition("bye said twice"));
+      return std::nullopt;
+    }
+    leases_.Retire(client);
+    ++draining_;
+    leave_together_ = leave_together_ && (message.flags & kByeTogether) != 0;
+    return std::nullopt;
+  }
+  const bool from_client = message.type == WireType::kLeaseRequest || message.type == WireType::kLeaseReturn ||
+                           message.type == WireType::kActivity;
+  if (!from_client || !session.NoteRequest()) {
+    NoteBad(client, FailedPrecondition(from_client ? "request after bye" : "a server's message from a client"));
+    return std::nullopt;
+  }
+  if (message.type == WireType::kLeaseRequest) return GrantOrRefuse(client, message);
+  if (message.type == WireType::kActivity) active_until_ = now + kActivityLasts;
+  if (message.type == WireType::kLeaseReturn) {
+    const Status returned = leases_.Return(client, message.lease);
+    if (!returned.ok()) NoteBad(client, returned);
+  }
+  return std::nullopt;
+}
+
+WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request) {
+  WireMessage answer{.type = WireType::kFull, .sequence = request.sequence};
+  const Result<Lease> lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
+  if (!lease.ok()) {
+    const bool quota = lease.status().code() == StatusCode::kUnavailable;
+    answer.flags = static_cast<uint32_t>(quota ? FullReason::kQuota : FullReason::kPool);
+  } else if (options_.populate && !options_.populate(lease.value().offset, lease.value().bytes)) {
+    const Status returned = leases_.Return(client, lease.value().id);
+    RS_CHECK(returned.ok(), "lease %llu just made: %s", static_cast<unsigned long long>(lease.value().id),
+             returned.message().c_str());
+    answer.flags = static_cast<uint32_t>(FullReason::kNoMemory);
+  } else {
+    answer = {.type = WireType::kLeaseGrant,
+              .sequence = request.sequence,
+              .lease = lease.value().id,
+              .offset = lease.value().offset,
+              .bytes = lease.value().bytes};
+  }
+  answer.free_bytes = leases_.FreeFor(client);
+  return answer;
+}
+
+void MemServer::NoteBad(uint32_t client, const Status& why) {
+  Session& session = sessions_[client];
+  if (!session.NoteBadMessage()) return;
+  LogWarning("memory server rank %d: ignored message %llu from client %u: %s", options_.rank,
+             static_cast<unsigned long long>(session.bad_messages()), client, why.message().c_str());
+}
+
+void MemServer::Finish() {
+  for (Session& session : sessions_) session.FinishDrain();
+}
+
+}  // namespace ramspan

@@ -1,0 +1,64 @@
+// MemServer: the answers of one memory server. Bytes of a control message in, the answer out; it knows neither the
+// transport nor the clock's sleep, so tests and fuzzers drive it directly. A message that is not valid is counted,
+// logged now and then, and has no other effect.
+//
+// Thread-safety: none; one thread. Ownership: of sessions and leases; the pool itself is somebody else's.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/wire.h"
+#include "memserver/lease_table.h"
+#include "memserver/session.h"
+
+namespace ramspan {
+
+struct MemServerOptions {
+  uint64_t pool_bytes = 0;
+  uint32_t clients = 0;
+  int rank = -1;  // for messages
+  // Makes [offset, offset + bytes) of the pool resident before a client touches it; false when the system has no
+  // memory left. Ahead of the grant, because a client's store into a page that cannot be had would be a SIGBUS.
+  std::function<bool(uint64_t offset, uint64_t bytes)> populate;
+};
+
+class MemServer {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit MemServer(MemServerOptions options);
+
+  // One message from `client` (any number: unknown ones are ignored); returns the answer to send, if any.
+  std::optional<WireMessage> Handle(uint32_t client, std::span<const std::byte> record, Clock::time_point now);
+
+  // Some client moves bytes by RMA now: the loop must keep calling MPI, or those transfers stall.
+  bool RmaIsActive(Clock::time_point now) const { return now < active_until_; }
+
+  // All clients have said bye. LeaveTogether: and all of them found everybody alive.
+  bool Done() const { return draining_ == sessions_.size(); }
+  bool LeaveTogether() const { return leave_together_; }
+  // REQUIRES: Done(). Closes the sessions.
+  void Finish();
+
+  const LeaseTable& leases() const { return leases_; }
+  const Session& session(uint32_t client) const { return sessions_[client]; }
+
+ private:
+  WireMessage GrantOrRefuse(uint32_t client, const WireMessage& request);
+  void NoteBad(uint32_t client, const Status& why);
+
+  const MemServerOptions options_;
+  LeaseTable leases_;
+  std::vector<Session> sessions_;
+  size_t draining_ = 0;
+  bool leave_together_ = true;
+  Clock::time_point active_until_{};
+};
+
+}  // namespace ramspan

@@ -1,0 +1,38 @@
+#include "memserver/session.h"
+
+#include <bit>
+
+#include "common/check.h"
+
+namespace ramspan {
+
+const char* SessionStateName(SessionState state) {
+  switch (state) {
+    case SessionState::kJoining: return "Joining";
+    case SessionState::kActive: return "Active";
+    case SessionState::kDraining: return "Draining";
+    case SessionState::kGone: return "Gone";
+  }
+  return "?";
+}
+
+bool Session::NoteRequest() {
+  if (state_ == SessionState::kDraining || state_ == SessionState::kGone) return false;
+  state_ = SessionState::kActive;
+  return true;
+}
+
+bool Session::NoteBadMessage() { return std::has_single_bit(++bad_messages_); }
+
+bool Session::BeginDrain() {
+  if (state_ == SessionState::kDraining || state_ == SessionState::kGone) return false;
+  state_ = SessionState::kDraining;
+  return true;
+}
+
+void Session::FinishDrain() {
+  RS_CHECK(state_ == SessionState::kDraining, "a session that is %s cannot end", SessionStateName(state_));
+  state_ = SessionState::kGone;
+}
+
+}  // namespace ramspan

@@ -1,0 +1,16 @@
+#!/bin/sh
+# expect.sh STATUS REGEX COMMAND...: runs the command; succeeds when its exit status is STATUS ("failure": any but 0)
+# and its output matches the extended regular expression.
+wanted=$1
+regex=$2
+shift 2
+output=$("$@" 2>&1 </dev/null)
+status=$?
+printf '%s\n' "$output"
+echo "exit status $status, expected $wanted and /$regex/"
+if [ "$wanted" = failure ]; then
+  [ "$status" -ne 0 ] || exit 1
+else
+  [ "$status" -eq "$wanted" ] || exit 1
+fi
+printf '%s\n' "$output" | grep -Eq -- "$regex"

@@ -1,0 +1,417 @@
+// RemoteSwap against real servers. The same tests run with near servers (load/store) and with far ones (RMA over TCP:
+// MPIR_CVAR_NOLOCAL=1 UCX_TLS=tcp,self); RAMSPAN_TEST_PATH=near|far says what to expect.
+#include "client/swap/remote_swap.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/transport/mpi_entry.h"
+#include "common/checksum.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
+
+MpiWorld& World() { return *EnsureJoined().value(); }
+
+bool PathIsFar() {
+  const char* path = std::getenv("RAMSPAN_TEST_PATH");
+  return path != nullptr && std::string(path) == "far";
+}
+
+int ComputeRank() {
+  int rank = 0;
+  MPI_Comm_rank(World().compute(), &rank);
+  return rank;
+}
+
+int ComputeSize() {
+  int size = 0;
+  MPI_Comm_size(World().compute(), &size);
+  return size;
+}
+
+void Barrier() { MPI_Barrier(World().compute()); }
+
+// A chunk in memory, with the alignment and the tail that a tier may rely on.
+class Buffer {
+ public:
+  explicit Buffer(size_t bytes) : bytes_(bytes), mapped_(RoundUpToGranule(bytes)) {
+    data_ = static_cast<char*>(
+        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  }
+  ~Buffer() { munmap(data_, mapped_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  // Bytes that depend on the seed and on their place; Holds tells whether they are still these.
+  void Fill(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    for (size_t i = 0; i < bytes_; i += 8) {
+      const uint64_t word = random();
+      std::memcpy(data_ + i, &word, std::min<size_t>(8, bytes_ - i));
+    }
+  }
+  bool Holds(uint64_t seed) const {
+    Buffer expected(bytes_);
+    expected.Fill(seed);
+    return std::memcmp(data_, expected.data_, bytes_) == 0;
+  }
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+  size_t mapped_;
+  char* data_;
+};
+
+IoRequest Transfer(RemoteSwap* tier, SlotRef slot, const Buffer& buffer, bool write) {
+  IoRequest request{.slot = slot, .buffer = buffer.data(), .bytes = buffer.bytes()};
+  IoRequest* batch[] = {&request};
+  write ? tier->SubmitWrite(batch) : tier->SubmitRead(batch);
+  IoRequest* done[1] = {};
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(20);
+  while (tier->Poll(done, milliseconds(100)) == 0 && Clock::now() < deadline) {
+  }
+  EXPECT_EQ(done[0], &request);
+  return request;
+}
+
+bool Write(RemoteSwap* tier, SlotRef slot, const Buffer& buffer) {
+  const IoRequest done = Transfer(tier, slot, buffer, true);
+  return done.result == StatusCode::kOk && done.bytes_done == buffer.bytes();
+}
+
+bool ReadHolds(RemoteSwap* tier, SlotRef slot, size_t bytes, uint64_t seed) {
+  Buffer buffer(bytes);
+  const IoRequest done = Transfer(tier, slot, buffer, false);
+  if (done.result != StatusCode::kOk || done.bytes_done != bytes) return false;
+  if (tier->CapabilitiesOf(slot).checksums && done.checksum != Checksum(buffer.data(), bytes)) return false;
+  return buffer.Holds(seed);
+}
+
+// All the slots of `bytes` that are to be had now.
+std::vector<SlotRef> ReserveAll(RemoteSwap* tier, size_t bytes, Status* end) {
+  std::vector<SlotRef> slots;
+  for (;;) {
+    Result<SlotRef> slot = tier->Reserve(bytes);
+    if (!slot.ok()) {
+      *end = slot.status();
+      return slots;
+    }
+    slots.push_back(slot.value());
+  }
+}
+
+TEST(RemoteSwap, TheExpectedPathToTheServersIsTaken) {
+  RemoteSwap tier(World());
+  EXPECT_EQ(tier.capabilities().synchronous, !PathIsFar());
+  const Result<SlotRef> slot = tier.Reserve(100);
+  ASSERT_TRUE(slot.ok()) << slot.status().message();
+  EXPECT_EQ(tier.CapabilitiesOf(slot.value()).synchronous, !PathIsFar());
+  for (const MpiWorld::Server& server : World().servers()) EXPECT_EQ(server.shared == nullptr, PathIsFar());
+}
+
+TEST(RemoteSwap, ChunksOfAllSizesComeBackAsWritten) {
+  RemoteSwap tier(World());
+  std::vector<SlotRef> slots;
+  const std::vector<size_t> sizes = {1, 7, 4095, 4096, 4097, 64 * kKiB, 100001, kMiB, kMiB + 1, 5 * kMiB - 3};
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const Result<SlotRef> slot = tier.Reserve(sizes[i]);
+    ASSERT_TRUE(slot.ok()) << slot.status().message();
+    Buffer buffer(sizes[i]);
+    buffer.Fill(i);
+    ASSERT_TRUE(Write(&tier, slot.value(), buffer)) << sizes[i];
+    slots.push_back(slot.value());
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    EXPECT_TRUE(ReadHolds(&tier, slots[i], sizes[i], i)) << sizes[i];
+    tier.Free(slots[i], sizes[i]);
+  }
+  EXPECT_EQ(tier.stats().slot_bytes_used, 0u);
+}
+
+TEST(RemoteSwap, AChunkLargerThanEveryLeaseIsSpreadOverSeveral) {
+  RemoteSwap tier(World(), {.first_lease_bytes = 256 * kKiB, .lease_bytes_max = 256 * kKiB});
+  const size_t bytes = 3 * kMiB + 17;
+  const Result<SlotRef> slot = tier.Reserve(bytes);
+  ASSERT_TRUE(slot.ok()) << slot.status().message();
+  Buffer buffer(bytes);
+  buffer.Fill(1);
+  ASSERT_TRUE(Write(&tier, slot.value(), buffer));
+  EXPECT_TRUE(ReadHolds(&tier, slot.value(), bytes, 1));
+}
+
+TEST(RemoteSwap, SeveralClientsNeverSeeEachOthersBytes) {
+  Barrier();
+  RemoteSwap tier(World(), {.first_lease_bytes = 128 * kKiB, .lease_bytes_max = 512 * kKiB});
+  const size_t bytes = 40 * kKiB;
+  std::vector<SlotRef> slots;
+  for (uint64_t i = 0; i < 60; ++i) {
+    const Result<SlotRef> slot = tier.Reserve(bytes);
+    ASSERT_TRUE(slot.ok()) << slot.status().message();
+    slots.push_back(slot.value());
+    Buffer buffer(bytes);
+    buffer.Fill(static_cast<uint64_t>(ComputeRank()) * 1000 + i);
+    ASSERT_TRUE(Write(&tier, slots.back(), buffer));
+  }
+  Barrier();
+  for (uint64_t i = 0; i < slots.size(); ++i) {
+    EXPECT_TRUE(ReadHolds(&tier, slots[i], bytes, static_cast<uint64_t>(ComputeRank()) * 1000 + i)) << i;
+  }
+  Barrier();
+}
+
+TEST(RemoteSwap, FullServersSayWhatToEnlargeAndServeAgainAfterAFree) {
+  Barrier();
+  if (ComputeRank() == 0) {
+    RemoteSwap tier(World());
+    Status full;
+    const std::vector<SlotRef> slots = ReserveAll(&tier, 256 * kKiB, &full);
+    EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(full.message().find("--server-memory"), std::string::npos) << full.message();
+    uint64_t pools = 0;
+    for (const MpiWorld::Server& server : World().servers()) pools += server.pool_bytes;
+    EXPECT_GT(slots.size() * 256 * kKiB, pools / 2);
+    tier.Free(slots.back(), 256 * kKiB);
+    EXPECT_TRUE(tier.Reserve(256 * kKiB).ok());
+  }
+  Barrier();
+}
+
+TEST(RemoteSwap, AFullServerIsNotAskedAtEveryReserve) {
+  Barrier();
+  if (ComputeRank() == 0) {
+    RemoteSwap tier(World());
+    Status full;
+    ReserveAll(&tier, 256 * kKiB, &full);
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < 1000; ++i) EXPECT_FALSE(tier.Reserve(256 * kKiB).ok());
+    EXPECT_LT(Clock::now() - begin, milliseconds(500));
+  }
+  Barrier();
+}
+
+TEST(RemoteSwap, WhoComesLateStillFindsAReserve) {
+  Barrier();
+  auto greedy = std::make_unique<RemoteSwap>(World());
+  Status full;
+  if (ComputeRank() == 0) ReserveAll(greedy.get(), 64 * kKiB, &full);
+  Barrier();
+  if (ComputeRank() != 0) {
+    const Result<SlotRef> slot = greedy->Reserve(64 * kKiB);
+    EXPECT_TRUE(slot.ok()) << slot.status().message();
+  }
+  Barrier();
+}
+
+TEST(RemoteSwap, EmptyLeasesGoBackToOtherClients) {
+  Barrier();
+  RemoteSwap tier(World(), {.idle_lease = milliseconds(20)});
+  Status full;
+  if (ComputeRank() == 0) {
+    for (const SlotRef slot : ReserveAll(&tier, 256 * kKiB, &full)) tier.Free(slot, 256 * kKiB);
+    const Clock::time_point deadline = Clock::now() + std::chrono::seconds(10);
+    while (tier.stats().slot_bytes_capacity != 0 && Clock::now() < deadline) {
+      tier.Upkeep();
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    EXPECT_EQ(tier.stats().slot_bytes_capacity, 0u);
+  }
+  Barrier();
+  if (ComputeRank() == ComputeSize() - 1) {
+    const size_t taken = ReserveAll(&tier, 256 * kKiB, &full).size() * 256 * kKiB;
+    uint64_t pools = 0;
+    for (const MpiWorld::Server& server : World().servers()) pools += server.pool_bytes;
+    EXPECT_GT(taken, pools / 2);
+  }
+  Barrier();
+}
+
+TEST(RemoteSwap, UpkeepHoldsALeaseReadyBeforeItIsNeeded) {
+  Barrier();
+  RemoteSwap tier(World(), {.first_lease_bytes = 256 * kKiB});
+  ASSERT_TRUE(tier.Reserve(200 * kKiB).ok());
+  const uint64_t before = tier.stats().slot_bytes_capacity;
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(10);
+  while (tier.stats().slot_bytes_capacity == before && Clock::now() < deadline) {
+    tier.Upkeep();
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_GT(tier.stats().slot_bytes_capacity, before);
+  Barrier();
+}
+
+TEST(RemoteSwap, ThreadsSubmitAndPollAtOnceAndEachRequestComesBackOnce) {
+  Barrier();
+  RemoteSwap tier(World());
+  constexpr int kThreads = 4, kChunks = 8, kRounds = 20;
+  static constexpr size_t kBytes = 48 * kKiB + 5;
+  std::atomic<int> completions = 0, wrong = 0;
+  // Requests of all threads in one place, because any thread's Poll may return them.
+  struct Chunk {
+    std::unique_ptr<Buffer> buffer = std::make_unique<Buffer>(kBytes);
+    IoRequest request;
+    std::atomic<bool> done = false;
+  };
+  std::vector<Chunk> chunks(kThreads * kChunks);
+  auto run = [&](int thread) {
+    const auto complete = [&](bool write) {
+      std::vector<IoRequest*> batch;
+      for (int i = 0; i < kChunks; ++i) {
+        Chunk& chunk = chunks[static_cast<size_t>(thread * kChunks + i)];
+        chunk.done = false;
+        batch.push_back(&chunk.request);
+      }
+      write ? tier.SubmitWrite(batch) : tier.SubmitRead(batch);
+      for (IoRequest* mine : batch) {
+        while (!static_cast<Chunk*>(mine->cookie)->done) {
+          IoRequest* done[3];
+          const size_t n = tier.Poll(done, microseconds(500));
+          for (size_t i = 0; i < n; ++i) {
+            if (done[i]->result != StatusCode::kOk || done[i]->bytes_done != kBytes) ++wrong;
+            ++completions;
+            if (static_cast<Chunk*>(done[i]->cookie)->done.exchange(true)) ++wrong;
+          }
+        }
+      }
+    };
+    for (int round = 0; round < kRounds; ++round) {
+      for (int i = 0; i < kChunks; ++i) {
+        chunks[static_cast<size_t>(thread * kChunks + i)].buffer->Fill(static_cast<uint64_t>(thread * 100 + i + round));
+      }
+      complete(true);
+      for (int i = 0; i < kChunks; ++i) {
+        std::memset(chunks[static_cast<size_t>(thread * kChunks + i)].buffer->data(), 0, kBytes);
+      }
+      complete(false);
+      for (int i = 0; i < kChunks; ++i) {
+        const Chunk& chunk = chunks[static_cast<size_t>(thread * kChunks + i)];
+        if (!chunk.buffer->Holds(static_cast<uint64_t>(thread * 100 + i + round))) ++wrong;
+      }
+    }
+  };
+  for (Chunk& chunk : chunks) {
+    const Result<SlotRef> slot = tier.Reserve(kBytes);
+    ASSERT_TRUE(slot.ok()) << slot.status().message();
+    chunk.request = {.slot = slot.value(), .buffer = chunk.buffer->data(), .bytes = kBytes, .cookie = &chunk};
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) threads.emplace_back(run, t);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(completions, 2 * kThreads * kChunks * kRounds);
+  Barrier();
+}
+
+TEST(RemoteSwap, StatisticsAddUp) {
+  RemoteSwap tier(World());
+  const Result<SlotRef> slot = tier.Reserve(10000);
+  ASSERT_TRUE(slot.ok());
+  Buffer buffer(10000);
+  ASSERT_TRUE(Write(&tier, slot.value(), buffer));
+  Transfer(&tier, slot.value(), buffer, false);
+  Transfer(&tier, slot.value(), buffer, false);
+  const TierStats stats = tier.stats();
+  EXPECT_EQ(stats.writes, 1u);
+  EXPECT_EQ(stats.reads, 2u);
+  EXPECT_EQ(stats.bytes_written, 10000u);
+  EXPECT_EQ(stats.bytes_read, 20000u);
+  EXPECT_EQ(stats.slot_bytes_used, RoundUpToGranule(10000));
+  EXPECT_EQ(stats.errors, 0u);
+}
+
+TEST(RemoteSwap, PollWithNothingInFlightReturnsAtOnce) {
+  RemoteSwap tier(World());
+  IoRequest* done[1];
+  const Clock::time_point begin = Clock::now();
+  EXPECT_EQ(tier.Poll(done, std::chrono::seconds(5)), 0u);
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(1));
+}
+
+TEST(MemServer, GarbageOnTheControlChannelDoesNotStopIt) {
+  Barrier();
+  std::mt19937 random(static_cast<unsigned>(ComputeRank()));
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, 100 * kKiB, 4 * kMiB}) {
+    std::vector<char> garbage(bytes);
+    for (char& c : garbage) c = static_cast<char>(random());
+    for (const MpiWorld::Server& server : World().servers()) {
+      MPI_Send(garbage.data(), static_cast<int>(bytes), MPI_BYTE, server.world_rank, static_cast<int>(random() % 100),
+               World().control());
+    }
+  }
+  RemoteSwap tier(World());
+  const Result<SlotRef> slot = tier.Reserve(5000);
+  ASSERT_TRUE(slot.ok()) << slot.status().message();
+  Buffer buffer(5000);
+  buffer.Fill(3);
+  ASSERT_TRUE(Write(&tier, slot.value(), buffer));
+  EXPECT_TRUE(ReadHolds(&tier, slot.value(), 5000, 3));
+  Barrier();
+}
+
+TEST(MemServer, ALeaseOfAnotherClientCannotBeReturned) {
+  Barrier();
+  RemoteSwap tier(World());
+  const Result<SlotRef> slot = tier.Reserve(64 * kKiB);
+  ASSERT_TRUE(slot.ok()) << slot.status().message();
+  Buffer buffer(64 * kKiB);
+  buffer.Fill(static_cast<uint64_t>(ComputeRank()));
+  ASSERT_TRUE(Write(&tier, slot.value(), buffer));
+  Barrier();
+  if (ComputeRank() == 0 && ComputeSize() > 1) {
+    // Ids count from 1: these are all that can have been given, but for the caller's own ones.
+    LeaseClient liar(World());
+    for (uint32_t server = 0; server < World().servers().size(); ++server) {
+      for (uint64_t lease = 1; lease < 2000; ++lease) liar.Return(server, lease);
+    }
+  }
+  Barrier();
+  if (ComputeRank() != 0) {
+    // Were the lease free again, this would be given the same bytes.
+    RemoteSwap other(World());
+    const Result<SlotRef> fresh = other.Reserve(64 * kKiB);
+    if (fresh.ok()) {
+      Buffer noise(64 * kKiB);
+      noise.Fill(12345);
+      EXPECT_TRUE(Write(&other, fresh.value(), noise));
+    }
+    EXPECT_TRUE(ReadHolds(&tier, slot.value(), 64 * kKiB, static_cast<uint64_t>(ComputeRank())));
+  }
+  Barrier();
+}
+
+TEST(RemoteSwap, AServerThatDoesNotAnswerCountsAsFullUntilItDoes) {
+  Barrier();
+  if (!PathIsFar() && ComputeSize() == 1) {
+    RemoteSwap tier(World(), {.answer_timeout = milliseconds(200)});
+    for (const MpiWorld::Server& server : World().servers()) kill(static_cast<pid_t>(server.pid), SIGSTOP);
+    const Clock::time_point begin = Clock::now();
+    EXPECT_EQ(tier.Reserve(4096).status().code(), StatusCode::kResourceExhausted);
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(2));
+    for (const MpiWorld::Server& server : World().servers()) kill(static_cast<pid_t>(server.pid), SIGCONT);
+    std::this_thread::sleep_for(milliseconds(300));
+    const Result<SlotRef> slot = tier.Reserve(4096);
+    EXPECT_TRUE(slot.ok()) << slot.status().message();
+  }
+  Barrier();
+}
+
+}  // namespace
+}  // namespace ramspan

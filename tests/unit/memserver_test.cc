@@ -1,0 +1,161 @@
+#include "memserver/server.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memserver/session.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+using Clock = MemServer::Clock;
+
+enum class Event { kRequest, kBad, kBye };
+
+// Brings a session into a state by the table's own transitions.
+Session SessionIn(SessionState state) {
+  Session session;
+  if (state == SessionState::kJoining) return session;
+  if (state == SessionState::kActive) {
+    EXPECT_TRUE(session.NoteRequest());
+    return session;
+  }
+  EXPECT_TRUE(session.BeginDrain());
+  if (state == SessionState::kGone) session.FinishDrain();
+  return session;
+}
+
+TEST(Session, TheTransitionTableIsAsWritten) {
+  using enum SessionState;
+  struct Row {
+    SessionState from;
+    Event event;
+    bool accepted;
+    SessionState to;
+  };
+  const std::vector<Row> table = {
+      {kJoining, Event::kRequest, true, kActive},     {kJoining, Event::kBad, true, kJoining},
+      {kJoining, Event::kBye, true, kDraining},       {kActive, Event::kRequest, true, kActive},
+      {kActive, Event::kBad, true, kActive},          {kActive, Event::kBye, true, kDraining},
+      {kDraining, Event::kRequest, false, kDraining}, {kDraining, Event::kBad, true, kDraining},
+      {kDraining, Event::kBye, false, kDraining},     {kGone, Event::kRequest, false, kGone},
+      {kGone, Event::kBad, true, kGone},              {kGone, Event::kBye, false, kGone},
+  };
+  for (const Row& row : table) {
+    Session session = SessionIn(row.from);
+    const bool accepted = row.event == Event::kRequest ? session.NoteRequest()
+                          : row.event == Event::kBye   ? session.BeginDrain()
+                                                       : session.NoteBadMessage();
+    const std::string name =
+        std::string(SessionStateName(row.from)) + " event " + std::to_string(static_cast<int>(row.event));
+    EXPECT_EQ(accepted, row.accepted) << name;
+    EXPECT_EQ(session.state(), row.to) << name;
+  }
+}
+
+TEST(SessionDeathTest, OnlyADrainingSessionCanEnd) {
+  for (const SessionState state : {SessionState::kJoining, SessionState::kActive, SessionState::kGone}) {
+    Session session = SessionIn(state);
+    EXPECT_DEATH(session.FinishDrain(), "cannot end") << SessionStateName(state);
+  }
+}
+
+TEST(Session, BadMessagesAreLoggedEverMoreRarely) {
+  Session session;
+  std::vector<uint64_t> logged;
+  for (uint64_t i = 1; i <= 100; ++i) {
+    if (session.NoteBadMessage()) logged.push_back(i);
+  }
+  EXPECT_EQ(logged, (std::vector<uint64_t>{1, 2, 4, 8, 16, 32, 64}));
+}
+
+WireRecord Request(uint64_t bytes) {
+  return Encode({.type = WireType::kLeaseRequest, .sequence = 5, .bytes = bytes, .minimum_bytes = kLeaseGranule});
+}
+
+TEST(MemServer, AnswersARequestWithALeaseAndWithFullWhenThereIsNone) {
+  MemServer server({.pool_bytes = 4 * kMiB, .clients = 1});
+  uint64_t granted = 0;
+  for (;;) {
+    const std::optional<WireMessage> answer = server.Handle(0, Request(4 * kMiB), Clock::now());
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_EQ(answer->sequence, 5u);
+    EXPECT_TRUE(Decode(Encode(*answer)).ok());
+    if (answer->type == WireType::kFull) break;
+    ASSERT_EQ(answer->type, WireType::kLeaseGrant);
+    granted += answer->bytes;
+  }
+  EXPECT_EQ(granted, 4 * kMiB);
+}
+
+TEST(MemServer, ALeaseThatCannotBeMadeResidentIsNotGranted) {
+  MemServer server({.pool_bytes = 4 * kMiB, .clients = 1, .populate = [](uint64_t, uint64_t) { return false; }});
+  const std::optional<WireMessage> answer = server.Handle(0, Request(kMiB), Clock::now());
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->type, WireType::kFull);
+  EXPECT_EQ(answer->flags, static_cast<uint32_t>(FullReason::kNoMemory));
+  EXPECT_EQ(server.leases().free_bytes(), 4 * kMiB);
+}
+
+TEST(MemServer, ByeGivesTheLeasesBackAndTheLastOneEndsTheService) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
+  ASSERT_TRUE(server.Handle(0, Request(kMiB), Clock::now()).has_value());
+  const WireRecord bye = Encode({.type = WireType::kBye, .flags = kByeTogether});
+  server.Handle(0, bye, Clock::now());
+  EXPECT_EQ(server.leases().free_bytes(), 8 * kMiB);
+  EXPECT_FALSE(server.Done());
+  server.Handle(0, bye, Clock::now());  // said twice: counted bad, ends nothing
+  EXPECT_FALSE(server.Done());
+  EXPECT_EQ(server.session(0).bad_messages(), 1u);
+  server.Handle(1, bye, Clock::now());
+  ASSERT_TRUE(server.Done());
+  EXPECT_TRUE(server.LeaveTogether());
+  server.Finish();
+  EXPECT_EQ(server.session(0).state(), SessionState::kGone);
+}
+
+TEST(MemServer, OneClientThatKnowsOfADeathKeepsEverybodyFromLeavingTogether) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
+  server.Handle(0, Encode({.type = WireType::kBye, .flags = kByeTogether}), Clock::now());
+  server.Handle(1, Encode({.type = WireType::kBye}), Clock::now());
+  EXPECT_TRUE(server.Done());
+  EXPECT_FALSE(server.LeaveTogether());
+}
+
+TEST(MemServer, RequestsAfterByeGetNothing) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
+  server.Handle(0, Encode({.type = WireType::kBye, .flags = kByeTogether}), Clock::now());
+  EXPECT_FALSE(server.Handle(0, Request(kMiB), Clock::now()).has_value());
+  EXPECT_EQ(server.leases().leases(), 0u);
+}
+
+TEST(MemServer, AServersOwnMessagesAreRefusedFromAClient) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 1});
+  EXPECT_FALSE(
+      server.Handle(0, Encode({.type = WireType::kLeaseGrant, .lease = 1, .bytes = kMiB}), Clock::now()).has_value());
+  EXPECT_EQ(server.session(0).state(), SessionState::kJoining);
+  EXPECT_EQ(server.session(0).bad_messages(), 1u);
+}
+
+TEST(MemServer, AForeignRankIsIgnored) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 1});
+  EXPECT_FALSE(server.Handle(1, Request(kMiB), Clock::now()).has_value());
+  EXPECT_FALSE(server.Handle(UINT32_MAX, Request(kMiB), Clock::now()).has_value());
+}
+
+TEST(MemServer, RmaCountsAsActiveForAWhileAfterEachAnnouncement) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 1});
+  const Clock::time_point now = Clock::now();
+  EXPECT_FALSE(server.RmaIsActive(now));
+  server.Handle(0, Encode({.type = WireType::kActivity}), now);
+  EXPECT_TRUE(server.RmaIsActive(now + std::chrono::milliseconds(10)));
+  EXPECT_FALSE(server.RmaIsActive(now + std::chrono::milliseconds(100)));
+}
+
+}  // namespace
+}  // namespace ramspan

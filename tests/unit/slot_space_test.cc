@@ -1,0 +1,225 @@
+// Slots cut from regions: hand-made cases and, seeded, random histories against a map of granules.
+#include "client/swap/slot_space.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kG = kSwapGranule;
+
+std::vector<Extent> ExtentsOf(const SlotSpace& space, SlotRef slot, size_t bytes) {
+  std::vector<Extent> extents;
+  space.Resolve(slot, bytes, &extents);
+  return extents;
+}
+
+TEST(SlotSpace, AChunkTakesExactlyItsGranules) {
+  SlotSpace space;
+  space.AddRegion(16 * kG);
+  const SlotRef slot = space.Reserve(5 * kG - 1);
+  ASSERT_TRUE(slot);
+  EXPECT_EQ(space.used_bytes(), 5 * kG);
+  EXPECT_EQ(space.free_bytes(), 11 * kG);
+  const auto extents = ExtentsOf(space, slot, 5 * kG - 1);
+  ASSERT_EQ(extents.size(), 1u);
+  EXPECT_EQ(extents[0].bytes, 5 * kG - 1);
+  space.Free(slot, 5 * kG - 1);
+  EXPECT_EQ(space.used_bytes(), 0u);
+}
+
+TEST(SlotSpace, WithoutRegionsThereIsNoSlot) {
+  SlotSpace space;
+  EXPECT_FALSE(space.Reserve(1));
+  EXPECT_EQ(space.capacity_bytes(), 0u);
+}
+
+TEST(SlotSpace, AChunkLargerThanARegionGetsSeveralExtents) {
+  SlotSpace space;
+  for (int i = 0; i < 3; ++i) space.AddRegion(4 * kG);
+  const size_t bytes = 10 * kG + 17;
+  const SlotRef slot = space.Reserve(bytes);
+  ASSERT_TRUE(slot);
+  uint64_t sum = 0;
+  std::set<uint32_t> regions;
+  for (const Extent& e : ExtentsOf(space, slot, bytes)) {
+    sum += e.bytes;
+    regions.insert(e.region);
+  }
+  EXPECT_EQ(sum, bytes);
+  EXPECT_EQ(regions.size(), 3u);
+  EXPECT_TRUE(space.IsValid());
+  space.Free(slot, bytes);
+  EXPECT_EQ(space.free_bytes(), 12 * kG);
+}
+
+TEST(SlotSpace, AFragmentedRegionServesALargeChunkFromItsHoles) {
+  SlotSpace space;
+  space.AddRegion(8 * kG);
+  std::vector<SlotRef> slots;
+  for (int i = 0; i < 8; ++i) slots.push_back(space.Reserve(kG));
+  for (size_t i : {0u, 2u, 5u, 6u}) space.Free(slots[i], kG);
+  const SlotRef slot = space.Reserve(4 * kG);
+  ASSERT_TRUE(slot);
+  EXPECT_EQ(ExtentsOf(space, slot, 4 * kG).size(), 3u) << "granules 5 and 6 are neighbours";
+  EXPECT_FALSE(space.Reserve(1));
+}
+
+TEST(SlotSpace, NeighbouringBlocksBecomeOneExtent) {
+  SlotSpace space;
+  space.AddRegion(7 * kG);  // 4 + 2 + 1: no block holds 6 granules
+  const SlotRef slot = space.Reserve(6 * kG);
+  ASSERT_TRUE(slot);
+  EXPECT_EQ(ExtentsOf(space, slot, 6 * kG).size(), 1u);
+  space.Free(slot, 6 * kG);
+  EXPECT_TRUE(space.IsValid());
+}
+
+TEST(SlotSpace, AClosedRegionGivesNoSlotsButTakesThemBack) {
+  SlotSpace space;
+  const uint32_t region = space.AddRegion(4 * kG);
+  const SlotRef slot = space.Reserve(kG);
+  space.CloseRegion(region);
+  EXPECT_FALSE(space.Reserve(kG));
+  EXPECT_EQ(space.RegionFree(region), 0u);
+  EXPECT_EQ(space.capacity_bytes(), 0u);
+  EXPECT_EQ(space.RegionUsed(region), kG);
+  EXPECT_EQ(ExtentsOf(space, slot, kG).size(), 1u);
+  space.Free(slot, kG);
+  space.RemoveRegion(region);
+  EXPECT_EQ(space.AddRegion(2 * kG), region) << "indices are reused";
+}
+
+TEST(SlotSpace, ThePreferredRegionIsTriedFirst) {
+  SlotSpace space;
+  space.AddRegion(4 * kG);
+  const uint32_t second = space.AddRegion(4 * kG);
+  EXPECT_EQ(ExtentsOf(space, space.Reserve(kG, second), kG)[0].region, second);
+  EXPECT_EQ(ExtentsOf(space, space.Reserve(kG), kG)[0].region, 0u);
+}
+
+using SlotSpaceDeathTest = testing::Test;
+
+TEST(SlotSpaceDeathTest, MisuseOfSlotsIsABug) {
+  SlotSpace space;
+  space.AddRegion(4 * kG);
+  const SlotRef slot = space.Reserve(2 * kG);
+  EXPECT_DEATH(space.RemoveRegion(0), "in use");
+  EXPECT_DEATH(space.RemoveRegion(9), "no swap region 9");
+  space.Free(slot, 2 * kG);
+  EXPECT_DEATH(space.Free(slot, 2 * kG), "double free");
+  EXPECT_DEATH(space.Free(SlotRef{uint64_t{1} << 60 | slot.bits}, 2 * kG), "not of this tier");
+}
+
+// A random history beside a set of the granules in use.
+class History {
+ public:
+  explicit History(uint64_t seed) : random_(seed) {}
+
+  void Run() {
+    for (int step = 0; step < 500; ++step) {
+      SCOPED_TRACE("step " + std::to_string(step));
+      Step();
+      ASSERT_TRUE(space_.IsValid());
+      ASSERT_EQ(space_.used_bytes(), used_.size() * kG);
+      ASSERT_EQ(space_.free_bytes(), FreeBytes());
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    while (!slots_.empty()) FreeOne();
+    EXPECT_EQ(space_.used_bytes(), 0u);
+  }
+
+ private:
+  struct RegionModel {
+    uint64_t granules;
+    bool closed;
+  };
+
+  uint64_t FreeBytes() const {
+    uint64_t free = 0;
+    for (const auto& region : regions_) {
+      if (region.second.closed) continue;
+      const auto in_region = [&](const auto& granule) { return granule.first == region.first; };
+      free += region.second.granules - static_cast<uint64_t>(std::count_if(used_.begin(), used_.end(), in_region));
+    }
+    return free * kG;
+  }
+
+  void Step() {
+    const uint64_t dice = random_() % 100;
+    if (dice < 4 && regions_.size() < 6) {
+      const uint64_t granules = 1 + random_() % 200;
+      const uint32_t index = space_.AddRegion(granules * kG);
+      ASSERT_TRUE(regions_.emplace(index, RegionModel{granules, false}).second);
+    } else if (dice < 5 && !regions_.empty()) {
+      auto region = std::next(regions_.begin(), static_cast<std::ptrdiff_t>(random_() % regions_.size()));
+      space_.CloseRegion(region->first);
+      region->second.closed = true;
+    } else if (dice < 60) {
+      ReserveOne();
+    } else if (!slots_.empty()) {
+      FreeOne();
+    }
+    RemoveDrained();
+  }
+
+  void ReserveOne() {
+    const size_t bytes = random_() % 8 == 0 ? 1 + random_() % (300 * kG) : 1 + random_() % (9 * kG);
+    const bool fits = FreeBytes() >= RoundUpToGranule(bytes);
+    const SlotRef slot = space_.Reserve(bytes, static_cast<uint32_t>(random_() % 4));
+    ASSERT_EQ(static_cast<bool>(slot), fits) << bytes;
+    if (!slot) return;
+    uint64_t sum = 0;
+    for (const Extent& e : ExtentsOf(space_, slot, bytes)) {
+      ASSERT_FALSE(regions_.at(e.region).closed);
+      for (uint64_t at = 0; at < e.bytes; at += kG) {
+        ASSERT_TRUE(used_.emplace(e.region, (e.offset + at) / kG).second) << "granule given twice";
+      }
+      sum += e.bytes;
+    }
+    ASSERT_EQ(sum, bytes);
+    slots_.emplace_back(slot, bytes);
+  }
+
+  void FreeOne() {
+    auto& chosen = slots_[random_() % slots_.size()];
+    for (const Extent& e : ExtentsOf(space_, chosen.first, chosen.second)) {
+      for (uint64_t at = 0; at < e.bytes; at += kG) used_.erase({e.region, (e.offset + at) / kG});
+    }
+    space_.Free(chosen.first, chosen.second);
+    chosen = slots_.back();
+    slots_.pop_back();
+  }
+
+  void RemoveDrained() {
+    for (auto region = regions_.begin(); region != regions_.end();) {
+      const bool drained = region->second.closed && space_.RegionUsed(region->first) == 0;
+      if (drained) space_.RemoveRegion(region->first);
+      region = drained ? regions_.erase(region) : std::next(region);
+    }
+  }
+
+  std::mt19937_64 random_;
+  SlotSpace space_;
+  std::map<uint32_t, RegionModel> regions_;
+  std::set<std::pair<uint32_t, uint64_t>> used_;  // region, granule
+  std::vector<std::pair<SlotRef, size_t>> slots_;
+};
+
+TEST(SlotSpace, AgreesWithANaiveModelOnRandomHistories) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    History(seed).Run();
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace ramspan
