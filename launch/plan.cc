@@ -62,6 +62,8 @@ std::set<std::string> HostsOf(const std::string& text) {
 
 class Planner {
  public:
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+
   Planner(const RunOptions& options, const Facts& facts)
       : options_(options), facts_(facts), allocation_(SlurmAllocation(facts)) {}
 
@@ -86,8 +88,9 @@ class Planner {
   Status BuildLine();
   Status FindMpiexec();
   Result<uint64_t> Size(const char* option, const std::string& text) const;
-  void AddProgram(int count, const std::vector<std::pair<std::string, std::string>>& env,
-                  const std::vector<std::string>& program);
+  Status BuildMpiexecLine(const Environment& app_env);
+  void AddKept(const std::vector<std::string>& program);
+  void AddRanks(int count, const Environment& env, const std::vector<std::string>& program);
   std::string StatsFile();
   bool UserHas(const std::string& name) const;
 
@@ -201,11 +204,13 @@ Status Planner::CheckMemory() {
     memory_ = options_.memory;
   }
   uint64_t servers_take = plan_.servers > 0 ? facts_.available_memory / 2 : 0;  // the servers' own default
-  if (!options_.server_memory.empty()) {
-    Result<uint64_t> bytes = Size("--server-memory", options_.server_memory);
+  const bool by_option = !options_.server_memory.empty();
+  const std::string text = by_option ? options_.server_memory : Env(facts_, "RAMSPAN_SERVER_MEMORY");
+  if (!text.empty()) {
+    Result<uint64_t> bytes = Size(by_option ? "--server-memory" : "RAMSPAN_SERVER_MEMORY", text);
     if (!bytes.ok()) return bytes.status();
     if (plan_.servers == 0) {
-      plan_.notes.push_back("--server-memory has no effect without servers (-s)");
+      if (by_option) plan_.notes.push_back("--server-memory has no effect without servers (-s)");
     } else if (Status status = CheckServerMemory(bytes.value()); !status.ok()) {
       return status;
     } else {
@@ -287,14 +292,17 @@ std::string Planner::StatsFile() {
   return file;
 }
 
-void Planner::AddProgram(int count, const std::vector<std::pair<std::string, std::string>>& env,
-                         const std::vector<std::string>& program) {
-  std::vector<std::string>& argv = plan_.argv;
-  argv.insert(argv.end(), {"-n", std::to_string(count)});
-  for (const auto& [name, value] : env) argv.insert(argv.end(), {"-env", name, value});
-  argv.insert(argv.end(), {facts_.launcher, "__rank", "--"});
+// Each rank is started by a keeper, `ramspan __rank` (launch/keeper.h).
+void Planner::AddKept(const std::vector<std::string>& program) {
+  plan_.argv.insert(plan_.argv.end(), {facts_.launcher, "__rank", "--"});
   const std::vector<std::string> words = EncodeArguments(program);
-  argv.insert(argv.end(), words.begin(), words.end());
+  plan_.argv.insert(plan_.argv.end(), words.begin(), words.end());
+}
+
+void Planner::AddRanks(int count, const Environment& env, const std::vector<std::string>& program) {
+  plan_.argv.insert(plan_.argv.end(), {"-n", std::to_string(count)});
+  for (const auto& [name, value] : env) plan_.argv.insert(plan_.argv.end(), {"-env", name, value});
+  AddKept(program);
 }
 
 Status Planner::BuildLine() {
@@ -303,29 +311,29 @@ Status Planner::BuildLine() {
   plan_.env.emplace_back("RAMSPAN_SERVERS", std::to_string(plan_.servers));
   if (plan_.servers == 0) plan_.env.emplace_back("RAMSPAN_TRANSPORT", "none");
   if (plan_.servers > 0 && options_.transport == "mpi") plan_.env.emplace_back("RAMSPAN_TRANSPORT", "mpi");
-  std::vector<std::pair<std::string, std::string>> app_env;
+  Environment app_env;
   if (!memory_.empty()) app_env.emplace_back("RAMSPAN_MEMORY", memory_);
   if (!options_.stats.empty()) app_env.emplace_back("RAMSPAN_STATS", StatsFile());
-  if (!plan_.by_mpiexec) {
-    plan_.env.insert(plan_.env.end(), app_env.begin(), app_env.end());
-    plan_.argv = {facts_.launcher, "__rank", "--"};
-    const std::vector<std::string> words = EncodeArguments(app_);
-    plan_.argv.insert(plan_.argv.end(), words.begin(), words.end());
-    return {};
-  }
+  if (plan_.by_mpiexec) return BuildMpiexecLine(app_env);
+  plan_.env.insert(plan_.env.end(), app_env.begin(), app_env.end());
+  AddKept(app_);
+  return {};
+}
+
+Status Planner::BuildMpiexecLine(const Environment& app_env) {
   if (Status status = FindMpiexec(); !status.ok()) return status;
   plan_.argv.insert(plan_.argv.end(), options_.mpi_args.begin(), options_.mpi_args.end());
   if (!options_.hostfile.empty()) plan_.argv.insert(plan_.argv.end(), {"-f", options_.hostfile});
-  AddProgram(plan_.ranks, app_env, app_);
+  AddRanks(plan_.ranks, app_env, app_);
   if (plan_.servers == 0) return {};
   if (facts_.memserver.empty()) {
     return InvalidArgument("ramspan-memserver is neither beside " + facts_.launcher +
                            " nor in PATH: the installation is incomplete");
   }
   plan_.argv.push_back(":");
-  std::vector<std::pair<std::string, std::string>> server_env;
+  Environment server_env;
   if (!options_.server_memory.empty()) server_env.emplace_back("RAMSPAN_SERVER_MEMORY", options_.server_memory);
-  AddProgram(plan_.servers, server_env, {facts_.memserver});
+  AddRanks(plan_.servers, server_env, {facts_.memserver});
   return {};
 }
 

@@ -7,11 +7,11 @@
 namespace ramspan {
 namespace {
 
-// A SlotRef that names one extent: granule number in bits 0..39, region + 1 in bits 40..55. Bit 59 set: bits 0..58 are
-// a row number instead. Bits 60..63 are tiered_swap's.
+// A SlotRef that names one extent: granule number in bits 0..39, region + 1 in bits 40..55. Bit 58 set: bits 0..57 are
+// a row number instead. Bit 59 is the tier's own, bits 60..63 are tiered_swap's.
 constexpr int kRegionShift = 40;
 constexpr uint64_t kGranuleMask = (uint64_t{1} << kRegionShift) - 1;
-constexpr uint64_t kRowFlag = uint64_t{1} << 59;
+constexpr uint64_t kRowFlag = uint64_t{1} << 58;
 constexpr uint64_t kTierMask = uint64_t{15} << 60;
 constexpr size_t kRegionsMax = 65535;
 

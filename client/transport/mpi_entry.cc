@@ -24,6 +24,7 @@ constinit std::once_flag join_once;
 constinit std::atomic<Result<MpiWorld*>*> joined = nullptr;  // set once, by the thread that joins; never freed
 constinit std::atomic<void (*)()> before_leave = nullptr;
 constinit std::atomic<bool> left = false;
+const pid_t process_id = getpid();
 constinit std::atomic<bool> program_owns_mpi = true;  // false: we initialised MPI, so we finalise it at exit
 
 bool MpiIs(int (*query)(int*)) {
@@ -54,6 +55,8 @@ int LeaveAtFinalize(MPI_Comm, int, void*, void*) {
   return MPI_SUCCESS;
 }
 
+void AtExit(int status, void*);
+
 Result<MpiWorld*> JoinNow() {
   const Result<int> servers = AnnouncedServers();
   if (!servers.ok()) return servers.status();
@@ -75,6 +78,7 @@ Result<MpiWorld*> JoinNow() {
   int key = MPI_KEYVAL_INVALID;
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, LeaveAtFinalize, &key, nullptr);
   MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+  if (on_exit(AtExit, nullptr) != 0) LogWarning("on_exit failed; memory servers may miss the end of this process");
   return std::move(world).value().release();
 }
 
@@ -84,10 +88,11 @@ Result<MpiWorld*> JoinNow() {
   std::abort();
 }
 
-// The servers wait for every rank, so a program that never touched Ramspan meets and leaves them here. Runs after the
-// destructors of the program's static objects, because it is registered before any of them is made.
-void AtExit(int status, void* owner) {
-  if (owner != reinterpret_cast<void*>(static_cast<intptr_t>(getpid()))) return;  // a forked child
+constinit std::atomic<bool> exit_handled = false;
+
+// The end of a process that has joined, or never did: the servers wait for every rank. Forked children do not count.
+void MeetEnd(int status) {
+  if (exit_handled.exchange(true) || process_id != getpid()) return;
   if (status != 0) return;  // the launcher ends the job; waiting for others here could only hang
   const bool started_as_rank = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
   const Result<int> servers = AnnouncedServers();
@@ -103,12 +108,13 @@ void AtExit(int status, void* owner) {
   if (LeaveNow()) PMPI_Finalize();
 }
 
-// The lowest priority number that programs may use: before every other constructor, so that AtExit is the last to run.
-[[gnu::constructor(101)]] void RegisterAtExit() {
-  if (on_exit(AtExit, reinterpret_cast<void*>(static_cast<intptr_t>(getpid()))) != 0) {
-    LogWarning("on_exit failed; memory servers may not notice the end of this process");
-  }
-}
+// Registered when the job is joined, hence called before the destructors of MPI's own libraries (UCX crashes in
+// MPI_Finalize after its own) and after those of static objects that were made later.
+void AtExit(int status, void*) { MeetEnd(status); }
+
+// A program that never touched Ramspan meets and leaves the servers here: this library's destructors run before those of
+// the libraries it needs. The exit status is not known here.
+[[gnu::destructor]] void AtUnload() { MeetEnd(0); }
 
 }  // namespace
 

@@ -1,0 +1,208 @@
+#include "launch/job.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "common/check.h"
+#include "launch/process.h"
+
+namespace ramspan {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kServersMayTake = 15 * kSecond;  // to leave, after the application; giving pages back takes time
+constexpr int64_t kMixedUseMayTake = 3 * kSecond;
+constexpr int64_t kSignalMayTake = 5 * kSecond;
+
+int StatusOf(const RankEnd& end) { return end.signal != 0 ? 128 + end.signal : end.code; }
+
+}  // namespace
+
+Job::Job(int ranks, int servers, std::string app_name)
+    : ranks_(ranks), app_name_(std::move(app_name)), rank_(static_cast<size_t>(ranks + servers)) {}
+
+void Job::OnHello(int rank, long pid, const std::string& host) {
+  rank_[static_cast<size_t>(rank)].pid = pid;
+  rank_[static_cast<size_t>(rank)].host = host;
+}
+
+void Job::OnMpiInit(int rank) { rank_[static_cast<size_t>(rank)].in_mpi = true; }
+
+void Job::OnEnd(int rank, const RankEnd& end) {
+  rank_[static_cast<size_t>(rank)].end = end;
+  // What was killed by our own order explains nothing.
+  const bool by_our_order = killing_ && end.at_ns >= killed_at_ns_;
+  if (!by_our_order && !IsServer(rank)) OnAppEnd(rank, end);
+  if (!by_our_order && IsServer(rank) && !end.ok() && !ending_servers_) {
+    if (AnyRunning(0, ranks_)) {
+      Fail(end.at_ns, StatusOf(end), FailureText(rank, end));
+    } else {
+      notes_.push_back(Name(rank) + " failed after the application had ended");
+    }
+  }
+  AfterAnyEnd(end.at_ns);
+}
+
+void Job::OnAppEnd(int rank, const RankEnd& end) {
+  const bool others_run = AnyRunning(0, ranks_);
+  const bool within_mpi = rank_[static_cast<size_t>(rank)].in_mpi && !end.left_mpi;
+  if (end.ok()) {
+    if (within_mpi && others_run) {
+      Fail(end.at_ns, 1, Name(rank) + " ended without MPI_Finalize while others were at work; all were ended");
+    }
+    return;
+  }
+  if (end.left_mpi && end.signal == 0) {
+    if (late_status_ == 0) late_status_ = end.code;
+    return;
+  }
+  // A shell says nothing about a status either; with several ranks the user wants to know which one it was.
+  const bool speak = end.signal != 0 || rank_.size() > 1;
+  Fail(end.at_ns, StatusOf(end), speak ? FailureText(rank, end) : "");
+}
+
+void Job::AfterAnyEnd(int64_t now_ns) {
+  if (killing_ || ending_servers_ || AnyRunning(0, ranks_) || !AnyRunning(ranks_, size())) return;
+  const bool used_mpi =
+      std::any_of(rank_.begin(), rank_.begin() + ranks_, [](const Rank& one) { return one.in_mpi; });
+  if (used_mpi) {
+    if (end_servers_at_ns_ == 0) end_servers_at_ns_ = now_ns + kServersMayTake;
+    return;
+  }
+  notes_.push_back(app_name_ + " ended without using Ramspan or MPI; the memory servers had nothing to do");
+  ending_servers_ = true;
+}
+
+void Job::OnKeeperLost(int rank, int64_t now_ns) {
+  Rank& one = rank_[static_cast<size_t>(rank)];
+  if (one.end || one.lost) return;
+  one.lost = true;
+  if (!killing_) Fail(now_ns, 128 + SIGKILL, Name(rank) + " was lost: its keeper process was killed");
+}
+
+void Job::OnMpiexecEnd(int wait_status, int64_t now_ns) {
+  mpiexec_status_ = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+  if (WIFSIGNALED(wait_status) && !killing_ && AnyRunning(0, size())) {
+    Fail(now_ns, *mpiexec_status_, "mpiexec was killed by " + DescribeSignal(WTERMSIG(wait_status)));
+  }
+}
+
+void Job::OnSignal(int signal_number, int64_t now_ns) {
+  if (first_signal_ == 0) {
+    first_signal_ = signal_number;
+    signal_deadline_ns_ = now_ns + kSignalMayTake;
+    return;
+  }
+  signal_deadline_ns_ = now_ns;
+}
+
+void Job::OnTick(int64_t now_ns) {
+  if (signal_deadline_ns_ != 0 && now_ns >= signal_deadline_ns_ && !killing_) {
+    killing_ = true;
+    killed_at_ns_ = now_ns;
+  }
+  if (end_servers_at_ns_ != 0 && now_ns >= end_servers_at_ns_ && !end_servers() && AnyRunning(ranks_, size())) {
+    notes_.push_back("a memory server was still there long after the application had ended; it was killed");
+    ending_servers_ = true;
+  }
+  CheckMixedUse(now_ns);
+}
+
+// An MPI_Init that waits for a rank which has ended would wait for ever.
+void Job::CheckMixedUse(int64_t now_ns) {
+  int absent = -1, waiting = -1;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Rank& one = rank_[static_cast<size_t>(rank)];
+    if (one.end && !one.in_mpi) absent = rank;
+    if (one.in_mpi && Running(rank)) waiting = rank;
+  }
+  if (absent < 0 || waiting < 0 || killing_) {
+    mixed_since_ns_ = 0;
+    return;
+  }
+  if (mixed_since_ns_ == 0) mixed_since_ns_ = now_ns;
+  if (now_ns - mixed_since_ns_ < kMixedUseMayTake) return;
+  Fail(now_ns, 1, Name(absent) + " ended without MPI_Init, for which " + Name(waiting) + " would wait for ever");
+}
+
+void Job::Fail(int64_t at_ns, int status, std::string message) {
+  failures_.push_back({at_ns, status, std::move(message)});
+  if (killing_) return;
+  killing_ = true;
+  killed_at_ns_ = at_ns;
+}
+
+bool Job::Running(int rank) const {
+  const Rank& one = rank_[static_cast<size_t>(rank)];
+  return !one.end && !one.lost;
+}
+
+bool Job::AnyRunning(int first, int last) const {
+  for (int rank = first; rank < last; ++rank) {
+    if (Running(rank)) return true;
+  }
+  return false;
+}
+
+std::vector<long> Job::pids() const {
+  std::vector<long> pids;
+  for (const Rank& one : rank_) {
+    if (one.pid != 0) pids.push_back(one.pid);
+  }
+  return pids;
+}
+
+std::string Job::Name(int rank) const {
+  const Rank& one = rank_[static_cast<size_t>(rank)];
+  const std::string where = one.host.empty() ? "" : "pid " + std::to_string(one.pid) + " on " + one.host;
+  if (IsServer(rank)) return "memory server rank " + std::to_string(rank) + (where.empty() ? "" : " (" + where + ")");
+  return "rank " + std::to_string(rank) + " (" + app_name_ + (where.empty() ? "" : ", " + where) + ")";
+}
+
+std::string Job::FailureText(int rank, const RankEnd& end) const {
+  if (!IsServer(rank)) {
+    std::string text = Name(rank);
+    text += end.signal != 0 ? " was killed by " + DescribeSignal(end.signal)
+                            : " exited with status " + std::to_string(end.code);
+    if (end.signal == SIGKILL) text += "; if the kernel ran out of memory (dmesg), lower --memory or --server-memory";
+    return text;
+  }
+  const std::string number = "memory server rank " + std::to_string(rank);
+  if (end.signal == 0) return number + " failed with status " + std::to_string(end.code) + "; the job was ended";
+  return number + " was killed by signal " + std::to_string(end.signal) +
+         "; the chunks that it held are lost. Remedy: start the job again; if the kernel killed it for lack of memory "
+         "(dmesg), lower --server-memory or --memory, or run without servers (-s 0)";
+}
+
+Job::Verdict Job::VerdictAfterSignal() const {
+  Verdict verdict{0, notes_, true};
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Rank& one = rank_[static_cast<size_t>(rank)];
+    if (!one.end || one.end->signal == SIGKILL) return {128 + first_signal_, notes_, true};
+    if (verdict.status == 0) verdict.status = StatusOf(*one.end);
+  }
+  return verdict;
+}
+
+Job::Verdict Job::Finish() const {
+  if (first_signal_ != 0) return VerdictAfterSignal();
+  Verdict verdict{late_status_, notes_, true};
+  if (!failures_.empty()) {
+    const Failure& cause = *std::min_element(failures_.begin(), failures_.end(),
+                                             [](const Failure& a, const Failure& b) { return a.at_ns < b.at_ns; });
+    verdict.status = cause.status;
+    if (!cause.message.empty()) verdict.messages.push_back(cause.message);
+    return verdict;
+  }
+  // Ranks whose keepers could not reach us (another host): mpiexec's word is all there is.
+  const bool all_reported = !AnyRunning(0, ranks_);
+  if (!all_reported) {
+    verdict.status = mpiexec_status_.value_or(1);
+    verdict.explained = verdict.status == 0;
+  }
+  return verdict;
+}
+
+}  // namespace ramspan
