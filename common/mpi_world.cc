@@ -16,6 +16,8 @@
 #include <thread>
 #include <type_traits>
 
+#include "common/log.h"
+#include "common/pmi.h"
 #include "common/units.h"
 #include "common/wire.h"
 
@@ -64,6 +66,7 @@ struct MpiWorld::Hello {
   uint32_t role = 0;
   int32_t announced_servers = 0;  // -1: RAMSPAN_SERVERS is not a number
   int32_t node_leader = 0;        // the lowest rank with which this one shares memory
+  uint32_t can_leave_by_pmi = 0;
   uint64_t pool_bytes = 0;
   int64_t pid = 0;
   Location location{};
@@ -121,6 +124,7 @@ Status MpiWorld::Meet(Role role, uint64_t pool_bytes) {
   mine.role = static_cast<uint32_t>(role);
   mine.announced_servers = announced.ok() ? announced.value() : -1;
   mine.node_leader = rank_;
+  mine.can_leave_by_pmi = CanSayPmiGoodbye() ? 1 : 0;
   mine.pool_bytes = pool_bytes;
   mine.pid = getpid();
   mine.location = MyLocation();
@@ -168,6 +172,9 @@ Status MpiWorld::ReadHellos(const std::vector<Hello>& hellos) {
     return InvalidArgument("all ranks of this job are memory servers: start it with `ramspan run -n RANKS ...`");
   }
   dead_ = std::make_unique<std::atomic<bool>[]>(servers_.size());
+  const auto on_one_node = [&](const Hello& h) { return h.node_leader == hellos[0].node_leader; };
+  leave_by_pmi_ = !std::all_of(hellos.begin(), hellos.end(), on_one_node) &&
+                  std::all_of(hellos.begin(), hellos.end(), [](const Hello& h) { return h.can_leave_by_pmi != 0; });
   return {};
 }
 
@@ -294,9 +301,17 @@ bool MpiWorld::AgreeThatAllServersLive() {
   return done != 0 && all_live != 0;
 }
 
-void MpiWorld::Leave() {
+bool MpiWorld::Leave() {
   // The barrier first: nobody's pool or connection goes while another rank may still use it.
   MPI_Barrier(control_);
+  if (leave_by_pmi_) {
+    const Status said = SayPmiGoodbye([this] {
+      int arrived = 0;
+      MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, control_, &arrived, MPI_STATUS_IGNORE);
+    });
+    if (!said.ok()) LogWarning("rank %d: %s; the job may end with an error", rank_, said.message().c_str());
+    return false;
+  }
   if (role_ == Role::kClient) MPI_Win_unlock_all(window_);
   MPI_Win_free(&window_);
   if (shared_window_ != MPI_WIN_NULL) MPI_Win_free(&shared_window_);
@@ -305,6 +320,7 @@ void MpiWorld::Leave() {
   for (MPI_Comm* comm : {&leave_, &compute_, &node_, &control_}) {
     if (*comm != MPI_COMM_NULL) MPI_Comm_free(comm);
   }
+  return true;
 }
 
 MpiWorld::~MpiWorld() = default;

@@ -68,9 +68,10 @@ class MpiWorld {
   // the clients; waits, sleeping, until all of them are here (as MPI_Finalize does).
   bool AgreeThatAllServersLive();
 
-  // Collective over all ranks; frees everything. Without a call the destructor frees nothing of MPI's: in a job with a
-  // dead rank collective calls would wait for ever, and the end of the process frees all.
-  void Leave();
+  // Collective over all ranks. True: all is freed, and MPI_Finalize can be called. False: this process has taken leave
+  // of the job and must not call MPI again (jobs that span nodes, see common/pmi.h). Without this call the destructor
+  // frees nothing of MPI's: in a job with a dead rank collective calls would wait for ever.
+  [[nodiscard]] bool Leave();
 
  private:
   struct Hello;
@@ -98,6 +99,7 @@ class MpiWorld {
   std::byte* pool_ = nullptr;
   uint64_t pool_bytes_ = 0;
   bool pool_is_mapped_here_ = false;  // by mmap, not by MPI
+  bool leave_by_pmi_ = false;         // the same on all ranks
 };
 
 }  // namespace ramspan

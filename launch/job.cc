@@ -79,7 +79,9 @@ void Job::OnKeeperLost(int rank, int64_t now_ns) {
   Rank& one = rank_[static_cast<size_t>(rank)];
   if (one.end || one.lost) return;
   one.lost = true;
-  if (!killing_) Fail(now_ns, 128 + SIGKILL, Name(rank) + " was lost: its keeper process was killed");
+  const bool needed = !IsServer(rank) || AnyRunning(0, ranks_);
+  if (killing_ || !needed) return;
+  Fail(now_ns, 128 + SIGKILL, Name(rank) + " was lost: its keeper or mpiexec's hydra_pmi_proxy was killed");
 }
 
 void Job::OnMpiexecEnd(int wait_status, int64_t now_ns) {

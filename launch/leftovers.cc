@@ -10,14 +10,11 @@
 #include <climits>
 #include <csignal>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <set>
 
 namespace ramspan {
 namespace {
-
-namespace fs = std::filesystem;
 
 bool IsOurs(const std::string& path, const std::string& name, int64_t since_ns) {
   if (name.rfind("mpich_shar_tmp", 0) != 0 && name.rfind("ucx_shm_posix_", 0) != 0) return false;
@@ -26,13 +23,24 @@ bool IsOurs(const std::string& path, const std::string& name, int64_t since_ns) 
   return int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec >= since_ns;
 }
 
+// Not std::filesystem, whose iteration throws when a process vanishes meanwhile.
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* stream = opendir(folder.c_str());
+  if (stream == nullptr) return names;
+  while (const dirent* entry = readdir(stream)) names.emplace_back(entry->d_name);
+  closedir(stream);
+  return names;
+}
+
 // Takes the paths that the process has open or mapped out of `unused`.
-void RemoveUsed(const fs::path& process, std::set<std::string>& unused) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(process / "fd", ignored)) {
-    unused.erase(fs::read_symlink(entry.path(), ignored).string());
+void RemoveUsed(const std::string& process, std::set<std::string>& unused) {
+  for (const std::string& fd : NamesIn(process + "/fd")) {
+    char target[PATH_MAX];
+    const ssize_t length = readlink((process + "/fd/" + fd).c_str(), target, sizeof target);
+    if (length > 0) unused.erase(std::string(target, static_cast<size_t>(length)));
   }
-  std::ifstream maps(process / "maps");
+  std::ifstream maps(process + "/maps");
   for (std::string line; std::getline(maps, line);) {
     const size_t slash = line.find('/');
     if (slash != std::string::npos) unused.erase(line.substr(slash));
@@ -41,17 +49,12 @@ void RemoveUsed(const fs::path& process, std::set<std::string>& unused) {
 
 int SweepFiles(const std::string& folder, int64_t since_ns) {
   std::set<std::string> unused;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string path = entry.path().string();
-    if (IsOurs(path, entry.path().filename().string(), since_ns)) unused.insert(path);
+  for (const std::string& name : NamesIn(folder)) {
+    if (IsOurs(folder + "/" + name, name, since_ns)) unused.insert(folder + "/" + name);
   }
   if (unused.empty()) return 0;
-  for (const auto& process : fs::directory_iterator("/proc", error)) {
-    const std::string name = process.path().filename().string();
-    if (std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-      RemoveUsed(process.path(), unused);
-    }
+  for (const std::string& name : NamesIn("/proc")) {
+    if (name.find_first_not_of("0123456789") == std::string::npos) RemoveUsed("/proc/" + name, unused);
   }
   int removed = 0;
   for (const std::string& path : unused) removed += unlink(path.c_str()) == 0;

@@ -77,8 +77,7 @@ Status Serve() {
   const Result<bool> together = ServeUntilBye(*world.value());
   if (!together.ok()) return together.status();
   if (together.value()) {
-    world.value()->Leave();
-    MPI_Finalize();
+    if (world.value()->Leave()) MPI_Finalize();
     return {};
   }
   // Another server died. This one did its work, and MPI_Finalize would wait for the dead rank for ever.

@@ -99,6 +99,7 @@ Status CheckOptions(const FileSwapOptions& options) {
 
 // open and fcntl may accept O_DIRECT where transfers then fail.
 bool DirectWorks(const AioFile& file) {
+  if (FileSizeLimit() < kSwapGranule) return true;
   void* block = std::aligned_alloc(kSwapGranule, kSwapGranule);
   RS_CHECK(block != nullptr, "no memory for %zu bytes", kSwapGranule);
   std::memset(block, 0, kSwapGranule);

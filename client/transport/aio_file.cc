@@ -127,6 +127,15 @@ AioCompletion TransferNow(const AioTransfer& t) {
 }
 
 struct AioQueue::Slot {
+  // For what is left of the transfer.
+  iocb* Prepare() {
+    const AioTransfer& t = transfer;
+    (t.is_write ? io_prep_pwrite : io_prep_pread)(&control, t.fd, static_cast<char*>(t.buffer) + done, t.bytes - done,
+                                                  static_cast<long long>(t.offset + done));
+    control.data = this;
+    return &control;
+  }
+
   iocb control{};
   AioTransfer transfer;
   size_t done = 0;  // of transfer.bytes, by earlier attempts
@@ -162,10 +171,11 @@ uint64_t AioQueue::metadata_bytes() const {
 }
 
 size_t AioQueue::Start(std::span<const AioTransfer> transfers) {
-  std::array<Slot*, kDepth> taken;
+  std::array<iocb*, kDepth> controls;
   size_t count = 0;
   {
-    // The slots are filled under the mutex: Reap, in another thread, takes it before it looks at them.
+    // All is written under the mutex: the thread in Reap takes it before it looks at a slot, and from io_submit on the
+    // slot may be its.
     MutexLock lock(mutex_);
     while (count < transfers.size() && !free_.empty()) {
       const AioTransfer& transfer = transfers[count];
@@ -174,35 +184,28 @@ size_t AioQueue::Start(std::span<const AioTransfer> transfers) {
       Slot* slot = free_.back();
       free_.pop_back();
       *slot = Slot{.transfer = transfer};
-      taken[count++] = slot;
+      controls[count++] = slot->Prepare();
     }
   }
-  Submit({taken.data(), count});
+  Submit({controls.data(), count});
   return count;
 }
 
-void AioQueue::Submit(std::span<Slot*> slots) {
-  std::array<iocb*, kDepth> controls;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const AioTransfer& t = slots[i]->transfer;
-    const size_t done = slots[i]->done;
-    controls[i] = &slots[i]->control;
-    (t.is_write ? io_prep_pwrite : io_prep_pread)(controls[i], t.fd, static_cast<char*>(t.buffer) + done, t.bytes - done,
-                                                  static_cast<long long>(t.offset + done));
-    controls[i]->data = slots[i];
-  }
+void AioQueue::Submit(std::span<iocb*> controls) {
   int retries = 0;
-  for (size_t at = 0; at < slots.size();) {
-    const int n = io_submit(context_->handle, static_cast<long>(slots.size() - at), controls.data() + at);
+  while (!controls.empty()) {
+    const int n = io_submit(context_->handle, static_cast<long>(controls.size()), controls.data());
     if (n > 0) {
-      at += static_cast<size_t>(n);
+      controls = controls.subspan(static_cast<size_t>(n));
     } else if ((n == -EAGAIN || n == 0) && ++retries <= kSubmitRetriesMax) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     } else {
       // The first one is what the kernel refused; those behind it get their own chance.
       MutexLock lock(mutex_);
-      slots[at]->error = n < 0 ? -n : EAGAIN;
-      failed_.push_back(slots[at++]);
+      auto* slot = static_cast<Slot*>(controls[0]->data);
+      slot->error = n < 0 ? -n : EAGAIN;
+      failed_.push_back(slot);
+      controls = controls.subspan(1);
     }
   }
 }
@@ -222,6 +225,7 @@ size_t AioQueue::TakeFailed(std::span<AioCompletion> done) {
 
 // What an event says; false when the transfer was short and goes on.
 bool AioQueue::Finish(Slot* slot, long result, AioCompletion* completion) {
+  iocb* rest = nullptr;
   {
     MutexLock lock(mutex_);
     const size_t left = slot->transfer.bytes - slot->done;
@@ -236,8 +240,9 @@ bool AioQueue::Finish(Slot* slot, long result, AioCompletion* completion) {
       free_.push_back(slot);
       return true;
     }
+    rest = slot->Prepare();
   }
-  Submit({&slot, 1});
+  Submit({&rest, 1});
   return false;
 }
 

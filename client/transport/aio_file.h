@@ -18,6 +18,8 @@
 #include "common/mutex.h"
 #include "common/status.h"
 
+struct iocb;  // libaio's
+
 namespace ramspan {
 
 class AioFile {
@@ -89,7 +91,7 @@ class AioQueue {
   struct Context;
 
   explicit AioQueue(std::unique_ptr<Context> context);
-  void Submit(std::span<Slot*> slots) RS_EXCLUDES(mutex_);
+  void Submit(std::span<iocb*> controls) RS_EXCLUDES(mutex_);
   size_t TakeFailed(std::span<AioCompletion> done) RS_EXCLUDES(mutex_);
   bool Finish(Slot* slot, long result, AioCompletion* completion) RS_EXCLUDES(mutex_);
 

@@ -32,7 +32,8 @@ bool MpiIs(int (*query)(int*)) {
   return query(&flag) == MPI_SUCCESS && flag != 0;
 }
 
-// True when the servers were left with everybody, so that MPI can be finalised.
+// False when MPI must not be called any more: a server is dead, and collective calls would wait for it for ever; or the
+// job was left in another way than MPI_Finalize.
 bool LeaveNow() {
   Result<MpiWorld*>* world_or = joined.load(std::memory_order_acquire);
   if (world_or == nullptr || !world_or->ok() || world_or->value() == nullptr || left.exchange(true)) return true;
@@ -44,8 +45,8 @@ bool LeaveNow() {
     if (world.IsDead(i)) continue;
     MPI_Send(bye.data(), kWireBytes, MPI_BYTE, world.servers()[i].world_rank, 0, world.control());
   }
-  if (together) world.Leave();
-  return together;
+  if (!together) LogWarning("a memory server died during this job; MPI is left without MPI_Finalize");
+  return together && world.Leave();
 }
 
 // MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, so this finds the program's own
@@ -167,10 +168,7 @@ int MpiInitThread(int* argc, char*** argv, int required, int* provided) {
 }
 
 int MpiFinalize() {
-  if (LeaveNow()) return PMPI_Finalize();
-  // MPI_Finalize is collective, and would wait for the dead server for ever.
-  LogWarning("a memory server died during this job; MPI is left without MPI_Finalize");
-  return MPI_SUCCESS;
+  return LeaveNow() ? PMPI_Finalize() : MPI_SUCCESS;
 }
 
 }  // namespace detail

@@ -1,0 +1,229 @@
+#include "launch/control.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <sstream>
+#include <vector>
+
+namespace ramspan {
+namespace {
+
+constexpr size_t kLineMax = 1024;
+constexpr size_t kStrangersMax = 64;  // connections beyond one a rank: retries, or somebody's port scan
+
+Result<sockaddr_un> UnixAddress(const std::string& folder) {
+  const std::string path = folder + "/" + kControlSocket;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return InvalidArgument(path + " is too long for a socket; set TMPDIR");
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+std::string RandomSecret() {
+  unsigned char bytes[16];
+  RS_CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes, "getrandom: %s", std::strerror(errno));
+  std::string text;
+  char hex[3];
+  for (unsigned char byte : bytes) {
+    std::snprintf(hex, sizeof hex, "%02x", byte);
+    text += hex;
+  }
+  return text;
+}
+
+UniqueFd ConnectTcp(const std::string& host, const std::string& port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return UniqueFd();
+  UniqueFd result;
+  const timeval patience{5, 0};
+  for (const addrinfo* one = found; one != nullptr && !result; one = one->ai_next) {
+    UniqueFd fd(socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, one->ai_protocol));
+    if (!fd) continue;
+    setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);  // bounds connect() too
+    if (connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0) result = std::move(fd);
+  }
+  freeaddrinfo(found);
+  return result;
+}
+
+}  // namespace
+
+bool LineReader::ReadFrom(int fd) {
+  char bytes[4096];
+  const ssize_t length = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+  if (length < 0) return errno == EAGAIN || errno == EINTR;
+  if (length == 0) return false;
+  buffer_.append(bytes, static_cast<size_t>(length));
+  return buffer_.size() - (buffer_.rfind('\n') + 1) <= kLineMax;
+}
+
+std::optional<std::string> LineReader::Next() {
+  const size_t end = buffer_.find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  std::string line = buffer_.substr(0, end);
+  buffer_.erase(0, end + 1);
+  return line;
+}
+
+void SendLine(int fd, const std::string& line) {
+  if (fd < 0) return;
+  const std::string bytes = line + "\n";
+  // A peer that has gone is noticed by reading.
+  (void)!send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+std::string EndLine(const RankEnd& end) {
+  return "end " + std::to_string(end.code) + " " + std::to_string(end.signal) + " " + (end.left_mpi ? "1" : "0") + " " +
+         std::to_string(end.at_ns);
+}
+
+std::optional<RankEnd> ParseEndLine(const std::string& line) {
+  std::istringstream words(line);
+  std::string kind;
+  RankEnd end;
+  if (!(words >> kind >> end.code >> end.signal >> end.left_mpi >> end.at_ns) || kind != "end") return std::nullopt;
+  if (end.code < 0 || end.code > 255 || end.signal < 0 || end.signal > 127) return std::nullopt;
+  return end;
+}
+
+Result<std::unique_ptr<ControlServer>> ControlServer::Listen(EventLoop& loop, const std::string& folder, bool by_tcp,
+                                                             int ranks, Handlers handlers) {
+  std::unique_ptr<ControlServer> server(new ControlServer(loop, ranks, std::move(handlers)));
+  if (Status status = server->ListenUnix(folder); !status.ok()) return status;
+  if (!by_tcp) return server;
+  if (Status status = server->ListenTcp(); !status.ok()) return status;
+  return server;
+}
+
+ControlServer::~ControlServer() {
+  for (const auto& [fd, connection] : connections_) loop_.Unwatch(fd);
+  if (unix_) loop_.Unwatch(unix_.get());
+  if (tcp_) loop_.Unwatch(tcp_.get());
+}
+
+Status ControlServer::ListenUnix(const std::string& folder) {
+  Result<sockaddr_un> address = UnixAddress(folder);
+  if (!address.ok()) return address.status();
+  unix_ = UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!unix_ || bind(unix_.get(), reinterpret_cast<const sockaddr*>(&address.value()), sizeof(sockaddr_un)) != 0 ||
+      listen(unix_.get(), SOMAXCONN) != 0) {
+    return Unavailable("cannot listen in " + folder + ": " + std::strerror(errno));
+  }
+  loop_.Watch(unix_.get(), POLLIN, [this](short) { Accept(unix_.get(), false); });
+  return {};
+}
+
+Status ControlServer::ListenTcp() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t length = sizeof address;
+  char host[HOST_NAME_MAX + 1] = "";
+  tcp_ = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!tcp_ || bind(tcp_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      listen(tcp_.get(), SOMAXCONN) != 0 ||
+      getsockname(tcp_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      gethostname(host, sizeof host) != 0) {
+    return Unavailable(std::string("cannot listen for the ranks of other hosts: ") + std::strerror(errno));
+  }
+  secret_ = RandomSecret();
+  address_ = std::string(host) + ":" + std::to_string(ntohs(address.sin_port)) + ":" + secret_;
+  loop_.Watch(tcp_.get(), POLLIN, [this](short) { Accept(tcp_.get(), true); });
+  return {};
+}
+
+void ControlServer::Accept(int listener, bool needs_secret) {
+  UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd || connections_.size() >= static_cast<size_t>(ranks_) + kStrangersMax) return;
+  const int number = fd.get();
+  Connection connection;
+  connection.fd = std::move(fd);
+  connection.needs_secret = needs_secret;
+  connections_.emplace(number, std::move(connection));
+  loop_.Watch(number, POLLIN, [this, number](short) { Serve(number); });
+}
+
+void ControlServer::Serve(int fd) {
+  Connection& connection = connections_.at(fd);
+  const bool open = connection.lines.ReadFrom(fd);
+  bool sane = true;
+  while (sane) {
+    const std::optional<std::string> line = connection.lines.Next();
+    if (!line) break;
+    sane = Understand(connection, *line);
+  }
+  if (!open || !sane) Close(fd);
+}
+
+bool ControlServer::Understand(Connection& connection, const std::string& line) {
+  if (connection.rank < 0) return Welcome(connection, line);
+  if (line == "init") {
+    handlers_.init(connection.rank);
+    return true;
+  }
+  const std::optional<RankEnd> end = ParseEndLine(line);
+  if (end) handlers_.end(connection.rank, *end);
+  return end.has_value();
+}
+
+bool ControlServer::Welcome(Connection& connection, const std::string& line) {
+  std::istringstream words(line);
+  std::string kind, secret, host;
+  int rank = -1;
+  long pid = 0;
+  if (!(words >> kind >> secret >> rank >> pid >> host) || kind != "hello") return false;
+  if (connection.needs_secret && secret != secret_) return false;
+  if (rank < 0 || rank >= ranks_ || rank_of_.count(rank) != 0) return false;
+  connection.rank = rank;
+  rank_of_[rank] = connection.fd.get();
+  handlers_.hello(rank, pid, host);
+  return true;
+}
+
+void ControlServer::Close(int fd) {
+  loop_.Unwatch(fd);
+  const int rank = connections_.at(fd).rank;
+  connections_.erase(fd);
+  if (rank < 0) return;
+  rank_of_.erase(rank);
+  handlers_.closed(rank);
+}
+
+void ControlServer::Send(int rank, const std::string& line) {
+  const auto found = rank_of_.find(rank);
+  if (found != rank_of_.end()) SendLine(found->second, line);
+}
+
+UniqueFd ConnectToLauncher(const char* folder, const char* address) {
+  if (folder != nullptr) {
+    Result<sockaddr_un> path = UnixAddress(folder);
+    UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (fd && path.ok() &&
+        connect(fd.get(), reinterpret_cast<const sockaddr*>(&path.value()), sizeof(sockaddr_un)) == 0) {
+      return fd;
+    }
+  }
+  if (address == nullptr) return UniqueFd();
+  std::istringstream parts(address);
+  std::string host, port;
+  std::getline(parts, host, ':');
+  std::getline(parts, port, ':');
+  return ConnectTcp(host, port);
+}
+
+}  // namespace ramspan

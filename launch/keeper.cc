@@ -1,0 +1,203 @@
+#include "launch/keeper.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+
+#include "launch/argument_code.h"
+#include "launch/control.h"
+#include "launch/event_loop.h"
+#include "launch/leftovers.h"
+#include "launch/pmi_relay.h"
+#include "launch/process.h"
+#include "launch/run_folder.h"
+
+namespace ramspan {
+namespace {
+
+constexpr std::chrono::milliseconds kOrphansMayTake{1000};  // a shell's `| tee log` ends a little after the shell
+constexpr int64_t kSweepBack = 10'000'000'000;              // the job may have started this long before this keeper
+
+class Keeper {
+ public:
+  explicit Keeper(std::vector<std::string> program) : program_(std::move(program)) {}
+  int Run();
+
+ private:
+  void Connect();
+  void Start();
+  [[noreturn]] void BecomeProgram(pid_t keeper);
+  void SayHello();
+  void OnLauncher();
+  void OnSignal();
+  void OnPmiNews();
+  void OnProxyGone();
+  void KillProgram();
+  void Report(int code, int signal_number);
+  void CleanUpAfterLauncher();
+  bool LeftMpi() const { return relay_ == nullptr || relay_->scanner().finalize(); }
+
+  const std::vector<std::string> program_;
+  EventLoop loop_;
+  std::unique_ptr<PmiRelay> relay_;  // null without PMI: a program that was started directly
+  UniqueFd signals_, launcher_;
+  LineReader lines_;
+  std::string secret_ = "-";
+  std::string folder_;
+  const int64_t started_ns_ = RealtimeNs();
+  pid_t pid_ = -1;
+  int wait_status_ = 0;
+  bool ended_ = false, killed_ = false, launcher_lost_ = false, proxy_lost_ = false;
+  bool init_told_ = false, reported_ = false;
+};
+
+void Keeper::Connect() {
+  const char* folder = std::getenv("RAMSPAN_RUN_DIR");
+  const char* address = std::getenv(kControlVariable);
+  launcher_ = ConnectToLauncher(folder, address);
+  if (!launcher_) return;
+  prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);  // from here on the socket tells of the launcher's death, and more gently
+  folder_ = folder == nullptr ? "" : folder;
+  if (address != nullptr) secret_ = std::string(address).substr(std::string(address).rfind(':') + 1);
+  loop_.Watch(launcher_.get(), POLLIN, [this](short) { OnLauncher(); });
+}
+
+void Keeper::SayHello() {
+  char host[HOST_NAME_MAX + 1] = "";
+  gethostname(host, sizeof host);
+  const char* rank = std::getenv("PMI_RANK");
+  SendLine(launcher_.get(), "hello " + secret_ + " " + (relay_ == nullptr || rank == nullptr ? "0" : rank) + " " +
+                                std::to_string(pid_) + " " + host);
+}
+
+void Keeper::BecomeProgram(pid_t keeper) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (getppid() != keeper) _exit(128 + SIGKILL);  // died before the line above
+  RestoreSignals();
+  unsetenv(kControlVariable);
+  std::vector<char*> argv;
+  for (const std::string& argument : program_) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  const int error = errno;
+  std::fprintf(stderr, "ramspan: cannot run %s: %s\n", argv[0], std::strerror(error));
+  _exit(error == ENOENT ? 127 : 126);
+}
+
+void Keeper::Start() {
+  const pid_t keeper = getpid();
+  pid_ = fork();
+  RS_CHECK(pid_ >= 0, "fork: %s", std::strerror(errno));
+  if (pid_ == 0) BecomeProgram(keeper);
+  if (relay_ != nullptr) relay_->CloseProgramsEnd();
+}
+
+void Keeper::KillProgram() {
+  killed_ = true;
+  if (!ended_) kill(pid_, SIGKILL);
+}
+
+void Keeper::OnLauncher() {
+  if (!lines_.ReadFrom(launcher_.get())) {
+    loop_.Unwatch(launcher_.get());
+    launcher_lost_ = true;
+    KillProgram();
+    return;
+  }
+  while (const std::optional<std::string> line = lines_.Next()) {
+    if (*line == "kill") KillProgram();
+    if (line->rfind("signal ", 0) != 0) continue;
+    const int number = std::atoi(line->c_str() + std::strlen("signal "));
+    // hydra gives each rank a session of its own: the signal goes to all of the rank's processes, as ^C would. (The
+    // keeper has it blocked.) A directly started program shares its group with the shell's pipeline.
+    if (getpgrp() == getpid()) {
+      kill(0, number);
+    } else if (!ended_) {
+      kill(pid_, number);
+    }
+  }
+}
+
+void Keeper::OnSignal() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+  }
+  for (;;) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) return;
+    if (pid != pid_) continue;  // an orphan of the program's
+    ended_ = true;
+    wait_status_ = status;
+  }
+}
+
+void Keeper::OnPmiNews() {
+  if (relay_->scanner().init() && !init_told_) {
+    SendLine(launcher_.get(), "init");
+    init_told_ = true;
+  }
+  // hydra answers an abort by killing every rank, this keeper included.
+  const int code = relay_->scanner().abort_code();
+  if (code >= 0) Report((code & 0xff) == 0 ? 1 : code & 0xff, 0);
+}
+
+void Keeper::OnProxyGone() {
+  if (LeftMpi()) return;
+  proxy_lost_ = true;
+  KillProgram();
+}
+
+void Keeper::Report(int code, int signal_number) {
+  if (reported_ || proxy_lost_) return;
+  reported_ = true;
+  SendLine(launcher_.get(), EndLine({code, signal_number, LeftMpi(), MonotonicNs()}));
+}
+
+void Keeper::CleanUpAfterLauncher() {
+  SweepSharedMemory("/dev/shm", started_ns_ - kSweepBack, {static_cast<long>(pid_)});
+  RemoveRunFolder(folder_);
+}
+
+int Keeper::Run() {
+  signal(SIGPIPE, SIG_IGN);
+  signals_ = BlockSignals({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
+  AdoptOrphans();
+  Connect();
+  relay_ = PmiRelay::FromEnvironment(loop_, {[this] { OnPmiNews(); }, [this] { OnProxyGone(); }});
+  loop_.Watch(signals_.get(), POLLIN, [this](short) { OnSignal(); });
+  Start();
+  SayHello();
+  while (!ended_) loop_.RunOnce(-1);
+  if (relay_ != nullptr) relay_->Drain();
+  const int signal_number = WIFSIGNALED(wait_status_) ? WTERMSIG(wait_status_) : 0;
+  Report(signal_number == 0 ? WEXITSTATUS(wait_status_) : 0, signal_number);
+  EndChildren(killed_ ? std::chrono::milliseconds(0) : kOrphansMayTake);
+  if (launcher_lost_) CleanUpAfterLauncher();
+  return signal_number != 0 ? 128 + signal_number : WEXITSTATUS(wait_status_);
+}
+
+}  // namespace
+
+int RunKeeper(const std::vector<std::string>& words) {
+  Result<std::vector<std::string>> program = DecodeArguments(words);
+  if (!program.ok() || program.value().empty()) {
+    std::fprintf(stderr, "ramspan: __rank is used by `ramspan run` only\n");
+    return 2;
+  }
+  return Keeper(std::move(program).value()).Run();
+}
+
+}  // namespace ramspan

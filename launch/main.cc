@@ -1,0 +1,158 @@
+// ramspan: the command that starts jobs, benchmarks and reports.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <sys/statvfs.h>
+#include <vector>
+
+#include "common/config.h"
+#include "common/topology.h"
+#include "launch/keeper.h"
+#include "launch/options.h"
+#include "launch/plan.h"
+#include "launch/process.h"
+#include "launch/report.h"
+#include "launch/run.h"
+
+namespace ramspan {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+constexpr int kUsageError = 2;
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "ramspan: %s\n", status.message().c_str());
+  return kUsageError;
+}
+
+bool AsksForHelp(const Arguments& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") return false;
+    if (argument == "--help" || argument == "-h") return true;
+  }
+  return false;
+}
+
+std::string SearchPath() {
+  const char* path = std::getenv("PATH");
+  return path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
+}
+
+// The project's other executables: beside this one (build folder, bin), in libexec, then along PATH.
+std::string FindCompanion(const std::string& name) {
+  const std::string folder = SelfFolder();
+  for (const std::string& candidate : {folder + "/" + name, folder + "/../libexec/ramspan/" + name}) {
+    if (IsExecutableFile(candidate)) return candidate;
+  }
+  const Result<std::string> found = FindProgram(name, SearchPath());
+  return found.ok() ? found.value() : "";
+}
+
+Result<std::string> ReadWholeFile(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return InvalidArgument("cannot read " + path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+uint64_t SharedMemoryFree() {
+  struct statvfs info {};
+  if (statvfs("/dev/shm", &info) != 0) return 0;
+  return uint64_t{info.f_bavail} * info.f_frsize;
+}
+
+// Whether the application will find a memory limit of its own, so that the launcher must not choose one. A broken
+// configuration counts as one: the application reports it better, with file and line.
+bool AppIsConfigured(const std::string& app) {
+  ConfigSources sources = ProcessConfigSources(Options());
+  sources.program_name = app.substr(app.rfind('/') + 1);
+  const Result<Config> config = LoadConfig(sources);
+  return !config.ok() || config.value().source.count("memory") != 0;
+}
+
+Facts HostFacts(const RunOptions& options) {
+  Facts facts;
+  facts.getenv = [](const char* name) -> const char* { return std::getenv(name); };
+  facts.find_program = [](const std::string& name) { return FindProgram(name, SearchPath()); };
+  facts.read_file = ReadWholeFile;
+  facts.launcher = SelfPath();
+  facts.memserver = FindCompanion("ramspan-memserver");
+  facts.available_memory = AvailableMemory();
+  facts.shared_memory_free = SharedMemoryFree();
+  facts.app_memory_configured = !options.app.empty() && AppIsConfigured(options.app[0]);
+  return facts;
+}
+
+int Run(const Arguments& arguments) {
+  if (AsksForHelp(arguments)) {
+    std::fputs(RunHelp().c_str(), stdout);
+    return 0;
+  }
+  const Result<RunOptions> options = ParseRunOptions(arguments);
+  if (!options.ok()) return Fail(options.status());
+  const Result<Plan> plan = MakePlan(options.value(), HostFacts(options.value()));
+  if (!plan.ok()) return Fail(plan.status());
+  for (const std::string& note : plan.value().notes) std::fprintf(stderr, "ramspan: %s\n", note.c_str());
+  if (!options.value().dry_run) return RunPlan(plan.value());
+  std::printf("%s\n", ShellLine(plan.value()).c_str());
+  return 0;
+}
+
+// The benchmarks are an executable of their own, so that the launcher does not link what they measure.
+int Bench(const Arguments& arguments) {
+  const std::string bench = FindCompanion("ramspan-bench");
+  if (bench.empty()) return Fail(InvalidArgument("ramspan-bench is not beside " + SelfPath() + " nor in PATH"));
+  std::vector<char*> argv = {const_cast<char*>(bench.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(bench.c_str(), argv.data());
+  return Fail(Unavailable("cannot run " + bench + ": " + std::strerror(errno)));
+}
+
+int Report(const Arguments& arguments) {
+  if (AsksForHelp(arguments)) {
+    std::fputs(ReportHelp().c_str(), stdout);
+    return 0;
+  }
+  const Result<std::vector<ReportColumn>> columns = ParseReportArguments(arguments);
+  if (!columns.ok()) return Fail(columns.status());
+  const Result<std::string> table = ReportTable(columns.value());
+  if (!table.ok()) return Fail(table.status());
+  std::fputs(table.value().c_str(), stdout);
+  return 0;
+}
+
+int Dispatch(const Arguments& all) {
+  if (all.empty()) {
+    std::fputs(MainHelp().c_str(), stderr);
+    return kUsageError;
+  }
+  const std::string& command = all[0];
+  const Arguments rest(all.begin() + 1, all.end());
+  if (command == "run") return Run(rest);
+  if (command == "bench") return Bench(rest);
+  if (command == "report") return Report(rest);
+  if (command == "__rank" && rest.size() > 1) return RunKeeper(Arguments(rest.begin() + 1, rest.end()));
+  if (command == "--help" || command == "-h" || command == "help") {
+    std::fputs(MainHelp().c_str(), stdout);
+    return 0;
+  }
+  if (command == "--version") {
+    std::printf("ramspan %s\n", RAMSPAN_VERSION);
+    return 0;
+  }
+  return Fail(InvalidArgument("there is no command \"" + command + "\" (see ramspan --help)"));
+}
+
+}  // namespace
+}  // namespace ramspan
+
+int main(int argc, char** argv) { return ramspan::Dispatch({argv + 1, argv + argc}); }

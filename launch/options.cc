@@ -1,0 +1,117 @@
+#include "launch/options.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+
+namespace ramspan {
+namespace {
+
+namespace po = boost::program_options;
+
+po::options_description Description(RunOptions& options, int& ranks) {
+  po::options_description text("options");
+  auto add = text.add_options();
+  add("ranks,n", po::value(&ranks)->value_name("RANKS"),
+      "compute ranks. Default: 1; in a SLURM job SLURM_NTASKS minus the servers");
+  add("servers,s", po::value(&options.servers)->value_name("SERVERS")->default_value(0),
+      "memory-server ranks, started after the compute ranks. 0: swap goes to local files only");
+  add("memory", po::value(&options.memory)->value_name("SIZE"),
+      "limit of each compute rank for managed data, like 64MiB. Default: RAMSPAN_MEMORY, else the configuration file, "
+      "else a fair part of this host's available memory");
+  add("server-memory", po::value(&options.server_memory)->value_name("SIZE"),
+      "what each server lends. Default: half of its host's available memory, shared between the host's servers");
+  add("transport", po::value(&options.transport)->value_name("T")->default_value("auto"),
+      "auto: MPI when there are servers; mpi: insist on servers; none: files only, -s is ignored");
+  add("stats", po::value(&options.stats)->value_name("FILE"),
+      "each compute rank writes its statistics (JSON) at its end; %r is the rank, %p the process id");
+  add("hostfile", po::value(&options.hostfile)->value_name("FILE"),
+      "hosts, one a line (host:slots), for mpiexec; the servers get the last ones");
+  add("env,x", po::value(&options.env)->value_name("NAME=VALUE")->composing(),
+      "an environment variable for all ranks; may be repeated");
+  add("mpiexec", po::value(&options.mpiexec)->value_name("PATH"),
+      "MPICH's mpiexec. Default: mpiexec.hydra, mpiexec.mpich or mpiexec in PATH");
+  add("mpi-arg", po::value(&options.mpi_args)->value_name("ARG")->composing(),
+      "a global option for mpiexec, as --mpi-arg=-bind-to --mpi-arg=core; may be repeated");
+  add("dry-run", po::bool_switch(&options.dry_run), "print the line that would be started, and start nothing");
+  add("help,h", "this text");
+  return text;
+}
+
+constexpr int kExactOptions = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+
+}  // namespace
+
+Result<RunOptions> ParseRunOptions(const std::vector<std::string>& arguments) {
+  RunOptions options;
+  int ranks = 0;
+  const po::options_description known = Description(options, ranks);
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (dashes != arguments.end()) options.app.assign(dashes + 1, arguments.end());
+  try {
+    po::variables_map values;
+    const po::positional_options_description none;
+    po::store(po::command_line_parser(std::vector<std::string>(arguments.begin(), dashes))
+                  .options(known)
+                  .positional(none)
+                  .style(kExactOptions)
+                  .run(),
+              values);
+    po::notify(values);
+    if (values.count("ranks") != 0) options.ranks = ranks;
+  } catch (const po::too_many_positional_options_error&) {
+    return InvalidArgument("write -- before the program: ramspan run -n 2 -s 1 -- ./app ARGUMENTS");
+  } catch (const po::error& error) {
+    return InvalidArgument(std::string(error.what()) + " (see ramspan run --help)");
+  }
+  return options;
+}
+
+std::string RunHelp() {
+  RunOptions options;
+  int ranks = 0;
+  std::ostringstream text;
+  text << "usage: ramspan run [options] -- APP [ARGUMENTS]\n\n"
+          "Runs APP on RANKS compute ranks beside SERVERS memory servers, whose memory holds what does not fit into\n"
+          "the ranks' limit; what does not fit there either goes to local files. APP may be any program that uses\n"
+          "Ramspan, with MPI or without.\n\n"
+          "examples:\n"
+          "  ramspan run -n 2 -s 1 --memory 64MiB --server-memory 512MiB -- ./app input.dat\n"
+          "      two ranks that keep at most 64 MiB each, one server that lends them 512 MiB\n"
+          "  ramspan run --memory 1GiB -- ./app\n"
+          "      one process, no server, swap to files in $TMPDIR\n"
+          "  ramspan run -n 6 -s 2 --hostfile hosts.txt --stats run.%r.json -- ./app && ramspan report run.*.json\n"
+          "      eight ranks over several hosts, and a table of what they did\n"
+          "  ramspan run -s 2 -- ./app\n"
+          "      inside a SLURM allocation: all its tasks, two of them as servers\n\n"
+       << Description(options, ranks)
+       << "\nSizes: 4096, 64MiB, 1.5GiB, 1TB (10^12). Settings of the library itself (RAMSPAN_*, ~/.ramspan.conf) apply\n"
+          "as without the launcher.\n\n"
+          "Exit status: that of the application (of the rank that failed first), 128 + N when signal N killed it.\n"
+          "^C and SIGTERM are passed on to the application; after 5 s, or at the second one, everything is killed.\n"
+          "SIGUSR1 and SIGUSR2 are passed on too. Rank 0 gets the standard input.\n";
+  return text.str();
+}
+
+std::string ReportHelp() {
+  return "usage: ramspan report FILE...\n"
+         "       ramspan report --name A FILE... [--name B FILE...]...\n\n"
+         "Prints a table of the statistics files that `ramspan run --stats FILE` (or RAMSPAN_STATS=FILE) wrote: one\n"
+         "column a file and their total or, with names, one column a name: a job's total each.\n\n"
+         "example:\n"
+         "  ramspan run -n 2 -s 1 --stats a.%r.json -- ./app\n"
+         "  ramspan run -n 2 -s 0 --stats b.%r.json -- ./app\n"
+         "  ramspan report --name \"remote memory\" a.*.json --name \"files only\" b.*.json\n";
+}
+
+std::string MainHelp() {
+  return "usage: ramspan COMMAND [options]\n\n"
+         "Ramspan lets a program use more memory than its node has: what is not in use moves to memory servers on\n"
+         "other nodes, and from there to files.\n\n"
+         "commands:\n"
+         "  run      run a program, with MPI ranks and memory servers:  ramspan run -n 2 -s 1 -- ./app\n"
+         "  bench    measure this machine and the library:              ramspan bench stream\n"
+         "  report   a table from the statistics of a run:              ramspan report stats.*.json\n\n"
+         "ramspan COMMAND --help explains each; ramspan --version tells the version.\n";
+}
+
+}  // namespace ramspan

@@ -1,0 +1,95 @@
+#include "launch/pump.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace ramspan {
+namespace {
+
+bool IsRegularFile(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+}  // namespace
+
+Pump::Pump(EventLoop& loop, int from, int to, OutputFilter* filter, std::function<void(bool)> done)
+    : loop_(loop), from_(from), to_(to), filter_(filter), done_(std::move(done)), to_regular_file_(IsRegularFile(to)) {
+  Arm();
+}
+
+// Reads only when all was written, so that a slow reader slows the writer down and nothing piles up here.
+void Pump::Arm() {
+  if (finished_) return;
+  loop_.Unwatch(from_);
+  loop_.Unwatch(to_);
+  if (!buffer_.empty()) {
+    loop_.Watch(to_, POLLOUT, [this](short) { Write(); });
+  } else if (at_end_) {
+    Finish(false);
+  } else if (!paused_) {
+    loop_.Watch(from_, POLLIN, [this](short) { Read(); });
+  }
+}
+
+void Pump::Read() {
+  char bytes[65536];
+  const ssize_t length = read(from_, bytes, sizeof bytes);
+  if (length < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (length <= 0) {
+    at_end_ = true;
+    if (filter_ != nullptr) filter_->Finish(buffer_);
+  } else if (filter_ != nullptr) {
+    filter_->Feed({bytes, static_cast<size_t>(length)}, buffer_);
+  } else {
+    buffer_.assign(bytes, static_cast<size_t>(length));
+  }
+  Arm();
+}
+
+void Pump::Write() {
+  // A pipe that polls writable takes PIPE_BUF bytes without waiting, but perhaps no more.
+  const size_t length = std::min(buffer_.size() - written_, to_regular_file_ ? buffer_.size() : size_t{PIPE_BUF});
+  const ssize_t written = write(to_, buffer_.data() + written_, length);
+  if (written < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (written < 0) {
+    Finish(true);
+    return;
+  }
+  written_ += static_cast<size_t>(written);
+  if (written_ < buffer_.size()) return;
+  buffer_.clear();
+  written_ = 0;
+  Arm();
+}
+
+void Pump::Settle() {
+  if (finished_ || filter_ == nullptr || !filter_->has_pending()) return;
+  filter_->Flush(buffer_);
+  Arm();
+}
+
+void Pump::SetPaused(bool paused) {
+  if (paused == paused_) return;
+  paused_ = paused;
+  Arm();
+}
+
+void Pump::Finish(bool broken) {
+  Stop();
+  done_(broken);
+}
+
+void Pump::Stop() {
+  if (finished_) return;
+  finished_ = true;
+  loop_.Unwatch(from_);
+  loop_.Unwatch(to_);
+}
+
+}  // namespace ramspan

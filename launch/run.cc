@@ -1,0 +1,302 @@
+#include "launch/run.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "launch/control.h"
+#include "launch/event_loop.h"
+#include "launch/job.h"
+#include "launch/leftovers.h"
+#include "launch/output_filter.h"
+#include "launch/process.h"
+#include "launch/pump.h"
+#include "launch/run_folder.h"
+
+namespace ramspan {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int kTickMs = 100;
+constexpr int kSettleMs = 20;                      // a paused stream's held-back bytes are let out after this
+constexpr int64_t kMpiexecMayTake = 3 * kSecond;   // to end by itself after all ranks were killed
+constexpr int64_t kMpiexecMayIdle = 15 * kSecond;  // to end by itself after all ranks have ended
+constexpr int64_t kLastBytesMayTake = 2 * kSecond;
+
+struct Pipe {
+  UniqueFd read_end, write_end;
+};
+
+Pipe MakePipe() {
+  int fds[2];
+  RS_CHECK(pipe2(fds, O_CLOEXEC) == 0, "pipe: %s", std::strerror(errno));
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+class Runner {
+ public:
+  explicit Runner(const Plan& plan) : plan_(plan), job_(plan.ranks, plan.servers, plan.app_name) {}
+  int Run();
+
+ private:
+  Status Prepare();
+  void Start();
+  [[noreturn]] void BecomeChild(pid_t launcher);
+  void StartPumps();
+  void OnSignals();
+  void OnUserSignal(const signalfd_siginfo& info);
+  void Stop(int signal_number, bool app_has_it);
+  void ReapChild();
+  void Tick();
+  void GiveOrders();
+  void WatchMpiexec(int64_t now_ns);
+  void PauseInput();
+  void FinishOutput();
+  int Conclude();
+
+  const Plan& plan_;
+  Job job_;
+  EventLoop loop_;
+  std::string folder_;
+  const int64_t started_ns_ = RealtimeNs();
+  UniqueFd signals_;
+  std::unique_ptr<ControlServer> control_;
+  std::vector<int> closed_;  // ranks whose keepers have gone; told to the job when all their words have been read
+  pid_t child_ = -1;         // mpiexec, or the keeper
+  bool child_ended_ = false;
+  int stops_ = 0;
+  bool kill_sent_ = false, servers_end_sent_ = false;
+  int64_t kill_sent_ns_ = 0, idle_since_ns_ = 0;
+  Pipe stdin_, stdout_, stderr_;
+  OutputFilter banner_{OutputFilter::Kind::kBanner};
+  OutputFilter complaints_{OutputFilter::Kind::kComplaints};
+  std::unique_ptr<Pump> in_, out_, err_;  // only with mpiexec; a directly started application has our own descriptors
+};
+
+Status Runner::Prepare() {
+  const char* tmp = std::getenv("TMPDIR");
+  Result<std::string> folder = MakeRunFolder(tmp == nullptr ? "" : tmp);
+  if (!folder.ok()) return folder.status();
+  folder_ = folder.value();
+  ControlServer::Handlers handlers;
+  handlers.hello = [this](int rank, long pid, const std::string& host) {
+    job_.OnHello(rank, pid, host);
+    if (kill_sent_ || (servers_end_sent_ && job_.IsServer(rank))) control_->Send(rank, "kill");
+  };
+  handlers.init = [this](int rank) { job_.OnMpiInit(rank); };
+  handlers.end = [this](int rank, const RankEnd& end) {
+    RankEnd checked = end;
+    // Another host's clock says nothing here.
+    if (plan_.several_hosts) checked.at_ns = MonotonicNs();
+    job_.OnEnd(rank, checked);
+  };
+  handlers.closed = [this](int rank) { closed_.push_back(rank); };
+  Result<std::unique_ptr<ControlServer>> control =
+      ControlServer::Listen(loop_, folder_, plan_.several_hosts, job_.size(), handlers);
+  if (!control.ok()) return control.status();
+  control_ = std::move(control).value();
+  return {};
+}
+
+void Runner::BecomeChild(pid_t launcher) {
+  // The keeper of a directly started application shares the terminal; mpiexec must not, or ^C would reach it past us.
+  if (plan_.by_mpiexec) setsid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (getppid() != launcher) _exit(128 + SIGKILL);
+  RestoreSignals();
+  if (plan_.by_mpiexec) {
+    dup2(stdin_.read_end.get(), STDIN_FILENO);
+    dup2(stdout_.write_end.get(), STDOUT_FILENO);
+    dup2(stderr_.write_end.get(), STDERR_FILENO);
+  }
+  for (const auto& [name, value] : plan_.env) setenv(name.c_str(), value.c_str(), 1);
+  setenv("RAMSPAN_RUN_DIR", folder_.c_str(), 1);
+  unsetenv(kControlVariable);
+  if (!control_->address().empty()) setenv(kControlVariable, control_->address().c_str(), 1);
+  std::vector<char*> argv;
+  for (const std::string& argument : plan_.argv) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  std::fprintf(stderr, "ramspan: cannot run %s: %s\n", argv[0], std::strerror(errno));
+  _exit(126);
+}
+
+void Runner::Start() {
+  if (plan_.by_mpiexec) {
+    stdin_ = MakePipe();
+    stdout_ = MakePipe();
+    stderr_ = MakePipe();
+  }
+  const pid_t launcher = getpid();
+  child_ = fork();
+  RS_CHECK(child_ >= 0, "fork: %s", std::strerror(errno));
+  if (child_ == 0) BecomeChild(launcher);
+  if (!plan_.by_mpiexec) return;
+  stdin_.read_end.Reset();
+  stdout_.write_end.Reset();
+  stderr_.write_end.Reset();
+  StartPumps();
+}
+
+void Runner::StartPumps() {
+  // The pipe's end tells rank 0 of the end of its input.
+  in_ = std::make_unique<Pump>(loop_, STDIN_FILENO, stdin_.write_end.get(), nullptr,
+                               [this](bool) { stdin_.write_end.Reset(); });
+  out_ = std::make_unique<Pump>(loop_, stdout_.read_end.get(), STDOUT_FILENO, &banner_, [this](bool broken) {
+    // Like any program in a pipeline whose reader has left.
+    if (broken) Stop(SIGPIPE, false);
+    stdout_.read_end.Reset();
+  });
+  err_ = std::make_unique<Pump>(loop_, stderr_.read_end.get(), STDERR_FILENO, &complaints_,
+                                [this](bool) { stderr_.read_end.Reset(); });
+  PauseInput();
+}
+
+// In the background a terminal's input belongs to others: reading it would stop us (SIGTTIN).
+void Runner::PauseInput() {
+  if (in_ == nullptr || in_->is_done() || isatty(STDIN_FILENO) == 0) return;
+  in_->SetPaused(tcgetpgrp(STDIN_FILENO) != getpgrp());
+}
+
+void Runner::OnSignals() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGCHLD) {
+      ReapChild();
+    } else {
+      OnUserSignal(info);
+    }
+  }
+}
+
+void Runner::OnUserSignal(const signalfd_siginfo& info) {
+  const int number = static_cast<int>(info.ssi_signo);
+  if (number != SIGUSR1 && number != SIGUSR2) {
+    // The terminal's ^C has reached a directly started application by itself.
+    Stop(number, info.ssi_code == SI_KERNEL && !plan_.by_mpiexec);
+    return;
+  }
+  for (int rank = 0; rank < plan_.ranks; ++rank) control_->Send(rank, "signal " + std::to_string(number));
+}
+
+void Runner::Stop(int signal_number, bool app_has_it) {
+  ++stops_;
+  job_.OnSignal(signal_number, MonotonicNs());
+  if (control_->connected() == 0) kill(child_, SIGTERM);  // still starting
+  if (app_has_it) return;
+  // Not to the servers: an application that ends in order still needs them.
+  for (int rank = 0; rank < plan_.ranks; ++rank) control_->Send(rank, "signal " + std::to_string(signal_number));
+}
+
+void Runner::ReapChild() {
+  for (;;) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) return;
+    if (pid != child_) continue;  // an orphan that fell to us
+    child_ended_ = true;
+    // The keeper's status repeats its report; only mpiexec's own death is news.
+    if (plan_.by_mpiexec) job_.OnMpiexecEnd(status, MonotonicNs());
+  }
+}
+
+void Runner::GiveOrders() {
+  const int64_t now_ns = MonotonicNs();
+  if (job_.end_servers() && !servers_end_sent_) {
+    servers_end_sent_ = true;
+    for (int rank = plan_.ranks; rank < job_.size(); ++rank) control_->Send(rank, "kill");
+  }
+  if (!job_.kill_all() || kill_sent_) return;
+  kill_sent_ = true;
+  kill_sent_ns_ = now_ns;
+  for (int rank = 0; rank < job_.size(); ++rank) control_->Send(rank, "kill");
+}
+
+// hydra waits for ever when its proxy was killed.
+void Runner::WatchMpiexec(int64_t now_ns) {
+  if (child_ended_ || !plan_.by_mpiexec) return;
+  const bool working = control_->connected() > 0 || job_.pids().empty() || out_->busy() || err_->busy();
+  if (working || idle_since_ns_ == 0) idle_since_ns_ = now_ns;
+  const bool too_slow = kill_sent_ && now_ns - kill_sent_ns_ > kMpiexecMayTake;
+  if (too_slow || now_ns - idle_since_ns_ > kMpiexecMayIdle) kill(child_, SIGKILL);
+}
+
+void Runner::Tick() {
+  const int64_t now_ns = MonotonicNs();
+  for (int rank : closed_) job_.OnKeeperLost(rank, now_ns);
+  closed_.clear();
+  job_.OnTick(now_ns);
+  GiveOrders();
+  WatchMpiexec(now_ns);
+  PauseInput();
+}
+
+// Everybody who could write is gone; what the pipes hold must still come out.
+void Runner::FinishOutput() {
+  in_.reset();
+  stdin_.write_end.Reset();
+  const int stops_before = stops_;  // one more ^C: do not wait for a reader that does not read
+  int64_t last_ns = MonotonicNs();
+  while ((!out_->is_done() || !err_->is_done()) && stops_ == stops_before) {
+    if (loop_.RunOnce(kTickMs) > 0) last_ns = MonotonicNs();
+    if (MonotonicNs() - last_ns > kLastBytesMayTake && !out_->busy() && !err_->busy()) break;
+  }
+}
+
+int Runner::Conclude() {
+  SweepSharedMemory("/dev/shm", started_ns_, job_.pids());
+  const Job::Verdict verdict = job_.Finish();
+  if (!verdict.explained) {
+    std::fwrite(banner_.taken().data(), 1, banner_.taken().size(), stderr);
+    std::fwrite(complaints_.taken().data(), 1, complaints_.taken().size(), stderr);
+  }
+  for (const std::string& message : verdict.messages) std::fprintf(stderr, "ramspan: %s\n", message.c_str());
+  return verdict.status;
+}
+
+int Runner::Run() {
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGTTOU, SIG_IGN);
+  signals_ = BlockSignals({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
+  AdoptOrphans();
+  if (Status status = Prepare(); !status.ok()) {
+    std::fprintf(stderr, "ramspan: %s\n", status.message().c_str());
+    RemoveRunFolder(folder_);
+    return 1;
+  }
+  loop_.Watch(signals_.get(), POLLIN, [this](short) { OnSignals(); });
+  Start();
+  while (!child_ended_) {
+    const bool pending = banner_.has_pending() || complaints_.has_pending();
+    if (loop_.RunOnce(pending ? kSettleMs : kTickMs) == 0 && pending) {
+      out_->Settle();
+      err_->Settle();
+    }
+    Tick();
+  }
+  // Reports that are still in the sockets; keepers on this host end within moments, whatever became of mpiexec.
+  for (int64_t until = MonotonicNs() + kMpiexecMayTake; control_->connected() > 0 && MonotonicNs() < until;) {
+    loop_.RunOnce(kTickMs);
+    Tick();
+  }
+  EndChildren(std::chrono::milliseconds(0));
+  if (plan_.by_mpiexec) FinishOutput();
+  RemoveRunFolder(folder_);
+  return Conclude();
+}
+
+}  // namespace
+
+int RunPlan(const Plan& plan) { return Runner(plan).Run(); }
+
+}  // namespace ramspan

@@ -1,0 +1,221 @@
+// Several tiers as one: order, routing, errors, fairness.
+#include "client/swap/tiered_swap.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/fake_tier.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::microseconds;
+constexpr uint64_t kG = kSwapGranule;
+
+// A tier on which requests never complete by themselves and each Poll waits its whole time.
+class StuckTier final : public SwapTier {
+ public:
+  Capabilities capabilities() const override { return {.name = "stuck"}; }
+  Result<SlotRef> Reserve(size_t) override { return SlotRef{1}; }
+  void Free(SlotRef, size_t) override {}
+  void SubmitWrite(std::span<IoRequest* const> batch) override { held_.insert(held_.end(), batch.begin(), batch.end()); }
+  void SubmitRead(std::span<IoRequest* const> batch) override { SubmitWrite(batch); }
+  size_t Poll(std::span<IoRequest*> done, microseconds wait) override {
+    waited_ += wait;
+    if (!released_ || held_.empty()) return 0;
+    done[0] = held_.back();
+    held_.pop_back();
+    return 1;
+  }
+  TierStats stats() const override { return {}; }
+
+  void Release() { released_ = true; }
+  microseconds waited() const { return waited_; }
+
+ private:
+  std::vector<IoRequest*> held_;
+  bool released_ = false;
+  microseconds waited_{0};
+};
+
+struct AlignedFree {
+  void operator()(void* p) const { std::free(p); }
+};
+using Buffer = std::unique_ptr<void, AlignedFree>;
+
+Buffer MakeBuffer(size_t bytes, int pattern) {
+  Buffer buffer(std::aligned_alloc(kG, RoundUpToGranule(bytes)));
+  std::memset(buffer.get(), pattern, RoundUpToGranule(bytes));
+  return buffer;
+}
+
+class TieredSwapTest : public testing::Test {
+ protected:
+  TieredSwapTest() {
+    auto upper = std::make_unique<FakeTier>(FakeTierOptions{
+        .seed = 1, .capacity_bytes = 4 * kG, .synchronous = true, .checksums = true, .name = "upper"});
+    auto lower = std::make_unique<FakeTier>(FakeTierOptions{.seed = 2, .capacity_bytes = 8 * kG, .name = "lower"});
+    upper_ = upper.get();
+    lower_ = lower.get();
+    std::vector<std::unique_ptr<SwapTier>> tiers;
+    tiers.push_back(std::move(upper));
+    tiers.push_back(std::move(lower));
+    tiered_ = std::make_unique<TieredSwap>(std::move(tiers));
+  }
+
+  SlotRef MustReserve(size_t bytes) {
+    const Result<SlotRef> slot = tiered_->Reserve(bytes);
+    EXPECT_TRUE(slot.ok()) << slot.status().message();
+    return slot.ok() ? slot.value() : SlotRef{};
+  }
+
+  std::unique_ptr<TieredSwap> tiered_;
+  FakeTier* upper_ = nullptr;
+  FakeTier* lower_ = nullptr;
+};
+
+TEST_F(TieredSwapTest, TheFirstTierIsFilledFirst) {
+  for (int i = 0; i < 4; ++i) EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kG)).name, "upper");
+  for (int i = 0; i < 8; ++i) EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kG)).name, "lower");
+  EXPECT_EQ(upper_->slots(), 4u);
+  EXPECT_EQ(lower_->slots(), 8u);
+}
+
+TEST_F(TieredSwapTest, AChunkTooLargeForTheFirstTierGoesToTheNext) {
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(5 * kG)).name, "lower");
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(4 * kG)).name, "upper");
+}
+
+TEST_F(TieredSwapTest, WhenAllAreFullTheMessageNamesEachTier) {
+  MustReserve(4 * kG);
+  MustReserve(8 * kG);
+  const Result<SlotRef> slot = tiered_->Reserve(1);
+  ASSERT_FALSE(slot.ok());
+  EXPECT_EQ(slot.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(slot.status().message().find("upper: "), std::string::npos) << slot.status().message();
+  EXPECT_NE(slot.status().message().find("lower: "), std::string::npos) << slot.status().message();
+}
+
+TEST_F(TieredSwapTest, ATierThatIsGoneIsPassedOver) {
+  upper_->SetGone(true);
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kG)).name, "lower");
+  lower_->SetGone(true);
+  EXPECT_EQ(tiered_->Reserve(kG).status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(TieredSwapTest, CapabilitiesAreThoseOfTheSlotAndOnlyTheCommonOnesOfTheWhole) {
+  const SlotRef upper = MustReserve(4 * kG);
+  const SlotRef lower = MustReserve(kG);
+  EXPECT_TRUE(tiered_->CapabilitiesOf(upper).synchronous);
+  EXPECT_TRUE(tiered_->CapabilitiesOf(upper).checksums);
+  EXPECT_FALSE(tiered_->CapabilitiesOf(lower).synchronous);
+  EXPECT_FALSE(tiered_->capabilities().synchronous);
+  EXPECT_FALSE(tiered_->capabilities().checksums);
+}
+
+TEST_F(TieredSwapTest, RoomAboveIsSeenOnlyFromBelow) {
+  const SlotRef first = MustReserve(3 * kG);
+  const SlotRef second = MustReserve(2 * kG);  // on the lower tier
+  EXPECT_FALSE(tiered_->HasRoomAbove(first, kG)) << "nothing is above the first tier";
+  EXPECT_FALSE(tiered_->HasRoomAbove(second, 2 * kG));
+  EXPECT_TRUE(tiered_->HasRoomAbove(second, kG));
+  tiered_->Free(first, 3 * kG);
+  EXPECT_TRUE(tiered_->HasRoomAbove(second, 2 * kG));
+}
+
+TEST_F(TieredSwapTest, AMixedBatchIsSplitAndSlotsComeBackAsTheyWere) {
+  std::vector<IoRequest> requests(12);
+  std::vector<Buffer> buffers;
+  std::vector<SlotRef> slots;
+  for (int i = 0; i < 12; ++i) slots.push_back(MustReserve(kG));
+  std::rotate(slots.begin(), slots.begin() + 2, slots.end());  // upper, upper, lower x 8, upper, upper
+  std::vector<IoRequest*> batch;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    buffers.push_back(MakeBuffer(kG, static_cast<int>(i)));
+    requests[i].slot = slots[i];
+    requests[i].buffer = buffers[i].get();
+    requests[i].bytes = kG;
+    batch.push_back(&requests[i]);
+  }
+  for (bool is_write : {true, false}) {
+    is_write ? tiered_->SubmitWrite(batch) : tiered_->SubmitRead(batch);
+    size_t returned = 0;
+    std::array<IoRequest*, 3> done;
+    while (returned < batch.size()) returned += tiered_->Poll(done, microseconds(1000));
+    EXPECT_EQ(returned, batch.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(requests[i].slot, slots[i]);
+      EXPECT_EQ(requests[i].result, StatusCode::kOk);
+      EXPECT_EQ(static_cast<char*>(requests[i].buffer)[17], static_cast<char>(i));
+    }
+  }
+  EXPECT_EQ(tiered_->tier(0).stats().writes, 4u);
+  EXPECT_EQ(tiered_->tier(1).stats().writes, 8u);
+  EXPECT_EQ(tiered_->stats().writes, 12u);
+  EXPECT_EQ(tiered_->stats().bytes_read, 12 * kG);
+}
+
+TEST(TieredSwap, ASlowTierDoesNotHoldUpTheCompletionsOfAnother) {
+  auto stuck = std::make_unique<StuckTier>();
+  StuckTier* const slow = stuck.get();
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.capacity_bytes = kG}));
+  tiers.push_back(std::move(stuck));
+  TieredSwap tiered(std::move(tiers));
+  const Buffer buffer = MakeBuffer(kG, 1);
+  std::array<IoRequest, 2> requests;
+  for (IoRequest& request : requests) {
+    request.slot = tiered.Reserve(kG).value();
+    request.buffer = buffer.get();
+    request.bytes = kG;
+    std::array<IoRequest*, 1> one{&request};
+    tiered.SubmitWrite(one);
+  }
+  std::array<IoRequest*, 4> done;
+  ASSERT_EQ(tiered.Poll(done, std::chrono::seconds(10)), 1u);
+  EXPECT_EQ(done[0], &requests[0]);
+  EXPECT_LE(slow->waited(), microseconds(1000)) << "of the 10 s it may wait";
+  slow->Release();
+  ASSERT_EQ(tiered.Poll(done, std::chrono::seconds(10)), 1u);
+  EXPECT_EQ(done[0], &requests[1]);
+}
+
+TEST(TieredSwap, AnIdleTierIsNotPolled) {
+  auto stuck = std::make_unique<StuckTier>();
+  StuckTier* const idle = stuck.get();
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{}));
+  tiers.push_back(std::move(stuck));
+  TieredSwap tiered(std::move(tiers));
+  const Buffer buffer = MakeBuffer(kG, 1);
+  IoRequest request;
+  request.slot = tiered.Reserve(kG).value();
+  request.buffer = buffer.get();
+  request.bytes = kG;
+  std::array<IoRequest*, 1> one{&request};
+  tiered.SubmitWrite(one);
+  std::array<IoRequest*, 4> done;
+  EXPECT_EQ(tiered.Poll(done, std::chrono::seconds(1)), 1u);
+  EXPECT_EQ(idle->waited(), microseconds(0));
+}
+
+using TieredSwapDeathTest = testing::Test;
+
+TEST(TieredSwapDeathTest, ASlotWithoutATierIsABug) {
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  tiers.push_back(std::make_unique<FakeTier>());
+  TieredSwap tiered(std::move(tiers));
+  EXPECT_DEATH(tiered.Free(SlotRef{5}, kG), "names no tier");
+  EXPECT_DEATH(tiered.Free(SlotRef{uint64_t{2} << 60 | 5}, kG), "names no tier");
+}
+
+}  // namespace
+}  // namespace ramspan
