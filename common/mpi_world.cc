@@ -163,8 +163,12 @@ Status MpiWorld::ReadHellos(const std::vector<Hello>& hellos) {
   for (int r = 0; r < size_; ++r) {
     const int announced = hellos[static_cast<size_t>(r)].announced_servers;
     if (announced == static_cast<int>(servers_.size()) && announced > 0) continue;
-    return InvalidArgument("RAMSPAN_SERVERS announces " + (announced < 0 ? "nonsense" : std::to_string(announced)) +
-                           " memory servers to rank " + std::to_string(r) + ", but " +
+    if (announced < 0) {
+      return InvalidArgument("RAMSPAN_SERVERS of rank " + std::to_string(r) +
+                             " is not a number of memory servers; `ramspan run -s N` sets it");
+    }
+    return InvalidArgument("RAMSPAN_SERVERS announces " + std::to_string(announced) + " memory servers to rank " +
+                           std::to_string(r) + ", but " +
                            std::to_string(servers_.size()) + " of the job's " + std::to_string(size_) +
                            " ranks are ramspan-memserver: start the job with `ramspan run -n RANKS -s SERVERS -- APP`");
   }

@@ -40,7 +40,7 @@ const Json& Child(const Json& object, const char* key) {
 
 void Add(const Json& process, Totals& totals) {
   ++totals.processes;
-  totals.data += Number(process, "data_bytes");
+  totals.data += Number(process, "peak_data_bytes");
   totals.budget += Number(process, "budget_bytes");
   totals.peak_resident += Number(process, "peak_resident_bytes");
   totals.peak_rss += Number(process, "peak_rss_bytes");

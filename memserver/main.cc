@@ -64,13 +64,15 @@ void CatchSignals() {
 }
 
 Status Serve() {
+  // First of all, because hydra does not notice a rank that ends before: the others would wait for it in MPI_Init.
+  if (Status initialised = InitMpiThreadMultiple(nullptr, nullptr); !initialised.ok()) return initialised;
+  CatchSignals();  // after MPI has set its own handlers
   const Result<uint64_t> lend = MemoryToLend();
   if (!lend.ok()) return lend.status();
   const Result<int> announced = AnnouncedServers();
-  if (!announced.ok()) return announced.status();
-  if (announced.value() == 0) return InvalidArgument("RAMSPAN_SERVERS is not set: `ramspan run -s N` starts servers");
-  if (Status initialised = InitMpiThreadMultiple(nullptr, nullptr); !initialised.ok()) return initialised;
-  CatchSignals();  // after MPI has set its own handlers
+  if (announced.ok() && announced.value() == 0) {
+    return InvalidArgument("RAMSPAN_SERVERS is not set: `ramspan run -s N` starts servers");
+  }
   Result<std::unique_ptr<MpiWorld>> world = MpiWorld::Join(Role::kServer, lend.value());
   if (!world.ok()) return world.status();
   WritePidFile(world.value()->rank());

@@ -26,8 +26,11 @@ using std::chrono::milliseconds;
 constexpr size_t kUnsentMax = 16;
 // After a message the loop spins this long: requests come in groups.
 constexpr microseconds kSpinAfterMessage{200};
-constexpr microseconds kSleepMin{50}, kSleepMax{1000};
-constexpr uint64_t kPopulateStep = uint64_t{8} << 20;
+constexpr microseconds kSleepMin{50}, kSleepMaxNear{4000}, kSleepMaxFar{1000};
+// Fresh pages cost 2 us each and more: steps that keep nobody waiting for long, RMA of others included.
+constexpr uint64_t kPopulateStep = uint64_t{1} << 20;
+// Made resident beyond what was ever leased, but never more than was leased: a job that needs little takes little.
+constexpr uint64_t kPopulateAheadMax = uint64_t{256} << 20;
 
 class Loop {
  public:
@@ -42,6 +45,9 @@ class Loop {
       client_of_rank_[rank] = i;
     }
     unsent_.resize(world.clients().size());
+    const bool all_near = std::all_of(world.clients().begin(), world.clients().end(),
+                                      [](const MpiWorld::Client& client) { return client.same_node; });
+    sleep_max_ = all_near ? kSleepMaxNear : kSleepMaxFar;
   }
 
   Result<bool> Run() {
@@ -57,9 +63,9 @@ class Loop {
       } else if (server_.RmaIsActive(now) || now - last_message < kSpinAfterMessage) {
         sched_yield();
         sleep = kSleepMin;
-      } else {
+      } else if (!PopulateAhead()) {
         std::this_thread::sleep_for(sleep);
-        sleep = std::min(sleep * 2, kSleepMax);
+        sleep = std::min(sleep * 2, sleep_max_);
       }
     }
     server_.Finish();
@@ -123,23 +129,37 @@ class Loop {
     }
   }
 
-  // Faults the pages in here: NUMA placement and the cgroup's charge are the server's, and a client's first store costs
-  // a quarter of a microsecond a page instead of two. In steps, so that RMA of others goes on.
+  // Faults the pages in here: NUMA placement and the cgroup's charge are the server's, and a client's first store does
+  // not pay for fresh pages. Leases are cut from the low end, so one mark tells what is resident.
   bool Populate(uint64_t offset, uint64_t bytes) {
-    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    auto at = reinterpret_cast<uintptr_t>(world_.pool() + offset) & ~(page - 1);
-    const auto end = reinterpret_cast<uintptr_t>(world_.pool() + offset + bytes);
-    while (at < end) {
-      const uint64_t step = std::min<uint64_t>(kPopulateStep, end - at);
-      if (madvise(reinterpret_cast<void*>(at), step, MADV_POPULATE_WRITE) != 0 && errno != EINVAL && errno != EINTR) {
+    leased_end_ = std::max(leased_end_, offset + bytes);
+    while (resident_end_ < leased_end_) {
+      if (!PopulateStep()) {
         LogWarning("memory server rank %d: no memory for a lease of %llu MiB: lower --server-memory", world_.rank(),
                    static_cast<unsigned long long>(bytes >> 20));
+        leased_end_ = std::min(leased_end_, offset);
         return false;
       }
-      at += step;
       int ignored = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.control(), &ignored, MPI_STATUS_IGNORE);
     }
+    return true;
+  }
+
+  // One step; false when there is nothing to do, or no memory for it.
+  bool PopulateAhead() {
+    const uint64_t wanted = std::min(world_.pool_bytes(), leased_end_ + std::min(leased_end_, kPopulateAheadMax));
+    return resident_end_ < wanted && PopulateStep();
+  }
+
+  bool PopulateStep() {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const uint64_t step = std::min(kPopulateStep, world_.pool_bytes() - resident_end_);
+    const auto begin = reinterpret_cast<uintptr_t>(world_.pool() + resident_end_) & ~(page - 1);
+    const auto end = reinterpret_cast<uintptr_t>(world_.pool() + resident_end_ + step);
+    // Kernels before 5.14 do not know the call: then the first store makes the page, as without all this.
+    if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) return false;
+    resident_end_ += step;
     return true;
   }
 
@@ -147,6 +167,9 @@ class Loop {
   MemServer server_;
   std::vector<uint32_t> client_of_rank_;  // by world rank; UINT32_MAX for a server
   std::vector<std::deque<Unsent>> unsent_;  // a deque: a record in flight may not move
+  microseconds sleep_max_{};
+  uint64_t leased_end_ = 0;    // the highest end of a lease so far
+  uint64_t resident_end_ = 0;  // [0, resident_end_) of the pool is in memory
 };
 
 }  // namespace

@@ -59,9 +59,9 @@ int LeaveAtFinalize(MPI_Comm, int, void*, void*) {
 void AtExit(int status, void*);
 
 Result<MpiWorld*> JoinNow() {
+  // A number that makes no sense goes on to Join: only there can the other ranks, which wait for this one, hear of it.
   const Result<int> servers = AnnouncedServers();
-  if (!servers.ok()) return servers.status();
-  if (servers.value() == 0) return nullptr;
+  if (servers.ok() && servers.value() == 0) return nullptr;
   if (MpiIs(MPI_Finalized)) return FailedPrecondition("MPI has been finalised; memory servers are gone");
   if (!MpiIs(MPI_Initialized)) {
     if (Status s = InitMpiThreadMultiple(nullptr, nullptr); !s.ok()) return s;
@@ -97,7 +97,7 @@ void MeetEnd(int status) {
   if (status != 0) return;  // the launcher ends the job; waiting for others here could only hang
   const bool started_as_rank = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
   const Result<int> servers = AnnouncedServers();
-  if (!started_as_rank || !servers.ok() || servers.value() == 0) return;
+  if (!started_as_rank || (servers.ok() && servers.value() == 0)) return;
   const bool was_finalized = MpiIs(MPI_Finalized);
   if (was_finalized && joined.load() == nullptr) {
     std::fputs("ramspan: this MPI program finished without meeting its memory servers, which still wait: include "

@@ -205,6 +205,30 @@ TEST_F(FileSwapFault, NoNameIsEverSeenInTheDirectory) {
   }
 }
 
+// An mqueue file system is everywhere, and has neither nameless files nor direct I/O.
+TEST_F(FileSwapFault, WhereFilesNeedANameItIsUnlinkedAtOnceAndNamesOfOthersArePassedOver) {
+  if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    GTEST_SKIP() << "may not mount";
+  }
+  mounted_ = unshare(CLONE_NEWIPC) == 0 && mount("ramspan-test", directory_.c_str(), "mqueue", 0, nullptr) == 0;
+  if (!mounted_) GTEST_SKIP() << "no mqueue file system";
+  const FileSwapOptions options = Options(true, kMiB);
+  const fs::path taken = directory_ / ("swap-" + std::to_string(getpid()) + "-0");
+  const int other = open(taken.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  ASSERT_GE(other, 0) << std::strerror(errno);
+  uint64_t number = 0;
+  const Result<AioFile> file = AioFile::Create(options.mask, true, &number);
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(number, 2u);
+  EXPECT_FALSE(file.ok() && file.value().direct());
+  EXPECT_TRUE(fs::exists(taken)) << "a file of another process is not ours to remove";
+  const auto swap = Make(options);
+  EXPECT_TRUE(swap != nullptr && swap->capabilities().synchronous) << "buffered instead";
+  close(other);
+  unlink(taken.c_str());
+  EXPECT_TRUE(DirectoryIsEmpty());
+}
+
 TEST_F(FileSwapFault, AFixedSizeIsNotExceeded) {
   const auto swap = Make(Options(true, 5 * kMiB + 100));
   Status why;

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -113,6 +114,10 @@ int Run(const std::string& mode, int argc, char** argv) {
   if (mode == "throw" && rank == 0) throw std::runtime_error("an exception of the program");
   if (mode == "throw") sleep(30);
   if (mode == "no-finalize") return 0;
+  if (mode == "server-sigterm") {
+    kill(static_cast<pid_t>(ramspan::EnsureJoined().value()->servers()[0].pid), SIGTERM);
+    sleep(30);
+  }
   Fail("unknown mode");
 }
 

@@ -1,0 +1,174 @@
+#include "launch/job.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+namespace ramspan {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kSecond = 1000 * kMs;
+
+// Two app ranks (0, 1) and one server (2), all started and inside MPI.
+class JobTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int rank = 0; rank < 3; ++rank) {
+      job_.OnHello(rank, 100 + rank, "alpha");
+      job_.OnMpiInit(rank);
+    }
+  }
+  static RankEnd Ended(int code, int64_t at_ns) { return {code, 0, true, at_ns}; }
+  static RankEnd Killed(int signal_number, int64_t at_ns) { return {0, signal_number, false, at_ns}; }
+  void MpiexecEnds(int status) { job_.OnMpiexecEnd(status, 99 * kSecond); }
+  bool Says(const std::string& text) const {
+    for (const std::string& message : job_.Finish().messages) {
+      if (message.find(text) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+  Job job_{2, 1, "./app"};
+};
+
+TEST_F(JobTest, AGoodEndIsStatusZeroWithoutAWord) {
+  for (int rank = 0; rank < 3; ++rank) job_.OnEnd(rank, Ended(0, kSecond));
+  MpiexecEnds(0);
+  EXPECT_FALSE(job_.kill_all());
+  EXPECT_EQ(job_.Finish().status, 0);
+  EXPECT_TRUE(job_.Finish().messages.empty());
+}
+
+TEST_F(JobTest, AnExitStatusAfterMpiLetsTheOthersFinish) {
+  job_.OnEnd(1, Ended(7, kSecond));
+  EXPECT_FALSE(job_.kill_all());
+  job_.OnEnd(0, Ended(0, 2 * kSecond));
+  job_.OnEnd(2, Ended(0, 2 * kSecond));
+  EXPECT_EQ(job_.Finish().status, 7);
+}
+
+TEST_F(JobTest, ARankKilledByASignalEndsTheJobWith128More) {
+  job_.OnEnd(1, Killed(SIGSEGV, kSecond));
+  EXPECT_TRUE(job_.kill_all());
+  EXPECT_EQ(job_.Finish().status, 139);
+  EXPECT_TRUE(Says("rank 1 (./app, pid 101 on alpha) was killed by signal 11"));
+}
+
+TEST_F(JobTest, TheEarliestFailureIsTheCauseWhateverIsHeardFirst) {
+  job_.OnEnd(0, {1, 0, false, 3 * kSecond});  // a rank that noticed
+  job_.OnEnd(2, Killed(SIGKILL, 2 * kSecond));
+  EXPECT_EQ(job_.Finish().status, 137);
+  EXPECT_TRUE(Says("memory server rank 2 was killed by signal 9; the chunks that it held are lost. Remedy:"));
+}
+
+TEST_F(JobTest, WhatTheKillOrderCausesIsNoFailure) {
+  job_.OnEnd(0, {7, 0, false, kSecond});
+  job_.OnEnd(1, Killed(SIGKILL, 2 * kSecond));
+  job_.OnEnd(2, Killed(SIGKILL, 2 * kSecond));
+  MpiexecEnds(9);
+  EXPECT_EQ(job_.Finish().status, 7);
+  EXPECT_EQ(job_.Finish().messages.size(), 1u);
+}
+
+TEST_F(JobTest, LeavingWithoutFinalizeWhileOthersWorkIsAFailure) {
+  job_.OnEnd(0, {0, 0, false, kSecond});
+  EXPECT_TRUE(job_.kill_all());
+  EXPECT_EQ(job_.Finish().status, 1);
+  EXPECT_TRUE(Says("without MPI_Finalize"));
+}
+
+TEST_F(JobTest, AServerThatHangsAfterTheApplicationIsEnded) {
+  job_.OnEnd(0, Ended(0, kSecond));
+  job_.OnEnd(1, Ended(0, kSecond));
+  job_.OnTick(10 * kSecond);
+  EXPECT_FALSE(job_.end_servers());
+  job_.OnTick(17 * kSecond);
+  EXPECT_TRUE(job_.end_servers());
+  job_.OnEnd(2, Killed(SIGKILL, 18 * kSecond));
+  EXPECT_EQ(job_.Finish().status, 0);
+}
+
+TEST_F(JobTest, AServerThatFailsAfterTheApplicationDoesNotSpoilTheResult) {
+  job_.OnEnd(0, Ended(0, kSecond));
+  job_.OnEnd(1, Ended(0, kSecond));
+  job_.OnEnd(2, Killed(SIGSEGV, 2 * kSecond));
+  EXPECT_EQ(job_.Finish().status, 0);
+  EXPECT_TRUE(Says("failed after the application had ended"));
+}
+
+TEST_F(JobTest, AVanishedKeeperEndsTheJob) {
+  job_.OnKeeperLost(0, kSecond);
+  EXPECT_TRUE(job_.kill_all());
+  EXPECT_EQ(job_.Finish().status, 137);
+}
+
+TEST_F(JobTest, AKilledMpiexecEndsTheJob) {
+  job_.OnMpiexecEnd(SIGKILL, kSecond);  // a wait status
+  EXPECT_TRUE(job_.kill_all());
+  EXPECT_EQ(job_.Finish().status, 137);
+  EXPECT_TRUE(Says("mpiexec was killed"));
+}
+
+TEST_F(JobTest, ASignalIsGivenFiveSecondsThenAllIsKilled) {
+  job_.OnSignal(SIGTERM, kSecond);
+  job_.OnTick(5 * kSecond);
+  EXPECT_FALSE(job_.kill_all());
+  job_.OnTick(6 * kSecond);
+  EXPECT_TRUE(job_.kill_all());
+  for (int rank = 0; rank < 3; ++rank) job_.OnEnd(rank, Killed(SIGKILL, 7 * kSecond));
+  EXPECT_EQ(job_.Finish().status, 143);
+}
+
+TEST_F(JobTest, ASecondSignalKillsAtOnce) {
+  job_.OnSignal(SIGINT, kSecond);
+  job_.OnSignal(SIGINT, 2 * kSecond);
+  job_.OnTick(2 * kSecond);
+  EXPECT_TRUE(job_.kill_all());
+}
+
+TEST_F(JobTest, AnApplicationThatHandlesTheSignalKeepsItsStatus) {
+  job_.OnSignal(SIGINT, kSecond);
+  for (int rank = 0; rank < 3; ++rank) job_.OnEnd(rank, Ended(0, 2 * kSecond));
+  EXPECT_EQ(job_.Finish().status, 0);
+}
+
+TEST(Job, AnApplicationWithoutMpiNeedsNoServers) {
+  Job job(1, 1, "/bin/true");
+  job.OnHello(0, 1, "alpha");
+  job.OnMpiInit(1);
+  job.OnEnd(0, {0, 0, false, kSecond});
+  EXPECT_TRUE(job.end_servers());
+  EXPECT_FALSE(job.kill_all());
+  EXPECT_EQ(job.Finish().status, 0);
+}
+
+TEST(Job, ARankThatNeverJoinsWhileAnotherWaitsForItIsFoundOut) {
+  Job job(2, 0, "./app");
+  job.OnMpiInit(1);
+  job.OnEnd(0, {0, 0, false, kSecond});
+  job.OnTick(2 * kSecond);
+  job.OnTick(4 * kSecond);
+  EXPECT_FALSE(job.kill_all());
+  job.OnTick(6 * kSecond);
+  EXPECT_TRUE(job.kill_all());
+  EXPECT_EQ(job.Finish().status, 1);
+}
+
+TEST(Job, WithoutReportsMpiexecsWordCounts) {
+  Job job(1, 1, "./app");
+  job.OnMpiexecEnd(5 << 8, kSecond);
+  EXPECT_EQ(job.Finish().status, 5);
+  EXPECT_FALSE(job.Finish().explained);
+}
+
+TEST(Job, AStatusOfOneProcessNeedsNoWords) {
+  Job job(1, 0, "./app");
+  job.OnEnd(0, {7, 0, true, kSecond});
+  EXPECT_EQ(job.Finish().status, 7);
+  EXPECT_TRUE(job.Finish().messages.empty());
+}
+
+}  // namespace
+}  // namespace ramspan

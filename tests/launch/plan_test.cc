@@ -1,0 +1,262 @@
+#include "launch/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace ramspan {
+namespace {
+
+using Words = std::vector<std::string>;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// A host with 8 GiB, half of it allowed in /dev/shm, and an environment of its own.
+class PlanTest : public testing::Test {
+ protected:
+  PlanTest() {
+    facts_.getenv = [this](const char* name) -> const char* {
+      const auto found = environment_.find(name);
+      return found == environment_.end() ? nullptr : found->second.c_str();
+    };
+    facts_.find_program = [](const std::string& name) -> Result<std::string> {
+      if (name == "absent") return InvalidArgument("absent is not in PATH");
+      return name.find('/') == std::string::npos ? "/usr/bin/" + name : name;
+    };
+    facts_.read_file = [this](const std::string&) -> Result<std::string> { return hostfile_; };
+    facts_.launcher = "/opt/bin/ramspan";
+    facts_.memserver = "/opt/bin/ramspan-memserver";
+    facts_.available_memory = 8 * kGiB;
+    facts_.shared_memory_free = 4 * kGiB;
+    options_.app = {"./app", "in.txt"};
+    options_.memory = "64MiB";
+    options_.server_memory = "512MiB";
+  }
+
+  Plan Make() {
+    Result<Plan> plan = MakePlan(options_, facts_);
+    EXPECT_TRUE(plan.ok()) << plan.status().message();
+    return plan.ok() ? plan.value() : Plan{};
+  }
+  std::string Error() {
+    Result<Plan> plan = MakePlan(options_, facts_);
+    EXPECT_FALSE(plan.ok());
+    return plan.ok() ? "" : plan.status().message();
+  }
+  static std::string Env(const Plan& plan, const std::string& name) {
+    for (const auto& [key, value] : plan.env) {
+      if (key == name) return value;
+    }
+    return "(unset)";
+  }
+  static bool Notes(const Plan& plan, const std::string& text) {
+    return std::any_of(plan.notes.begin(), plan.notes.end(),
+                       [&](const std::string& note) { return note.find(text) != std::string::npos; });
+  }
+  void Ranks(int ranks, int servers) {
+    options_.ranks = ranks;
+    options_.servers = servers;
+  }
+
+  std::map<std::string, std::string> environment_;
+  std::string hostfile_;
+  Facts facts_;
+  RunOptions options_;
+};
+
+TEST_F(PlanTest, RanksAndServersBecomeOneMpmdLine) {
+  Ranks(2, 1);
+  const Plan plan = Make();
+  EXPECT_EQ(plan.argv, (Words{"/usr/bin/mpiexec.hydra", "-n", "2", "-env", "RAMSPAN_MEMORY", "64MiB", "/opt/bin/ramspan",
+                              "__rank", "--", "./app", "in.txt", ":", "-n", "1", "-env", "RAMSPAN_SERVER_MEMORY", "512MiB",
+                              "/opt/bin/ramspan", "__rank", "--", "/opt/bin/ramspan-memserver"}));
+  EXPECT_EQ(Env(plan, "RAMSPAN_SERVERS"), "1");
+  EXPECT_TRUE(plan.by_mpiexec);
+  EXPECT_TRUE(plan.notes.empty());
+}
+
+TEST_F(PlanTest, WithoutServersThereIsNoServerPartAndNoTransport) {
+  Ranks(2, 0);
+  options_.server_memory = "";
+  const Plan plan = Make();
+  EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), ":"), 0);
+  EXPECT_EQ(Env(plan, "RAMSPAN_SERVERS"), "0");
+  EXPECT_EQ(Env(plan, "RAMSPAN_TRANSPORT"), "none");
+}
+
+TEST_F(PlanTest, TransportNoneDropsTheServers) {
+  Ranks(2, 1);
+  options_.transport = "none";
+  const Plan plan = Make();
+  EXPECT_EQ(plan.servers, 0);
+  EXPECT_EQ(Env(plan, "RAMSPAN_TRANSPORT"), "none");
+  EXPECT_TRUE(Notes(plan, "no memory servers"));
+}
+
+TEST_F(PlanTest, OneRankWithoutServersNeedsNoMpiexec) {
+  Ranks(1, 0);
+  const Plan plan = Make();
+  EXPECT_FALSE(plan.by_mpiexec);
+  EXPECT_EQ(plan.argv, (Words{"/opt/bin/ramspan", "__rank", "--", "./app", "in.txt"}));
+  EXPECT_EQ(Env(plan, "RAMSPAN_MEMORY"), "64MiB");
+}
+
+TEST_F(PlanTest, ArgumentsThatHydraWouldMisreadAreEncoded) {
+  Ranks(2, 1);
+  options_.app = {"./app", ":", "", "a b"};
+  const Plan plan = Make();
+  EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), ":"), 1);
+  EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), "=3a"), 1);
+  EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), "a b"), 1);
+}
+
+TEST_F(PlanTest, OfiIsAnErrorThatSaysWhatThereIs) {
+  options_.transport = "ofi";
+  EXPECT_NE(Error().find("--transport mpi"), std::string::npos);
+  options_.transport = "pigeon";
+  EXPECT_NE(Error().find("auto, mpi or none"), std::string::npos);
+}
+
+TEST_F(PlanTest, BadCountsAndSizesAreErrors) {
+  Ranks(0, 1);
+  EXPECT_NE(Error().find("-n 0"), std::string::npos);
+  Ranks(2, -1);
+  EXPECT_NE(Error().find("-s -1"), std::string::npos);
+  Ranks(2, 1);
+  options_.memory = "64 Mub";
+  EXPECT_NE(Error().find("--memory"), std::string::npos);
+  options_.memory = "64";
+  EXPECT_NE(Error().find("at least"), std::string::npos);
+}
+
+TEST_F(PlanTest, MissingApplicationIsAnError) {
+  options_.app = {"absent"};
+  EXPECT_NE(Error().find("absent is not in PATH"), std::string::npos);
+  options_.app = {};
+  EXPECT_NE(Error().find("no program to run"), std::string::npos);
+}
+
+TEST_F(PlanTest, ServersThatDoNotFitAreAnErrorThatNamesWhatFits) {
+  Ranks(2, 2);
+  options_.server_memory = "3GiB";
+  EXPECT_NE(Error().find("/dev/shm"), std::string::npos);
+  EXPECT_NE(Error().find("--server-memory 2048MiB or less"), std::string::npos);
+  facts_.shared_memory_free = 100 * kGiB;
+  options_.server_memory = "5GiB";
+  EXPECT_NE(Error().find("--server-memory 4096MiB or less"), std::string::npos);
+}
+
+TEST_F(PlanTest, TheServersSizeInTheEnvironmentIsCheckedToo) {
+  Ranks(1, 1);
+  options_.server_memory = "";
+  environment_["RAMSPAN_SERVER_MEMORY"] = "9GiB";
+  EXPECT_NE(Error().find("do not fit"), std::string::npos);
+}
+
+TEST_F(PlanTest, RanksOfOneHostShareItsMemoryWhenNobodySaysHow) {
+  Ranks(2, 1);
+  options_.memory = "";
+  options_.server_memory = "4GiB";
+  EXPECT_TRUE(Notes(Make(), "--memory 1024MiB"));
+  facts_.app_memory_configured = true;
+  EXPECT_FALSE(Notes(Make(), "--memory"));
+}
+
+TEST_F(PlanTest, SeveralHostsGetTheTcpSetting) {
+  Ranks(2, 1);
+  options_.hostfile = "hosts";
+  hostfile_ = "# two\nalpha:4\n\nbeta:4\n";
+  Plan plan = Make();
+  EXPECT_TRUE(plan.several_hosts);
+  EXPECT_EQ(Env(plan, "UCX_TCP_TX_SEG_SIZE"), "64k");
+  EXPECT_TRUE(Notes(plan, "UCX_TCP_TX_SEG_SIZE"));
+  hostfile_ = "alpha:4\n";
+  plan = Make();
+  EXPECT_FALSE(plan.several_hosts);
+  EXPECT_EQ(Env(plan, "UCX_TCP_TX_SEG_SIZE"), "(unset)");
+}
+
+TEST_F(PlanTest, TheUsersUcxSettingsWin) {
+  Ranks(2, 1);
+  options_.mpi_args = {"-hosts", "alpha,beta"};
+  environment_["UCX_TCP_TX_SEG_SIZE"] = "16k";
+  EXPECT_EQ(Env(Make(), "UCX_TCP_TX_SEG_SIZE"), "(unset)");
+  environment_.clear();
+  options_.env = {"UCX_TCP_TX_SEG_SIZE=32k"};
+  EXPECT_EQ(Env(Make(), "UCX_TCP_TX_SEG_SIZE"), "32k");
+}
+
+TEST_F(PlanTest, TcpChosenByTheUserOnOneHostGetsTheSettingToo) {
+  Ranks(2, 1);
+  options_.env = {"UCX_TLS=tcp,self"};
+  EXPECT_EQ(Env(Make(), "UCX_TCP_TX_SEG_SIZE"), "64k");
+}
+
+TEST_F(PlanTest, AnEnvironmentSettingNeedsANameAndAValue) {
+  options_.env = {"UCX_TLS"};
+  EXPECT_NE(Error().find("NAME=VALUE"), std::string::npos);
+}
+
+TEST_F(PlanTest, EmptyHostfileIsAnError) {
+  options_.hostfile = "hosts";
+  hostfile_ = "# none\n";
+  EXPECT_NE(Error().find("names no host"), std::string::npos);
+}
+
+TEST_F(PlanTest, SlurmGivesTheRanksMinusTheServers) {
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "4"}, {"SLURM_NTASKS", "16"}};
+  options_.servers = 4;
+  const Plan plan = Make();
+  EXPECT_EQ(plan.ranks, 12);
+  EXPECT_TRUE(plan.several_hosts);
+  EXPECT_TRUE(Notes(plan, "-n 12"));
+  EXPECT_EQ(Env(plan, "UCX_TCP_TX_SEG_SIZE"), "64k");
+}
+
+TEST_F(PlanTest, SlurmOnOneNodeIsOneHost) {
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "1"}, {"SLURM_NTASKS", "3"}};
+  options_.servers = 1;
+  EXPECT_FALSE(Make().several_hosts);
+}
+
+TEST_F(PlanTest, SlurmWithoutATaskForTheApplicationIsAnError) {
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}};
+  options_.servers = 2;
+  EXPECT_NE(Error().find("no compute rank is left"), std::string::npos);
+}
+
+TEST_F(PlanTest, MoreRanksThanSlurmTasksAreNoted) {
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}};
+  Ranks(2, 1);
+  EXPECT_TRUE(Notes(Make(), "more than the 2 tasks"));
+}
+
+TEST_F(PlanTest, GarbageFromSlurmIsIgnored) {
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "many"}, {"SLURM_NNODES", "-1"}};
+  options_.servers = 1;
+  const Plan plan = Make();
+  EXPECT_EQ(plan.ranks, 1);
+  EXPECT_FALSE(plan.several_hosts);
+}
+
+TEST_F(PlanTest, StatisticsOfSeveralRanksGetAFileEach) {
+  Ranks(2, 1);
+  options_.stats = "out.d/run.json";
+  EXPECT_TRUE(Notes(Make(), "out.d/run.%r.json"));
+  options_.stats = "out.d/run";
+  EXPECT_TRUE(Notes(Make(), "out.d/run.%r "));
+  options_.stats = "run-%p.json";
+  EXPECT_FALSE(Notes(Make(), "--stats"));
+}
+
+TEST_F(PlanTest, TheShellLineQuotesWhatAShellWouldChange) {
+  Ranks(1, 0);
+  options_.app = {"./app", "a b", "it's", "$x"};
+  options_.env = {"A=1 2"};
+  const std::string line = ShellLine(Make());
+  EXPECT_NE(line.find("A='1 2' "), std::string::npos);
+  EXPECT_NE(line.find("'a b' 'it'\\''s' '$x'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ramspan

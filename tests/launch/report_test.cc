@@ -1,0 +1,79 @@
+#include "launch/report.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+namespace ramspan {
+namespace {
+
+class ReportTest : public testing::Test {
+ protected:
+  ~ReportTest() override {
+    for (const std::string& path : made_) std::remove(path.c_str());
+  }
+  std::string File(const std::string& name, const std::string& text) {
+    const std::string path = testing::TempDir() + std::to_string(getpid()) + name;
+    std::ofstream(path) << text;
+    made_.push_back(path);
+    return path;
+  }
+  std::vector<std::string> made_;
+};
+
+constexpr char kProcess[] = R"({"budget_bytes": 67108864, "peak_resident_bytes": 66060288, "chunks": 10,
+  "data_bytes": 536870912, "tiers": {"remote": {"bytes_out": 1048576, "bytes_in": 2097152},
+  "file": {"bytes_out": 1024, "bytes_in": 0, "errors": 2}}, "waits": {"count": 3, "total_us": 1500000},
+  "seconds": 2.5, "rank": 0, "program": "app"})";
+
+TEST_F(ReportTest, TotalsAreSumsAndTheLongestTime) {
+  const std::string a = File("a.json", kProcess), b = File("b.json", kProcess);
+  const Result<std::string> table = ReportTable({{"job", {a, b}}});
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  EXPECT_NE(table.value().find("1.00 GiB"), std::string::npos);
+  EXPECT_NE(table.value().find("128 MiB"), std::string::npos);
+  EXPECT_NE(table.value().find("remote: out"), std::string::npos);
+  EXPECT_NE(table.value().find("file: errors"), std::string::npos);
+  EXPECT_NE(table.value().find("6 (3.00 s)"), std::string::npos);
+  EXPECT_NE(table.value().find("2.50 s"), std::string::npos);
+  EXPECT_LT(table.value().find("remote: out"), table.value().find("file: out"));
+}
+
+TEST_F(ReportTest, MissingKeysCountAsZero) {
+  const Result<std::string> table = ReportTable({{"job", {File("c.json", "{}")}}});
+  EXPECT_TRUE(table.ok());
+}
+
+TEST_F(ReportTest, BrokenAndMissingFilesAreNamed) {
+  const std::string broken = File("d.json", "{\"chunks\": ");
+  EXPECT_NE(ReportTable({{"job", {broken}}}).status().message().find(broken), std::string::npos);
+  EXPECT_NE(ReportTable({{"job", {"/nowhere.json"}}}).status().message().find("/nowhere.json"), std::string::npos);
+}
+
+TEST(ReportArguments, FilesGetAColumnEachAndATotal) {
+  const auto columns = ParseReportArguments({"x/a.json", "x/b.json"});
+  ASSERT_TRUE(columns.ok());
+  ASSERT_EQ(columns.value().size(), 3u);
+  EXPECT_EQ(columns.value()[0].name, "a.json");
+  EXPECT_EQ(columns.value()[2].name, "total");
+  EXPECT_EQ(columns.value()[2].files.size(), 2u);
+}
+
+TEST(ReportArguments, NamesGroupFiles) {
+  const auto columns = ParseReportArguments({"--name", "A", "a0", "a1", "--name", "B", "b0"});
+  ASSERT_TRUE(columns.ok());
+  ASSERT_EQ(columns.value().size(), 2u);
+  EXPECT_EQ(columns.value()[0].files, (std::vector<std::string>{"a0", "a1"}));
+}
+
+TEST(ReportArguments, NothingToReportIsAnError) {
+  EXPECT_FALSE(ParseReportArguments({}).ok());
+  EXPECT_FALSE(ParseReportArguments({"--name", "A"}).ok());
+  EXPECT_FALSE(ParseReportArguments({"a", "--name", "A", "b"}).ok());
+  EXPECT_FALSE(ParseReportArguments({"--nam", "A", "b"}).ok());
+}
+
+}  // namespace
+}  // namespace ramspan

@@ -1,0 +1,440 @@
+// Whole jobs under the real launcher and the real mpiexec, with stand-ins for application and server: exit statuses,
+// arguments, input and output, and that nothing is left behind whoever is killed whenever.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/shm.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "launch/process.h"
+
+namespace ramspan {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using Words = std::vector<std::string>;
+
+std::string launcher_source, standin_source;
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct Outcome {
+  int status = -1;  // as a shell's $?
+  std::string out, err;
+};
+
+class RunTest : public testing::Test {
+ protected:
+  RunTest() {
+    std::string name = testing::TempDir() + "ramspan-test-XXXXXX";
+    folder_ = mkdtemp(name.data());
+    for (const char* part : {"bin", "tmp", "ready"}) fs::create_directory(folder_ / part);
+    fs::copy_file(launcher_source, folder_ / "bin/ramspan");
+    fs::copy_file(standin_source, folder_ / "bin/ramspan-memserver");
+    app_ = standin_source;
+    marker_ = "RAMSPAN_TEST_JOB=" + folder_.filename().string();
+    shm_before_ = SharedMemory();
+  }
+  ~RunTest() override {
+    ExpectNothingLeft();
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  // Starts `ramspan run ARGUMENTS` in a process group of its own.
+  pid_t Start(const Words& arguments, const std::string& input = "/dev/null") {
+    Words all = {(folder_ / "bin/ramspan").string(), "run"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    setpgid(0, 0);
+    Redirect(STDIN_FILENO, input, O_RDONLY);
+    Redirect(STDOUT_FILENO, (folder_ / "out").string(), O_WRONLY | O_CREAT | O_TRUNC);
+    Redirect(STDERR_FILENO, (folder_ / "err").string(), O_WRONLY | O_CREAT | O_TRUNC);
+    setenv("TMPDIR", (folder_ / "tmp").c_str(), 1);
+    setenv("RAMSPAN_TEST_READY", (folder_ / "ready").c_str(), 1);
+    setenv("RAMSPAN_TEST_JOB", folder_.filename().c_str(), 1);
+    std::vector<char*> argv;
+    for (std::string& one : all) argv.push_back(one.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(126);
+  }
+
+  Outcome Wait(pid_t pid, std::chrono::seconds patience = std::chrono::seconds(30)) {
+    Outcome outcome;
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    int status = 0;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        ADD_FAILURE() << "the job hangs; stderr: " << ReadFile(folder_ / "err");
+        kill(pid, SIGKILL);
+      }
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    outcome.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    outcome.out = ReadFile(folder_ / "out");
+    outcome.err = ReadFile(folder_ / "err");
+    return outcome;
+  }
+
+  Outcome Run(const Words& arguments, const std::string& input = "/dev/null") { return Wait(Start(arguments, input)); }
+
+  // A job's arguments: ranks, servers, and the stand-in with its mode.
+  Words Job(int ranks, int servers, const Words& app) {
+    Words words = {"-n", std::to_string(ranks), "-s", std::to_string(servers), "--memory", "8MiB"};
+    if (servers > 0) words.insert(words.end(), {"--server-memory", "8MiB"});
+    words.push_back("--");
+    words.insert(words.end(), app.begin(), app.end());
+    return words;
+  }
+
+  // The pid that the stand-in of this rank wrote when it went to sleep.
+  pid_t Ready(int rank) {
+    const fs::path path = folder_ / "ready" / ("rank-" + std::to_string(rank));
+    for (int i = 0; i < 4000 && !fs::exists(path); ++i) std::this_thread::sleep_for(milliseconds(5));
+    EXPECT_TRUE(fs::exists(path)) << ReadFile(folder_ / "err");
+    return static_cast<pid_t>(std::atol(ReadFile(path).c_str()));
+  }
+
+  std::set<pid_t> JobProcesses() {
+    std::set<pid_t> found;
+    for (pid_t pid : AllProcesses()) {
+      const std::string environment = ReadFile("/proc/" + std::to_string(pid) + "/environ");
+      if (environment.find(marker_) != std::string::npos) found.insert(pid);
+    }
+    return found;
+  }
+
+  pid_t JobProcess(const std::string& name) {
+    for (pid_t pid : JobProcesses()) {
+      if (ReadFile("/proc/" + std::to_string(pid) + "/comm") == name + "\n") return pid;
+    }
+    return -1;
+  }
+
+  static pid_t ParentOf(pid_t pid) {
+    std::istringstream stat(ReadFile("/proc/" + std::to_string(pid) + "/stat"));
+    std::string number, name, state;
+    pid_t parent = -1;
+    stat >> number >> name >> state >> parent;
+    return parent;
+  }
+
+  // Processes end a moment after the one that was waited for; nothing may take longer than that.
+  void ExpectNothingLeft() {
+    for (int i = 0; i < 1000 && !(JobProcesses().empty() && fs::is_empty(folder_ / "tmp")); ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    for (pid_t pid : JobProcesses()) {
+      ADD_FAILURE() << "left running: " << pid << " " << ReadFile("/proc/" + std::to_string(pid) + "/comm");
+      kill(pid, SIGKILL);
+    }
+    for (const auto& entry : fs::directory_iterator(folder_ / "tmp")) ADD_FAILURE() << "left: " << entry.path();
+    std::set<std::string> left;
+    for (int i = 0; i < 200; ++i) {  // the last keeper may still be sweeping
+      left.clear();
+      for (const std::string& name : SharedMemory()) {
+        if (shm_before_.count(name) == 0) left.insert(name);
+      }
+      if (left.empty()) break;
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    for (const std::string& name : left) ADD_FAILURE() << "left in shared memory: " << name;
+  }
+
+  void KillWhileAllSleep(const std::function<pid_t(pid_t launcher)>& victim, int expected_status) {
+    const pid_t launcher = Start(Job(2, 1, {app_, "sleep"}));
+    Ready(0);
+    Ready(1);
+    const pid_t pid = victim(launcher);
+    ASSERT_GT(pid, 1);
+    kill(pid, SIGKILL);
+    const Outcome outcome = Wait(launcher);
+    EXPECT_EQ(outcome.status, expected_status) << outcome.err;
+    ExpectNothingLeft();
+  }
+
+  fs::path folder_;
+  std::string app_;
+
+ private:
+  static void Redirect(int fd, const std::string& path, int flags) {
+    const int opened = open(path.c_str(), flags, 0600);
+    dup2(opened, fd);
+    close(opened);
+  }
+
+  static std::vector<pid_t> AllProcesses() {
+    std::vector<pid_t> pids;
+    std::error_code error;
+    for (auto it = fs::directory_iterator("/proc", error); !error && it != fs::directory_iterator(); it.increment(error)) {
+      const pid_t pid = static_cast<pid_t>(std::atol(it->path().filename().c_str()));
+      if (pid > 0) pids.push_back(pid);
+    }
+    return pids;
+  }
+
+  // Segments of MPI jobs that nobody uses: other jobs on this machine come and go, and are not ours to judge.
+  std::set<std::string> SharedMemory() {
+    std::set<std::string> names;
+    std::error_code error;
+    for (auto it = fs::directory_iterator("/dev/shm", error); !error && it != fs::directory_iterator();
+         it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      if (name.rfind("mpich", 0) == 0 || name.rfind("ucx", 0) == 0) names.insert(name);
+    }
+    shm_info totals{};
+    const int last = shmctl(0, SHM_INFO, reinterpret_cast<shmid_ds*>(&totals));
+    for (int index = 0; index <= last; ++index) {
+      shmid_ds segment{};
+      const int id = shmctl(index, SHM_STAT, &segment);
+      if (id >= 0 && segment.shm_nattch == 0) names.insert("sysv " + std::to_string(id));
+    }
+    return names;
+  }
+
+  std::string marker_;
+  std::set<std::string> shm_before_;
+};
+
+TEST_F(RunTest, AGoodJobIsSilentAndEndsWithZero) {
+  const Outcome outcome = Run(Job(2, 1, {app_, "ok"}));
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(RunTest, TheStatusOfAFailingRankIsTheJobs) {
+  const Outcome outcome = Run(Job(2, 1, {app_, "exit7", "1"}));
+  EXPECT_EQ(outcome.status, 7);
+  EXPECT_NE(outcome.err.find("rank 1"), std::string::npos);
+  EXPECT_EQ(outcome.out.find("BAD TERMINATION"), std::string::npos);
+}
+
+TEST_F(RunTest, AStatusAfterMpiFinalizeIsTheJobs) { EXPECT_EQ(Run(Job(2, 1, {app_, "late7", "1"})).status, 7); }
+
+TEST_F(RunTest, ASegmentationFaultIs139) {
+  const Outcome outcome = Run(Job(2, 1, {app_, "segv", "1"}));
+  EXPECT_EQ(outcome.status, 139);
+  EXPECT_NE(outcome.err.find("signal 11"), std::string::npos);
+}
+
+TEST_F(RunTest, MpiAbortGivesItsCode) { EXPECT_EQ(Run(Job(2, 1, {app_, "abort9", "0"})).status, 9); }
+
+TEST_F(RunTest, ARankThatLeavesWithoutFinalizeDoesNotPassForSuccess) {
+  const Outcome outcome = Run(Job(2, 1, {app_, "exit0", "0"}));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("without MPI_Finalize"), std::string::npos);
+}
+
+TEST_F(RunTest, AKilledServerEndsTheJobAndNamesTheRemedy) {
+  setenv("RAMSPAN_TEST_SERVER", "kill", 1);
+  const Outcome outcome = Run(Job(2, 1, {app_, "sleep"}));
+  unsetenv("RAMSPAN_TEST_SERVER");
+  EXPECT_EQ(outcome.status, 137);
+  EXPECT_NE(outcome.err.find("memory server rank 2 was killed by signal 9; the chunks that it held are lost. Remedy:"),
+            std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(RunTest, AProgramWithoutMpiDoesNotWaitForTheServers) {
+  const Outcome outcome = Run(Job(1, 1, {"/bin/true"}));
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.err.find("without using Ramspan or MPI"), std::string::npos);
+}
+
+TEST_F(RunTest, AFailingScriptGivesItsStatus) { EXPECT_EQ(Run(Job(1, 1, {"sh", "-c", "exit 3"})).status, 3); }
+
+TEST_F(RunTest, AScriptMayStartTheMpiProgram) {
+  EXPECT_EQ(Run(Job(2, 1, {"sh", "-c", app_ + " ok; echo done"})).out, "done\ndone\n");
+}
+
+TEST_F(RunTest, ARankThatNeverJoinsIsFoundOut) {
+  const Outcome outcome = Run(Job(2, 0, {"sh", "-c", "[ $PMI_RANK = 0 ] || exec " + app_ + " ok"}));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("without MPI_Init"), std::string::npos);
+}
+
+TEST_F(RunTest, OneProcessRunsWithoutMpiexec) {
+  EXPECT_EQ(Run(Job(1, 0, {"sh", "-c", "exit 7"})).status, 7);
+  EXPECT_EQ(Run(Job(1, 0, {"sh", "-c", "kill -SEGV $$"})).status, 139);
+  EXPECT_EQ(Run(Job(1, 0, {app_, "ok"})).status, 0);  // an MPI singleton
+}
+
+TEST_F(RunTest, EveryArgumentArrivesUnchanged) {
+  const Words odd = {"a b", ":", "", "%d", "$HOME", "it's", "\"", "\\", "=", "=61", "new\nline", "--help", "*", ""};
+  std::string expected;
+  for (const std::string& one : odd) expected += "<" + one + ">";
+  for (int servers : {0, 1}) {
+    Words app = {"sh", "-c", "for a; do printf '<%s>' \"$a\"; done", "x"};
+    app.insert(app.end(), odd.begin(), odd.end());
+    EXPECT_EQ(Run(Job(1, servers, app)).out, expected);
+  }
+}
+
+TEST_F(RunTest, ThreeThousandArgumentsArrive) {
+  Words app = {"sh", "-c", "echo $#", "x"};
+  for (int i = 0; i < 3000; ++i) app.push_back(std::to_string(i));
+  EXPECT_EQ(Run(Job(1, 1, app)).out, "3000\n");
+}
+
+TEST_F(RunTest, InputAndOutputPassByteForByte) {
+  std::mt19937_64 random(11);
+  std::string bytes(3 << 20, '\0');
+  for (size_t i = 0; i + 8 <= bytes.size(); i += 8) {
+    const uint64_t value = random();
+    std::copy_n(reinterpret_cast<const char*>(&value), 8, &bytes[i]);
+  }
+  std::ofstream(folder_ / "in") << bytes;
+  for (int servers : {0, 1}) {
+    const Outcome outcome = Run(Job(1, servers, {"cat"}), (folder_ / "in").string());
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_TRUE(outcome.out == bytes) << "servers: " << servers;
+  }
+}
+
+TEST_F(RunTest, AReaderThatLeavesEndsTheJobLikeAPipeline) {
+  const std::string command = "TMPDIR=" + (folder_ / "tmp").string() + " RAMSPAN_TEST_JOB=" + folder_.filename().string() +
+                              " " + (folder_ / "bin/ramspan").string() +
+                              " run -n 2 --memory 8MiB -- yes | head -1 > " + (folder_ / "out").string() +
+                              "; exit ${PIPESTATUS[0]}";
+  const int status = std::system(("bash -c '" + command + "'").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 141);
+  EXPECT_EQ(ReadFile(folder_ / "out"), "y\n");
+}
+
+TEST_F(RunTest, InterruptsReachTheApplication) {
+  for (const auto& [number, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
+    fs::remove_all(folder_ / "ready");
+    fs::create_directory(folder_ / "ready");
+    const pid_t launcher = Start(Job(2, 1, {app_, "sleep"}));
+    Ready(0);
+    Ready(1);
+    kill(launcher, number);
+    EXPECT_EQ(Wait(launcher).status, status);
+  }
+}
+
+TEST_F(RunTest, AnApplicationMayTidyUpWhenInterrupted) {
+  const pid_t launcher = Start(Job(1, 0, {"sh", "-c", "trap 'echo tidy; exit 4' INT; touch " +
+                                                          (folder_ / "ready/rank-0").string() +
+                                                          "; while :; do sleep 0.05; done"}));
+  Ready(0);
+  kill(launcher, SIGINT);
+  const Outcome outcome = Wait(launcher);
+  EXPECT_EQ(outcome.status, 4);
+  EXPECT_EQ(outcome.out, "tidy\n");
+}
+
+TEST_F(RunTest, AStubbornApplicationIsKilledAfterAWhileOrAtTheSecondInterrupt) {
+  pid_t launcher = Start(Job(2, 1, {app_, "stubborn"}));
+  Ready(0);
+  Ready(1);
+  kill(launcher, SIGINT);
+  EXPECT_EQ(Wait(launcher).status, 130);
+  fs::remove_all(folder_ / "ready");
+  fs::create_directory(folder_ / "ready");
+  launcher = Start(Job(2, 1, {app_, "stubborn"}));
+  Ready(0);
+  Ready(1);
+  kill(launcher, SIGTERM);
+  std::this_thread::sleep_for(milliseconds(300));
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(Wait(launcher, std::chrono::seconds(4)).status, 143);
+}
+
+TEST_F(RunTest, NothingIsLeftWhenTheLauncherIsKilled) {
+  KillWhileAllSleep([](pid_t launcher) { return launcher; }, 137);
+}
+
+TEST_F(RunTest, NothingIsLeftWhenMpiexecIsKilled) {
+  KillWhileAllSleep([this](pid_t) { return JobProcess("mpiexec.hydra"); }, 137);
+}
+
+TEST_F(RunTest, NothingIsLeftWhenHydrasProxyIsKilled) {
+  KillWhileAllSleep([this](pid_t) { return JobProcess("hydra_pmi_proxy"); }, 137);
+}
+
+TEST_F(RunTest, NothingIsLeftWhenARankIsKilled) {
+  KillWhileAllSleep([this](pid_t) { return Ready(1); }, 137);
+}
+
+TEST_F(RunTest, NothingIsLeftWhenAKeeperIsKilled) {
+  KillWhileAllSleep([this](pid_t) { return ParentOf(Ready(1)); }, 137);
+}
+
+TEST_F(RunTest, NothingIsLeftWhenTheLauncherOfADirectApplicationIsKilled) {
+  const pid_t launcher = Start(Job(1, 0, {"sh", "-c", "setsid sleep 1000 & touch " + (folder_ / "ready/rank-0").string() +
+                                                          "; sleep 1000"}));
+  Ready(0);
+  kill(launcher, SIGKILL);
+  EXPECT_EQ(Wait(launcher).status, 137);
+}
+
+TEST_F(RunTest, WhatTheApplicationLeavesRunningIsEnded) {
+  for (int servers : {0, 1}) {
+    EXPECT_EQ(Run(Job(1, servers, {"sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & exit 0"})).status, 0);
+    ExpectNothingLeft();
+  }
+}
+
+// The window in which shared-memory segments have names and keepers are half connected.
+TEST_F(RunTest, NothingIsLeftWhateverIsKilledWhileTheJobStarts) {
+  const unsigned seed = std::random_device()();
+  std::mt19937 random(seed);
+  std::cout << "seed " << seed << std::endl;
+  for (int round = 0; round < 24; ++round) {
+    const pid_t launcher = Start(Job(2, 1, {app_, "sleep"}));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 250000));
+    const std::set<pid_t> all = JobProcesses();
+    pid_t victim = launcher;
+    if (round % 3 != 0 && !all.empty()) victim = *std::next(all.begin(), static_cast<long>(random() % all.size()));
+    kill(victim, SIGKILL);
+    EXPECT_NE(Wait(launcher).status, 0) << "round " << round;
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(RunTest, DryRunPrintsTheLineAndStartsNothing) {
+  const Outcome outcome = Run({"-n", "2", "-s", "1", "--server-memory", "8MiB", "--memory", "8MiB", "--dry-run", "--", app_});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.out.find("mpiexec.hydra -n 2 -env RAMSPAN_MEMORY 8MiB"), std::string::npos);
+}
+
+TEST_F(RunTest, BadLinesEndWithStatusTwo) {
+  EXPECT_EQ(Run({"-n", "2", "--", "/nowhere/app"}).status, 2);
+  EXPECT_EQ(Run({"--transport", "ofi", "--", "true"}).status, 2);
+  EXPECT_EQ(Run({"-s", "1", "--server-memory", "900TiB", "--", "true"}).status, 2);
+}
+
+}  // namespace
+}  // namespace ramspan
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 3) {
+    std::cerr << "usage: launch_run_test LAUNCHER STANDIN\n";
+    return 2;
+  }
+  ramspan::launcher_source = argv[1];
+  ramspan::standin_source = argv[2];
+  return RUN_ALL_TESTS();
+}
