@@ -149,7 +149,8 @@ BuddyAllocator::BuddyAllocator(uint64_t units) : impl_(new Impl) {
   uint64_t words = 0;
   for (int k = 0; k < impl_->levels; ++k) words += SummarisedBitmap::WordsNeeded(units >> k);
   impl_->map_bytes = words * sizeof(uint64_t);
-  void* map = mmap(nullptr, impl_->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* map = mmap(nullptr, impl_->map_bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   RS_CHECK(map != MAP_FAILED, "no address space for the bitmaps of %llu units (%s): raise `ulimit -v`",
            static_cast<unsigned long long>(units), std::strerror(errno));
   impl_->map = static_cast<uint64_t*>(map);

@@ -13,6 +13,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <vector>
@@ -80,11 +81,52 @@ std::optional<std::string> LineReader::Next() {
   return line;
 }
 
-void SendLine(int fd, const std::string& line) {
+void SendLine(int fd, const std::string& line, int passed) {
   if (fd < 0) return;
-  const std::string bytes = line + "\n";
+  std::string bytes = line + "\n";
+  iovec part{bytes.data(), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (passed >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &passed, sizeof passed);
+  }
   // A peer that has gone is noticed by reading.
-  (void)!send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  (void)!sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+std::optional<std::string> ReceiveLine(int fd, int timeout_ms, UniqueFd& passed) {
+  std::string line;
+  for (;;) {
+    pollfd ready{fd, POLLIN, 0};
+    if (poll(&ready, 1, timeout_ms) <= 0) return std::nullopt;
+    // Byte by byte: what follows the line belongs to the event loop.
+    char byte = 0;
+    iovec part{&byte, 1};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != 1) return std::nullopt;
+    const cmsghdr* header = CMSG_FIRSTHDR(&message);
+    if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+      int received = -1;
+      std::memcpy(&received, CMSG_DATA(header), sizeof received);
+      passed = UniqueFd(received);
+    }
+    if (byte == '\n') return line;
+    line += byte;
+    if (line.size() > kLineMax) return std::nullopt;
+  }
 }
 
 std::string EndLine(const RankEnd& end) {
@@ -176,6 +218,10 @@ bool ControlServer::Understand(Connection& connection, const std::string& line) 
     handlers_.init(connection.rank);
     return true;
   }
+  if (line.rfind("pid ", 0) == 0) {
+    handlers_.pid(connection.rank, std::atol(line.c_str() + std::strlen("pid ")));
+    return true;
+  }
   const std::optional<RankEnd> end = ParseEndLine(line);
   if (end) handlers_.end(connection.rank, *end);
   return end.has_value();
@@ -185,13 +231,12 @@ bool ControlServer::Welcome(Connection& connection, const std::string& line) {
   std::istringstream words(line);
   std::string kind, secret, host;
   int rank = -1;
-  long pid = 0;
-  if (!(words >> kind >> secret >> rank >> pid >> host) || kind != "hello") return false;
+  if (!(words >> kind >> secret >> rank >> host) || kind != "hello") return false;
   if (connection.needs_secret && secret != secret_) return false;
   if (rank < 0 || rank >= ranks_ || rank_of_.count(rank) != 0) return false;
   connection.rank = rank;
   rank_of_[rank] = connection.fd.get();
-  handlers_.hello(rank, pid, host);
+  handlers_.hello(rank, host, !connection.needs_secret);
   return true;
 }
 
@@ -204,9 +249,9 @@ void ControlServer::Close(int fd) {
   handlers_.closed(rank);
 }
 
-void ControlServer::Send(int rank, const std::string& line) {
+void ControlServer::Send(int rank, const std::string& line, int passed) {
   const auto found = rank_of_.find(rank);
-  if (found != rank_of_.end()) SendLine(found->second, line);
+  if (found != rank_of_.end()) SendLine(found->second, line, passed);
 }
 
 UniqueFd ConnectToLauncher(const char* folder, const char* address) {

@@ -2,8 +2,8 @@
 // both ends see at once when the other one dies. Keepers on the launcher's host connect to control.sock in the job's
 // private folder; those on other hosts by TCP, with a secret.
 //
-//   keeper -> launcher   hello SECRET RANK PID HOST | init | end CODE SIGNAL LEFT_MPI AT_NS
-//   launcher -> keeper   signal N | kill
+//   keeper -> launcher   hello SECRET RANK HOST | pid PID | init | end CODE SIGNAL LEFT_MPI AT_NS
+//   launcher -> keeper   go (the answer to hello; may carry a descriptor) | signal N | kill
 //
 // Thread-safety: none; all of it runs in one event loop.
 #pragma once
@@ -35,8 +35,12 @@ class LineReader {
   std::string buffer_;
 };
 
-// Sends all or nothing and never waits; lines are few and short, so a full socket means a dead peer.
-void SendLine(int fd, const std::string& line);
+// Sends all or nothing and never waits; lines are few and short, so a full socket means a dead peer. `passed`: a
+// descriptor that goes along (Unix sockets only), or -1.
+void SendLine(int fd, const std::string& line, int passed = -1);
+
+// Waits for one line and the descriptor that came with it, if one did. Nothing on end of file or after `timeout_ms`.
+std::optional<std::string> ReceiveLine(int fd, int timeout_ms, UniqueFd& passed);
 
 std::string EndLine(const RankEnd& end);
 std::optional<RankEnd> ParseEndLine(const std::string& line);
@@ -44,7 +48,8 @@ std::optional<RankEnd> ParseEndLine(const std::string& line);
 class ControlServer {
  public:
   struct Handlers {
-    std::function<void(int rank, long pid, const std::string& host)> hello;
+    std::function<void(int rank, const std::string& host, bool local)> hello;  // is to send "go"
+    std::function<void(int rank, long pid)> pid;
     std::function<void(int rank)> init;
     std::function<void(int rank, const RankEnd&)> end;
     std::function<void(int rank)> closed;
@@ -57,7 +62,7 @@ class ControlServer {
 
   // The value of kControlVariable; empty without TCP.
   const std::string& address() const { return address_; }
-  void Send(int rank, const std::string& line);
+  void Send(int rank, const std::string& line, int passed = -1);
   size_t connected() const { return rank_of_.size(); }  // keepers that have said hello and are still there
 
  private:
@@ -87,8 +92,7 @@ class ControlServer {
   std::map<int, int> rank_of_;             // rank -> descriptor
 };
 
-// The keeper's side: the socket of the folder, else TCP, else no connection (-1): the rank then runs on, and hydra
-// alone tells how it ended.
+// The keeper's side: the socket of the folder, else TCP. -1: neither can be reached.
 UniqueFd ConnectToLauncher(const char* folder, const char* address);
 
 }  // namespace ramspan

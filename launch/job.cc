@@ -23,10 +23,12 @@ int StatusOf(const RankEnd& end) { return end.signal != 0 ? 128 + end.signal : e
 Job::Job(int ranks, int servers, std::string app_name)
     : ranks_(ranks), app_name_(std::move(app_name)), rank_(static_cast<size_t>(ranks + servers)) {}
 
-void Job::OnHello(int rank, long pid, const std::string& host) {
-  rank_[static_cast<size_t>(rank)].pid = pid;
+void Job::OnHello(int rank, const std::string& host) {
   rank_[static_cast<size_t>(rank)].host = host;
+  started_ = true;
 }
+
+void Job::OnPid(int rank, long pid) { rank_[static_cast<size_t>(rank)].pid = pid; }
 
 void Job::OnMpiInit(int rank) { rank_[static_cast<size_t>(rank)].in_mpi = true; }
 
@@ -148,14 +150,6 @@ bool Job::AnyRunning(int first, int last) const {
   return false;
 }
 
-std::vector<long> Job::pids() const {
-  std::vector<long> pids;
-  for (const Rank& one : rank_) {
-    if (one.pid != 0) pids.push_back(one.pid);
-  }
-  return pids;
-}
-
 std::string Job::Name(int rank) const {
   const Rank& one = rank_[static_cast<size_t>(rank)];
   const std::string where = one.host.empty() ? "" : "pid " + std::to_string(one.pid) + " on " + one.host;
@@ -182,8 +176,8 @@ Job::Verdict Job::VerdictAfterSignal() const {
   Verdict verdict{0, notes_, true};
   for (int rank = 0; rank < ranks_; ++rank) {
     const Rank& one = rank_[static_cast<size_t>(rank)];
-    if (!one.end || one.end->signal == SIGKILL) return {128 + first_signal_, notes_, true};
-    if (verdict.status == 0) verdict.status = StatusOf(*one.end);
+    if (!one.end || one.end->signal != 0) return {128 + first_signal_, notes_, true};
+    if (verdict.status == 0) verdict.status = one.end->code;
   }
   return verdict;
 }

@@ -36,7 +36,8 @@ class Job {
  public:
   Job(int ranks, int servers, std::string app_name);
 
-  void OnHello(int rank, long pid, const std::string& host);
+  void OnHello(int rank, const std::string& host);
+  void OnPid(int rank, long pid);
   void OnMpiInit(int rank);
   void OnEnd(int rank, const RankEnd& end);
   void OnKeeperLost(int rank, int64_t now_ns);  // no further report will come from this rank
@@ -50,7 +51,7 @@ class Job {
   // Orders, sticky once given.
   bool kill_all() const { return killing_; }
   bool end_servers() const { return ending_servers_ || killing_; }
-  std::vector<long> pids() const;  // of all programs seen
+  bool started() const { return started_; }  // a keeper has been heard
 
   struct Verdict {
     int status = 0;
@@ -89,6 +90,7 @@ class Job {
   std::vector<Rank> rank_;
   std::vector<Failure> failures_;
   std::vector<std::string> notes_;
+  bool started_ = false;
   bool killing_ = false;
   int64_t killed_at_ns_ = 0;
   bool ending_servers_ = false;

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 
 #include "launch/argument_code.h"
 #include "launch/control.h"
@@ -27,6 +26,7 @@
 namespace ramspan {
 namespace {
 
+constexpr int kGoMayTakeMs = 60000;                         // a launcher that thousands of keepers ask at once
 constexpr std::chrono::milliseconds kOrphansMayTake{1000};  // a shell's `| tee log` ends a little after the shell
 constexpr int64_t kSweepBack = 10'000'000'000;              // the job may have started this long before this keeper
 
@@ -36,10 +36,9 @@ class Keeper {
   int Run();
 
  private:
-  void Connect();
+  bool Connect();
   void Start();
   [[noreturn]] void BecomeProgram(pid_t keeper);
-  void SayHello();
   void OnLauncher();
   void OnSignal();
   void OnPmiNews();
@@ -54,7 +53,6 @@ class Keeper {
   std::unique_ptr<PmiRelay> relay_;  // null without PMI: a program that was started directly
   UniqueFd signals_, launcher_;
   LineReader lines_;
-  std::string secret_ = "-";
   std::string folder_;
   const int64_t started_ns_ = RealtimeNs();
   pid_t pid_ = -1;
@@ -63,23 +61,30 @@ class Keeper {
   bool init_told_ = false, reported_ = false;
 };
 
-void Keeper::Connect() {
+// False: there is a launcher, but it cannot be reached or wants no more ranks.
+bool Keeper::Connect() {
   const char* folder = std::getenv("RAMSPAN_RUN_DIR");
   const char* address = std::getenv(kControlVariable);
-  launcher_ = ConnectToLauncher(folder, address);
-  if (!launcher_) return;
-  prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);  // from here on the socket tells of the launcher's death, and more gently
+  if (folder == nullptr && address == nullptr) return true;  // a line from --dry-run, started by hand
   folder_ = folder == nullptr ? "" : folder;
-  if (address != nullptr) secret_ = std::string(address).substr(std::string(address).rfind(':') + 1);
-  loop_.Watch(launcher_.get(), POLLIN, [this](short) { OnLauncher(); });
-}
-
-void Keeper::SayHello() {
+  launcher_ = ConnectToLauncher(folder, address);
+  if (!launcher_) {
+    std::fprintf(stderr, "ramspan: cannot reach the launcher%s%s\n", address == nullptr ? "" : " at ",
+                 address == nullptr ? "" : std::string(address).substr(0, std::string(address).rfind(':')).c_str());
+    return false;
+  }
+  const char* rank = std::getenv("PMI_RANK");
+  const char* pmi = std::getenv("PMI_FD");
+  const std::string secret = address == nullptr ? "-" : std::string(address).substr(std::string(address).rfind(':') + 1);
   char host[HOST_NAME_MAX + 1] = "";
   gethostname(host, sizeof host);
-  const char* rank = std::getenv("PMI_RANK");
-  SendLine(launcher_.get(), "hello " + secret_ + " " + (relay_ == nullptr || rank == nullptr ? "0" : rank) + " " +
-                                std::to_string(pid_) + " " + host);
+  SendLine(launcher_.get(), "hello " + secret + " " + (rank == nullptr || pmi == nullptr ? "0" : rank) + " " + host);
+  UniqueFd input;
+  if (ReceiveLine(launcher_.get(), kGoMayTakeMs, input) != "go") return false;
+  if (input) dup2(input.get(), STDIN_FILENO);
+  prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);  // from here on the socket tells of the launcher's death, and more gently
+  loop_.Watch(launcher_.get(), POLLIN, [this](short) { OnLauncher(); });
+  return true;
 }
 
 void Keeper::BecomeProgram(pid_t keeper) {
@@ -167,7 +172,7 @@ void Keeper::Report(int code, int signal_number) {
 }
 
 void Keeper::CleanUpAfterLauncher() {
-  SweepSharedMemory("/dev/shm", started_ns_ - kSweepBack, {static_cast<long>(pid_)});
+  SweepSharedMemory("/dev/shm", started_ns_ - kSweepBack);
   RemoveRunFolder(folder_);
 }
 
@@ -175,11 +180,11 @@ int Keeper::Run() {
   signal(SIGPIPE, SIG_IGN);
   signals_ = BlockSignals({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
   AdoptOrphans();
-  Connect();
+  if (!Connect()) return 1;
   relay_ = PmiRelay::FromEnvironment(loop_, {[this] { OnPmiNews(); }, [this] { OnProxyGone(); }});
   loop_.Watch(signals_.get(), POLLIN, [this](short) { OnSignal(); });
   Start();
-  SayHello();
+  SendLine(launcher_.get(), "pid " + std::to_string(pid_));
   while (!ended_) loop_.RunOnce(-1);
   if (relay_ != nullptr) relay_->Drain();
   const int signal_number = WIFSIGNALED(wait_status_) ? WTERMSIG(wait_status_) : 0;

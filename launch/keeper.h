@@ -6,6 +6,7 @@
 // |---------------------|-----------------------------------------------------------------------------------------|
 // | the program         | reports it, ends what the program left running, ends with the program's status          |
 // | the launcher        | (its socket closes) kills the program, sweeps shared memory, removes the job's folder    |
+//                         (its guard does the last two as well: hydra may kill the keepers before they get there)
 // | mpiexec, the proxy  | (PMI closes) kills the program                                                          |
 // | the keeper          | the kernel kills the program (PR_SET_PDEATHSIG)                                         |
 //

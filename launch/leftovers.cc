@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <climits>
 #include <csignal>
 #include <ctime>
 #include <fstream>
 #include <set>
+#include <vector>
 
 namespace ramspan {
 namespace {
@@ -61,7 +61,7 @@ int SweepFiles(const std::string& folder, int64_t since_ns) {
   return removed;
 }
 
-int SweepSystemV(const std::vector<long>& pids) {
+int SweepSystemV(int64_t since_ns) {
   shm_info totals{};
   const int last = shmctl(0, SHM_INFO, reinterpret_cast<shmid_ds*>(&totals));
   int removed = 0;
@@ -69,7 +69,8 @@ int SweepSystemV(const std::vector<long>& pids) {
     shmid_ds segment{};
     const int id = shmctl(index, SHM_STAT, &segment);
     if (id < 0 || segment.shm_nattch != 0 || segment.shm_perm.cuid != geteuid()) continue;
-    if (std::find(pids.begin(), pids.end(), segment.shm_cpid) == pids.end()) continue;
+    // Times are in seconds. A private segment can be found by its number only, which its maker took with it.
+    if (segment.shm_perm.__key != IPC_PRIVATE || segment.shm_ctime < since_ns / 1'000'000'000) continue;
     if (kill(segment.shm_cpid, 0) == 0) continue;
     removed += shmctl(id, IPC_RMID, nullptr) == 0;
   }
@@ -78,8 +79,8 @@ int SweepSystemV(const std::vector<long>& pids) {
 
 }  // namespace
 
-int SweepSharedMemory(const std::string& folder, int64_t since_ns, const std::vector<long>& pids) {
-  return SweepFiles(folder, since_ns) + SweepSystemV(pids);
+int SweepSharedMemory(const std::string& folder, int64_t since_ns) {
+  return SweepFiles(folder, since_ns) + SweepSystemV(since_ns);
 }
 
 int64_t RealtimeNs() {

@@ -4,14 +4,13 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace ramspan {
 
 // Removes segments on this host that this user's dead processes left: files mpich_shar_tmp* and ucx_shm_posix_* in
 // `folder` (/dev/shm) that are not older than `since_ns` (CLOCK_REALTIME) and that no process has open or mapped, and
-// System V segments that nobody has attached, made by one of `pids`. Returns how many.
-int SweepSharedMemory(const std::string& folder, int64_t since_ns, const std::vector<long>& pids);
+// private System V segments of that age whose maker is dead and which nobody has attached. Returns how many.
+int SweepSharedMemory(const std::string& folder, int64_t since_ns);
 
 int64_t RealtimeNs();
 

@@ -16,6 +16,7 @@
 
 #include "launch/control.h"
 #include "launch/event_loop.h"
+#include "launch/guard.h"
 #include "launch/job.h"
 #include "launch/leftovers.h"
 #include "launch/output_filter.h"
@@ -45,16 +46,21 @@ Pipe MakePipe() {
 
 class Runner {
  public:
-  explicit Runner(const Plan& plan) : plan_(plan), job_(plan.ranks, plan.servers, plan.app_name) {}
+  Runner(const Plan& plan, std::string folder, UniqueFd orders)
+      : plan_(plan), job_(plan.ranks, plan.servers, plan.app_name), folder_(std::move(folder)),
+        orders_(std::move(orders)) {}
   int Run();
 
  private:
-  Status Prepare();
+  Status Listen();
   void Start();
   [[noreturn]] void BecomeChild(pid_t launcher);
   void StartPumps();
-  void OnSignals();
-  void OnUserSignal(const signalfd_siginfo& info);
+  void StartInput(bool rank_0_is_local);
+  void OnHello(int rank, const std::string& host, bool local);
+  void OnEnd(int rank, const RankEnd& end);
+  void OnOrders();
+  void OnSignal(int signal_number, bool by_terminal);
   void Stop(int signal_number, bool app_has_it);
   void ReapChild();
   void Tick();
@@ -67,8 +73,10 @@ class Runner {
   const Plan& plan_;
   Job job_;
   EventLoop loop_;
-  std::string folder_;
+  const std::string folder_;
   const int64_t started_ns_ = RealtimeNs();
+  const UniqueFd orders_;  // from the guard
+  LineReader order_lines_;
   UniqueFd signals_;
   std::unique_ptr<ControlServer> control_;
   std::vector<int> closed_;  // ranks whose keepers have gone; told to the job when all their words have been read
@@ -77,35 +85,43 @@ class Runner {
   int stops_ = 0;
   bool kill_sent_ = false, servers_end_sent_ = false;
   int64_t kill_sent_ns_ = 0, idle_since_ns_ = 0;
-  Pipe stdin_, stdout_, stderr_;
+  // hydra's own way for the input breaks where rank 0 reads slower than it is written (its proxy gives up at 64 KiB):
+  // it is used only where rank 0 is on another host. Elsewhere the keeper gets a pipe.
+  Pipe rank_0_stdin_, hydra_stdin_, stdout_, stderr_;
   OutputFilter banner_{OutputFilter::Kind::kBanner};
   OutputFilter complaints_{OutputFilter::Kind::kComplaints};
   std::unique_ptr<Pump> in_, out_, err_;  // only with mpiexec; a directly started application has our own descriptors
 };
 
-Status Runner::Prepare() {
-  const char* tmp = std::getenv("TMPDIR");
-  Result<std::string> folder = MakeRunFolder(tmp == nullptr ? "" : tmp);
-  if (!folder.ok()) return folder.status();
-  folder_ = folder.value();
+Status Runner::Listen() {
   ControlServer::Handlers handlers;
-  handlers.hello = [this](int rank, long pid, const std::string& host) {
-    job_.OnHello(rank, pid, host);
-    if (kill_sent_ || (servers_end_sent_ && job_.IsServer(rank))) control_->Send(rank, "kill");
-  };
+  handlers.hello = [this](int rank, const std::string& host, bool local) { OnHello(rank, host, local); };
+  handlers.pid = [this](int rank, long pid) { job_.OnPid(rank, pid); };
   handlers.init = [this](int rank) { job_.OnMpiInit(rank); };
-  handlers.end = [this](int rank, const RankEnd& end) {
-    RankEnd checked = end;
-    // Another host's clock says nothing here.
-    if (plan_.several_hosts) checked.at_ns = MonotonicNs();
-    job_.OnEnd(rank, checked);
-  };
+  handlers.end = [this](int rank, const RankEnd& end) { OnEnd(rank, end); };
   handlers.closed = [this](int rank) { closed_.push_back(rank); };
   Result<std::unique_ptr<ControlServer>> control =
       ControlServer::Listen(loop_, folder_, plan_.several_hosts, job_.size(), handlers);
   if (!control.ok()) return control.status();
   control_ = std::move(control).value();
   return {};
+}
+
+void Runner::OnHello(int rank, const std::string& host, bool local) {
+  job_.OnHello(rank, host);
+  if (kill_sent_ || (servers_end_sent_ && job_.IsServer(rank))) {
+    control_->Send(rank, "kill");
+  } else if (rank == 0 && plan_.by_mpiexec) {
+    StartInput(local);
+  } else {
+    control_->Send(rank, "go");
+  }
+}
+
+void Runner::OnEnd(int rank, const RankEnd& end) {
+  RankEnd checked = end;
+  if (plan_.several_hosts) checked.at_ns = MonotonicNs();  // another host's clock says nothing here
+  job_.OnEnd(rank, checked);
 }
 
 void Runner::BecomeChild(pid_t launcher) {
@@ -115,7 +131,7 @@ void Runner::BecomeChild(pid_t launcher) {
   if (getppid() != launcher) _exit(128 + SIGKILL);
   RestoreSignals();
   if (plan_.by_mpiexec) {
-    dup2(stdin_.read_end.get(), STDIN_FILENO);
+    dup2(hydra_stdin_.read_end.get(), STDIN_FILENO);
     dup2(stdout_.write_end.get(), STDOUT_FILENO);
     dup2(stderr_.write_end.get(), STDERR_FILENO);
   }
@@ -133,7 +149,8 @@ void Runner::BecomeChild(pid_t launcher) {
 
 void Runner::Start() {
   if (plan_.by_mpiexec) {
-    stdin_ = MakePipe();
+    rank_0_stdin_ = MakePipe();
+    hydra_stdin_ = MakePipe();
     stdout_ = MakePipe();
     stderr_ = MakePipe();
   }
@@ -142,16 +159,13 @@ void Runner::Start() {
   RS_CHECK(child_ >= 0, "fork: %s", std::strerror(errno));
   if (child_ == 0) BecomeChild(launcher);
   if (!plan_.by_mpiexec) return;
-  stdin_.read_end.Reset();
+  hydra_stdin_.read_end.Reset();
   stdout_.write_end.Reset();
   stderr_.write_end.Reset();
   StartPumps();
 }
 
 void Runner::StartPumps() {
-  // The pipe's end tells rank 0 of the end of its input.
-  in_ = std::make_unique<Pump>(loop_, STDIN_FILENO, stdin_.write_end.get(), nullptr,
-                               [this](bool) { stdin_.write_end.Reset(); });
   out_ = std::make_unique<Pump>(loop_, stdout_.read_end.get(), STDOUT_FILENO, &banner_, [this](bool broken) {
     // Like any program in a pipeline whose reader has left.
     if (broken) Stop(SIGPIPE, false);
@@ -159,6 +173,15 @@ void Runner::StartPumps() {
   });
   err_ = std::make_unique<Pump>(loop_, stderr_.read_end.get(), STDERR_FILENO, &complaints_,
                                 [this](bool) { stderr_.read_end.Reset(); });
+}
+
+void Runner::StartInput(bool rank_0_is_local) {
+  control_->Send(0, "go", rank_0_is_local ? rank_0_stdin_.read_end.get() : -1);
+  rank_0_stdin_.read_end.Reset();
+  (rank_0_is_local ? hydra_stdin_ : rank_0_stdin_).write_end.Reset();
+  UniqueFd& to = (rank_0_is_local ? rank_0_stdin_ : hydra_stdin_).write_end;
+  // The pipe's end tells rank 0 of the end of its input.
+  in_ = std::make_unique<Pump>(loop_, STDIN_FILENO, to.get(), nullptr, [&to](bool) { to.Reset(); });
   PauseInput();
 }
 
@@ -168,25 +191,27 @@ void Runner::PauseInput() {
   in_->SetPaused(tcgetpgrp(STDIN_FILENO) != getpgrp());
 }
 
-void Runner::OnSignals() {
-  signalfd_siginfo info;
-  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
-    if (info.ssi_signo == SIGCHLD) {
-      ReapChild();
-    } else {
-      OnUserSignal(info);
-    }
+void Runner::OnOrders() {
+  if (!order_lines_.ReadFrom(orders_.get())) {
+    loop_.Unwatch(orders_.get());
+    // The guard was killed: what it cannot do any more, we do at once.
+    job_.OnSignal(SIGKILL, MonotonicNs());
+    job_.OnSignal(SIGKILL, MonotonicNs());
+    return;
+  }
+  while (const std::optional<std::string> line = order_lines_.Next()) {
+    int number = 0, by_terminal = 0;
+    if (std::sscanf(line->c_str(), "signal %d %d", &number, &by_terminal) == 2) OnSignal(number, by_terminal != 0);
   }
 }
 
-void Runner::OnUserSignal(const signalfd_siginfo& info) {
-  const int number = static_cast<int>(info.ssi_signo);
-  if (number != SIGUSR1 && number != SIGUSR2) {
+void Runner::OnSignal(int signal_number, bool by_terminal) {
+  if (signal_number != SIGUSR1 && signal_number != SIGUSR2) {
     // The terminal's ^C has reached a directly started application by itself.
-    Stop(number, info.ssi_code == SI_KERNEL && !plan_.by_mpiexec);
+    Stop(signal_number, by_terminal && !plan_.by_mpiexec);
     return;
   }
-  for (int rank = 0; rank < plan_.ranks; ++rank) control_->Send(rank, "signal " + std::to_string(number));
+  for (int rank = 0; rank < plan_.ranks; ++rank) control_->Send(rank, "signal " + std::to_string(signal_number));
 }
 
 void Runner::Stop(int signal_number, bool app_has_it) {
@@ -194,11 +219,15 @@ void Runner::Stop(int signal_number, bool app_has_it) {
   job_.OnSignal(signal_number, MonotonicNs());
   if (control_->connected() == 0) kill(child_, SIGTERM);  // still starting
   if (app_has_it) return;
+  if (signal_number == SIGHUP) signal_number = SIGTERM;  // UCX takes a SIGHUP as a wish to debug
   // Not to the servers: an application that ends in order still needs them.
   for (int rank = 0; rank < plan_.ranks; ++rank) control_->Send(rank, "signal " + std::to_string(signal_number));
 }
 
 void Runner::ReapChild() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+  }
   for (;;) {
     int status = 0;
     const pid_t pid = waitpid(-1, &status, WNOHANG);
@@ -225,7 +254,7 @@ void Runner::GiveOrders() {
 // hydra waits for ever when its proxy was killed.
 void Runner::WatchMpiexec(int64_t now_ns) {
   if (child_ended_ || !plan_.by_mpiexec) return;
-  const bool working = control_->connected() > 0 || job_.pids().empty() || out_->busy() || err_->busy();
+  const bool working = control_->connected() > 0 || !job_.started() || out_->busy() || err_->busy();
   if (working || idle_since_ns_ == 0) idle_since_ns_ = now_ns;
   const bool too_slow = kill_sent_ && now_ns - kill_sent_ns_ > kMpiexecMayTake;
   if (too_slow || now_ns - idle_since_ns_ > kMpiexecMayIdle) kill(child_, SIGKILL);
@@ -244,7 +273,6 @@ void Runner::Tick() {
 // Everybody who could write is gone; what the pipes hold must still come out.
 void Runner::FinishOutput() {
   in_.reset();
-  stdin_.write_end.Reset();
   const int stops_before = stops_;  // one more ^C: do not wait for a reader that does not read
   int64_t last_ns = MonotonicNs();
   while ((!out_->is_done() || !err_->is_done()) && stops_ == stops_before) {
@@ -254,7 +282,7 @@ void Runner::FinishOutput() {
 }
 
 int Runner::Conclude() {
-  SweepSharedMemory("/dev/shm", started_ns_, job_.pids());
+  SweepSharedMemory("/dev/shm", started_ns_);
   const Job::Verdict verdict = job_.Finish();
   if (!verdict.explained) {
     std::fwrite(banner_.taken().data(), 1, banner_.taken().size(), stderr);
@@ -266,15 +294,15 @@ int Runner::Conclude() {
 
 int Runner::Run() {
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGTTOU, SIG_IGN);
-  signals_ = BlockSignals({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
+  signals_ = BlockSignals({SIGCHLD});  // the others are the guard's
   AdoptOrphans();
-  if (Status status = Prepare(); !status.ok()) {
+  if (Status status = Listen(); !status.ok()) {
     std::fprintf(stderr, "ramspan: %s\n", status.message().c_str());
     RemoveRunFolder(folder_);
     return 1;
   }
-  loop_.Watch(signals_.get(), POLLIN, [this](short) { OnSignals(); });
+  loop_.Watch(signals_.get(), POLLIN, [this](short) { ReapChild(); });
+  loop_.Watch(orders_.get(), POLLIN, [this](short) { OnOrders(); });
   Start();
   while (!child_ended_) {
     const bool pending = banner_.has_pending() || complaints_.has_pending();
@@ -297,6 +325,18 @@ int Runner::Run() {
 
 }  // namespace
 
-int RunPlan(const Plan& plan) { return Runner(plan).Run(); }
+int RunPlan(const Plan& plan) {
+  const char* tmp = std::getenv("TMPDIR");
+  const Result<std::string> folder = MakeRunFolder(tmp == nullptr ? "" : tmp);
+  if (!folder.ok()) {
+    std::fprintf(stderr, "ramspan: %s\n", folder.status().message().c_str());
+    return 1;
+  }
+  return RunGuarded(folder.value(), [&](UniqueFd orders) {
+    const int status = Runner(plan, folder.value(), std::move(orders)).Run();
+    std::fflush(nullptr);
+    return status;
+  });
+}
 
 }  // namespace ramspan

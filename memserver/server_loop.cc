@@ -26,11 +26,12 @@ using std::chrono::milliseconds;
 constexpr size_t kUnsentMax = 16;
 // After a message the loop spins this long: requests come in groups.
 constexpr microseconds kSpinAfterMessage{200};
+constexpr unsigned kPollsPerYield = 64;
 constexpr microseconds kSleepMin{50}, kSleepMaxNear{4000}, kSleepMaxFar{1000};
-// Fresh pages cost 2 us each and more: steps that keep nobody waiting for long, RMA of others included.
-constexpr uint64_t kPopulateStep = uint64_t{1} << 20;
-// Made resident beyond what was ever leased, but never more than was leased: a job that needs little takes little.
-constexpr uint64_t kPopulateAheadMax = uint64_t{256} << 20;
+// Fresh pages cost 2 to 3 us each: steps that keep nobody waiting for long.
+constexpr uint64_t kPopulateStep = uint64_t{256} << 10;
+// Made resident ahead: as much again as was ever leased, so that a job that needs little takes little.
+constexpr uint64_t kPopulateAheadMin = uint64_t{16} << 20, kPopulateAheadMax = uint64_t{256} << 20;
 
 class Loop {
  public:
@@ -53,6 +54,7 @@ class Loop {
   Result<bool> Run() {
     auto last_message = MemServer::Clock::now();
     microseconds sleep = kSleepMin;
+    unsigned polls = 0;
     while (!server_.Done()) {
       const auto now = MemServer::Clock::now();
       int received = 0;
@@ -61,7 +63,8 @@ class Loop {
         last_message = now;
         sleep = kSleepMin;
       } else if (server_.RmaIsActive(now) || now - last_message < kSpinAfterMessage) {
-        sched_yield();
+        // Not at each poll: where the cores are busy a yield costs a time slice, and a transfer needs many polls.
+        if (++polls % kPollsPerYield == 0) sched_yield();
         sleep = kSleepMin;
       } else if (!PopulateAhead()) {
         std::this_thread::sleep_for(sleep);
@@ -140,15 +143,14 @@ class Loop {
         leased_end_ = std::min(leased_end_, offset);
         return false;
       }
-      int ignored = 0;
-      MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.control(), &ignored, MPI_STATUS_IGNORE);
     }
     return true;
   }
 
   // One step; false when there is nothing to do, or no memory for it.
   bool PopulateAhead() {
-    const uint64_t wanted = std::min(world_.pool_bytes(), leased_end_ + std::min(leased_end_, kPopulateAheadMax));
+    const uint64_t ahead = std::clamp(leased_end_, kPopulateAheadMin, kPopulateAheadMax);
+    const uint64_t wanted = std::min(world_.pool_bytes(), leased_end_ + ahead);
     return resident_end_ < wanted && PopulateStep();
   }
 
@@ -158,8 +160,15 @@ class Loop {
     const auto begin = reinterpret_cast<uintptr_t>(world_.pool() + resident_end_) & ~(page - 1);
     const auto end = reinterpret_cast<uintptr_t>(world_.pool() + resident_end_ + step);
     // Kernels before 5.14 do not know the call: then the first store makes the page, as without all this.
+    const auto started = MemServer::Clock::now();
     if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) return false;
     resident_end_ += step;
+    // RMA of other clients stands still meanwhile, and needs many polls to go on: half of the time is theirs.
+    const auto ended = MemServer::Clock::now();
+    int ignored = 0;
+    do {
+      MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.control(), &ignored, MPI_STATUS_IGNORE);
+    } while (server_.RmaIsActive(ended) && MemServer::Clock::now() - ended < ended - started);
     return true;
   }
 

@@ -45,6 +45,7 @@ uint64_t Arena::available() const {
 void* Arena::TryTake(size_t exact) {
   const uint64_t bytes = RoundUpToGranule(exact);
   if (bytes > available()) return nullptr;
+  if (committed() > budget_->frames_limit()) Trim(budget_->frames_limit());  // metadata has grown
   const int size_class = ClassOf(bytes);
   void* frame = TakeCached(size_class, bytes);
   if (frame == nullptr) {
@@ -55,7 +56,7 @@ void* Arena::TryTake(size_t exact) {
     if (bytes >= kHuge) madvise(frame, bytes & ~(kHuge - 1), MADV_HUGEPAGE);
   }
   in_use_ += bytes;
-  peak_ = std::max(peak_, committed());
+  peak_ = std::max(peak_, committed() + budget_->metadata());
   return frame;
 }
 

@@ -23,9 +23,10 @@ class Budget {
     return metadata_.load(std::memory_order_relaxed) + tier_metadata_.load(std::memory_order_relaxed);
   }
 
-  // What frames may take: the limit without metadata and its reserve (1/256 of the limit, 1 MiB at most).
+  // What frames may take: the limit without metadata and its reserve. The reserve holds the largest steps in which
+  // metadata grows (a 64 KiB slab of descriptors, the bitmaps of a lease or file).
   uint64_t frames_limit() const {
-    const uint64_t apart = metadata() + std::min<uint64_t>(limit() / 256, 1 << 20);
+    const uint64_t apart = metadata() + std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20);
     return limit() > apart ? limit() - apart : 0;
   }
 

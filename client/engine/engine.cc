@@ -272,7 +272,7 @@ EngineCounters Engine::counters() const {
   c.budget_bytes = budget_.limit();
   c.resident_bytes = arena_.in_use();
   c.metadata_bytes = budget_.metadata();
-  c.peak_resident_bytes = arena_.peak_committed() + budget_.metadata();
+  c.peak_resident_bytes = arena_.peak();
   c.chunks = chunks_.live();
   return c;
 }

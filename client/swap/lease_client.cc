@@ -1,12 +1,32 @@
 #include "client/swap/lease_client.h"
 
+#include <sched.h>
+
+#include <chrono>
+#include <utility>
+
 #include "common/log.h"
 
 namespace ramspan {
+namespace {
+
+constexpr std::chrono::milliseconds kLastSends{100};
+
+}  // namespace
 
 LeaseClient::~LeaseClient() {
-  // A record that is still unsent to a dead server never will be; it stays where MPI may look at it.
+  const auto deadline = std::chrono::steady_clock::now() + kLastSends;
+  while (!ForgetSent() && std::chrono::steady_clock::now() < deadline) sched_yield();
+  // What is unsent now is for a dead server and will never be sent; it stays where MPI may look at it.
   if (!unsent_.empty()) static_cast<void>(new std::deque<Unsent>(std::move(unsent_)));
+}
+
+bool LeaseClient::ForgetSent() {
+  int sent = 1;
+  while (!unsent_.empty() && MPI_Test(&unsent_.front().request, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) {
+    unsent_.pop_front();
+  }
+  return unsent_.empty();
 }
 
 void LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum) {
@@ -18,10 +38,7 @@ void LeaseClient::Return(uint32_t server, uint64_t lease) {
 }
 
 void LeaseClient::Send(uint32_t server, const WireMessage& message) {
-  int sent = 1;
-  while (!unsent_.empty() && MPI_Test(&unsent_.front().request, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) {
-    unsent_.pop_front();
-  }
+  ForgetSent();
   Unsent& unsent = unsent_.emplace_back();
   unsent.record = Encode(message);
   if (MPI_Isend(unsent.record.data(), kWireBytes, MPI_BYTE, world_.servers()[server].world_rank, 0, world_.control(),

@@ -41,6 +41,7 @@ class LeaseClient {
   };
 
   void Send(uint32_t server, const WireMessage& message);
+  bool ForgetSent();  // in order of sending; true when nothing is unsent
 
   MpiWorld& world_;
   std::deque<Unsent> unsent_;  // a deque: a record in flight may not move

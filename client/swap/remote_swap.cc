@@ -214,6 +214,7 @@ bool RemoteSwap::Grow(bool near, uint64_t bytes, Clock::time_point deadline) {
   return false;
 }
 
+// `bytes` 0: ahead of need.
 void RemoteSwap::Ask(uint32_t server, uint64_t bytes) {
   uint64_t want = 0;
   {
@@ -223,7 +224,9 @@ void RemoteSwap::Ask(uint32_t server, uint64_t bytes) {
     state.asked = true;
     state.asked_at = Clock::now();
     const uint64_t next = sides_[IsNear(server)].next_lease_bytes;
-    want = RoundUpToLease(std::min(std::max(next, bytes), options_.lease_bytes_max));
+    // A thread waits for this one: no larger than it must be, because a server makes fresh memory resident first.
+    const uint64_t now_needed = std::max<uint64_t>(bytes, options_.first_lease_bytes);
+    want = RoundUpToLease(std::min(bytes == 0 ? next : now_needed, options_.lease_bytes_max));
   }
   leases_.Ask(server, want, kLeaseGranule);
 }

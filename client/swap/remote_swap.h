@@ -26,8 +26,10 @@
 namespace ramspan {
 
 struct RemoteSwapOptions {
-  uint64_t first_lease_bytes = uint64_t{8} << 20;  // doubles from lease to lease; the server has the last word
-  uint64_t lease_bytes_max = uint64_t{256} << 20;
+  // Doubles from lease to lease; the server has the last word. The largest is what a server makes resident in about
+  // 50 ms, the longest that a Reserve waits where memory is used up faster than Upkeep can ask ahead.
+  uint64_t first_lease_bytes = uint64_t{8} << 20;
+  uint64_t lease_bytes_max = uint64_t{32} << 20;
   std::chrono::milliseconds answer_timeout{5000};  // then the server counts as full for as long
   std::chrono::milliseconds idle_lease{2000};      // an empty lease goes back after this time
 };

@@ -15,8 +15,8 @@
 namespace ramspan {
 namespace {
 
-// Transfers in the kernel at once, and their bytes. On the machine of limits.md more than 8 MiB in flight costs a
-// quarter of the bandwidth, and 2 MiB already fill the queue of a fast NVMe disk.
+// Transfers in the kernel at once, and their bytes. On the machine of limits.md raw libaio lost a quarter of its
+// bandwidth with 32 MiB in flight; and a miss should not queue behind more than this.
 constexpr size_t kDepth = 128;
 constexpr uint64_t kBytesInFlightMax = uint64_t{8} << 20;
 constexpr int kAttemptsMax = 8;         // of one transfer that comes back short
@@ -34,7 +34,8 @@ Status CreateError(int error, const std::string& directory) {
     case ENFILE:
       return ResourceExhausted(what + "; raise the limit of open files (ulimit -n)");
     default:
-      return FailedPrecondition(what + "; set TMPDIR or the key swapfiles (RAMSPAN_SWAPFILES) to a directory that you may write");
+      return FailedPrecondition(what + "; set TMPDIR or the key swapfiles (RAMSPAN_SWAPFILES) to a directory that you "
+                                       "may write");
   }
 }
 

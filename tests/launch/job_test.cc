@@ -16,7 +16,8 @@ class JobTest : public testing::Test {
  protected:
   void SetUp() override {
     for (int rank = 0; rank < 3; ++rank) {
-      job_.OnHello(rank, 100 + rank, "alpha");
+      job_.OnHello(rank, "alpha");
+      job_.OnPid(rank, 100 + rank);
       job_.OnMpiInit(rank);
     }
   }
@@ -136,7 +137,7 @@ TEST_F(JobTest, AnApplicationThatHandlesTheSignalKeepsItsStatus) {
 
 TEST(Job, AnApplicationWithoutMpiNeedsNoServers) {
   Job job(1, 1, "/bin/true");
-  job.OnHello(0, 1, "alpha");
+  job.OnHello(0, "alpha");
   job.OnMpiInit(1);
   job.OnEnd(0, {0, 0, false, kSecond});
   EXPECT_TRUE(job.end_servers());

@@ -24,7 +24,7 @@ class ReportTest : public testing::Test {
 };
 
 constexpr char kProcess[] = R"({"budget_bytes": 67108864, "peak_resident_bytes": 66060288, "chunks": 10,
-  "data_bytes": 536870912, "tiers": {"remote": {"bytes_out": 1048576, "bytes_in": 2097152},
+  "peak_data_bytes": 536870912, "tiers": {"remote": {"bytes_out": 1048576, "bytes_in": 2097152},
   "file": {"bytes_out": 1024, "bytes_in": 0, "errors": 2}}, "waits": {"count": 3, "total_us": 1500000},
   "seconds": 2.5, "rank": 0, "program": "app"})";
 
@@ -32,7 +32,7 @@ TEST_F(ReportTest, TotalsAreSumsAndTheLongestTime) {
   const std::string a = File("a.json", kProcess), b = File("b.json", kProcess);
   const Result<std::string> table = ReportTable({{"job", {a, b}}});
   ASSERT_TRUE(table.ok()) << table.status().message();
-  EXPECT_NE(table.value().find("1.00 GiB"), std::string::npos);
+  EXPECT_NE(table.value().find("1 GiB"), std::string::npos);
   EXPECT_NE(table.value().find("128 MiB"), std::string::npos);
   EXPECT_NE(table.value().find("remote: out"), std::string::npos);
   EXPECT_NE(table.value().find("file: errors"), std::string::npos);

@@ -365,6 +365,10 @@ TEST_F(RunTest, NothingIsLeftWhenTheLauncherIsKilled) {
   KillWhileAllSleep([](pid_t launcher) { return launcher; }, 137);
 }
 
+TEST_F(RunTest, NothingIsLeftWhenTheLaunchersWorkerIsKilled) {
+  KillWhileAllSleep([this](pid_t) { return ParentOf(JobProcess("mpiexec.hydra")); }, 137);
+}
+
 TEST_F(RunTest, NothingIsLeftWhenMpiexecIsKilled) {
   KillWhileAllSleep([this](pid_t) { return JobProcess("mpiexec.hydra"); }, 137);
 }
@@ -401,7 +405,7 @@ TEST_F(RunTest, NothingIsLeftWhateverIsKilledWhileTheJobStarts) {
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
   std::cout << "seed " << seed << std::endl;
-  for (int round = 0; round < 24; ++round) {
+  for (int round = 0; round < 24 && !HasFailure(); ++round) {
     const pid_t launcher = Start(Job(2, 1, {app_, "sleep"}));
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 250000));
     const std::set<pid_t> all = JobProcesses();

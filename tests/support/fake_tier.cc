@@ -142,7 +142,9 @@ void FakeTier::CompleteRead(const Pending& pending, Slot* slot) {
   if (options_.checksums) request.checksum = Checksum(to, request.bytes);
 }
 
-void FakeTier::Garble(std::byte* at, size_t bytes) { std::memset(at, static_cast<int>(0x80 | (random_() & 0x7f)), bytes); }
+void FakeTier::Garble(std::byte* at, size_t bytes) {
+  std::memset(at, static_cast<int>(0x80 | (random_() & 0x7f)), bytes);
+}
 
 TierStats FakeTier::stats() const {
   std::lock_guard lock(mutex_);

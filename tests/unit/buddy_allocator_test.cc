@@ -134,9 +134,8 @@ class Model {
     const uint64_t block = std::bit_ceil(units);
     for (uint64_t first = 0; first + block <= used_.size(); first += block) {
       const auto begin = used_.begin() + static_cast<std::ptrdiff_t>(first);
-      if (std::find(begin, begin + static_cast<std::ptrdiff_t>(block), true) == begin + static_cast<std::ptrdiff_t>(block)) {
-        return first;
-      }
+      const auto end = begin + static_cast<std::ptrdiff_t>(block);
+      if (std::find(begin, end, true) == end) return first;
     }
     return std::nullopt;
   }

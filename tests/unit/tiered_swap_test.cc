@@ -26,7 +26,9 @@ class StuckTier final : public SwapTier {
   Capabilities capabilities() const override { return {.name = "stuck"}; }
   Result<SlotRef> Reserve(size_t) override { return SlotRef{1}; }
   void Free(SlotRef, size_t) override {}
-  void SubmitWrite(std::span<IoRequest* const> batch) override { held_.insert(held_.end(), batch.begin(), batch.end()); }
+  void SubmitWrite(std::span<IoRequest* const> batch) override {
+    held_.insert(held_.end(), batch.begin(), batch.end());
+  }
   void SubmitRead(std::span<IoRequest* const> batch) override { SubmitWrite(batch); }
   size_t Poll(std::span<IoRequest*> done, microseconds wait) override {
     waited_ += wait;
