@@ -102,8 +102,11 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::Join(Role role, uint64_t pool_bytes)
   std::unique_ptr<MpiWorld> world(new MpiWorld);
   const Status met = world->Meet(role, pool_bytes);
   if (met.ok()) return world;
-  if (world->rank_ == 0) std::fprintf(stderr, "ramspan: %s\n", met.message().c_str());
-  // Whoever goes first ends the job, so the line above has to be out before anyone goes.
+  if (world->rank_ == 0) {
+    // Whoever goes first ends the job, and mpiexec then drops what it has not yet passed on of the others' output.
+    std::fprintf(stderr, "ramspan: %s\n", met.message().c_str());
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
   if (world->control_ != MPI_COMM_NULL) MPI_Barrier(world->control_);
   return met;
 }

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "common/log.h"
@@ -93,7 +92,7 @@ constinit std::atomic<bool> exit_handled = false;
 
 // The end of a process that has joined, or never did: the servers wait for every rank. Forked children do not count.
 void MeetEnd(int status) {
-  if (exit_handled.exchange(true) || process_id != getpid()) return;
+  if (exit_handled.exchange(true) || left.load() || process_id != getpid()) return;
   if (status != 0) return;  // the launcher ends the job; waiting for others here could only hang
   const bool started_as_rank = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
   const Result<int> servers = AnnouncedServers();

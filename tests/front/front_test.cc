@@ -1,0 +1,255 @@
+#include <gtest/gtest.h>
+#include <ramspan/managed_ptr.h>
+#include <ramspan/runtime.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+using ramspan::adhereTo;
+using ramspan::managedPtr;
+
+namespace {
+
+constexpr size_t kMib = (1 << 20) / sizeof(uint64_t);  // elements
+
+managedPtr<int> global(3, 42);  // made before main, destroyed after it
+
+TEST(Front, AGlobalManagedPtrWorks) {
+  ADHERETOLOCCONST(int, global, p);
+  EXPECT_EQ(p[0] + p[1] + p[2], 126);
+}
+
+TEST(Front, SingleArrayAndConstructorArguments) {
+  managedPtr<double> one;
+  managedPtr<double> set(5, 1.5);
+  EXPECT_EQ(one.size(), 1u);
+  EXPECT_EQ(set.size(), 5u);
+  const adhereTo<double> glue(set);
+  const double* p = glue;
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(p[i], 1.5);
+}
+
+TEST(Front, ZeroElementsAreANullPointer) {
+  managedPtr<double> none(0);
+  EXPECT_FALSE(none);
+  EXPECT_EQ(none.size(), 0u);
+  adhereTo<double> glue(none);
+  EXPECT_THROW(static_cast<void>(static_cast<double*>(glue)), ramspan::Error);
+}
+
+struct Counted {
+  static inline int live = 0, throw_at = -1;
+  Counted() {
+    if (live == throw_at) throw std::runtime_error("no more");
+    ++live;
+  }
+  ~Counted() { --live; }
+  uint64_t payload[1000];
+};
+
+}  // namespace
+template <>
+struct ramspan::is_relocatable<Counted> : std::true_type {};
+namespace {
+
+TEST(Front, CopiesShareAndTheLastDestroys) {
+  {
+    managedPtr<Counted> a(7);
+    EXPECT_EQ(Counted::live, 7);
+    managedPtr<Counted> b = a, c;
+    EXPECT_EQ(Counted::live, 8);
+    c = b;
+    EXPECT_EQ(Counted::live, 7);
+    managedPtr<Counted> d = std::move(a);
+    EXPECT_FALSE(a);
+    EXPECT_TRUE(c == d);
+  }
+  EXPECT_EQ(Counted::live, 0);
+}
+
+TEST(Front, DestructorsRunForWhatIsSwappedOut) {
+  {
+    std::vector<managedPtr<Counted>> all;
+    for (int i = 0; i < 64; ++i) all.emplace_back(64);  // 32 MiB at a limit of 16
+    EXPECT_EQ(Counted::live, 64 * 64);
+  }
+  EXPECT_EQ(Counted::live, 0);
+}
+
+TEST(Front, AConstructorThatThrowsLeavesNothingBehind) {
+  Counted::throw_at = 3;
+  EXPECT_THROW(managedPtr<Counted> p(5), std::runtime_error);
+  Counted::throw_at = -1;
+  EXPECT_EQ(Counted::live, 0);
+}
+
+TEST(Front, NestedManagedPtrsAreSwappedOnTheirOwn) {
+  managedPtr<managedPtr<char>> outer(64, size_t{1} << 19);
+  for (int round = 0; round < 2; ++round) {
+    ADHERETOLOC(managedPtr<char>, outer, inner);
+    for (int i = 0; i < 64; ++i) {
+      ADHERETOLOC(char, inner[i], text);
+      if (round == 0) text[12345] = static_cast<char>(i);
+      EXPECT_EQ(text[12345], static_cast<char>(i));
+    }
+  }
+}
+
+TEST(Front, ConstPullsOfSwappedDataWriteNothing) {
+  std::vector<managedPtr<uint64_t>> data;
+  for (size_t i = 0; i < 32; ++i) data.emplace_back(kMib, i);
+  const auto sweep = [&] {
+    for (size_t i = 0; i < data.size(); ++i) {
+      adhereTo<uint64_t> glue(data[i]);
+      const uint64_t* p = glue;  // const decides, although glue is not
+      ASSERT_EQ(p[i], i);
+    }
+  };
+  sweep();
+  const auto written = [] {
+    const std::string json = ramspan::StatsJson();
+    return json.substr(json.find("\"bytes_out\""), 30);
+  };
+  sweep();
+  const std::string before = written();
+  sweep();
+  EXPECT_EQ(written(), before);
+}
+
+TEST(Front, MorePinnedThanTheLimitThrowsAtOnceInOneThread) {
+  std::vector<managedPtr<uint64_t>> data;
+  std::vector<std::unique_ptr<adhereTo<uint64_t>>> held;
+  for (int i = 0; i < 17; ++i) data.emplace_back(kMib);
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    for (auto& p : data) {
+      held.push_back(std::make_unique<adhereTo<uint64_t>>(p));
+      static_cast<uint64_t*>(*held.back())[0] = 1;
+    }
+    FAIL() << "17 MiB pinned at a limit of 16";
+  } catch (const ramspan::OutOfMemory& e) {
+    EXPECT_NE(std::string(e.what()).find("RAMSPAN_MEMORY"), std::string::npos) << e.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  held.clear();
+  ADHERETOLOC(uint64_t, data[16], p);  // and everything still works
+  p[0] = 2;
+}
+
+TEST(Front, AnObjectLargerThanTheLimitIsRefused) {
+  EXPECT_THROW(managedPtr<uint64_t> p(17 * kMib), ramspan::OutOfMemory);
+  EXPECT_THROW(managedPtr<uint64_t> p(static_cast<size_t>(-1)), ramspan::OutOfMemory);
+}
+
+// Both threads hold more than a third and want as much again: one must give up, the other then goes on.
+TEST(Front, ADeadlockOfPinsIsDetectedAndThrown) {
+  std::vector<managedPtr<uint64_t>> data;
+  for (int i = 0; i < 4; ++i) data.emplace_back(6 * kMib);
+  std::atomic<int> first_done{0}, thrown{0}, finished{0};
+  const auto work = [&](int t) {
+    try {
+      adhereTo<uint64_t> a(data[static_cast<size_t>(t)]);
+      static_cast<uint64_t*>(a)[0] = 1;
+      ++first_done;
+      while (first_done < 2) std::this_thread::yield();
+      adhereTo<uint64_t> b(data[static_cast<size_t>(t) + 2]);
+      static_cast<uint64_t*>(b)[0] = 1;
+      ++finished;
+    } catch (const ramspan::OutOfMemory&) {
+      ++thrown;
+    }
+  };
+  std::thread one(work, 0), two(work, 1);
+  one.join();
+  two.join();
+  EXPECT_GE(thrown, 1);
+  EXPECT_EQ(thrown + finished, 2);
+}
+
+TEST(Front, AnAdhereToMayDieOnAnotherThreadAndBeSharedByThreads) {
+  std::vector<managedPtr<uint64_t>> data;
+  for (size_t i = 0; i < 40; ++i) data.emplace_back(kMib, i);
+  for (size_t i = 0; i < data.size(); ++i) {
+    auto glue = std::make_unique<adhereTo<uint64_t>>(data[i]);
+    const uint64_t* mine = *glue;
+    std::thread([&, glue = std::move(glue)]() mutable {
+      std::thread other([&] {
+        const uint64_t* theirs = *glue;
+        EXPECT_EQ(theirs, mine);
+      });
+      const uint64_t* theirs = *glue;
+      EXPECT_EQ(theirs[7], i);
+      other.join();
+      glue.reset();
+    }).join();
+  }
+}
+
+TEST(Front, MorePinsThanATableHasSlotsAreCounted) {
+  managedPtr<int> shared(1, 5);
+  std::vector<std::unique_ptr<adhereTo<int>>> many;
+  for (int i = 0; i < 200; ++i) {
+    many.push_back(std::make_unique<adhereTo<int>>(shared));
+    EXPECT_EQ(*static_cast<int*>(*many.back()), 5);
+  }
+  many.clear();
+  std::vector<managedPtr<uint64_t>> push_out;
+  for (size_t i = 0; i < 32; ++i) push_out.emplace_back(kMib, i);
+  ADHERETOLOCCONST(int, shared, p);
+  EXPECT_EQ(*p, 5);
+}
+
+TEST(Front, TheLimitMovesBothWaysAtRunTime) {
+  std::vector<managedPtr<uint64_t>> data;
+  for (size_t i = 0; i < 32; ++i) data.emplace_back(kMib, i);
+  for (uint64_t mib : {8, 32, 4, 16}) {
+    ramspan::SetMemoryLimit(mib << 20);
+    EXPECT_EQ(ramspan::MemoryLimit(), mib << 20);
+    for (size_t i = 0; i < data.size(); ++i) {
+      ADHERETOLOCCONST(uint64_t, data[i], p);
+      ASSERT_EQ(p[i * 3], i);
+    }
+  }
+}
+
+// Threads write and check a set four times the limit, in order and at random.
+TEST(Front, PinsAgainstEvictionKeepEveryByte) {
+  constexpr int kThreads = 4, kChunks = 256;
+  struct Item {
+    managedPtr<uint64_t> data{size_t{32768}, uint64_t{0}};
+    std::mutex mutex;
+    uint64_t version = 0;
+  };
+  std::vector<std::unique_ptr<Item>> items;
+  for (int i = 0; i < kChunks; ++i) items.push_back(std::make_unique<Item>());
+  std::vector<std::thread> team;
+  for (int t = 0; t < kThreads; ++t) {
+    team.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (unsigned k = 0; k < 400; ++k) {
+        Item& item = *items[k / 64 % 2 ? k % kChunks : random() % kChunks];
+        std::lock_guard lock(item.mutex);
+        LISTOFINGREDIENTS
+        adhereTo<uint64_t> glue(item.data, random() % 2);
+        if (random() % 2) {
+          uint64_t* p = glue;
+          for (size_t i = 0; i < 32768; i += 64) ASSERT_EQ(p[i]++, item.version);
+          ++item.version;
+        } else {
+          const uint64_t* p = glue;
+          for (size_t i = 0; i < 32768; i += 64) ASSERT_EQ(p[i], item.version);
+        }
+      }
+    });
+  }
+  for (auto& thread : team) thread.join();
+}
+
+}  // namespace
