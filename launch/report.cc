@@ -21,7 +21,8 @@ struct Tier {
 // The sum over the processes of one column; times are the longest.
 struct Totals {
   int processes = 0;
-  uint64_t data = 0, budget = 0, peak_resident = 0, peak_rss = 0, chunks = 0, clean_evictions = 0;
+  uint64_t data = 0, budget = 0, peak_resident = 0, peak_rss = 0;
+  uint64_t evictions = 0, clean_evictions = 0, misses = 0;
   uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0, waits = 0, waits_us = 0;
   std::map<std::string, Tier> tiers;
   double seconds = 0;
@@ -44,7 +45,8 @@ void Add(const Json& process, Totals& totals) {
   totals.budget += Number(process, "budget_bytes");
   totals.peak_resident += Number(process, "peak_resident_bytes");
   totals.peak_rss += Number(process, "peak_rss_bytes");
-  totals.chunks += Number(process, "chunks");
+  totals.evictions += Number(process, "evictions");
+  totals.misses += Number(process, "misses");
   totals.clean_evictions += Number(process, "clean_evictions");
   const Json& prefetch = Child(process, "prefetch");
   totals.prefetch_issued += Number(prefetch, "issued");
@@ -192,12 +194,14 @@ Result<std::string> ReportTable(const std::vector<ReportColumn>& columns) {
   table.Row(std::move(head));
   AddRow(table, "processes", totals, [](const Totals& one) { return std::to_string(one.processes); });
   AddBytesRow(table, "data", totals, &Totals::data);
-  AddRow(table, "chunks", totals, [](const Totals& one) { return std::to_string(one.chunks); });
   AddBytesRow(table, "memory limit", totals, &Totals::budget);
   AddBytesRow(table, "peak resident", totals, &Totals::peak_resident);
   AddBytesRow(table, "peak of process (RSS)", totals, &Totals::peak_rss);
   AddTierRows(table, totals);
-  AddRow(table, "evicted without a write", totals, [](const Totals& one) { return std::to_string(one.clean_evictions); });
+  AddRow(table, "chunks evicted / without a write", totals, [](const Totals& one) {
+    return std::to_string(one.evictions) + " / " + std::to_string(one.clean_evictions);
+  });
+  AddRow(table, "misses", totals, [](const Totals& one) { return std::to_string(one.misses); });
   AddRow(table, "read ahead: used / wasted", totals, [](const Totals& one) {
     return std::to_string(one.prefetch_hits) + " / " + std::to_string(one.prefetch_wasted);
   });

@@ -48,9 +48,11 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
 }
 
 void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
-  // Acquire: pairs with the release in Unpin by another thread; the slots are null before their bits come back.
-  table->free_slots = table->freed_elsewhere.exchange(0, std::memory_order_acquire);
-  if (table->free_slots != 0) return write ? Pin<true>(chunk, table, slot) : Pin<false>(chunk, table, slot);
+  for (unsigned i = PinTable::kInlineSlots; i < PinTable::kSlots; ++i) {
+    if (table->slots[i].load(std::memory_order_relaxed) != nullptr) continue;
+    *slot = i;
+    return write ? PinInSlot<true>(chunk, table, i) : PinInSlot<false>(chunk, table, i);
+  }
   if (Status status = Runtime::Get().engine().AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
   *slot = kCountedPin;
   return chunk->frame;

@@ -25,8 +25,7 @@ struct TableLease {
   ~TableLease() {
     if (table == nullptr) return;
     detail::t_pins = nullptr;
-    // Release: the next owner sees this thread's free_slots.
-    table->owned.store(false, std::memory_order_release);
+    table->owned.store(false, std::memory_order_relaxed);  // what it still pins stays in its slots
   }
 };
 thread_local TableLease t_lease;
@@ -48,7 +47,7 @@ PinTable* PinRegistry::Adopt() {
   MutexLock lock(mutex_);
   PinTable* table = nullptr;
   for (PinTable* t : tables_) {
-    if (!t->owned.load(std::memory_order_acquire)) table = t;
+    if (!t->owned.load(std::memory_order_relaxed)) table = t;
   }
   if (table == nullptr) {
     table = new PinTable;

@@ -24,7 +24,6 @@ using std::chrono::microseconds;
 
 // So that one large chunk alone fills the disk's queue; 256 KiB to 1 MiB are alike on the machine of limits.md.
 constexpr size_t kPartBytes = size_t{512} << 10;
-constexpr microseconds kSpin{20};              // for an event, before the thread sleeps for it
 constexpr microseconds kSlice{5000};           // the longest sleep without a look at what others did
 constexpr microseconds kWaitMax{3600'000'000};
 constexpr int kGrowthsMax = 64;                // files made for one slot (a small `ulimit -f`), or lost to others
@@ -369,10 +368,8 @@ void FileSwap::CollectEvents(microseconds wait) {
   collecting_ = true;
   mutex_.unlock();
   std::array<AioCompletion, 64> found;
-  const auto spin_until = std::chrono::steady_clock::now() + std::min(wait, kSpin);
-  size_t count = aio_->Reap(found, microseconds{0});
-  while (count == 0 && std::chrono::steady_clock::now() < spin_until) count = aio_->Reap(found, microseconds{0});
-  if (count == 0 && wait > kSpin) count = aio_->Reap(found, wait - kSpin);
+  // No spinning first: 20 us of it gained nothing on an idle machine and cost throughput on a busy one.
+  const size_t count = aio_->Reap(found, wait);
   mutex_.lock();
   collecting_ = false;
   Absorb({found.data(), count});

@@ -110,9 +110,9 @@ int Run(const std::string& mode, int argc, char** argv) {
   CheckComputeComm();
   int rank = 0;
   MPI_Comm_rank(computeComm(), &rank);
-  if (mode == "exit-7") std::exit(rank == 0 ? 7 : 0);
+  if (mode == "exit-7" && rank == 0) std::exit(7);
   if (mode == "throw" && rank == 0) throw std::runtime_error("an exception of the program");
-  if (mode == "throw") sleep(30);
+  if (mode == "throw" || mode == "exit-7") sleep(30);
   if (mode == "no-finalize") return 0;
   if (mode == "server-sigterm") {
     kill(static_cast<pid_t>(ramspan::EnsureJoined().value()->servers()[0].pid), SIGTERM);

@@ -33,11 +33,12 @@ struct ChunkHead {
   uint32_t id;
 };
 
-// One thread's pins. Slots are written by the owner, cleared by whoever destroys the adhereTo, read by evictors.
+// One thread's pins. Slots are filled by the owner, cleared by whoever destroys the adhereTo, read by evictors. The owner
+// takes the first slot that it sees empty: the test is a predicted branch, where a bitmap or a stack index would be a
+// chain of dependent loads and stores from pin to pin.
 struct alignas(1024) PinTable {
   static constexpr unsigned kSlots = 64;
-  uint64_t free_slots = ~uint64_t{0};            // owner only; bit set = free
-  std::atomic<uint64_t> freed_elsewhere{0};      // freed by other threads; the owner collects them when it runs out
+  static constexpr unsigned kInlineSlots = 4;    // tried by the inlined pin
   std::atomic<bool> owned{false};                // a living thread uses the table
   std::atomic<ChunkHead*> waiting_for{nullptr};  // the owner waits for memory, for this chunk
   std::atomic<ChunkHead*> slots[kSlots] = {};
@@ -57,7 +58,7 @@ RAMSPAN_API PinTable* MakePinTable();
 // The rest of a pin whose slot is already stored: waits until the chunk is there. Blocks. Throws OutOfMemory, OutOfSwap,
 // DataLost, SwapUnavailable; the slot has been released then.
 RAMSPAN_API void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write);
-// A pin when the table is full: *slot becomes a collected slot or kCountedPin.
+// A pin when the first slots are taken: *slot becomes another one or, when the table is full, kCountedPin.
 RAMSPAN_API void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write);
 RAMSPAN_API void UnpinCounted(ChunkHead* chunk) noexcept;
 // A hint: starts to fetch the chunk if it is not there. Never throws, does not wait for the data.
@@ -68,14 +69,10 @@ inline PinTable* ThisThreadPins() {
   return __builtin_expect(table != nullptr, 1) ? table : MakePinTable();
 }
 
+// A pin in a slot that is empty.
 template <bool kWrite>
-inline void* Pin(ChunkHead* chunk, PinTable* table, unsigned* slot) {
-  const uint64_t free = table->free_slots;
-  if (__builtin_expect(free == 0, 0)) return PinWithoutSlot(chunk, table, slot, kWrite);
-  const auto i = static_cast<unsigned>(__builtin_ctzll(free));
-  table->free_slots = free & (free - 1);
-  *slot = i;
-  table->slots[i].store(chunk, std::memory_order_relaxed);
+inline void* PinInSlot(ChunkHead* chunk, PinTable* table, unsigned slot) {
+  table->slots[slot].store(chunk, std::memory_order_relaxed);
   if (__builtin_expect(g_pin_needs_fence, 0)) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   } else {
@@ -83,17 +80,24 @@ inline void* Pin(ChunkHead* chunk, PinTable* table, unsigned* slot) {
   }
   constexpr uint64_t kNeed = kReadable | kReferenced | (kWrite ? kWritable | kDirty : 0);
   if (__builtin_expect((chunk->state.load(std::memory_order_acquire) & kNeed) == kNeed, 1)) return chunk->frame;
-  return PinSlow(chunk, table, i, kWrite);
+  return PinSlow(chunk, table, slot, kWrite);
+}
+
+template <bool kWrite>
+inline void* Pin(ChunkHead* chunk, PinTable* table, unsigned* slot) {
+  for (unsigned i = 0; i < PinTable::kInlineSlots; ++i) {
+    // Relaxed: an empty slot carries no data.
+    if (table->slots[i].load(std::memory_order_relaxed) == nullptr) {
+      *slot = i;
+      return PinInSlot<kWrite>(chunk, table, i);
+    }
+  }
+  return PinWithoutSlot(chunk, table, slot, kWrite);
 }
 
 inline void Unpin(ChunkHead* chunk, PinTable* table, unsigned slot) noexcept {
   if (__builtin_expect(slot >= PinTable::kSlots, 0)) return UnpinCounted(chunk);
   table->slots[slot].store(nullptr, std::memory_order_release);
-  if (__builtin_expect(table == t_pins, 1)) {
-    table->free_slots |= uint64_t{1} << slot;
-  } else {
-    table->freed_elsewhere.fetch_or(uint64_t{1} << slot, std::memory_order_release);
-  }
 }
 
 // A chunk of `bytes` > 0 with one reference, its contents indeterminate. Does not block, needs no memory yet.
