@@ -1,0 +1,206 @@
+// ramspan-bench: measures this machine and the library, each case beside its roofline. `ramspan bench` runs it.
+// A case that wants memory servers starts itself again under mpiexec, so one plain command measures the main case.
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/program_options.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/options.h"
+#include "common/units.h"
+
+extern char** environ;
+
+namespace ramspan::bench {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr char kUsage[] =
+    "usage: ramspan bench CASE [options]     (or: ramspan-bench CASE [options])\n\n"
+    "  pin      an adhereTo on data in memory, against the raw pointer, in ns\n"
+    "  stream   sweeps over data larger than the limit, in GB/s and as a share of the roofline\n"
+    "  random   read-modify-write of chunks in random order, read-ahead on and off\n"
+    "  memory   bytes of metadata a chunk\n\n"
+    "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
+    "  ramspan bench stream                                 remote memory: one memory server on this node\n"
+    "  ramspan bench stream --mode read --limit 512MiB\n"
+    "  ramspan bench stream --tier file --direct --dir /scratch\n";
+
+struct Texts {
+  std::string data, chunk, limit, server_memory, preemptive;
+};
+
+uint64_t Bytes(const char* option, const std::string& text) {
+  Result<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.ok()) throw po::error(std::string("--") + option + ": " + bytes.status().message());
+  return bytes.value();
+}
+
+po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksum) {
+  po::options_description all("options");
+  auto add = all.add_options();
+  add("help,h", "this text");
+  add("json", po::bool_switch(&o->json), "JSON, one object a line, with the whole configuration");
+  add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB)");
+  add("chunk", po::value(&texts->chunk)->value_name("SIZE"), "bytes of a chunk (stream 1MiB, random 64KiB, memory 4KiB)");
+  add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB)");
+  add("mode", po::value(&o->mode)->value_name("rmw|read"), "stream: read-modify-write, or read only");
+  add("sweeps", po::value(&o->repetitions)->value_name("N"), "sweeps or repetitions: the median is shown (5; pin 9)");
+  add("ops", po::value(&o->operations)->value_name("N"), "operations of one repetition (random 8192, pin 2000000)");
+  add("chunks", po::value(&o->chunks)->value_name("N"), "memory: how many (100000)");
+  add("tier", po::value(&o->tier)->value_name("auto|file"), "where chunks go: memory servers first, or files");
+  add("direct", po::bool_switch(&o->direct), "files: O_DIRECT");
+  add("dir", po::value(&o->directory)->value_name("DIR"), "directory of swap files ($TMPDIR, else /tmp)");
+  add("no-checksum", po::bool_switch(no_checksum), "do not verify what comes back");
+  add("preemptive", po::value(&texts->preemptive)->value_name("on|off"), "read-ahead (on; random: one run with each)");
+  add("servers", po::value(&o->servers)->value_name("N"), "memory servers to start (1; 0 with --tier file)");
+  add("server-memory", po::value(&texts->server_memory)->value_name("SIZE"), "of each (what the data needs)");
+  return all;
+}
+
+// What depends on the case, and what cannot work.
+void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& given) {
+  const bool swaps = o->name == "stream" || o->name == "random";
+  if (o->name == "random") o->chunk = 64 << 10;
+  if (o->name == "memory") o->chunk = 4 << 10;
+  if (!texts.data.empty()) o->data = Bytes("data", texts.data);
+  if (!texts.chunk.empty()) o->chunk = Bytes("chunk", texts.chunk);
+  o->limit = swaps ? o->data / 4 : uint64_t{64} << 20;
+  if (!texts.limit.empty()) o->limit = Bytes("limit", texts.limit);
+  if (o->repetitions == 0) o->repetitions = o->name == "pin" ? 9 : 5;
+  if (o->operations == 0) o->operations = o->name == "pin" ? 2'000'000 : 8192;
+  if (o->chunks == 0) o->chunks = 100'000;
+  if (o->name == "memory") o->data = o->chunks * o->chunk;
+  if (!swaps) o->tier = "file";
+  if (given.count("servers") == 0) o->servers = swaps && o->tier == "auto" ? 1 : 0;
+  if (o->tier == "file" && o->servers > 0) throw po::error("--tier file does not use --servers");
+  o->server_memory = o->servers == 0                 ? 0
+                     : texts.server_memory.empty() ? (o->data + o->data / 2) / o->servers + (uint64_t{64} << 20)
+                                                   : Bytes("server-memory", texts.server_memory);
+  if (o->mode != "rmw" && o->mode != "read") throw po::error("--mode is rmw or read");
+  if (o->tier != "auto" && o->tier != "file") throw po::error("--tier is auto or file");
+  if (o->chunk < 4096 || o->chunk % 4096 != 0) throw po::error("--chunk: a multiple of 4KiB");
+  if (swaps && o->data < 2 * o->chunk) throw po::error("--data: at least two chunks");
+  if (o->repetitions < 1) throw po::error("--sweeps: at least 1");
+  const std::string& p = texts.preemptive;
+  if (!p.empty() && p != "on" && p != "off") throw po::error("--preemptive is on or off");
+  o->preemptive = p != "off";
+}
+
+std::string SelfPath() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  return n > 0 ? std::string(path, static_cast<size_t>(n)) : std::string();
+}
+
+std::optional<std::string> FindInPath(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::string rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string candidate = rest.substr(0, colon) + "/" + name;
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  return std::nullopt;
+}
+
+// The job of one client and its servers, in MPICH's MPMD form.
+std::vector<std::string> JobLine(const BenchOptions& o, const std::string& self, int argc, char** argv) {
+  const std::string server = self.substr(0, self.rfind('/') + 1) + "ramspan-memserver";
+  if (access(server.c_str(), X_OK) != 0) throw po::error("ramspan-memserver is not beside " + self + "; --servers 0");
+  std::optional<std::string> mpiexec = FindInPath("mpiexec.hydra");
+  if (!mpiexec) mpiexec = FindInPath("mpiexec.mpich");
+  if (!mpiexec) throw po::error("mpiexec.hydra (MPICH) is not in PATH; --servers 0 measures files");
+  std::vector<std::string> line = {*mpiexec, "-genv", "RAMSPAN_SERVERS", std::to_string(o.servers), "-n", "1", self};
+  line.insert(line.end(), argv + 1, argv + argc);
+  const std::vector<std::string> rest = {":", "-n", std::to_string(o.servers), "-env", "RAMSPAN_SERVER_MEMORY",
+                                         std::to_string(o.server_memory), server};
+  line.insert(line.end(), rest.begin(), rest.end());
+  return line;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>* words) {
+  std::vector<char*> pointers;
+  for (std::string& word : *words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// One process a setting, because a process configures the library once.
+int RunBoth(const std::string& self, int argc, char** argv) {
+  int worst = 0;
+  for (const char* setting : {"on", "off"}) {
+    std::vector<std::string> words(argv, argv + argc);
+    words.insert(words.end(), {"--preemptive", setting});
+    std::vector<char*> line = Pointers(&words);
+    pid_t child = 0;
+    int status = 0;
+    if (const int error = posix_spawn(&child, self.c_str(), nullptr, nullptr, line.data(), environ); error != 0) {
+      std::fprintf(stderr, "ramspan-bench: cannot start %s: %s\n", self.c_str(), std::strerror(error));
+      return 1;
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) worst = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  }
+  return worst;
+}
+
+int RunCase(const BenchOptions& o) {
+  if (o.name == "pin") return RunPin(o);
+  if (o.name == "stream") return RunStream(o);
+  return o.name == "random" ? RunRandom(o) : RunMemory(o);
+}
+
+int Main(int argc, char** argv) {
+  BenchOptions options;
+  Texts texts;
+  bool no_checksum = false;
+  const po::options_description described = Describe(&options, &texts, &no_checksum);
+  const std::string name = argc > 1 ? argv[1] : "";
+  const bool known = name == "pin" || name == "stream" || name == "random" || name == "memory";
+  po::variables_map given;
+  if (known) po::store(po::parse_command_line(argc - 1, argv + 1, described), given);
+  if (!known || given.count("help") != 0) {
+    const bool help = known || name == "--help" || name == "-h";
+    (help ? std::cout : std::cerr) << kUsage << "\n" << described;
+    return help ? 0 : 2;
+  }
+  po::notify(given);
+  options.name = name;
+  options.checksum = !no_checksum;
+  Complete(&options, texts, given);
+  const std::string self = SelfPath();
+  const bool in_job = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
+  if (name == "random" && texts.preemptive.empty() && !in_job) return RunBoth(self, argc, argv);
+  if (options.servers > 0 && !in_job) {
+    std::vector<std::string> words = JobLine(options, self, argc, argv);
+    std::vector<char*> line = Pointers(&words);
+    execv(line[0], line.data());
+    throw po::error("cannot run " + words[0] + ": " + std::strerror(errno));
+  }
+  return RunCase(options);
+}
+
+}  // namespace
+}  // namespace ramspan::bench
+
+int main(int argc, char** argv) {
+  try {
+    return ramspan::bench::Main(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "ramspan-bench: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,37 @@
+// What a benchmark is asked to do: the command line, parsed. Value type.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ramspan::bench {
+
+struct BenchOptions {
+  std::string name;  // pin, stream, random, memory
+  bool json = false;
+
+  uint64_t data = uint64_t{1} << 30;  // bytes
+  uint64_t chunk = uint64_t{1} << 20;
+  uint64_t limit = uint64_t{256} << 20;
+  std::string mode = "rmw";   // rmw, read
+  std::string tier = "auto";  // auto: memory servers, then files; file
+  std::string directory;      // of swap files; empty: the library's default
+  bool direct = false;
+  bool checksum = true;
+  bool preemptive = true;
+
+  int repetitions = 0;      // sweeps, rounds: what a median is taken of
+  uint64_t operations = 0;  // of one repetition: pins, random accesses
+  uint64_t chunks = 0;      // memory: how many
+
+  int servers = 0;
+  uint64_t server_memory = 0;
+};
+
+// Each configures Ramspan, so a process runs one of them once. The exit status: 1 when data came back wrong.
+int RunPin(const BenchOptions& options);
+int RunStream(const BenchOptions& options);
+int RunRandom(const BenchOptions& options);
+int RunMemory(const BenchOptions& options);
+
+}  // namespace ramspan::bench

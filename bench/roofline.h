@@ -1,0 +1,90 @@
+// Rooflines: the same work by hand, without the library, measured between the library's own passes so that both see
+// the same machine. A copy pass is what one thread does at best: get a chunk, compute on it while it is in cache, put
+// the chunk that has been in memory longest. The shared memory is an anonymous shared mapping of this process: the
+// same kind of pages as a same-node server's window (which leases may fill), populated before it is measured.
+// Thread-safety: none. The classes own their buffers and files.
+#pragma once
+
+#include <libaio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+namespace ramspan::bench {
+
+// The compute passes, the same for the library and for its roofline: one addition to each element; the sum of all.
+void AddOne(uint64_t* elements, size_t count);
+uint64_t Sum(const uint64_t* elements, size_t count);
+
+// Seconds, by what they went into. `other` is loop and clock.
+struct PassTimes {
+  uint64_t bytes = 0;
+  double put = 0, get = 0, compute = 0;
+  double total() const { return put + get + compute; }
+};
+
+// Pages from mmap, all resident.
+class Pages {
+ public:
+  Pages(size_t bytes, bool shared);
+  ~Pages();
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  char* data_;
+  size_t bytes_;
+};
+
+class SharedRoofline {
+ public:
+  // A window of `window_bytes` beside frames of `frame_bytes`, both in chunks of `chunk`.
+  SharedRoofline(size_t chunk, size_t window_bytes, size_t frame_bytes);
+
+  // Over the window once, in order.
+  PassTimes Sweep(bool write);
+  // `count` chunks anywhere in the window: one get, one compute pass, one put.
+  PassTimes Random(size_t count, std::mt19937_64* random);
+
+ private:
+  void Visit(size_t index, bool write, PassTimes* times);
+
+  const size_t chunk_;
+  Pages window_;
+  Pages frames_;
+  std::vector<size_t> held_;  // by frame: the chunk of the window that it holds
+  size_t next_frame_ = 0;
+  uint64_t sink_ = 0;  // keeps the read pass alive
+};
+
+// A file in the directory, without a name, its extents written. Throws std::runtime_error.
+class FileRoofline {
+ public:
+  FileRoofline(const std::string& directory, bool direct, size_t chunk, size_t bytes);
+  ~FileRoofline();
+  FileRoofline(const FileRoofline&) = delete;
+  FileRoofline& operator=(const FileRoofline&) = delete;
+
+  // libaio with 8 chunks in flight over the whole file, writes then reads; compute apart, on what is in memory.
+  PassTimes Sweep(bool write);
+
+ private:
+  static constexpr int kDepth = 8;
+  double Transfer(bool write);
+  void Start(int slot, size_t index, bool write);
+
+  const size_t chunk_;
+  const size_t bytes_;
+  Pages buffers_;
+  int fd_ = -1;
+  io_context_t context_ = nullptr;
+  iocb controls_[kDepth];
+  uint64_t sink_ = 0;
+};
+
+}  // namespace ramspan::bench

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# usage: run.sh BUILD_FOLDER CXX CMAKE. Installs into a scratch folder, moves it, and compiles and runs users of it.
+set -euo pipefail
+build=$1 cxx=$2 cmake=$3
+here=$(cd "$(dirname "$0")" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export TMPDIR=$scratch
+
+"$cmake" --install "$build" --prefix "$scratch/first" >"$scratch/install.log" || { cat "$scratch/install.log"; exit 1; }
+mv "$scratch/first" "$scratch/prefix"  # an installation can be moved
+prefix=$scratch/prefix
+export LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name 'libramspan.so')")
+export PKG_CONFIG_PATH=$LD_LIBRARY_PATH/pkgconfig
+
+expect() {  # expect TEXT COMMAND...
+  local text=$1 output
+  shift
+  output=$("$@" 2>&1) || { echo "$*: status $?: $output"; exit 1; }
+  [[ $output == *"$text"* ]] || { echo "$*: expected \"$text\", got: $output"; exit 1; }
+}
+try_all() {  # try_all FOLDER_OF_PLAIN FOLDER_OF_WITH_MPI
+  RAMSPAN_MEMORY=4MiB expect "plain: fine" "$1/plain"
+  expect "with_mpi: 1 ranks, sum 1000" "$2/with_mpi"
+  expect "plain: fine" "$prefix/bin/ramspan" run -n 1 -s 1 --memory 4MiB --server-memory 8MiB -- "$1/plain"
+  expect "with_mpi: 2 ranks, sum 2000" \
+    "$prefix/bin/ramspan" run -n 2 -s 1 --memory 4MiB --server-memory 8MiB -- "$2/with_mpi"
+}
+
+"$cmake" -S "$here/consumer" -B "$scratch/build" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/log" 2>&1 ||
+  { cat "$scratch/log"; exit 1; }
+"$cmake" --build "$scratch/build" >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
+try_all "$scratch/build" "$scratch/build/mpi"
+echo "find_package: fine"
+
+mkdir "$scratch/pc"
+"$cxx" -std=c++20 "$here/consumer/plain.cc" $(pkg-config --cflags --libs ramspan) -o "$scratch/pc/plain"
+"$cxx" -std=c++20 "$here/consumer/mpi/with_mpi.cc" $(pkg-config --cflags --libs ramspan-mpi) -o "$scratch/pc/with_mpi"
+try_all "$scratch/pc" "$scratch/pc"
+echo "pkg-config: fine"
+
+expect "usage: ramspan COMMAND" "$prefix/bin/ramspan" --help
+expect "ramspan" "$prefix/bin/ramspan" --version
+if [ -e "$prefix/libexec/ramspan/ramspan-bench" ]; then "$prefix/bin/ramspan" bench --help >/dev/null; fi
+echo "programs: fine"

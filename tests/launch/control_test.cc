@@ -1,0 +1,114 @@
+#include "launch/control.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "launch/run_folder.h"
+
+namespace ramspan {
+namespace {
+
+class ControlTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::string> folder = MakeRunFolder(testing::TempDir());
+    ASSERT_TRUE(folder.ok()) << folder.status().message();
+    folder_ = folder.value();
+    ControlServer::Handlers handlers;
+    handlers.hello = [this](int rank, const std::string& host, bool local) {
+      events_.push_back("hello " + std::to_string(rank) + " " + host + (local ? " local" : " remote"));
+      server_->Send(rank, "go", pass_);
+    };
+    handlers.pid = [this](int rank, long pid) { events_.push_back("pid " + std::to_string(rank) + " " + std::to_string(pid)); };
+    handlers.init = [this](int rank) { events_.push_back("init " + std::to_string(rank)); };
+    handlers.end = [this](int rank, const RankEnd& end) {
+      events_.push_back("end " + std::to_string(rank) + " " + std::to_string(end.code));
+    };
+    handlers.closed = [this](int rank) { events_.push_back("closed " + std::to_string(rank)); };
+    Result<std::unique_ptr<ControlServer>> server = ControlServer::Listen(loop_, folder_, true, 2, handlers);
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(server).value();
+  }
+  void TearDown() override { RemoveRunFolder(folder_); }
+  void Serve() {
+    while (loop_.RunOnce(50) > 0) {
+    }
+  }
+  std::string Secret() const { return server_->address().substr(server_->address().rfind(':') + 1); }
+
+  EventLoop loop_;
+  std::string folder_;
+  std::unique_ptr<ControlServer> server_;
+  std::vector<std::string> events_;
+  int pass_ = -1;
+};
+
+TEST_F(ControlTest, AKeepersStoryArrivesInOrder) {
+  UniqueFd keeper = ConnectToLauncher(folder_.c_str(), nullptr);
+  ASSERT_TRUE(keeper);
+  SendLine(keeper.get(), "hello - 1 alpha");
+  SendLine(keeper.get(), "pid 77");
+  SendLine(keeper.get(), "init");
+  SendLine(keeper.get(), EndLine({7, 0, true, 123}));
+  keeper.Reset();
+  Serve();
+  EXPECT_EQ(events_, (std::vector<std::string>{"hello 1 alpha local", "pid 1 77", "init 1", "end 1 7", "closed 1"}));
+}
+
+TEST_F(ControlTest, OrdersAndADescriptorReachTheKeeper) {
+  int pipe_fds[2];
+  ASSERT_EQ(pipe2(pipe_fds, O_CLOEXEC), 0);
+  pass_ = pipe_fds[0];
+  UniqueFd keeper = ConnectToLauncher(folder_.c_str(), nullptr);
+  SendLine(keeper.get(), "hello - 0 alpha");
+  Serve();
+  server_->Send(0, "kill");
+  UniqueFd passed;
+  EXPECT_EQ(ReceiveLine(keeper.get(), 1000, passed), "go");
+  close(pipe_fds[0]);
+  ASSERT_TRUE(passed);
+  ASSERT_EQ(write(pipe_fds[1], "x", 1), 1);
+  char byte = 0;
+  EXPECT_EQ(read(passed.get(), &byte, 1), 1);
+  close(pipe_fds[1]);
+  UniqueFd none;
+  EXPECT_EQ(ReceiveLine(keeper.get(), 1000, none), "kill");
+  EXPECT_FALSE(none);
+  EXPECT_FALSE(ReceiveLine(keeper.get(), 10, none).has_value());
+}
+
+TEST_F(ControlTest, AnotherHostComesInByTcpWithTheSecret) {
+  const UniqueFd keeper = ConnectToLauncher("/nowhere", server_->address().c_str());
+  ASSERT_TRUE(keeper);
+  SendLine(keeper.get(), "hello " + Secret() + " 0 beta");
+  Serve();
+  EXPECT_EQ(events_, (std::vector<std::string>{"hello 0 beta remote"}));
+}
+
+TEST_F(ControlTest, WhoDoesNotKnowTheSecretIsTurnedAway) {
+  for (const std::string& hello : {std::string("hello - 0 beta"), std::string("hello 1234 0 beta"), std::string("init"),
+                                   std::string(5000, 'x'), "hello " + Secret() + " 2 beta"}) {
+    const UniqueFd stranger = ConnectToLauncher(nullptr, server_->address().c_str());
+    ASSERT_TRUE(stranger);
+    SendLine(stranger.get(), hello);
+    Serve();
+    char byte = 0;
+    EXPECT_LE(read(stranger.get(), &byte, 1), 0);
+  }
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(ControlTest, NonsenseClosesTheConnection) {
+  const UniqueFd keeper = ConnectToLauncher(folder_.c_str(), nullptr);
+  SendLine(keeper.get(), "hello - 0 alpha");
+  SendLine(keeper.get(), "end 1000 0 0 0");
+  Serve();
+  EXPECT_EQ(events_, (std::vector<std::string>{"hello 0 alpha local", "closed 0"}));
+}
+
+}  // namespace
+}  // namespace ramspan
