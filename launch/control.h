@@ -3,7 +3,9 @@
 // private folder; those on other hosts by TCP, with a secret.
 //
 //   keeper -> launcher   hello SECRET RANK HOST | pid PID | init | end CODE SIGNAL LEFT_MPI AT_NS
-//   launcher -> keeper   go (the answer to hello; may carry a descriptor) | signal N | kill
+//   launcher -> keeper   go (the answer to hello; may carry a descriptor) | signal N | kill | end
+//
+// "kill" ends the program; "end" does it so that hydra sees a rank that ends well.
 //
 // Thread-safety: none; all of it runs in one event loop.
 #pragma once

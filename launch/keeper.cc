@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "launch/argument_code.h"
 #include "launch/control.h"
@@ -36,7 +37,7 @@ class Keeper {
   int Run();
 
  private:
-  bool Connect();
+  std::optional<int> Connect();
   void Start();
   [[noreturn]] void BecomeProgram(pid_t keeper);
   void OnLauncher();
@@ -59,19 +60,20 @@ class Keeper {
   int wait_status_ = 0;
   bool ended_ = false, killed_ = false, launcher_lost_ = false, proxy_lost_ = false;
   bool init_told_ = false, reported_ = false;
+  bool leaves_quietly_ = false;  // a server that is not needed any more
 };
 
-// False: there is a launcher, but it cannot be reached or wants no more ranks.
-bool Keeper::Connect() {
+// A status to exit with: there is a launcher, but it cannot be reached or wants no more ranks.
+std::optional<int> Keeper::Connect() {
   const char* folder = std::getenv("RAMSPAN_RUN_DIR");
   const char* address = std::getenv(kControlVariable);
-  if (folder == nullptr && address == nullptr) return true;  // a line from --dry-run, started by hand
+  if (folder == nullptr && address == nullptr) return std::nullopt;  // a line from --dry-run, started by hand
   folder_ = folder == nullptr ? "" : folder;
   launcher_ = ConnectToLauncher(folder, address);
   if (!launcher_) {
     std::fprintf(stderr, "ramspan: cannot reach the launcher%s%s\n", address == nullptr ? "" : " at ",
                  address == nullptr ? "" : std::string(address).substr(0, std::string(address).rfind(':')).c_str());
-    return false;
+    return 1;
   }
   const char* rank = std::getenv("PMI_RANK");
   const char* pmi = std::getenv("PMI_FD");
@@ -80,11 +82,12 @@ bool Keeper::Connect() {
   gethostname(host, sizeof host);
   SendLine(launcher_.get(), "hello " + secret + " " + (rank == nullptr || pmi == nullptr ? "0" : rank) + " " + host);
   UniqueFd input;
-  if (ReceiveLine(launcher_.get(), kGoMayTakeMs, input) != "go") return false;
+  const std::optional<std::string> answer = ReceiveLine(launcher_.get(), kGoMayTakeMs, input);
+  if (answer != "go") return answer == "end" ? 0 : 1;
   if (input) dup2(input.get(), STDIN_FILENO);
   prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);  // from here on the socket tells of the launcher's death, and more gently
   loop_.Watch(launcher_.get(), POLLIN, [this](short) { OnLauncher(); });
-  return true;
+  return std::nullopt;
 }
 
 void Keeper::BecomeProgram(pid_t keeper) {
@@ -122,7 +125,8 @@ void Keeper::OnLauncher() {
     return;
   }
   while (const std::optional<std::string> line = lines_.Next()) {
-    if (*line == "kill") KillProgram();
+    if (*line == "end") leaves_quietly_ = true;
+    if (*line == "end" || *line == "kill") KillProgram();
     if (line->rfind("signal ", 0) != 0) continue;
     const int number = std::atoi(line->c_str() + std::strlen("signal "));
     // hydra gives each rank a session of its own: the signal goes to all of the rank's processes, as ^C would. (The
@@ -180,7 +184,7 @@ int Keeper::Run() {
   signal(SIGPIPE, SIG_IGN);
   signals_ = BlockSignals({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
   AdoptOrphans();
-  if (!Connect()) return 1;
+  if (const std::optional<int> status = Connect()) return *status;
   relay_ = PmiRelay::FromEnvironment(loop_, {[this] { OnPmiNews(); }, [this] { OnProxyGone(); }});
   loop_.Watch(signals_.get(), POLLIN, [this](short) { OnSignal(); });
   Start();
@@ -191,6 +195,10 @@ int Keeper::Run() {
   Report(signal_number == 0 ? WEXITSTATUS(wait_status_) : 0, signal_number);
   EndChildren(killed_ ? std::chrono::milliseconds(0) : kOrphansMayTake);
   if (launcher_lost_) CleanUpAfterLauncher();
+  if (leaves_quietly_) {
+    if (relay_ != nullptr) relay_->FinalizeForProgram();
+    return 0;
+  }
   return signal_number != 0 ? 128 + signal_number : WEXITSTATUS(wait_status_);
 }
 

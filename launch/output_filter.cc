@@ -18,7 +18,7 @@ bool StartsWith(std::string_view text, std::string_view beginning) {
 
 OutputFilter::OutputFilter(Kind kind) : kind_(kind) {
   if (kind == Kind::kBanner) {
-    beginnings_ = {Rule() + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"};
+    beginnings_ = {"\n" + Rule() + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"};
   } else {
     beginnings_ = {"[mpiexec@", "[proxy:"};
   }
@@ -36,13 +36,15 @@ void OutputFilter::Feed(std::string_view bytes, std::string& out) {
       if (!line.empty()) Feed(line, out);
       continue;
     }
-    if (!at_line_start_ && held_.empty()) {
+    if (held_.empty() && (kind_ == Kind::kBanner || !at_line_start_)) {
       const size_t end = bytes.find('\n', at);
-      const size_t stop = end == std::string_view::npos ? bytes.size() : end + 1;
+      const bool found = end != std::string_view::npos;
+      // A banner begins with the end of a line; a complaint after one.
+      const size_t stop = !found ? bytes.size() : kind_ == Kind::kBanner ? end : end + 1;
       out.append(bytes.substr(at, stop - at));
-      at_line_start_ = end != std::string_view::npos;
+      at_line_start_ = found;
       at = stop;
-      continue;
+      if (!found || kind_ != Kind::kBanner) continue;
     }
     held_ += bytes[at++];
     bool possible = false;
@@ -55,7 +57,11 @@ void OutputFilter::Feed(std::string_view bytes, std::string& out) {
         possible = true;
       }
     }
-    if (!taking_ && !possible) Flush(out);
+    if (taking_ || possible) continue;
+    const std::string undecided = std::exchange(held_, "");
+    at_line_start_ = undecided[0] == '\n';
+    out += undecided[0];
+    Feed(std::string_view(undecided).substr(1), out);  // the banner's text contains its own beginning
   }
 }
 

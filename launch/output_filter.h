@@ -13,7 +13,8 @@ namespace ramspan {
 
 class OutputFilter {
  public:
-  // kBanner: the "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES" block on stdout.
+  // kBanner: the "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES" block on stdout, with the newline
+  // that hydra puts before it.
   // kComplaints: lines on stderr that begin with "[mpiexec@" or "[proxy:", about connections that broke off.
   enum class Kind { kBanner, kComplaints };
   explicit OutputFilter(Kind kind);

@@ -92,4 +92,21 @@ void PmiRelay::Drain() {
   }
 }
 
+void PmiRelay::FinalizeForProgram() {
+  constexpr std::string_view kFinalize = "cmd=finalize\n";
+  if (!scanner_.init() || scanner_.finalize()) return;
+  loop_.Unwatch(hydra_.get());
+  if (!WriteAll(hydra_.get(), kFinalize.data(), kFinalize.size())) return;
+  const int64_t until_ns = MonotonicNs() + 2'000'000'000;
+  std::string answer;
+  while (answer.find("finalize_ack") == std::string::npos && MonotonicNs() < until_ns) {
+    pollfd ready{hydra_.get(), POLLIN, 0};
+    char bytes[1024];
+    if (poll(&ready, 1, 100) <= 0) continue;
+    const ssize_t length = read(hydra_.get(), bytes, sizeof bytes);
+    if (length <= 0) return;
+    answer.append(bytes, static_cast<size_t>(length));
+  }
+}
+
 }  // namespace ramspan

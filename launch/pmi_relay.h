@@ -44,6 +44,9 @@ class PmiRelay {
   void CloseProgramsEnd() { programs_end_.Reset(); }
   // After the program has ended: passes on what it had still sent.
   void Drain();
+  // Instead of a program that has ended within MPI: MPI_Finalize's word to hydra, which otherwise takes the end for a
+  // failure, kills all ranks and drops output that they have written. Waits up to 2 s for the answer.
+  void FinalizeForProgram();
   const PmiScanner& scanner() const { return scanner_; }
   ~PmiRelay();
 

@@ -110,7 +110,7 @@ Status Runner::Listen() {
 void Runner::OnHello(int rank, const std::string& host, bool local) {
   job_.OnHello(rank, host);
   if (kill_sent_ || (servers_end_sent_ && job_.IsServer(rank))) {
-    control_->Send(rank, "kill");
+    control_->Send(rank, kill_sent_ ? "kill" : "end");
   } else if (rank == 0 && plan_.by_mpiexec) {
     StartInput(local);
   } else {
@@ -243,7 +243,7 @@ void Runner::GiveOrders() {
   const int64_t now_ns = MonotonicNs();
   if (job_.end_servers() && !servers_end_sent_) {
     servers_end_sent_ = true;
-    for (int rank = plan_.ranks; rank < job_.size(); ++rank) control_->Send(rank, "kill");
+    for (int rank = plan_.ranks; rank < job_.size(); ++rank) control_->Send(rank, "end");
   }
   if (!job_.kill_all() || kill_sent_) return;
   kill_sent_ = true;

@@ -4,7 +4,9 @@
 // Start issues a transfer and returns; Collect flushes and reports what is done. A flush, not MPI_Rput/Rget: with the
 // request-based calls MPICH 4.0 ends the process (an assertion in its completion callback) when the server dies, while
 // put, get and flush return an error; and only a flush says that the bytes of a put are in the server. One thread at a
-// time flushes one server, so that an error is seen by everybody whose transfers it may have hit.
+// time flushes one server, so that an error is seen by everybody whose transfers it may have hit. What is left: when a
+// server dies while gets are in flight, UCX 1.13 now and then aborts this process by itself (an assertion on its count
+// of flushes); the launcher then ends the job.
 //
 // Thread-safety: every call from any thread. Ownership: borrows the world, requests and buffers.
 #pragma once

@@ -9,7 +9,7 @@ namespace {
 
 const std::string kRule(83, '=');
 const std::string kBanner =
-    kRule + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 5259 RUNNING AT vm\n=   EXIT CODE: 9\n" +
+    "\n" + kRule + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 5259 RUNNING AT vm\n=   EXIT CODE: 9\n" +
     "=   CLEANING UP REMAINING PROCESSES\n=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES\n" + kRule +
     "\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n"
     "This typically refers to a problem with your application.\n"
@@ -30,7 +30,7 @@ std::string Filtered(OutputFilter& filter, const std::string& text, unsigned see
 TEST(OutputFilter, TheBannerIsTakenOutHoweverTheStreamIsCut) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     OutputFilter filter(OutputFilter::Kind::kBanner);
-    EXPECT_EQ(Filtered(filter, "one\n" + kBanner + "two\nthree", seed), "one\ntwo\nthree") << "seed " << seed;
+    EXPECT_EQ(Filtered(filter, "one" + kBanner + "two\nthree", seed), "onetwo\nthree") << "seed " << seed;
     EXPECT_EQ(filter.taken(), kBanner);
   }
 }
@@ -38,6 +38,11 @@ TEST(OutputFilter, TheBannerIsTakenOutHoweverTheStreamIsCut) {
 TEST(OutputFilter, TheBannerAtTheEndIsTakenOut) {
   OutputFilter filter(OutputFilter::Kind::kBanner);
   EXPECT_EQ(Filtered(filter, kBanner, 1), "");
+}
+
+TEST(OutputFilter, ALastLineWithoutItsEndGetsNoneFromTheBanner) {
+  OutputFilter filter(OutputFilter::Kind::kBanner);
+  EXPECT_EQ(Filtered(filter, "no end" + kBanner, 1), "no end");
 }
 
 TEST(OutputFilter, RulesOfTheApplicationPass) {
@@ -62,11 +67,11 @@ TEST(OutputFilter, AProgressBarComesOutWhenTheStreamPauses) {
   OutputFilter filter(OutputFilter::Kind::kBanner);
   std::string out;
   filter.Feed("====", out);
+  EXPECT_EQ(out, "====");
+  filter.Feed("==>\n==", out);
   EXPECT_TRUE(filter.has_pending());
   filter.Flush(out);
-  EXPECT_EQ(out, "====");
-  filter.Feed("==>\n", out);
-  EXPECT_EQ(out, "======>\n");
+  EXPECT_EQ(out, "======>\n==");
 }
 
 TEST(OutputFilter, HydrasComplaintsAreTakenOutOfStderr) {
