@@ -19,3 +19,18 @@ target_link_libraries(ramspan_aio INTERFACE ${AIO_LIBRARY})
 
 find_package(nlohmann_json REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+find_library(XXHASH_LIBRARY xxhash REQUIRED)
+add_library(ramspan_xxhash INTERFACE)
+target_include_directories(ramspan_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
+# On x86 xxHash can choose AVX2 or AVX-512 at run time, where it was built so (Debian's is).
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_INCLUDES ${XXHASH_INCLUDE_DIR})
+set(CMAKE_REQUIRED_LIBRARIES ${XXHASH_LIBRARY})
+check_cxx_source_compiles("#include <xxh_x86dispatch.h>
+                           int main() { return XXH3_64bits_dispatch(nullptr, 0) == 1; }" RAMSPAN_XXHASH_DISPATCH)
+unset(CMAKE_REQUIRED_INCLUDES)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(RAMSPAN_XXHASH_DISPATCH)
+  target_compile_definitions(ramspan_xxhash INTERFACE RAMSPAN_XXHASH_DISPATCH)
+  target_link_libraries(ramspan_xxhash INTERFACE ${XXHASH_LIBRARY})
+endif()
