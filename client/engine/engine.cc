@@ -91,7 +91,7 @@ void Engine::Open(Chunk* chunk, bool write) {
     ClearBits(chunk, kPrefetched);
     policy_->OnPrefetchHit(chunk);
     ++counters_.prefetch_hits;
-    SignalMover();
+    if (policy_->WantsReadAhead()) SignalMover();
   }
   SetBits(chunk, kReadable | kWritable | kReferenced | (write ? kDirty : 0));
 }
@@ -263,6 +263,8 @@ bool Engine::MoverStep() {
     budget_.SetTierMetadata(tier_->stats().metadata_bytes);
     mutex_.lock();
   }
+  // What is in flight needs no spinning: whoever waits for it polls by himself.
+  if (!worked && in_flight_ > 0) PollOnce(microseconds(200));
   return worked || in_flight_ > 0;
 }
 

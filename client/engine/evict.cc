@@ -11,6 +11,10 @@ namespace ramspan {
 using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
+namespace {
+constexpr uint64_t kTogether = 8;  // chunks that leave in one go: a miss's own and those for the misses after it
+}  // namespace
+
 // Closes the victims and opens those again that some thread pins: keep[i] says so. What is closed and not kept cannot
 // be pinned without this mutex. A pin that was stored before the closing is found by the scan; one stored later sees
 // the closed word and comes to Acquire.
@@ -151,7 +155,8 @@ Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes) {
     }
     const uint64_t available = arena_.available();
     const uint64_t needed = RoundUpToGranule(bytes) > available ? RoundUpToGranule(bytes) - available : 1;
-    const Evicted evicted = EvictSome(needed);
+    // More than one chunk needs: a membarrier and a submission cost the same for a batch, and files want depth.
+    const Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * RoundUpToGranule(bytes), budget_.limit() / 16)));
     if (evicted.freed > 0) continue;
     if (in_flight_ > 0) {
       // Some write or read is under way; its end may bring a frame.
@@ -199,10 +204,10 @@ Status Engine::WaitForPins(Chunk* chunk, uint64_t bytes, Clock::time_point since
 // that fits its limit is left alone.
 bool Engine::RefillReserve() {
   if (live_bytes_ <= budget_.frames_limit() || typical_bytes_ == 0) return false;
-  const uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(4 * typical_bytes_, 1 << 20));
+  const uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(kTogether * typical_bytes_, 1 << 20));
   if (reserve < typical_bytes_ || arena_.available() >= reserve) return false;
   if (in_flight_ * typical_bytes_ >= 2 * reserve) return false;
-  const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), 4 * typical_bytes_));
+  const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), kTogether * typical_bytes_));
   return evicted.freed + evicted.started > 0;
 }
 

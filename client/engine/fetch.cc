@@ -81,7 +81,7 @@ Status Engine::Load(Chunk* chunk) {
   ++op->waiters;  // keeps op alive over the submission
   Submit(std::span(&op, 1), false);
   --op->waiters;
-  if (options_.preemptive) SignalMover();
+  if (options_.preemptive && policy_->WantsReadAhead()) SignalMover();
   return WaitFor(op);
 }
 
@@ -162,10 +162,12 @@ void Engine::Prefetch(Chunk* chunk) {
   if (PhaseOf(chunk) != Phase::kSwapped || !chunk->slot) return;
   void* frame = arena_.TryTake(chunk->bytes);
   if (frame == nullptr) return;  // not worth evicting what somebody may use: the pull will
-  IoOp* op = BeginLoad(chunk, frame, true);
-  policy_->OnPrefetchIssued(chunk);
-  ++counters_.prefetch_issued;
+  // The program asked for this very chunk: a miss, not a guess of the policy's, whose hits it must not count as.
+  policy_->OnMiss(chunk);
+  ++counters_.misses;
+  IoOp* op = BeginLoad(chunk, frame, false);
   Submit(std::span(&op, 1), false);
+  if (options_.preemptive && policy_->WantsReadAhead()) SignalMover();
 }
 
 // A tier that copies while it submits gets one chunk at a time, so that each is usable as soon as it is there.

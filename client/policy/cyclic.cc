@@ -57,7 +57,7 @@ void CyclicPolicy::Decay() {
 void CyclicPolicy::MoveRunToActive(Chunk* chunk) {
   uint64_t ahead = preemptive_bytes_;
   Chunk* place = At(active_);
-  for (size_t moved = 0; moved <= kMaxAhead; ++moved) {
+  for (size_t moved = ahead_count_; moved <= kMaxAhead; ++moved) {
     Chunk* following = Next(chunk);
     if (hand_ == chunk->id) hand_ = chunk->next;
     Remove(chunk);
@@ -72,7 +72,7 @@ void CyclicPolicy::MoveRunToActive(Chunk* chunk) {
 
 void CyclicPolicy::OnPrefetchIssued(Chunk* chunk) {
   preemptive_bytes_ += chunk->bytes;
-  RS_DCHECK(ahead_count_ < kMaxAhead, "%zu chunks fetched ahead", ahead_count_);
+  RS_CHECK(ahead_count_ < kMaxAhead, "%zu chunks fetched ahead", ahead_count_);
   ahead_[(ahead_begin_ + ahead_count_++) % kMaxAhead] = chunk->id;
 }
 
@@ -134,6 +134,11 @@ size_t CyclicPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
   }
   if (n == 0) n = PickPrefetched(bytes, out);  // nothing else is left
   return n;
+}
+
+// A quarter of the pre-emptive budget is free: enough for a batch, and one chunk where the budget holds few.
+bool CyclicPolicy::WantsReadAhead() const {
+  return preemptive_bytes_ <= preemptive_bytes_max_ / 4 * 3 && ahead_count_ <= kMaxAhead / 4 * 3;
 }
 
 size_t CyclicPolicy::PickReadAhead(std::span<Chunk*> out) {

@@ -29,6 +29,8 @@ class CachePolicy {
   // Fills out with Resident chunks in the order in which they should leave, until their bytes reach `bytes` or out is
   // full; returns how many. Called again for more: continues behind those it named.
   virtual size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) = 0;
+  // Whether there is enough to fetch ahead to wake a thread for it: a wake-up costs as much as some chunks do.
+  virtual bool WantsReadAhead() const = 0;
   // Fills out with Swapped chunks (that have slots) to be fetched ahead now; returns how many, 0 for none.
   virtual size_t PickReadAhead(std::span<Chunk*> out) = 0;
 };

@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <vector>
 
 #include "client/engine/engine.h"
 #include "client/policy/cyclic.h"
@@ -211,6 +212,36 @@ TEST(EngineSim, WrongBytesAreNeverHandedOut) {
   rates.write_flipped = 0.02;
   rates.read_flipped = 0.02;
   RunSchedules(rates, false, 64 << 20, true);
+}
+
+// adhereTo's hints once went into the policy's ring of chunks that it fetched ahead, without its bound: chunks were in
+// it twice and left twice. They also counted as hits of its guesses, which made random access look ordered.
+TEST(EngineSim, MoreHintsThanTheReadAheadRingHoldsAreMissesAndNotGuesses) {
+  constexpr uint64_t kChunk = 64 << 10;
+  FakeTier tier(FakeTierOptions{.seed = 5, .synchronous = true});
+  SimPins pins;
+  Engine::Options options;
+  options.budget = uint64_t{48} << 20;  // a tenth of it is 76 chunks
+  Engine engine(options, &tier, &pins, [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); });
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 600; ++i) {
+    chunks.push_back(engine.Create(kChunk).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    std::memset(chunks.back()->frame, i & 0xff, kChunk);
+  }
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(engine.SetBudget(uint64_t{2} << 20).ok());
+    ASSERT_TRUE(engine.SetBudget(uint64_t{48} << 20).ok());
+    for (Chunk* chunk : chunks) engine.Prefetch(chunk);
+    engine.Drain();
+    ASSERT_TRUE(engine.IsValid());
+    for (int i = 0; i < 600; ++i) {
+      ASSERT_TRUE(engine.Acquire(chunks[i], false).ok());
+      ASSERT_EQ(static_cast<unsigned char*>(chunks[i]->frame)[kChunk - 1], i & 0xff);
+    }
+  }
+  EXPECT_EQ(engine.counters().prefetch_hits, 0u);
+  for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
 }  // namespace
