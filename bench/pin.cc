@@ -1,5 +1,7 @@
 // pin: what an adhereTo on a chunk in memory costs over the raw pointer: construct, pull, use, destroy.
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -27,7 +29,10 @@ class PinCase {
     const size_t chunks = setting.same_chunk ? 1 : kChunksPerThread * setting.threads;
     for (size_t i = 0; i < chunks; ++i) {
       managed_.emplace_back(kElements, 0.0);
-      raw_.push_back(std::make_unique<double[]>(kElements));
+      // On a page of its own, as a frame is: else the caches' sets, of which first elements of pages share one, are
+      // what is measured.
+      raw_.emplace_back(static_cast<double*>(std::aligned_alloc(4096, kElements * sizeof(double))), &std::free);
+      std::fill_n(raw_.back().get(), kElements, 0.0);
     }
   }
 
@@ -75,17 +80,15 @@ class PinCase {
 
   template <bool kRaw>
   void Reads(size_t first, size_t mask, size_t element) {
-    double sum = 0;
     for (uint64_t i = 0; i < operations_; ++i) {
       if constexpr (kRaw) {
-        sum += Look(raw_[first + (i & mask)].get() + element);
+        Look(raw_[first + (i & mask)].get() + element);
       } else {
         const adhereTo<double> glue(managed_[first + (i & mask)]);
         const double* const elements = glue;
-        sum += Look(elements + element);
+        Look(elements + element);
       }
     }
-    asm volatile("" : : "x"(sum));
   }
 
   // The barriers keep the compiler from hoisting one access over many operations.
@@ -94,15 +97,16 @@ class PinCase {
     *p += 1.0;
     asm volatile("" : : : "memory");
   }
-  static double Look(const double* p) {
+  // No sum: it would live in memory on one side only, because a pin's slow path is a call.
+  static void Look(const double* p) {
     asm volatile("" : "+r"(p) : : "memory");
-    return *p;
+    asm volatile("" : : "x"(*p));
   }
 
   const Setting setting_;
   const uint64_t operations_;
   std::vector<managedPtr<double>> managed_;
-  std::vector<std::unique_ptr<double[]>> raw_;
+  std::vector<std::unique_ptr<double, decltype(&std::free)>> raw_;
 };
 
 }  // namespace

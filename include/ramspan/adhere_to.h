@@ -29,7 +29,8 @@ class adhereTo {
   // load_now starts to fetch the data in the background (it never waits); otherwise the first pull fetches it.
   explicit adhereTo(const managedPtr<T>& data, bool load_now = true)
       : chunk_(data.chunk_), table_(detail::ThisThreadPins()) {
-    if (load_now && chunk_ && !(chunk_->state.load(std::memory_order_relaxed) & detail::kReadable)) {
+    if (load_now && chunk_ &&
+        __builtin_expect(!(chunk_->state.load(std::memory_order_relaxed) & detail::kReadable), 0)) {
       detail::PrefetchChunk(chunk_);
     }
   }
@@ -53,8 +54,9 @@ class adhereTo {
     return *this;
   }
   ~adhereTo() {
-    if (slot_ != detail::kNoPin) detail::Unpin(chunk_, table_, slot_);
-    if (const uintptr_t pin = foreign_.load(std::memory_order_acquire); pin != 0) detail::UnpinForeign(chunk_, pin);
+    if (__builtin_expect(slot_ != detail::kNoPin, 1)) detail::Unpin(chunk_, table_, slot_);
+    const uintptr_t pin = foreign_.load(std::memory_order_acquire);
+    if (__builtin_expect(pin != 0, 0)) detail::UnpinForeign(chunk_, pin);
   }
 
   // Pulls. Each blocks until the data is in memory. Throws OutOfMemory (more pinned than the limit allows), OutOfSwap,
@@ -72,7 +74,7 @@ class adhereTo {
     if (__builtin_expect(table_ != detail::t_pins, 0)) {
       return static_cast<T*>(detail::PinForeign(chunk_, &foreign_, kWrite));
     }
-    if (slot_ == detail::kNoPin) {
+    if (__builtin_expect(slot_ == detail::kNoPin, 1)) {
       unsigned slot;
       void* frame = detail::Pin<kWrite>(chunk_, table_, &slot);
       slot_ = slot;

@@ -87,7 +87,7 @@ template <bool kWrite>
 inline void* Pin(ChunkHead* chunk, PinTable* table, unsigned* slot) {
   for (unsigned i = 0; i < PinTable::kInlineSlots; ++i) {
     // Relaxed: an empty slot carries no data.
-    if (table->slots[i].load(std::memory_order_relaxed) == nullptr) {
+    if (__builtin_expect(table->slots[i].load(std::memory_order_relaxed) == nullptr, 1)) {
       *slot = i;
       return PinInSlot<kWrite>(chunk, table, i);
     }
