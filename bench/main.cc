@@ -115,10 +115,20 @@ std::optional<std::string> FindInPath(const std::string& name) {
   return std::nullopt;
 }
 
+// Beside the benchmark in a build folder, in bin/ for an installed one (in libexec/ramspan/), or in PATH.
+std::string ServerPath(const std::string& self) {
+  const std::string folder = self.substr(0, self.rfind('/') + 1);
+  for (const char* where : {"", "../bin/", "../../bin/"}) {
+    const std::string path = folder + where + "ramspan-memserver";
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  if (const std::optional<std::string> found = FindInPath("ramspan-memserver")) return *found;
+  throw po::error("ramspan-memserver is neither near " + self + " nor in PATH; --servers 0 measures files");
+}
+
 // The job of one client and its servers, in MPICH's MPMD form.
 std::vector<std::string> JobLine(const BenchOptions& o, const std::string& self, int argc, char** argv) {
-  const std::string server = self.substr(0, self.rfind('/') + 1) + "ramspan-memserver";
-  if (access(server.c_str(), X_OK) != 0) throw po::error("ramspan-memserver is not beside " + self + "; --servers 0");
+  const std::string server = ServerPath(self);
   std::optional<std::string> mpiexec = FindInPath("mpiexec.hydra");
   if (!mpiexec) mpiexec = FindInPath("mpiexec.mpich");
   if (!mpiexec) throw po::error("mpiexec.hydra (MPICH) is not in PATH; --servers 0 measures files");

@@ -41,5 +41,9 @@ echo "pkg-config: fine"
 
 expect "usage: ramspan COMMAND" "$prefix/bin/ramspan" --help
 expect "ramspan" "$prefix/bin/ramspan" --version
-if [ -e "$prefix/libexec/ramspan/ramspan-bench" ]; then "$prefix/bin/ramspan" bench --help >/dev/null; fi
+if [ -e "$prefix/libexec/ramspan/ramspan-bench" ]; then
+  "$prefix/bin/ramspan" bench --help >/dev/null
+  # An installed benchmark finds the memory server by itself.
+  expect "remote memory" "$prefix/bin/ramspan" bench stream --data 16MiB --sweeps 1
+fi
 echo "programs: fine"
