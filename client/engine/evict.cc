@@ -65,6 +65,11 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
     policy_->OnPrefetchWasted(c);
     ++counters_.prefetch_wasted;
   }
+  if (!Has(c, kDirty) && c->slot && tier_->IsLost(c->slot, c->bytes)) {  // this frame is the only copy left
+    tier_->Free(c->slot, c->bytes);
+    c->slot = SlotRef{};
+    SetBits(c, kDirty);
+  }
   if (!Has(c, kDirty)) {  // the slot holds the same bytes, or there never were any
     DropFrame(c, Event::kDrop);
     ++counters_.clean_evictions;

@@ -362,7 +362,7 @@ void RemoteSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
 
 void RemoteSwap::Start(IoRequest* request) {
   thread_local std::vector<Piece> pieces;
-  Locate(*request, &pieces);
+  Locate(request->slot, request->bytes, &pieces);
   if (!IsFar(request->slot)) {
     CopyNear(request, pieces);
     MutexLock lock(mutex_);
@@ -381,23 +381,31 @@ void RemoteSwap::Start(IoRequest* request) {
   StartFar(request, pieces);
 }
 
-void RemoteSwap::Locate(const IoRequest& request, std::vector<Piece>* pieces) const {
+void RemoteSwap::Locate(SlotRef slot, size_t bytes, std::vector<Piece>* pieces) const {
   thread_local std::vector<Extent> extents;
   extents.clear();
   pieces->clear();
   MutexLock lock(mutex_);
-  const Side& side = sides_[!IsFar(request.slot)];
-  side.space.Resolve(WithoutFarBit(request.slot), request.bytes, &extents);
-  size_t left = request.bytes;
+  const Side& side = sides_[!IsFar(slot)];
+  side.space.Resolve(WithoutFarBit(slot), bytes, &extents);
+  size_t left = bytes;
   for (const Extent& extent : extents) {
     const Region& region = side.regions[extent.region];
     const size_t n = std::min<size_t>(left, extent.bytes);
     RS_CHECK(extent.offset + n <= region.bytes, "slot %llx reaches beyond its lease",
-             static_cast<unsigned long long>(request.slot.bits));
+             static_cast<unsigned long long>(slot.bits));
     pieces->push_back({region.server, region.offset + extent.offset, n});
     left -= n;
   }
-  RS_CHECK(left == 0, "slot %llx is shorter than its chunk", static_cast<unsigned long long>(request.slot.bits));
+  RS_CHECK(left == 0, "slot %llx is shorter than its chunk", static_cast<unsigned long long>(slot.bits));
+}
+
+// Near servers' memory outlives them: the mapping stays.
+bool RemoteSwap::IsLost(SlotRef slot, size_t bytes) const {
+  if (!IsFar(slot)) return false;
+  thread_local std::vector<Piece> pieces;
+  Locate(slot, bytes, &pieces);
+  return std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) { return world_.IsDead(piece.server); });
 }
 
 // Needs no living server: the mapping stays, with all that was written, when a near server dies.

@@ -43,6 +43,7 @@ class RemoteSwap final : public SwapTier {
   // Of the tier: synchronous only when every server is near; CapabilitiesOf tells it slot by slot.
   Capabilities capabilities() const override;
   Capabilities CapabilitiesOf(SlotRef slot) const override;
+  bool IsLost(SlotRef slot, size_t bytes) const override;
 
   // Waits at most answer_timeout for servers. kResourceExhausted: all are full (asked again after 20 ms to 1 s).
   // kUnavailable: all are dead.
@@ -114,7 +115,7 @@ class RemoteSwap final : public SwapTier {
   // Transfers.
   void Submit(std::span<IoRequest* const> batch, bool is_write);
   void Start(IoRequest* request);
-  void Locate(const IoRequest& request, std::vector<Piece>* pieces) const;
+  void Locate(SlotRef slot, size_t bytes, std::vector<Piece>* pieces) const;
   void CopyNear(IoRequest* request, const std::vector<Piece>& pieces);
   void StartFar(IoRequest* request, const std::vector<Piece>& pieces);
   bool CollectFar();

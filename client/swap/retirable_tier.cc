@@ -22,6 +22,11 @@ SwapTier::Capabilities RetirableTier::CapabilitiesOf(SlotRef slot) const {
   return use ? use->CapabilitiesOf(slot) : capabilities_;
 }
 
+bool RetirableTier::IsLost(SlotRef slot, size_t bytes) const {
+  Use use(this);
+  return use && use->IsLost(slot, bytes);
+}
+
 Result<SlotRef> RetirableTier::Reserve(size_t bytes) {
   Use use(this);
   if (!use || closed_.load(std::memory_order_relaxed)) {

@@ -87,6 +87,10 @@ class SwapTier {
   // go there.
   virtual bool HasRoomAbove(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
 
+  // True when what the slot holds can never be read again (its server died), so that a clean chunk in memory is the only
+  // copy. REQUIRES: the slot is reserved; `bytes` as at Reserve.
+  virtual bool IsLost(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
+
   // Gives a slot back. REQUIRES: no request on it is in flight (I4); `bytes` as at Reserve.
   virtual void Free(SlotRef slot, size_t bytes) = 0;
 

@@ -80,6 +80,10 @@ Result<SlotRef> TieredSwap::Reserve(size_t bytes) {
   return Status(code, std::move(message));
 }
 
+bool TieredSwap::IsLost(SlotRef slot, size_t bytes) const {
+  return tiers_[TierOf(slot, tiers_.size())]->IsLost(WithoutTier(slot), bytes);
+}
+
 void TieredSwap::Free(SlotRef slot, size_t bytes) {
   tiers_[TierOf(slot, tiers_.size())]->Free(WithoutTier(slot), bytes);
 }

@@ -52,6 +52,7 @@ class TieredSwap final : public SwapTier {
   // Whether a tier above the slot's own has room for this chunk now, as far as its statistics say: the engine then
   // takes a new slot at the chunk's next write. Takes the upper tiers' locks: not for each access.
   bool HasRoomAbove(SlotRef slot, size_t bytes) const override;
+  bool IsLost(SlotRef slot, size_t bytes) const override;
 
  private:
   void Submit(std::span<IoRequest* const> batch, bool is_write);

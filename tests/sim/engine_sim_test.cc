@@ -12,6 +12,7 @@
 
 #include "client/engine/engine.h"
 #include "client/policy/cyclic.h"
+#include "client/swap/tiered_swap.h"
 #include "tests/support/fake_tier.h"
 
 namespace ramspan {
@@ -212,6 +213,38 @@ TEST(EngineSim, WrongBytesAreNeverHandedOut) {
   rates.write_flipped = 0.02;
   rates.read_flipped = 0.02;
   RunSchedules(rates, false, 64 << 20, true);
+}
+
+// A clean chunk whose server had died was dropped at its next eviction, although memory still held it.
+TEST(EngineSim, ACleanChunkWhoseServerDiedIsWrittenElsewhere) {
+  constexpr uint64_t kChunk = 64 << 10;
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = 1}));
+  tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = 2}));
+  auto* upper = static_cast<FakeTier*>(tiers[0].get());
+  TieredSwap swap(std::move(tiers));
+  SimPins pins;
+  Engine::Options options;
+  options.budget = uint64_t{4} << 20;
+  options.preemptive = false;
+  Engine engine(options, &swap, &pins, [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); });
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 16; ++i) {
+    chunks.push_back(engine.Create(kChunk).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    std::memset(chunks.back()->frame, i + 1, kChunk);
+  }
+  ASSERT_TRUE(engine.SetBudget(512 << 10).ok());  // most of them leave for the upper tier
+  ASSERT_TRUE(engine.SetBudget(uint64_t{4} << 20).ok());
+  for (Chunk* chunk : chunks) ASSERT_TRUE(engine.Acquire(chunk, false).ok());  // back, and clean
+  upper->SetGone(true);
+  ASSERT_TRUE(engine.SetBudget(512 << 10).ok());
+  for (int i = 0; i < 16; ++i) {
+    const Status status = engine.Acquire(chunks[i], false);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(static_cast<unsigned char*>(chunks[i]->frame)[kChunk / 2], i + 1);
+  }
+  for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
 // adhereTo's hints once went into the policy's ring of chunks that it fetched ahead, without its bound: chunks were in

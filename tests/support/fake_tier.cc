@@ -168,6 +168,11 @@ void FakeTier::SetGone(bool gone) {
   gone_ = gone;
 }
 
+bool FakeTier::IsLost(SlotRef, size_t) const {
+  std::lock_guard lock(mutex_);
+  return gone_;
+}
+
 uint64_t FakeTier::now() const {
   std::lock_guard lock(mutex_);
   return now_;

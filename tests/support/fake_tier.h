@@ -39,6 +39,7 @@ class FakeTier final : public SwapTier {
   ~FakeTier() override;
 
   Capabilities capabilities() const override;
+  bool IsLost(SlotRef slot, size_t bytes) const override;
   Result<SlotRef> Reserve(size_t bytes) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
