@@ -56,12 +56,13 @@ std::string SwapfileMask(const Config& config) {
   return std::string(tmpdir && *tmpdir ? tmpdir : "/tmp") + "/ramspan-%d-%d.swap";
 }
 
+// At least one granule: when the folder is missing or the disk is full now, file_swap says so, where and with a remedy.
 uint64_t HalfOfFreeDisk(const std::string& mask) {
   struct statvfs fs;
   const size_t slash = mask.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : mask.substr(0, slash + 1);
-  if (statvfs(directory.c_str(), &fs) != 0) return 0;  // file_swap says what is wrong with it
-  return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize / 2;
+  if (statvfs(directory.c_str(), &fs) != 0) return kSwapGranule;
+  return std::max<uint64_t>(static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize / 2, kSwapGranule);
 }
 
 }  // namespace

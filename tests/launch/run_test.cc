@@ -1,98 +1,38 @@
 // Whole jobs under the real launcher and the real mpiexec, with stand-ins for application and server: exit statuses,
 // arguments, input and output, and that nothing is left behind whoever is killed whenever.
-#include <fcntl.h>
-#include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/shm.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <random>
-#include <set>
-#include <sstream>
 #include <thread>
 
-#include "launch/process.h"
+#include "tests/support/job_fixture.h"
 
 namespace ramspan {
 namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
-using Words = std::vector<std::string>;
 
 std::string launcher_source, standin_source;
 
-std::string ReadFile(const fs::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-struct Outcome {
-  int status = -1;  // as a shell's $?
-  std::string out, err;
-};
-
-class RunTest : public testing::Test {
+class RunTest : public JobFixture {
  protected:
   RunTest() {
-    std::string name = testing::TempDir() + "ramspan-test-XXXXXX";
-    folder_ = mkdtemp(name.data());
-    for (const char* part : {"bin", "tmp", "ready"}) fs::create_directory(folder_ / part);
     fs::copy_file(launcher_source, folder_ / "bin/ramspan");
     fs::copy_file(standin_source, folder_ / "bin/ramspan-memserver");
     app_ = standin_source;
-    marker_ = "RAMSPAN_TEST_JOB=" + folder_.filename().string();
-    shm_before_ = SharedMemory();
-  }
-  ~RunTest() override {
-    ExpectNothingLeft();
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
   }
 
-  // Starts `ramspan run ARGUMENTS` in a process group of its own.
   pid_t Start(const Words& arguments, const std::string& input = "/dev/null") {
     Words all = {(folder_ / "bin/ramspan").string(), "run"};
     all.insert(all.end(), arguments.begin(), arguments.end());
-    const pid_t pid = fork();
-    if (pid != 0) return pid;
-    setpgid(0, 0);
-    Redirect(STDIN_FILENO, input, O_RDONLY);
-    Redirect(STDOUT_FILENO, (folder_ / "out").string(), O_WRONLY | O_CREAT | O_TRUNC);
-    Redirect(STDERR_FILENO, (folder_ / "err").string(), O_WRONLY | O_CREAT | O_TRUNC);
-    setenv("TMPDIR", (folder_ / "tmp").c_str(), 1);
-    setenv("RAMSPAN_TEST_READY", (folder_ / "ready").c_str(), 1);
-    setenv("RAMSPAN_TEST_JOB", folder_.filename().c_str(), 1);
-    std::vector<char*> argv;
-    for (std::string& one : all) argv.push_back(one.data());
-    argv.push_back(nullptr);
-    execv(argv[0], argv.data());
-    _exit(126);
-  }
-
-  Outcome Wait(pid_t pid, std::chrono::seconds patience = std::chrono::seconds(30)) {
-    Outcome outcome;
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    int status = 0;
-    while (waitpid(pid, &status, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        ADD_FAILURE() << "the job hangs; stderr: " << ReadFile(folder_ / "err");
-        kill(pid, SIGKILL);
-      }
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    outcome.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    outcome.out = ReadFile(folder_ / "out");
-    outcome.err = ReadFile(folder_ / "err");
-    return outcome;
+    return StartCommand(all, {}, input);
   }
 
   Outcome Run(const Words& arguments, const std::string& input = "/dev/null") { return Wait(Start(arguments, input)); }
@@ -104,60 +44,6 @@ class RunTest : public testing::Test {
     words.push_back("--");
     words.insert(words.end(), app.begin(), app.end());
     return words;
-  }
-
-  // The pid that the stand-in of this rank wrote when it went to sleep.
-  pid_t Ready(int rank) {
-    const fs::path path = folder_ / "ready" / ("rank-" + std::to_string(rank));
-    for (int i = 0; i < 4000 && !fs::exists(path); ++i) std::this_thread::sleep_for(milliseconds(5));
-    EXPECT_TRUE(fs::exists(path)) << ReadFile(folder_ / "err");
-    return static_cast<pid_t>(std::atol(ReadFile(path).c_str()));
-  }
-
-  std::set<pid_t> JobProcesses() {
-    std::set<pid_t> found;
-    for (pid_t pid : AllProcesses()) {
-      const std::string environment = ReadFile("/proc/" + std::to_string(pid) + "/environ");
-      if (environment.find(marker_) != std::string::npos) found.insert(pid);
-    }
-    return found;
-  }
-
-  pid_t JobProcess(const std::string& name) {
-    for (pid_t pid : JobProcesses()) {
-      if (ReadFile("/proc/" + std::to_string(pid) + "/comm") == name + "\n") return pid;
-    }
-    return -1;
-  }
-
-  static pid_t ParentOf(pid_t pid) {
-    std::istringstream stat(ReadFile("/proc/" + std::to_string(pid) + "/stat"));
-    std::string number, name, state;
-    pid_t parent = -1;
-    stat >> number >> name >> state >> parent;
-    return parent;
-  }
-
-  // Processes end a moment after the one that was waited for; nothing may take longer than that.
-  void ExpectNothingLeft() {
-    for (int i = 0; i < 1000 && !(JobProcesses().empty() && fs::is_empty(folder_ / "tmp")); ++i) {
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    for (pid_t pid : JobProcesses()) {
-      ADD_FAILURE() << "left running: " << pid << " " << ReadFile("/proc/" + std::to_string(pid) + "/comm");
-      kill(pid, SIGKILL);
-    }
-    for (const auto& entry : fs::directory_iterator(folder_ / "tmp")) ADD_FAILURE() << "left: " << entry.path();
-    std::set<std::string> left;
-    for (int i = 0; i < 200; ++i) {  // the last keeper may still be sweeping
-      left.clear();
-      for (const std::string& name : SharedMemory()) {
-        if (shm_before_.count(name) == 0) left.insert(name);
-      }
-      if (left.empty()) break;
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    for (const std::string& name : left) ADD_FAILURE() << "left in shared memory: " << name;
   }
 
   void KillWhileAllSleep(const std::function<pid_t(pid_t launcher)>& victim, int expected_status) {
@@ -172,47 +58,7 @@ class RunTest : public testing::Test {
     ExpectNothingLeft();
   }
 
-  fs::path folder_;
   std::string app_;
-
- private:
-  static void Redirect(int fd, const std::string& path, int flags) {
-    const int opened = open(path.c_str(), flags, 0600);
-    dup2(opened, fd);
-    close(opened);
-  }
-
-  static std::vector<pid_t> AllProcesses() {
-    std::vector<pid_t> pids;
-    std::error_code error;
-    for (auto it = fs::directory_iterator("/proc", error); !error && it != fs::directory_iterator(); it.increment(error)) {
-      const pid_t pid = static_cast<pid_t>(std::atol(it->path().filename().c_str()));
-      if (pid > 0) pids.push_back(pid);
-    }
-    return pids;
-  }
-
-  // Segments of MPI jobs that nobody uses: other jobs on this machine come and go, and are not ours to judge.
-  std::set<std::string> SharedMemory() {
-    std::set<std::string> names;
-    std::error_code error;
-    for (auto it = fs::directory_iterator("/dev/shm", error); !error && it != fs::directory_iterator();
-         it.increment(error)) {
-      const std::string name = it->path().filename().string();
-      if (name.rfind("mpich", 0) == 0 || name.rfind("ucx", 0) == 0) names.insert(name);
-    }
-    shm_info totals{};
-    const int last = shmctl(0, SHM_INFO, reinterpret_cast<shmid_ds*>(&totals));
-    for (int index = 0; index <= last; ++index) {
-      shmid_ds segment{};
-      const int id = shmctl(index, SHM_STAT, &segment);
-      if (id >= 0 && segment.shm_nattch == 0) names.insert("sysv " + std::to_string(id));
-    }
-    return names;
-  }
-
-  std::string marker_;
-  std::set<std::string> shm_before_;
 };
 
 TEST_F(RunTest, AGoodJobIsSilentAndEndsWithZero) {
@@ -325,8 +171,7 @@ TEST_F(RunTest, AReaderThatLeavesEndsTheJobLikeAPipeline) {
 
 TEST_F(RunTest, InterruptsReachTheApplication) {
   for (const auto& [number, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
-    fs::remove_all(folder_ / "ready");
-    fs::create_directory(folder_ / "ready");
+    ClearReady();
     const pid_t launcher = Start(Job(2, 1, {app_, "sleep"}));
     Ready(0);
     Ready(1);
@@ -352,8 +197,7 @@ TEST_F(RunTest, AStubbornApplicationIsKilledAfterAWhileOrAtTheSecondInterrupt) {
   Ready(1);
   kill(launcher, SIGINT);
   EXPECT_EQ(Wait(launcher).status, 130);
-  fs::remove_all(folder_ / "ready");
-  fs::create_directory(folder_ / "ready");
+  ClearReady();
   launcher = Start(Job(2, 1, {app_, "stubborn"}));
   Ready(0);
   Ready(1);

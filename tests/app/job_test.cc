@@ -1,0 +1,70 @@
+// The same program as the ranks of jobs of all small shapes, near and far, and with servers that are full or absent.
+#include "tests/app/app_fixture.h"
+
+namespace ramspan {
+namespace {
+
+using nlohmann::json;
+
+constexpr SweepSize kSmall = {.bytes = 8 * kMiB, .chunk_bytes = 128 << 10};
+
+class Jobs : public AppFixture {
+ protected:
+  // Every rank moved more than its limit to the servers and got it back.
+  void ExpectRemoteTraffic(int ranks) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const json stats = Stats(rank);
+      ASSERT_TRUE(stats["tiers"].contains("remote")) << stats;
+      EXPECT_GT(stats["tiers"]["remote"]["bytes_out"], 2 * kMiB) << "rank " << rank;
+      EXPECT_GT(stats["tiers"]["remote"]["bytes_in"], 2 * kMiB) << "rank " << rank;
+      EXPECT_EQ(stats["rank"], rank);
+    }
+  }
+
+  void RunAllShapes(const Words& environment) {
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      for (int servers = 1; servers <= 3; ++servers) {
+        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(servers) + " servers");
+        Words all = environment;
+        all.push_back(StatsVariable());
+        ExpectVerified(Run(Job({.ranks = ranks, .servers = servers}, Sweep(kSmall)), all), kSmall, ranks);
+        ExpectRemoteTraffic(ranks);
+        if (HasFailure()) return;
+      }
+    }
+  }
+};
+
+TEST_F(Jobs, AllShapesVerifyOnOneHost) { RunAllShapes({}); }
+
+TEST_F(Jobs, AllShapesVerifyOverTheNetwork) { RunAllShapes(kFar); }
+
+TEST_F(Jobs, FullServersSendTheRestToFiles) {
+  for (const Words& environment : {Words{}, kFar}) {
+    Words all = environment;
+    all.push_back(StatsVariable());
+    ExpectVerified(Run(Job({.ranks = 2, .servers = 1, .server_memory = "4MiB"}, Sweep(kSmall)), all), kSmall, 2);
+    uint64_t remote = 0;
+    for (int rank : {0, 1}) {
+      remote += Stats(rank)["tiers"]["remote"]["bytes_out"].get<uint64_t>();
+      EXPECT_GT(Stats(rank)["tiers"]["file"]["bytes_out"], 0);
+    }
+    EXPECT_GT(remote, 0u);
+  }
+}
+
+TEST_F(Jobs, WithoutServersFilesDo) {
+  for (int ranks : {1, 2}) {
+    ExpectVerified(Run(Job({.ranks = ranks}, Sweep(kSmall)), {StatsVariable()}), kSmall, ranks);
+    EXPECT_GT(Stats()["tiers"]["file"]["bytes_out"], 2 * kMiB);
+    EXPECT_FALSE(Stats()["tiers"].contains("remote"));
+  }
+}
+
+TEST_F(Jobs, TwoRanksAndFourThreadsWithSeveralPins) {
+  const SweepSize size = {.bytes = 16 * kMiB, .chunk_bytes = 128 << 10, .threads = 4, .pins = 3, .sweeps = 3};
+  ExpectVerified(Run(Job({.ranks = 2, .servers = 1}, Sweep(size))), size, 2);
+}
+
+}  // namespace
+}  // namespace ramspan

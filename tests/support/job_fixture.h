@@ -1,0 +1,57 @@
+// Processes and whole jobs as a user starts them, each test in a folder and an environment of its own: HOME, TMPDIR and no
+// RAMSPAN_ variables. After each test nothing may be left: no process, no file in TMPDIR, no segment of shared memory.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ramspan {
+
+using Words = std::vector<std::string>;
+
+std::string ReadFile(const std::filesystem::path& path);
+
+struct Outcome {
+  int status = -1;  // as a shell's $?
+  std::string out, err;
+  double seconds = 0;  // from Wait to the end
+};
+
+class JobFixture : public testing::Test {
+ protected:
+  JobFixture();
+  ~JobFixture() override;
+
+  // Starts a command line in a process group of its own. `environment` holds NAME=VALUE. The processes find the folder
+  // for what Ready reads in RAMSPAN_TEST_READY.
+  pid_t StartCommand(Words command, const Words& environment = {}, const std::string& input = "/dev/null");
+
+  // A job that takes longer than `patience` fails the test and is killed.
+  Outcome Wait(pid_t pid, std::chrono::seconds patience = std::chrono::seconds(30));
+
+  // The pid that this rank wrote into its file ready/rank-N. Waits for it, at most 20 s.
+  pid_t Ready(int rank);
+  void ClearReady();
+
+  std::set<pid_t> JobProcesses();
+  pid_t JobProcess(const std::string& name);  // by the first 15 characters of its name; -1 if there is none
+  static pid_t ParentOf(pid_t pid);
+  void ExpectNothingLeft();
+
+  std::filesystem::path folder_;  // with bin, home, ready, tmp
+
+ private:
+  void SetChildEnvironment(const Words& environment);
+  std::set<std::string> SharedMemory();
+
+  std::string marker_;
+  std::set<std::string> shm_before_;
+};
+
+}  // namespace ramspan
