@@ -1,0 +1,34 @@
+#!/bin/sh
+# run.sh EXAMPLE alone|job FOLDER LAUNCHER: runs the example where its data does not fit, checks its result and that it
+# did swap.
+set -eu
+example=$1 way=$2 folder=$3 launcher=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work" HOME="$work"
+
+run() {  # MEMORY COMMAND...
+  memory=$1
+  shift
+  if [ "$way" = alone ]; then
+    RAMSPAN_MEMORY=$memory RAMSPAN_STATS="$work/stats.0.json" "$@"
+  else
+    "$launcher" run -n 2 -s 1 --memory "$memory" --server-memory 64MiB --stats "$work/stats.%r.json" -- "$@"
+  fi
+}
+
+case $example in
+  field) run 2MiB "$folder/field" 768 ;;
+  heat3d) run 2MiB "$folder/heat3d" --n 72 --steps 3 --verify | tee "$work/out"
+          grep -q "equal to the in-core result" "$work/out" ;;
+  sort_text)
+    awk 'BEGIN { srand(7); for (i = 0; i < 300000; ++i) printf "%d %x line %d\n", rand() * 1e9, rand() * 1e9, i }' > "$work/in"
+    run 4MiB "$folder/sort_text" "$work/in" "$work/sorted"
+    LC_ALL=C sort "$work/in" | cmp - "$work/sorted" ;;
+esac
+for stats in "$work"/stats.*.json; do
+  if grep -q '"evictions":0,' "$stats"; then
+    echo "$stats: everything fitted, so nothing was tested" >&2
+    exit 1
+  fi
+done
