@@ -142,8 +142,6 @@ TEST_F(RunTest, ThreeThousandArgumentsArrive) {
   EXPECT_EQ(Run(Job(1, 1, app)).out, "3000\n");
 }
 
-// DISABLED: an open bug, seen on a busy machine: beside a server, 3 MiB from standard input do not come back whole.
-// README.md, "Limits of this version", names it.
 TEST_F(RunTest, InputAndOutputPassByteForByte) {
   std::mt19937_64 random(11);
   std::string bytes(3 << 20, '\0');
