@@ -13,6 +13,7 @@
 
 #include "common/checksum.h"
 #include "common/log.h"
+#include "common/thread_scratch.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -118,7 +119,7 @@ void RemoteSwap::ChoosePreferred(Side* side, size_t bytes) const {
 }
 
 void RemoteSwap::Free(SlotRef slot, size_t bytes) {
-  thread_local std::vector<Extent> extents;
+  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct ExtentsTag>();
   extents.clear();
   MutexLock lock(mutex_);
   Side& side = sides_[!IsFar(slot)];
@@ -361,7 +362,7 @@ void RemoteSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
 }
 
 void RemoteSwap::Start(IoRequest* request) {
-  thread_local std::vector<Piece> pieces;
+  std::vector<Piece>& pieces = ThreadScratch<std::vector<Piece>, struct PiecesTag>();
   Locate(request->slot, request->bytes, &pieces);
   if (!IsFar(request->slot)) {
     CopyNear(request, pieces);
@@ -382,7 +383,7 @@ void RemoteSwap::Start(IoRequest* request) {
 }
 
 void RemoteSwap::Locate(SlotRef slot, size_t bytes, std::vector<Piece>* pieces) const {
-  thread_local std::vector<Extent> extents;
+  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct ExtentsTag>();
   extents.clear();
   pieces->clear();
   MutexLock lock(mutex_);
@@ -403,7 +404,7 @@ void RemoteSwap::Locate(SlotRef slot, size_t bytes, std::vector<Piece>* pieces) 
 // Near servers' memory outlives them: the mapping stays.
 bool RemoteSwap::IsLost(SlotRef slot, size_t bytes) const {
   if (!IsFar(slot)) return false;
-  thread_local std::vector<Piece> pieces;
+  std::vector<Piece>& pieces = ThreadScratch<std::vector<Piece>, struct LostPiecesTag>();
   Locate(slot, bytes, &pieces);
   return std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) { return world_.IsDead(piece.server); });
 }
@@ -428,7 +429,7 @@ void RemoteSwap::CopyNear(IoRequest* request, const std::vector<Piece>& pieces) 
 
 // Groups the pieces by server, because a flush is a server's.
 void RemoteSwap::StartFar(IoRequest* request, const std::vector<Piece>& pieces) {
-  thread_local std::vector<std::vector<MpiRma::Transfer>> transfers;
+  auto& transfers = ThreadScratch<std::vector<std::vector<MpiRma::Transfer>>, struct TransfersTag>();
   transfers.resize(world_.servers().size());
   for (auto& list : transfers) list.clear();
   auto* buffer = static_cast<std::byte*>(request->buffer);
@@ -447,7 +448,7 @@ void RemoteSwap::StartFar(IoRequest* request, const std::vector<Piece>& pieces) 
 }
 
 bool RemoteSwap::CollectFar() {
-  thread_local std::vector<MpiRma::Completion> completions;
+  auto& completions = ThreadScratch<std::vector<MpiRma::Completion>, struct CompletionsTag>();
   completions.clear();
   if (!rma_.Collect(&completions)) return false;
   bool failed = false;
