@@ -142,7 +142,12 @@ TEST_F(Cyclic, ReadsAheadInTheOrderOfUseWithinATenthOfMemory) {
   }
   EXPECT_EQ(policy_.PickReadAhead(ahead), 0u) << "the pre-emptive budget is used up";
   policy_.OnPrefetchHit(chunks[1]);
-  EXPECT_EQ(policy_.PickReadAhead(ahead), 1u);
+  ASSERT_EQ(policy_.PickReadAhead(ahead), 1u);
+  Transition(ahead[0], Event::kBeginLoad);
+  policy_.OnPrefetchIssued(ahead[0]);
+  policy_.OnMiss(chunks[30]);
+  EXPECT_EQ(policy_.PickReadAhead(ahead), 0u) << "nothing of it was touched, wherever the program goes on";
+  EXPECT_FALSE(policy_.WantsReadAhead());
   EXPECT_TRUE(policy_.IsValid());
 }
 

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Can the tests fail? Puts one bug at a time into a copy of the engine, builds the simulation, interleaving and unit
+# tests, and says which of them finds it. Not part of ./check: each bug is a build (about 6 s; all of it 2 minutes).
+# usage: tests/mutation/run.sh [WORDS]     only bugs whose name contains WORDS
+# Exit status: 0 when every bug is found.
+set -u -o pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 130' INT TERM
+git -C "$root" ls-files -z | (cd "$root" && xargs -0 cp --parents -t "$scratch") || exit 1
+cd "$scratch" || exit 1
+
+# name @ file @ sed expression
+bugs() {
+  cat <<'TXT'
+an evictor ignores pins @ client/engine/evict.cc @ s/if (keep\[i\]) continue;//
+a finished write ignores pins @ client/engine/evict.cc @ s/} else if (keep\[i\]) {/} else if (false) {/
+the pin tables are not scanned @ client/front/pin_registry.cc @ s/pinned\[i\] = pinned\[i\] || chunks\[i\] == held/static_cast<void>(held)/
+counted pins are overlooked @ client/engine/evict.cc @ s/keep\[i\] = keep\[i\] || HasCountedPins(victims\[i\]);//
+victims stay open @ client/engine/evict.cc @ s/for (Chunk\* c : victims) ClearBits(c, kReadable | kWritable);//
+a dirty chunk is dropped @ client/engine/evict.cc @ s/if (!Has(c, kDirty)) {  \/\/ the slot/if (true) { \/\//
+a failed write counts as done @ client/engine/evict.cc @ s/const bool ok = .*;/const bool ok = true;/
+a short read counts as whole @ client/engine/fetch.cc @ s/const bool moved = .*;/const bool moved = io.result == StatusCode::kOk; const_cast<IoRequest\&>(io).checksum = c->checksum;/
+wrong checksums pass @ client/engine/fetch.cc @ s/(!options_.checksum || io.checksum == c->checksum)/true/
+a write does not make dirty @ client/engine/engine.cc @ s/kReferenced | (write ? kDirty : 0)/kReferenced/
+a writer does not wait for the chunk's write @ client/engine/fetch.cc @ s/        if (!write) {/        if (true) {/
+a chunk freed in flight is never forgotten @ client/engine/fetch.cc @ s/^  if (Has(c, kDoomed)) Forget(c);//
+a slot is freed with transfers in flight @ client/engine/engine.cc @ s/if (chunk->op != nullptr) {/if (false) {/
+metadata is not charged @ client/arena/budget.h @ s/return limit() > apart ? limit() - apart : 0;/return limit() + 0 * apart;/
+a clean chunk of a dead server is dropped @ client/engine/evict.cc @ s/tier_->IsLost(c->slot, c->bytes)/false/
+a returned frame stays in use @ client/arena/arena.cc @ s/^  in_use_ -= bytes;//
+read-ahead forgets its budget @ client/policy/cyclic.cc @ s/preemptive_bytes_max_ = memory_bytes \/ 10/preemptive_bytes_max_ = memory_bytes/
+a moved run breaks the cycle @ client/policy/cyclic.cc @ s/  At(chunk->next)->prev = chunk->prev;//
+TXT
+}
+
+targets="sim_tests interleave_tests unit_tests"
+build() { cmake --build build --target $targets >build.log 2>&1; }
+echo "building what is right"
+{ cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release >build.log 2>&1 && build; } || { tail -30 build.log; exit 1; }
+run() {  # the first test that fails, or nothing
+  local target out
+  for target in $targets; do
+    out=$(RAMSPAN_TEST_SEEDS=150 timeout 60 "build/bin/$target" --gtest_brief=1 --gtest_fail_fast \
+      --gtest_filter='-Topology*:Log*:AioFile*:*Config*' 2>&1) && continue
+    out=$(grep -m1 -oE '(FAILED  ?\] [^ ,]+|check failed: .*)' <<<"$out" | head -c 90)
+    echo "$target: ${out:-crashed or hung}"
+    return
+  done
+}
+found=$(run)
+[ -z "$found" ] || { echo "without any bug: $found"; exit 1; }
+
+survived=0
+while IFS= read -r line; do
+  name=${line%% @ *} file=${line#* @ }
+  expression=${file#* @ } file=${file%% @ *}
+  [[ $name == *"${1:-}"* ]] || continue
+  cp "$file" kept
+  sed -i "$expression" "$file"
+  if cmp -s kept "$file"; then
+    result="NOT APPLIED: the code has changed, write the bug anew" survived=$((survived + 1))
+  elif ! build; then
+    result="DOES NOT COMPILE: $(grep -m1 error build.log)" survived=$((survived + 1))
+  else
+    result=$(run)
+    [ -n "$result" ] || { result="SURVIVED" survived=$((survived + 1)); }
+  fi
+  cp kept "$file"
+  printf '%-46s %s\n' "$name" "$result"
+done < <(bugs)
+[ $survived -eq 0 ]
