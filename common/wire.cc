@@ -23,7 +23,7 @@ T Get(std::span<const std::byte> record, size_t at) {
 
 // Which fields a type carries; the others have to be zero.
 struct Fields {
-  bool lease = false, offset_and_bytes = false, minimum = false, free = false;
+  bool lease = false, offset_and_bytes = false, minimum = false, free = false, any_bytes = false;
   uint32_t flags_min = 0, flags_max = 0;
 };
 
@@ -31,7 +31,7 @@ bool FieldsOf(uint16_t type, Fields* fields) {
   switch (static_cast<WireType>(type)) {
     case WireType::kLeaseRequest: *fields = {.minimum = true}; return true;
     case WireType::kLeaseReturn: *fields = {.lease = true}; return true;
-    case WireType::kActivity: *fields = {}; return true;
+    case WireType::kActivity: *fields = {.any_bytes = true}; return true;
     case WireType::kBye: *fields = {.flags_max = kByeTogether}; return true;
     case WireType::kLeaseGrant: *fields = {.lease = true, .offset_and_bytes = true, .free = true}; return true;
     case WireType::kFull: *fields = {.free = true, .flags_min = 1, .flags_max = 3}; return true;
@@ -55,7 +55,7 @@ const char* WrongField(const WireMessage& m, const Fields& fields) {
     if (!IsLeaseSize(m.bytes)) return "bytes";
     if (m.offset % kLeaseGranule != 0 || m.offset > kPoolBytesMax - m.bytes) return "offset";
   } else {
-    if (m.bytes != 0 && !fields.minimum) return "bytes";
+    if (m.bytes > (fields.any_bytes ? kPoolBytesMax : 0) && !fields.minimum) return "bytes";
     if (m.offset != 0) return "offset";
   }
   if (m.free_bytes > kPoolBytesMax || (!fields.free && m.free_bytes != 0)) return "free_bytes";

@@ -29,7 +29,8 @@ enum class WireType : uint16_t {
   // Client to server.
   kLeaseRequest = 1,  // bytes: wanted; minimum_bytes: what would still help
   kLeaseReturn = 2,   // lease
-  kActivity = 3,      // "I am using RMA now": an off-node client, a few times a second while it is busy
+  kActivity = 3,      // "I am using RMA now": an off-node client, again and again while it is busy; bytes: what one call
+                      // into MPI will bring, during which it can say nothing, or 0
   kBye = 4,           // flags bit 0: everybody is alive, leave MPI together
   // Server to client; `sequence` is the request's.
   kLeaseGrant = 16,  // lease, offset, bytes; free_bytes: what this client could still get

@@ -1,5 +1,6 @@
 #include "memserver/server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/log.h"
@@ -10,11 +11,19 @@ namespace {
 // Clients repeat their announcement every 5 ms while they use RMA (client/transport/mpi_rma.cc); four of them may be
 // late before the loop starts to sleep between polls.
 constexpr std::chrono::milliseconds kActivityLasts{25};
+// A client inside one long flush cannot repeat it. It says before how much will come, and after it that it is done:
+// the wire is taken for a slow one.
+constexpr uint64_t kActivityBytesPerMs = 20'000;
 
 }  // namespace
 
 MemServer::MemServer(MemServerOptions options)
-    : options_(std::move(options)), leases_(options_.pool_bytes, options_.clients), sessions_(options_.clients) {}
+    : options_(std::move(options)), leases_(options_.pool_bytes, options_.clients), sessions_(options_.clients),
+      active_until_(options_.clients) {}
+
+bool MemServer::RmaIsActive(Clock::time_point now) const {
+  return std::any_of(active_until_.begin(), active_until_.end(), [now](Clock::time_point until) { return now < until; });
+}
 
 std::optional<WireMessage> MemServer::Handle(uint32_t client, std::span<const std::byte> record,
                                              Clock::time_point now) {
@@ -43,7 +52,10 @@ std::optional<WireMessage> MemServer::Handle(uint32_t client, std::span<const st
     return std::nullopt;
   }
   if (message.type == WireType::kLeaseRequest) return GrantOrRefuse(client, message);
-  if (message.type == WireType::kActivity) active_until_ = now + kActivityLasts;
+  if (message.type == WireType::kActivity) {
+    const uint64_t bytes = std::min(message.bytes, options_.pool_bytes);
+    active_until_[client] = now + kActivityLasts + std::chrono::milliseconds(bytes / kActivityBytesPerMs);
+  }
   if (message.type == WireType::kLeaseReturn) {
     const Status returned = leases_.Return(client, message.lease);
     if (!returned.ok()) NoteBad(client, returned);

@@ -38,7 +38,7 @@ class MemServer {
   std::optional<WireMessage> Handle(uint32_t client, std::span<const std::byte> record, Clock::time_point now);
 
   // Some client moves bytes by RMA now: the loop must keep calling MPI, or those transfers stall.
-  bool RmaIsActive(Clock::time_point now) const { return now < active_until_; }
+  bool RmaIsActive(Clock::time_point now) const;
 
   // All clients have said bye. LeaveTogether: and all of them found everybody alive.
   bool Done() const { return draining_ == sessions_.size(); }
@@ -56,9 +56,9 @@ class MemServer {
   const MemServerOptions options_;
   LeaseTable leases_;
   std::vector<Session> sessions_;
+  std::vector<Clock::time_point> active_until_;  // by client
   size_t draining_ = 0;
   bool leave_together_ = true;
-  Clock::time_point active_until_{};
 };
 
 }  // namespace ramspan

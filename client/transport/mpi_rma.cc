@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdio>
 #include <utility>
 
@@ -17,6 +19,8 @@ namespace {
 constexpr size_t kPartBytesMax = size_t{64} << 20;
 // A fifth of the time for which a server believes it (memserver/server.cc).
 constexpr int64_t kAnnounceEveryMs = 5;
+constexpr uint64_t kLongBytes = uint64_t{16} << 20;  // more than 20 ms of a wire with 0.8 GB/s
+constexpr uint64_t kSlowestWireBytesPerMs = 10'000;
 
 int64_t NowMs() {
   using std::chrono::steady_clock;
@@ -29,13 +33,33 @@ MpiRma::MpiRma(MpiWorld& world) : world_(world), queues_(new ServerQueue[world.s
 
 // Keeps the server polling: it sleeps between polls unless a client says that RMA is under way.
 void MpiRma::Announce(uint32_t server) {
-  static const WireRecord message = Encode({.type = WireType::kActivity});
+  if (world_.IsDead(server)) return;
   ServerQueue& queue = queues_[server];
   const int64_t now = NowMs();
   int64_t last = queue.announced_ms.load(std::memory_order_relaxed);
   if (now - last < kAnnounceEveryMs) return;
-  if (!queue.announced_ms.compare_exchange_strong(last, now, std::memory_order_relaxed)) return;
-  // The record never changes, so nobody needs to know when it has been sent.
+  if (queue.announced_ms.compare_exchange_strong(last, now, std::memory_order_relaxed)) SendActivity(server, 0);
+}
+
+// The same for a put or flush that may take so long that no announcement could follow in time: MPICH 4.0 keeps its lock
+// inside, so other threads cannot send one either. True: it has; SendActivity(server, 0) ends it.
+bool MpiRma::AnnounceLong(uint32_t server, uint64_t bytes) {
+  if (bytes < kLongBytes || world_.IsDead(server)) return false;
+  SendActivity(server, bytes);
+  return true;
+}
+
+void MpiRma::SendActivity(uint32_t server, uint64_t bytes) {
+  // Records for powers of two (and 0) that never change: nobody needs to know when one has been sent.
+  static const auto* const messages = [] {
+    auto* all = new std::array<WireRecord, 48>;
+    for (size_t i = 0; i < all->size(); ++i) {
+      (*all)[i] = Encode({.type = WireType::kActivity, .bytes = i == 0 ? 0 : uint64_t{1} << (i - 1)});
+    }
+    return all;
+  }();
+  const size_t index = bytes == 0 ? 0 : static_cast<size_t>(std::bit_width(std::min(bytes, kPoolBytesMax) - 1)) + 1;
+  const WireRecord& message = (*messages)[index];
   MPI_Request request = MPI_REQUEST_NULL;
   if (MPI_Isend(message.data(), kWireBytes, MPI_BYTE, world_.servers()[server].world_rank, 0, world_.control(),
                 &request) != MPI_SUCCESS) {
@@ -46,8 +70,10 @@ void MpiRma::Announce(uint32_t server) {
 }
 
 void MpiRma::Start(uint32_t server, const std::vector<Transfer>& transfers) {
-  if (!world_.IsDead(server)) Announce(server);
   const int rank = world_.servers()[server].world_rank;
+  uint64_t bytes = 0;
+  for (const Transfer& t : transfers) bytes += t.bytes;
+  if (!AnnounceLong(server, bytes)) Announce(server);  // a put may already wait for the server
   for (const Transfer& t : transfers) {
     for (size_t at = 0; at < t.bytes && !world_.IsDead(server); at += kPartBytesMax) {
       const int n = static_cast<int>(std::min(kPartBytesMax, t.bytes - at));
@@ -61,24 +87,30 @@ void MpiRma::Start(uint32_t server, const std::vector<Transfer>& transfers) {
   ServerQueue& queue = queues_[server];
   MutexLock lock(queue.mutex);
   queue.pending.push_back(transfers.front().request);
+  queue.pending_bytes += bytes;
 }
 
 bool MpiRma::Collect(std::vector<Completion>* done) {
   bool any = false;
   for (uint32_t server = 0; server < world_.servers().size(); ++server) {
     ServerQueue& queue = queues_[server];
+    uint64_t bytes;
     {
       MutexLock lock(queue.mutex);
       if (queue.busy || queue.pending.empty()) continue;
       queue.busy = true;
       std::swap(queue.pending, queue.flushing);
+      bytes = std::exchange(queue.pending_bytes, 0);
+      queue.flushing_bytes.store(bytes, std::memory_order_relaxed);
     }
     any = true;
     queue.flush_since_ms.store(NowMs(), std::memory_order_relaxed);
-    if (!world_.IsDead(server)) Announce(server);
+    const bool announced_long = AnnounceLong(server, bytes);
+    if (!announced_long) Announce(server);
     // Also after a death: nothing may be left in flight on a buffer that goes back to its owner.
     if (MPI_Win_flush(world_.servers()[server].world_rank, world_.window()) != MPI_SUCCESS) world_.MarkDead(server);
     const bool ok = !world_.IsDead(server);
+    if (ok && announced_long) SendActivity(server, 0);
     queue.flush_since_ms.store(0, std::memory_order_relaxed);
     queue.warned.store(false, std::memory_order_relaxed);
     for (IoRequest* request : queue.flushing) done->push_back({request, ok});
@@ -95,17 +127,18 @@ void MpiRma::CheckProgress(std::chrono::seconds warn_after, std::chrono::seconds
     const int64_t since = queue.flush_since_ms.load(std::memory_order_relaxed);
     if (since == 0) continue;
     const std::chrono::milliseconds waited(NowMs() - since);
+    const std::chrono::milliseconds wire(queue.flushing_bytes.load(std::memory_order_relaxed) / kSlowestWireBytesPerMs);
     const int rank = world_.servers()[server].world_rank;
-    if (waited > give_up_after) {
+    if (waited > give_up_after + wire) {
       std::fprintf(stderr, "ramspan: memory server rank %d has not answered for %lld s; ending the job. Remedy: see "
                    "whether its host is overloaded or its process stopped, or run without that host\n",
-                   rank, static_cast<long long>(give_up_after.count()));
+                   rank, static_cast<long long>(waited.count() / 1000));
       std::fflush(nullptr);
       _exit(1);
     }
-    if (waited > warn_after && !queue.warned.exchange(true, std::memory_order_relaxed)) {
+    if (waited > warn_after + wire && !queue.warned.exchange(true, std::memory_order_relaxed)) {
       LogWarning("memory server rank %d has not answered for %lld s; still waiting", rank,
-                 static_cast<long long>(warn_after.count()));
+                 static_cast<long long>(waited.count() / 1000));
     }
   }
 }

@@ -49,8 +49,9 @@ class MpiRma {
   // another thread is not already flushing. Blocks while bytes move. A failed flush marks the server dead.
   bool Collect(std::vector<Completion>* done);
 
-  // Warns when a flush takes longer than `warn_after`, and ends the process after `give_up_after`: a server that is
-  // stopped but not dead holds its clients inside MPI, where nothing else can reach them.
+  // Warns when a flush takes longer than `warn_after`, and ends the process after `give_up_after` (both prolonged by
+  // what a wire of 10 MB/s needs): a server that is stopped but not dead holds its clients inside MPI, where nothing
+  // else can reach them.
   void CheckProgress(std::chrono::seconds warn_after, std::chrono::seconds give_up_after);
 
  private:
@@ -59,6 +60,8 @@ class MpiRma {
     std::vector<IoRequest*> pending RS_GUARDED_BY(mutex);  // issued, not flushed
     std::vector<IoRequest*> flushing;                      // the flushing thread's own
     bool busy RS_GUARDED_BY(mutex) = false;                // somebody flushes
+    uint64_t pending_bytes RS_GUARDED_BY(mutex) = 0;
+    std::atomic<uint64_t> flushing_bytes{0};               // for the watchdog, as the next one
     // Milliseconds of the steady clock; 0: no flush under way. For the watchdog only, hence relaxed.
     std::atomic<int64_t> flush_since_ms{0};
     std::atomic<int64_t> announced_ms{0};
@@ -66,6 +69,8 @@ class MpiRma {
   };
 
   void Announce(uint32_t server);
+  bool AnnounceLong(uint32_t server, uint64_t bytes);
+  void SendActivity(uint32_t server, uint64_t bytes);
 
   MpiWorld& world_;
   const std::unique_ptr<ServerQueue[]> queues_;

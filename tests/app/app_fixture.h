@@ -51,7 +51,10 @@ class AppFixture : public JobFixture {
     return words;
   }
 
-  Outcome Run(const Words& command, const Words& environment = {}) { return Wait(StartCommand(command, environment)); }
+  Outcome Run(const Words& command, const Words& environment = {},
+              std::chrono::seconds patience = std::chrono::seconds(30)) {
+    return Wait(StartCommand(command, environment), patience);
+  }
 
   // RAMSPAN_STATS=... for a run, and the object that the run of this rank wrote.
   std::string StatsVariable() const { return "RAMSPAN_STATS=" + (folder_ / "stats.%r.json").string(); }

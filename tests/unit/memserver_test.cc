@@ -157,5 +157,18 @@ TEST(MemServer, RmaCountsAsActiveForAWhileAfterEachAnnouncement) {
   EXPECT_FALSE(server.RmaIsActive(now + std::chrono::milliseconds(100)));
 }
 
+// One flush of 512 MiB went at 0.09 GB/s: no announcement could follow while it lasted, and the server slept.
+TEST(MemServer, ALongFlushIsBelievedForAsLongAsItsBytesTake) {
+  MemServer server({.pool_bytes = 512 * kMiB, .clients = 2});
+  const Clock::time_point now = Clock::now();
+  server.Handle(0, Encode({.type = WireType::kActivity, .bytes = 512 * kMiB}), now);
+  server.Handle(1, Encode({.type = WireType::kActivity}), now);
+  EXPECT_TRUE(server.RmaIsActive(now + std::chrono::seconds(20)));
+  server.Handle(0, Encode({.type = WireType::kActivity}), now);  // done
+  EXPECT_FALSE(server.RmaIsActive(now + std::chrono::milliseconds(100)));
+  server.Handle(0, Encode({.type = WireType::kActivity, .bytes = kPoolBytesMax}), now);
+  EXPECT_FALSE(server.RmaIsActive(now + std::chrono::seconds(60))) << "no more than the pool can hold";
+}
+
 }  // namespace
 }  // namespace ramspan

@@ -12,6 +12,7 @@ std::vector<WireMessage> OneOfEachType() {
       {.type = WireType::kLeaseRequest, .sequence = 7, .bytes = 4 * kLeaseGranule, .minimum_bytes = kLeaseGranule},
       {.type = WireType::kLeaseReturn, .sequence = 8, .lease = 99},
       {.type = WireType::kActivity},
+      {.type = WireType::kActivity, .bytes = kPoolBytesMax},
       {.type = WireType::kBye, .flags = kByeTogether},
       {.type = WireType::kLeaseGrant,
        .sequence = 7,
@@ -74,7 +75,8 @@ TEST(Wire, FieldsThatATypeDoesNotUseMustBeZero) {
       if (!field_is_zero) continue;
       WireRecord bad = good;
       bad[at + 2] = std::byte{1};  // 64 KiB: a size that would be fine elsewhere
-      const bool used = message.type == WireType::kLeaseGrant && at == 24;
+      const bool used = (message.type == WireType::kLeaseGrant && at == 24) ||
+                        (message.type == WireType::kActivity && at == 32);
       EXPECT_EQ(Decode(bad).ok(), used) << static_cast<int>(message.type) << " byte " << at;
     }
   }
