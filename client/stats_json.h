@@ -21,7 +21,7 @@ struct StatsInput {
 
 std::string FormatStats(const StatsInput& in);
 
-// %r becomes the world rank (0 outside MPI), %p the process id; a path without either gets ".RANK" in a job of several.
+// %r becomes the world rank (0 outside a job), %p the process id; a path without either gets ".RANK" in a job of several.
 std::string ExpandStatsPath(const std::string& path, int rank);
 
 }  // namespace ramspan

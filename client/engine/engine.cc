@@ -190,12 +190,12 @@ Status Engine::SetBudget(uint64_t bytes) {
   while (arena_.committed() > budget_.frames_limit()) {
     const Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit());
     arena_.Trim(budget_.frames_limit());
-    if (evicted.freed > 0) continue;
-    if (in_flight_ > 0) {
-      PollOnce(microseconds(1000));
-      continue;
-    }
-    Status status = evicted.status.ok() ? WaitForPins(nullptr, bytes, begin) : evicted.status;
+    if (evicted.freed > 0 || evicted.room_made) continue;
+    if (in_flight_ > 0) PollOnce(microseconds(1000));
+    // What was started may have ended already: Submit and Poll let other threads take completions.
+    Status status = CheckWrites();
+    if (status.ok() && (in_flight_ > 0 || evicted.started > 0)) continue;
+    if (status.ok()) status = evicted.status.ok() ? WaitForPins(nullptr, bytes, begin) : evicted.status;
     if (!status.ok()) {
       budget_.set_limit(old);
       return status;

@@ -108,20 +108,24 @@ class Engine {
 
   // evict.cc
   struct Evicted {
-    uint64_t freed = 0;    // bytes of frames that came back at once
-    uint64_t started = 0;  // bytes now being written
-    Status status;         // why a dirty victim could not start
+    uint64_t freed = 0;        // bytes of frames that came back at once
+    uint64_t started = 0;      // bytes now being written
+    uint64_t no_slot_yet = 0;  // bytes of a dirty victim for whose slot the tier has to be waited for
+    bool room_made = false;    // it has been waited for: look again
+    Status status;             // why a dirty victim could not start
   };
   Evicted EvictSome(uint64_t bytes) RS_REQUIRES(mutex_);  // releases and retakes the mutex to submit
   IoOp* SendAway(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
   void CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) RS_REQUIRES(mutex_);
   Status EnsureSlot(Chunk* chunk) RS_REQUIRES(mutex_);
+  void WaitForSlots(Evicted* result) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   bool ReclaimCleanSlots(uint64_t bytes) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
   Result<void*> TakeFrame(Chunk* chunk, uint64_t bytes) RS_REQUIRES(mutex_);
   Status WaitForPins(Chunk* chunk, uint64_t bytes, std::chrono::steady_clock::time_point since)
       RS_REQUIRES(mutex_);
+  Status CheckWrites() RS_REQUIRES(mutex_);
   bool RefillReserve() RS_REQUIRES(mutex_);
 
   // fetch.cc
@@ -160,6 +164,7 @@ class Engine {
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   uint64_t swapped_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of Swapped chunks with a slot
   uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for
+  uint32_t failed_writes_ RS_GUARDED_BY(mutex_) = 0;   // since the last good one
   bool polling_ RS_GUARDED_BY(mutex_) = false;         // a thread waits inside the tier's Poll
   bool mover_asleep_ RS_GUARDED_BY(mutex_) = false;
   bool mover_work_ RS_GUARDED_BY(mutex_) = false;

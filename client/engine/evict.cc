@@ -13,6 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr uint64_t kTogether = 8;  // chunks that leave in one go: a miss's own and those for the misses after it
+constexpr uint32_t kFailedWritesMax = 64;  // in a row, before a thread that needs a frame is told
 }  // namespace
 
 // Closes the victims and opens those again that some thread pins: keep[i] says so. What is closed and not kept cannot
@@ -41,7 +42,7 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
   Evicted result;
   IoOp* ops[kBatch];
   size_t writes = 0;
-  for (uint64_t seen = 0; seen < chunks_.live() && result.freed + result.started == 0; bytes *= 2) {
+  for (uint64_t seen = 0; seen < chunks_.live() && result.freed + result.started + result.no_slot_yet == 0; bytes *= 2) {
     Chunk* victims[kBatch];
     bool keep[kBatch] = {};
     const size_t n = policy_->PickVictims(bytes, victims);
@@ -55,7 +56,19 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
   }
   if (result.freed > 0) changed_.NotifyAll();
   Submit(std::span(ops, writes), true);
+  if (result.no_slot_yet > 0 && result.freed + result.started == 0) WaitForSlots(&result);
   return result;
+}
+
+// A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. The slot
+// that it brings goes back: whoever comes first takes it, and looks for a victim anew.
+void Engine::WaitForSlots(Evicted* result) {
+  mutex_.unlock();
+  const Result<SlotRef> slot = tier_->Reserve(result->no_slot_yet);
+  if (slot.ok()) tier_->Free(slot.value(), result->no_slot_yet);
+  mutex_.lock();
+  result->room_made = slot.ok() || ReclaimCleanSlots(result->no_slot_yet);
+  if (!result->room_made) result->status = slot.status();
 }
 
 // A closed victim leaves at once, or gets a write to be submitted, or stays.
@@ -78,7 +91,11 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   }
   if (Status status = EnsureSlot(c); !status.ok()) {
     SetBits(c, kReadable | kWritable);  // stays, dirty: data is never dropped
-    result->status = status;
+    if (status.code() == StatusCode::kAborted) {
+      result->no_slot_yet = std::max(result->no_slot_yet, c->bytes);
+    } else {
+      result->status = status;
+    }
     return nullptr;
   }
   Transition(c, Event::kBeginWrite, kReadable);
@@ -89,8 +106,9 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
 // A dirty chunk is written over its old slot, unless a faster tier has room for it again.
 Status Engine::EnsureSlot(Chunk* c) {
   if (c->slot && !tier_->HasRoomAbove(c->slot, c->bytes)) return Status();
-  Result<SlotRef> slot = tier_->Reserve(c->bytes);
-  if (!slot.ok() && !c->slot && ReclaimCleanSlots(c->bytes)) slot = tier_->Reserve(c->bytes);
+  Result<SlotRef> slot = tier_->TryReserve(c->bytes);
+  const bool full = !slot.ok() && slot.status().code() != StatusCode::kAborted;
+  if (full && !c->slot && ReclaimCleanSlots(c->bytes)) slot = tier_->TryReserve(c->bytes);
   if (!slot.ok()) return c->slot ? Status() : slot.status();
   if (c->slot) tier_->Free(c->slot, c->bytes);
   c->slot = slot.value();
@@ -122,8 +140,10 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
     if (ok) {
       c->checksum = op->io.checksum;
       written[n++] = c;
+      failed_writes_ = 0;
     } else {
       ++counters_.write_failures;
+      ++failed_writes_;
       tier_->Free(c->slot, c->bytes);  // I4: nothing is in flight on it any more
       c->slot = SlotRef{};
       Transition(c, Event::kFailWrite, kReadable | kWritable | kDirty);
@@ -162,7 +182,8 @@ Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes) {
     const uint64_t needed = RoundUpToGranule(bytes) > available ? RoundUpToGranule(bytes) - available : 1;
     // More than one chunk needs: a membarrier and a submission cost the same for a batch, and files want depth.
     const Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * RoundUpToGranule(bytes), budget_.limit() / 16)));
-    if (evicted.freed > 0) continue;
+    if (evicted.freed > 0 || evicted.room_made) continue;
+    if (Status status = CheckWrites(); !status.ok()) return status;
     if (in_flight_ > 0) {
       // Some write or read is under way; its end may bring a frame.
       if (!PollOnce(microseconds(0))) {
@@ -187,6 +208,15 @@ Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes) {
   }
 }
 
+// Writes that failed are tried again, elsewhere where the tier can; not for ever.
+Status Engine::CheckWrites() {
+  if (failed_writes_ < kFailedWritesMax) return Status();
+  failed_writes_ = kFailedWritesMax / 2;  // who comes next tries again
+  return Unavailable("the last " + std::to_string(kFailedWritesMax) + " writes to swap failed, so no memory can be freed "
+                     "(nothing is lost: the data stays in memory). See the log for the cause; check the disk of `swapfiles` "
+                     "(RAMSPAN_SWAPFILES) and the memory servers");
+}
+
 // Everything resident is pinned. Unpinning is a plain store without a signal, so this looks again after a while; the
 // verdict on a deadlock needs every holder of pins to be waiting here too.
 Status Engine::WaitForPins(Chunk* chunk, uint64_t bytes, Clock::time_point since) {
@@ -194,7 +224,7 @@ Status Engine::WaitForPins(Chunk* chunk, uint64_t bytes, Clock::time_point since
   const PinScanner::Verdict verdict = pins_->JudgeWaiters();
   const bool stuck = verdict == PinScanner::Verdict::kDeadlock ||
                      (verdict == PinScanner::Verdict::kUnlikely && waited > options_.deadlock_grace) ||
-                     waited > options_.pin_wait_max || chunk == nullptr;
+                     waited > (chunk ? options_.pin_wait_max : options_.deadlock_grace);
   if (stuck) {
     return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
                               FormatBytes(budget_.limit()) +
@@ -213,7 +243,7 @@ bool Engine::RefillReserve() {
   if (reserve < typical_bytes_ || arena_.available() >= reserve) return false;
   if (in_flight_ * typical_bytes_ >= 2 * reserve) return false;
   const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), kTogether * typical_bytes_));
-  return evicted.freed + evicted.started > 0;
+  return evicted.freed + evicted.started > 0 || evicted.room_made;
 }
 
 }  // namespace ramspan

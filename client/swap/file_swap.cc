@@ -182,6 +182,12 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
   return FullError("no room was left after " + std::to_string(kGrowthsMax) + " new files");
 }
 
+Result<SlotRef> FileSwap::TryReserve(size_t bytes) {
+  MutexLock lock(mutex_);
+  if (SlotRef slot = space_.Reserve(bytes)) return slot;
+  return Aborted("a swap file has to be made");
+}
+
 Status FileSwap::Grow(uint64_t need, uint64_t have) {
   const Result<uint64_t> step = StepFor(need, have);
   if (!step.ok()) return step.status();

@@ -45,6 +45,7 @@ class FileSwap final : public SwapTier {
 
   Capabilities capabilities() const override;
   Result<SlotRef> Reserve(size_t bytes) override;
+  Result<SlotRef> TryReserve(size_t bytes) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }

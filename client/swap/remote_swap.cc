@@ -91,6 +91,16 @@ Result<SlotRef> RemoteSwap::Reserve(size_t bytes) {
   return FullStatus();
 }
 
+Result<SlotRef> RemoteSwap::TryReserve(size_t bytes) {
+  for (const bool near : {true, false}) {
+    if (near ? !has_near_ : !has_far_) continue;
+    if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
+    MutexLock lock(mutex_);
+    if (!ServersToAsk(near, Clock::now()).empty()) return Aborted("a memory server has to be asked");
+  }
+  return FullStatus();
+}
+
 SlotRef RemoteSwap::ReserveHeld(bool near, size_t bytes) {
   MutexLock lock(mutex_);
   Side& side = sides_[near];

@@ -48,6 +48,7 @@ class RemoteSwap final : public SwapTier {
   // Waits at most answer_timeout for servers. kResourceExhausted: all are full (asked again after 20 ms to 1 s).
   // kUnavailable: all are dead.
   Result<SlotRef> Reserve(size_t bytes) override;
+  Result<SlotRef> TryReserve(size_t bytes) override;
   void Free(SlotRef slot, size_t bytes) override;
 
   // Where the server is dead, writes end with kUnavailable and reads with kDataLoss; the log names server and remedy.

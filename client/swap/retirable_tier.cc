@@ -35,6 +35,14 @@ Result<SlotRef> RetirableTier::Reserve(size_t bytes) {
   return use->Reserve(bytes);
 }
 
+Result<SlotRef> RetirableTier::TryReserve(size_t bytes) {
+  Use use(this);
+  if (!use || closed_.load(std::memory_order_relaxed)) {
+    return Unavailable(std::string(capabilities_.name) + " swap ended with MPI_Finalize");
+  }
+  return use->TryReserve(bytes);
+}
+
 void RetirableTier::Free(SlotRef slot, size_t bytes) {
   if (Use use(this); use) use->Free(slot, bytes);
 }

@@ -25,6 +25,7 @@ class RetirableTier final : public SwapTier {
   Capabilities CapabilitiesOf(SlotRef slot) const override;
   bool IsLost(SlotRef slot, size_t bytes) const override;
   Result<SlotRef> Reserve(size_t bytes) override;
+  Result<SlotRef> TryReserve(size_t bytes) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override;
   void SubmitRead(std::span<IoRequest* const> batch) override;

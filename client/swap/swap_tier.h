@@ -83,6 +83,9 @@ class SwapTier {
   // kResourceExhausted: full, message says what to enlarge. kUnavailable: the backend is gone.
   virtual Result<SlotRef> Reserve(size_t bytes) = 0;
 
+  // The same without waiting. kAborted: only Reserve can tell, because it may ask a server or a file system for room.
+  virtual Result<SlotRef> TryReserve(size_t bytes) { return Reserve(bytes); }
+
   // True when a faster tier than the slot's own could take this chunk now (tiered_swap), so that its next write should
   // go there.
   virtual bool HasRoomAbove(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }

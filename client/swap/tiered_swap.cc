@@ -64,10 +64,20 @@ SwapTier::Capabilities TieredSwap::CapabilitiesOf(SlotRef slot) const {
 }
 
 Result<SlotRef> TieredSwap::Reserve(size_t bytes) {
+  return ReserveInTurn([bytes](SwapTier& tier) { return tier.Reserve(bytes); });
+}
+
+// Also kAborted ends it: a faster tier that may still have room comes before a slower one that has some.
+Result<SlotRef> TieredSwap::TryReserve(size_t bytes) {
+  return ReserveInTurn([bytes](SwapTier& tier) { return tier.TryReserve(bytes); });
+}
+
+template <typename F>
+Result<SlotRef> TieredSwap::ReserveInTurn(const F& reserve) {
   StatusCode code = StatusCode::kUnavailable;
   std::string message;
   for (size_t i = 0; i < tiers_.size(); ++i) {
-    const Result<SlotRef> slot = tiers_[i]->Reserve(bytes);
+    const Result<SlotRef> slot = reserve(*tiers_[i]);
     if (slot.ok()) {
       RS_CHECK(slot.value() && slot.value() == WithoutTier(slot.value()), "tier %s made slot %llx",
                tiers_[i]->capabilities().name, static_cast<unsigned long long>(slot.value().bits));

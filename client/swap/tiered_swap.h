@@ -33,6 +33,7 @@ class TieredSwap final : public SwapTier {
   // From the first tier that does not answer kResourceExhausted or kUnavailable. When all do: kResourceExhausted if
   // one of them is only full, else kUnavailable, with every tier's name and message.
   Result<SlotRef> Reserve(size_t bytes) override;
+  Result<SlotRef> TryReserve(size_t bytes) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
@@ -55,6 +56,9 @@ class TieredSwap final : public SwapTier {
   bool IsLost(SlotRef slot, size_t bytes) const override;
 
  private:
+  // The first slot that some tier gives, in their order.
+  template <typename F>
+  Result<SlotRef> ReserveInTurn(const F& reserve);
   void Submit(std::span<IoRequest* const> batch, bool is_write);
   size_t PollTier(size_t i, std::span<IoRequest*> done, std::chrono::microseconds wait);
   size_t PollAll(std::span<IoRequest*> done);

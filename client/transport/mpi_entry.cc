@@ -131,7 +131,13 @@ void SetBeforeLeaveHook(void (*hook)()) { before_leave = hook; }
 
 int WorldRank() {
   int rank = -1;
-  if (MpiIs(MPI_Initialized) && !MpiIs(MPI_Finalized)) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (MpiIs(MPI_Initialized) && !MpiIs(MPI_Finalized)) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank;
+  }
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+    if (const char* text = std::getenv(name)) return std::atoi(text);
+  }
   return rank;
 }
 

@@ -24,7 +24,8 @@ Result<MpiWorld*> EnsureJoined();
 // world here (chunks that live on servers are not reachable after it).
 void SetBeforeLeaveHook(void (*hook)());
 
-// The rank among all ranks of the job, servers included; -1 while MPI is not initialised.
+// The rank among all ranks of the job, servers included; while MPI is not initialised, what the process manager says;
+// -1 in a process that none started.
 int WorldRank();
 
 }  // namespace ramspan

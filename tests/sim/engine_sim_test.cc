@@ -187,6 +187,7 @@ void RunSchedules(const FaultRates& rates, bool synchronous, uint64_t capacity, 
     options.checksums = synchronous && seed % 2 == 0;
     options.capacity_bytes = capacity;
     options.empty_poll_rate = 0.1;
+    options.reserve_waits_rate = 0.2;
     options.rates = rates;
     World world(seed, options);
     world.may_lose = may_lose;
@@ -303,6 +304,37 @@ TEST(EngineSim, MoreHintsThanTheReadAheadRingHoldsAreMissesAndNotGuesses) {
   }
   EXPECT_EQ(engine.counters().prefetch_hits, 0u);
   for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
+// A disk of which every write fails made the thread that wanted memory try for ever.
+TEST(EngineSim, WritesThatAlwaysFailEndInAnErrorAndLoseNothing) {
+  constexpr uint64_t kChunk = 64 << 10;
+  for (const bool synchronous : {false, true}) {
+    FakeTier tier(FakeTierOptions{.seed = 6, .synchronous = synchronous});
+    SimPins pins;
+    Engine::Options options;
+    options.budget = uint64_t{1} << 20;
+    Engine engine(options, &tier, &pins, [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); });
+    tier.faults().SetRates({.write_fails = 1});
+    std::vector<Chunk*> chunks;
+    Status status;
+    while (status.ok() && chunks.size() < 100) {
+      chunks.push_back(engine.Create(kChunk).value());
+      status = engine.Acquire(chunks.back(), true);
+      if (status.ok()) std::memset(chunks.back()->frame, static_cast<int>(chunks.size()), kChunk);
+    }
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+    EXPECT_EQ(engine.Acquire(chunks.back(), true).code(), StatusCode::kUnavailable);
+    EXPECT_EQ(engine.SetBudget(512 << 10).code(), StatusCode::kUnavailable);
+    tier.faults().SetRates({});  // somebody made room on the disk
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    for (size_t i = 0; i + 1 < chunks.size(); ++i) {
+      ASSERT_TRUE(engine.Acquire(chunks[i], false).ok());
+      EXPECT_EQ(static_cast<unsigned char*>(chunks[i]->frame)[kChunk / 2], i + 1);
+    }
+    for (Chunk* chunk : chunks) engine.Free(chunk);
+    engine.Drain();
+  }
 }
 
 }  // namespace

@@ -42,6 +42,14 @@ Result<SlotRef> FakeTier::Reserve(size_t bytes) {
   return SlotRef{next_slot_++};
 }
 
+Result<SlotRef> FakeTier::TryReserve(size_t bytes) {
+  if (options_.reserve_waits_rate > 0) {
+    std::lock_guard lock(mutex_);
+    if (std::bernoulli_distribution(options_.reserve_waits_rate)(random_)) return Aborted("ask with Reserve");
+  }
+  return Reserve(bytes);
+}
+
 void FakeTier::Free(SlotRef slot, size_t bytes) {
   std::lock_guard lock(mutex_);
   const auto found = slots_.find(slot.bits);

@@ -27,6 +27,7 @@ struct FakeTierOptions {
   uint64_t capacity_bytes = uint64_t{64} << 20;
   uint64_t delay_steps_max = 8;  // a request takes 1 to this many steps
   double empty_poll_rate = 0;    // Polls that return nothing although they could, as after a timeout
+  double reserve_waits_rate = 0; // TryReserves that say that only Reserve can tell
   bool synchronous = false;      // completes within Submit
   bool checksums = false;
   const char* name = "fake";
@@ -41,6 +42,7 @@ class FakeTier final : public SwapTier {
   Capabilities capabilities() const override;
   bool IsLost(SlotRef slot, size_t bytes) const override;
   Result<SlotRef> Reserve(size_t bytes) override;
+  Result<SlotRef> TryReserve(size_t bytes) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }

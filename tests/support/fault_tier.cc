@@ -12,6 +12,11 @@ Result<SlotRef> FaultTier::Reserve(size_t bytes) {
   return real_->Reserve(bytes);
 }
 
+Result<SlotRef> FaultTier::TryReserve(size_t bytes) {
+  if (faults_.ForReserve()) return ResourceExhausted("full by plan");
+  return real_->TryReserve(bytes);
+}
+
 void FaultTier::Free(SlotRef slot, size_t bytes) {
   {
     std::lock_guard lock(mutex_);

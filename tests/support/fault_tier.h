@@ -23,6 +23,7 @@ class FaultTier final : public SwapTier {
   Capabilities capabilities() const override { return real_->capabilities(); }
   Capabilities CapabilitiesOf(SlotRef slot) const override { return real_->CapabilitiesOf(slot); }
   Result<SlotRef> Reserve(size_t bytes) override;
+  Result<SlotRef> TryReserve(size_t bytes) override;
   bool IsLost(SlotRef slot, size_t bytes) const override { return real_->IsLost(slot, bytes); }
   bool HasRoomAbove(SlotRef slot, size_t bytes) const override { return real_->HasRoomAbove(slot, bytes); }
   void Free(SlotRef slot, size_t bytes) override;
