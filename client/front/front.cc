@@ -51,6 +51,10 @@ void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool wri
   for (unsigned i = PinTable::kInlineSlots; i < PinTable::kSlots; ++i) {
     if (table->slots[i].load(std::memory_order_relaxed) != nullptr) continue;
     *slot = i;
+    if (PinRegistry::Get().pins_fence()) {  // PinInSlot stores the same once more and then looks
+      table->slots[i].store(chunk, std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
     return write ? PinInSlot<true>(chunk, table, i) : PinInSlot<false>(chunk, table, i);
   }
   if (Status status = Runtime::Get().engine().AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
@@ -114,7 +118,13 @@ std::recursive_mutex& Ingredients() {
 }
 }  // namespace
 
-IngredientsScope::IngredientsScope() { Ingredients().lock(); }
+// Who waits here releases no pins: the judge of deadlocks must know.
+IngredientsScope::IngredientsScope() {
+  if (Ingredients().try_lock()) return;
+  PinRegistry::Get().SetWaitingForThread();
+  Ingredients().lock();
+  PinRegistry::Get().SetWaiting(nullptr);
+}
 IngredientsScope::~IngredientsScope() { Ingredients().unlock(); }
 
 }  // namespace detail

@@ -10,12 +10,17 @@ namespace ramspan {
 
 namespace detail {
 __thread PinTable* t_pins = nullptr;
-bool g_pin_needs_fence = false;
 }  // namespace detail
 
 using detail::PinTable;
 
 namespace {
+
+// Fills slots that no pin may take.
+Chunk* NoChunk() {
+  static auto* none = new Chunk{};
+  return none;
+}
 
 long Membarrier(int command) { return syscall(__NR_membarrier, command, 0, 0); }
 
@@ -37,11 +42,10 @@ PinRegistry& PinRegistry::Get() {
   return *registry;
 }
 
-PinRegistry::PinRegistry() {
-  // RAMSPAN_TEST_NO_MEMBARRIER measures and tests the other variant.
-  detail::g_pin_needs_fence = Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0 ||
-                              getenv("RAMSPAN_TEST_NO_MEMBARRIER") != nullptr;
-}
+// RAMSPAN_TEST_NO_MEMBARRIER measures and tests the other variant.
+PinRegistry::PinRegistry()
+    : pins_fence_(Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0 ||
+                  getenv("RAMSPAN_TEST_NO_MEMBARRIER") != nullptr) {}
 
 PinTable* PinRegistry::Adopt() {
   MutexLock lock(mutex_);
@@ -51,6 +55,9 @@ PinTable* PinRegistry::Adopt() {
   }
   if (table == nullptr) {
     table = new PinTable;
+    for (unsigned i = 0; pins_fence_ && i < PinTable::kInlineSlots; ++i) {
+      table->slots[i].store(NoChunk(), std::memory_order_relaxed);
+    }
     tables_.push_back(table);
   }
   table->owned.store(true, std::memory_order_relaxed);
@@ -66,8 +73,8 @@ uint64_t PinRegistry::metadata_bytes() const {
 }
 
 void PinRegistry::Barrier() {
-  if (detail::g_pin_needs_fence) {
-    // Pairs with the fence in Pin: of two seq_cst fences one comes first, and the side behind it sees the other's store.
+  if (pins_fence_) {
+    // Pairs with the fence in PinWithoutSlot: of two seq_cst fences one comes first, and the side behind it sees the other's store.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return;
   }
@@ -91,6 +98,8 @@ void PinRegistry::SetWaiting(Chunk* chunk) {
   if (detail::t_pins) detail::t_pins->waiting_for.store(chunk, std::memory_order_relaxed);
 }
 
+void PinRegistry::SetWaitingForThread() { SetWaiting(NoChunk()); }
+
 PinScanner::Verdict PinRegistry::JudgeWaiters() {
   MutexLock lock(mutex_);
   bool others_live = false;
@@ -99,7 +108,8 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
     if (waits != nullptr) continue;
     others_live |= table->owned.load(std::memory_order_relaxed);
     for (const auto& slot : table->slots) {
-      if (slot.load(std::memory_order_relaxed) != nullptr) return Verdict::kSomebodyMayUnpin;
+      const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
+      if (held != nullptr && held != NoChunk()) return Verdict::kSomebodyMayUnpin;
     }
   }
   return others_live ? Verdict::kUnlikely : Verdict::kDeadlock;

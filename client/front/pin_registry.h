@@ -17,6 +17,9 @@ class PinRegistry final : public PinScanner {
   // The calling thread's table, made or recycled; given up when the thread ends.
   detail::PinTable* Adopt();
   uint64_t metadata_bytes() const;
+  bool pins_fence() const { return pins_fence_; }  // no membarrier here: a pin executes the fence
+  // The calling thread starts to wait for another thread of the program; SetWaiting(nullptr) ends it.
+  void SetWaitingForThread();
 
   void Barrier() override;
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;
@@ -26,6 +29,7 @@ class PinRegistry final : public PinScanner {
  private:
   PinRegistry();
 
+  const bool pins_fence_;
   mutable Mutex mutex_{LockRank::kPinRegistry};
   std::vector<detail::PinTable*> tables_ RS_GUARDED_BY(mutex_);
 };

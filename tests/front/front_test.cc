@@ -173,6 +173,39 @@ TEST(Front, ADeadlockOfPinsIsDetectedAndThrown) {
   EXPECT_EQ(thrown + finished, 2);
 }
 
+// One thread holds pins and waits for the other's LISTOFINGREDIENTS, which wants memory: nobody can go on.
+TEST(Front, ADeadlockThroughListOfIngredientsIsDetectedAndThrown) {
+  std::vector<managedPtr<uint64_t>> data;
+  for (int i = 0; i < 3; ++i) data.emplace_back(6 * kMib);
+  std::atomic<bool> inside{false}, pinned{false};
+  std::atomic<int> thrown{0};
+  std::thread holder([&] {
+    ADHERETOLOC(uint64_t, data[0], p);
+    p[0] = 1;
+    while (!inside) std::this_thread::yield();
+    pinned = true;
+    LISTOFINGREDIENTS
+    p[1] = 1;
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread cook([&] {
+    LISTOFINGREDIENTS
+    inside = true;
+    while (!pinned) std::this_thread::yield();
+    try {
+      ADHERETOLOC(uint64_t, data[1], p);
+      ADHERETOLOC(uint64_t, data[2], q);
+      p[0] = q[0] = 1;
+    } catch (const ramspan::OutOfMemory&) {
+      ++thrown;
+    }
+  });
+  cook.join();
+  holder.join();
+  EXPECT_EQ(thrown, 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
 TEST(Front, AnAdhereToMayDieOnAnotherThreadAndBeSharedByThreads) {
   std::vector<managedPtr<uint64_t>> data;
   for (size_t i = 0; i < 40; ++i) data.emplace_back(kMib, i);

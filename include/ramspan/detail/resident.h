@@ -5,7 +5,7 @@
 // the evictor closes the state (clears kReadable and kWritable) and THEN reads all tables. Each side must see the
 // other's store if its own came second: a store-load order, which on the pin's side costs nothing because the evictor
 // issues membarrier(PRIVATE_EXPEDITED) between its two steps: it makes every running thread execute a full fence.
-// Where the kernel has no membarrier, pins execute the fence themselves (g_pin_needs_fence).
+// Where the kernel has no membarrier, a table's inline slots are filled for ever, and PinWithoutSlot executes the fence.
 //   slot release (store-release of null) -> evictor's acquire load: the pinner's accesses to the frame happen before the
 //   eviction. state (store-release when a load finishes) -> pin's acquire load: the frame pointer and bytes are seen.
 #pragma once
@@ -50,7 +50,6 @@ inline constexpr unsigned kCountedPin = PinTable::kSlots;
 inline constexpr unsigned kNoPin = PinTable::kSlots + 1;
 
 extern RAMSPAN_API __thread PinTable* t_pins __attribute__((tls_model("initial-exec")));
-extern RAMSPAN_API bool g_pin_needs_fence;  // constant after the runtime's start
 
 // Gives the calling thread a table. Allocates; throws Error when the runtime cannot start.
 RAMSPAN_API PinTable* MakePinTable();
@@ -58,7 +57,7 @@ RAMSPAN_API PinTable* MakePinTable();
 // The rest of a pin whose slot is already stored: waits until the chunk is there. Blocks. Throws OutOfMemory, OutOfSwap,
 // DataLost, SwapUnavailable; the slot has been released then.
 RAMSPAN_API void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write);
-// A pin when the first slots are taken: *slot becomes another one or, when the table is full, kCountedPin.
+// A pin when the inline slots are taken: *slot becomes another one or, when the table is full, kCountedPin.
 RAMSPAN_API void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write);
 RAMSPAN_API void UnpinCounted(ChunkHead* chunk) noexcept;
 // A hint: starts to fetch the chunk if it is not there. Never throws, does not wait for the data.
@@ -73,11 +72,7 @@ inline PinTable* ThisThreadPins() {
 template <bool kWrite>
 inline void* PinInSlot(ChunkHead* chunk, PinTable* table, unsigned slot) {
   table->slots[slot].store(chunk, std::memory_order_relaxed);
-  if (__builtin_expect(g_pin_needs_fence, 0)) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  } else {
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // the evictor's membarrier does the rest
-  }
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the evictor's membarrier does the rest
   constexpr uint64_t kNeed = kReadable | kReferenced | (kWrite ? kWritable | kDirty : 0);
   if (__builtin_expect((chunk->state.load(std::memory_order_acquire) & kNeed) == kNeed, 1)) return chunk->frame;
   return PinSlow(chunk, table, slot, kWrite);
