@@ -78,7 +78,7 @@ std::string FormatStats(const StatsInput& in) {
       {"write_failures", c.write_failures},
       {"read_failures", c.read_failures},
       {"prefetch", {{"issued", c.prefetch_issued}, {"hits", c.prefetch_hits}, {"wasted", c.prefetch_wasted}}},
-      {"waits", {{"count", c.waits}, {"total_us", c.wait_us_total}, {"histogram_us", HistogramJson(c)}}},
+      {"waits", {{"count", c.waits}, {"total_us", c.wait_ns_total / 1000}, {"histogram_us", HistogramJson(c)}}},
   };
   return json.dump();
 }

@@ -174,10 +174,10 @@ void Engine::Finish(std::span<IoRequest* const> done) {
 }
 
 void Engine::CountWait(Clock::time_point since) {
-  const auto us = std::chrono::duration_cast<microseconds>(Clock::now() - since).count();
+  const auto ns = static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - since).count());
   ++counters_.waits;
-  counters_.wait_us_total += static_cast<uint64_t>(us);
-  const size_t bucket = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(us)));
+  counters_.wait_ns_total += ns;
+  const size_t bucket = static_cast<size_t>(std::bit_width(ns / 1000));
   ++counters_.wait_us_histogram[std::min(bucket, counters_.wait_us_histogram.size() - 1)];
 }
 

@@ -134,7 +134,7 @@ class Engine {
   IoOp* BeginLoad(Chunk* chunk, void* frame, bool prefetch) RS_REQUIRES(mutex_);
   void FinishRead(IoOp* op) RS_REQUIRES(mutex_);
   bool ReadAhead() RS_REQUIRES(mutex_);
-  Status WaitFor(IoOp* op) RS_REQUIRES(mutex_);
+  Status WaitFor(IoOp* op, std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
 
   // engine.cc
   void Open(Chunk* chunk, bool write) RS_REQUIRES(mutex_);

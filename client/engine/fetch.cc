@@ -42,10 +42,10 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write) {
           SetBits(chunk, kReferenced);
           return Status();
         }
-        status = WaitFor(chunk->op);
+        status = WaitFor(chunk->op, Clock::now());
         break;
       case Phase::kLoading:
-        status = WaitFor(chunk->op);
+        status = WaitFor(chunk->op, Clock::now());
         break;
       case Phase::kSwapped:
         status = Load(chunk);
@@ -64,6 +64,7 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write) {
 
 // From Swapped towards Resident. Returns OK also when another thread was faster; the caller looks again.
 Status Engine::Load(Chunk* chunk) {
+  const auto begin = Clock::now();
   Result<void*> frame = TakeFrame(chunk, chunk->bytes);
   if (!frame.ok()) return frame.status();
   if (PhaseOf(chunk) != Phase::kSwapped) {
@@ -82,7 +83,7 @@ Status Engine::Load(Chunk* chunk) {
   Submit(std::span(&op, 1), false);
   --op->waiters;
   if (options_.preemptive && policy_->WantsReadAhead()) SignalMover();
-  return WaitFor(op);
+  return WaitFor(op, begin);
 }
 
 IoOp* Engine::BeginLoad(Chunk* chunk, void* frame, bool prefetch) {
@@ -132,8 +133,9 @@ void Engine::FinishRead(IoOp* op) {
   if (Has(c, kDoomed)) Forget(c);
 }
 
-// Spins, polls and then sleeps until the transfer has ended.
-Status Engine::WaitFor(IoOp* op) {
+// Spins, polls and then sleeps until the transfer has ended. The program has waited since `since`: for the frame and
+// the submission, which is all there is to wait for where a tier copies while it submits.
+Status Engine::WaitFor(IoOp* op, Clock::time_point since) {
   const auto begin = Clock::now();
   ++op->waiters;
   while (!op->done) {
@@ -150,7 +152,7 @@ Status Engine::WaitFor(IoOp* op) {
       changed_.WaitFor(mutex_, microseconds(200));
     }
   }
-  CountWait(begin);
+  CountWait(since);
   Status status = op->status;
   --op->waiters;
   Release(op);
@@ -158,6 +160,7 @@ Status Engine::WaitFor(IoOp* op) {
 }
 
 void Engine::Prefetch(Chunk* chunk) {
+  const auto begin = Clock::now();
   MutexLock lock(mutex_);
   if (PhaseOf(chunk) != Phase::kSwapped || !chunk->slot) return;
   void* frame = arena_.TryTake(chunk->bytes);
@@ -167,6 +170,7 @@ void Engine::Prefetch(Chunk* chunk) {
   ++counters_.misses;
   IoOp* op = BeginLoad(chunk, frame, false);
   Submit(std::span(&op, 1), false);
+  counters_.wait_ns_total += static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begin).count());
   if (options_.preemptive && policy_->WantsReadAhead()) SignalMover();
 }
 
