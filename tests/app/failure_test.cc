@@ -1,5 +1,6 @@
 // Impossible wishes, full and forbidden places, and processes killed in mid-run: a clear end, and nothing left behind.
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -45,12 +46,12 @@ TEST_F(BadInput, ASwapFolderThatIsAFileIsAnError) {
 class BadInputMounted : public AppFixture {
  protected:
   Outcome RunMounted(const std::string& mount, const Words& command, const Words& environment) {
-    Words words = {"unshare", "-m", "sh", "-c", mount + " || exit 77; exec \"$@\"", "sh"};
+    Words words = {"unshare", geteuid() == 0 ? "-m" : "-rm", "sh", "-c", mount + " || exit 77; exec \"$@\"", "sh"};
     words.insert(words.end(), command.begin(), command.end());
     return Run(words, environment);
   }
-  void SkipUnlessPermitted() {
-    if (Run({"unshare", "-m", "sh", "-c", "mount -t tmpfs none " + (folder_ / "bin").string()}).status != 0) {
+  void SetUp() override {
+    if (RunMounted("mount -t tmpfs none " + (folder_ / "bin").string(), {"true"}, {}).status != 0) {
       GTEST_SKIP() << "mounting in a private namespace is not permitted here";
     }
   }
@@ -60,7 +61,6 @@ class BadInputMounted : public AppFixture {
 };
 
 TEST_F(BadInputMounted, AReadOnlySwapFolderIsAnError) {
-  SkipUnlessPermitted();
   const std::string bin = (folder_ / "bin").string();
   const Outcome outcome =
       RunMounted("mount --bind " + bin + " " + bin + " && mount -o remount,ro,bind " + bin, Sweep(), {SwapIn(bin)});
@@ -68,7 +68,6 @@ TEST_F(BadInputMounted, AReadOnlySwapFolderIsAnError) {
 }
 
 TEST_F(BadInputMounted, AFullDiskIsAnErrorAndAMessage) {
-  SkipUnlessPermitted();
   const std::string bin = (folder_ / "bin").string(), mount = "mount -t tmpfs -o size=8m none " + bin;
   for (const char* policy : {"fail", "interactive", "autoextendable"}) {
     const Outcome outcome = RunMounted(mount, Sweep(), {SwapIn(bin), "RAMSPAN_MEMORY=8MiB", "RAMSPAN_SWAP_MEMORY=1GiB",
@@ -78,7 +77,6 @@ TEST_F(BadInputMounted, AFullDiskIsAnErrorAndAMessage) {
 }
 
 TEST_F(BadInputMounted, ADiskThatIsFullButNotNeededStopsNobody) {
-  SkipUnlessPermitted();
   const std::string bin = (folder_ / "bin").string();
   const Outcome outcome = RunMounted("mount -t tmpfs -o size=64k none " + bin + " && head -c 64k /dev/zero > " + bin + "/x",
                                      Sweep(), {SwapIn(bin), "RAMSPAN_MEMORY=64MiB"});
