@@ -25,6 +25,7 @@ namespace ramspan {
 
 inline constexpr char kControlSocket[] = "control.sock";            // in RAMSPAN_RUN_DIR
 inline constexpr char kControlVariable[] = "RAMSPAN_RUN_CONTROL";  // HOST:PORT:SECRET; never seen by the application
+inline constexpr char kFileLimitVariable[] = "RAMSPAN_RUN_FILES";  // the user's soft limit of descriptors; likewise
 
 // Cuts a stream into lines. A line over 1 KiB is a protocol error.
 class LineReader {

@@ -1,11 +1,14 @@
 #include "launch/keeper.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -84,10 +87,24 @@ std::optional<int> Keeper::Connect() {
   UniqueFd input;
   const std::optional<std::string> answer = ReceiveLine(launcher_.get(), kGoMayTakeMs, input);
   if (answer != "go") return answer == "end" ? 0 : 1;
+  if (!input && rank != nullptr && std::atoi(rank) > 0) {
+    // hydra leaves the others a pipe that never ends; they should see what a batch system shows them.
+    input = UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
   if (input) dup2(input.get(), STDIN_FILENO);
   prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);  // from here on the socket tells of the launcher's death, and more gently
   loop_.Watch(launcher_.get(), POLLIN, [this](short) { OnLauncher(); });
   return std::nullopt;
+}
+
+// The launcher and hydra need a few descriptors for each rank, and run with all they may have. Not so the program.
+void RestoreFileLimit() {
+  const char* before = std::getenv(kFileLimitVariable);
+  rlimit files;
+  if (before == nullptr || getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = std::min<rlim_t>(std::strtoull(before, nullptr, 10), files.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &files);
+  unsetenv(kFileLimitVariable);
 }
 
 void Keeper::BecomeProgram(pid_t keeper) {
@@ -95,6 +112,7 @@ void Keeper::BecomeProgram(pid_t keeper) {
   if (getppid() != keeper) _exit(128 + SIGKILL);  // died before the line above
   RestoreSignals();
   unsetenv(kControlVariable);
+  RestoreFileLimit();
   std::vector<char*> argv;
   for (const std::string& argument : program_) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

@@ -93,6 +93,7 @@ class Planner {
   void AddRanks(int count, const Environment& env, const std::vector<std::string>& program);
   std::string StatsFile();
   bool UserHas(const std::string& name) const;
+  std::string Setting(const std::string& name) const;
 
   const RunOptions& options_;
   const Facts& facts_;
@@ -205,7 +206,7 @@ Status Planner::CheckMemory() {
   }
   uint64_t servers_take = plan_.servers > 0 ? facts_.available_memory / 2 : 0;  // the servers' own default
   const bool by_option = !options_.server_memory.empty();
-  const std::string text = by_option ? options_.server_memory : Env(facts_, "RAMSPAN_SERVER_MEMORY");
+  const std::string text = by_option ? options_.server_memory : Setting("RAMSPAN_SERVER_MEMORY");
   if (!text.empty()) {
     Result<uint64_t> bytes = Size(by_option ? "--server-memory" : "RAMSPAN_SERVER_MEMORY", text);
     if (!bytes.ok()) return bytes.status();
@@ -217,7 +218,8 @@ Status Planner::CheckMemory() {
       servers_take = bytes.value() * static_cast<uint64_t>(plan_.servers);
     }
   }
-  if (memory_.empty() && !facts_.app_memory_configured) ChooseMemory(servers_take);
+  const bool limited = facts_.app_memory_configured || UserHas("RAMSPAN_MEMORY") || UserHas("RAMSPAN_CONFIG");
+  if (memory_.empty() && !limited) ChooseMemory(servers_take);
   return {};
 }
 
@@ -251,11 +253,16 @@ bool Planner::UserHas(const std::string& name) const {
   return std::any_of(plan_.env.begin(), plan_.env.end(), [&](const auto& one) { return one.first == name; });
 }
 
-Status Planner::TuneTcp() {
-  std::string transports = Env(facts_, "UCX_TLS");
-  for (const auto& [name, value] : plan_.env) {
-    if (name == "UCX_TLS") transports = value;
+// What the application will find: -x wins over this process's environment.
+std::string Planner::Setting(const std::string& name) const {
+  for (const auto& [key, value] : plan_.env) {
+    if (key == name) return value;
   }
+  return Env(facts_, name.c_str());
+}
+
+Status Planner::TuneTcp() {
+  const std::string transports = Setting("UCX_TLS");
   const bool over_tcp = plan_.several_hosts || transports.find("tcp") != std::string::npos;
   if (!over_tcp || UserHas(kTcpSegmentName)) return {};
   plan_.env.emplace_back(kTcpSegmentName, kTcpSegmentValue);

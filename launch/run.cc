@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,6 +56,7 @@ class Runner {
   Status Listen();
   void Start();
   [[noreturn]] void BecomeChild(pid_t launcher);
+  void RaiseFileLimit();
   void StartPumps();
   void StartInput(bool rank_0_is_local);
   void OnHello(int rank, const std::string& host, bool local);
@@ -81,6 +83,7 @@ class Runner {
   std::unique_ptr<ControlServer> control_;
   std::vector<int> closed_;  // ranks whose keepers have gone; told to the job when all their words have been read
   pid_t child_ = -1;         // mpiexec, or the keeper
+  rlim_t soft_file_limit_ = RLIM_INFINITY;  // the user's
   bool child_ended_ = false;
   int stops_ = 0;
   bool kill_sent_ = false, servers_end_sent_ = false;
@@ -137,6 +140,7 @@ void Runner::BecomeChild(pid_t launcher) {
   }
   for (const auto& [name, value] : plan_.env) setenv(name.c_str(), value.c_str(), 1);
   setenv("RAMSPAN_RUN_DIR", folder_.c_str(), 1);
+  setenv(kFileLimitVariable, std::to_string(soft_file_limit_).c_str(), 1);
   unsetenv(kControlVariable);
   if (!control_->address().empty()) setenv(kControlVariable, control_->address().c_str(), 1);
   std::vector<char*> argv;
@@ -147,7 +151,18 @@ void Runner::BecomeChild(pid_t launcher) {
   _exit(126);
 }
 
+// A descriptor for each keeper, and four of hydra's: the usual soft limit of 1024 would end at 250 ranks a host. Keepers
+// give the programs the user's limit.
+void Runner::RaiseFileLimit() {
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  soft_file_limit_ = files.rlim_cur;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 void Runner::Start() {
+  RaiseFileLimit();
   if (plan_.by_mpiexec) {
     rank_0_stdin_ = MakePipe();
     hydra_stdin_ = MakePipe();
@@ -217,7 +232,7 @@ void Runner::OnSignal(int signal_number, bool by_terminal) {
 void Runner::Stop(int signal_number, bool app_has_it) {
   ++stops_;
   job_.OnSignal(signal_number, MonotonicNs());
-  if (control_->connected() == 0) kill(child_, SIGTERM);  // still starting
+  if (!child_ended_ && control_->connected() == 0) kill(child_, SIGTERM);  // still starting
   if (app_has_it) return;
   if (signal_number == SIGHUP) signal_number = SIGTERM;  // UCX takes a SIGHUP as a wish to debug
   // Not to the servers: an application that ends in order still needs them.

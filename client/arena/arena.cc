@@ -56,9 +56,11 @@ void* Arena::TryTake(size_t exact) {
     if (bytes >= kHuge) madvise(frame, bytes & ~(kHuge - 1), MADV_HUGEPAGE);
   }
   in_use_ += bytes;
-  peak_ = std::max(peak_, committed() + budget_->metadata());
+  CountPeak();
   return frame;
 }
+
+void Arena::CountPeak() { peak_ = std::max(peak_, committed() + budget_->metadata()); }
 
 void* Arena::TakeCached(int size_class, uint64_t bytes) {
   auto& list = cache_[size_class];

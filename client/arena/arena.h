@@ -32,6 +32,7 @@ class Arena {
   uint64_t in_use() const { return in_use_; }
   uint64_t committed() const { return in_use_ + cached_; }  // physical bytes that can be resident
   uint64_t peak() const { return peak_; }  // of committed() and metadata together: I1 says never above the limit
+  void CountPeak();                        // for when metadata has grown
   uint64_t available() const;  // bytes that TryTake could still give, sizes permitting
 
  private:

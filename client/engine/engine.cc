@@ -41,7 +41,16 @@ Result<Chunk*> Engine::Create(uint64_t bytes) {
                               " (part of which holds descriptors); raise the limit (RAMSPAN_MEMORY, ramspan run "
                               "--memory) or split the object into smaller managedPtrs");
   }
+  const uint64_t metadata = budget_.metadata();
   Chunk* chunk = chunks_.New(bytes);
+  if (budget_.metadata() > metadata && arena_.committed() > budget_.frames_limit()) {  // frames give way to descriptors
+    Status status = HoldLimit();
+    arena_.CountPeak();
+    if (!status.ok() && arena_.committed() + budget_.metadata() > budget_.limit()) {
+      Forget(chunk);
+      return status;
+    }
+  }
   policy_->OnCreate(chunk);
   live_bytes_ += RoundUpToGranule(bytes);
   counters_.data_bytes += bytes;
@@ -58,13 +67,13 @@ void Engine::Free(Chunk* chunk) {
   }
   live_bytes_ -= RoundUpToGranule(chunk->bytes);
   counters_.data_bytes -= chunk->bytes;
-  if (chunk->op != nullptr) {
-    if (std::exchange(chunk->op->prefetch, false)) {
+  if (chunk->op != nullptr || HasCountedPins(chunk)) {  // in flight, or Vacate brings it home
+    if (chunk->op != nullptr && std::exchange(chunk->op->prefetch, false)) {
       policy_->OnPrefetchWasted(chunk);
       ++counters_.prefetch_wasted;
     }
     policy_->OnFree(chunk);
-    SetBits(chunk, kDoomed);  // Finish forgets it
+    SetBits(chunk, kDoomed);  // who holds it forgets it
     return;
   }
   policy_->OnFree(chunk);
@@ -83,6 +92,11 @@ void Engine::Forget(Chunk* chunk) {
   chunk->slot = SlotRef{};
   Transition(chunk, Event::kFree, 0, ~uint64_t{0});
   chunks_.Delete(chunk);
+}
+
+// A freed chunk whose transfer has ended. While Vacate holds it, that forgets it.
+void Engine::ForgetDoomed(Chunk* chunk) {
+  if (!HasCountedPins(chunk)) Forget(chunk);
 }
 
 // The caller's pin keeps the chunk where it is, so the bits may be set without looking back.
@@ -181,25 +195,33 @@ void Engine::CountWait(Clock::time_point since) {
   ++counters_.wait_us_histogram[std::min(bucket, counters_.wait_us_histogram.size() - 1)];
 }
 
-Status Engine::SetBudget(uint64_t bytes) {
-  MutexLock lock(mutex_);
-  const uint64_t old = budget_.limit();
-  budget_.set_limit(bytes);
-  const auto begin = Clock::now();
+// Evicts until the frames fit beside the metadata.
+Status Engine::HoldLimit() {
+  PinWait wait;
   arena_.Trim(budget_.frames_limit());
   while (arena_.committed() > budget_.frames_limit()) {
     const Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit());
     arena_.Trim(budget_.frames_limit());
-    if (evicted.freed > 0 || evicted.room_made) continue;
-    if (in_flight_ > 0) PollOnce(microseconds(1000));
-    // What was started may have ended already: Submit and Poll let other threads take completions.
     Status status = CheckWrites();
-    if (status.ok() && (in_flight_ > 0 || evicted.started > 0)) continue;
-    if (status.ok()) status = evicted.status.ok() ? WaitForPins(nullptr, bytes, begin) : evicted.status;
-    if (!status.ok()) {
-      budget_.set_limit(old);
-      return status;
+    // What was started may have ended already: Submit and Poll let other threads take completions.
+    const bool progress = evicted.freed > 0 || evicted.room_made || in_flight_ > 0 || evicted.started > 0;
+    if (in_flight_ > 0) PollOnce(microseconds(1000));
+    if (progress) wait = PinWait();
+    if (status.ok() && !progress) {
+      status = evicted.status.ok() ? WaitForPins(budget_.limit(), options_.deadlock_grace, &wait) : evicted.status;
     }
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+Status Engine::SetBudget(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  const uint64_t old = budget_.limit();
+  budget_.set_limit(bytes);
+  if (Status status = HoldLimit(); !status.ok()) {
+    budget_.set_limit(old);
+    return status;
   }
   policy_->SetLimits(bytes, swapped_bytes_);
   changed_.NotifyAll();
@@ -209,23 +231,30 @@ Status Engine::SetBudget(uint64_t bytes) {
 Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
   mutex_.lock();
   const uint32_t ids = chunks_.ids();
-  Status status;
-  for (uint32_t id = 0; id < ids && status.ok(); ++id) {
+  Status first_failure;
+  for (uint32_t id = 0; id < ids; ++id) {
     Chunk* chunk = chunks_.At(id);
+    const auto is_leaving = [&] {
+      return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && chunk->slot && leaving(chunk->slot);
+    };
     while (chunk->op != nullptr) PollOnce(microseconds(1000));
-    if (PhaseOf(chunk) == Phase::kFreed || PhaseOf(chunk) == Phase::kLost || !chunk->slot || !leaving(chunk->slot)) {
-      continue;
-    }
+    if (!is_leaving()) continue;
     chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
-    status = AcquireLocked(chunk, true);
-    if (status.ok()) {
+    Status status = AcquireLocked(chunk, true);
+    // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
+    if (status.ok() && is_leaving()) {
       tier_->Free(chunk->slot, chunk->bytes);
       chunk->slot = SlotRef{};
     }
     chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
+    if (Has(chunk, kDoomed)) {
+      if (chunk->op == nullptr) Forget(chunk);
+    } else if (!status.ok() && first_failure.ok()) {
+      first_failure = status;  // the others may still come home
+    }
   }
   mutex_.unlock();
-  return status;
+  return first_failure;
 }
 
 void Engine::SignalMover() {

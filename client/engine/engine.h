@@ -60,6 +60,7 @@ class Engine {
     uint64_t budget = 0;
     bool preemptive = true;
     bool checksum = true;
+    std::chrono::milliseconds deadlock_settle{10};   // for which the verdict of a deadlock must hold
     std::chrono::milliseconds deadlock_grace{1000};  // before an unlikely release is given up
     std::chrono::milliseconds pin_wait_max{60000};   // no wait for other threads' pins is longer
   };
@@ -70,7 +71,8 @@ class Engine {
   // REQUIRES: no other thread is inside. Waits for transfers in flight.
   ~Engine();
 
-  // A chunk in phase Swapped without contents. Does not block. kFailedPrecondition when it can never fit the budget.
+  // A chunk in phase Swapped without contents. Blocks only when the descriptors have outgrown their part of the budget and
+  // frames must give way. kFailedPrecondition when it can never fit the budget; what Acquire returns.
   Result<Chunk*> Create(uint64_t bytes);
   // REQUIRES: no pins. Does not wait: with a transfer in flight the chunk is doomed and goes when that is done.
   void Free(Chunk* chunk);
@@ -110,7 +112,7 @@ class Engine {
   struct Evicted {
     uint64_t freed = 0;        // bytes of frames that came back at once
     uint64_t started = 0;      // bytes now being written
-    uint64_t no_slot_yet = 0;  // bytes of a dirty victim for whose slot the tier has to be waited for
+    uint64_t no_slot_yet = 0;  // bytes of the least dirty victim for whose slot the tier has to be waited for
     bool room_made = false;    // it has been waited for: look again
     Status status;             // why a dirty victim could not start
   };
@@ -118,13 +120,17 @@ class Engine {
   IoOp* SendAway(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
   void CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) RS_REQUIRES(mutex_);
   Status EnsureSlot(Chunk* chunk) RS_REQUIRES(mutex_);
-  void WaitForSlots(Evicted* result) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  bool WaitForSlots(Evicted* result) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   bool ReclaimCleanSlots(uint64_t bytes) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
   Result<void*> TakeFrame(Chunk* chunk, uint64_t bytes) RS_REQUIRES(mutex_);
-  Status WaitForPins(Chunk* chunk, uint64_t bytes, std::chrono::steady_clock::time_point since)
-      RS_REQUIRES(mutex_);
+  struct PinWait {  // one wait for pins, since the last progress
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point hopeless_since = since;  // no thread was seen since that may unpin
+  };
+  Status WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) RS_REQUIRES(mutex_);
+  Status HoldLimit() RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Status CheckWrites() RS_REQUIRES(mutex_);
   bool RefillReserve() RS_REQUIRES(mutex_);
 
@@ -144,6 +150,7 @@ class Engine {
   void Release(IoOp* op) RS_REQUIRES(mutex_);
   void Submit(std::span<IoOp* const> ops, bool write) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   void Forget(Chunk* chunk) RS_REQUIRES(mutex_);
+  void ForgetDoomed(Chunk* chunk) RS_REQUIRES(mutex_);
   void CountWait(std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
   void SignalMover() RS_REQUIRES(mutex_);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "client/engine/engine.h"
 #include "common/units.h"
@@ -42,7 +43,7 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
   Evicted result;
   IoOp* ops[kBatch];
   size_t writes = 0;
-  for (uint64_t seen = 0; seen < chunks_.live() && result.freed + result.started + result.no_slot_yet == 0; bytes *= 2) {
+  for (uint64_t seen = 0; seen < chunks_.live() && result.freed + result.started == 0; bytes *= 2) {
     Chunk* victims[kBatch];
     bool keep[kBatch] = {};
     const size_t n = policy_->PickVictims(bytes, victims);
@@ -53,22 +54,25 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
       if (keep[i]) continue;
       if (IoOp* op = SendAway(victims[i], &result)) ops[writes++] = op;
     }
+    // Full for these need not be full for others: smaller ones, or ones that are clean.
+    if (result.no_slot_yet > 0 && result.freed + result.started == 0 && WaitForSlots(&result)) break;
+    result.no_slot_yet = 0;
   }
   if (result.freed > 0) changed_.NotifyAll();
   Submit(std::span(ops, writes), true);
-  if (result.no_slot_yet > 0 && result.freed + result.started == 0) WaitForSlots(&result);
   return result;
 }
 
 // A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. The slot
-// that it brings goes back: whoever comes first takes it, and looks for a victim anew.
-void Engine::WaitForSlots(Evicted* result) {
+// that it brings goes back: whoever comes first takes it, and looks for a victim anew. True: there is room to look for.
+bool Engine::WaitForSlots(Evicted* result) {
   mutex_.unlock();
   const Result<SlotRef> slot = tier_->Reserve(result->no_slot_yet);
   if (slot.ok()) tier_->Free(slot.value(), result->no_slot_yet);
   mutex_.lock();
   result->room_made = slot.ok() || ReclaimCleanSlots(result->no_slot_yet);
   if (!result->room_made) result->status = slot.status();
+  return result->room_made;
 }
 
 // A closed victim leaves at once, or gets a write to be submitted, or stays.
@@ -92,7 +96,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   if (Status status = EnsureSlot(c); !status.ok()) {
     SetBits(c, kReadable | kWritable);  // stays, dirty: data is never dropped
     if (status.code() == StatusCode::kAborted) {
-      result->no_slot_yet = std::max(result->no_slot_yet, c->bytes);
+      result->no_slot_yet = result->no_slot_yet == 0 ? c->bytes : std::min(result->no_slot_yet, c->bytes);
     } else {
       result->status = status;
     }
@@ -147,7 +151,7 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
       tier_->Free(c->slot, c->bytes);  // I4: nothing is in flight on it any more
       c->slot = SlotRef{};
       Transition(c, Event::kFailWrite, kReadable | kWritable | kDirty);
-      if (Has(c, kDoomed)) Forget(c);
+      if (Has(c, kDoomed)) ForgetDoomed(c);
     }
     Release(op);
   }
@@ -158,7 +162,7 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
     Chunk* c = written[i];
     if (Has(c, kDoomed)) {
       Transition(c, Event::kFinishKeep);
-      Forget(c);
+      ForgetDoomed(c);
     } else if (keep[i]) {
       Transition(c, Event::kFinishKeep, kReadable | kWritable);
     } else {
@@ -169,12 +173,22 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
 
 // A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
 Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes) {
-  const auto begin = Clock::now();
+  // Tells the judge of deadlocks that this thread waits, and that it does not any more, however this ends.
+  struct WaitingMark {
+    PinScanner* const pins;
+    Chunk* const chunk;
+    bool set = false;
+    void Set() {
+      if (!std::exchange(set, true)) pins->SetWaiting(chunk);
+    }
+    ~WaitingMark() {
+      if (set) pins->SetWaiting(nullptr);
+    }
+  } mark{pins_, chunk};
+  PinWait wait;
   typical_bytes_ = RoundUpToGranule(bytes);
-  bool waited = false;
   for (;;) {
     if (void* frame = arena_.TryTake(bytes)) {
-      if (waited) pins_->SetWaiting(nullptr);
       if (arena_.available() < 2 * typical_bytes_) SignalMover();
       return frame;
     }
@@ -182,9 +196,11 @@ Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes) {
     const uint64_t needed = RoundUpToGranule(bytes) > available ? RoundUpToGranule(bytes) - available : 1;
     // More than one chunk needs: a membarrier and a submission cost the same for a batch, and files want depth.
     const Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * RoundUpToGranule(bytes), budget_.limit() / 16)));
+    const bool in_flight = in_flight_ > 0;
+    if (in_flight || evicted.freed > 0 || evicted.started > 0 || evicted.room_made) wait = PinWait();
     if (evicted.freed > 0 || evicted.room_made) continue;
     if (Status status = CheckWrites(); !status.ok()) return status;
-    if (in_flight_ > 0) {
+    if (in_flight) {
       // Some write or read is under way; its end may bring a frame.
       if (!PollOnce(microseconds(0))) {
         mutex_.unlock();
@@ -195,16 +211,9 @@ Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes) {
       continue;
     }
     if (evicted.started > 0) continue;
-    Status status = evicted.status;
-    if (status.ok()) {
-      waited = true;
-      pins_->SetWaiting(chunk);
-      status = WaitForPins(chunk, bytes, begin);
-    }
-    if (!status.ok()) {
-      if (waited) pins_->SetWaiting(nullptr);
-      return status;
-    }
+    if (!evicted.status.ok()) return evicted.status;
+    mark.Set();
+    if (Status status = WaitForPins(bytes, options_.pin_wait_max, &wait); !status.ok()) return status;
   }
 }
 
@@ -217,15 +226,16 @@ Status Engine::CheckWrites() {
                      "(RAMSPAN_SWAPFILES) and the memory servers");
 }
 
-// Everything resident is pinned. Unpinning is a plain store without a signal, so this looks again after a while; the
-// verdict on a deadlock needs every holder of pins to be waiting here too.
-Status Engine::WaitForPins(Chunk* chunk, uint64_t bytes, Clock::time_point since) {
-  const auto waited = Clock::now() - since;
+// Everything resident is pinned. Unpinning is a plain store without a signal, so this looks again after a while. The
+// verdict on a deadlock needs every holder of pins to be waiting, too, and to stay so for a moment: one that could go on
+// by now may not have run yet.
+Status Engine::WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) {
+  const auto now = Clock::now();
   const PinScanner::Verdict verdict = pins_->JudgeWaiters();
-  const bool stuck = verdict == PinScanner::Verdict::kDeadlock ||
-                     (verdict == PinScanner::Verdict::kUnlikely && waited > options_.deadlock_grace) ||
-                     waited > (chunk ? options_.pin_wait_max : options_.deadlock_grace);
-  if (stuck) {
+  if (verdict == PinScanner::Verdict::kSomebodyMayUnpin) wait->hopeless_since = now;
+  const auto hopeless = now - wait->hopeless_since;
+  if ((verdict == PinScanner::Verdict::kDeadlock && hopeless >= options_.deadlock_settle) ||
+      (verdict == PinScanner::Verdict::kUnlikely && hopeless > options_.deadlock_grace) || now - wait->since > at_most) {
     return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
                               FormatBytes(budget_.limit()) +
                               " and no thread can go on to release one. Hold fewer adhereTos at once (a smaller scope), "

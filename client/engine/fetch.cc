@@ -33,6 +33,7 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write) {
   uint32_t failed_reads = 0;
   for (;;) {
     Status status;
+    if (Has(chunk, kDoomed)) return Aborted("freed meanwhile");  // Vacate's only: nobody else holds a freed chunk
     switch (PhaseOf(chunk)) {
       case Phase::kResident:
         Open(chunk, write);
@@ -67,7 +68,7 @@ Status Engine::Load(Chunk* chunk) {
   const auto begin = Clock::now();
   Result<void*> frame = TakeFrame(chunk, chunk->bytes);
   if (!frame.ok()) return frame.status();
-  if (PhaseOf(chunk) != Phase::kSwapped) {
+  if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) {
     arena_.Put(frame.value(), chunk->bytes);
     return Status();
   }
@@ -108,7 +109,7 @@ void Engine::FinishRead(IoOp* op) {
     }
     if (Has(c, kDoomed)) {
       if (untouched) ClearBits(c, kPrefetched);
-      Forget(c);
+      ForgetDoomed(c);
     }
     return;
   }
@@ -130,7 +131,7 @@ void Engine::FinishRead(IoOp* op) {
     swapped_bytes_ += c->bytes;
     Transition(c, Event::kFailLoad);
   }
-  if (Has(c, kDoomed)) Forget(c);
+  if (Has(c, kDoomed)) ForgetDoomed(c);
 }
 
 // Spins, polls and then sleeps until the transfer has ended. The program has waited since `since`: for the frame and

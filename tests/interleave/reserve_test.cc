@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "client/engine/engine.h"
@@ -15,17 +16,25 @@ namespace {
 
 class NoPins final : public PinScanner {
  public:
+  bool all_pinned = false;
+  Chunk* waiting = nullptr;
+  std::function<Verdict()> judge = [] { return Verdict::kDeadlock; };
+
   void Barrier() override {}
-  void FindPinned(std::span<Chunk* const>, std::span<bool>) override {}
-  void SetWaiting(Chunk*) override {}
-  Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
+  void FindPinned(std::span<Chunk* const>, std::span<bool> pinned) override {
+    for (bool& one : pinned) one = one || all_pinned;
+  }
+  void SetWaiting(Chunk* chunk) override { waiting = chunk; }
+  Verdict JudgeWaiters() override { return judge(); }
 };
 
 // Has room only for what was reserved by waiting.
 class AskingTier final : public SwapTier {
  public:
   std::function<void()> while_asking;
-  std::function<void()> after_submit = [] {};
+  std::function<void()> after_submit = [] {}, before_poll = [] {};
+  FaultPlan& faults() { return real_.faults(); }
+  size_t slots() const { return real_.slots(); }
   bool refuses = false;
   int asked = 0;
 
@@ -51,7 +60,10 @@ class AskingTier final : public SwapTier {
     after_submit();
   }
   void SubmitRead(std::span<IoRequest* const> batch) override { real_.SubmitRead(batch); }
-  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override { return real_.Poll(done, wait); }
+  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
+    before_poll();
+    return real_.Poll(done, wait);
+  }
   TierStats stats() const override { return real_.stats(); }
 
  private:
@@ -124,6 +136,60 @@ TEST_F(ReserveThatWaits, ALowerLimitHoldsAlsoWhenAnotherThreadFinishesTheWrites)
     EXPECT_EQ(static_cast<unsigned char*>(chunks_[i]->frame)[kBytes - 1], i);
   }
   EXPECT_TRUE(engine_.IsValid());
+}
+
+// The mark that a thread waits for memory stayed when the wait ended with an error of swap: others then judged deadlocks
+// although this thread went on and would have unpinned.
+TEST_F(ReserveThatWaits, NobodyIsLeftWaitingAfterAnError) {
+  Status status;
+  for (int i = 0; i < 15 && status.ok(); ++i) status = Touch('x');
+  pins_.all_pinned = true;
+  tier_.faults().SetRates({.write_fails = 1});
+  bool waited = false;
+  pins_.judge = [&] {
+    waited = pins_.waiting != nullptr;
+    pins_.all_pinned = false;
+    return PinScanner::Verdict::kSomebodyMayUnpin;
+  };
+  while (status.ok()) status = Touch('y');
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+  EXPECT_TRUE(waited);
+  EXPECT_EQ(pins_.waiting, nullptr);
+}
+
+// A verdict of a deadlock counts when it lasts: a thread that could go on by now may not have run yet.
+TEST_F(ReserveThatWaits, AVerdictThatDoesNotLastIsNoDeadlock) {
+  for (int i = 0; i < 13; ++i) ASSERT_TRUE(Touch('x').ok());
+  pins_.all_pinned = true;
+  int judged = 0;
+  pins_.judge = [&] {
+    if (++judged == 3) pins_.all_pinned = false;
+    return PinScanner::Verdict::kDeadlock;
+  };
+  Status status;
+  while (judged == 0 && status.ok()) status = Touch('y');
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(judged, 3);
+}
+
+// While Vacate waits for a chunk, another thread frees it, or evicts it and takes its slot.
+TEST_F(ReserveThatWaits, VacateMeetsAChunkThatIsFreedMeanwhile) {
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(Touch(static_cast<unsigned char>(i)).ok());
+  engine_.Drain();
+  Chunk* victim = nullptr;
+  for (Chunk* chunk : chunks_) {
+    if (PhaseOf(chunk) == Phase::kSwapped) victim = chunk;
+  }
+  ASSERT_NE(victim, nullptr);
+  tier_.before_poll = [&] {
+    if (victim == nullptr || PhaseOf(victim) != Phase::kLoading) return;
+    std::erase(chunks_, victim);
+    engine_.Free(std::exchange(victim, nullptr));
+  };
+  EXPECT_TRUE(engine_.Vacate([&](SlotRef slot) { return victim != nullptr && slot == victim->slot; }).ok());
+  EXPECT_EQ(victim, nullptr);
+  EXPECT_TRUE(engine_.IsValid());
+  EXPECT_EQ(engine_.counters().chunks, chunks_.size());
 }
 
 }  // namespace

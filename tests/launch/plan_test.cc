@@ -162,6 +162,19 @@ TEST_F(PlanTest, RanksOfOneHostShareItsMemoryWhenNobodySaysHow) {
   EXPECT_FALSE(Notes(Make(), "--memory"));
 }
 
+// -x RAMSPAN_MEMORY was overridden by a share of the machine.
+TEST_F(PlanTest, ALimitGivenByDashXIsALimit) {
+  Ranks(2, 1);
+  options_.memory = "";
+  for (const char* one : {"RAMSPAN_MEMORY=64MiB", "RAMSPAN_CONFIG=/some.conf"}) {
+    options_.env = {one};
+    EXPECT_FALSE(Notes(Make(), "--memory")) << one;
+  }
+  options_.server_memory = "";
+  options_.env = {"RAMSPAN_SERVER_MEMORY=9GiB"};
+  EXPECT_NE(Error().find("do not fit"), std::string::npos);
+}
+
 TEST_F(PlanTest, SeveralHostsGetTheTcpSetting) {
   Ranks(2, 1);
   options_.hostfile = "hosts";

@@ -157,6 +157,28 @@ TEST_F(RunTest, InputAndOutputPassByteForByte) {
   }
 }
 
+// A descriptor of the launcher's took the closed one's number and was read as the user's input, which never ended.
+TEST_F(RunTest, AClosedStandardInputIsAnEmptyOne) {
+  const std::string launcher = (folder_ / "bin/ramspan").string();
+  for (const char* closed : {"<&-", "<&- 2>&-"}) {
+    const std::string line = "exec timeout 20 " + launcher + " run -n 2 --memory 8MiB -- sh -c 'cat; echo end' " + closed;
+    const Outcome outcome = Wait(StartCommand({"bash", "-c", line}));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, "end\nend\n");
+  }
+}
+
+// One descriptor of the launcher's for each rank.
+TEST_F(RunTest, MoreRanksThanTheSoftLimitOfDescriptors) {
+  const std::string launcher = (folder_ / "bin/ramspan").string();
+  const Outcome outcome = Wait(StartCommand({"bash", "-c", "ulimit -Sn 30; exec timeout 60 " + launcher +
+                                                 " run -n 24 --memory 8MiB -- sh -c 'ulimit -Sn'"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  std::string expected;
+  for (int i = 0; i < 24; ++i) expected += "30\n";  // the application's limit is the user's
+  EXPECT_EQ(outcome.out, expected);
+}
+
 TEST_F(RunTest, AReaderThatLeavesEndsTheJobLikeAPipeline) {
   const std::string command = "TMPDIR=" + (folder_ / "tmp").string() + " RAMSPAN_TEST_JOB=" + folder_.filename().string() +
                               " " + (folder_ / "bin/ramspan").string() +

@@ -80,6 +80,7 @@ class World {
   static Engine::Options EngineOptions() {
     Engine::Options options;
     options.budget = 1 << 20;
+    options.deadlock_settle = std::chrono::milliseconds(0);  // no thread will unpin meanwhile
     return options;
   }
   Object* Pick() {
@@ -335,6 +336,86 @@ TEST(EngineSim, WritesThatAlwaysFailEndInAnErrorAndLoseNothing) {
     for (Chunk* chunk : chunks) engine.Free(chunk);
     engine.Drain();
   }
+}
+
+// 64 KiB of descriptors for every 1024 chunks were made beside frames that filled the limit already.
+TEST(EngineSim, DescriptorsOfManyChunksPushFramesOut) {
+  FakeTier tier(FakeTierOptions{.seed = 8, .synchronous = true});
+  SimPins pins;
+  Engine::Options options;
+  options.budget = uint64_t{4} << 20;
+  options.preemptive = false;
+  Engine engine(options, &tier, &pins, [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); });
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 64; ++i) {
+    chunks.push_back(engine.Create(64 << 10).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    std::memset(chunks.back()->frame, i, 64 << 10);
+  }
+  for (int i = 0; i < 40000; ++i) {
+    chunks.push_back(engine.Create(8).value());
+    if (i % 100 == 0) {
+      ASSERT_TRUE(engine.IsValid()) << i;
+    }
+  }
+  EXPECT_LE(engine.counters().peak_resident_bytes, options.budget);
+  for (int i = 0; i < 64; ++i) {
+    ASSERT_TRUE(engine.Acquire(chunks[static_cast<size_t>(i)], false).ok());
+    EXPECT_EQ(static_cast<unsigned char*>(chunks[static_cast<size_t>(i)]->frame)[9], i);
+  }
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
+// A tier that asks before it grows, and has room for small chunks only: the first victim's refusal was the pull's error.
+TEST(EngineSim, AVictimTooLargeForSwapDoesNotHideThoseThatFit) {
+  FakeTier tier(FakeTierOptions{.seed = 9, .capacity_bytes = uint64_t{100} << 16, .reserve_waits_rate = 0.7});
+  SimPins pins;
+  Engine::Options options;
+  options.budget = uint64_t{256} << 16;
+  options.preemptive = false;
+  Engine engine(options, &tier, &pins, [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); });
+  std::vector<Chunk*> chunks;
+  const auto touch = [&](uint64_t bytes) {
+    chunks.push_back(engine.Create(bytes).value());
+    return engine.Acquire(chunks.back(), true);
+  };
+  ASSERT_TRUE(touch(uint64_t{128} << 16).ok());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(touch(1 << 16).ok());
+  const Status status = touch(uint64_t{60} << 16);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+}
+
+// At MPI_Finalize the first chunk that could not come home left all the others on the servers, where they were lost.
+TEST(EngineSim, VacateBringsHomeWhatItCanWhenAChunkIsLost) {
+  FakeTier tier(FakeTierOptions{.seed = 10});
+  SimPins pins;
+  Engine::Options options;
+  options.budget = uint64_t{4} << 20;
+  Engine engine(options, &tier, &pins, [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); });
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 16; ++i) {
+    chunks.push_back(engine.Create(64 << 10).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    std::memset(chunks.back()->frame, i, 64 << 10);
+  }
+  ASSERT_TRUE(engine.SetBudget(192 << 10).ok());
+  ASSERT_TRUE(engine.SetBudget(uint64_t{4} << 20).ok());
+  tier.faults().NextReads(Fault::kFlippedByte);
+  EXPECT_EQ(engine.Vacate([](SlotRef) { return true; }).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(tier.slots(), 1u);  // the lost one's
+  int lost = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    if (PhaseOf(chunks[i]) == Phase::kLost) {
+      ++lost;
+    } else {
+      ASSERT_EQ(PhaseOf(chunks[i]), Phase::kResident);
+      EXPECT_EQ(static_cast<unsigned char*>(chunks[i]->frame)[77], i);
+    }
+  }
+  EXPECT_EQ(lost, 1);
+  for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
 }  // namespace
