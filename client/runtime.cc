@@ -1,12 +1,16 @@
 #include "client/runtime.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/statvfs.h>
 
 #include <cstdio>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <optional>
+#include <system_error>
 
 #include "client/front/pin_registry.h"
 #include "client/policy/cyclic.h"
@@ -16,6 +20,7 @@
 #include "client/swap/retirable_tier.h"
 #include "client/transport/mpi_entry.h"
 #include "common/log.h"
+#include "common/own_thread.h"
 #include "common/topology.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
@@ -29,6 +34,8 @@ Options& ProgramOptions() {
   static auto* options = new Options;
   return *options;
 }
+
+constinit std::atomic<bool> forked{false};  // a child that has not called exec: it must not touch what is the parent's
 
 std::atomic<bool> stats_wanted{false};  // set by SIGUSR1, served by the mover
 extern "C" void OnSigusr1(int) { stats_wanted.store(true, std::memory_order_relaxed); }
@@ -93,15 +100,33 @@ void Runtime::SetOptions(const Options& options) {
 }
 
 Runtime& Runtime::Start() {
+  if (forked) {
+    throw Error("this process was forked from one that uses Ramspan, and the data is the parent's: it has the memory "
+                "servers, the swap files and the thread that moves data. Let the child exec another program, or fork "
+                "before the first managedPtr is made");
+  }
   std::lock_guard lock(start_mutex);
   if (Runtime* runtime = instance_.load()) return *runtime;
   auto runtime = std::unique_ptr<Runtime>(new Runtime);
   if (Status status = runtime->Compose(); !status.ok()) throw ConfigError(status.message());
-  Runtime* started = runtime.release();
+  Runtime* started = runtime.get();
+  try {
+    started->mover_ = std::thread([started] { started->RunMover(); });
+  } catch (const std::system_error& e) {
+    throw ConfigError(std::string("no thread can be started for moving data: ") + e.what() + "; see `ulimit -u`");
+  }
+  runtime.release();
   instance_.store(started, std::memory_order_release);
-  started->mover_ = std::thread([started] { started->RunMover(); });
-  SetBeforeLeaveHook([] { instance_.load()->LeaveRemote(); });
-  std::atexit([] { instance_.load()->WriteStats(); });
+  SetBeforeLeaveHook([] {
+    if (Runtime* here = instance_.load()) here->LeaveRemote();
+  });
+  std::atexit([] {
+    if (Runtime* here = instance_.load()) here->WriteStats();
+  });
+  pthread_atfork(nullptr, nullptr, [] {
+    forked = true;
+    instance_.store(nullptr);
+  });
   InstallSigusr1();
   return *started;
 }
@@ -138,7 +163,11 @@ Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
                            "`ramspan run -s SERVERS -- PROGRAM`, or leave the key at auto");
   }
   if (!has_servers || !wanted) return Status();
-  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*world.value()));
+  RemoteSwapOptions options;
+  if (const char* seconds = std::getenv("RAMSPAN_TEST_GIVE_UP_AFTER")) {
+    options.give_up_after = std::chrono::seconds(std::atoi(seconds));
+  }
+  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*world.value(), options));
   remote_ = remote.get();
   tiers->push_back(std::move(remote));
   return Status();
@@ -158,6 +187,7 @@ Status Runtime::AddFileTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
 }
 
 void Runtime::RunMover() {
+  BlockSignals();
   BindThreadToSpareCore(UsableCores());
   while (!exiting_.load(std::memory_order_relaxed)) {
     if (!engine_->MoverStep()) engine_->MoverWait(std::chrono::milliseconds(20));
@@ -205,8 +235,10 @@ void Runtime::WriteStats() {
     LogWarning("cannot write statistics to %s (key stats, RAMSPAN_STATS)", path.c_str());
     return;
   }
-  std::fprintf(file, "%s\n", StatsJson().c_str());
-  std::fclose(file);
+  const bool written = std::fprintf(file, "%s\n", StatsJson().c_str()) > 0;
+  if (std::fclose(file) != 0 || !written) {
+    LogWarning("statistics in %s are not complete: %s", path.c_str(), std::strerror(errno));
+  }
 }
 
 void Configure(const Options& options) { Runtime::SetOptions(options); }

@@ -22,11 +22,13 @@ class RetirableTier;
 
 class Runtime {
  public:
-  // Throws ConfigError when the configuration cannot work; then again at each call.
+  // Throws ConfigError when the configuration cannot work, then again at each call; Error in a forked child.
   static Runtime& Get() {
     Runtime* runtime = instance_.load(std::memory_order_acquire);  // publishes the whole object
     return __builtin_expect(runtime != nullptr, 1) ? *runtime : Start();
   }
+  // The runtime if there is one here: null before the first use, and in a forked child.
+  static Runtime* IfStarted() { return instance_.load(std::memory_order_acquire); }
   static void SetOptions(const Options& options);
 
   Engine& engine() { return *engine_; }

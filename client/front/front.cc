@@ -49,10 +49,10 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
 
 void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
   for (unsigned i = PinTable::kInlineSlots; i < PinTable::kSlots; ++i) {
-    if (table->slots[i].load(std::memory_order_relaxed) != nullptr) continue;
+    if (table->slots[i].load(std::memory_order_acquire) != nullptr) continue;
     *slot = i;
     if (PinRegistry::Get().pins_fence()) {  // PinInSlot stores the same once more and then looks
-      table->slots[i].store(chunk, std::memory_order_relaxed);
+      table->slots[i].store(chunk, std::memory_order_release);
       std::atomic_thread_fence(std::memory_order_seq_cst);
     }
     return write ? PinInSlot<true>(chunk, table, i) : PinInSlot<false>(chunk, table, i);
@@ -95,7 +95,8 @@ void ThrowTooLarge(size_t n, size_t element_bytes) {
 }
 
 void PrefetchChunk(ChunkHead* chunk) noexcept {
-  if (!(chunk->state.load(std::memory_order_relaxed) & kReadable)) Runtime::Get().engine().Prefetch(Full(chunk));
+  if (chunk->state.load(std::memory_order_relaxed) & kReadable) return;
+  if (Runtime* runtime = Runtime::IfStarted()) runtime->engine().Prefetch(Full(chunk));
 }
 
 ChunkHead* CreateChunk(size_t bytes) {
@@ -104,7 +105,9 @@ ChunkHead* CreateChunk(size_t bytes) {
   return chunk.value();
 }
 
-void FreeChunk(ChunkHead* chunk) noexcept { Runtime::Get().engine().Free(Full(chunk)); }
+void FreeChunk(ChunkHead* chunk) noexcept {
+  if (Runtime* runtime = Runtime::IfStarted()) runtime->engine().Free(Full(chunk));
+}
 
 void ReportLostDestructors(const ChunkHead* chunk, const char* why) noexcept {
   LogWarning("the elements of chunk %u (%llu bytes) are given up without their destructors: %s", chunk->id,

@@ -27,7 +27,6 @@ constexpr size_t kInFlightMax = 64;
 constexpr milliseconds kFullPauseMin{20}, kFullPauseMax{1000};
 // What the end of the tier waits for answers that are still under way.
 constexpr milliseconds kLastAnswers{100};
-constexpr std::chrono::seconds kWarnAfter{10}, kGiveUpAfter{60};
 
 bool IsFar(SlotRef slot) { return (slot.bits & kFarBit) != 0; }
 SlotRef WithoutFarBit(SlotRef slot) { return {slot.bits & ~kFarBit}; }
@@ -43,6 +42,7 @@ RemoteSwap::RemoteSwap(MpiWorld& world, const RemoteSwapOptions& options)
     servers_[i].free_bytes = world.servers()[i].pool_bytes;
   }
   for (Side& side : sides_) side.next_lease_bytes = RoundUpToLease(options.first_lease_bytes);
+  if (has_far_) rma_.StartWatchdog(options.warn_after, options.give_up_after);
 }
 
 RemoteSwap::~RemoteSwap() {
@@ -284,7 +284,6 @@ void RemoteSwap::Adopt(uint32_t server, const WireMessage& grant) {
 }
 
 void RemoteSwap::Upkeep() {
-  rma_.CheckProgress(kWarnAfter, kGiveUpAfter);
   // Without waiting: whoever has the role is doing what is to be done.
   if (!TakeAskingRole(Clock::time_point{})) return;
   TakeAnswers();

@@ -32,6 +32,7 @@ struct RemoteSwapOptions {
   uint64_t lease_bytes_max = uint64_t{32} << 20;
   std::chrono::milliseconds answer_timeout{5000};  // then the server counts as full for as long
   std::chrono::milliseconds idle_lease{2000};      // an empty lease goes back after this time
+  std::chrono::seconds warn_after{10}, give_up_after{60};  // MpiRma::StartWatchdog
 };
 
 class RemoteSwap final : public SwapTier {

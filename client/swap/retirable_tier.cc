@@ -14,7 +14,20 @@ void RetirableTier::Retire() {
   last_.slot_bytes_used = last_.slot_bytes_capacity = last_.metadata_bytes = 0;
   retired_.store(true);
   while (users_.load() > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  // What threads that still run had under way: they get it from here.
+  while (in_flight_.load() > 0) {
+    IoRequest* done[32];
+    const size_t n = tier_->Poll(done, std::chrono::microseconds(1000));
+    in_flight_ -= n;
+    MutexLock lock(mutex_);
+    for (IoRequest* request : std::span(done, n)) Keep(request);
+  }
   tier_.reset();
+}
+
+void RetirableTier::Keep(IoRequest* request) {
+  request->next = kept_;
+  kept_ = request;
 }
 
 SwapTier::Capabilities RetirableTier::CapabilitiesOf(SlotRef slot) const {
@@ -52,28 +65,33 @@ void RetirableTier::Refuse(std::span<IoRequest* const> batch, StatusCode code) {
   for (IoRequest* request : batch) {
     request->result = code;
     request->bytes_done = 0;
-    request->next = refused_;
-    refused_ = request;
+    Keep(request);
   }
 }
 
 void RetirableTier::SubmitWrite(std::span<IoRequest* const> batch) {
   Use use(this);
   if (!use) return Refuse(batch, StatusCode::kUnavailable);
+  in_flight_ += batch.size();
   use->SubmitWrite(batch);
 }
 
 void RetirableTier::SubmitRead(std::span<IoRequest* const> batch) {
   Use use(this);
   if (!use) return Refuse(batch, StatusCode::kDataLoss);
+  in_flight_ += batch.size();
   use->SubmitRead(batch);
 }
 
 size_t RetirableTier::Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) {
-  if (Use use(this); use) return use->Poll(done, wait);
+  if (Use use(this); use) {
+    const size_t n = use->Poll(done, wait);
+    in_flight_ -= n;
+    return n;
+  }
   MutexLock lock(mutex_);
   size_t n = 0;
-  for (; refused_ != nullptr && n < done.size(); refused_ = refused_->next) done[n++] = refused_;
+  for (; kept_ != nullptr && n < done.size(); kept_ = kept_->next) done[n++] = kept_;
   return n;
 }
 

@@ -18,7 +18,7 @@ class RetirableTier final : public SwapTier {
   explicit RetirableTier(std::unique_ptr<SwapTier> tier);
 
   void Close() { closed_.store(true, std::memory_order_relaxed); }
-  // Waits for calls inside. REQUIRES: nothing in flight.
+  // Waits for calls inside and for what is in flight; Poll returns that afterwards.
   void Retire();
 
   Capabilities capabilities() const override { return capabilities_; }
@@ -52,6 +52,7 @@ class RetirableTier final : public SwapTier {
     const RetirableTier* const self_;
     SwapTier* tier_;
   };
+  void Keep(IoRequest* request) RS_REQUIRES(mutex_);
   void Refuse(std::span<IoRequest* const> batch, StatusCode code);
 
   std::unique_ptr<SwapTier> tier_;
@@ -59,10 +60,11 @@ class RetirableTier final : public SwapTier {
   std::atomic<bool> closed_{false};
   std::atomic<bool> retired_{false};
   mutable std::atomic<uint64_t> users_{0};
+  std::atomic<uint64_t> in_flight_{0};  // requests in the tier inside
   TierStats last_;  // written before retired_
 
   mutable Mutex mutex_{LockRank::kTier};
-  IoRequest* refused_ RS_GUARDED_BY(mutex_) = nullptr;  // came after the end; Poll returns them with their error
+  IoRequest* kept_ RS_GUARDED_BY(mutex_) = nullptr;  // ended with the tier or came after it; Poll returns them
 };
 
 }  // namespace ramspan

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/own_thread.h"
 #include "common/wire.h"
 
 namespace ramspan {
@@ -29,7 +30,50 @@ int64_t NowMs() {
 
 }  // namespace
 
+// The calling thread is about to enter MPI, where a server that does not answer could hold it.
+class MpiRma::InsideMpi {
+ public:
+  InsideMpi(ServerQueue& queue, uint64_t bytes) : queue_(queue), bytes_(bytes) {
+    queue_.inside_since_ms.store(NowMs(), std::memory_order_relaxed);
+    queue_.inside_bytes.fetch_add(bytes_, std::memory_order_relaxed);
+    queue_.inside.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~InsideMpi() {
+    queue_.inside_since_ms.store(NowMs(), std::memory_order_relaxed);  // it answers
+    queue_.inside_bytes.fetch_sub(bytes_, std::memory_order_relaxed);
+    queue_.inside.fetch_sub(1, std::memory_order_relaxed);
+    queue_.warned.store(false, std::memory_order_relaxed);
+  }
+  InsideMpi(const InsideMpi&) = delete;
+  InsideMpi& operator=(const InsideMpi&) = delete;
+
+ private:
+  ServerQueue& queue_;
+  const uint64_t bytes_;
+};
+
 MpiRma::MpiRma(MpiWorld& world) : world_(world), queues_(new ServerQueue[world.servers().size()]) {}
+
+MpiRma::~MpiRma() {
+  if (!watchdog_.joinable()) return;
+  {
+    MutexLock lock(watchdog_mutex_);
+    watchdog_ends_ = true;
+    watchdog_wake_.NotifyAll();
+  }
+  watchdog_.join();
+}
+
+void MpiRma::StartWatchdog(std::chrono::seconds warn_after, std::chrono::seconds give_up_after) {
+  watchdog_ = std::thread([this, warn_after, give_up_after] {
+    BlockSignals();
+    MutexLock lock(watchdog_mutex_);
+    while (!watchdog_ends_) {
+      watchdog_wake_.WaitFor(watchdog_mutex_, std::chrono::milliseconds(500));
+      CheckProgress(warn_after, give_up_after);
+    }
+  });
+}
 
 // Keeps the server polling: it sleeps between polls unless a client says that RMA is under way.
 void MpiRma::Announce(uint32_t server) {
@@ -73,7 +117,9 @@ void MpiRma::Start(uint32_t server, const std::vector<Transfer>& transfers) {
   const int rank = world_.servers()[server].world_rank;
   uint64_t bytes = 0;
   for (const Transfer& t : transfers) bytes += t.bytes;
-  if (!AnnounceLong(server, bytes)) Announce(server);  // a put may already wait for the server
+  ServerQueue& queue = queues_[server];
+  const InsideMpi inside(queue, bytes);  // a put may already wait for the server
+  if (!AnnounceLong(server, bytes)) Announce(server);
   for (const Transfer& t : transfers) {
     for (size_t at = 0; at < t.bytes && !world_.IsDead(server); at += kPartBytesMax) {
       const int n = static_cast<int>(std::min(kPartBytesMax, t.bytes - at));
@@ -84,7 +130,6 @@ void MpiRma::Start(uint32_t server, const std::vector<Transfer>& transfers) {
       if (error != MPI_SUCCESS) world_.MarkDead(server);
     }
   }
-  ServerQueue& queue = queues_[server];
   MutexLock lock(queue.mutex);
   queue.pending.push_back(transfers.front().request);
   queue.pending_bytes += bytes;
@@ -101,18 +146,18 @@ bool MpiRma::Collect(std::vector<Completion>* done) {
       queue.busy = true;
       std::swap(queue.pending, queue.flushing);
       bytes = std::exchange(queue.pending_bytes, 0);
-      queue.flushing_bytes.store(bytes, std::memory_order_relaxed);
     }
     any = true;
-    queue.flush_since_ms.store(NowMs(), std::memory_order_relaxed);
-    const bool announced_long = AnnounceLong(server, bytes);
-    if (!announced_long) Announce(server);
-    // Also after a death: nothing may be left in flight on a buffer that goes back to its owner.
-    if (MPI_Win_flush(world_.servers()[server].world_rank, world_.window()) != MPI_SUCCESS) world_.MarkDead(server);
-    const bool ok = !world_.IsDead(server);
-    if (ok && announced_long) SendActivity(server, 0);
-    queue.flush_since_ms.store(0, std::memory_order_relaxed);
-    queue.warned.store(false, std::memory_order_relaxed);
+    bool ok;
+    {
+      const InsideMpi inside(queue, bytes);
+      const bool announced_long = AnnounceLong(server, bytes);
+      if (!announced_long) Announce(server);
+      // Also after a death: nothing may be left in flight on a buffer that goes back to its owner.
+      if (MPI_Win_flush(world_.servers()[server].world_rank, world_.window()) != MPI_SUCCESS) world_.MarkDead(server);
+      ok = !world_.IsDead(server);
+      if (ok && announced_long) SendActivity(server, 0);
+    }
     for (IoRequest* request : queue.flushing) done->push_back({request, ok});
     queue.flushing.clear();
     MutexLock lock(queue.mutex);
@@ -124,10 +169,9 @@ bool MpiRma::Collect(std::vector<Completion>* done) {
 void MpiRma::CheckProgress(std::chrono::seconds warn_after, std::chrono::seconds give_up_after) {
   for (uint32_t server = 0; server < world_.servers().size(); ++server) {
     ServerQueue& queue = queues_[server];
-    const int64_t since = queue.flush_since_ms.load(std::memory_order_relaxed);
-    if (since == 0) continue;
-    const std::chrono::milliseconds waited(NowMs() - since);
-    const std::chrono::milliseconds wire(queue.flushing_bytes.load(std::memory_order_relaxed) / kSlowestWireBytesPerMs);
+    if (queue.inside.load(std::memory_order_relaxed) == 0) continue;
+    const std::chrono::milliseconds waited(NowMs() - queue.inside_since_ms.load(std::memory_order_relaxed));
+    const std::chrono::milliseconds wire(queue.inside_bytes.load(std::memory_order_relaxed) / kSlowestWireBytesPerMs);
     const int rank = world_.servers()[server].world_rank;
     if (waited > give_up_after + wire) {
       std::fprintf(stderr, "ramspan: memory server rank %d has not answered for %lld s; ending the job. Remedy: see "

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "client/swap/swap_tier.h"
@@ -49,10 +50,12 @@ class MpiRma {
   // another thread is not already flushing. Blocks while bytes move. A failed flush marks the server dead.
   bool Collect(std::vector<Completion>* done);
 
-  // Warns when a flush takes longer than `warn_after`, and ends the process after `give_up_after` (both prolonged by
-  // what a wire of 10 MB/s needs): a server that is stopped but not dead holds its clients inside MPI, where nothing
-  // else can reach them.
-  void CheckProgress(std::chrono::seconds warn_after, std::chrono::seconds give_up_after);
+  ~MpiRma();
+
+  // From now on a thread of its own, which never calls MPI, warns when a put, get or flush takes longer than
+  // `warn_after`, and ends the process after `give_up_after` (both prolonged by what a wire of 10 MB/s needs): a server
+  // that is stopped but not dead holds its clients inside MPI, where nothing else can reach them.
+  void StartWatchdog(std::chrono::seconds warn_after, std::chrono::seconds give_up_after);
 
  private:
   struct ServerQueue {
@@ -61,19 +64,28 @@ class MpiRma {
     std::vector<IoRequest*> flushing;                      // the flushing thread's own
     bool busy RS_GUARDED_BY(mutex) = false;                // somebody flushes
     uint64_t pending_bytes RS_GUARDED_BY(mutex) = 0;
-    std::atomic<uint64_t> flushing_bytes{0};               // for the watchdog, as the next one
-    // Milliseconds of the steady clock; 0: no flush under way. For the watchdog only, hence relaxed.
-    std::atomic<int64_t> flush_since_ms{0};
+    // For the watchdog, which tolerates any order: threads inside MPI on this server's behalf, for how many bytes, and
+    // when the last one came or went (milliseconds of the steady clock).
+    std::atomic<int> inside{0};
+    std::atomic<uint64_t> inside_bytes{0};
+    std::atomic<int64_t> inside_since_ms{0};
     std::atomic<int64_t> announced_ms{0};
     std::atomic<bool> warned{false};
   };
 
+  class InsideMpi;
+  void CheckProgress(std::chrono::seconds warn_after, std::chrono::seconds give_up_after);
   void Announce(uint32_t server);
   bool AnnounceLong(uint32_t server, uint64_t bytes);
   void SendActivity(uint32_t server, uint64_t bytes);
 
   MpiWorld& world_;
   const std::unique_ptr<ServerQueue[]> queues_;
+
+  Mutex watchdog_mutex_{LockRank::kTransport};
+  CondVar watchdog_wake_;
+  bool watchdog_ends_ RS_GUARDED_BY(watchdog_mutex_) = false;
+  std::thread watchdog_;
 };
 
 }  // namespace ramspan

@@ -137,6 +137,22 @@ TEST_F(Kill, ADeadServerEndsTheJobWithCauseAndRemedy) {
   }
 }
 
+// It answers nothing and is not dead either. The watchdog hung with what it watched, inside MPI.
+TEST_F(Kill, AServerThatIsStoppedEndsTheJobAfterAWhile) {
+  Words environment = kFar;
+  environment.push_back("RAMSPAN_TEST_GIVE_UP_AFTER=2");
+  for (int round = 0; round < 3; ++round) {  // it is stopped in the middle of whatever goes on
+    const pid_t launcher = StartSweeping(environment);
+    const pid_t server = JobProcess("ramspan-memserver");
+    ASSERT_GT(server, 1);
+    kill(server, SIGSTOP);
+    const Outcome outcome = Wait(launcher);
+    ExpectError(outcome, {"memory server rank 2 has not answered for", "Remedy:"});
+    EXPECT_LT(outcome.seconds, 20);
+    ExpectNothingLeft();
+  }
+}
+
 TEST_F(Kill, ADeadRankEndsTheJob) {
   for (const Words& environment : {Words{}, kFar}) {
     const pid_t launcher = StartSweeping(environment);

@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <ramspan/managed_ptr.h>
 #include <ramspan/runtime.h>
 
@@ -204,6 +206,38 @@ TEST(Front, ADeadlockThroughListOfIngredientsIsDetectedAndThrown) {
   holder.join();
   EXPECT_EQ(thrown, 1);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+// A child of fork has copies of the tables of slots, and the parent's swap files: it wrote over the parent's data.
+TEST(Front, AForkedChildDoesNotTouchTheParentsData) {
+  std::vector<managedPtr<uint64_t>> data;
+  for (size_t i = 0; i < 40; ++i) data.emplace_back(kMib, i);
+  const pid_t child = fork();
+  if (child == 0) {
+    int refused = 0;
+    for (auto& one : data) {
+      try {
+        ADHERETOLOC(uint64_t, one, p);
+        for (size_t i = 0; i < kMib; ++i) p[i] = 999;  // what is in memory is the child's own copy
+      } catch (const ramspan::Error& e) {
+        refused += std::string(e.what()).find("forked") != std::string::npos;
+      }
+    }
+    try {
+      managedPtr<int> more(10, 1);
+    } catch (const ramspan::Error&) {
+      ++refused;
+    }
+    data.clear();
+    std::exit(refused > 20 ? 42 : 1);  // with the exit handlers
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 42) << status;
+  for (size_t i = 0; i < data.size(); ++i) {
+    ADHERETOLOCCONST(uint64_t, data[i], p);
+    for (size_t k = 0; k < kMib; k += 1000) ASSERT_EQ(p[k], i);
+  }
 }
 
 TEST(Front, AnAdhereToMayDieOnAnotherThreadAndBeSharedByThreads) {

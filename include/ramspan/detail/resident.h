@@ -71,7 +71,9 @@ inline PinTable* ThisThreadPins() {
 // A pin in a slot that is empty.
 template <bool kWrite>
 inline void* PinInSlot(ChunkHead* chunk, PinTable* table, unsigned slot) {
-  table->slots[slot].store(chunk, std::memory_order_relaxed);
+  // Release: an evictor that finds this pin instead of the empty slot before it must still see what the owner did to the
+  // frame of the pin before that.
+  table->slots[slot].store(chunk, std::memory_order_release);
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the evictor's membarrier does the rest
   constexpr uint64_t kNeed = kReadable | kReferenced | (kWrite ? kWritable | kDirty : 0);
   if (__builtin_expect((chunk->state.load(std::memory_order_acquire) & kNeed) == kNeed, 1)) return chunk->frame;
@@ -81,8 +83,8 @@ inline void* PinInSlot(ChunkHead* chunk, PinTable* table, unsigned slot) {
 template <bool kWrite>
 inline void* Pin(ChunkHead* chunk, PinTable* table, unsigned* slot) {
   for (unsigned i = 0; i < PinTable::kInlineSlots; ++i) {
-    // Relaxed: an empty slot carries no data.
-    if (__builtin_expect(table->slots[i].load(std::memory_order_relaxed) == nullptr, 1)) {
+    // Acquire: if another thread emptied it, what that did to the old pin's frame is passed on by the next store here.
+    if (__builtin_expect(table->slots[i].load(std::memory_order_acquire) == nullptr, 1)) {
       *slot = i;
       return PinInSlot<kWrite>(chunk, table, i);
     }
