@@ -240,7 +240,7 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
     while (chunk->op != nullptr) PollOnce(microseconds(1000));
     if (!is_leaving()) continue;
     chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
-    Status status = AcquireLocked(chunk, true);
+    Status status = AcquireLocked(chunk, true, WhenPinned::kWait);
     // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
     if (status.ok() && is_leaving()) {
       tier_->Free(chunk->slot, chunk->bytes);

@@ -41,6 +41,7 @@ class PinScanner {
     kUnlikely,          // only waiting threads hold pins, but another thread lives that might release one
     kDeadlock,          // all threads that ever pinned wait
   };
+  // Of the threads beside the calling one.
   virtual Verdict JudgeWaiters() = 0;
 };
 
@@ -79,9 +80,15 @@ class Engine {
 
   // Makes the chunk readable (writable and dirty). Blocks. REQUIRES: the caller's pin is stored in its table already.
   // kFailedPrecondition: pins fill the budget; kResourceExhausted: swap is full; kDataLoss; kUnavailable.
-  Status Acquire(Chunk* chunk, bool write) RS_EXCLUDES(mutex_);
+  enum class WhenPinned {
+    kWait,    // for other threads to unpin
+    kReturn,  // kAborted
+  };
+  Status Acquire(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait) RS_EXCLUDES(mutex_);
   // The same with the pin counted in the chunk's word, taken before it returns OK.
-  Status AcquireCounted(Chunk* chunk, bool write) RS_EXCLUDES(mutex_);
+  Status AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait) RS_EXCLUDES(mutex_);
+  // kFailedPrecondition: pins fill the budget, `bytes` more do not fit; with the remedy.
+  Status FullOfPins(uint64_t bytes) const;
   // A hint. Starts the read if a frame is at hand without evicting; else leaves it to the mover.
   void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
 
@@ -124,7 +131,7 @@ class Engine {
   bool ReclaimCleanSlots(uint64_t bytes) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
-  Result<void*> TakeFrame(Chunk* chunk, uint64_t bytes) RS_REQUIRES(mutex_);
+  Result<void*> TakeFrame(Chunk* chunk, uint64_t bytes, WhenPinned when_pinned) RS_REQUIRES(mutex_);
   struct PinWait {  // one wait for pins, since the last progress
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
     std::chrono::steady_clock::time_point hopeless_since = since;  // no thread was seen since that may unpin
@@ -135,8 +142,8 @@ class Engine {
   bool RefillReserve() RS_REQUIRES(mutex_);
 
   // fetch.cc
-  Status AcquireLocked(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
-  Status Load(Chunk* chunk) RS_REQUIRES(mutex_);
+  Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);
+  Status Load(Chunk* chunk, WhenPinned when_pinned) RS_REQUIRES(mutex_);
   IoOp* BeginLoad(Chunk* chunk, void* frame, bool prefetch) RS_REQUIRES(mutex_);
   void FinishRead(IoOp* op) RS_REQUIRES(mutex_);
   bool ReadAhead() RS_REQUIRES(mutex_);

@@ -172,7 +172,7 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
 }
 
 // A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
-Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes) {
+Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes, WhenPinned when_pinned) {
   // Tells the judge of deadlocks that this thread waits, and that it does not any more, however this ends.
   struct WaitingMark {
     PinScanner* const pins;
@@ -212,6 +212,7 @@ Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes) {
     }
     if (evicted.started > 0) continue;
     if (!evicted.status.ok()) return evicted.status;
+    if (when_pinned == WhenPinned::kReturn) return Aborted("pinned");
     mark.Set();
     if (Status status = WaitForPins(bytes, options_.pin_wait_max, &wait); !status.ok()) return status;
   }
@@ -236,13 +237,17 @@ Status Engine::WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, Pi
   const auto hopeless = now - wait->hopeless_since;
   if ((verdict == PinScanner::Verdict::kDeadlock && hopeless >= options_.deadlock_settle) ||
       (verdict == PinScanner::Verdict::kUnlikely && hopeless > options_.deadlock_grace) || now - wait->since > at_most) {
-    return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
-                              FormatBytes(budget_.limit()) +
-                              " and no thread can go on to release one. Hold fewer adhereTos at once (a smaller scope), "
-                              "use smaller chunks, or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)");
+    return FullOfPins(bytes);
   }
   changed_.WaitFor(mutex_, microseconds(200));
   return Status();
+}
+
+Status Engine::FullOfPins(uint64_t bytes) const {
+  return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
+                            FormatBytes(budget_.limit()) +
+                            " and no thread can go on to release one. Hold fewer adhereTos at once (a smaller scope), "
+                            "use smaller chunks, or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)");
 }
 
 // Frames ahead of need, so that a miss finds one without evicting. Only when the data cannot all be resident: a program

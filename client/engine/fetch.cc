@@ -16,20 +16,20 @@ constexpr uint32_t kReadAttemptsMax = 3;
 constexpr auto kSpinBeforeBlocking = microseconds(60);  // a blocking wake-up costs 70 to 280 us (limits.md)
 }  // namespace
 
-Status Engine::Acquire(Chunk* chunk, bool write) {
+Status Engine::Acquire(Chunk* chunk, bool write, WhenPinned when_pinned) {
   MutexLock lock(mutex_);
-  return AcquireLocked(chunk, write);
+  return AcquireLocked(chunk, write, when_pinned);
 }
 
-Status Engine::AcquireCounted(Chunk* chunk, bool write) {
+Status Engine::AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned) {
   MutexLock lock(mutex_);
   chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
-  Status status = AcquireLocked(chunk, write);
+  Status status = AcquireLocked(chunk, write, when_pinned);
   if (!status.ok()) chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
   return status;
 }
 
-Status Engine::AcquireLocked(Chunk* chunk, bool write) {
+Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
   uint32_t failed_reads = 0;
   for (;;) {
     Status status;
@@ -49,7 +49,7 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write) {
         status = WaitFor(chunk->op, Clock::now());
         break;
       case Phase::kSwapped:
-        status = Load(chunk);
+        status = Load(chunk, when_pinned);
         break;
       case Phase::kLost:
         return DataLoss("the data of an object of " + FormatBytes(chunk->bytes) + " (chunk " +
@@ -64,9 +64,9 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write) {
 }
 
 // From Swapped towards Resident. Returns OK also when another thread was faster; the caller looks again.
-Status Engine::Load(Chunk* chunk) {
+Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   const auto begin = Clock::now();
-  Result<void*> frame = TakeFrame(chunk, chunk->bytes);
+  Result<void*> frame = TakeFrame(chunk, chunk->bytes, when_pinned);
   if (!frame.ok()) return frame.status();
   if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) {
     arena_.Put(frame.value(), chunk->bytes);

@@ -104,6 +104,7 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
   MutexLock lock(mutex_);
   bool others_live = false;
   for (const PinTable* table : tables_) {
+    if (table == detail::t_pins) continue;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
     if (waits != nullptr) continue;
     others_live |= table->owned.load(std::memory_order_relaxed);

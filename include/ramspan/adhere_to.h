@@ -66,6 +66,9 @@ class adhereTo {
   operator const T*() const { return Pull<false>(); } // NOLINT
 
  private:
+  friend struct detail::PinAccess;
+  adhereTo(detail::ChunkHead* chunk, detail::PinTable* table, unsigned slot) : chunk_(chunk), table_(table), slot_(slot) {}
+
   bool pinned() const { return slot_ != detail::kNoPin || foreign_.load(std::memory_order_relaxed) != 0; }
 
   template <bool kWrite>

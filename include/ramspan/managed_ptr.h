@@ -29,6 +29,9 @@ struct is_relocatable<managedPtr<T>> : std::true_type {};
 
 template <typename T>
 class adhereTo;
+namespace detail {
+struct PinAccess;  // adhere_all.h
+}
 
 template <typename T>
 class managedPtr {
@@ -83,6 +86,7 @@ class managedPtr {
 
  private:
   friend class adhereTo<T>;
+  friend struct detail::PinAccess;
 
   template <typename... Args>
   void ConstructAll(size_t n, const Args&... args) {

@@ -1,0 +1,82 @@
+// adhereAll(a, b, c): pins several managedPtrs together, all of them or none. Threads that each need several chunks can
+// then share a limit without holding half of what they need while they wait for the other half:
+//
+//   auto [x, y, z] = adhereAll(a, b, std::as_const(c));   // a and b to be written, c to be read
+//   double *px = x, *py = y;
+//   const double* pz = z;
+//
+// The results are ordinary adhereTos that have been pulled; each unpins when it goes. While a thread waits here it
+// holds none of them, and takes no lock that others could want.
+//
+// Blocks until all are in memory. Throws OutOfMemory when together they exceed the limit or when no other thread goes
+// on to release what is pinned (do not hold other adhereTos meanwhile: those are not given up), and what a pull throws;
+// nothing is pinned then. A null managedPtr (n = 0) takes no part.
+#pragma once
+
+#include <iterator>
+#include <ranges>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ramspan/adhere_to.h"
+
+namespace ramspan {
+
+namespace detail {
+
+struct PinRequest {
+  ChunkHead* chunk;  // null: nothing to pin
+  bool write;
+  unsigned slot = kNoPin;
+};
+
+// Pins all or throws with none pinned.
+RAMSPAN_API void PinAll(std::span<PinRequest> requests, PinTable* table);
+
+struct PinAccess {
+  template <typename P>
+  static PinRequest Request(P& data) {
+    return {data.chunk_, !std::is_const_v<P>};
+  }
+  template <typename T>
+  static adhereTo<T> Pinned(const PinRequest& request, PinTable* table) {
+    return adhereTo<T>(request.chunk, table, request.slot);
+  }
+};
+
+template <typename P>
+struct IsManagedPtr : std::false_type {};
+template <typename T>
+struct IsManagedPtr<managedPtr<T>> : std::true_type {};
+
+}  // namespace detail
+
+template <typename... P>
+  requires(detail::IsManagedPtr<std::remove_const_t<P>>::value && ...)
+[[nodiscard]] std::tuple<adhereTo<typename P::element_type>...> adhereAll(P&... data) {
+  detail::PinTable* table = detail::ThisThreadPins();
+  detail::PinRequest requests[] = {detail::PinAccess::Request(data)...};
+  detail::PinAll(requests, table);
+  return [&]<size_t... I>(std::index_sequence<I...>) {
+    return std::tuple{detail::PinAccess::Pinned<typename P::element_type>(requests[I], table)...};
+  }(std::index_sequence_for<P...>{});
+}
+
+// All managedPtrs of a range, to be written, or read where they are const.
+template <std::ranges::forward_range Range>
+[[nodiscard]] auto adhereAll(Range&& data) {
+  using T = typename std::ranges::range_value_t<Range>::element_type;
+  detail::PinTable* table = detail::ThisThreadPins();
+  std::vector<detail::PinRequest> requests;
+  for (auto& one : data) requests.push_back(detail::PinAccess::Request(one));
+  std::vector<adhereTo<T>> pins;
+  pins.reserve(requests.size());
+  detail::PinAll(requests, table);
+  for (const detail::PinRequest& one : requests) pins.push_back(detail::PinAccess::Pinned<T>(one, table));
+  return pins;
+}
+
+}  // namespace ramspan

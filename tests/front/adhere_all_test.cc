@@ -1,0 +1,135 @@
+// adhereAll under the same 16 MiB limit as front_test.cc.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+#include "ramspan/adhere_all.h"
+#include "ramspan/runtime.h"
+
+namespace {
+
+using ramspan::adhereAll;
+using ramspan::adhereTo;
+using ramspan::managedPtr;
+
+constexpr size_t kMib = (1 << 20) / sizeof(uint64_t);  // elements
+
+std::vector<managedPtr<uint64_t>> Chunks(size_t n, size_t elements) {
+  std::vector<managedPtr<uint64_t>> data;
+  for (size_t i = 0; i < n; ++i) data.emplace_back(elements, uint64_t{0});
+  return data;
+}
+
+TEST(AdhereAll, GivesPulledAdhereTosOfEachType) {
+  managedPtr<double> a(1000, 1.5);
+  managedPtr<int> b(10, 7);
+  auto [x, y] = adhereAll(a, std::as_const(b));
+  double* px = x;
+  const int* py = y;
+  px[999] = py[9];
+  EXPECT_EQ(px[999], 7);
+}
+
+TEST(AdhereAll, TakesRangesAndSkipsNull) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(3, 100);
+  data.emplace_back(0);
+  {
+    std::vector<adhereTo<uint64_t>> pins = adhereAll(data);
+    ASSERT_EQ(pins.size(), 4u);
+    for (size_t i = 0; i < 3; ++i) static_cast<uint64_t*>(pins[i])[5] = i;
+    EXPECT_THROW(static_cast<void>(static_cast<uint64_t*>(pins[3])), ramspan::Error);
+  }
+  const auto pins = adhereAll(std::as_const(data));
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(static_cast<const uint64_t*>(pins[i])[5], i);
+}
+
+TEST(AdhereAll, ReadsOfConstWriteNothing) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(40, kMib);
+  const auto bytes_out = [] {
+    return nlohmann::json::parse(ramspan::StatsJson())["tiers"]["file"]["bytes_out"].get<uint64_t>();
+  };
+  for (int sweep = 0; sweep < 2; ++sweep) {  // the first one writes what the constructors made
+    for (size_t i = 0; i + 1 < data.size(); i += 2) auto pins = adhereAll(std::as_const(data[i]), std::as_const(data[i + 1]));
+  }
+  const uint64_t before = bytes_out();
+  for (size_t i = 0; i + 1 < data.size(); i += 2) auto pins = adhereAll(std::as_const(data[i]), std::as_const(data[i + 1]));
+  EXPECT_EQ(bytes_out(), before);
+}
+
+TEST(AdhereAll, OneManagedPtrTwiceIsTwoPins) {
+  managedPtr<uint64_t> a(9 * kMib, uint64_t{3});  // twice this would not fit
+  auto [x, y] = adhereAll(a, a);
+  EXPECT_EQ(static_cast<uint64_t*>(x), static_cast<uint64_t*>(y));
+}
+
+TEST(AdhereAll, MoreThanTheLimitIsRefusedAtOnceAndNothingStaysPinned) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMib);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(static_cast<void>(adhereAll(data[0], data[1], data[2])), ramspan::OutOfMemory);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  auto [x, y] = adhereAll(data[2], data[3]);
+  static_cast<uint64_t*>(x)[0] = static_cast<uint64_t*>(y)[0];
+}
+
+// Plain adhereTos of two or three chunks each would stop these threads half-way soon.
+TEST(AdhereAll, ManyThreadsThatNeedSeveralChunksAllFinish) {
+  constexpr size_t kThreads = 6, kChunks = 12;
+  constexpr uint64_t kRounds = 60;
+  std::vector<managedPtr<uint64_t>> data = Chunks(kChunks, 4 * kMib);  // three fit
+  std::vector<std::mutex> owner(kChunks);
+  std::vector<std::thread> team;
+  for (size_t t = 0; t < kThreads; ++t) {
+    team.emplace_back([&, t] {
+      std::minstd_rand random(static_cast<unsigned>(t + 1));
+      std::vector<size_t> order(kChunks);
+      std::iota(order.begin(), order.end(), size_t{0});
+      for (uint64_t k = 0; k < kRounds; ++k) {
+        std::shuffle(order.begin(), order.end(), random);
+        const size_t a = order[0], b = order[1], c = order[2];
+        auto [x, y, z] = adhereAll(data[a], data[b], data[c]);
+        std::scoped_lock lock(owner[a], owner[b], owner[c]);
+        ++static_cast<uint64_t*>(x)[kMib];
+        ++static_cast<uint64_t*>(y)[kMib];
+        ++static_cast<uint64_t*>(z)[kMib];
+      }
+    });
+  }
+  for (std::thread& one : team) one.join();
+  uint64_t sum = 0;
+  for (const auto& one : data) {
+    const adhereTo<uint64_t> glue(one);
+    sum += static_cast<const uint64_t*>(glue)[kMib];
+  }
+  EXPECT_EQ(sum, 3 * kThreads * kRounds);
+}
+
+// The holder computes for longer than any patience with waiters: who waits must not give up before.
+TEST(AdhereAll, WaitsForAThreadThatStillComputes) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMib);
+  std::atomic<bool> pinned{false};
+  std::thread holder([&] {
+    auto [x, y] = adhereAll(data[0], data[1]);
+    pinned = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    static_cast<uint64_t*>(x)[0] = static_cast<uint64_t*>(y)[0] = 5;
+  });
+  while (!pinned) std::this_thread::yield();
+  EXPECT_NO_THROW(static_cast<void>(adhereAll(data[2], data[3])));
+  holder.join();
+}
+
+TEST(AdhereAll, ADeadlockWithPinsHeldOutsideIsThrown) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(3, 6 * kMib);
+  adhereTo<uint64_t> held(data[0]);
+  static_cast<uint64_t*>(held)[0] = 1;
+  EXPECT_THROW(static_cast<void>(adhereAll(data[1], data[2])), ramspan::OutOfMemory);
+}
+
+}  // namespace
