@@ -1,0 +1,122 @@
+// blockedArray<T, D>: a dense array of D = 2 or 3 dimensions in blocks that are swapped as one, so that algorithms which
+// walk along any dimension (transposition, stencils, matrix products) use a whole block each time it is in memory.
+//
+//   blockedArray<double, 2> a({20000, 20000}, {512, 512});
+//   for (size_t bi = 0; bi < a.block_counts()[0]; ++bi)
+//     for (size_t bj = 0; bj < a.block_counts()[1]; ++bj) {
+//       auto block = a.block({bi, bj});                       // pinned as long as it lives; a.read(...) for reading
+//       for (size_t i = 0; i < block.shape()[0]; ++i)
+//         for (size_t j = 0; j < block.shape()[1]; ++j) block(i, j) = f(block.origin()[0] + i, block.origin()[1] + j);
+//     }
+//
+// Within a block the last index is contiguous. Blocks at the upper ends are as large as what is left. Thread-safety: as
+// managedPtr; threads may use distinct blocks at one time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "ramspan/managed_ptr.h"
+
+namespace ramspan {
+
+// A block in memory. Row-major; T is const for reading. Move-only in spirit: a copy pins once more.
+template <typename T, size_t D>
+class arrayBlock {
+  using Element = std::remove_const_t<T>;
+
+ public:
+  using Index = std::array<size_t, D>;
+
+  // Blocks until it is in memory; throws as a pull does.
+  arrayBlock(const managedPtr<Element>& chunk, const Index& origin, const Index& shape)
+      : glue_(chunk), data_(static_cast<T*>(glue_)), size_(chunk.size()), origin_(origin), shape_(shape) {}
+
+  const Index& shape() const { return shape_; }    // elements in each dimension
+  const Index& origin() const { return origin_; }  // of its first element in the array
+  T* data() const { return data_; }
+  std::span<T> span() const { return {data_, size_}; }
+
+  // Indices within the block.
+  T& operator()(size_t i, size_t j) const
+    requires(D == 2)
+  {
+    return data_[i * shape_[1] + j];
+  }
+  T& operator()(size_t i, size_t j, size_t k) const
+    requires(D == 3)
+  {
+    return data_[(i * shape_[1] + j) * shape_[2] + k];
+  }
+
+ private:
+  adhereTo<Element> glue_;
+  T* data_;
+  size_t size_;
+  Index origin_, shape_;
+};
+
+template <typename T, size_t D>
+  requires(D == 2 || D == 3)
+class blockedArray {
+ public:
+  using Index = std::array<size_t, D>;
+
+  // Elements are default-constructed (indeterminate for arithmetic types). REQUIRES: no block extent is 0.
+  blockedArray(const Index& shape, const Index& block_shape) : shape_(shape), block_shape_(block_shape) {
+    size_t blocks = 1;
+    for (size_t d = 0; d < D; ++d) {
+      counts_[d] = (shape[d] + block_shape[d] - 1) / block_shape[d];
+      blocks *= counts_[d];
+    }
+    chunks_.reserve(blocks);
+    for (size_t i = 0; i < blocks; ++i) {
+      size_t elements = 1;
+      for (size_t extent : ShapeOf(BlockAt(i))) elements *= extent;
+      chunks_.emplace_back(elements);
+    }
+  }
+
+  const Index& shape() const { return shape_; }
+  const Index& block_shape() const { return block_shape_; }
+  const Index& block_counts() const { return counts_; }
+
+  // REQUIRES of all: b[d] < block_counts()[d].
+  arrayBlock<T, D> block(const Index& b) { return {chunk(b), OriginOf(b), ShapeOf(b)}; }
+  arrayBlock<const T, D> read(const Index& b) const { return {chunk(b), OriginOf(b), ShapeOf(b)}; }
+  // A hint that the block will be needed soon.
+  void prepareUse(const Index& b) const noexcept { chunk(b).prepareUse(); }
+  managedPtr<T>& chunk(const Index& b) { return chunks_[Number(b)]; }
+  const managedPtr<T>& chunk(const Index& b) const { return chunks_[Number(b)]; }
+
+ private:
+  size_t Number(const Index& b) const {
+    size_t number = 0;
+    for (size_t d = 0; d < D; ++d) number = number * counts_[d] + b[d];
+    return number;
+  }
+  Index BlockAt(size_t number) const {
+    Index b;
+    for (size_t d = D; d-- > 0; number /= counts_[d]) b[d] = number % counts_[d];
+    return b;
+  }
+  Index OriginOf(const Index& b) const {
+    Index origin;
+    for (size_t d = 0; d < D; ++d) origin[d] = b[d] * block_shape_[d];
+    return origin;
+  }
+  Index ShapeOf(const Index& b) const {
+    Index shape;
+    for (size_t d = 0; d < D; ++d) shape[d] = std::min(block_shape_[d], shape_[d] - b[d] * block_shape_[d]);
+    return shape;
+  }
+
+  Index shape_, block_shape_, counts_{};
+  std::vector<managedPtr<T>> chunks_;
+};
+
+}  // namespace ramspan

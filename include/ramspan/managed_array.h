@@ -1,0 +1,188 @@
+// managedArray<T>: a long array in chunks, to be walked with range-for: chunk by chunk, the next one fetched meanwhile.
+//
+//   managedArray<double> a(1'000'000'000, 0.0);
+//   for (auto block : a.blocks())                     // pinned as long as `block` lives; to be written
+//     for (double& x : block) x = f(x);
+//   for (double x : std::as_const(a)) sum += x;       // element by element; read only, so nothing is written to swap
+//
+// At any moment a loop pins one chunk. Thread-safety: as managedPtr; threads may walk distinct blocks at one time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ramspan/managed_ptr.h"
+
+namespace ramspan {
+
+// Bytes of a chunk; a chunk is what is pinned and swapped as one.
+struct ChunkBytes {
+  size_t value = size_t{1} << 20;
+};
+
+// Part of an array that is in memory as long as this lives: a pin and a span. T is const for reading.
+template <typename T>
+class pinnedBlock {
+  using Element = std::remove_const_t<T>;
+  using Managed = std::conditional_t<std::is_const_v<T>, const managedPtr<Element>, managedPtr<Element>>;
+
+ public:
+  // Blocks until the chunk is in memory; throws as a pull does. `first` is the index of its first element in the array.
+  pinnedBlock(Managed& chunk, size_t first) : glue_(chunk), elements_(static_cast<T*>(glue_), chunk.size()), first_(first) {}
+
+  std::span<T> span() const { return elements_; }
+  operator std::span<T>() const { return elements_; }  // NOLINT: a block is its elements
+  T* data() const { return elements_.data(); }
+  T* begin() const { return data(); }
+  T* end() const { return data() + size(); }
+  size_t size() const { return elements_.size(); }
+  T& operator[](size_t i) const { return elements_[i]; }
+  size_t first_index() const { return first_; }
+
+ private:
+  adhereTo<Element> glue_;
+  std::span<T> elements_;
+  size_t first_;
+};
+
+template <typename T>
+class managedArray {
+ public:
+  using value_type = T;
+
+  managedArray() = default;
+  // n elements, default-constructed (indeterminate for arithmetic types) or copies of `value`. REQUIRES: chunk > 0.
+  explicit managedArray(size_t n, ChunkBytes chunk = {}) { Make(n, chunk); }
+  managedArray(size_t n, const T& value, ChunkBytes chunk = {}) { Make(n, chunk, value); }
+
+  // A copy shares the elements, as a managedPtr's does.
+
+  size_t size() const { return size_; }
+  size_t chunk_elements() const { return chunk_elements_; }  // of all chunks but perhaps the last
+  size_t chunk_count() const { return chunks_.size(); }
+  managedPtr<T>& chunk(size_t i) { return chunks_[i]; }
+  const managedPtr<T>& chunk(size_t i) const { return chunks_[i]; }
+
+  // One block, pinned. Fetches the one behind it in the background.
+  pinnedBlock<T> block(size_t i) { return BlockOf<T>(*this, i); }
+  pinnedBlock<const T> block(size_t i) const { return BlockOf<const T>(*this, i); }
+
+  template <typename Array>
+  class Blocks;
+  Blocks<managedArray> blocks() { return {this}; }
+  Blocks<const managedArray> blocks() const { return {this}; }
+
+  template <typename Array>
+  class ElementIterator;
+  ElementIterator<managedArray> begin() { return {this}; }
+  ElementIterator<const managedArray> begin() const { return {this}; }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  template <typename... Value>
+  void Make(size_t n, ChunkBytes chunk, const Value&... value) {
+    size_ = n;
+    chunk_elements_ = std::max<size_t>(1, chunk.value / sizeof(T));
+    chunks_.reserve(n / chunk_elements_ + 1);
+    for (size_t done = 0; done < n; done += chunk_elements_) {
+      chunks_.emplace_back(std::min(chunk_elements_, n - done), value...);
+    }
+  }
+
+  template <typename E, typename Array>
+  static pinnedBlock<E> BlockOf(Array& array, size_t i) {
+    pinnedBlock<E> block(array.chunks_[i], i * array.chunk_elements_);
+    if (i + 1 < array.chunks_.size()) array.chunks_[i + 1].prepareUse();
+    return block;
+  }
+
+  std::vector<managedPtr<T>> chunks_;
+  size_t size_ = 0, chunk_elements_ = 1;
+};
+
+// The blocks of an array, in order: an input range. A block stays pinned as long as the object that *it gave.
+template <typename T>
+template <typename Array>
+class managedArray<T>::Blocks {
+ public:
+  class iterator {
+   public:
+    using value_type = decltype(std::declval<Array&>().block(0));
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+
+    iterator() = default;
+    iterator(Array* array, size_t i) : array_(array), i_(i) {}
+    value_type operator*() const { return array_->block(i_); }
+    iterator& operator++() {
+      ++i_;
+      return *this;
+    }
+    void operator++(int) { ++i_; }
+    bool operator==(const iterator&) const = default;
+
+   private:
+    Array* array_ = nullptr;
+    size_t i_ = 0;
+  };
+
+  Blocks(Array* array) : array_(array) {}  // NOLINT: made by blocks() only
+  iterator begin() const { return {array_, 0}; }
+  iterator end() const { return {array_, array_->chunk_count()}; }
+  size_t size() const { return array_->chunk_count(); }
+
+ private:
+  Array* array_;
+};
+
+// Element by element: an input iterator. The chunk of the current element is pinned by the iterator, so a reference is
+// valid until the iterator has left the chunk.
+template <typename T>
+template <typename Array>
+class managedArray<T>::ElementIterator {
+  using Element = std::conditional_t<std::is_const_v<Array>, const T, T>;
+
+ public:
+  using value_type = T;
+  using difference_type = std::ptrdiff_t;
+  using iterator_concept = std::input_iterator_tag;
+
+  ElementIterator(Array* array) : array_(array) { Enter(0); }  // NOLINT: made by begin() only
+  ElementIterator(ElementIterator&&) = default;
+  ElementIterator& operator=(ElementIterator&&) = default;
+
+  Element& operator*() const { return *at_; }
+  Element* operator->() const { return at_; }
+  ElementIterator& operator++() {
+    if (++at_ == end_) Enter(chunk_ + 1);
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  bool operator==(std::default_sentinel_t) const { return at_ == nullptr; }
+
+ private:
+  // Leaves the old chunk before the new one is fetched: one pinned chunk is all that a loop needs.
+  void Enter(size_t chunk) {
+    block_.reset();
+    at_ = end_ = nullptr;
+    chunk_ = chunk;
+    if (chunk >= array_->chunk_count()) return;
+    block_.emplace(array_->block(chunk));
+    at_ = block_->begin();
+    end_ = block_->end();
+  }
+
+  Array* array_;
+  size_t chunk_ = 0;
+  Element* at_ = nullptr;
+  Element* end_ = nullptr;
+  std::optional<pinnedBlock<Element>> block_;
+};
+
+}  // namespace ramspan

@@ -1,0 +1,131 @@
+// managedArray and blockedArray over data four times the 16 MiB limit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <ranges>
+#include <utility>
+
+#include "ramspan/blocked_array.h"
+#include "ramspan/managed_array.h"
+#include "ramspan/runtime.h"
+
+namespace {
+
+using ramspan::blockedArray;
+using ramspan::ChunkBytes;
+using ramspan::managedArray;
+
+static_assert(std::ranges::input_range<managedArray<int>>);
+static_assert(std::ranges::input_range<const managedArray<int>>);
+static_assert(std::ranges::input_range<decltype(std::declval<managedArray<int>&>().blocks())>);
+
+nlohmann::json Statistics() { return nlohmann::json::parse(ramspan::StatsJson()); }
+
+TEST(ManagedArray, IsWalkedByBlocksAndByElements) {
+  constexpr size_t kElements = (64 << 20) / 8 + 77;
+  managedArray<uint64_t> a(kElements, ChunkBytes{256 << 10});
+  size_t next = 0;
+  for (auto block : a.blocks()) {
+    EXPECT_EQ(block.first_index(), next);
+    for (uint64_t& x : block) x = next++;
+  }
+  EXPECT_EQ(next, kElements);
+  for (uint64_t& x : a) x *= 2;
+  const managedArray<uint64_t>& read = a;
+  uint64_t wrong = 0;
+  next = 0;
+  for (const uint64_t& x : read) wrong += x != 2 * next++;
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(next, kElements);
+}
+
+TEST(ManagedArray, TakesAlgorithmsOfRanges) {
+  managedArray<int> a(100000, 3, ChunkBytes{4096});
+  EXPECT_EQ(std::ranges::count(a, 3), 100000);
+  std::ranges::for_each(a, [](int& x) { x = 4; });
+  EXPECT_TRUE(std::ranges::all_of(std::as_const(a), [](int x) { return x == 4; }));
+  EXPECT_EQ(std::as_const(a).block(a.chunk_count() - 1).size(), 100000 % a.chunk_elements());
+}
+
+TEST(ManagedArray, EmptyAndShort) {
+  managedArray<double> none;
+  for (double& x : none) x = 1;
+  EXPECT_EQ(none.blocks().begin(), none.blocks().end());
+  managedArray<double> one(1, 2.5);
+  for (double& x : one) EXPECT_EQ(x, 2.5);
+  struct Large {
+    char bytes[10000];
+  };
+  EXPECT_EQ(managedArray<Large>(3, ChunkBytes{4096}).chunk_count(), 3u);  // never less than an element
+}
+
+TEST(ManagedArray, ReadingWritesNothing) {
+  managedArray<uint64_t> a((32 << 20) / 8, uint64_t{1});
+  uint64_t sum = 0;
+  for (uint64_t x : std::as_const(a)) sum += x;  // what was just made leaves
+  const uint64_t before = Statistics()["tiers"]["file"]["bytes_out"];
+  for (uint64_t x : std::as_const(a)) sum += x;
+  for (const auto& block : std::as_const(a).blocks()) sum = std::accumulate(block.begin(), block.end(), sum);
+  EXPECT_EQ(sum, 3 * a.size());
+  EXPECT_EQ(Statistics()["tiers"]["file"]["bytes_out"].get<uint64_t>(), before);
+}
+
+TEST(BlockedArray, TwoDimensionsWithUnevenEnds) {
+  blockedArray<double, 2> a({1000, 777}, {128, 100});
+  EXPECT_EQ(a.block_counts(), (std::array<size_t, 2>{8, 8}));
+  for (size_t bi = 0; bi < 8; ++bi) {
+    for (size_t bj = 0; bj < 8; ++bj) {
+      auto block = a.block({bi, bj});
+      EXPECT_EQ(block.span().size(), block.shape()[0] * block.shape()[1]);
+      for (size_t i = 0; i < block.shape()[0]; ++i) {
+        for (size_t j = 0; j < block.shape()[1]; ++j) {
+          block(i, j) = static_cast<double>((block.origin()[0] + i) * 777 + block.origin()[1] + j);
+        }
+      }
+    }
+  }
+  const auto last = a.read({7, 7});
+  EXPECT_EQ(last.shape(), (std::array<size_t, 2>{1000 - 7 * 128, 777 - 700}));
+  EXPECT_EQ(last(last.shape()[0] - 1, last.shape()[1] - 1), 1000 * 777 - 1);
+  EXPECT_EQ(a.read({1, 0})(0, 99), 128 * 777 + 99);
+}
+
+TEST(BlockedArray, ThreeDimensionsLargerThanTheLimit) {
+  const std::array<size_t, 3> shape{100, 300, 250};  // 57 MiB
+  blockedArray<double, 3> a(shape, {32, 64, 64});
+  const auto each = [&](auto&& visit) {
+    for (size_t x = 0; x < a.block_counts()[0]; ++x) {
+      for (size_t y = 0; y < a.block_counts()[1]; ++y) {
+        for (size_t z = 0; z < a.block_counts()[2]; ++z) visit(std::array<size_t, 3>{x, y, z});
+      }
+    }
+  };
+  const auto value = [&](const std::array<size_t, 3>& o, size_t i, size_t j, size_t k) {
+    return static_cast<double>(((o[0] + i) * shape[1] + o[1] + j) * shape[2] + o[2] + k);
+  };
+  size_t elements = 0, wrong = 0;
+  each([&](const auto& b) {
+    auto block = a.block(b);
+    elements += block.span().size();
+    for (size_t i = 0; i < block.shape()[0]; ++i) {
+      for (size_t j = 0; j < block.shape()[1]; ++j) {
+        for (size_t k = 0; k < block.shape()[2]; ++k) block(i, j, k) = value(block.origin(), i, j, k);
+      }
+    }
+  });
+  EXPECT_EQ(elements, shape[0] * shape[1] * shape[2]);
+  each([&](const auto& b) {
+    const auto block = a.read(b);
+    for (size_t i = 0; i < block.shape()[0]; ++i) {
+      for (size_t j = 0; j < block.shape()[1]; ++j) {
+        for (size_t k = 0; k < block.shape()[2]; ++k) wrong += block(i, j, k) != value(block.origin(), i, j, k);
+      }
+    }
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+}  // namespace
