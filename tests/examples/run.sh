@@ -25,6 +25,10 @@ case $example in
     awk 'BEGIN { srand(7); for (i = 0; i < 300000; ++i) printf "%d %x line %d\n", rand() * 1e9, rand() * 1e9, i }' > "$work/in"
     run 4MiB "$folder/sort_text" "$work/in" "$work/sorted"
     LC_ALL=C sort "$work/in" | cmp - "$work/sorted" ;;
+  nbody)
+    for how in serial openmp ingredients; do run 1MiB "$folder/nbody" $how 150 400; done ;;
+  transpose) run 4MiB "$folder/transpose" 1100 96 ;;
+  classes) run 3MiB "$folder/classes" 8 ;;
 esac
 for stats in "$work"/stats.*.json; do
   if grep -q '"evictions":0,' "$stats"; then
