@@ -23,14 +23,14 @@ constexpr auto kPatienceMax = std::chrono::seconds(60);
 Status TryPin(PinRequest* request, PinTable* table) {
   auto* chunk = static_cast<Chunk*>(request->chunk);
   unsigned slot = 0;
-  while (slot < PinTable::kSlots && table->slots[slot].load(std::memory_order_relaxed) != nullptr) ++slot;
+  while (slot < PinTable::kSlots && table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;
   Status status;
   if (slot == PinTable::kSlots) {
     status = Runtime::Get().engine().AcquireCounted(chunk, request->write, Engine::WhenPinned::kReturn);
     if (status.ok()) request->slot = kCountedPin;
     return status;
   }
-  table->slots[slot].store(chunk, std::memory_order_relaxed);
+  table->slots[slot].store(chunk, std::memory_order_release);
   // As in PinInSlot, with the fence: Acquire looks at the chunk under the engine's mutex, where evictors close it.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const uint64_t need = kReadable | kReferenced | (request->write ? kWritable | kDirty : 0);
