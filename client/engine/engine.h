@@ -135,6 +135,7 @@ class Engine {
   struct PinWait {  // one wait for pins, since the last progress
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
     std::chrono::steady_clock::time_point hopeless_since = since;  // no thread was seen since that may unpin
+    bool was_deadlock = false;  // the last verdict; the pins have been looked at since
   };
   Status WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) RS_REQUIRES(mutex_);
   Status HoldLimit() RS_REQUIRES(mutex_);  // releases and retakes the mutex

@@ -229,13 +229,15 @@ Status Engine::CheckWrites() {
 
 // Everything resident is pinned. Unpinning is a plain store without a signal, so this looks again after a while. The
 // verdict on a deadlock needs every holder of pins to be waiting, too, and to stay so for a moment: one that could go on
-// by now may not have run yet.
+// by now may not have run yet. And the pins must still be there after it: a thread that unpinned and ended since they were
+// looked at waits for nothing, and leaves no other trace.
 Status Engine::WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) {
   const auto now = Clock::now();
   const PinScanner::Verdict verdict = pins_->JudgeWaiters();
   if (verdict == PinScanner::Verdict::kSomebodyMayUnpin) wait->hopeless_since = now;
+  const bool again = std::exchange(wait->was_deadlock, verdict == PinScanner::Verdict::kDeadlock);
   const auto hopeless = now - wait->hopeless_since;
-  if ((verdict == PinScanner::Verdict::kDeadlock && hopeless >= options_.deadlock_settle) ||
+  if ((verdict == PinScanner::Verdict::kDeadlock && again && hopeless >= options_.deadlock_settle) ||
       (verdict == PinScanner::Verdict::kUnlikely && hopeless > options_.deadlock_grace) || now - wait->since > at_most) {
     return FullOfPins(bytes);
   }

@@ -119,16 +119,23 @@ std::recursive_mutex& Ingredients() {
   static auto* mutex = new std::recursive_mutex;  // outlives every static object of the program
   return *mutex;
 }
+int ingredients_depth = 0;  // guarded by the mutex
 }  // namespace
 
-// Who waits here releases no pins: the judge of deadlocks must know.
+// Who waits here releases no pins: the judge of deadlocks must know. He must also know when the wait is over, which is
+// when the last owner leaves, not when the next one wakes up.
 IngredientsScope::IngredientsScope() {
-  if (Ingredients().try_lock()) return;
-  PinRegistry::Get().SetWaitingForThread();
-  Ingredients().lock();
-  PinRegistry::Get().SetWaiting(nullptr);
+  if (!Ingredients().try_lock()) {
+    PinRegistry::Get().SetWaitingForIngredients();
+    Ingredients().lock();
+    PinRegistry::Get().SetWaiting(nullptr);
+  }
+  if (ingredients_depth++ == 0) PinRegistry::Get().SetIngredientsTaken(true);
 }
-IngredientsScope::~IngredientsScope() { Ingredients().unlock(); }
+IngredientsScope::~IngredientsScope() {
+  if (--ingredients_depth == 0) PinRegistry::Get().SetIngredientsTaken(false);
+  Ingredients().unlock();
+}
 
 }  // namespace detail
 }  // namespace ramspan

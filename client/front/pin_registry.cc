@@ -98,7 +98,7 @@ void PinRegistry::SetWaiting(Chunk* chunk) {
   if (detail::t_pins) detail::t_pins->waiting_for.store(chunk, std::memory_order_relaxed);
 }
 
-void PinRegistry::SetWaitingForThread() { SetWaiting(NoChunk()); }
+void PinRegistry::SetWaitingForIngredients() { SetWaiting(NoChunk()); }
 
 PinScanner::Verdict PinRegistry::JudgeWaiters() {
   MutexLock lock(mutex_);
@@ -106,7 +106,7 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
   for (const PinTable* table : tables_) {
     if (table == detail::t_pins) continue;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
-    if (waits != nullptr) continue;
+    if (waits == NoChunk() ? ingredients_taken_.load() : waits != nullptr) continue;
     others_live |= table->owned.load(std::memory_order_relaxed);
     for (const auto& slot : table->slots) {
       const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);

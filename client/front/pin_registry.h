@@ -3,6 +3,7 @@
 // Thread-safety: synchronises itself.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "client/engine/engine.h"
@@ -18,8 +19,10 @@ class PinRegistry final : public PinScanner {
   detail::PinTable* Adopt();
   uint64_t metadata_bytes() const;
   bool pins_fence() const { return pins_fence_; }  // no membarrier here: a pin executes the fence
-  // The calling thread starts to wait for another thread of the program; SetWaiting(nullptr) ends it.
-  void SetWaitingForThread();
+  // The calling thread starts to wait for the one that has the ingredients; SetWaiting(nullptr) ends it. Nobody waits
+  // for them while they are not taken, whatever those say that have not woken up yet.
+  void SetWaitingForIngredients();
+  void SetIngredientsTaken(bool taken) { ingredients_taken_.store(taken); }
 
   void Barrier() override;
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;
@@ -30,6 +33,7 @@ class PinRegistry final : public PinScanner {
   PinRegistry();
 
   const bool pins_fence_;
+  std::atomic<bool> ingredients_taken_{false};
   mutable Mutex mutex_{LockRank::kPinRegistry};
   std::vector<detail::PinTable*> tables_ RS_GUARDED_BY(mutex_);
 };

@@ -240,6 +240,34 @@ TEST(Front, AForkedChildDoesNotTouchTheParentsData) {
   }
 }
 
+// Who was let into LISTOFINGREDIENTS and has not woken up yet was taken for one that waits for ever.
+TEST(Front, AThreadThatIsJustLetIntoItsIngredientsIsWaitedFor) {
+  std::vector<managedPtr<uint64_t>> data;
+  for (int i = 0; i < 2; ++i) data.emplace_back(10 * kMib);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<bool> inside{false}, pinned{false};
+    std::thread holder([&] {
+      while (!inside) std::this_thread::yield();
+      ADHERETOLOC(uint64_t, data[0], p);
+      p[0] = 1;
+      pinned = true;
+      LISTOFINGREDIENTS
+      p[1] = 1;
+    });
+    {
+      LISTOFINGREDIENTS
+      inside = true;
+      while (!pinned) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // most likely it waits now
+    }
+    EXPECT_NO_THROW({
+      ADHERETOLOC(uint64_t, data[1], q);
+      q[0] = 1;
+    });
+    holder.join();
+  }
+}
+
 TEST(Front, AnAdhereToMayDieOnAnotherThreadAndBeSharedByThreads) {
   std::vector<managedPtr<uint64_t>> data;
   for (size_t i = 0; i < 40; ++i) data.emplace_back(kMib, i);
