@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "common/checksum.h"
 #include "common/log.h"
@@ -74,15 +75,15 @@ SwapTier::Capabilities RemoteSwap::CapabilitiesOf(SlotRef slot) const { return C
 // ---- Slots ----
 
 Result<SlotRef> RemoteSwap::Reserve(size_t bytes) {
-  const Clock::time_point deadline = Clock::now() + options_.answer_timeout;
+  const Clock::time_point begin = Clock::now();
   for (const bool near : {true, false}) {
     if (near ? !has_near_ : !has_far_) continue;
     for (;;) {
       if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
-      if (!TakeAskingRole(deadline)) break;
+      if (!TakeAskingRole(begin)) break;
       // Somebody else may have grown the side while this thread waited for the role.
       const SlotRef slot = ReserveHeld(near, bytes);
-      const bool grown = !slot && Grow(near, bytes, deadline);
+      const bool grown = !slot && Grow(near, bytes, begin);
       LeaveAskingRole();
       if (slot) return slot;
       if (!grown) break;
@@ -154,14 +155,24 @@ TierStats RemoteSwap::stats() const {
 
 // ---- Leases ----
 
-bool RemoteSwap::TakeAskingRole(Clock::time_point deadline) {
+// Since the last lease, not for all that a large chunk needs: servers that give one after the other do answer.
+bool RemoteSwap::AnswersAreLate(Clock::time_point since) const {
+  return Clock::now() >= std::max(since, last_grant_) + options_.answer_timeout;
+}
+
+bool RemoteSwap::TakeAskingRole(Clock::time_point since) {
   MutexLock lock(mutex_);
   while (asking_) {
-    if (Clock::now() >= deadline) return false;
+    if (AnswersAreLate(since)) return false;
     changed_.WaitFor(mutex_, milliseconds(1));
   }
   asking_ = true;
   return true;
+}
+
+bool RemoteSwap::TryTakeAskingRole() {
+  MutexLock lock(mutex_);
+  return !std::exchange(asking_, true);
 }
 
 void RemoteSwap::LeaveAskingRole() {
@@ -199,7 +210,7 @@ std::vector<uint32_t> RemoteSwap::ServersToAsk(bool near, Clock::time_point now)
 }
 
 // Adds a lease of this side, or finds that there is none to have now.
-bool RemoteSwap::Grow(bool near, uint64_t bytes, Clock::time_point deadline) {
+bool RemoteSwap::Grow(bool near, uint64_t bytes, Clock::time_point since) {
   std::vector<uint32_t> order;
   uint64_t grants_before = 0;
   {
@@ -214,7 +225,7 @@ bool RemoteSwap::Grow(bool near, uint64_t bytes, Clock::time_point deadline) {
       MutexLock lock(mutex_);
       if (grants_ != grants_before) return true;
       if (!servers_[server].asked || world_.IsDead(server)) break;
-      if (Clock::now() >= deadline) {
+      if (AnswersAreLate(since)) {
         NoteFull(server, options_.answer_timeout);
         break;
       }
@@ -281,11 +292,11 @@ void RemoteSwap::Adopt(uint32_t server, const WireMessage& grant) {
   state.free_bytes = grant.free_bytes;
   side.next_lease_bytes = std::min(side.next_lease_bytes * 2, RoundUpToLease(options_.lease_bytes_max));
   ++grants_;
+  last_grant_ = Clock::now();
 }
 
 void RemoteSwap::Upkeep() {
-  // Without waiting: whoever has the role is doing what is to be done.
-  if (!TakeAskingRole(Clock::time_point{})) return;
+  if (!TryTakeAskingRole()) return;  // whoever has the role is doing what is to be done
   TakeAnswers();
   CloseDeadServers();
   const Clock::time_point now = Clock::now();

@@ -46,7 +46,7 @@ class RemoteSwap final : public SwapTier {
   Capabilities CapabilitiesOf(SlotRef slot) const override;
   bool IsLost(SlotRef slot, size_t bytes) const override;
 
-  // Waits at most answer_timeout for servers. kResourceExhausted: all are full (asked again after 20 ms to 1 s).
+  // Waits at most answer_timeout for a server's answer. kResourceExhausted: all are full (asked again after 20 ms to 1 s).
   // kUnavailable: all are dead.
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
@@ -98,7 +98,7 @@ class RemoteSwap final : public SwapTier {
   Capabilities CapabilitiesOfSide(bool near) const;
 
   // Leases. The first group runs in the asking role, without the mutex.
-  bool Grow(bool near, uint64_t bytes, Clock::time_point deadline);
+  bool Grow(bool near, uint64_t bytes, Clock::time_point since);
   void Ask(uint32_t server, uint64_t bytes);
   void TakeAnswers();
   void Adopt(uint32_t server, const WireMessage& grant);
@@ -107,7 +107,9 @@ class RemoteSwap final : public SwapTier {
   void ReturnIdleLeases(bool near, Clock::time_point now);
   std::vector<uint32_t> ServersToAsk(bool near, Clock::time_point now) const RS_REQUIRES(mutex_);
   void NoteFull(uint32_t server, std::chrono::milliseconds pause) RS_REQUIRES(mutex_);
-  bool TakeAskingRole(Clock::time_point deadline);
+  bool AnswersAreLate(Clock::time_point since) const RS_REQUIRES(mutex_);
+  bool TakeAskingRole(Clock::time_point since);
+  bool TryTakeAskingRole();
   void LeaveAskingRole();
   Status FullStatus() const;
 
@@ -140,6 +142,7 @@ class RemoteSwap final : public SwapTier {
   std::array<Side, 2> sides_ RS_GUARDED_BY(mutex_);  // far, near
   std::vector<ServerState> servers_ RS_GUARDED_BY(mutex_);
   uint64_t grants_ RS_GUARDED_BY(mutex_) = 0;
+  Clock::time_point last_grant_ RS_GUARDED_BY(mutex_){};
   IoRequest* done_first_ RS_GUARDED_BY(mutex_) = nullptr;
   IoRequest* done_last_ RS_GUARDED_BY(mutex_) = nullptr;
   size_t in_flight_ RS_GUARDED_BY(mutex_) = 0;  // far requests started, not finished
