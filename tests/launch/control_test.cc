@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <string>
@@ -34,9 +35,16 @@ class ControlTest : public testing::Test {
     server_ = std::move(server).value();
   }
   void TearDown() override { RemoveRunFolder(folder_); }
-  void Serve() {
-    while (loop_.RunOnce(50) > 0) {
+  // Until so many events have come, and then what else has arrived.
+  void ServeUntil(size_t events) {
+    for (int i = 0; i < 200 && events_.size() < events; ++i) loop_.RunOnce(50);
+    while (loop_.RunOnce(0) > 0) {
     }
+  }
+  void ServeUntilReadable(int fd) {
+    pollfd ready{fd, POLLIN, 0};
+    for (int i = 0; i < 1000 && poll(&ready, 1, 0) == 0; ++i) loop_.RunOnce(10);
+    EXPECT_NE(ready.revents, 0) << "neither an answer nor the end";
   }
   std::string Secret() const { return server_->address().substr(server_->address().rfind(':') + 1); }
 
@@ -55,7 +63,7 @@ TEST_F(ControlTest, AKeepersStoryArrivesInOrder) {
   SendLine(keeper.get(), "init");
   SendLine(keeper.get(), EndLine({7, 0, true, 123}));
   keeper.Reset();
-  Serve();
+  ServeUntil(5);
   EXPECT_EQ(events_, (std::vector<std::string>{"hello 1 alpha local", "pid 1 77", "init 1", "end 1 7", "closed 1"}));
 }
 
@@ -65,7 +73,7 @@ TEST_F(ControlTest, OrdersAndADescriptorReachTheKeeper) {
   pass_ = pipe_fds[0];
   UniqueFd keeper = ConnectToLauncher(folder_.c_str(), nullptr);
   SendLine(keeper.get(), "hello - 0 alpha");
-  Serve();
+  ServeUntil(1);
   server_->Send(0, "kill");
   UniqueFd passed;
   EXPECT_EQ(ReceiveLine(keeper.get(), 1000, passed), "go");
@@ -85,7 +93,7 @@ TEST_F(ControlTest, AnotherHostComesInByTcpWithTheSecret) {
   const UniqueFd keeper = ConnectToLauncher("/nowhere", server_->address().c_str());
   ASSERT_TRUE(keeper);
   SendLine(keeper.get(), "hello " + Secret() + " 0 beta");
-  Serve();
+  ServeUntil(1);
   EXPECT_EQ(events_, (std::vector<std::string>{"hello 0 beta remote"}));
 }
 
@@ -95,7 +103,7 @@ TEST_F(ControlTest, WhoDoesNotKnowTheSecretIsTurnedAway) {
     const UniqueFd stranger = ConnectToLauncher(nullptr, server_->address().c_str());
     ASSERT_TRUE(stranger);
     SendLine(stranger.get(), hello);
-    Serve();
+    ServeUntilReadable(stranger.get());
     char byte = 0;
     EXPECT_LE(read(stranger.get(), &byte, 1), 0);
   }
@@ -106,7 +114,7 @@ TEST_F(ControlTest, NonsenseClosesTheConnection) {
   const UniqueFd keeper = ConnectToLauncher(folder_.c_str(), nullptr);
   SendLine(keeper.get(), "hello - 0 alpha");
   SendLine(keeper.get(), "end 1000 0 0 0");
-  Serve();
+  ServeUntil(2);
   EXPECT_EQ(events_, (std::vector<std::string>{"hello 0 alpha local", "closed 0"}));
 }
 

@@ -221,10 +221,11 @@ TEST_F(RunTest, AStubbornApplicationIsKilledAfterAWhileOrAtTheSecondInterrupt) {
   launcher = Start(Job(2, 1, {app_, "stubborn"}));
   Ready(0);
   Ready(1);
-  kill(launcher, SIGTERM);
+  // Two that differ, because of two that are alike and come close together the launcher sees one.
+  kill(launcher, SIGINT);
   std::this_thread::sleep_for(milliseconds(300));
   kill(launcher, SIGTERM);
-  EXPECT_EQ(Wait(launcher, std::chrono::seconds(4)).status, 143);
+  EXPECT_EQ(Wait(launcher, std::chrono::seconds(4)).status, 130);
 }
 
 TEST_F(RunTest, NothingIsLeftWhenTheLauncherIsKilled) {
