@@ -15,6 +15,7 @@
 #include <string_view>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 #include "common/log.h"
 #include "common/pmi.h"
@@ -319,6 +320,7 @@ bool MpiWorld::Leave() {
     if (!said.ok()) LogWarning("rank %d: %s; the job may end with an error", rank_, said.message().c_str());
     return false;
   }
+  TakeLastAnswers();
   if (role_ == Role::kClient) MPI_Win_unlock_all(window_);
   MPI_Win_free(&window_);
   if (shared_window_ != MPI_WIN_NULL) MPI_Win_free(&shared_window_);
@@ -328,6 +330,25 @@ bool MpiWorld::Leave() {
     if (*comm != MPI_COMM_NULL) MPI_Comm_free(comm);
   }
   return true;
+}
+
+// An answer that nobody waits for any more, because its server was slow, is received all the same: UCX complains on the
+// program's standard output about messages that are left at MPI_Finalize. Behind the last one comes an empty one.
+void MpiWorld::TakeLastAnswers() {
+  constexpr int kNoMoreTag = 1;  // answers have tag 0
+  for (const Client& client : clients_) {
+    if (role_ == Role::kServer) MPI_Send(nullptr, 0, MPI_BYTE, client.world_rank, kNoMoreTag, control_);
+  }
+  for (const Server& server : servers_) {
+    if (role_ != Role::kClient) break;
+    for (MPI_Status status{}; status.MPI_TAG != kNoMoreTag;) {
+      int bytes = 0;
+      if (MPI_Probe(server.world_rank, MPI_ANY_TAG, control_, &status) != MPI_SUCCESS) break;
+      MPI_Get_count(&status, MPI_BYTE, &bytes);
+      std::vector<char> sink(static_cast<size_t>(std::max(bytes, 0)));
+      MPI_Recv(sink.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
+    }
+  }
 }
 
 MpiWorld::~MpiWorld() = default;

@@ -83,6 +83,7 @@ class MpiWorld {
   Status MakePool();
   Status MapPools();
   bool ServerAnswers(size_t server);
+  void TakeLastAnswers();
 
   Role role_ = Role::kClient;
   int rank_ = 0;

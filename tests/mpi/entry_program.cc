@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "client/swap/lease_client.h"
 #include "client/transport/mpi_entry.h"
 #include "ramspan/errors.h"
 #define RAMSPAN_NO_MPI_MACROS  // the modes call both MPI's own functions and ours
@@ -88,6 +89,21 @@ int JoinedBeforeInit(int argc, char** argv) {
   return WithMacros(argc, argv);
 }
 
+// Leaves without waiting for what it asked for, as a tier does after a while when a server is slow.
+int LeaveUnanswered(int argc, char** argv) {
+  int provided = -1;
+  ramspan::detail::MpiInitThread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  ramspan::MpiWorld& world = *ramspan::EnsureJoined().value();
+  {
+    ramspan::LeaseClient leases(world);
+    for (uint32_t server = 0; server < world.servers().size(); ++server) {
+      for (int i = 0; i < 5; ++i) leases.Ask(server, ramspan::kLeaseGranule, ramspan::kLeaseGranule);
+    }
+  }
+  CheckComputeComm();
+  return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
+}
+
 int Fork() {
   if (!ramspan::EnsureJoined().ok()) Fail("not joined");
   const pid_t child = fork();
@@ -106,6 +122,7 @@ int Run(const std::string& mode, int argc, char** argv) {
   if (mode == "early-use") return EarlyUse();
   if (mode == "joined-before-init") return JoinedBeforeInit(argc, argv);
   if (mode == "fork") return Fork();
+  if (mode == "unanswered") return LeaveUnanswered(argc, argv);
   ramspan::detail::MpiInit(&argc, &argv);
   CheckComputeComm();
   int rank = 0;
