@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cerrno>
 #include <cstdlib>
@@ -24,6 +25,7 @@
 #include "common/topology.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
+#include "ramspan/extend.h"
 #include "ramspan/runtime.h"
 
 namespace ramspan {
@@ -37,18 +39,29 @@ Options& ProgramOptions() {
 
 constinit std::atomic<bool> forked{false};  // a child that has not called exec: it must not touch what is the parent's
 
-std::atomic<bool> stats_wanted{false};  // set by SIGUSR1, served by the mover
-extern "C" void OnSigusr1(int) { stats_wanted.store(true, std::memory_order_relaxed); }
+// SIGUSR1 and SIGUSR2: a signal sets `wanted`, the mover calls `report`.
+struct SignalReport {
+  const int signal;
+  std::atomic<bool> wanted{false};
+  std::atomic<void (*)()> report{nullptr};
+};
+SignalReport reports[] = {{SIGUSR1}, {SIGUSR2}};
+
+extern "C" void OnReportSignal(int signal) {
+  reports[signal == SIGUSR2].wanted.store(true, std::memory_order_relaxed);
+}
 
 // Only where the program has no handler of its own.
-void InstallSigusr1() {
+void InstallHandler(const SignalReport& report) {
   struct sigaction old;
-  if (sigaction(SIGUSR1, nullptr, &old) != 0 || old.sa_handler != SIG_DFL) return;
+  if (report.report.load() == nullptr || sigaction(report.signal, nullptr, &old) != 0 || old.sa_handler != SIG_DFL) return;
   struct sigaction action = {};
-  action.sa_handler = OnSigusr1;
+  action.sa_handler = OnReportSignal;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGUSR1, &action, nullptr);
+  sigaction(report.signal, &action, nullptr);
 }
+
+void PrintStatsJson() { std::fprintf(stderr, "%s\n", Runtime::Get().StatsJson().c_str()); }
 
 // Half of what the machine leaves, shared with the other ranks on this host.
 uint64_t DefaultMemory() {
@@ -76,12 +89,9 @@ uint64_t HalfOfFreeDisk(const std::string& mask) {
 
 std::atomic<Runtime*> Runtime::instance_{nullptr};
 
-void Runtime::SetOptions(const Options& options) {
-  std::lock_guard lock(start_mutex);
-  if (instance_.load() != nullptr) {
-    throw ConfigError("ramspan::Configure was called after the first managedPtr was made; call it first in main()");
-  }
-  Options& all = ProgramOptions();
+namespace {
+void Merge(const Options& options, Options* merged) {
+  Options& all = *merged;
   const auto take = [](auto& to, const auto& from) {
     if (from) to = from;
   };
@@ -97,6 +107,88 @@ void Runtime::SetOptions(const Options& options) {
   take(all.preemptive, options.preemptive);
   take(all.stats, options.stats);
   take(all.customConfig, options.customConfig);
+  all.rambrain = all.rambrain || options.rambrain;
+}
+}  // namespace
+
+void Runtime::SetOptions(const Options& options) {
+  std::lock_guard lock(start_mutex);
+  if (instance_.load() != nullptr) {
+    throw ConfigError("ramspan::Configure was called after the first managedPtr was made; call it first in main()");
+  }
+  Merge(options, &ProgramOptions());
+}
+
+void Runtime::Reload(const Options& options) {
+  Options merged;
+  {
+    std::lock_guard lock(start_mutex);
+    merged = ProgramOptions();
+  }
+  Merge(options, &merged);
+  Result<Config> loaded = LoadConfig(ProcessConfigSources(merged));
+  if (!loaded.ok()) throw ConfigError(loaded.status().message());
+  const Config& next = loaded.value();
+  const auto fixed = [](bool same, const char* key) {
+    if (!same) {
+      throw ConfigError("configuration read again: the key " + std::string(key) +
+                        " differs, but it cannot change in a running program; set it before the first managedPtr");
+    }
+  };
+  fixed(next.swap == config_.swap, "swap");
+  fixed(next.swapfiles == config_.swapfiles, "swapfiles");
+  fixed(next.enable_dma == config_.enable_dma, "enableDMA");
+  fixed(next.transport == config_.transport, "transport");
+  fixed(next.checksum == config_.checksum, "checksum");
+  if (next.memory != 0) ramspan::SetMemoryLimit(next.memory);
+  if (files_ != nullptr) {
+    if (next.swap_memory != 0) ramspan::SetSwapLimit(next.swap_memory);
+    files_->SetPolicy(next.policy);
+  }
+  engine_->SetPreemptive(next.preemptive, next.preemptive);
+  std::lock_guard lock(start_mutex);
+  ProgramOptions() = merged;
+}
+
+Options Runtime::EffectiveOptions() {
+  Options options;
+  options.memory = engine_->budget()->limit();
+  options.swapMemory = files_ != nullptr ? files_->limit() : 0;
+  options.memoryManager = config_.memory_manager;
+  options.swap = config_.swap;
+  options.swapfiles = SwapfileMask(config_);
+  options.enableDMA = config_.enable_dma;
+  options.policy = files_ != nullptr ? files_->policy() : config_.policy;
+  options.transport = config_.transport;
+  options.checksum = config_.checksum;
+  options.preemptive = engine_->load_ahead() || engine_->write_ahead();
+  options.stats = config_.stats;
+  return options;
+}
+
+Statistics Runtime::GetStatistics() {
+  const EngineCounters c = engine_->counters();
+  const TierStats tiers = swap_->stats();
+  Statistics s;
+  s.memory_limit = c.budget_bytes;
+  s.memory_used = c.resident_bytes;
+  s.data = c.data_bytes;
+  s.chunks = c.chunks;
+  s.swapped = c.swapped_bytes;
+  s.swap_used = tiers.slot_bytes_used;
+  s.swap_capacity = tiers.slot_bytes_capacity;
+  if (files_ != nullptr) s.swap_capacity += files_->limit() - files_->stats().slot_bytes_capacity;
+  s.bytes_out = tiers.bytes_written;
+  s.bytes_in = tiers.bytes_read;
+  s.writes = tiers.writes;
+  s.reads = tiers.reads;
+  s.evictions = c.evictions;
+  s.clean_evictions = c.clean_evictions;
+  s.clean_bytes = c.clean_bytes;
+  s.misses = c.misses;
+  s.pulls = PinRegistry::Get().pulls();
+  s.preemptive = c.preemptive_bytes;
+  return s;
 }
 
 Runtime& Runtime::Start() {
@@ -127,7 +219,9 @@ Runtime& Runtime::Start() {
     forked = true;
     instance_.store(nullptr);
   });
-  InstallSigusr1();
+  void (*none)() = nullptr;
+  reports[0].report.compare_exchange_strong(none, PrintStatsJson);
+  for (const SignalReport& report : reports) InstallHandler(report);
   return *started;
 }
 
@@ -141,6 +235,7 @@ Status Runtime::Compose() {
   if (Status s = AddRemoteTier(&tiers); !s.ok()) return s;
   if (Status s = AddFileTier(&tiers); !s.ok()) return s;
   swap_ = std::make_unique<TieredSwap>(std::move(tiers));
+  configured_order_ = swap_->order();
   Engine::Options options;
   options.budget = config_.memory;
   options.preemptive = config_.preemptive;
@@ -182,6 +277,7 @@ Status Runtime::AddFileTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
   options.policy = config_.policy;
   Result<std::unique_ptr<FileSwap>> files = FileSwap::Create(options);
   if (!files.ok()) return files.status();
+  files_ = files.value().get();
   tiers->push_back(std::move(files).value());
   return Status();
 }
@@ -191,7 +287,9 @@ void Runtime::RunMover() {
   BindThreadToSpareCore(UsableCores());
   while (!exiting_.load(std::memory_order_relaxed)) {
     if (!engine_->MoverStep()) engine_->MoverWait(std::chrono::milliseconds(20));
-    if (stats_wanted.exchange(false)) std::fprintf(stderr, "%s\n", StatsJson().c_str());
+    for (SignalReport& report : reports) {
+      if (report.wanted.exchange(false)) report.report.load()();
+    }
   }
 }
 
@@ -200,6 +298,7 @@ void Runtime::RunMover() {
 void Runtime::LeaveRemote() {
   rank_ = WorldRank();
   if (remote_ == nullptr) return;
+  std::lock_guard lock(extend_mutex_);  // no other swap is brought home meanwhile
   remote_->Close();
   if (!exiting_.load()) {
     // Remote memory is the first tier wherever there is one.
@@ -216,8 +315,14 @@ std::string Runtime::StatsJson() {
   in.counters = engine_->counters();
   in.rank = rank_;
   in.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-  for (size_t i = 0; i < swap_->tier_count(); ++i) {
-    in.tiers.push_back({swap_->tier(i).capabilities().name, swap_->tier(i).stats()});
+  for (size_t i = 0; i < swap_->tier_count(); ++i) {  // the program may have added several of a kind
+    const std::string name = swap_->tier(i).capabilities().name;
+    const auto same = std::find_if(in.tiers.begin(), in.tiers.end(), [&](const auto& t) { return t.first == name; });
+    if (same == in.tiers.end()) {
+      in.tiers.push_back({name, swap_->tier(i).stats()});
+    } else {
+      same->second += swap_->tier(i).stats();
+    }
   }
   return FormatStats(in);
 }
@@ -249,6 +354,47 @@ void SetMemoryLimit(uint64_t bytes) {
   if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
   if (Status status = Runtime::Get().engine().SetBudget(bytes); !status.ok()) ThrowStatus(status);
 }
+
+void SetSignalReport(int signal, void (*report)()) {
+  SignalReport& slot = reports[signal == SIGUSR2];
+  slot.report.store(report);
+  if (Runtime::Started()) InstallHandler(slot);
+}
+
+bool Started() { return Runtime::Started(); }
+
+void Reconfigure(const Options& options) {
+  if (Runtime::Started()) return Runtime::Get().Reload(options);
+  Runtime::SetOptions(options);
+}
+
+Options EffectiveOptions() { return Runtime::Get().EffectiveOptions(); }
+
+namespace {
+FileSwap& Files() {
+  FileSwap* files = Runtime::Get().files();
+  if (files == nullptr) throw ConfigError("no local swap files are used (swap = remote), so they have no limit to set");
+  return *files;
+}
+}  // namespace
+
+uint64_t SwapLimit() { return Files().limit(); }
+
+void SetSwapLimit(uint64_t bytes) {
+  if (Status status = Files().SetLimit(bytes); !status.ok()) throw Error(status.message());
+}
+
+void SetSwapPolicy(SwapPolicy policy) { Files().SetPolicy(policy); }
+
+void SetPreemptive(bool loading, bool unloading) { Runtime::Get().engine().SetPreemptive(loading, unloading); }
+
+void SetWaitForPins(bool wait) { Runtime::Get().engine().SetWaitForPins(wait); }
+
+Statistics GetStatistics() { return Runtime::Get().GetStatistics(); }
+
+std::string DescribePolicy() { return Runtime::Get().engine().DescribePolicy(); }
+
+bool CheckPolicy() { return Runtime::Get().engine().CheckPolicy(); }
 
 std::string StatsJson() { return Runtime::Get().StatsJson(); }
 

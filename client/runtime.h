@@ -6,8 +6,10 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "client/engine/engine.h"
 #include "client/swap/tiered_swap.h"
@@ -15,7 +17,14 @@
 
 namespace ramspan {
 
+class EvictionPolicy;
+class FileSwap;
 class RetirableTier;
+class StoreSwap;
+enum class SwapId : int;
+struct Statistics;
+struct SwapFiles;
+struct SwapUse;
 
 // The exception that stands for a failed status (include/ramspan/errors.h).
 [[noreturn]] void ThrowStatus(const Status& status);
@@ -31,8 +40,25 @@ class Runtime {
   static Runtime* IfStarted() { return instance_.load(std::memory_order_acquire); }
   static void SetOptions(const Options& options);
 
+  static bool Started() { return instance_.load(std::memory_order_acquire) != nullptr; }
+
   Engine& engine() { return *engine_; }
   std::string StatsJson();
+  Statistics GetStatistics();
+  Options EffectiveOptions();
+  void Reload(const Options& options);  // throws what <ramspan/runtime.h> says of Reconfigure
+  FileSwap* files() { return files_; }
+
+  // What <ramspan/extend.h> says; each throws as it says there.
+  SwapId AddSwap(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* store);
+  SwapId AddSwapFiles(const SwapFiles& files);
+  void UseSwap(SwapId id);
+  SwapId SwapInUse();
+  void RemoveSwap(SwapId id, bool bring_home);
+  void CloseSwap();
+  SwapUse GetSwapUse(SwapId id);
+  FileSwap& FilesOf(SwapId id);
+  void SetEvictionPolicy(EvictionPolicy* policy);
 
  private:
   Runtime() = default;
@@ -51,8 +77,24 @@ class Runtime {
   std::chrono::steady_clock::time_point started_;
   std::unique_ptr<TieredSwap> swap_;
   std::unique_ptr<Engine> engine_;
+  FileSwap* files_ = nullptr;        // in swap_, the last tier; null with swap = remote
   RetirableTier* remote_ = nullptr;  // in swap_, the first tier; null without servers
   std::thread mover_;
+
+  // Swaps that the program made, by SwapId - 1. A place whose swap was abandoned is never used again: slots may name it.
+  struct Added {
+    RetirableTier* tier = nullptr;  // in swap_; null: removed
+    FileSwap* files = nullptr;      // inside the tier, or null
+    StoreSwap* store = nullptr;     // likewise
+    size_t index = 0;               // in swap_
+    bool abandoned = false;
+  };
+  Added& Find(SwapId id);        // REQUIRES: extend_mutex_ held
+  void SetSwapOrder(SwapId id);  // the same
+  std::mutex extend_mutex_;      // over what follows; held while a swap is brought home, never with the engine's
+  std::vector<Added> added_;
+  std::vector<size_t> configured_order_;
+  SwapId swap_in_use_{};
 
   std::atomic<int> rank_{-1};
   std::atomic<bool> exiting_{false};

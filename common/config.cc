@@ -71,7 +71,7 @@ Status SetTransport(const std::string& text, Transport* out) {
 }
 
 Status SetPolicy(const std::string& text, SwapPolicy* out) {
-  return SetChoice<SwapPolicy>(text,
+  return SetChoice<SwapPolicy>(text == "fixed" ? "fail" : text,  // Rambrain's word
                                {{"fail", SwapPolicy::kFail},
                                 {"interactive", SwapPolicy::kInteractive},
                                 {"autoextendable", SwapPolicy::kAutoextendable}},
@@ -344,6 +344,7 @@ Status Loader::CheckEnvironmentNames() const {
 }
 
 Result<Config> Loader::Load() {
+  config_.swapfiles = sources_.swapfiles_default;
   for (size_t i = sources_.files.size(); i-- > 0;) {
     Status status = ApplyFile(sources_.files[i], i == 0 && sources_.first_file_is_custom);
     if (!status.ok()) return status;
@@ -379,10 +380,15 @@ ConfigSources ProcessConfigSources(const Options& program) {
   const char* custom = program.customConfig ? program.customConfig->c_str() : std::getenv("RAMSPAN_CONFIG");
   if (is_set(custom)) {
     sources.files.emplace_back(custom);
-    sources.first_file_is_custom = true;
+    sources.first_file_is_custom = !program.rambrain;
   }
+  if (program.rambrain) sources.swapfiles_default = "rambrainswap-%d-%d";
   const char* home = std::getenv("HOME");
-  if (is_set(home)) sources.files.push_back(std::string(home) + "/.ramspan.conf");
+  if (is_set(home)) {
+    if (program.rambrain) sources.files.push_back(std::string(home) + "/.rambrain.conf");
+    sources.files.push_back(std::string(home) + "/.ramspan.conf");
+  }
+  if (program.rambrain) sources.files.emplace_back("/etc/rambrain.conf");
   sources.files.emplace_back("/etc/ramspan.conf");
   return sources;
 }

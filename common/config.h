@@ -40,6 +40,7 @@ struct ConfigSources {
   std::string program_name;                        // basename of the executable
   std::vector<std::string> files;                  // by falling priority; a missing file is skipped, except
   bool first_file_is_custom = false;               // that a missing custom file is an error
+  std::string swapfiles_default;                   // what Config::swapfiles is when no source sets it
 };
 
 // The sources of this process: std::getenv, /proc/self/exe, options.customConfig or RAMSPAN_CONFIG, ~ and /etc.

@@ -14,9 +14,12 @@ struct EngineCounters {
   uint64_t chunks = 0;
   uint64_t data_bytes = 0;           // of all chunks now
   uint64_t peak_data_bytes = 0;
+  uint64_t swapped_bytes = 0;        // of chunks that are only in swap
+  uint64_t preemptive_bytes = 0;     // fetched ahead, not yet touched
   uint64_t misses = 0;               // pins that had to fetch
   uint64_t evictions = 0;
   uint64_t clean_evictions = 0;      // without a write
+  uint64_t clean_bytes = 0;          // of those
   uint64_t write_failures = 0, read_failures = 0;
   uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0;
   uint64_t waits = 0;                // pulls that waited for data or memory

@@ -19,6 +19,8 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
       tier_(tier),
       pins_(pins),
       budget_(options.budget),
+      load_ahead_(options.preemptive),
+      write_ahead_(options.preemptive),
       chunks_(&budget_),
       arena_(&budget_),
       policy_(make_policy(&chunks_)) {}
@@ -67,13 +69,13 @@ void Engine::Free(Chunk* chunk) {
   }
   live_bytes_ -= RoundUpToGranule(chunk->bytes);
   counters_.data_bytes -= chunk->bytes;
-  if (chunk->op != nullptr || HasCountedPins(chunk)) {  // in flight, or Vacate brings it home
+  if (chunk->op != nullptr || chunk == vacating_) {
     if (chunk->op != nullptr && std::exchange(chunk->op->prefetch, false)) {
       policy_->OnPrefetchWasted(chunk);
       ++counters_.prefetch_wasted;
     }
     policy_->OnFree(chunk);
-    SetBits(chunk, kDoomed);  // who holds it forgets it
+    SetBits(chunk, kDoomed);  // Finish forgets it, or Vacate
     return;
   }
   policy_->OnFree(chunk);
@@ -82,6 +84,7 @@ void Engine::Free(Chunk* chunk) {
 
 // Gives back all that a chunk with no transfer in flight holds.
 void Engine::Forget(Chunk* chunk) {
+  if (chunk == vacating_) return;  // Vacate looks at it when it has the mutex again
   if (PhaseOf(chunk) == Phase::kResident) {
     arena_.Put(chunk->frame, chunk->bytes);
     changed_.NotifyAll();
@@ -92,11 +95,6 @@ void Engine::Forget(Chunk* chunk) {
   chunk->slot = SlotRef{};
   Transition(chunk, Event::kFree, 0, ~uint64_t{0});
   chunks_.Delete(chunk);
-}
-
-// A freed chunk whose transfer has ended. While Vacate holds it, that forgets it.
-void Engine::ForgetDoomed(Chunk* chunk) {
-  if (!HasCountedPins(chunk)) Forget(chunk);
 }
 
 // The caller's pin keeps the chunk where it is, so the bits may be set without looking back.
@@ -238,8 +236,13 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
       return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && chunk->slot && leaving(chunk->slot);
     };
     while (chunk->op != nullptr) PollOnce(microseconds(1000));
+    if (PhaseOf(chunk) == Phase::kLost && chunk->slot && leaving(chunk->slot)) {
+      tier_->Free(chunk->slot, chunk->bytes);  // nothing to bring home, but the slot's number will mean something else
+      chunk->slot = SlotRef{};
+    }
     if (!is_leaving()) continue;
     chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
+    vacating_ = chunk;
     Status status = AcquireLocked(chunk, true, WhenPinned::kWait);
     // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
     if (status.ok() && is_leaving()) {
@@ -247,6 +250,7 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
       chunk->slot = SlotRef{};
     }
     chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
+    vacating_ = nullptr;
     if (Has(chunk, kDoomed)) {
       if (chunk->op == nullptr) Forget(chunk);
     } else if (!status.ok() && first_failure.ok()) {
@@ -279,11 +283,9 @@ bool Engine::MoverStep() {
   MutexLock lock(mutex_);
   mover_work_ = false;
   bool worked = in_flight_ > 0 && PollOnce(microseconds(0));
-  if (options_.preemptive) {
-    policy_->SetLimits(budget_.limit(), swapped_bytes_);
-    worked |= RefillReserve();
-    worked |= ReadAhead();
-  }
+  policy_->SetLimits(budget_.limit(), swapped_bytes_);
+  if (write_ahead()) worked |= RefillReserve();
+  if (load_ahead()) worked |= ReadAhead();
   const auto now = Clock::now();
   if (now - last_upkeep_ > std::chrono::milliseconds(5)) {
     last_upkeep_ = now;
@@ -305,7 +307,45 @@ EngineCounters Engine::counters() const {
   c.metadata_bytes = budget_.metadata();
   c.peak_resident_bytes = arena_.peak();
   c.chunks = chunks_.live();
+  c.swapped_bytes = swapped_bytes_;
+  c.preemptive_bytes = policy_->preemptive_bytes();
   return c;
+}
+
+void Engine::SetPreemptive(bool loading, bool unloading) {
+  load_ahead_.store(loading, std::memory_order_relaxed);
+  write_ahead_.store(unloading, std::memory_order_relaxed);
+}
+
+std::unique_ptr<CachePolicy> Engine::ReplacePolicy(
+    const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) {
+  MutexLock lock(mutex_);
+  std::unique_ptr<CachePolicy> next = make_policy(&chunks_);
+  next->SetLimits(budget_.limit(), swapped_bytes_);
+  for (uint32_t id = 0; id < chunks_.ids(); ++id) {
+    Chunk* c = chunks_.At(id);
+    if (PhaseOf(c) == Phase::kFreed || Has(c, kDoomed)) continue;
+    // What the old policy fetched ahead is nobody's guess any more. Such a chunk is closed; its first pin opens it.
+    if (Has(c, kPrefetched) || (c->op != nullptr && std::exchange(c->op->prefetch, false))) {
+      policy_->OnPrefetchWasted(c);
+      ++counters_.prefetch_wasted;
+      ClearBits(c, kPrefetched);
+    }
+    policy_->OnFree(c);
+    next->OnCreate(c);
+  }
+  std::swap(policy_, next);
+  return next;
+}
+
+std::string Engine::DescribePolicy() const {
+  MutexLock lock(mutex_);
+  return policy_->Describe();
+}
+
+bool Engine::CheckPolicy() const {
+  MutexLock lock(mutex_);
+  return policy_->IsValid();
 }
 
 bool Engine::IsValid() {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "client/arena/arena.h"
@@ -95,8 +96,22 @@ class Engine {
   // Blocks until the new limit holds; on failure the old one stays.
   Status SetBudget(uint64_t bytes) RS_EXCLUDES(mutex_);
   // Brings home what is in slots for which `leaving` says true, so that they can be given up. The tier must refuse new
-  // slots there already. Blocks; evicts to what is left.
+  // slots there already. Blocks; evicts to what is left. One thread at a time.
   Status Vacate(const std::function<bool(SlotRef)>& leaving) RS_EXCLUDES(mutex_);
+
+  // May be changed at any time: read-ahead; writing back ahead of need; whether a thread waits for other threads' pins or
+  // gets kFailedPrecondition at once.
+  void SetPreemptive(bool loading, bool unloading);
+  void SetWaitForPins(bool wait) { wait_for_pins_.store(wait, std::memory_order_relaxed); }
+  bool load_ahead() const { return load_ahead_.load(std::memory_order_relaxed); }
+  bool write_ahead() const { return write_ahead_.load(std::memory_order_relaxed); }
+  bool wait_for_pins() const { return wait_for_pins_.load(std::memory_order_relaxed); }
+  // Another policy takes over; chunks come to it in the order of their making. Returns the old one.
+  std::unique_ptr<CachePolicy> ReplacePolicy(
+      const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) RS_EXCLUDES(mutex_);
+  // The policy's order, a line a chunk, for people; whether the policy's own structure is sound.
+  std::string DescribePolicy() const RS_EXCLUDES(mutex_);
+  bool CheckPolicy() const RS_EXCLUDES(mutex_);
 
   // Waits until nothing is in flight. Blocks.
   void Drain() RS_EXCLUDES(mutex_);
@@ -132,9 +147,11 @@ class Engine {
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
   Result<void*> TakeFrame(Chunk* chunk, uint64_t bytes, WhenPinned when_pinned) RS_REQUIRES(mutex_);
-  struct PinWait {  // one wait for pins, since the last progress
-    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
-    std::chrono::steady_clock::time_point hopeless_since = since;  // no thread was seen since that may unpin
+  // One thread's wait for pins since it last made progress. Only time spent in that very wait counts, a little for each
+  // look at the pins: disks, servers and a busy machine take theirs besides.
+  struct PinWait {
+    std::chrono::steady_clock::duration waited{};
+    std::chrono::steady_clock::duration hopeless{};  // since some thread was seen that may unpin
     bool was_deadlock = false;  // the last verdict; the pins have been looked at since
   };
   Status WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) RS_REQUIRES(mutex_);
@@ -158,7 +175,6 @@ class Engine {
   void Release(IoOp* op) RS_REQUIRES(mutex_);
   void Submit(std::span<IoOp* const> ops, bool write) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   void Forget(Chunk* chunk) RS_REQUIRES(mutex_);
-  void ForgetDoomed(Chunk* chunk) RS_REQUIRES(mutex_);
   void CountWait(std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
   void SignalMover() RS_REQUIRES(mutex_);
 
@@ -166,6 +182,8 @@ class Engine {
   SwapTier* const tier_;
   PinScanner* const pins_;
   Budget budget_;
+  // Switches; nothing is published with them, so relaxed order is enough.
+  std::atomic<bool> load_ahead_, write_ahead_, wait_for_pins_{true};
 
   mutable Mutex mutex_{LockRank::kEngine};
   CondVar changed_;  // some transfer finished or frame came back
@@ -180,6 +198,7 @@ class Engine {
   uint64_t swapped_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of Swapped chunks with a slot
   uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for
   uint32_t failed_writes_ RS_GUARDED_BY(mutex_) = 0;   // since the last good one
+  Chunk* vacating_ RS_GUARDED_BY(mutex_) = nullptr;    // Vacate is bringing it home
   bool polling_ RS_GUARDED_BY(mutex_) = false;         // a thread waits inside the tier's Poll
   bool mover_asleep_ RS_GUARDED_BY(mutex_) = false;
   bool mover_work_ RS_GUARDED_BY(mutex_) = false;

@@ -90,6 +90,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   if (!Has(c, kDirty)) {  // the slot holds the same bytes, or there never were any
     DropFrame(c, Event::kDrop);
     ++counters_.clean_evictions;
+    counters_.clean_bytes += c->bytes;
     result->freed += c->bytes;
     return nullptr;
   }
@@ -151,7 +152,7 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
       tier_->Free(c->slot, c->bytes);  // I4: nothing is in flight on it any more
       c->slot = SlotRef{};
       Transition(c, Event::kFailWrite, kReadable | kWritable | kDirty);
-      if (Has(c, kDoomed)) ForgetDoomed(c);
+      if (Has(c, kDoomed)) Forget(c);
     }
     Release(op);
   }
@@ -162,7 +163,7 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
     Chunk* c = written[i];
     if (Has(c, kDoomed)) {
       Transition(c, Event::kFinishKeep);
-      ForgetDoomed(c);
+      Forget(c);
     } else if (keep[i]) {
       Transition(c, Event::kFinishKeep, kReadable | kWritable);
     } else {
@@ -213,6 +214,7 @@ Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes, WhenPinned when_pi
     if (evicted.started > 0) continue;
     if (!evicted.status.ok()) return evicted.status;
     if (when_pinned == WhenPinned::kReturn) return Aborted("pinned");
+    if (!wait_for_pins()) return FullOfPins(bytes);
     mark.Set();
     if (Status status = WaitForPins(bytes, options_.pin_wait_max, &wait); !status.ok()) return status;
   }
@@ -232,16 +234,18 @@ Status Engine::CheckWrites() {
 // by now may not have run yet. And the pins must still be there after it: a thread that unpinned and ended since they were
 // looked at waits for nothing, and leaves no other trace.
 Status Engine::WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) {
-  const auto now = Clock::now();
   const PinScanner::Verdict verdict = pins_->JudgeWaiters();
-  if (verdict == PinScanner::Verdict::kSomebodyMayUnpin) wait->hopeless_since = now;
   const bool again = std::exchange(wait->was_deadlock, verdict == PinScanner::Verdict::kDeadlock);
-  const auto hopeless = now - wait->hopeless_since;
-  if ((verdict == PinScanner::Verdict::kDeadlock && again && hopeless >= options_.deadlock_settle) ||
-      (verdict == PinScanner::Verdict::kUnlikely && hopeless > options_.deadlock_grace) || now - wait->since > at_most) {
+  if (verdict == PinScanner::Verdict::kSomebodyMayUnpin) wait->hopeless = {};
+  if ((verdict == PinScanner::Verdict::kDeadlock && again && wait->hopeless >= options_.deadlock_settle) ||
+      (verdict == PinScanner::Verdict::kUnlikely && wait->hopeless > options_.deadlock_grace) || wait->waited > at_most) {
     return FullOfPins(bytes);
   }
+  const auto begin = Clock::now();
   changed_.WaitFor(mutex_, microseconds(200));
+  const auto look = std::min<Clock::duration>(Clock::now() - begin, std::chrono::milliseconds(2));
+  wait->waited += look;
+  wait->hopeless += look;
   return Status();
 }
 

@@ -83,7 +83,7 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   ++op->waiters;  // keeps op alive over the submission
   Submit(std::span(&op, 1), false);
   --op->waiters;
-  if (options_.preemptive && policy_->WantsReadAhead()) SignalMover();
+  if (load_ahead() && policy_->WantsReadAhead()) SignalMover();
   return WaitFor(op, begin);
 }
 
@@ -109,7 +109,7 @@ void Engine::FinishRead(IoOp* op) {
     }
     if (Has(c, kDoomed)) {
       if (untouched) ClearBits(c, kPrefetched);
-      ForgetDoomed(c);
+      Forget(c);
     }
     return;
   }
@@ -131,7 +131,7 @@ void Engine::FinishRead(IoOp* op) {
     swapped_bytes_ += c->bytes;
     Transition(c, Event::kFailLoad);
   }
-  if (Has(c, kDoomed)) ForgetDoomed(c);
+  if (Has(c, kDoomed)) Forget(c);
 }
 
 // Spins, polls and then sleeps until the transfer has ended. The program has waited since `since`: for the frame and
@@ -172,7 +172,7 @@ void Engine::Prefetch(Chunk* chunk) {
   IoOp* op = BeginLoad(chunk, frame, false);
   Submit(std::span(&op, 1), false);
   counters_.wait_ns_total += static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begin).count());
-  if (options_.preemptive && policy_->WantsReadAhead()) SignalMover();
+  if (load_ahead() && policy_->WantsReadAhead()) SignalMover();
 }
 
 // A tier that copies while it submits gets one chunk at a time, so that each is usable as soon as it is there.

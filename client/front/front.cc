@@ -67,6 +67,15 @@ void UnpinCounted(ChunkHead* chunk) noexcept {
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
 }
 
+void* PinCounted(ChunkHead* chunk, bool write) {
+  if (Status status = Runtime::Get().engine().AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
+  return chunk->frame;
+}
+
+uint32_t CountedPins(const ChunkHead* chunk) noexcept {
+  return static_cast<uint32_t>(chunk->state.load(std::memory_order_acquire) / kOneCountedPin);
+}
+
 void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
   PinTable* table = ThisThreadPins();
   unsigned slot;
@@ -107,6 +116,22 @@ ChunkHead* CreateChunk(size_t bytes) {
 
 void FreeChunk(ChunkHead* chunk) noexcept {
   if (Runtime* runtime = Runtime::IfStarted()) runtime->engine().Free(Full(chunk));
+}
+
+const char* DescribeChunk(const ChunkHead* chunk) noexcept {
+  const uint64_t word = chunk->state.load(std::memory_order_acquire);
+  switch (PhaseOf(word)) {
+    case Phase::kFreed: return "freed";
+    case Phase::kSwapped: return static_cast<const Chunk*>(chunk)->slot ? "swapped out" : "not yet written";
+    case Phase::kLoading: return "swapping in";
+    case Phase::kWriting: return "swapping out";
+    case Phase::kLost: return "lost";
+    case Phase::kResident: break;
+  }
+  Chunk* full[1] = {const_cast<Chunk*>(static_cast<const Chunk*>(chunk))};
+  bool pinned[1] = {HasCountedPins(full[0])};
+  PinRegistry::Get().FindPinned(full, pinned);
+  return pinned[0] ? "in use" : word & kPrefetched ? "fetched ahead" : "in memory";
 }
 
 void ReportLostDestructors(const ChunkHead* chunk, const char* why) noexcept {

@@ -72,6 +72,13 @@ uint64_t PinRegistry::metadata_bytes() const {
   return tables_.size() * sizeof(PinTable);
 }
 
+uint64_t PinRegistry::pulls() const {
+  MutexLock lock(mutex_);
+  uint64_t sum = 0;
+  for (const PinTable* table : tables_) sum += table->pulls.load(std::memory_order_relaxed);
+  return sum;
+}
+
 void PinRegistry::Barrier() {
   if (pins_fence_) {
     // Pairs with the fence in PinWithoutSlot: of two seq_cst fences one comes first, and the side behind it sees the other's store.

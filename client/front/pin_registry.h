@@ -23,6 +23,7 @@ class PinRegistry final : public PinScanner {
   // for them while they are not taken, whatever those say that have not woken up yet.
   void SetWaitingForIngredients();
   void SetIngredientsTaken(bool taken) { ingredients_taken_.store(taken); }
+  uint64_t pulls() const;  // of all threads that ever were
 
   void Barrier() override;
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;

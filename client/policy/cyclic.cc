@@ -172,4 +172,20 @@ bool CyclicPolicy::IsValid() const {
   return n == count_ && hand_seen;
 }
 
+std::string CyclicPolicy::Describe() const {
+  if (count_ == 0) return "no objects\n";
+  constexpr const char* kPhases[] = {"freed", "swapped", "loading", "resident", "writing", "lost"};
+  std::string text;
+  const Chunk* c = At(active_);
+  do {
+    text += std::to_string(c->id) + " " + kPhases[static_cast<int>(PhaseOf(c))] + " " + std::to_string(c->bytes) + " B";
+    if (Has(c, kPrefetched)) text += " pre-emptive";
+    if (c->id == active_) text += " <- active";
+    if (c->id == hand_) text += " <- counteractive";
+    text += "\n";
+    c = Next(c);
+  } while (c->id != active_);
+  return text;
+}
+
 }  // namespace ramspan

@@ -32,8 +32,9 @@ class CyclicPolicy final : public CachePolicy {
   size_t PickReadAhead(std::span<Chunk*> out) override;
 
   // The cycle is closed, counts agree. For tests.
-  bool IsValid() const;
-  uint64_t preemptive_bytes() const { return preemptive_bytes_; }
+  bool IsValid() const override;
+  std::string Describe() const override;
+  uint64_t preemptive_bytes() const override { return preemptive_bytes_; }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "client/chunk/chunk.h"
 
@@ -33,6 +34,11 @@ class CachePolicy {
   virtual bool WantsReadAhead() const = 0;
   // Fills out with Swapped chunks (that have slots) to be fetched ahead now; returns how many, 0 for none.
   virtual size_t PickReadAhead(std::span<Chunk*> out) = 0;
+
+  // For people and tests; these may allocate.
+  virtual uint64_t preemptive_bytes() const { return 0; }  // fetched ahead, not yet touched
+  virtual std::string Describe() const { return ""; }       // the order, a line a chunk
+  virtual bool IsValid() const { return true; }             // its own structure is sound
 };
 
 }  // namespace ramspan

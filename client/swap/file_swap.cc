@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -15,6 +14,7 @@
 
 #include "common/check.h"
 #include "common/log.h"
+#include "common/terminal.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -28,7 +28,6 @@ constexpr microseconds kSlice{5000};           // the longest sleep without a lo
 constexpr microseconds kWaitMax{3600'000'000};
 constexpr int kGrowthsMax = 64;                // files made for one slot (a small `ulimit -f`), or lost to others
 constexpr uint64_t kKeepFreeMax = uint64_t{1} << 30;
-constexpr int kAnswerTimeoutMs = 60'000;
 
 uint64_t RoundDownToGranule(uint64_t bytes) { return bytes & ~uint64_t{kSwapGranule - 1}; }
 
@@ -59,29 +58,6 @@ uint64_t RoomOnDisk(const std::string& directory) {
   const uint64_t free = uint64_t{fs.f_bavail} * fs.f_frsize;
   const uint64_t keep = std::min(uint64_t{fs.f_blocks} * fs.f_frsize / 20, kKeepFreeMax);
   return free > keep ? RoundDownToGranule(free - keep) : 0;
-}
-
-bool ReadYes(int terminal) {
-  pollfd ready{.fd = terminal, .events = POLLIN, .revents = 0};
-  if (poll(&ready, 1, kAnswerTimeoutMs) != 1) return false;
-  std::array<char, 64> answer{};
-  const ssize_t n = read(terminal, answer.data(), answer.size());
-  return n > 0 && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
-// A yes on the terminal. Nobody is asked from a background job: reading there would stop the process.
-bool AskOnTerminal(uint64_t, const std::string& message) {
-  int terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
-  if (terminal < 0 && isatty(STDIN_FILENO)) terminal = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-  if (terminal < 0) return false;
-  const pid_t foreground = tcgetpgrp(terminal);
-  bool yes = false;
-  if (foreground < 0 || foreground == getpgrp()) {
-    const std::string question = "ramspan: " + message + " [y/N] ";
-    yes = write(terminal, question.data(), question.size()) > 0 && ReadYes(terminal);
-  }
-  close(terminal);
-  return yes;
 }
 
 Status CheckOptions(const FileSwapOptions& options) {
@@ -143,7 +119,11 @@ Result<std::unique_ptr<FileSwap>> FileSwap::Create(const FileSwapOptions& option
 }
 
 FileSwap::FileSwap(const FileSwapOptions& options, bool direct, std::unique_ptr<AioQueue> aio)
-    : options_(options), direct_(direct), aio_(std::move(aio)), limit_bytes_(RoundDownToGranule(options.bytes_max)) {}
+    : options_(options),
+      direct_(direct),
+      aio_(std::move(aio)),
+      limit_bytes_(RoundDownToGranule(options.bytes_max)),
+      policy_(options.policy) {}
 
 FileSwap::~FileSwap() = default;
 
@@ -160,9 +140,12 @@ uint64_t FileSwap::FileBytes() const {
 Result<SlotRef> FileSwap::Reserve(size_t bytes) {
   MutexLock lock(mutex_);
   for (int growths = 0; growths < kGrowthsMax;) {
-    if (SlotRef slot = space_.Reserve(bytes)) return slot;
+    const bool usable = space_.used_bytes() + RoundUpToGranule(bytes) <= usable_bytes_;
+    if (usable) {
+      if (SlotRef slot = space_.Reserve(bytes)) return slot;
+    }
     if (growing_) {
-      // The grower's wait is bounded: by the file system's answer, or by kAnswerTimeoutMs.
+      // The grower's wait is bounded: by the file system's answer, or by AskOnTerminal's timeout.
       ++waiters_;
       changed_.WaitFor(mutex_, kSlice);
       --waiters_;
@@ -170,8 +153,8 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
     }
     ++growths;
     growing_ = true;
-    const uint64_t need = RoundUpToGranule(bytes) - space_.free_bytes();
-    const uint64_t have = FileBytes();
+    const uint64_t need = usable ? RoundUpToGranule(bytes) - space_.free_bytes() : RoundUpToGranule(bytes);
+    const uint64_t have = usable ? FileBytes() : usable_bytes_;
     mutex_.unlock();
     Status grown = Grow(need, have);
     mutex_.lock();
@@ -184,7 +167,9 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
 
 Result<SlotRef> FileSwap::TryReserve(size_t bytes) {
   MutexLock lock(mutex_);
-  if (SlotRef slot = space_.Reserve(bytes)) return slot;
+  if (space_.used_bytes() + RoundUpToGranule(bytes) <= usable_bytes_) {
+    if (SlotRef slot = space_.Reserve(bytes)) return slot;
+  }
   return Aborted("a swap file has to be made");
 }
 
@@ -207,6 +192,7 @@ Status FileSwap::Grow(uint64_t need, uint64_t have) {
   const uint32_t region = space_.AddRegion(bytes);
   if (region >= files_.size()) files_.resize(region + 1);
   files_[region].emplace(File{std::move(file).value(), bytes});
+  if (usable_bytes_ != UINT64_MAX) usable_bytes_ += bytes;
   return {};
 }
 
@@ -228,18 +214,55 @@ Result<uint64_t> FileSwap::StepFor(uint64_t need, uint64_t have) {
 
 Result<uint64_t> FileSwap::StepBeyondLimit(uint64_t need, uint64_t have) {
   const std::string used_up = "the limit of " + FormatBytes(limit_bytes_) + " is used up";
-  if (options_.policy == SwapPolicy::kFail) return FullError(used_up);
+  if (policy_ == SwapPolicy::kFail) return FullError(used_up);
   const uint64_t room = RoomOnDisk(DirectoryOf(options_.mask));
   if (room < need) return FullError(used_up + ", and the disk has not enough room to spare");
-  if (options_.policy == SwapPolicy::kAutoextendable) {
+  if (policy_ == SwapPolicy::kAutoextendable) {
     return std::min(room, std::max({need, RoundUpToGranule(options_.file_bytes), RoundUpToGranule(have / 2)}));
   }
   const uint64_t wanted = std::min(room, std::max(need, RoundUpToGranule(options_.file_bytes)));
   const std::string question = "local swap is full (" + FormatBytes(limit_bytes_) + "): may it grow by " +
                                FormatBytes(wanted) + " in " + DirectoryOf(options_.mask) + "?";
-  if (!refused_) refused_ = options_.ask ? !options_.ask(wanted, question) : !AskOnTerminal(wanted, question);
+  if (!refused_) refused_ = options_.ask ? !options_.ask(wanted, question) : !AskOnTerminal(question);
   if (refused_) return FullError(used_up + ", and growing was refused or there is no terminal to ask on");
   return wanted;
+}
+
+void FileSwap::WaitWhileGrowing() {
+  while (growing_) {
+    ++waiters_;
+    changed_.WaitFor(mutex_, kSlice);
+    --waiters_;
+  }
+}
+
+Status FileSwap::SetLimit(uint64_t bytes) {
+  bytes = RoundDownToGranule(bytes);
+  MutexLock lock(mutex_);
+  WaitWhileGrowing();
+  if (bytes < space_.used_bytes()) {
+    return FailedPrecondition("swap files in " + DirectoryOf(options_.mask) + " hold " +
+                              FormatBytes(space_.used_bytes()) + " now, so their limit cannot be " + FormatBytes(bytes) +
+                              "; free objects first, or raise the memory limit");
+  }
+  limit_bytes_ = bytes;
+  usable_bytes_ = bytes < FileBytes() ? bytes : UINT64_MAX;
+  refused_ = false;
+  return {};
+}
+
+void FileSwap::Fragmentation(uint64_t* free, uint64_t* whole, uint64_t* scattered) const {
+  MutexLock lock(mutex_);
+  *free = space_.free_bytes();
+  *scattered = space_.scattered_bytes();
+  *whole = space_.used_bytes() - *scattered;
+}
+
+void FileSwap::SetPolicy(SwapPolicy policy) {
+  MutexLock lock(mutex_);
+  WaitWhileGrowing();
+  policy_ = policy;
+  refused_ = false;
 }
 
 Status FileSwap::FullError(const std::string& why) const {

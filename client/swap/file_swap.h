@@ -9,6 +9,7 @@
 // files; destroying it with requests in flight waits for the kernel and forgets them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,6 +53,15 @@ class FileSwap final : public SwapTier {
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
   TierStats stats() const override;
 
+  // The limit of all files together and what happens beyond it, at run time. Slots keep their places. Blocks while a
+  // file is being made. kFailedPrecondition: more than `bytes` is in use; then nothing changes.
+  Status SetLimit(uint64_t bytes) RS_EXCLUDES(mutex_);
+  void SetPolicy(SwapPolicy policy) RS_EXCLUDES(mutex_);
+  // Bytes of the files: free, in slots of one piece, in slots of several.
+  void Fragmentation(uint64_t* free, uint64_t* whole, uint64_t* scattered) const RS_EXCLUDES(mutex_);
+  uint64_t limit() const { return limit_bytes_; }
+  SwapPolicy policy() const { return policy_; }
+
  private:
   struct File {
     AioFile file;
@@ -65,6 +75,7 @@ class FileSwap final : public SwapTier {
   Result<uint64_t> StepBeyondLimit(uint64_t need, uint64_t have) RS_EXCLUDES(mutex_);
   Status FullError(const std::string& why) const;
   uint64_t FileBytes() const RS_REQUIRES(mutex_);
+  void WaitWhileGrowing() RS_REQUIRES(mutex_);
 
   void Submit(std::span<IoRequest* const> batch, bool is_write) RS_EXCLUDES(mutex_);
   void Cut(IoRequest* request, std::vector<AioTransfer>* parts) RS_REQUIRES(mutex_);
@@ -97,9 +108,13 @@ class FileSwap final : public SwapTier {
   bool warned_ RS_GUARDED_BY(mutex_) = false;      // of it
   TierStats stats_ RS_GUARDED_BY(mutex_);
 
-  // The grower's own (growing_).
+  // What slots may use when the limit was set below the files' sizes: files are not cut, they are not filled.
+  uint64_t usable_bytes_ RS_GUARDED_BY(mutex_) = UINT64_MAX;
+
+  // The grower's own (growing_); others write them under mutex_ while nobody grows.
   uint64_t next_file_number_ = 0;
-  uint64_t limit_bytes_;
+  std::atomic<uint64_t> limit_bytes_;  // read by anybody
+  std::atomic<SwapPolicy> policy_;
   bool refused_ = false;
 };
 

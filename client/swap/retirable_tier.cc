@@ -2,11 +2,14 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace ramspan {
 
-RetirableTier::RetirableTier(std::unique_ptr<SwapTier> tier)
-    : tier_(std::move(tier)), capabilities_(tier_->capabilities()) {}
+RetirableTier::RetirableTier(std::unique_ptr<SwapTier> tier, std::string ended)
+    : tier_(std::move(tier)), name_(tier_->capabilities().name), capabilities_(tier_->capabilities()), ended_(std::move(ended)) {
+  capabilities_.name = name_.c_str();
+}
 
 void RetirableTier::Retire() {
   Close();
@@ -43,7 +46,7 @@ bool RetirableTier::IsLost(SlotRef slot, size_t bytes) const {
 Result<SlotRef> RetirableTier::Reserve(size_t bytes) {
   Use use(this);
   if (!use || closed_.load(std::memory_order_relaxed)) {
-    return Unavailable(std::string(capabilities_.name) + " swap ended with MPI_Finalize");
+    return Unavailable(std::string(capabilities_.name) + " swap " + ended_);
   }
   return use->Reserve(bytes);
 }
@@ -51,7 +54,7 @@ Result<SlotRef> RetirableTier::Reserve(size_t bytes) {
 Result<SlotRef> RetirableTier::TryReserve(size_t bytes) {
   Use use(this);
   if (!use || closed_.load(std::memory_order_relaxed)) {
-    return Unavailable(std::string(capabilities_.name) + " swap ended with MPI_Finalize");
+    return Unavailable(std::string(capabilities_.name) + " swap " + ended_);
   }
   return use->TryReserve(bytes);
 }

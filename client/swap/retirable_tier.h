@@ -1,5 +1,5 @@
-// RetirableTier: forwards to a tier that may have to go while others still call: remote memory ends with MPI_Finalize,
-// the program and the mover do not. Closed, it gives no more slots; retired, the tier inside is destroyed, and what
+// RetirableTier: forwards to a tier that may have to go while others still call: remote memory ends with MPI_Finalize, a
+// swap that the program made when it unmakes it; the program and the mover do not. Closed, it gives no more slots; retired, the tier inside is destroyed, and what
 // still lives in its slots is lost.
 //
 // Thread-safety: as SwapTier says. Ownership: owns the tier.
@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "client/swap/swap_tier.h"
 #include "common/mutex.h"
@@ -15,9 +16,10 @@ namespace ramspan {
 
 class RetirableTier final : public SwapTier {
  public:
-  explicit RetirableTier(std::unique_ptr<SwapTier> tier);
+  explicit RetirableTier(std::unique_ptr<SwapTier> tier, std::string ended = "ended with MPI_Finalize");
 
   void Close() { closed_.store(true, std::memory_order_relaxed); }
+  void Reopen() { closed_.store(false, std::memory_order_relaxed); }
   // Waits for calls inside and for what is in flight; Poll returns that afterwards.
   void Retire();
 
@@ -56,7 +58,9 @@ class RetirableTier final : public SwapTier {
   void Refuse(std::span<IoRequest* const> batch, StatusCode code);
 
   std::unique_ptr<SwapTier> tier_;
-  const Capabilities capabilities_;
+  const std::string name_;  // lives longer than the tier's own
+  Capabilities capabilities_;  // constant after construction
+  const std::string ended_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> retired_{false};
   mutable std::atomic<uint64_t> users_{0};

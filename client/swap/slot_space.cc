@@ -159,6 +159,14 @@ void SlotSpace::Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents
   RS_CHECK(left == 0, "slot %llx is smaller than %zu bytes", static_cast<unsigned long long>(slot.bits), bytes);
 }
 
+uint64_t SlotSpace::scattered_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [row, extents] : rows_) {
+    for (const Extent& extent : extents) sum += RoundUpToGranule(extent.bytes);
+  }
+  return sum;
+}
+
 uint64_t SlotSpace::used_bytes() const {
   uint64_t sum = 0;
   for (const auto& region : regions_) sum += region ? region->used_bytes() : 0;

@@ -49,6 +49,7 @@ class SlotSpace {
   void Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents) const;
 
   uint64_t used_bytes() const;
+  uint64_t scattered_bytes() const;  // of slots of several extents. Looks at each of them.
   uint64_t free_bytes() const;
   uint64_t capacity_bytes() const;  // of open regions
   uint64_t metadata_bytes() const;

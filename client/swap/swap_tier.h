@@ -59,6 +59,18 @@ struct TierStats {
   uint64_t slot_bytes_used = 0;      // granules now reserved
   uint64_t slot_bytes_capacity = 0;  // what is there now: granted leases, extended files (may grow)
   uint64_t metadata_bytes = 0;       // the tier's own bookkeeping, for the budget (I1)
+
+  TierStats& operator+=(const TierStats& other) {
+    bytes_written += other.bytes_written;
+    bytes_read += other.bytes_read;
+    writes += other.writes;
+    reads += other.reads;
+    errors += other.errors;
+    slot_bytes_used += other.slot_bytes_used;
+    slot_bytes_capacity += other.slot_bytes_capacity;
+    metadata_bytes += other.metadata_bytes;
+    return *this;
+  }
 };
 
 class SwapTier {

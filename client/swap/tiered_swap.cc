@@ -36,21 +36,55 @@ bool IsFullOrGone(StatusCode code) {
 
 }  // namespace
 
-TieredSwap::TieredSwap(std::vector<std::unique_ptr<SwapTier>> tiers) : tiers_(std::move(tiers)) {
-  RS_CHECK(!tiers_.empty() && tiers_.size() <= kTiersMax, "%zu tiers", tiers_.size());
+TieredSwap::TieredSwap(std::vector<std::unique_ptr<SwapTier>> tiers) {
+  RS_CHECK(!tiers.empty() && tiers.size() <= kTiersMax, "%zu tiers", tiers.size());
+  owned_.reserve(tiers.size());
+  std::vector<size_t> order;
+  for (auto& tier : tiers) order.push_back(Add(std::move(tier)));
+  SetOrder(order);
 }
 
 TieredSwap::~TieredSwap() {
-  for (size_t i = 0; i < tiers_.size(); ++i) {
+  for (size_t i = 0; i < tier_count(); ++i) {
     RS_CHECK(in_flight_[i].load(std::memory_order_relaxed) == 0, "tier %s ends with requests in flight",
-             tiers_[i]->capabilities().name);
+             At(i)->capabilities().name);
   }
 }
 
+size_t TieredSwap::Add(std::unique_ptr<SwapTier> tier, size_t reuse) {
+  const size_t count = count_.load(std::memory_order_relaxed);
+  const size_t i = reuse < count ? reuse : count;
+  if (i == kTiersMax) return kTiersMax;
+  if (i < count) {
+    const TierStats old = At(i)->stats();
+    past_.bytes_written.fetch_add(old.bytes_written, std::memory_order_relaxed);
+    past_.bytes_read.fetch_add(old.bytes_read, std::memory_order_relaxed);
+    past_.writes.fetch_add(old.writes, std::memory_order_relaxed);
+    past_.reads.fetch_add(old.reads, std::memory_order_relaxed);
+    past_.errors.fetch_add(old.errors, std::memory_order_relaxed);
+  }
+  owned_.push_back(std::move(tier));
+  tiers_[i].store(owned_.back().get(), std::memory_order_release);
+  if (i == count) count_.store(count + 1, std::memory_order_release);
+  return i;
+}
+
+void TieredSwap::SetOrder(std::span<const size_t> order) {
+  uint64_t word = 0;
+  for (size_t k = order.size(); k-- > 0;) word = word << 4 | (order[k] + 1);
+  order_.store(word, std::memory_order_release);
+}
+
+std::vector<size_t> TieredSwap::order() const {
+  std::vector<size_t> order;
+  for (uint64_t word = order_.load(std::memory_order_acquire); word != 0; word >>= 4) order.push_back((word & 15) - 1);
+  return order;
+}
+
 SwapTier::Capabilities TieredSwap::capabilities() const {
-  Capabilities all = tiers_[0]->capabilities();
-  for (const auto& tier : tiers_) {
-    const Capabilities one = tier->capabilities();
+  Capabilities all = At(0)->capabilities();
+  for (size_t i = 1; i < tier_count(); ++i) {
+    const Capabilities one = At(i)->capabilities();
     all.synchronous = all.synchronous && one.synchronous;
     all.checksums = all.checksums && one.checksums;
     all.max_in_flight = std::min(all.max_in_flight, one.max_in_flight);
@@ -60,7 +94,7 @@ SwapTier::Capabilities TieredSwap::capabilities() const {
 }
 
 SwapTier::Capabilities TieredSwap::CapabilitiesOf(SlotRef slot) const {
-  return tiers_[TierOf(slot, tiers_.size())]->CapabilitiesOf(WithoutTier(slot));
+  return At(TierOf(slot, tier_count()))->CapabilitiesOf(WithoutTier(slot));
 }
 
 Result<SlotRef> TieredSwap::Reserve(size_t bytes) {
@@ -76,44 +110,46 @@ template <typename F>
 Result<SlotRef> TieredSwap::ReserveInTurn(const F& reserve) {
   StatusCode code = StatusCode::kUnavailable;
   std::string message;
-  for (size_t i = 0; i < tiers_.size(); ++i) {
-    const Result<SlotRef> slot = reserve(*tiers_[i]);
+  for (uint64_t word = order_.load(std::memory_order_acquire); word != 0; word >>= 4) {
+    const size_t i = (word & 15) - 1;
+    const Result<SlotRef> slot = reserve(*At(i));
     if (slot.ok()) {
       RS_CHECK(slot.value() && slot.value() == WithoutTier(slot.value()), "tier %s made slot %llx",
-               tiers_[i]->capabilities().name, static_cast<unsigned long long>(slot.value().bits));
+               At(i)->capabilities().name, static_cast<unsigned long long>(slot.value().bits));
       return WithTier(i, slot.value());
     }
     if (!IsFullOrGone(slot.status().code())) return slot.status();
     if (slot.status().code() == StatusCode::kResourceExhausted) code = StatusCode::kResourceExhausted;
-    message += (i > 0 ? " | " : "") + std::string(tiers_[i]->capabilities().name) + ": " + slot.status().message();
+    message += (message.empty() ? "" : " | ") + std::string(At(i)->capabilities().name) + ": " + slot.status().message();
   }
+  if (message.empty()) message = "swap is closed, so no object can leave memory; raise the memory limit or open a swap";
   return Status(code, std::move(message));
 }
 
 bool TieredSwap::IsLost(SlotRef slot, size_t bytes) const {
-  return tiers_[TierOf(slot, tiers_.size())]->IsLost(WithoutTier(slot), bytes);
+  return At(TierOf(slot, tier_count()))->IsLost(WithoutTier(slot), bytes);
 }
 
 void TieredSwap::Free(SlotRef slot, size_t bytes) {
-  tiers_[TierOf(slot, tiers_.size())]->Free(WithoutTier(slot), bytes);
+  At(TierOf(slot, tier_count()))->Free(WithoutTier(slot), bytes);
 }
 
 // Runs of requests for one tier stay one batch: the caller's span is passed on in pieces, nothing is copied.
 void TieredSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
   while (!batch.empty()) {
-    const size_t i = TierOf(batch[0]->slot, tiers_.size());
+    const size_t i = TierOf(batch[0]->slot, tier_count());
     size_t run = 1;
-    while (run < batch.size() && TierOf(batch[run]->slot, tiers_.size()) == i) ++run;
+    while (run < batch.size() && TierOf(batch[run]->slot, tier_count()) == i) ++run;
     const std::span<IoRequest* const> piece = batch.first(run);
     for (IoRequest* request : piece) request->slot = WithoutTier(request->slot);
     in_flight_[i].fetch_add(run, std::memory_order_relaxed);
-    is_write ? tiers_[i]->SubmitWrite(piece) : tiers_[i]->SubmitRead(piece);
+    is_write ? At(i)->SubmitWrite(piece) : At(i)->SubmitRead(piece);
     batch = batch.subspan(run);
   }
 }
 
 size_t TieredSwap::PollTier(size_t i, std::span<IoRequest*> done, microseconds wait) {
-  const size_t count = tiers_[i]->Poll(done, wait);
+  const size_t count = At(i)->Poll(done, wait);
   for (size_t k = 0; k < count; ++k) done[k]->slot = WithTier(i, done[k]->slot);
   in_flight_[i].fetch_sub(count, std::memory_order_relaxed);
   return count;
@@ -123,8 +159,8 @@ size_t TieredSwap::PollTier(size_t i, std::span<IoRequest*> done, microseconds w
 size_t TieredSwap::PollAll(std::span<IoRequest*> done) {
   const size_t first = turn_.fetch_add(1, std::memory_order_relaxed);
   size_t count = 0;
-  for (size_t k = 0; k < tiers_.size() && count < done.size(); ++k) {
-    const size_t i = (first + k) % tiers_.size();
+  for (size_t k = 0; k < tier_count() && count < done.size(); ++k) {
+    const size_t i = (first + k) % tier_count();
     if (in_flight_[i].load(std::memory_order_relaxed) > 0) {
       count += PollTier(i, done.subspan(count), microseconds{0});
     }
@@ -135,10 +171,10 @@ size_t TieredSwap::PollAll(std::span<IoRequest*> done) {
 // Waits a slice of `wait` on one tier that has requests; false when none has.
 bool TieredSwap::WaitTurn(std::span<IoRequest*> done, microseconds wait, size_t* count) {
   const size_t first = turn_.fetch_add(1, std::memory_order_relaxed);
-  size_t chosen = tiers_.size();
+  size_t chosen = tier_count();
   size_t busy = 0;
-  for (size_t k = 0; k < tiers_.size(); ++k) {
-    const size_t i = (first + k) % tiers_.size();
+  for (size_t k = 0; k < tier_count(); ++k) {
+    const size_t i = (first + k) % tier_count();
     if (in_flight_[i].load(std::memory_order_relaxed) == 0) continue;
     if (busy++ == 0) chosen = i;
   }
@@ -164,33 +200,35 @@ size_t TieredSwap::Poll(std::span<IoRequest*> done, microseconds wait) {
   return 0;
 }
 
-size_t TieredSwap::TierIndexOf(SlotRef slot) const { return TierOf(slot, tiers_.size()); }
+size_t TieredSwap::TierIndexOf(SlotRef slot) const { return TierOf(slot, tier_count()); }
 
 void TieredSwap::Upkeep() {
-  for (const auto& tier : tiers_) tier->Upkeep();
+  for (size_t i = 0; i < tier_count(); ++i) At(i)->Upkeep();
 }
 
 TierStats TieredSwap::stats() const {
   TierStats sum;
-  for (const auto& tier : tiers_) {
-    const TierStats one = tier->stats();
-    sum.bytes_written += one.bytes_written;
-    sum.bytes_read += one.bytes_read;
-    sum.writes += one.writes;
-    sum.reads += one.reads;
-    sum.errors += one.errors;
-    sum.slot_bytes_used += one.slot_bytes_used;
-    sum.slot_bytes_capacity += one.slot_bytes_capacity;
-    sum.metadata_bytes += one.metadata_bytes;
+  sum.bytes_written = past_.bytes_written.load(std::memory_order_relaxed);
+  sum.bytes_read = past_.bytes_read.load(std::memory_order_relaxed);
+  sum.writes = past_.writes.load(std::memory_order_relaxed);
+  sum.reads = past_.reads.load(std::memory_order_relaxed);
+  sum.errors = past_.errors.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < tier_count(); ++i) {
+    sum += At(i)->stats();
   }
-  sum.metadata_bytes += sizeof(*this) + tiers_.capacity() * sizeof(tiers_[0]);
+  sum.metadata_bytes += sizeof(*this);
   return sum;
 }
 
 bool TieredSwap::HasRoomAbove(SlotRef slot, size_t bytes) const {
-  const size_t own = TierOf(slot, tiers_.size());
-  for (size_t i = 0; i < own; ++i) {
-    const TierStats stats = tiers_[i]->stats();
+  const size_t own = TierOf(slot, tier_count());
+  uint64_t word = order_.load(std::memory_order_acquire);
+  // A tier out of the order keeps what it has.
+  bool in_order = false;
+  for (uint64_t rest = word; rest != 0; rest >>= 4) in_order = in_order || (rest & 15) - 1 == own;
+  if (!in_order) return false;
+  for (; (word & 15) - 1 != own; word >>= 4) {
+    const TierStats stats = At((word & 15) - 1)->stats();
     const uint64_t taken = stats.slot_bytes_used + RoundUpToGranule(bytes);
     if (taken <= stats.slot_bytes_capacity) return true;
   }

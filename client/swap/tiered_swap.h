@@ -1,8 +1,10 @@
 // TieredSwap: several tiers as one, the best first. Each chunk goes to the first tier that takes it, and from then on
 // its slot says where it is: bits 60..63 of a SlotRef are the tier's index + 1, stripped while a request is with its
-// tier. So tiers are not nested, and there are at most 15.
+// tier. So tiers are not nested, and there are at most 15. Which tiers get new slots, and in which turn, may change at
+// any time; chunks that live elsewhere stay there and are written over where they are.
 //
-// Thread-safety: as SwapTier says; it has no lock of its own. Ownership: owns its tiers.
+// Thread-safety: as SwapTier says; it has no lock of its own. Add and SetOrder: one thread at a time. Ownership: owns its
+// tiers.
 #pragma once
 
 #include <array>
@@ -43,9 +45,16 @@ class TieredSwap final : public SwapTier {
   // Sums over the tiers.
   TierStats stats() const override;
 
-  size_t tier_count() const { return tiers_.size(); }
-  // REQUIRES: i < tier_count(). 0 is tried first.
-  const SwapTier& tier(size_t i) const { return *tiers_[i]; }
+  // The tiers that get new slots, the best first. Empty: no chunk can leave for swap any more.
+  void SetOrder(std::span<const size_t> order);
+  std::vector<size_t> order() const;
+  // One more tier, not yet in the order; its index, or kTiersMax when there is no place. `reuse` is an index that no slot
+  // names any more (its tier answers calls that are under way, but holds nothing); the old tier is kept till the end.
+  size_t Add(std::unique_ptr<SwapTier> tier, size_t reuse = kTiersMax);
+
+  size_t tier_count() const { return count_.load(std::memory_order_acquire); }
+  // REQUIRES: i < tier_count().
+  const SwapTier& tier(size_t i) const { return *At(i); }
 
   // Which tier a slot of this object is in.
   size_t TierIndexOf(SlotRef slot) const;
@@ -64,7 +73,17 @@ class TieredSwap final : public SwapTier {
   size_t PollAll(std::span<IoRequest*> done);
   bool WaitTurn(std::span<IoRequest*> done, std::chrono::microseconds wait, size_t* count);
 
-  const std::vector<std::unique_ptr<SwapTier>> tiers_;
+  SwapTier* At(size_t i) const { return tiers_[i].load(std::memory_order_acquire); }
+
+  std::vector<std::unique_ptr<SwapTier>> owned_;  // touched by Add only
+  // Counts of tiers whose places were used again: sums must never fall. Relaxed: statistics.
+  struct Past {
+    std::atomic<uint64_t> bytes_written{0}, bytes_read{0}, writes{0}, reads{0}, errors{0};
+  } past_;
+  std::array<std::atomic<SwapTier*>, kTiersMax> tiers_{};
+  std::atomic<size_t> count_{0};  // release: after the pointer is there
+  // Four bits a place, from the lowest: index + 1, 0 ends it. One word, so that a change needs no lock.
+  std::atomic<uint64_t> order_{0};
   // Requests with each tier: raised before its Submit, lowered when its Poll has returned them. A count that is read
   // too high costs one Poll that finds nothing; a thread always sees its own, so relaxed order is enough.
   std::array<std::atomic<uint64_t>, kTiersMax> in_flight_{};

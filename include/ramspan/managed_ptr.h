@@ -33,13 +33,22 @@ namespace detail {
 struct PinAccess;  // adhere_all.h
 }
 
+namespace detail {
+// The chunk behind a managedPtr, for the layers above it in include/.
+struct ChunkOf {
+  template <typename T>
+  ChunkHead* operator()(const managedPtr<T>& data) const {
+    return data.chunk_;
+  }
+};
+}  // namespace detail
+
 template <typename T>
 class managedPtr {
   static_assert(is_relocatable<T>::value,
                 "T must survive a move of its bytes: make it trivially copyable, use managedPtr members instead of "
                 "owning containers, or, if it holds no pointer into itself, declare "
                 "template <> struct ramspan::is_relocatable<T> : std::true_type {};");
-  static_assert(alignof(T) <= 4096, "alignment over one page is not supported");
 
  public:
   using element_type = T;
@@ -51,6 +60,7 @@ class managedPtr {
   // Throws OutOfMemory, OutOfSwap, and what T's constructor throws; then nothing is left behind.
   template <typename... Args>
   explicit managedPtr(size_t n, const Args&... args) {
+    static_assert(alignof(T) <= 4096, "alignment over one page is not supported");  // here: T may be complete only now
     if (n == 0) return;
     if (n > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
     chunk_ = detail::CreateChunk(n * sizeof(T));
@@ -87,6 +97,7 @@ class managedPtr {
  private:
   friend class adhereTo<T>;
   friend struct detail::PinAccess;
+  friend struct detail::ChunkOf;
 
   template <typename... Args>
   void ConstructAll(size_t n, const Args&... args) {
@@ -107,6 +118,9 @@ class managedPtr {
   void Release() noexcept {
     // acq_rel: the last owner sees all that the others did to the elements before they let go.
     if (!chunk_ || chunk_->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if constexpr (requires { OnLastRelease(static_cast<T*>(nullptr), chunk_); }) {
+      OnLastRelease(static_cast<T*>(nullptr), chunk_);  // found by T's namespace: its bookkeeping ends here
+    }
     if constexpr (!std::is_trivially_destructible_v<T>) {
       try {
         detail::PinTable* table = detail::ThisThreadPins();

@@ -27,6 +27,9 @@ struct Options {
   std::optional<bool> preemptive;             // read ahead and write back ahead of need
   std::optional<std::string> stats;           // a file that receives one JSON object at exit
   std::optional<std::string> customConfig;    // a configuration file that is read before ~/.ramspan.conf
+  // A program written for Rambrain: ~/.rambrain.conf and /etc/rambrain.conf are read before ramspan.conf of the same
+  // folder, swap files are ./rambrainswap-%d-%d by default, and a custom file that does not exist is passed over.
+  bool rambrain = false;
 };
 
 // Sets options for this process. REQUIRES: called before the first managedPtr is made (else throws ConfigError).

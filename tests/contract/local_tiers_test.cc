@@ -1,9 +1,14 @@
 // The SwapTier contract for the tiers that need no server.
+#include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "client/swap/file_swap.h"
+#include "client/swap/store_swap.h"
 #include "client/swap/tiered_swap.h"
 #include "tests/contract/swap_tier_contract.h"
 #include "tests/support/fake_tier.h"
@@ -32,6 +37,35 @@ std::unique_ptr<SwapTier> MakeTiered() {
   return std::make_unique<TieredSwap>(std::move(tiers));
 }
 
+// What a program's own store may look like.
+class HeapStore final : public SwapStore {
+ public:
+  uint64_t Capacity() const override { return 24 * kMiB; }
+  bool Write(uint64_t slot, const void* data, size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    data_[slot].assign(static_cast<const char*>(data), bytes);
+    return true;
+  }
+  bool Read(uint64_t slot, void* data, size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    std::memcpy(data, data_.at(slot).data(), bytes);
+    return true;
+  }
+  void Erase(uint64_t slot, size_t) noexcept override {
+    std::lock_guard lock(mutex_);
+    data_.erase(slot);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, std::string> data_;
+};
+
+std::unique_ptr<SwapTier> MakeStore() {
+  static HeapStore store;
+  return std::make_unique<StoreSwap>(&store);
+}
+
 std::unique_ptr<SwapTier> MakeFake(bool synchronous) {
   return std::make_unique<FakeTier>(FakeTierOptions{
       .seed = 3, .capacity_bytes = 24 * kMiB, .empty_poll_rate = 0.1, .synchronous = synchronous, .checksums = true});
@@ -42,6 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(TierUnderTest{"FileBuffered", [] { return MakeFile(false, 24 * kMiB); }, 24 * kMiB, 2 * kMiB},
                     TierUnderTest{"FileDirect", [] { return MakeFile(true, 24 * kMiB); }, 24 * kMiB, 2 * kMiB},
                     TierUnderTest{"TieredFiles", MakeTiered, 24 * kMiB, 2 * kMiB},
+                    TierUnderTest{"Store", MakeStore, 24 * kMiB, 0},
                     TierUnderTest{"Fake", [] { return MakeFake(false); }, 24 * kMiB, 0},
                     TierUnderTest{"FakeSynchronous", [] { return MakeFake(true); }, 24 * kMiB, 0},
                     TierUnderTest{"FaultTierWithoutFaults",

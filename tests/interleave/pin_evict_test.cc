@@ -177,6 +177,7 @@ class World {
   static Engine::Options EngineOptions() {
     Engine::Options options;
     options.budget = 2 * kBytes + (200 << 10);  // descriptors, their reserve, and one chunk
+    options.deadlock_settle = std::chrono::milliseconds(0);
     options.preemptive = false;
     return options;
   }

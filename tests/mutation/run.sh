@@ -26,7 +26,7 @@ wrong checksums pass @ client/engine/fetch.cc @ s/(!options_.checksum || io.chec
 a write does not make dirty @ client/engine/engine.cc @ s/kReferenced | (write ? kDirty : 0)/kReferenced/
 a writer does not wait for the chunk's write @ client/engine/fetch.cc @ s/        if (!write) {/        if (true) {/
 a chunk freed in flight is never forgotten @ client/engine/fetch.cc @ s/^  if (Has(c, kDoomed)) Forget(c);//
-a slot is freed with transfers in flight @ client/engine/engine.cc @ s/if (chunk->op != nullptr) {/if (false) {/
+a slot is freed with transfers in flight @ client/engine/engine.cc @ s/if (chunk->op != nullptr || chunk == vacating_) {/if (chunk == vacating_) {/
 metadata is not charged @ client/arena/budget.h @ s/return limit() > apart ? limit() - apart : 0;/return limit() + 0 * apart;/
 a clean chunk of a dead server is dropped @ client/engine/evict.cc @ s/tier_->IsLost(c->slot, c->bytes)/false/
 a returned frame stays in use @ client/arena/arena.cc @ s/^  in_use_ -= bytes;//

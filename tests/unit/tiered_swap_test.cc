@@ -133,6 +133,32 @@ TEST_F(TieredSwapTest, RoomAboveIsSeenOnlyFromBelow) {
   EXPECT_TRUE(tiered_->HasRoomAbove(second, 2 * kG));
 }
 
+TEST_F(TieredSwapTest, OnlyTiersInTheOrderGetNewSlotsAndOthersKeepWhatTheyHave) {
+  const SlotRef old = MustReserve(kG);
+  const size_t added = tiered_->Add(
+      std::make_unique<FakeTier>(FakeTierOptions{.seed = 3, .capacity_bytes = 2 * kG, .name = "added"}));
+  EXPECT_EQ(added, 2u);
+  EXPECT_EQ(tiered_->order(), (std::vector<size_t>{0, 1}));
+  tiered_->SetOrder(std::vector<size_t>{2, 1});
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kG)).name, "added");
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(2 * kG)).name, "lower");
+  EXPECT_STREQ(tiered_->CapabilitiesOf(old).name, "upper");
+  EXPECT_FALSE(tiered_->HasRoomAbove(old, kG)) << "what is out of the order stays where it is";
+  tiered_->SetOrder({});
+  const Result<SlotRef> none = tiered_->Reserve(kG);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().message().find("swap is closed"), std::string::npos);
+  EXPECT_EQ(upper_->slots(), 1u);
+}
+
+TEST_F(TieredSwapTest, APlaceIsUsedAgainAndThereAreFifteen) {
+  const auto fake = [] { return std::make_unique<FakeTier>(FakeTierOptions{.seed = 3, .capacity_bytes = 2 * kG}); };
+  const size_t first = tiered_->Add(fake());
+  EXPECT_EQ(tiered_->Add(fake(), first), first);
+  for (size_t i = first + 1; i < TieredSwap::kTiersMax; ++i) EXPECT_EQ(tiered_->Add(fake()), i);
+  EXPECT_EQ(tiered_->Add(fake()), TieredSwap::kTiersMax);
+}
+
 TEST_F(TieredSwapTest, AMixedBatchIsSplitAndSlotsComeBackAsTheyWere) {
   std::vector<IoRequest> requests(12);
   std::vector<Buffer> buffers;

@@ -42,6 +42,7 @@ struct alignas(1024) PinTable {
   std::atomic<bool> owned{false};                // a living thread uses the table
   std::atomic<ChunkHead*> waiting_for{nullptr};  // the owner waits for memory, for this chunk
   std::atomic<ChunkHead*> slots[kSlots] = {};
+  std::atomic<uint64_t> pulls{0};  // through include/rambrain/; only the owner writes, so it needs no locked add
 };
 static_assert(sizeof(PinTable) == 1024);
 
@@ -60,6 +61,10 @@ RAMSPAN_API void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool
 // A pin when the inline slots are taken: *slot becomes another one or, when the table is full, kCountedPin.
 RAMSPAN_API void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write);
 RAMSPAN_API void UnpinCounted(ChunkHead* chunk) noexcept;
+// A pin that belongs to no thread and no adhereTo; as PinSlow otherwise. Undone by UnpinCounted.
+RAMSPAN_API void* PinCounted(ChunkHead* chunk, bool write);
+// How many counted pins there are now, those of full tables too.
+RAMSPAN_API uint32_t CountedPins(const ChunkHead* chunk) noexcept;
 // A hint: starts to fetch the chunk if it is not there. Never throws, does not wait for the data.
 RAMSPAN_API void PrefetchChunk(ChunkHead* chunk) noexcept;
 
@@ -102,6 +107,8 @@ inline void Unpin(ChunkHead* chunk, PinTable* table, unsigned slot) noexcept {
 RAMSPAN_API ChunkHead* CreateChunk(size_t bytes);
 // REQUIRES: no pin, no reference. Never blocks.
 RAMSPAN_API void FreeChunk(ChunkHead* chunk) noexcept;
+// What people call the chunk's state: "in memory", "in use", "swapped out", ... May be old when it returns.
+RAMSPAN_API const char* DescribeChunk(const ChunkHead* chunk) noexcept;
 // For destructors that cannot throw: says that the elements of a chunk were given up without their destructors.
 RAMSPAN_API void ReportLostDestructors(const ChunkHead* chunk, const char* why) noexcept;
 [[noreturn]] RAMSPAN_API void ThrowTooLarge(size_t n, size_t element_bytes);

@@ -1,0 +1,49 @@
+// Custom: a program's own EvictionPolicy behind the engine's port. What it names is checked: only objects that can leave
+// leave. Where it names too few, the table is swept, so a poor policy is slow but never ends a program.
+// Thread-safety: as CachePolicy says. Does not own the program's policy.
+#pragma once
+
+#include <string>
+
+#include "client/chunk/chunk_table.h"
+#include "client/policy/policy.h"
+#include "ramspan/extend.h"
+
+namespace ramspan {
+
+class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
+ public:
+  CustomPolicy(const ChunkTable* chunks, EvictionPolicy* policy) : chunks_(chunks), policy_(policy) {}
+
+  void OnCreate(Chunk* chunk) override { policy_->Created(*this, chunk->id); }
+  void OnFree(Chunk* chunk) override { policy_->Freed(*this, chunk->id); }
+  void OnMiss(Chunk* chunk) override;
+  void OnPrefetchHit(Chunk* chunk) override;
+  void OnPrefetchWasted(Chunk* chunk) override;
+  void OnPrefetchIssued(Chunk* chunk) override { preemptive_bytes_ += chunk->bytes; }
+  void SetLimits(uint64_t memory_bytes, uint64_t /*swapped_bytes*/) override { ahead_bytes_max_ = memory_bytes / 10; }
+  size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
+  bool WantsReadAhead() const override { return wants_ahead_ && preemptive_bytes_ <= ahead_bytes_max_ / 4 * 3; }
+  size_t PickReadAhead(std::span<Chunk*> out) override;
+  uint64_t preemptive_bytes() const override { return preemptive_bytes_; }
+  std::string Describe() const override;
+
+ private:
+  uint64_t Bytes(uint32_t id) const override { return chunks_->At(id)->bytes; }
+  bool InMemory(uint32_t id) const override { return PhaseOf(chunks_->At(id)) == Phase::kResident; }
+  bool InSwap(uint32_t id) const override { return PhaseOf(chunks_->At(id)) == Phase::kSwapped && chunks_->At(id)->slot; }
+  bool TestAndClearUsed(uint32_t id) const override;
+
+  bool Known(uint32_t id) const { return id < chunks_->ids() && PhaseOf(chunks_->At(id)) != Phase::kFreed; }
+  bool MayLeave(uint32_t id) const { return Known(id) && InMemory(id) && !Has(chunks_->At(id), kDoomed); }
+
+  const ChunkTable* const chunks_;
+  EvictionPolicy* const policy_;
+  uint32_t sweep_ = 0;
+  uint32_t last_first_ = UINT32_MAX;
+  uint64_t ahead_bytes_max_ = 0;
+  uint64_t preemptive_bytes_ = 0;
+  bool wants_ahead_ = false;  // something has been missed since it last named nobody
+};
+
+}  // namespace ramspan

@@ -1,0 +1,295 @@
+// Rambrain's managers over <ramspan/runtime.h> and <ramspan/extend.h>.
+#include "rambrain/managedMemory.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/log.h"
+#include "rambrain/cyclicManagedMemory.h"
+#include "rambrain/dummyManagedMemory.h"
+#include "ramspan/extend.h"
+
+namespace rambrain {
+
+namespace {
+constexpr global_bytesize kLeastLimit = mib;
+using ull = unsigned long long;
+
+const void* in_force = nullptr;  // the program's strategy that Ramspan calls now, if any
+}  // namespace
+
+// ---- A program's own strategy ----
+
+class managedMemory::Strategy final : public ramspan::EvictionPolicy {
+ public:
+  explicit Strategy(managedMemory* manager) : manager_(manager) {}
+
+  void Created(const Objects& objects, uint32_t id) override {
+    objects_ = &objects;
+    if (id >= chunks_.size()) chunks_.resize(id + 1);
+    chunks_[id] = std::make_unique<managedMemoryChunk>();
+    chunks_[id]->id = id;
+    chunks_[id]->size = objects.Bytes(id);
+    manager_->schedulerRegister(*chunks_[id]);
+  }
+  void Freed(const Objects& objects, uint32_t id) override {
+    objects_ = &objects;
+    manager_->schedulerDelete(*chunks_[id]);
+    chunks_[id].reset();
+  }
+  void Missed(const Objects& objects, uint32_t id) override {
+    objects_ = &objects;
+    manager_->swapIn(*chunks_[id]);
+  }
+  void AheadUsed(const Objects& objects, uint32_t id) override {
+    objects_ = &objects;
+    manager_->touch(*chunks_[id]);
+  }
+  size_t Victims(const Objects& objects, uint64_t bytes, std::span<uint32_t> out) override {
+    objects_ = &objects;
+    out_ = out;
+    named_ = 0;
+    manager_->swapOut(bytes);
+    out_ = {};
+    return named_;
+  }
+  size_t ReadAhead(const Objects& objects, uint64_t bytes, std::span<uint32_t> out) override {
+    size_t n = 0;
+    size_t seen = 0;
+    for (; seen < ahead_.size() && n < out.size(); ++seen) {
+      const uint32_t id = ahead_[seen];
+      if (id >= chunks_.size() || !chunks_[id] || !objects.InSwap(id)) continue;
+      if (objects.Bytes(id) > bytes) break;
+      bytes -= objects.Bytes(id);
+      out[n++] = id;
+    }
+    ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<ptrdiff_t>(seen));
+    return n;
+  }
+
+  bool Name(uint32_t id) {
+    if (named_ == out_.size()) return false;
+    out_[named_++] = id;
+    return named_ < out_.size();
+  }
+  bool NameAhead(uint32_t id) {
+    if (ahead_.size() >= kAheadMax) ahead_.erase(ahead_.begin());  // the oldest wish has waited in vain
+    ahead_.push_back(id);
+    return ahead_.size() < kAheadMax;
+  }
+  bool IsResident(uint32_t id) const { return id < chunks_.size() && chunks_[id] && objects_->InMemory(id); }
+
+ private:
+  static constexpr size_t kAheadMax = 64;
+  managedMemory* const manager_;
+  const Objects* objects_ = nullptr;  // of the call under way
+  std::vector<std::unique_ptr<managedMemoryChunk>> chunks_;
+  std::vector<uint32_t> ahead_;
+  std::span<uint32_t> out_;
+  size_t named_ = 0;
+};
+
+managedMemory::swapErrorCode managedMemory::swapOut(global_bytesize) { return ERR_NOTENOUGHCANDIDATES; }
+bool managedMemory::swapIn(managedMemoryChunk&) { return true; }
+bool managedMemory::touch(managedMemoryChunk&) { return true; }
+void managedMemory::schedulerRegister(managedMemoryChunk&) {}
+void managedMemory::schedulerDelete(managedMemoryChunk&) {}
+
+bool managedMemory::letGo(managedMemoryChunk& chunk) { return strategy_->Name(static_cast<uint32_t>(chunk.id)); }
+bool managedMemory::fetchAhead(managedMemoryChunk& chunk) { return strategy_->NameAhead(static_cast<uint32_t>(chunk.id)); }
+bool managedMemory::isResident(const managedMemoryChunk& chunk) const {
+  return strategy_->IsResident(static_cast<uint32_t>(chunk.id));
+}
+
+managedMemory::inCharge::inCharge(managedMemory& manager) : manager_(manager) {
+  manager_.strategy_ = std::make_unique<Strategy>(&manager_);
+  if (manager_.IsDefault()) manager_.SwitchStrategy();
+}
+
+managedMemory::inCharge::~inCharge() {
+  if (in_force == manager_.strategy_.get()) {
+    in_force = nullptr;
+    ramspan::SetEvictionPolicy(nullptr);
+  }
+  manager_.strategy_.reset();
+}
+
+void managedMemory::SwitchStrategy() noexcept {
+  if (strategy_ == nullptr && in_force == nullptr) return;  // from Ramspan's to Ramspan's: it would forget its order
+  in_force = strategy_.get();
+  ramspan::SetEvictionPolicy(strategy_.get());
+}
+
+// ---- The stack of managers ----
+
+managedMemory* managedMemory::defaultManager = cyclicManagedMemory::TheConfigured();
+std::atomic<bool> managedMemory::refuses_{false};
+
+managedMemory::managedMemory(managedSwap* swap, global_bytesize size) : managedMemory(Kind::kProgram, swap, size) {}
+
+managedMemory::managedMemory(Kind kind, managedSwap* swap, global_bytesize size) : kind_(kind), swap_(swap) {
+  if (kind == Kind::kConfigured) return;
+  if (kind == Kind::kProgram && swap == nullptr) throw incompleteSetupException("a manager was constructed without a swap");
+  defaultManager->Capture();
+  settings_.loading = settings_.unloading = ConfiguredPreemptive();
+  if (kind == Kind::kProgram) {
+    settings_.memory = std::max(size, kLeastLimit);
+    swap->Attach();
+    try {
+      // First the limit: what must leave belongs to the manager before, and goes to its swap.
+      detail::Translated([&] { ramspan::SetMemoryLimit(settings_.memory); });
+      Enforce();
+    } catch (...) {
+      defaultManager->Enforce();
+      swap->Detach();
+      throw;
+    }
+  }
+  previous_ = defaultManager;
+  defaultManager = this;
+  refuses_.store(kind == Kind::kDummy, std::memory_order_relaxed);
+  SwitchStrategy();
+  base_ = kind == Kind::kDummy ? ramspan::Statistics() : ramspan::GetStatistics();
+}
+
+managedMemory::~managedMemory() {
+  if (kind_ == Kind::kConfigured) return;
+  if (!IsDefault()) {  // out of turn: nothing is in force but for its swap, where objects may be
+    managedMemory* above = defaultManager;
+    while (above->previous_ != this) above = above->previous_;
+    above->previous_ = previous_;
+  } else {
+    defaultManager = previous_;
+    refuses_.store(previous_->kind_ == Kind::kDummy, std::memory_order_relaxed);
+    previous_->SwitchStrategy();
+    try {
+      if (kind_ == Kind::kProgram) previous_->Enforce();
+    } catch (const std::exception& e) {
+      ramspan::LogWarning("the limits of the manager before could not be put into force again: %s", e.what());
+    }
+  }
+  if (kind_ == Kind::kProgram) swap_->Detach();
+}
+
+bool managedMemory::ConfiguredPreemptive() {
+  static const bool preemptive = *detail::Translated([] { return ramspan::EffectiveOptions(); }).preemptive;
+  return preemptive;
+}
+
+void managedMemory::Capture() {
+  if (kind_ == Kind::kDummy) return;
+  if (kind_ == Kind::kConfigured && !std::exchange(captured_, true)) {
+    settings_.loading = settings_.unloading = ConfiguredPreemptive();
+  }
+  settings_.memory = detail::Translated([] { return ramspan::MemoryLimit(); });
+}
+
+void managedMemory::Enforce() {
+  detail::Translated([&] {
+    if (kind_ == Kind::kDummy) return;
+    ramspan::UseSwap(swap_ ? static_cast<ramspan::SwapId>(swap_->id_) : ramspan::SwapId::kConfigured);
+    ramspan::SetPreemptive(settings_.loading, settings_.unloading);
+    ramspan::SetWaitForPins(settings_.waits);
+    if (ramspan::MemoryLimit() != settings_.memory) ramspan::SetMemoryLimit(settings_.memory);
+  });
+}
+
+void managedMemory::WithConfigured(const std::function<void()>& change) {
+  managedMemory* configured = cyclicManagedMemory::TheConfigured();
+  if (defaultManager == configured) return change();
+  change();
+  configured->settings_.memory = ramspan::MemoryLimit();
+  defaultManager->Enforce();
+}
+
+global_bytesize managedMemory::ConfiguredLimit() { return cyclicManagedMemory::TheConfigured()->getMemoryLimit(); }
+
+void managedMemory::ThrowNoManager() {
+  throw memoryException("no memory manager is in place: a dummyManagedMemory is the default one; construct a "
+                        "cyclicManagedMemory, or let the dummy go");
+}
+
+void managedMemory::closeSwap() {
+  detail::Translated([] { ramspan::CloseSwap(); });
+}
+
+bool managedMemory::setMemoryLimit(global_bytesize size) {
+  size = std::max(size, kLeastLimit);
+  try {
+    if (IsDefault() && kind_ != Kind::kDummy) ramspan::SetMemoryLimit(size);
+  } catch (const ramspan::Error& e) {
+    ramspan::LogWarning("the memory limit stays as it was: %s", e.what());
+    return false;
+  }
+  settings_.memory = size;
+  return true;
+}
+
+global_bytesize managedMemory::getMemoryLimit() const {
+  if (kind_ == Kind::kDummy) return 0;
+  return IsDefault() ? detail::Translated([] { return ramspan::MemoryLimit(); }) : settings_.memory;
+}
+global_bytesize managedMemory::getUsedMemory() const { return IsDefault() ? ramspan::GetStatistics().memory_used : 0; }
+global_bytesize managedMemory::getSwappedMemory() const { return IsDefault() ? ramspan::GetStatistics().swapped : 0; }
+
+global_bytesize managedMemory::getTotalSwapMemory() const {
+  if (kind_ == Kind::kDummy) return 0;
+  return swap_ ? swap_->getSwapSize() : ramspan::GetSwapUse(ramspan::SwapId::kConfigured).capacity;
+}
+global_bytesize managedMemory::getFreeSwapMemory() const {
+  if (kind_ == Kind::kDummy) return 0;
+  if (swap_) return swap_->getFreeSwap();
+  const ramspan::SwapUse use = ramspan::GetSwapUse(ramspan::SwapId::kConfigured);
+  return use.capacity > use.used ? use.capacity - use.used : 0;
+}
+
+bool managedMemory::setOutOfSwapIsFatal(bool fatal) {
+  settings_.waits = !fatal;
+  if (IsDefault()) detail::Translated([&] { ramspan::SetWaitForPins(!fatal); });
+  return std::exchange(settings_.fatal, fatal);
+}
+
+// ---- cyclicManagedMemory, dummyManagedMemory ----
+
+cyclicManagedMemory::cyclicManagedMemory(managedSwap* swap, global_bytesize size)
+    : managedMemory(Kind::kProgram, swap, size) {}
+cyclicManagedMemory::cyclicManagedMemory(Configured) : managedMemory(Kind::kConfigured, nullptr, 0) {}
+cyclicManagedMemory::~cyclicManagedMemory() = default;
+
+managedMemory* cyclicManagedMemory::TheConfigured() {
+  static auto* configured = new cyclicManagedMemory(Configured());
+  return configured;
+}
+
+bool cyclicManagedMemory::setPreemptiveLoading(bool preemptive) {
+  if (IsDefault()) Capture();
+  const bool old = std::exchange(settings_.loading, preemptive);
+  if (IsDefault()) detail::Translated([&] { ramspan::SetPreemptive(settings_.loading, settings_.unloading); });
+  return old;
+}
+
+bool cyclicManagedMemory::setPreemptiveUnloading(bool preemptive) {
+  if (IsDefault()) Capture();
+  const bool old = std::exchange(settings_.unloading, preemptive);
+  if (IsDefault()) detail::Translated([&] { ramspan::SetPreemptive(settings_.loading, settings_.unloading); });
+  return old;
+}
+
+void cyclicManagedMemory::printCycle() const {
+  std::printf("%s", ramspan::DescribePolicy().c_str());
+  std::fflush(stdout);
+}
+
+void cyclicManagedMemory::printMemUsage() const {
+  const ramspan::Statistics s = ramspan::GetStatistics();
+  std::fprintf(stderr, "%llu\t%llu=%llu\t%llu\n", static_cast<ull>(s.memory_used), static_cast<ull>(s.swap_used),
+               static_cast<ull>(s.swapped), static_cast<ull>(s.preemptive));
+}
+
+bool cyclicManagedMemory::checkCycle() const { return ramspan::CheckPolicy(); }
+
+dummyManagedMemory::dummyManagedMemory() : managedMemory(Kind::kDummy, nullptr, 0) {}
+dummyManagedMemory::~dummyManagedMemory() = default;
+
+}  // namespace rambrain

@@ -1,0 +1,204 @@
+// Rambrain's swaps over <ramspan/extend.h>.
+#include "rambrain/managedSwap.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include "common/log.h"
+#include "common/terminal.h"
+#include "common/units.h"
+#include "rambrain/managedDummySwap.h"
+#include "rambrain/managedFileSwap.h"
+#include "ramspan/extend.h"
+
+namespace rambrain {
+
+namespace detail {
+void RethrowAsRambrain() {
+  try {
+    throw;
+  } catch (const rambrainException&) {
+    throw;
+  } catch (const ramspan::ConfigError& e) {
+    throw incompleteSetupException(e.what());
+  } catch (const ramspan::Error& e) {
+    throw memoryException(e.what());
+  }
+}
+}  // namespace detail
+
+namespace {
+ramspan::SwapPolicy ToRamspan(swapPolicy policy) {
+  return policy == swapPolicy::fixed            ? ramspan::SwapPolicy::kFail
+         : policy == swapPolicy::autoextendable ? ramspan::SwapPolicy::kAutoextendable
+                                                : ramspan::SwapPolicy::kInteractive;
+}
+}  // namespace
+
+// A derived swap as Ramspan's store: the program's code is called one call at a time.
+class managedSwap::Store final : public ramspan::SwapStore {
+ public:
+  explicit Store(managedSwap* swap) : swap_(swap) {}
+  std::string Name() const override { return "program"; }
+  uint64_t Capacity() const override { return swap_->closed_ ? 0 : swap_->swapSize.load(); }
+  bool Extend(uint64_t bytes) override { return !swap_->closed_ && swap_->extendSwapByPolicy(bytes); }
+
+  bool Write(uint64_t slot, const void* data, size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    managedMemoryChunk& chunk = chunks_[slot];
+    chunk.id = slot;
+    chunk.size = bytes;
+    chunk.locPtr = const_cast<void*>(data);
+    const bool ok = swap_->swapOut(&chunk) == bytes;
+    chunk.locPtr = nullptr;
+    return ok;
+  }
+  bool Read(uint64_t slot, void* data, size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    const auto it = chunks_.find(slot);
+    if (it == chunks_.end()) return false;
+    it->second.locPtr = data;
+    const bool ok = swap_->swapIn(&it->second) == bytes;
+    it->second.locPtr = nullptr;
+    return ok;
+  }
+  void Erase(uint64_t slot, size_t) noexcept override {
+    std::lock_guard lock(mutex_);
+    const auto it = chunks_.find(slot);
+    if (it == chunks_.end()) return;
+    if (it->second.swapBuf != nullptr) swap_->swapDelete(&it->second);
+    chunks_.erase(it);
+  }
+
+ private:
+  managedSwap* const swap_;
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, managedMemoryChunk> chunks_;
+};
+
+managedSwap::managedSwap(global_bytesize size) : swapSize(size) {}
+
+managedSwap::~managedSwap() {
+  if (users_ == 0) return;
+  ramspan::LogWarning("a swap was destroyed before its manager; objects that were only in it are lost. Declare the swap "
+                      "before the manager");
+  ramspan::AbandonSwap(static_cast<ramspan::SwapId>(id_));
+}
+
+void managedSwap::Attach() {
+  if (users_ == 0) {
+    detail::Translated([&] {
+      if (!mask_.empty()) {
+        id_ = static_cast<int>(ramspan::AddSwapFiles(
+            {.mask = mask_, .bytes = swapSize, .direct = dma_, .policy = ToRamspan(policy)}));
+      } else {
+        store_ = std::make_unique<Store>(this);
+        id_ = static_cast<int>(ramspan::AddSwap(store_.get()));
+      }
+    });
+  }
+  ++users_;
+}
+
+bool managedSwap::Detach() noexcept {
+  if (users_ == 0 || --users_ > 0) return true;
+  bool kept = true;
+  try {
+    ramspan::RemoveSwap(static_cast<ramspan::SwapId>(id_));
+  } catch (const std::exception& e) {
+    kept = false;
+    ramspan::LogWarning("a swap's manager is gone and the objects in the swap do not fit elsewhere; they are lost: %s", e.what());
+    ramspan::AbandonSwap(static_cast<ramspan::SwapId>(id_));
+  }
+  id_ = -1;
+  store_.reset();
+  return kept;
+}
+
+global_bytesize managedSwap::getSwapSize() const {
+  return users_ > 0 ? ramspan::GetSwapUse(static_cast<ramspan::SwapId>(id_)).capacity : swapSize.load();
+}
+global_bytesize managedSwap::getUsedSwap() const {
+  return users_ > 0 ? ramspan::GetSwapUse(static_cast<ramspan::SwapId>(id_)).used : 0;
+}
+global_bytesize managedSwap::getFreeSwap() const {
+  if (users_ == 0) return swapSize;
+  const ramspan::SwapUse use = ramspan::GetSwapUse(static_cast<ramspan::SwapId>(id_));
+  return use.capacity > use.used ? use.capacity - use.used : 0;
+}
+
+swapPolicy managedSwap::setSwapPolicy(swapPolicy new_policy) {
+  if (users_ > 0 && !mask_.empty()) ramspan::SetSwapPolicy(static_cast<ramspan::SwapId>(id_), ToRamspan(new_policy));
+  return policy.exchange(new_policy);
+}
+
+bool managedSwap::extendSwap(global_bytesize bytes) {
+  if (users_ > 0 && !mask_.empty()) {
+    try {
+      ramspan::SetSwapLimit(static_cast<ramspan::SwapId>(id_), swapSize + bytes);
+    } catch (const ramspan::Error&) {
+      return false;
+    }
+  }
+  swapSize += bytes;
+  return true;
+}
+
+bool managedSwap::extendSwapByPolicy(global_bytesize min_size) {
+  if (policy == swapPolicy::fixed) return false;
+  const global_bytesize wanted = std::max<global_bytesize>(min_size, swapSize / 4);  // not for every object anew
+  if (policy == swapPolicy::interactive) {
+    const std::string question = "the swap of " + ramspan::FormatBytes(swapSize) + " is full. Extend it by " +
+                                 ramspan::FormatBytes(wanted) + "?";
+    if (!ramspan::AskOnTerminal(question)) return false;
+  }
+  return extendSwap(wanted);
+}
+
+void managedSwap::close() {
+  closed_ = true;
+  if (users_ == 0 || mask_.empty()) return;
+  const auto id = static_cast<ramspan::SwapId>(id_);
+  ramspan::SetSwapPolicy(id, ramspan::SwapPolicy::kFail);
+  try {
+    ramspan::SetSwapLimit(id, ramspan::GetSwapUse(id).used);
+  } catch (const ramspan::Error&) {  // an object came in between: it has its place, the next one has none
+  }
+}
+
+global_bytesize managedSwap::swapOut(managedMemoryChunk*) { return 0; }
+global_bytesize managedSwap::swapIn(managedMemoryChunk*) { return 0; }
+void managedSwap::swapDelete(managedMemoryChunk*) {}
+
+managedFileSwap::managedFileSwap(global_bytesize size, const char* filemask, global_bytesize /*one_file*/, bool enable_dma)
+    : managedSwap(size) {
+  if (filemask == nullptr || *filemask == '\0') throw incompleteSetupException("a managedFileSwap needs a file mask");
+  mask_ = filemask;
+  dma_ = enable_dma;
+}
+
+void managedFileSwap::setDMA(bool enable) {
+  if (users_ > 0 && enable != dma_) {
+    throw incompleteSetupException("setDMA after a manager was constructed with the swap; call it before");
+  }
+  dma_ = enable;
+}
+
+global_bytesize managedDummySwap::swapOut(managedMemoryChunk* chunk) {
+  if (chunk->swapBuf == nullptr) chunk->swapBuf = std::malloc(chunk->size);
+  if (chunk->swapBuf == nullptr) return 0;
+  std::memcpy(chunk->swapBuf, chunk->locPtr, chunk->size);
+  return chunk->size;
+}
+
+global_bytesize managedDummySwap::swapIn(managedMemoryChunk* chunk) {
+  std::memcpy(chunk->locPtr, chunk->swapBuf, chunk->size);
+  return chunk->size;
+}
+
+void managedDummySwap::swapDelete(managedMemoryChunk* chunk) { std::free(chunk->swapBuf); }
+
+}  // namespace rambrain

@@ -1,0 +1,187 @@
+// Rambrain's hierarchy of objects: which one's constructor made which. Kept for objects with destructors, so that those
+// that a program forgot are destroyed at its exit, and for all objects while it is tracked.
+// Thread-safety: one mutex over the tree, never held while a program's code runs.
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "common/log.h"
+#include "rambrain/managedPtr.h"
+
+namespace rambrain {
+
+namespace detail {
+
+std::atomic<int> g_object_tracking{0};
+
+struct ObjectNode {
+  memoryID id = managedMemory::root;
+  ramspan::detail::ChunkHead* chunk = nullptr;  // null: under construction
+  global_bytesize elements = 0;
+  void (*destroy)(void*, size_t) = nullptr;
+  ObjectNode* parent = nullptr;
+  ObjectNode *first = nullptr, *last = nullptr;  // children, in the order of their making
+  ObjectNode *prev = nullptr, *next = nullptr;   // siblings
+};
+
+namespace {
+
+using ramspan::detail::ChunkHead;
+
+struct Tree {
+  std::mutex mutex;
+  ObjectNode root;
+  memoryID next_id = managedMemory::root + 1;
+  std::unordered_map<ChunkHead*, ObjectNode*> by_chunk;
+  bool exit_hook = false;
+};
+
+Tree& TheTree() {
+  static auto* tree = new Tree;  // outlives every static object of the program
+  return *tree;
+}
+
+std::atomic<bool> destroy_forgotten{true};
+thread_local ObjectNode* t_constructing = nullptr;
+
+void Link(ObjectNode* parent, ObjectNode* node) {
+  node->parent = parent;
+  node->prev = parent->last;
+  node->next = nullptr;
+  (parent->last ? parent->last->next : parent->first) = node;
+  parent->last = node;
+}
+
+void Unlink(ObjectNode* node) {
+  (node->prev ? node->prev->next : node->parent->first) = node->next;
+  (node->next ? node->next->prev : node->parent->last) = node->prev;
+}
+
+// Children that others share live on, one generation up.
+void Remove(ObjectNode* node) {
+  while (ObjectNode* child = node->first) {
+    Unlink(child);
+    Link(node->parent, child);
+  }
+  Unlink(node);
+  delete node;
+}
+
+// Each object's elements are destroyed once, in the order of making: parents before their parts, which are still there
+// for the parents' destructors. One more reference for each, so that no managedPtr among them destroys what it points to.
+void DestroyForgotten() {
+  if (!destroy_forgotten.load()) return;
+  std::vector<ObjectNode> forgotten;
+  {
+    Tree& tree = TheTree();
+    std::lock_guard lock(tree.mutex);
+    for (const auto& [chunk, node] : tree.by_chunk) {
+      chunk->refs.fetch_add(1, std::memory_order_relaxed);
+      forgotten.push_back(*node);
+    }
+  }
+  std::sort(forgotten.begin(), forgotten.end(), [](const ObjectNode& a, const ObjectNode& b) { return a.id < b.id; });
+  for (const ObjectNode& node : forgotten) {
+    try {
+      void* elements = ramspan::detail::PinCounted(node.chunk, true);
+      node.destroy(elements, node.elements);
+      ramspan::detail::UnpinCounted(node.chunk);
+    } catch (const std::exception& e) {
+      ramspan::detail::ReportLostDestructors(node.chunk, e.what());
+    }
+  }
+}
+
+const char* StateOf(const ObjectNode* node) {
+  return node->chunk ? ramspan::detail::DescribeChunk(node->chunk) : "under construction";
+}
+
+ObjectNode* Find(ObjectNode* from, memoryID id) {
+  if (from->id == id) return from;
+  for (ObjectNode* child = from->first; child; child = child->next) {
+    if (ObjectNode* found = Find(child, id)) return found;
+  }
+  return nullptr;
+}
+
+void Print(const ObjectNode* node, unsigned depth) {
+  for (unsigned i = 0; i < depth; ++i) std::printf("  ");
+  if (node->id == managedMemory::root) {
+    std::printf("(%llu : root)\n", static_cast<unsigned long long>(node->id));
+  } else {
+    std::printf("(%llu : size %llu Bytes, %s)\n", static_cast<unsigned long long>(node->id),
+                static_cast<unsigned long long>(node->chunk ? node->chunk->bytes : 0), StateOf(node));
+  }
+  for (const ObjectNode* child = node->first; child; child = child->next) Print(child, depth + 1);
+}
+
+}  // namespace
+
+ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t)) {
+  auto* node = new ObjectNode;
+  node->elements = elements;
+  node->destroy = destroy;
+  Tree& tree = TheTree();
+  std::lock_guard lock(tree.mutex);
+  // Before the object exists: a static managedPtr is destroyed before the hook runs.
+  if (!std::exchange(tree.exit_hook, true)) std::atexit(DestroyForgotten);
+  node->id = tree.next_id++;
+  Link(t_constructing ? t_constructing : &tree.root, node);
+  t_constructing = node;
+  return node;
+}
+
+void EndObject(ObjectNode* node, ChunkHead* chunk) noexcept {
+  Tree& tree = TheTree();
+  std::lock_guard lock(tree.mutex);
+  t_constructing = node->parent == &tree.root ? nullptr : node->parent;
+  if (chunk == nullptr) return Remove(node);
+  node->chunk = chunk;
+  tree.by_chunk.emplace(chunk, node);
+}
+
+void ObjectGone(ChunkHead* chunk) noexcept {
+  Tree& tree = TheTree();
+  std::lock_guard lock(tree.mutex);
+  const auto it = tree.by_chunk.find(chunk);
+  if (it == tree.by_chunk.end()) return;  // made before tracking was on
+  Remove(it->second);
+  tree.by_chunk.erase(it);
+}
+
+}  // namespace detail
+
+bool managedMemory::trackHierarchy(bool on) {
+  const int old = detail::g_object_tracking.load();
+  detail::g_object_tracking.store(on ? 2 : old == 0 ? 0 : 1);
+  return old == 2;
+}
+
+bool managedMemory::destroyForgotten(bool on) { return detail::destroy_forgotten.exchange(on); }
+
+void managedMemory::printTree(managedMemoryChunk* current, unsigned int nspaces) {
+  detail::Tree& tree = detail::TheTree();
+  std::lock_guard lock(tree.mutex);
+  const detail::ObjectNode* node = current ? detail::Find(&tree.root, current->id) : &tree.root;
+  if (node) detail::Print(node, nspaces);
+  std::fflush(stdout);
+}
+
+unsigned int managedMemory::getNumberOfChildren(const memoryID& id) {
+  detail::Tree& tree = detail::TheTree();
+  std::lock_guard lock(tree.mutex);
+  const detail::ObjectNode* node = detail::Find(&tree.root, id);
+  unsigned count = 0;
+  for (const detail::ObjectNode* child = node ? node->first : nullptr; child; child = child->next) ++count;
+  return count;
+}
+
+memoryID managedMemory::IdOf(const ramspan::detail::ChunkHead* chunk) {
+  detail::Tree& tree = detail::TheTree();
+  std::lock_guard lock(tree.mutex);
+  const auto it = tree.by_chunk.find(const_cast<ramspan::detail::ChunkHead*>(chunk));
+  return it == tree.by_chunk.end() ? invalid : it->second->id;
+}
+
+}  // namespace rambrain

@@ -1,0 +1,87 @@
+#include "client/swap/store_swap.h"
+
+#include <exception>
+
+#include "common/log.h"
+#include "common/units.h"
+
+namespace ramspan {
+
+SwapTier::Capabilities StoreSwap::capabilities() const {
+  Capabilities c;
+  c.name = name_.c_str();
+  c.synchronous = true;
+  return c;
+}
+
+Result<SlotRef> StoreSwap::TryReserve(size_t bytes) {
+  const uint64_t capacity = store_->Capacity();
+  MutexLock lock(mutex_);
+  if (used_bytes_ + bytes > capacity) return Aborted(name_ + " swap may be extended");
+  used_bytes_ += bytes;
+  stats_.slot_bytes_used += RoundUpToGranule(bytes);
+  return SlotRef{next_slot_++};
+}
+
+Result<SlotRef> StoreSwap::Reserve(size_t bytes) {
+  Result<SlotRef> slot = TryReserve(bytes);
+  if (slot.ok()) return slot;
+  if (store_->Extend(bytes)) slot = TryReserve(bytes);
+  if (slot.ok()) return slot;
+  const uint64_t capacity = store_->Capacity();
+  MutexLock lock(mutex_);
+  return ResourceExhausted(name_ + " swap is full: " + FormatBytes(used_bytes_) + " of " +
+                           FormatBytes(capacity) + " are used and " + FormatBytes(bytes) +
+                           " more are needed; make it larger, or free objects");
+}
+
+void StoreSwap::Free(SlotRef slot, size_t bytes) {
+  store_->Erase(slot.bits, bytes);
+  MutexLock lock(mutex_);
+  used_bytes_ -= bytes;
+  stats_.slot_bytes_used -= RoundUpToGranule(bytes);
+}
+
+bool StoreSwap::Move(IoRequest* request, bool is_write) noexcept {
+  try {
+    return is_write ? store_->Write(request->slot.bits, request->buffer, request->bytes)
+                    : store_->Read(request->slot.bits, request->buffer, request->bytes);
+  } catch (const std::exception& e) {
+    LogWarning("%s swap: %s of %zu bytes: %s", name_.c_str(), is_write ? "write" : "read", request->bytes, e.what());
+  } catch (...) {
+    LogWarning("%s swap: %s of %zu bytes: an exception", name_.c_str(), is_write ? "write" : "read", request->bytes);
+  }
+  return false;
+}
+
+void StoreSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
+  for (IoRequest* request : batch) {
+    const bool ok = Move(request, is_write);
+    request->result = ok ? StatusCode::kOk : StatusCode::kUnavailable;
+    request->bytes_done = ok ? request->bytes : 0;
+    MutexLock lock(mutex_);
+    ++(is_write ? stats_.writes : stats_.reads);
+    (is_write ? stats_.bytes_written : stats_.bytes_read) += request->bytes_done;
+    if (!ok) ++stats_.errors;
+    request->next = done_;
+    done_ = request;
+  }
+}
+
+size_t StoreSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds) {
+  MutexLock lock(mutex_);
+  size_t n = 0;
+  for (; done_ != nullptr && n < done.size(); done_ = done_->next) done[n++] = done_;
+  return n;
+}
+
+TierStats StoreSwap::stats() const {
+  const uint64_t capacity = store_->Capacity();
+  MutexLock lock(mutex_);
+  TierStats stats = stats_;
+  stats.slot_bytes_capacity = capacity;
+  stats.metadata_bytes = sizeof(*this);
+  return stats;
+}
+
+}  // namespace ramspan

@@ -1,0 +1,18 @@
+// Rambrain's swap for tests: it copies to another place in memory, beyond the memory limit.
+#pragma once
+
+#include "rambrain/managedSwap.h"
+
+namespace rambrain {
+
+class RAMSPAN_API managedDummySwap final : public managedSwap {
+ public:
+  explicit managedDummySwap(global_bytesize size) : managedSwap(size) {}
+
+ private:
+  global_bytesize swapOut(managedMemoryChunk* chunk) override;
+  global_bytesize swapIn(managedMemoryChunk* chunk) override;
+  void swapDelete(managedMemoryChunk* chunk) override;
+};
+
+}  // namespace rambrain

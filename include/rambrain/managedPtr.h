@@ -1,0 +1,317 @@
+// managedPtr, adhereTo, the ADHERETO macros and LISTOFINGREDIENTS under Rambrain's names, over ramspan's classes of the
+// same purpose. What a program sees differently is listed in docs/porting.md.
+//
+// Thread-safety: as ramspan/managed_ptr.h and ramspan/adhere_to.h say.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "rambrain/exceptions.h"
+#include "rambrain/managedMemory.h"
+#include "ramspan/adhere_to.h"
+#include "ramspan/managed_ptr.h"
+
+namespace rambrain {
+
+namespace detail {
+
+// Objects that are known one by one: those with destructors (which run at exit, too), and, while the hierarchy is
+// tracked, all. The rest costs a relaxed load.
+struct ObjectNode;
+extern RAMSPAN_API std::atomic<int> g_object_tracking;  // 0: never; 1: it was on; 2: it is on
+// The object that the calling thread constructs from now on; its parent is the one that it was constructing before.
+RAMSPAN_API ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t));
+RAMSPAN_API void EndObject(ObjectNode* node, ramspan::detail::ChunkHead* chunk) noexcept;  // null: it was not made
+RAMSPAN_API void ObjectGone(ramspan::detail::ChunkHead* chunk) noexcept;
+
+// One T, made as Rambrain makes it: value-initialised (0 for arithmetic types), or from the managedPtr's own copies of
+// the arguments, which T's constructor may take by non-const reference (hence the const_casts). Rambrain also moved
+// objects of any class byte by byte; so the check of ramspan::is_relocatable is passed over.
+template <typename T>
+struct Element {
+  Element() : value() {}
+  template <typename A, typename... Args>
+  explicit Element(const A& first, const Args&... rest)
+      : value(const_cast<A&>(first), const_cast<Args&>(rest)...) {}
+  T value;
+
+  // Ramspan calls it when the last managedPtr goes, before the destructors.
+  friend void OnLastRelease(Element*, ramspan::detail::ChunkHead* chunk) noexcept {
+    if (!std::is_trivially_destructible_v<T> || g_object_tracking.load(std::memory_order_relaxed) != 0) ObjectGone(chunk);
+  }
+};
+
+template <typename T>
+void DestroyElements(void* elements, size_t n) {
+  if constexpr (!std::is_trivially_destructible_v<T>) std::destroy_n(static_cast<Element<T>*>(elements), n);
+}
+
+class Construction {
+ public:
+  template <typename T>
+  Construction(std::in_place_type_t<T>, global_bytesize n) {
+    if (n == 0) return;
+    if (!std::is_trivially_destructible_v<T> || g_object_tracking.load(std::memory_order_relaxed) == 2) {
+      node_ = BeginObject(n, &DestroyElements<T>);
+    }
+  }
+  Construction(const Construction&) = delete;
+  ~Construction() {
+    if (node_) EndObject(node_, chunk_);
+  }
+  void Done(ramspan::detail::ChunkHead* chunk) { chunk_ = chunk; }
+
+ private:
+  ObjectNode* node_ = nullptr;
+  ramspan::detail::ChunkHead* chunk_ = nullptr;
+};
+
+}  // namespace detail
+
+template <class T>
+class adhereTo;
+
+// dim dimensions: rows of managedPtr<T, dim - 1>, each of the last dimension's rows swapped on its own. A copy has rows
+// of its own that share their elements with the original's.
+template <class T, int dim = 1>
+class managedPtr {
+  static_assert(dim >= 1, "a managedPtr has at least one dimension");
+
+ public:
+  managedPtr() : managedPtr(1) {}
+  // n rows, each made from the further arguments: sizes, then the elements' constructor arguments.
+  template <typename... Args>
+  managedPtr(global_bytesize n, Args... args) {  // NOLINT: implicit in Rambrain
+    rows_.reserve(n);
+    for (global_bytesize i = 0; i < n; ++i) rows_.emplace_back(args...);
+  }
+
+  managedPtr<T, dim - 1>& operator[](global_bytesize i) { return rows_[i]; }
+  const managedPtr<T, dim - 1>& operator[](global_bytesize i) const { return rows_[i]; }
+
+  global_bytesize size() const { return rows_.size(); }  // of this dimension
+
+ private:
+  std::vector<managedPtr<T, dim - 1>> rows_;
+};
+
+namespace detail {
+
+// What operator[] of one dimension returns: the element, pinned until the end of the expression.
+template <typename T>
+class DirectAccess {
+ public:
+  DirectAccess(const managedPtr<std::remove_const_t<T>, 1>& data, global_bytesize i)
+      : glue_(data), element_(&static_cast<T*>(glue_)[i]) {}
+  DirectAccess(const DirectAccess&) = delete;
+  operator T&() const { return *element_; }  // NOLINT: as if it were the element
+  T* operator->() const { return element_; }
+  template <typename V>
+  T& operator=(const V& value) const {
+    return *element_ = value;
+  }
+  T& operator=(const DirectAccess& other) const { return *element_ = *other.element_; }
+  template <typename V>
+  T& operator+=(const V& value) const {
+    return *element_ += value;
+  }
+  template <typename V>
+  T& operator-=(const V& value) const {
+    return *element_ -= value;
+  }
+  template <typename V>
+  T& operator*=(const V& value) const {
+    return *element_ *= value;
+  }
+  template <typename V>
+  T& operator/=(const V& value) const {
+    return *element_ /= value;
+  }
+  T& operator++() const { return ++*element_; }
+  T& operator--() const { return --*element_; }
+  auto operator++(int) const { return (*element_)++; }
+  auto operator--(int) const { return (*element_)--; }
+
+ private:
+  adhereTo<std::remove_const_t<T>> glue_;
+  T* element_;
+};
+
+}  // namespace detail
+
+template <class T>
+class managedPtr<T, 1> {
+ public:
+  managedPtr() : managedPtr(1) {}
+  // n elements, each made from copies of the arguments. Throws memoryException, and what T's constructor throws.
+  template <typename... Args>
+  managedPtr(global_bytesize n, Args... args) : data_(Make(n, args...)) {}  // NOLINT: implicit in Rambrain
+
+  global_bytesize size() const { return data_.size(); }
+
+  // A hint that the data will be needed soon. Always true.
+  bool prepareUse() const {
+    data_.prepareUse();
+    return true;
+  }
+
+  // A pin that lasts until unsetUse, from whichever thread, through any copy. With a tracker: only if *tracker was false,
+  // which then becomes true; returns whether it pinned.
+  bool setUse(bool writable = true, bool* tracker = nullptr) const {
+    if (tracker && __atomic_exchange_n(tracker, true, __ATOMIC_ACQ_REL)) return false;
+    ramspan::detail::ChunkHead* chunk = ramspan::detail::ChunkOf()(data_);
+    if (!chunk) return true;
+    try {
+      detail::Translated([&] { ramspan::detail::PinCounted(chunk, writable); });
+    } catch (...) {
+      if (tracker) __atomic_store_n(tracker, false, __ATOMIC_RELEASE);
+      throw;
+    }
+    return true;
+  }
+  // Ends `loaded` pins of setUse. Throws memoryException when there are not so many.
+  bool unsetUse(unsigned int loaded = 1) const {
+    ramspan::detail::ChunkHead* chunk = ramspan::detail::ChunkOf()(data_);
+    if (!chunk) return true;
+    if (ramspan::detail::CountedPins(chunk) < loaded) throw memoryException("unsetUse without a setUse before it");
+    for (; loaded > 0; --loaded) ramspan::detail::UnpinCounted(chunk);
+    return true;
+  }
+
+  // The data's place in memory, which is fetched if it is not there; null for 0 elements. It stays there only while
+  // setUse or an adhereTo holds it.
+  T* getLocPtr() const {
+    adhereTo<T> glue(*this);
+    return glue;
+  }
+  const T* getConstLocPtr() const {
+    const adhereTo<T> glue(*this);
+    return glue;
+  }
+
+  // One element, pinned until the end of the full expression. Slow: use an adhereTo.
+  detail::DirectAccess<T> operator[](global_bytesize i) { return {*this, i}; }
+  detail::DirectAccess<const T> operator[](global_bytesize i) const { return {*this, i}; }
+
+ private:
+  friend class adhereTo<T>;
+  using Data = ramspan::managedPtr<detail::Element<T>>;
+
+  template <typename... Args>
+  static Data Make(global_bytesize n, const Args&... args) {
+    static_assert(sizeof(detail::Element<T>) == sizeof(T), "elements lie like an array of T");
+    managedMemory::RequireManager();
+    return detail::Translated([&] {
+      detail::Construction construction(std::in_place_type<T>, n);
+      Data data(n, args...);
+      construction.Done(ramspan::detail::ChunkOf()(data));
+      return data;
+    });
+  }
+  friend class managedMemory;
+  ramspan::detail::ChunkHead* Chunk() const { return ramspan::detail::ChunkOf()(data_); }
+
+  Data data_;
+};
+
+template <class T>
+class adhereTo {
+ public:
+  // loadImmediately starts to fetch the data in the background; otherwise the first pull fetches it.
+  adhereTo(const managedPtr<T>& data, bool loadImmediately = true)  // NOLINT: implicit in Rambrain
+      : glue_(data.data_, loadImmediately), empty_(data.size() == 0) {}
+  adhereTo(const managedPtr<T>* data, bool loadImmediately = true)  // NOLINT
+      : adhereTo(*data, loadImmediately) {}
+
+  // The copy holds the data if the original does.
+  adhereTo(const adhereTo& other) : adhereTo(Copied(), other) {}
+  adhereTo& operator=(const adhereTo& other) {
+    if (this != &other) {
+      adhereTo copy(other);
+      glue_ = std::move(copy.glue_);
+      empty_ = copy.empty_;
+    }
+    return *this;
+  }
+
+  // Pulls; null for 0 elements. Each blocks until the data is in memory. Throws memoryException.
+  operator T*() {  // NOLINT: implicit conversion is the interface
+    return Pull([this] { return static_cast<Element*>(glue_); });
+  }
+  operator const T*() {  // NOLINT
+    return static_cast<const T*>(std::as_const(*this));
+  }
+  operator const T*() const {  // NOLINT
+    return Pull([this] { return static_cast<const Element*>(glue_); });
+  }
+
+ private:
+  using Element = detail::Element<T>;
+
+  struct Copied {};
+  adhereTo(Copied, const adhereTo& other)
+      : glue_(detail::Translated([&] { return ramspan::adhereTo<Element>(other.glue_); })), empty_(other.empty_) {}
+
+  template <typename F>
+  auto Pull(F&& pull) const -> decltype(&pull()->value) {
+    if (__builtin_expect(empty_, 0)) return nullptr;
+    ramspan::detail::PinTable* table = ramspan::detail::ThisThreadPins();
+    table->pulls.store(table->pulls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return &detail::Translated(pull)->value;
+  }
+
+  ramspan::adhereTo<Element> glue_;
+  bool empty_;
+};
+
+// One thread at a time between start() and stop(), or in the scope of an object made without `locksByUser`. A thread
+// may nest them.
+class rambrainGlobalCriticalSectionControl {
+ public:
+  explicit rambrainGlobalCriticalSectionControl(bool locksByUser = false) {
+    if (!locksByUser) start();
+  }
+  rambrainGlobalCriticalSectionControl(const rambrainGlobalCriticalSectionControl&) = delete;
+  rambrainGlobalCriticalSectionControl& operator=(const rambrainGlobalCriticalSectionControl&) = delete;
+
+  void start() {
+    if (!scope_) scope_.emplace();
+  }
+  void stop() { scope_.reset(); }
+
+ private:
+  std::optional<ramspan::detail::IngredientsScope> scope_;
+};
+
+}  // namespace rambrain
+
+template <typename T>
+struct ramspan::is_relocatable<rambrain::detail::Element<T>> : std::true_type {};
+// For programs that put Rambrain's managedPtrs into ramspan's.
+template <typename T, int dim>
+struct ramspan::is_relocatable<rambrain::managedPtr<T, dim>> : std::true_type {};
+
+// Rambrain's macros: the glue is called INSTANCE_glue, and the semicolon is within.
+#undef ADHERETO
+#undef ADHERETOCONST
+#undef ADHERETOLOC
+#undef ADHERETOLOCCONST
+#undef LISTOFINGREDIENTS
+#define ADHERETO(class, instance)                    \
+  ::rambrain::adhereTo<class> instance##_glue(instance); \
+  class* instance = instance##_glue;
+#define ADHERETOCONST(class, instance)                     \
+  const ::rambrain::adhereTo<class> instance##_glue(instance); \
+  const class* instance = instance##_glue;
+#define ADHERETOLOC(class, instance, locinstance)    \
+  ::rambrain::adhereTo<class> instance##_glue(instance); \
+  class* locinstance = instance##_glue;
+#define ADHERETOLOCCONST(class, instance, locinstance)     \
+  const ::rambrain::adhereTo<class> instance##_glue(instance); \
+  const class* locinstance = instance##_glue;
+#define LISTOFINGREDIENTS ::rambrain::rambrainGlobalCriticalSectionControl rambrain_section_control;

@@ -1,0 +1,126 @@
+// Swaps and an eviction policy of the program's own, in place of the configured ones or beside them.
+// Thread-safety: as each class says; the functions from any thread, one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "ramspan/detail/resident.h"
+#include "ramspan/options.h"
+
+namespace ramspan {
+
+// A place for objects that the program provides: a data base, a compressed heap, a device. Derive from it, AddSwap it,
+// UseSwap it.
+//
+// Thread-safety: calls come from any thread, several at once, on different slots. REQUIRES: none of them uses Ramspan
+// (managedPtr, adhereTo, this header): the thread may be in the middle of an eviction.
+class RAMSPAN_API SwapStore {
+ public:
+  virtual ~SwapStore() = default;
+  virtual std::string Name() const { return "custom"; }
+  // Bytes that it can hold, now. Ramspan keeps the sum of the slots' sizes below it.
+  virtual uint64_t Capacity() const = 0;
+  // The store is full and `bytes` are needed: makes Capacity larger, or returns false. May block (ask somebody).
+  virtual bool Extend(uint64_t /*bytes*/) { return false; }
+  // Each moves all `bytes` or returns false (an exception counts as false). After a failed Write the object stays in
+  // memory; a failed Read is tried again and then thrown to whoever pulls. Slots are written whole, read as written,
+  // and may be written again; their numbers are never given twice. Checksums are Ramspan's business.
+  virtual bool Write(uint64_t slot, const void* data, size_t bytes) = 0;
+  virtual bool Read(uint64_t slot, void* data, size_t bytes) = 0;
+  // The slot is not needed any more. It may never have been written.
+  virtual void Erase(uint64_t slot, size_t bytes) noexcept = 0;
+};
+
+// Local files beside the configured ones.
+struct SwapFiles {
+  std::string mask;    // a path with two %d: process id, file number
+  uint64_t bytes = 0;  // at most
+  bool direct = false;
+  SwapPolicy policy = SwapPolicy::kFail;
+};
+
+// Names a swap of this process. kConfiguredSwap: remote memory and files, as the configuration says.
+enum class SwapId : int { kConfigured = 0 };
+
+// One more swap, not yet in use; at most 12 at a time. The store must live until RemoveSwap. Starts Ramspan.
+// Throws ConfigError: the files cannot be made (message says why), or too many swaps.
+RAMSPAN_API SwapId AddSwap(SwapStore* store);
+RAMSPAN_API SwapId AddSwapFiles(const SwapFiles& files);
+
+// Objects that leave memory from now on go there: to a store and nowhere else, to files with remote memory before them
+// where there are servers. Objects that are in another swap stay there until they change.
+RAMSPAN_API void UseSwap(SwapId id);
+RAMSPAN_API SwapId SwapInUse();
+
+// Brings its objects home (blocks, evicts others to the swap in use, which becomes the configured one if this was it)
+// and forgets the swap. Throws OutOfMemory, OutOfSwap, SwapUnavailable with the swap still there. REQUIRES: not the
+// configured one.
+RAMSPAN_API void RemoveSwap(SwapId id);
+// The same without bringing anything home: objects that are only there throw DataLost from now on.
+RAMSPAN_API void AbandonSwap(SwapId id) noexcept;
+
+// No object leaves memory any more, until UseSwap; those in any swap come home. Throws OutOfMemory, OutOfSwap when they
+// do not fit the memory limit; then the swap is open as before.
+RAMSPAN_API void CloseSwap();
+
+struct SwapUse {
+  uint64_t capacity = 0;  // bytes
+  uint64_t used = 0;      // by objects there and by clean copies of objects in memory; files count whole pages
+};
+RAMSPAN_API SwapUse GetSwapUse(SwapId id);
+
+// How a swap's files are filled, in bytes. Slots of remote memory and of a store are not known.
+struct SwapFragmentation {
+  uint64_t free = 0;       // in files that are there
+  uint64_t whole = 0;      // used by objects that lie in one piece
+  uint64_t scattered = 0;  // used by objects in several pieces
+};
+RAMSPAN_API SwapFragmentation GetSwapFragmentation(SwapId id);
+
+// As SetSwapLimit and SetSwapPolicy of <ramspan/runtime.h>. REQUIRES: files, or the configured swap.
+RAMSPAN_API void SetSwapLimit(SwapId id, uint64_t bytes);
+RAMSPAN_API void SetSwapPolicy(SwapId id, SwapPolicy policy);
+
+// Who leaves when memory is needed, and who may be fetched ahead. Objects are known by numbers, which are used again
+// when their objects are gone. Derive from it and SetEvictionPolicy it.
+//
+// Thread-safety: one call at a time, under Ramspan's lock: be quick, do not block, throw nothing, and use nothing of
+// Ramspan but the functions of Objects.
+class RAMSPAN_API EvictionPolicy {
+ public:
+  // What a policy may ask about an object.
+  class Objects {
+   public:
+    virtual uint64_t Bytes(uint32_t id) const = 0;
+    virtual bool InMemory(uint32_t id) const = 0;         // and not on its way out
+    virtual bool InSwap(uint32_t id) const = 0;           // and not on its way in
+    virtual bool TestAndClearUsed(uint32_t id) const = 0;  // whether it was pulled since the last call
+
+   protected:
+    ~Objects() = default;
+  };
+
+  virtual ~EvictionPolicy() = default;
+  // Created: also for each object that exists when the policy is set, in the order of their making.
+  virtual void Created(const Objects& objects, uint32_t id) = 0;
+  virtual void Freed(const Objects& objects, uint32_t id) = 0;
+  // The program came for an object that was not in memory.
+  virtual void Missed(const Objects& objects, uint32_t id) = 0;
+  // The program came for an object that ReadAhead had named, for the first time.
+  virtual void AheadUsed(const Objects&, uint32_t /*id*/) {}
+  // Fills `out` with objects InMemory, in the order in which they should leave, until their bytes reach `bytes`; returns
+  // how many. Objects that are pulled stay all the same: the next call should name others. Where it names too few,
+  // Ramspan chooses.
+  virtual size_t Victims(const Objects& objects, uint64_t bytes, std::span<uint32_t> out) = 0;
+  // Fills `out` with objects InSwap to be fetched now, of at most `bytes` together.
+  virtual size_t ReadAhead(const Objects&, uint64_t /*bytes*/, std::span<uint32_t>) { return 0; }
+};
+
+// From now on `policy` decides; nullptr: the configured one again. It must live until the next call of this function,
+// after whose return it is not called any more. Starts Ramspan.
+RAMSPAN_API void SetEvictionPolicy(EvictionPolicy* policy);
+
+}  // namespace ramspan

@@ -1,0 +1,360 @@
+// A program's own swap and strategy, derived from Rambrain's classes (examples/rambrain/ has longer ones) and from
+// Ramspan's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <list>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rambrain/cyclicManagedMemory.h"
+#include "rambrain/managedDummySwap.h"
+#include "rambrain/managedFileSwap.h"
+#include "rambrain/managedPtr.h"
+#include "tests/rambrain/row.h"
+#include "ramspan/extend.h"
+
+using namespace rambrain;
+
+namespace {
+
+constexpr unsigned int kDoubles = 1 << 15;  // 256 KiB
+
+std::vector<managedPtr<double>> Field(int n) {
+  std::vector<managedPtr<double>> field;
+  for (int i = 0; i < n; ++i) field.emplace_back(kDoubles, i);
+  return field;
+}
+
+void Expect(const std::vector<managedPtr<double>>& field) {
+  for (size_t i = 0; i < field.size(); ++i) {
+    ROWCONST(double, field[i], data);
+    ASSERT_EQ(data[0], static_cast<double>(i));
+    ASSERT_EQ(data[kDoubles - 1], static_cast<double>(i));
+  }
+}
+
+// Run-length coded doubles: what a program that knows its data would do.
+class RunLengthSwap : public managedSwap {
+ public:
+  explicit RunLengthSwap(global_bytesize size) : managedSwap(size) {}
+
+  std::atomic<int> outs{0}, ins{0}, deletes{0};
+  std::atomic<bool> fail_writes{false}, fail_reads{false};
+
+ protected:
+  global_bytesize swapOut(managedMemoryChunk* chunk) override {
+    if (fail_writes) return 0;
+    ++outs;
+    if (chunk->swapBuf == nullptr) chunk->swapBuf = new Runs;
+    Runs& runs = *static_cast<Runs*>(chunk->swapBuf);
+    runs.clear();
+    const char* bytes = static_cast<const char*>(chunk->locPtr);
+    for (global_bytesize at = 0; at < chunk->size; at += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, bytes + at, std::min<global_bytesize>(8, chunk->size - at));
+      if (runs.empty() || runs.back().first != word) runs.emplace_back(word, 0);
+      ++runs.back().second;
+    }
+    return chunk->size;
+  }
+  global_bytesize swapIn(managedMemoryChunk* chunk) override {
+    if (fail_reads) return 0;
+    ++ins;
+    char* bytes = static_cast<char*>(chunk->locPtr);
+    global_bytesize at = 0;
+    for (const auto& [word, count] : *static_cast<Runs*>(chunk->swapBuf)) {
+      for (uint64_t i = 0; i < count; ++i, at += 8) std::memcpy(bytes + at, &word, std::min<global_bytesize>(8, chunk->size - at));
+    }
+    return chunk->size;
+  }
+  void swapDelete(managedMemoryChunk* chunk) override {
+    ++deletes;
+    delete static_cast<Runs*>(chunk->swapBuf);
+  }
+
+ private:
+  using Runs = std::vector<std::pair<uint64_t, uint64_t>>;
+};
+
+TEST(OwnSwap, HoldsWhatLeavesAndGivesItBack) {
+  RunLengthSwap swap(64 * mib);
+  {
+    cyclicManagedMemory manager(&swap, 4 * mib);
+    auto field = Field(60);
+    managedPtr<char> odd(12345, 'x');
+    Expect(field);
+    EXPECT_GT(swap.outs, 20);
+    EXPECT_GT(swap.ins, 20);
+    EXPECT_GT(swap.getUsedSwap(), 8 * mib);
+    ADHERETOLOCCONST(char, odd, data);
+    EXPECT_EQ(data[12344], 'x');
+  }
+  EXPECT_GT(swap.deletes, 0);
+  EXPECT_EQ(swap.getUsedSwap(), 0u);
+}
+
+TEST(OwnSwap, FailuresLoseNothing) {
+  RunLengthSwap swap(64 * mib);
+  cyclicManagedMemory manager(&swap, 4 * mib);
+  auto field = Field(40);
+  Expect(field);
+  swap.fail_reads = true;
+  int threw = 0;
+  for (auto& row : field) {
+    try {
+      ADHERETOLOCCONST(double, row, data);
+      EXPECT_EQ(data[0], data[1]);
+    } catch (const memoryException& e) {
+      ++threw;
+    }
+  }
+  EXPECT_GT(threw, 10);
+  swap.fail_reads = false;
+  Expect(field);
+  swap.fail_writes = true;
+  std::vector<managedPtr<double>> more;
+  EXPECT_THROW(for (int i = 0; i < 100; ++i) more.emplace_back(kDoubles, i), memoryException);
+  swap.fail_writes = false;
+  Expect(field);
+  Expect(more);
+}
+
+// Last in, first out: right for a program that sweeps to and fro.
+class StackManager : public managedMemory {
+ public:
+  StackManager(managedSwap* swap, global_bytesize size) : managedMemory(swap, size) {}
+
+  std::atomic<int> registered{0}, asked{0}, missed{0}, ahead_used{0};
+  std::atomic<bool> names_nobody{false}, reads_ahead{false};
+
+ protected:
+  void schedulerRegister(managedMemoryChunk& chunk) override {
+    ++registered;
+    order_.push_back(&chunk);
+    chunk.schedBuf = new std::list<managedMemoryChunk*>::iterator(std::prev(order_.end()));
+  }
+  void schedulerDelete(managedMemoryChunk& chunk) override {
+    --registered;
+    auto* place = static_cast<std::list<managedMemoryChunk*>::iterator*>(chunk.schedBuf);
+    order_.erase(*place);
+    delete place;
+  }
+  bool swapIn(managedMemoryChunk& chunk) override {
+    ++missed;
+    auto& place = *static_cast<std::list<managedMemoryChunk*>::iterator*>(chunk.schedBuf);
+    if (auto next = std::next(place); reads_ahead && next != order_.end()) fetchAhead(**next);
+    return true;
+  }
+  bool touch(managedMemoryChunk& chunk) override {
+    ++ahead_used;
+    return swapIn(chunk);
+  }
+  swapErrorCode swapOut(global_bytesize min_size) override {
+    ++asked;
+    if (names_nobody) return ERR_NOTENOUGHCANDIDATES;
+    global_bytesize sum = 0;
+    for (auto it = order_.rbegin(); it != order_.rend() && sum < min_size; ++it) {
+      if (!isResident(**it)) continue;
+      sum += (*it)->size;
+      if (!letGo(**it)) break;
+    }
+    return sum >= min_size ? ERR_SUCCESS : ERR_NOTENOUGHCANDIDATES;
+  }
+
+ private:
+  std::list<managedMemoryChunk*> order_;
+  inCharge strategy{*this};
+};
+
+TEST(OwnManager, DecidesWhoLeaves) {
+  managedDummySwap swap(64 * mib);
+  auto before = Field(3);
+  {
+    StackManager manager(&swap, 4 * mib);
+    manager.closeSwap();  // nothing is in it
+  }
+  managedDummySwap again(64 * mib);
+  StackManager manager(&again, 4 * mib);
+  EXPECT_EQ(manager.registered, 3);
+  auto field = Field(40);
+  EXPECT_EQ(manager.registered, 43);
+  EXPECT_GT(manager.asked, 0);
+  // The first ones stayed, as the strategy says; the cyclic one would have let them go.
+  const auto counts = ramspan::GetStatistics();
+  for (int i = 0; i < 3; ++i) {
+    ROWCONST(double, field[i], data);
+    EXPECT_EQ(data[0], i);
+  }
+  EXPECT_EQ(ramspan::GetStatistics().misses, counts.misses);
+  Expect(field);
+  Expect(before);
+  EXPECT_GT(manager.missed, 20);
+}
+
+TEST(OwnManager, ReadsAheadWhatItNames) {
+  managedDummySwap swap(64 * mib);
+  StackManager manager(&swap, 8 * mib);
+  manager.reads_ahead = true;
+  auto field = Field(100);
+  for (int i = 0; i < 50000 && manager.ahead_used == 0; ++i) {
+    ROWCONST(double, field[i % 100], data);
+    ASSERT_EQ(data[7], i % 100);
+    std::this_thread::sleep_for(std::chrono::microseconds(300));  // the program computes
+  }
+  EXPECT_GT(manager.ahead_used, 0);
+}
+
+TEST(OwnManager, APoorStrategyIsSlowButRight) {
+  managedDummySwap swap(64 * mib);
+  StackManager manager(&swap, 4 * mib);
+  manager.names_nobody = true;
+  auto field = Field(40);
+  Expect(field);
+}
+
+// It names the same objects again and again, and the program holds them.
+TEST(OwnManager, WhatIsHeldStaysThoughItIsNamed) {
+  managedDummySwap swap(64 * mib);
+  StackManager manager(&swap, 4 * mib);
+  auto field = Field(12);
+  std::vector<adhereTo<double>> held(field.end() - 8, field.end());
+  for (auto& glue : held) static_cast<void>(static_cast<const double*>(std::as_const(glue)));
+  auto more = Field(30);
+  Expect(more);
+  held.clear();
+  Expect(field);
+}
+
+TEST(OwnManager, StepsAsideForOthersAndComesBack) {
+  managedDummySwap swap(64 * mib);
+  StackManager manager(&swap, 4 * mib);
+  auto field = Field(20);
+  EXPECT_EQ(manager.registered, 20);
+  {
+    managedDummySwap inner(64 * mib);
+    cyclicManagedMemory cyclic(&inner, 4 * mib);
+    EXPECT_EQ(manager.registered, 0);
+    auto more = Field(20);
+    Expect(more);
+    Expect(field);
+  }
+  EXPECT_EQ(manager.registered, 20);
+  Expect(field);
+}
+
+// <ramspan/extend.h> without Rambrain's classes.
+class MapStore : public ramspan::SwapStore {
+ public:
+  std::string Name() const override { return "map"; }
+  uint64_t Capacity() const override { return 64 * mib; }
+  bool Write(uint64_t slot, const void* data, size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    data_[slot].assign(static_cast<const char*>(data), bytes);
+    return true;
+  }
+  bool Read(uint64_t slot, void* data, size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    std::memcpy(data, data_.at(slot).data(), bytes);
+    return true;
+  }
+  void Erase(uint64_t slot, size_t) noexcept override {
+    std::lock_guard lock(mutex_);
+    data_.erase(slot);
+  }
+  size_t slots() {
+    std::lock_guard lock(mutex_);
+    return data_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, std::string> data_;
+};
+
+TEST(SwapStore, InUseRemovedAbandoned) {
+  MapStore store;
+  const ramspan::SwapId id = ramspan::AddSwap(&store);
+  ramspan::UseSwap(id);
+  EXPECT_EQ(ramspan::SwapInUse(), id);
+  auto field = Field(120);  // 30 MiB in 16
+  Expect(field);
+  EXPECT_GT(store.slots(), 40u);
+  EXPECT_GT(ramspan::GetSwapUse(id).used, 10 * mib);
+  ramspan::RemoveSwap(id);
+  EXPECT_EQ(store.slots(), 0u);
+  EXPECT_EQ(ramspan::SwapInUse(), ramspan::SwapId::kConfigured);
+  Expect(field);
+
+  const ramspan::SwapId lost = ramspan::AddSwap(&store);
+  ramspan::UseSwap(lost);
+  auto other = Field(120);
+  ramspan::AbandonSwap(lost);
+  int gone = 0;
+  for (auto& row : other) {
+    try {
+      ADHERETOLOCCONST(double, row, data);
+      EXPECT_EQ(data[0], data[1]);
+    } catch (const memoryException&) {
+      ++gone;
+    }
+  }
+  EXPECT_GT(gone, 10);
+}
+
+// Managers, swaps and strategies come and go while threads make, use and destroy objects.
+TEST(Threads, WorkWhileManagersComeAndGo) {
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0}, rounds{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<managedPtr<int>> field;
+      for (int i = 0; i < 60; ++i) field.emplace_back(1 << 14, 100 * t + i);  // 64 KiB
+      for (unsigned i = 0; !stop; ++i) {
+        const int at = static_cast<int>(i * 7 % 60);
+        ROW(int, field[at], data);
+        if (data[0] != 100 * t + at || data[16383] != 100 * t + at) ++wrong;
+        if (i % 5 == 0) {
+          managedPtr<int> fresh(1 << 14, 100 * t + (at + 1) % 60);
+          field[(at + 1) % 60] = fresh;
+        }
+        ++rounds;
+      }
+    });
+  }
+  const int cycles = 30;
+  for (int i = 0; i < cycles; ++i) {
+    RunLengthSwap swap(64 * mib);
+    StackManager manager(&swap, 4 * mib);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    managedFileSwap files(64 * mib, "/tmp/rambrain-threads-%d-%d");
+    cyclicManagedMemory inner(&files, 3 * mib);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  stop = true;
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(rounds, cycles);
+}
+
+TEST(SwapStore, TooManyAtATimeIsAnError) {
+  std::vector<std::unique_ptr<MapStore>> stores;
+  std::vector<ramspan::SwapId> ids;
+  EXPECT_THROW(
+      for (int i = 0; i < 20; ++i) {
+        stores.push_back(std::make_unique<MapStore>());
+        ids.push_back(ramspan::AddSwap(stores.back().get()));
+      },
+      ramspan::ConfigError);
+  EXPECT_GE(ids.size(), 12u);
+  for (auto id : ids) ramspan::RemoveSwap(id);
+}
+
+}  // namespace

@@ -1,0 +1,109 @@
+// One life of a program, by its argument. Compiled with -DPARENTAL_CONTROL and -DLOGSTATS, as Rambrain was.
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+#include <vector>
+
+#include "rambrain/cyclicManagedMemory.h"
+#include "rambrain/managedDummySwap.h"
+#include "rambrain/managedFileSwap.h"
+#include "rambrain/managedPtr.h"
+#include "tests/rambrain/row.h"
+
+using namespace rambrain;
+
+namespace {
+
+struct Leaf {
+  explicit Leaf(int n) : number(n), data(1 << 15, n) {}
+  ~Leaf() {
+    ADHERETO(double, data);
+    std::printf("leaf %d %g\n", number, data[7]);
+  }
+  int number;
+  managedPtr<double> data;
+};
+
+struct Tree {
+  explicit Tree(int n) : number(n), leaves(2, 10 * n) {}
+  ~Tree() {
+    ADHERETOLOCCONST(Leaf, leaves, l);
+    std::printf("tree %d with %d\n", number, l[1].number);
+  }
+  int number;
+  managedPtr<Leaf> leaves;
+};
+
+managedPtr<double>* Swapped() {
+  auto* field = new std::vector<managedPtr<double>>;
+  for (int i = 0; i < 40; ++i) field->emplace_back(1 << 15, 1.0);
+  for (auto& row : *field) {
+    ADHERETOLOC(double, row, data);
+    data[1] = 2;
+  }
+  return field->data();
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const char* life = argv[1];
+  if (!std::strcmp(life, "forget")) {
+    new managedPtr<Tree>(1, 1);
+    static managedPtr<Tree> not_forgotten(1, 2);
+    new managedPtr<Tree>(2, 3);
+    Swapped();
+  } else if (!std::strcmp(life, "leave")) {
+    managedMemory::destroyForgotten(false);
+    new managedPtr<Tree>(1, 1);
+  } else if (!std::strcmp(life, "tree")) {
+    managedMemory::destroyForgotten(false);
+    auto* tree = new managedPtr<Tree>(1, 1);
+    new managedPtr<double>(4);
+    managedMemory::defaultManager->printTree();
+    managedMemoryChunk chunk;
+    chunk.id = managedMemory::idOf(*tree);
+    std::printf("%u children\n", managedMemory::defaultManager->getNumberOfChildren(chunk.id));
+    managedMemory::defaultManager->printTree(&chunk, 3);
+  } else if (!std::strcmp(life, "signal")) {
+    managedPtr<double>* field = Swapped();
+    for (int signal : {SIGUSR1, SIGUSR1, SIGUSR2}) {
+      kill(getpid(), signal);
+      usleep(200'000);
+    }
+    field[0].prepareUse();
+  } else if (!std::strcmp(life, "log")) {
+    managedPtr<double>* field = Swapped();
+    for (int i = 0; i < 40; ++i) {
+      ROW(double, field[i], data);
+      data[0] = i;
+      usleep(10'000);
+    }
+  } else if (!std::strcmp(life, "ask")) {
+    for (bool files : {true, false}) {
+      managedDummySwap dummy(4 * mib);
+      managedFileSwap file(4 * mib, "/tmp/rambrain-life-%d-%d");
+      managedSwap& swap = files ? static_cast<managedSwap&>(file) : dummy;
+      swap.setSwapPolicy(swapPolicy::interactive);
+      cyclicManagedMemory manager(&swap, 4 * mib);
+      std::vector<managedPtr<double>> field;
+      try {
+        for (int i = 0; i < 40; ++i) field.emplace_back(1 << 15, 1.0);
+        std::printf("extended\n");
+      } catch (const memoryException&) {
+        std::printf("full\n");
+      }
+    }
+  } else if (!std::strcmp(life, "console")) {
+    managedMemory::logSwapstats(nullptr, 20);
+    Swapped();
+    usleep(100'000);
+    managedMemory::logSwapstats(nullptr, 0);
+    std::printf("quiet\n");
+    std::fflush(stdout);
+    usleep(100'000);
+  }
+}

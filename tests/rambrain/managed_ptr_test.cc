@@ -1,0 +1,403 @@
+// managedPtr, adhereTo, macros, exceptions: appendix A.1 and A.2 of arXiv 1510.06358, and Rambrain's known defects.
+#include "rambrain/managedPtr.h"
+#include "tests/rambrain/row.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rambrain/rambrain.h"
+#include "rambrain/rambrainDefinitionsHeader.h"
+#include "rambrain/common.h"
+
+using namespace rambrain;
+
+namespace {
+
+constexpr unsigned int kDoubles = 1 << 17;  // 1 MiB
+
+// Twice the limit of 16 MiB, so that what was there before has left.
+void FillMemory() {
+  std::vector<managedPtr<char>> filler;
+  for (int i = 0; i < 32; ++i) {
+    filler.emplace_back(1 << 20);
+    ROW(char, filler.back(), data);
+    data[0] = static_cast<char>(i);
+  }
+}
+
+TEST(ManagedPtr, ElementsWithoutArgumentsAreZeroAsInRambrain) {
+  managedPtr<double> p(100);
+  ADHERETOLOCCONST(double, p, data);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(data[i], 0.0);
+}
+
+TEST(ManagedPtr, ZeroElementsAreANullPointer) {
+  managedPtr<double> p(0);
+  EXPECT_EQ(p.size(), 0u);
+  adhereTo<double> glue(p);
+  double* data = glue;
+  EXPECT_EQ(data, nullptr);
+  const adhereTo<double> const_glue(&p);
+  const double* const_data = const_glue;
+  EXPECT_EQ(const_data, nullptr);
+  EXPECT_EQ(p.getLocPtr(), nullptr);
+  EXPECT_TRUE(p.prepareUse());
+  EXPECT_TRUE(p.setUse());
+  EXPECT_TRUE(p.unsetUse());
+  managedPtr<double, 2> q(0, 5);
+  EXPECT_EQ(q.size(), 0u);
+}
+
+TEST(ManagedPtr, CopiesShareAndAssignmentLetsGo) {
+  managedPtr<int> a(10, 1), b(20, 2);
+  managedPtr<int> c(a);
+  {
+    ADHERETOLOC(int, c, data);
+    data[3] = 7;
+  }
+  ADHERETOLOCCONST(int, a, first);
+  EXPECT_EQ(first[3], 7);
+  c = b;
+  EXPECT_EQ(c.size(), 20u);
+  c = c;
+  ADHERETOLOCCONST(int, c, second);
+  EXPECT_EQ(second[19], 2);
+}
+
+TEST(ManagedPtr, DimensionsAreRowsThatSwapOnTheirOwn) {
+  managedPtr<double, 3> cube(2, 40, kDoubles / 4, 3.5);  // 20 MiB in 80 rows
+  EXPECT_EQ(cube.size(), 2u);
+  EXPECT_EQ(cube[0].size(), 40u);
+  EXPECT_EQ(cube[1][2].size(), kDoubles / 4);
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 40; ++j) {
+      ROW(double, cube[i][j], row);
+      EXPECT_EQ(row[kDoubles / 4 - 1], 3.5);
+      row[0] = i * 100 + j;
+    }
+  }
+  managedPtr<double, 3> copy(cube);
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 40; ++j) {
+      const adhereTo<double> glue(copy[i][j]);
+      const double* row = glue;
+      EXPECT_EQ(row[0], i * 100 + j);
+    }
+  }
+  copy = managedPtr<double, 3>(1, 1, 1);
+  EXPECT_EQ(copy.size(), 1u);
+  cube[1][2][5] = 8;
+  const managedPtr<double, 3>& view = cube;
+  EXPECT_EQ(view[1][2][5], 8.0);
+}
+
+TEST(ManagedPtr, ElementAccessWithoutAnAdhereTo) {
+  managedPtr<int> p(4, 5);
+  p[1] = 7;
+  p[2] += p[1];
+  p[3] = p[2];
+  ++p[0];
+  const int sum = p[0] + p[1] + p[2] + p[3];
+  EXPECT_EQ(sum, 6 + 7 + 12 + 12);
+  const managedPtr<int>& view = p;
+  EXPECT_EQ(view[3], 12);
+  struct Point {
+    int x = 1, y = 2;
+  };
+  managedPtr<Point> points(3);
+  points[1]->x = 9;
+  EXPECT_EQ(points[1]->x, 9);
+  EXPECT_EQ(points[2]->y, 2);
+}
+
+TEST(ManagedPtr, SetUseHoldsTheDataWhereItIs) {
+  managedPtr<double> p(kDoubles, 2.0);
+  ASSERT_TRUE(p.setUse());
+  double* data = p.getLocPtr();
+  data[5] = 1.0;
+  FillMemory();
+  EXPECT_EQ(p.getLocPtr(), data);
+  EXPECT_EQ(p.getConstLocPtr(), data);
+  EXPECT_EQ(data[5], 1.0);
+  EXPECT_TRUE(p.setUse(false));
+  EXPECT_TRUE(p.unsetUse(2));
+  EXPECT_THROW(p.unsetUse(), memoryException);
+  FillMemory();
+  EXPECT_EQ(p.getConstLocPtr()[5], 1.0);
+  bool tracker = false;
+  EXPECT_TRUE(p.setUse(true, &tracker));
+  EXPECT_TRUE(tracker);
+  EXPECT_FALSE(p.setUse(true, &tracker));
+  EXPECT_TRUE(p.unsetUse());
+}
+
+TEST(AdhereTo, FromReferenceAndPointerNowOrWhenPulled) {
+  managedPtr<double> p(kDoubles, 1.5);
+  FillMemory();
+  adhereTo<double> now(p), later(p, false), from_pointer(&p), pointer_later(&p, false);
+  double* a = now;
+  double* b = later;
+  const double* c = from_pointer;
+  const double* d = pointer_later;
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(c, d);
+  EXPECT_EQ(a, c);
+  EXPECT_EQ(a[kDoubles - 1], 1.5);
+}
+
+TEST(AdhereTo, CopyAndAssignmentHoldTheData) {
+  managedPtr<double> p(kDoubles, 1.5), q(kDoubles, 2.5);
+  const double* data;
+  auto first = std::make_unique<adhereTo<double>>(p);
+  data = *first;
+  adhereTo<double> copy(*first);
+  first.reset();
+  FillMemory();
+  EXPECT_EQ(data[7], 1.5);  // held by the copy
+  adhereTo<double> other(q);
+  double* q_data = other;
+  copy = other;
+  FillMemory();
+  EXPECT_EQ(q_data[7], 2.5);
+  double* again = copy;
+  EXPECT_EQ(again, q_data);
+  copy = copy;
+  again = copy;
+  EXPECT_EQ(again, q_data);
+}
+
+// Each object is written when it first leaves, and never again however often it is read.
+TEST(AdhereTo, ConstPullsCostNoWrite) {
+  managedMemory::defaultManager->resetSwapstats();
+  std::vector<managedPtr<double>> field;
+  for (int i = 0; i < 32; ++i) field.emplace_back(kDoubles, i);
+  double sum = 0;
+  for (int sweep = 0; sweep < 6; ++sweep) {
+    for (auto& row : field) {
+      ADHERETOLOCCONST(double, row, data);
+      sum += data[0];
+    }
+  }
+  EXPECT_LE(managedMemory::defaultManager->getTotalSwappedOutBytes(), 32.0 * mib);
+  EXPECT_GE(managedMemory::defaultManager->getTotalSwappedInBytes(), 5 * 16.0 * mib);
+  EXPECT_EQ(sum, 6 * 31 * 16);
+}
+
+TEST(AdhereTo, OneIsSharedByThreads) {
+  managedPtr<int> p(1 << 18, 0);
+  FillMemory();
+  for (int round = 0; round < 20; ++round) {
+    adhereTo<int> glue(p, false);
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong{0};
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        int* data = glue;
+        data[t]++;
+        if (data[t] != round + 1) ++wrong;
+      });
+    }
+    for (auto& t : threads) t.join();
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
+class Holder {
+ public:
+  Holder() : data(16, 1.0) {}
+  double Sum() const {
+    ADHERETOCONST(double, data);
+    double sum = 0;
+    for (int i = 0; i < 16; ++i) sum += data[i];
+    return sum;
+  }
+  void Set() {
+    ADHERETO(double, data);
+    data[0] = 10;
+    EXPECT_NE(&data_glue, nullptr);  // the name that Rambrain gives it
+  }
+
+ private:
+  managedPtr<double> data;
+};
+
+TEST(Macros, ShadowMembers) {
+  Holder holder;
+  holder.Set();
+  EXPECT_EQ(holder.Sum(), 25.0);
+}
+
+TEST(Ingredients, ControlClassLocksByHandAndByScope) {
+  std::atomic<int> inside{0};
+  std::atomic<int> worst{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        const auto work = [&] {
+          const int now = ++inside;
+          if (now > worst) worst = now;
+          std::this_thread::yield();
+          --inside;
+        };
+        if (t % 2 == 0) {
+          LISTOFINGREDIENTS
+          work();
+        } else {
+          rambrainGlobalCriticalSectionControl control(true);
+          control.start();
+          work();
+          control.stop();
+          control.start();
+          work();
+          control.stop();
+        }
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(worst, 1);
+}
+
+struct alignas(64) Avx512 {
+  double lanes[8];
+};
+struct alignas(4096) Page {
+  char bytes[4096];
+};
+
+TEST(Alignment, StructuresLieAsTheyAskAlsoAfterSwapping) {
+  managedPtr<Avx512> wide(1000);
+  managedPtr<Page> pages(3);
+  managedPtr<long double> plain(5);
+  for (int round = 0; round < 2; ++round) {
+    ADHERETOLOC(Avx512, wide, w);
+    ADHERETOLOC(Page, pages, p);
+    ADHERETOLOC(long double, plain, l);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(w) % 64, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % 4096, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(l) % alignof(long double), 0u);
+    FillMemory();
+  }
+}
+
+// Rambrain derived privately from std::exception and returned a dangling text.
+TEST(Exceptions, ArePublicStdExceptionsWithALivingMessage) {
+  const auto what = [](auto&& f) {
+    try {
+      f();
+    } catch (const std::exception& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(what([] { throw memoryException("full"); }), "Memory exception: full");
+  EXPECT_EQ(what([] { throw incompleteSetupException("x"); }), "Incomplete setup of objects: x");
+  EXPECT_EQ(what([] { throw unexpectedStateException("x"); }), "Unexpected state detected: x");
+  EXPECT_EQ(what([] { throw unfinishedCodeException("x"); }), "Unfinished code section encountered: x");
+  EXPECT_THROW(throw memoryException("a"), rambrainException);
+  EXPECT_THROW(throw memoryException("a"), ramspan::Error);
+}
+
+TEST(Exceptions, TooMuchPulledIsAMemoryExceptionThatHelpsAndDestroysNothing) {
+  std::vector<managedPtr<double>> field;
+  for (int i = 0; i < 20; ++i) field.emplace_back(kDoubles, i);
+  std::vector<adhereTo<double>> glues(field.begin(), field.end());
+  std::string message;
+  int pulled = 0;
+  try {
+    for (auto& glue : glues) {
+      double* data = glue;
+      EXPECT_EQ(data[0], pulled++);
+    }
+  } catch (const memoryException& e) {
+    message = e.what();
+  }
+  EXPECT_NE(message.find("adhereTos pin"), std::string::npos) << message;
+  EXPECT_GE(pulled, 10);
+  glues.clear();
+  for (int i = 0; i < 20; ++i) {
+    ROWCONST(double, field[i], data);
+    EXPECT_EQ(data[kDoubles - 1], i);
+  }
+  EXPECT_THROW(managedPtr<double>(100 * kDoubles), memoryException);
+}
+
+// Rambrain blocked for ever when each of several threads held what the others waited for.
+TEST(Threads, WaitForEachOtherAndADeadlockIsAnException) {
+  const bool old = managedMemory::defaultManager->setOutOfSwapIsFatal(false);
+  std::vector<managedPtr<double>> field;
+  for (int i = 0; i < 4; ++i) field.emplace_back(5 * kDoubles, i);  // three of 5 MiB fit into 16 MiB
+  std::atomic<int> threw{0}, both{0};
+  std::atomic<int> first_held{0};
+  const auto work = [&](int mine, int other) {
+    try {
+      adhereTo<double> a(field[mine], false), b(field[other], false);
+      double* p = a;
+      ++first_held;
+      while (first_held < 2) std::this_thread::yield();
+      double* q = b;
+      if (p[0] == mine && q[0] == other) ++both;
+    } catch (const memoryException&) {
+      ++threw;
+    }
+  };
+  std::thread t1(work, 0, 2), t2(work, 1, 3);
+  t1.join();
+  t2.join();
+  EXPECT_EQ(both + threw, 2);
+  EXPECT_GE(both, 1);
+  managedMemory::defaultManager->setOutOfSwapIsFatal(old);
+}
+
+TEST(Threads, WhoMustNotWaitGetsAnExceptionAtOnce) {
+  const bool old = managedMemory::defaultManager->setOutOfSwapIsFatal(true);
+  managedPtr<double> a(10 * kDoubles), b(10 * kDoubles);  // one of 10 MiB fits into 16 MiB
+  std::atomic<bool> held{false}, done{false};
+  std::thread other([&] {
+    adhereTo<double> glue(a);
+    double* data = glue;
+    data[0] = 1;
+    held = true;
+    while (!done) std::this_thread::yield();
+  });
+  while (!held) std::this_thread::yield();
+  {
+    adhereTo<double> glue(b, false);
+    EXPECT_THROW(static_cast<void>(static_cast<double*>(glue)), memoryException);
+  }
+  done = true;
+  other.join();
+  ADHERETOLOC(double, b, data);
+  EXPECT_EQ(data[0], 0.0);
+  EXPECT_TRUE(managedMemory::defaultManager->setOutOfSwapIsFatal(old));
+}
+
+TEST(Exceptions, AConstructorThatThrowsLeavesNothing) {
+  static int alive;
+  alive = 0;
+  struct Picky {
+    explicit Picky(int limit) {
+      if (alive == limit) throw std::string("enough");
+      ++alive;
+    }
+    ~Picky() { --alive; }
+  };
+  EXPECT_THROW(managedPtr<Picky>(5, 3), std::string);
+  EXPECT_EQ(alive, 0);
+}
+
+TEST(Common, SizesAndSmallThings) {
+  EXPECT_EQ(kib * kib, mib);
+  EXPECT_EQ(gig, mib * 1024);
+  EXPECT_EQ(sqr(3), 9);
+  global_bytesize bytes = 5;
+  EXPECT_EQ(sizeof bytes, 8u);
+}
+
+}  // namespace

@@ -1,0 +1,97 @@
+// What SIGUSR1 and SIGUSR2 print, and the log of data movement.
+#include <gtest/gtest.h>
+
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/rambrain/life.h"
+
+namespace {
+
+TEST(Signals, Usr1PrintsAnd2PrintsTheColumnsOfRambrain) {
+  const Life life("signal");
+  EXPECT_EQ(life.status, 0);
+  const auto lines = Split(life.out, '\n');
+  ASSERT_EQ(lines.size(), 3u) << life.out;
+  for (int i = 0; i < 2; ++i) {
+    const auto columns = Split(lines[i], '\t');
+    ASSERT_EQ(columns.size(), 11u) << lines[i];
+    const auto out = std::stoull(columns[1]);
+    EXPECT_GE(out, 20u * 262144) << lines[i];
+    EXPECT_GE(std::stoull(columns[0]), out);
+    if (i == 0) {
+      EXPECT_EQ(columns[2], columns[1]);  // all of it since the start
+    } else {
+      EXPECT_LE(std::stoull(columns[2]), out / 2);
+    }
+    EXPECT_LE(std::stoull(columns[7]), 4u << 20);
+    EXPECT_LE(std::stod(columns[8]), 1.0);
+    EXPECT_GT(std::stoull(columns[9]), 0u);
+  }
+  const auto columns = Split(lines[2], '\t');
+  ASSERT_EQ(columns.size(), 6u) << lines[2];
+  EXPECT_GE(std::stoull(columns[1]), 20u * 262144);
+  EXPECT_EQ(columns[5], "sane");
+}
+
+// The program on a terminal of its own; each question gets `answer`.
+std::string OnATerminal(const char* answer) {
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    setenv("RAMSPAN_MEMORY", "4MiB", 1);
+    execl(LIFE_PROGRAM, LIFE_PROGRAM, "ask", nullptr);
+    _exit(127);
+  }
+  std::string text;
+  size_t answered = 0;
+  char buffer[4096];
+  for (ssize_t n; (n = read(terminal, buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(n));
+    for (size_t at; (at = text.find("[y/N] ", answered)) != std::string::npos; answered = at + 1) {
+      EXPECT_GT(write(terminal, answer, std::strlen(answer)), 0);
+    }
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(terminal);
+  return text;
+}
+
+TEST(Policies, InteractiveAsksOnTheTerminal) {
+  const std::string yes = OnATerminal("y\n");
+  EXPECT_NE(yes.find("extended"), yes.rfind("extended")) << yes;  // twice: files, memory
+  EXPECT_EQ(yes.find("full\r"), std::string::npos) << yes;
+  const std::string no = OnATerminal("n\n");
+  EXPECT_NE(no.find("full\r"), no.rfind("full\r")) << no;
+  EXPECT_EQ(no.find("extended\r"), std::string::npos) << no;
+}
+
+TEST(Log, ToRambrainsFileEvery100Ms) {
+  const Life life("log");
+  EXPECT_EQ(life.status, 0);
+  EXPECT_EQ(life.out, "");
+  const auto lines = Split(life.log, '\n');
+  ASSERT_GE(lines.size(), 4u) << life.log;
+  EXPECT_EQ(lines[0].find("#Time [ms]"), 0u);
+  EXPECT_EQ(Split(lines[0], '\t').size(), 12u);
+  for (size_t i = 1; i < lines.size(); ++i) EXPECT_EQ(Split(lines[i], '\t').size(), 12u) << lines[i];
+  const auto last = Split(lines.back(), '\t');
+  EXPECT_GE(std::stoull(last[2]), 20u * 262144);
+  EXPECT_GE(std::stoull(last[5]), 20u * 262144);
+}
+
+TEST(Log, ToTheConsoleUntilItIsStopped) {
+  const Life life("console");
+  EXPECT_EQ(life.status, 0);
+  const auto lines = Split(life.out, '\n');
+  ASSERT_GE(lines.size(), 4u) << life.out;
+  EXPECT_EQ(lines.back(), "quiet");
+}
+
+}  // namespace
