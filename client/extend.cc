@@ -5,6 +5,7 @@
 #include "client/policy/custom.h"
 #include "client/policy/cyclic.h"
 #include "client/runtime.h"
+#include "client/swap/file_map.h"
 #include "client/swap/file_swap.h"
 #include "client/swap/retirable_tier.h"
 #include "client/swap/store_swap.h"
@@ -87,6 +88,29 @@ void Runtime::RemoveSwap(SwapId id, bool bring_home) {
   added.tier = nullptr;
   added.files = nullptr;
   added.store = nullptr;
+}
+
+SlotRef Runtime::PlaceIn(const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+  std::lock_guard lock(extend_mutex_);
+  if (file_map_ == nullptr) {
+    auto made = std::make_unique<FileMap>();
+    FileMap* raw = made.get();
+    file_map_index_ = swap_->Add(std::move(made));
+    if (file_map_index_ == TieredSwap::kTiersMax) throw ConfigError("too many swaps at a time: no file can be mapped");
+    file_map_ = raw;
+  }
+  return TieredSwap::SlotIn(file_map_index_, file_map_->Map(file, offset));
+}
+
+Result<Chunk*> Runtime::MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t bytes) {
+  const SlotRef place = PlaceIn(file, offset);
+  Result<Chunk*> chunk = engine_->Create(bytes, place);
+  if (!chunk.ok()) swap_->Free(place, bytes);
+  return chunk;
+}
+
+void Runtime::MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+  engine_->MapAgain(chunk, PlaceIn(file, offset));
 }
 
 void Runtime::CloseSwap() {

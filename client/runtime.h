@@ -23,6 +23,8 @@ class RetirableTier;
 class StoreSwap;
 enum class SwapId : int;
 struct Statistics;
+class FileMap;
+class MappedFile;
 struct SwapFiles;
 struct SwapUse;
 
@@ -60,6 +62,10 @@ class Runtime {
   FileSwap& FilesOf(SwapId id);
   void SetEvictionPolicy(EvictionPolicy* policy);
 
+  // A chunk that lives in a file of the program's until it is changed, and one that was written back to it.
+  Result<Chunk*> MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t bytes);
+  void MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset);
+
  private:
   Runtime() = default;
   static Runtime& Start();
@@ -95,6 +101,9 @@ class Runtime {
   std::vector<Added> added_;
   std::vector<size_t> configured_order_;
   SwapId swap_in_use_{};
+  SlotRef PlaceIn(const std::shared_ptr<const MappedFile>& file, uint64_t offset);
+  FileMap* file_map_ = nullptr;  // in swap_, after the first mapped file
+  size_t file_map_index_ = 0;
 
   std::atomic<int> rank_{-1};
   std::atomic<bool> exiting_{false};

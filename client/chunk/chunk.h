@@ -48,6 +48,7 @@ static_assert(sizeof(Chunk) == 64);
 // Further bits of the state word.
 inline constexpr uint64_t kPrefetched = 16;  // fetched ahead, not yet touched: closed, so that the first pin is seen
 inline constexpr uint64_t kDoomed = 32;      // freed while I/O is in flight
+inline constexpr uint64_t kMapped = 64;      // the slot is a place in a file of the program's: read from there, never written
 inline constexpr int kPhaseShift = 8;
 inline constexpr uint64_t kPhaseMask = uint64_t{7} << kPhaseShift;
 inline constexpr uint64_t kOneCountedPin = uint64_t{1} << 32;

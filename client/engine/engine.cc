@@ -35,7 +35,7 @@ void Engine::Drain() {
   while (in_flight_ > 0) PollOnce(microseconds(1000));
 }
 
-Result<Chunk*> Engine::Create(uint64_t bytes) {
+Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
   MutexLock lock(mutex_);
   if (RoundUpToGranule(bytes) > budget_.frames_limit()) {
     return FailedPrecondition("an object of " + FormatBytes(bytes) + " does not fit the memory limit of " +
@@ -54,6 +54,11 @@ Result<Chunk*> Engine::Create(uint64_t bytes) {
     }
   }
   policy_->OnCreate(chunk);
+  if (mapped) {
+    chunk->slot = mapped;
+    SetBits(chunk, kMapped);
+    swapped_bytes_ += bytes;
+  }
   live_bytes_ += RoundUpToGranule(bytes);
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
@@ -233,7 +238,8 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
   for (uint32_t id = 0; id < ids; ++id) {
     Chunk* chunk = chunks_.At(id);
     const auto is_leaving = [&] {
-      return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && chunk->slot && leaving(chunk->slot);
+      return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && chunk->slot &&
+             !Has(chunk, kMapped) && leaving(chunk->slot);
     };
     while (chunk->op != nullptr) PollOnce(microseconds(1000));
     if (PhaseOf(chunk) == Phase::kLost && chunk->slot && leaving(chunk->slot)) {
@@ -259,6 +265,20 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
   }
   mutex_.unlock();
   return first_failure;
+}
+
+bool Engine::IsChanged(Chunk* chunk) {
+  MutexLock lock(mutex_);
+  return !Has(chunk, kMapped) || Has(chunk, kDirty);
+}
+
+void Engine::MapAgain(Chunk* chunk, SlotRef place) {
+  MutexLock lock(mutex_);
+  while (chunk->op != nullptr) PollOnce(microseconds(1000));
+  if (chunk->slot) tier_->Free(chunk->slot, chunk->bytes);
+  chunk->slot = place;
+  ClearBits(chunk, kDirty);
+  SetBits(chunk, kMapped);
 }
 
 void Engine::SignalMover() {

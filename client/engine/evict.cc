@@ -94,6 +94,11 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
     result->freed += c->bytes;
     return nullptr;
   }
+  if (Has(c, kMapped)) {  // changed: from now on it lives in swap
+    tier_->Free(c->slot, c->bytes);
+    c->slot = SlotRef{};
+    ClearBits(c, kMapped);
+  }
   if (Status status = EnsureSlot(c); !status.ok()) {
     SetBits(c, kReadable | kWritable);  // stays, dirty: data is never dropped
     if (status.code() == StatusCode::kAborted) {
@@ -125,7 +130,7 @@ bool Engine::ReclaimCleanSlots(uint64_t bytes) {
   uint64_t freed = 0;
   for (uint32_t id = 0; id < chunks_.ids() && freed < bytes; ++id) {
     Chunk* c = chunks_.At(id);
-    if (PhaseOf(c) != Phase::kResident || !c->slot) continue;
+    if (PhaseOf(c) != Phase::kResident || !c->slot || Has(c, kMapped)) continue;
     SetBits(c, kDirty);
     tier_->Free(c->slot, c->bytes);
     c->slot = SlotRef{};

@@ -100,7 +100,7 @@ void Engine::FinishRead(IoOp* op) {
   Chunk* c = op->chunk;
   const IoRequest& io = op->io;
   const bool moved = io.result == StatusCode::kOk && io.bytes_done == io.bytes;
-  if (moved && (!options_.checksum || io.checksum == c->checksum)) {
+  if (moved && (!options_.checksum || Has(c, kMapped) || io.checksum == c->checksum)) {
     const bool untouched = op->prefetch && op->waiters == 0;
     Transition(c, Event::kFinishLoad, untouched ? kPrefetched : kReadable | kWritable);
     if (op->prefetch && !untouched) {  // somebody came while it was loading: as good as a hit

@@ -62,7 +62,7 @@ size_t CustomPolicy::PickReadAhead(std::span<Chunk*> out) {
   const size_t count = std::min(policy_->ReadAhead(*this, left, std::span(named.data(), room)), room);
   size_t n = 0;
   for (size_t i = 0; i < count; ++i) {
-    if (!Known(named[i]) || !InSwap(named[i]) || Has(chunks_->At(named[i]), kDoomed)) continue;
+    if (!Known(named[i]) || !InSwap(named[i]) || Has(chunks_->At(named[i]), kDoomed | kMapped)) continue;
     Chunk* c = chunks_->At(named[i]);
     if (std::find(out.begin(), out.begin() + static_cast<ptrdiff_t>(n), c) != out.begin() + static_cast<ptrdiff_t>(n)) continue;
     if (c->bytes > left) break;

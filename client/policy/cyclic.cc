@@ -150,7 +150,7 @@ size_t CyclicPolicy::PickReadAhead(std::span<Chunk*> out) {
   for (size_t steps = 0; steps < kMaxAhead && c->id != active_ && n < out.size(); ++steps, c = Next(c)) {
     ahead += c->bytes;
     if (ahead > preemptive_bytes_max_) break;
-    if (PhaseOf(c) != Phase::kSwapped || !c->slot) continue;
+    if (PhaseOf(c) != Phase::kSwapped || !c->slot || Has(c, kMapped)) continue;
     picked += c->bytes;
     if (picked > preemptive_bytes_max_ || ahead_count_ + n >= kMaxAhead) break;
     out[n++] = c;

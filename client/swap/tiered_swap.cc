@@ -200,6 +200,8 @@ size_t TieredSwap::Poll(std::span<IoRequest*> done, microseconds wait) {
   return 0;
 }
 
+SlotRef TieredSwap::SlotIn(size_t tier, SlotRef slot) { return WithTier(tier, slot); }
+
 size_t TieredSwap::TierIndexOf(SlotRef slot) const { return TierOf(slot, tier_count()); }
 
 void TieredSwap::Upkeep() {

@@ -56,6 +56,8 @@ class TieredSwap final : public SwapTier {
   // REQUIRES: i < tier_count().
   const SwapTier& tier(size_t i) const { return *At(i); }
 
+  // A slot of this object for one that the tier itself has made.
+  static SlotRef SlotIn(size_t tier, SlotRef slot);
   // Which tier a slot of this object is in.
   size_t TierIndexOf(SlotRef slot) const;
 

@@ -61,6 +61,10 @@ class managedArray {
   explicit managedArray(size_t n, ChunkBytes chunk = {}) { Make(n, chunk); }
   managedArray(size_t n, const T& value, ChunkBytes chunk = {}) { Make(n, chunk, value); }
 
+  // Chunks that exist. REQUIRES: all have `chunk_elements` elements but the last, which has those that are left of n.
+  managedArray(std::vector<managedPtr<T>> chunks, size_t n, size_t chunk_elements)
+      : chunks_(std::move(chunks)), size_(n), chunk_elements_(chunk_elements) {}
+
   // A copy shares the elements, as a managedPtr's does.
 
   size_t size() const { return size_; }

@@ -40,6 +40,13 @@ struct ChunkOf {
   ChunkHead* operator()(const managedPtr<T>& data) const {
     return data.chunk_;
   }
+  // Takes over the one reference of a chunk.
+  template <typename T>
+  static managedPtr<T> Adopt(ChunkHead* chunk) {
+    managedPtr<T> data(size_t{0});
+    data.chunk_ = chunk;
+    return data;
+  }
 };
 }  // namespace detail
 

@@ -1,0 +1,96 @@
+// mappedFile: chunks whose first contents are in a file of the program's.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "client/runtime.h"
+#include "client/swap/file_map.h"
+#include "ramspan/mapped_file.h"
+
+namespace ramspan::detail {
+namespace {
+
+// The same file again, to be written: by its descriptor, since its path may name another one by now.
+class Writer {
+ public:
+  explicit Writer(const MappedFile& file)
+      : fd_(open(("/proc/self/fd/" + std::to_string(file.fd())).c_str(), O_WRONLY | O_CLOEXEC)), path_(file.path()) {
+    if (fd_ < 0) Fail();
+  }
+  ~Writer() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  void Write(const char* data, size_t bytes, uint64_t offset) {
+    for (size_t done = 0; done < bytes;) {
+      const ssize_t n = pwrite(fd_, data + done, bytes - done, static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) Fail();
+      done += static_cast<size_t>(n);
+    }
+  }
+  void Sync() {
+    if (fdatasync(fd_) != 0) Fail();
+  }
+
+ private:
+  [[noreturn]] void Fail() const { throw Error("cannot write back to " + path_ + ": " + std::strerror(errno)); }
+  const int fd_;
+  const std::string path_;
+};
+
+// A pin for reading that goes with its scope.
+class ReadPin {
+ public:
+  explicit ReadPin(ChunkHead* chunk) : chunk_(chunk), table_(ThisThreadPins()) {
+    frame_ = Pin<false>(chunk_, table_, &slot_);
+  }
+  ~ReadPin() { Unpin(chunk_, table_, slot_); }
+  ReadPin(const ReadPin&) = delete;
+  ReadPin& operator=(const ReadPin&) = delete;
+  const char* data() const { return static_cast<const char*>(frame_); }
+
+ private:
+  ChunkHead* const chunk_;
+  PinTable* const table_;
+  unsigned slot_ = kNoPin;
+  const void* frame_ = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<const MappedFile> OpenMapped(const std::string& path) {
+  Result<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+  if (!file.ok()) throw Error(file.status().message());
+  return file.value();
+}
+
+uint64_t MappedBytes(const MappedFile& file) { return file.bytes(); }
+
+ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes) {
+  if (offset > file->bytes() || bytes > file->bytes() - offset) {
+    throw Error("cannot map " + std::to_string(bytes) + " bytes at byte " + std::to_string(offset) + " of " + file->path() +
+                ", which has " + std::to_string(file->bytes()));
+  }
+  Result<Chunk*> chunk = Runtime::Get().MapChunk(file, offset, bytes);
+  if (!chunk.ok()) ThrowStatus(chunk.status());
+  return chunk.value();
+}
+
+bool IsChanged(ChunkHead* chunk) { return Runtime::Get().engine().IsChanged(static_cast<Chunk*>(chunk)); }
+
+void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+  if (!IsChanged(chunk)) return;
+  const ReadPin pin(chunk);
+  Writer(*file).Write(pin.data(), chunk->bytes, offset);
+  Runtime::Get().MapAgain(static_cast<Chunk*>(chunk), file, offset);
+}
+
+void SyncMapped(const MappedFile& file) { Writer(file).Sync(); }
+
+}  // namespace ramspan::detail

@@ -1,0 +1,159 @@
+// mappedFile under the same 16 MiB limit as front_test.cc.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ramspan/mapped_file.h"
+#include "ramspan/runtime.h"
+
+namespace {
+
+using ramspan::ChunkBytes;
+using ramspan::mappedFile;
+
+class MappedFileTest : public testing::Test {
+ protected:
+  MappedFileTest() {
+    std::string name = testing::TempDir() + "ramspan-mapped-XXXXXX";
+    close(mkstemp(name.data()));
+    path_ = name;
+  }
+  ~MappedFileTest() override { std::filesystem::remove(path_); }
+
+  void Write(size_t elements) {
+    std::vector<uint64_t> all(elements);
+    for (size_t i = 0; i < elements; ++i) all[i] = i * 7;
+    std::ofstream(path_, std::ios::binary).write(reinterpret_cast<const char*>(all.data()), static_cast<long>(elements * 8));
+  }
+  std::vector<uint64_t> Read() const {
+    std::vector<uint64_t> all(std::filesystem::file_size(path_) / 8);
+    std::ifstream(path_, std::ios::binary).read(reinterpret_cast<char*>(all.data()), static_cast<long>(all.size() * 8));
+    return all;
+  }
+  static uint64_t Count(const char* tier, const char* what) {
+    const auto tiers = nlohmann::json::parse(ramspan::StatsJson())["tiers"];
+    return tiers.contains(tier) ? tiers[tier][what].get<uint64_t>() : 0;
+  }
+
+  std::filesystem::path path_;
+};
+
+constexpr size_t kElements = (40 << 20) / 8 + 5;
+
+TEST_F(MappedFileTest, IsReadWhenItIsUsedAndNeverWritten) {
+  Write(kElements);
+  const uint64_t in = Count("mapped", "bytes_in"), out = Count("file", "bytes_out");
+  const mappedFile<uint64_t> file(path_);
+  EXPECT_EQ(file.size(), kElements);
+  EXPECT_EQ(Count("mapped", "bytes_in"), in);  // no loading phase
+  { EXPECT_EQ(file.array().block(7)[3], (7 * file.array().chunk_elements() + 3) * 7); }
+  EXPECT_EQ(Count("mapped", "bytes_in") - in, uint64_t{2} << 20);  // block() asks for the next one, and nobody for more
+  uint64_t wrong = 0, i = 0;
+  for (const uint64_t& x : file.array()) wrong += x != 7 * i++;
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(i, kElements);
+  for (const uint64_t& x : file.array()) wrong += x % 7;
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_LE(Count("mapped", "bytes_in") - in, 2 * kElements * 8 + (2 << 20));
+  EXPECT_EQ(Count("file", "bytes_out"), out);
+}
+
+TEST_F(MappedFileTest, ChangesArePrivateUntilTheyAreWrittenBack) {
+  Write(kElements);
+  {
+    mappedFile<uint64_t> file(path_, 0, mappedFile<uint64_t>::kAll, ChunkBytes{512 << 10});
+    const size_t chunks = file.array().chunk_count();
+    for (size_t c = 0; c < chunks; c += 3) {
+      for (uint64_t& x : file.array().block(c)) ++x;
+    }
+    EXPECT_EQ(file.changed_chunks(), (chunks + 2) / 3);
+    const auto check = [&] {
+      uint64_t wrong = 0, i = 0;
+      for (const uint64_t& x : std::as_const(file).array()) {
+        wrong += x != 7 * i + (i / file.array().chunk_elements() % 3 == 0 ? 1 : 0);
+        ++i;
+      }
+      EXPECT_EQ(wrong, 0u);
+    };
+    check();
+    check();
+    EXPECT_EQ(Read()[1], 7u);
+    file.writeBack();
+    EXPECT_EQ(file.changed_chunks(), 0u);
+    EXPECT_EQ(Read()[1], 8u);
+    const uint64_t out = Count("file", "bytes_out"), in = Count("file", "bytes_in");
+    check();  // all of it comes from the file again
+    check();
+    EXPECT_EQ(Count("file", "bytes_out"), out);
+    EXPECT_EQ(Count("file", "bytes_in"), in);
+    for (uint64_t& x : file.array().block(1)) x = 0;  // never written back
+  }
+  const std::vector<uint64_t> all = Read();
+  EXPECT_EQ(all.size(), kElements);
+  EXPECT_EQ(all.back(), 7 * (kElements - 1));
+  const size_t per_chunk = (512 << 10) / 8;
+  EXPECT_EQ(all[per_chunk], 7 * per_chunk);
+}
+
+TEST_F(MappedFileTest, TakesAPartOfAFileAtAnyByte) {
+  {
+    std::ofstream file(path_, std::ios::binary);
+    file << "abc";
+    for (uint64_t i = 0; i < 5000; ++i) file.write(reinterpret_cast<const char*>(&i), 8);
+    file << "tail";
+  }
+  const mappedFile<uint64_t> all(path_, 3);
+  EXPECT_EQ(all.size(), 5000u);
+  mappedFile<uint64_t> part(path_, 3 + 8 * 1000, 2000, ChunkBytes{4096});
+  uint64_t wrong = 0, i = 1000;
+  for (const uint64_t& x : std::as_const(part).array()) wrong += x != i++;
+  EXPECT_EQ(wrong, 0u);
+  part.array().block(0)[0] = 77;
+  part.writeBack();
+  EXPECT_EQ(std::as_const(all).array().block(0)[1000], 77u);  // first use of that chunk comes after the write
+  EXPECT_EQ(std::filesystem::file_size(path_), 3 + 8 * 5000 + 4u);
+}
+
+TEST_F(MappedFileTest, ErrorsNameTheFile) {
+  const auto says = [](const auto& make, const std::string& what) {
+    try {
+      make();
+      ADD_FAILURE() << "no error: " << what;
+    } catch (const ramspan::Error& e) {
+      EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
+    }
+  };
+  says([] { mappedFile<int> file("/no/such/file"); }, "/no/such/file: No such file");
+  says([] { mappedFile<int> file("/tmp"); }, "/tmp: it is not a regular file");
+  Write(100);
+  says([&] { mappedFile<uint64_t> file(path_, 0, 101); }, path_.string() + ", which has 800");
+  EXPECT_EQ(mappedFile<uint64_t>(path_, 5000).size(), 0u);
+}
+
+TEST_F(MappedFileTest, AFileThatBecameShorterIsDataLost) {
+  Write(100000);
+  const mappedFile<uint64_t> file(path_, 0, mappedFile<uint64_t>::kAll, ChunkBytes{64 << 10});
+  EXPECT_EQ(file.array().block(0)[1], 7u);
+  std::filesystem::resize_file(path_, 400000);
+  EXPECT_THROW(static_cast<void>(file.array().block(file.array().chunk_count() - 1)), ramspan::DataLost);
+  EXPECT_EQ(file.array().block(2)[0], 7 * 2 * 8192u);
+}
+
+TEST_F(MappedFileTest, AFileThatMayNotBeWrittenKeepsTheChanges) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may write any file";
+  Write(1000);
+  chmod(path_.c_str(), 0400);
+  mappedFile<uint64_t> file(path_);
+  file.array().block(0)[1] = 5;
+  EXPECT_THROW(file.writeBack(), ramspan::Error);
+  EXPECT_EQ(file.changed_chunks(), 1u);
+  EXPECT_EQ(file.array().block(0)[1], 5u);
+}
+
+}  // namespace
