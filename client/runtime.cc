@@ -105,6 +105,7 @@ void Merge(const Options& options, Options* merged) {
   take(all.transport, options.transport);
   take(all.checksum, options.checksum);
   take(all.preemptive, options.preemptive);
+  take(all.debug, options.debug);
   take(all.stats, options.stats);
   take(all.customConfig, options.customConfig);
   all.rambrain = all.rambrain || options.rambrain;
@@ -239,6 +240,7 @@ Status Runtime::Compose() {
   Engine::Options options;
   options.budget = config_.memory;
   options.preemptive = config_.preemptive;
+  options.debug = config_.debug;
   options.checksum = config_.checksum;
   engine_ = std::make_unique<Engine>(options, swap_.get(), &PinRegistry::Get(), [](const ChunkTable* chunks) {
     return std::make_unique<CyclicPolicy>(chunks);
@@ -333,6 +335,7 @@ void Runtime::WriteStats() {
   exiting_ = true;
   engine_->WakeMover();
   mover_.join();
+  if (config_.debug) std::fputs(engine_->DescribeUnchangedWrites().c_str(), stderr);
   if (config_.stats.empty()) return;
   const std::string path = ExpandStatsPath(config_.stats, rank_);
   std::FILE* file = std::fopen(path.c_str(), "we");

@@ -32,7 +32,8 @@ Json ConfigJson(const Config& c) {
           {"swapfiles", c.swapfiles},   {"enableDMA", c.enable_dma},
           {"policy", policies[static_cast<int>(c.policy)]},
           {"transport", transports[static_cast<int>(c.transport)]},
-          {"checksum", c.checksum},     {"preemptive", c.preemptive}};
+          {"checksum", c.checksum},     {"preemptive", c.preemptive},
+          {"debug", c.debug}};
 }
 
 Json HistogramJson(const EngineCounters& c) {
@@ -75,6 +76,8 @@ std::string FormatStats(const StatsInput& in) {
       {"misses", c.misses},
       {"evictions", c.evictions},
       {"clean_evictions", c.clean_evictions},
+      {"unchanged_writes", c.unchanged_writes},
+      {"unchanged_bytes", c.unchanged_bytes},
       {"write_failures", c.write_failures},
       {"read_failures", c.read_failures},
       {"prefetch", {{"issued", c.prefetch_issued}, {"hits", c.prefetch_hits}, {"wasted", c.prefetch_wasted}}},

@@ -169,6 +169,7 @@ std::vector<Setting> ProgramSettings(const Options& options) {
   }
   add_switch("checksum", options.checksum);
   add_switch("preemptive", options.preemptive);
+  add_switch("debug", options.debug);
   if (options.stats) add("stats", *options.stats);
   return settings;
 }
@@ -239,6 +240,7 @@ void Loader::DescribeKeys() {
   const auto transport = [&c](const std::string& text) { return SetTransport(text, &c.transport); };
   const auto checksum = [&c](const std::string& text) { return SetSwitch(text, &c.checksum); };
   const auto preemptive = [&c](const std::string& text) { return SetSwitch(text, &c.preemptive); };
+  const auto debug = [&c](const std::string& text) { return SetSwitch(text, &c.debug); };
   const auto stats = [&c](const std::string& text) {
     c.stats = text;  // an empty one switches off what a file of lower priority set
     return Status();
@@ -253,6 +255,7 @@ void Loader::DescribeKeys() {
   AddKey("transport", transport, "the way to the servers");
   AddKey("checksum", checksum, "verify what comes back from swap");
   AddKey("preemptive", preemptive, "read ahead, write back ahead");
+  AddKey("debug", debug, "catch pointers used after their adhereTo, and forgotten const");
   AddKey("stats", stats, "file for the statistics");
 }
 

@@ -27,6 +27,7 @@ struct Config {
   Transport transport = Transport::kAuto;
   bool checksum = true;
   bool preemptive = true;
+  bool debug = false;
   std::string stats;  // empty = none
 
   // Where each key that is not a default came from, for messages: "environment RAMSPAN_MEMORY", "/etc/ramspan.conf:3".

@@ -22,7 +22,7 @@ struct Tier {
 struct Totals {
   int processes = 0;
   uint64_t data = 0, budget = 0, peak_resident = 0, peak_rss = 0;
-  uint64_t evictions = 0, clean_evictions = 0, misses = 0;
+  uint64_t evictions = 0, clean_evictions = 0, unchanged_writes = 0, misses = 0;
   uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0, waits = 0, waits_us = 0;
   std::map<std::string, Tier> tiers;
   double seconds = 0;
@@ -48,6 +48,7 @@ void Add(const Json& process, Totals& totals) {
   totals.evictions += Number(process, "evictions");
   totals.misses += Number(process, "misses");
   totals.clean_evictions += Number(process, "clean_evictions");
+  totals.unchanged_writes += Number(process, "unchanged_writes");
   const Json& prefetch = Child(process, "prefetch");
   totals.prefetch_issued += Number(prefetch, "issued");
   totals.prefetch_hits += Number(prefetch, "hits");
@@ -201,6 +202,7 @@ Result<std::string> ReportTable(const std::vector<ReportColumn>& columns) {
   AddRow(table, "chunks evicted / without a write", totals, [](const Totals& one) {
     return std::to_string(one.evictions) + " / " + std::to_string(one.clean_evictions);
   });
+  AddRow(table, "writes that changed nothing", totals, [](const Totals& one) { return std::to_string(one.unchanged_writes); });
   AddRow(table, "misses", totals, [](const Totals& one) { return std::to_string(one.misses); });
   AddRow(table, "read ahead: used / wasted", totals, [](const Totals& one) {
     return std::to_string(one.prefetch_hits) + " / " + std::to_string(one.prefetch_wasted);

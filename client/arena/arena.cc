@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <bit>
 
+#include "client/arena/fault_guard.h"
 #include "client/swap/swap_tier.h"
 #include "common/check.h"
 
 namespace ramspan {
 namespace {
 constexpr uint64_t kHuge = 2 << 20;
+constexpr size_t kQuarantineMax = 4096;  // each may be a mapping of its own, of which the kernel allows 65530
 }  // namespace
 
-Arena::Arena(Budget* budget) : budget_(budget) {
+Arena::Arena(Budget* budget, bool guard) : budget_(budget), guard_(guard) {
   // Sixteen times the limit leaves a free run for any chunk that fits it; the limit may also be raised later.
   uint64_t want = std::max(std::bit_ceil(budget->limit()) * 16, uint64_t{64} << 30);
   for (; want >= budget->limit(); want /= 2) {
@@ -28,6 +30,7 @@ Arena::Arena(Budget* budget) : budget_(budget) {
   // Small frames must not grow into huge pages behind our back: the budget is exact.
   madvise(base_, reserved_, MADV_NOHUGEPAGE);
   addresses_ = new BuddyAllocator(reserved_ / kSwapGranule);
+  if (guard_) ExplainFaults(base_, reserved_);
 }
 
 Arena::~Arena() {
@@ -50,7 +53,12 @@ void* Arena::TryTake(size_t exact) {
   void* frame = TakeCached(size_class, bytes);
   if (frame == nullptr) {
     if (!MakeRoomFor(bytes)) return nullptr;
-    const auto unit = addresses_->Allocate(bytes / kSwapGranule);
+    auto unit = addresses_->Allocate(bytes / kSwapGranule);
+    while (!unit && !quarantine_.empty()) {
+      Release(quarantine_.front());
+      quarantine_.pop_front();
+      unit = addresses_->Allocate(bytes / kSwapGranule);
+    }
     if (!unit) return nullptr;
     frame = base_ + *unit * kSwapGranule;
     if (bytes >= kHuge) madvise(frame, bytes & ~(kHuge - 1), MADV_HUGEPAGE);
@@ -100,12 +108,30 @@ void Arena::Put(void* frame, size_t exact) {
   RS_CHECK(in_use_ >= bytes, "frame of %zu bytes returned twice", exact);
   in_use_ -= bytes;
   const uint64_t offset = static_cast<uint64_t>(static_cast<char*>(frame) - base_);
+  if (guard_) {
+    Quarantine(offset, bytes);
+    return;
+  }
   if (in_use_ + cached_ + bytes > budget_->frames_limit()) {
     GiveBack(offset, bytes);  // the budget has shrunk
     return;
   }
   cached_ += bytes;
   cache_[ClassOf(bytes)].push_back({offset, bytes});
+}
+
+void Arena::Quarantine(uint64_t offset, uint64_t bytes) {
+  madvise(base_ + offset, bytes, MADV_DONTNEED);
+  mprotect(base_ + offset, bytes, PROT_NONE);
+  quarantine_.push_back({offset, bytes});
+  if (quarantine_.size() <= kQuarantineMax) return;
+  Release(quarantine_.front());
+  quarantine_.pop_front();
+}
+
+void Arena::Release(const Cached& quarantined) {
+  mprotect(base_ + quarantined.offset, quarantined.bytes, PROT_READ | PROT_WRITE);
+  GiveBack(quarantined.offset, quarantined.bytes);
 }
 
 void Arena::Trim(uint64_t target) {

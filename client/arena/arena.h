@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "client/arena/budget.h"
@@ -18,7 +19,9 @@ namespace ramspan {
 
 class Arena {
  public:
-  explicit Arena(Budget* budget);
+  // With `guard` (debug mode) the addresses of a frame that came back stay unmapped for as long as there are others: a
+  // pointer that is still used ends in a segmentation fault, which is explained on standard error.
+  explicit Arena(Budget* budget, bool guard = false);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -46,8 +49,12 @@ class Arena {
   bool MakeRoomFor(uint64_t bytes);
   void* TakeCached(int size_class, uint64_t bytes);
   void GiveBack(uint64_t offset, uint64_t bytes);
+  void Quarantine(uint64_t offset, uint64_t bytes);
+  void Release(const Cached& quarantined);
 
   Budget* const budget_;
+  const bool guard_;
+  std::deque<Cached> quarantine_;  // unmapped, the oldest first
   char* base_ = nullptr;
   uint64_t reserved_ = 0;
   BuddyAllocator* addresses_ = nullptr;

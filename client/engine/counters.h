@@ -20,6 +20,8 @@ struct EngineCounters {
   uint64_t evictions = 0;
   uint64_t clean_evictions = 0;      // without a write
   uint64_t clean_bytes = 0;          // of those
+  uint64_t unchanged_writes = 0;     // dirty evictions that wrote what was there already: const was forgotten
+  uint64_t unchanged_bytes = 0;
   uint64_t write_failures = 0, read_failures = 0;
   uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0;
   uint64_t waits = 0;                // pulls that waited for data or memory

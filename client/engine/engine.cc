@@ -22,7 +22,7 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
       load_ahead_(options.preemptive),
       write_ahead_(options.preemptive),
       chunks_(&budget_),
-      arena_(&budget_),
+      arena_(&budget_, options.debug),
       policy_(make_policy(&chunks_)) {}
 
 Engine::~Engine() {
@@ -279,6 +279,20 @@ void Engine::MapAgain(Chunk* chunk, SlotRef place) {
   chunk->slot = place;
   ClearBits(chunk, kDirty);
   SetBits(chunk, kMapped);
+}
+
+std::string Engine::DescribeUnchangedWrites() const {
+  MutexLock lock(mutex_);
+  if (counters_.unchanged_writes == 0) return "";
+  std::string text = "ramspan debug: " + std::to_string(counters_.unchanged_writes) + " of " +
+                     std::to_string(counters_.evictions - counters_.clean_evictions) + " writes to swap (" +
+                     FormatBytes(counters_.unchanged_bytes) +
+                     ") wrote what was there already: the objects were pulled as T*, but not changed. Pull const T* where "
+                     "data is only read (ADHERETOCONST, ADHERETOLOCCONST). Objects of";
+  for (const auto& [bytes, writes] : unchanged_by_size_) {
+    text += " " + FormatBytes(bytes) + " (" + std::to_string(writes) + " writes)";
+  }
+  return text + "\n";
 }
 
 void Engine::SignalMover() {

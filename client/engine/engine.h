@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +54,8 @@ struct IoOp {
   uint32_t waiters = 0;
   bool prefetch = false;
   bool done = false;
+  bool rewrite = false;       // a write whose chunk had other bytes in swap before, as far as is known
+  uint64_t old_checksum = 0;  // of those
   Status status;
 };
 
@@ -62,6 +65,7 @@ class Engine {
     uint64_t budget = 0;
     bool preemptive = true;
     bool checksum = true;
+    bool debug = false;  // frames that come back are unmapped; unchanged writes are counted by size
     std::chrono::milliseconds deadlock_settle{10};   // for which the verdict of a deadlock must hold
     std::chrono::milliseconds deadlock_grace{1000};  // before an unlikely release is given up
     std::chrono::milliseconds pin_wait_max{60000};   // no wait for other threads' pins is longer
@@ -115,6 +119,8 @@ class Engine {
   // Another policy takes over; chunks come to it in the order of their making. Returns the old one.
   std::unique_ptr<CachePolicy> ReplacePolicy(
       const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) RS_EXCLUDES(mutex_);
+  // For people: which sizes of chunks were written although nothing had changed (Options::debug); empty: none.
+  std::string DescribeUnchangedWrites() const RS_EXCLUDES(mutex_);
   // The policy's order, a line a chunk, for people; whether the policy's own structure is sound.
   std::string DescribePolicy() const RS_EXCLUDES(mutex_);
   bool CheckPolicy() const RS_EXCLUDES(mutex_);
@@ -199,6 +205,7 @@ class Engine {
   std::unique_ptr<CachePolicy> policy_ RS_GUARDED_BY(mutex_);
   std::vector<IoOp*> free_ops_ RS_GUARDED_BY(mutex_);
   EngineCounters counters_ RS_GUARDED_BY(mutex_);
+  std::map<uint64_t, uint64_t> unchanged_by_size_ RS_GUARDED_BY(mutex_);  // bytes of a chunk, writes
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   uint64_t swapped_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of Swapped chunks with a slot

@@ -94,6 +94,8 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
     result->freed += c->bytes;
     return nullptr;
   }
+  const bool rewrite = options_.checksum && c->slot && !Has(c, kMapped);
+  const uint64_t old_checksum = c->checksum;
   if (Has(c, kMapped)) {  // changed: from now on it lives in swap
     tier_->Free(c->slot, c->bytes);
     c->slot = SlotRef{};
@@ -110,7 +112,10 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   }
   Transition(c, Event::kBeginWrite, kReadable);
   result->started += c->bytes;
-  return NewOp(c, true);
+  IoOp* op = NewOp(c, true);
+  op->rewrite = rewrite;
+  op->old_checksum = old_checksum;
+  return op;
 }
 
 // A dirty chunk is written over its old slot, unless a faster tier has room for it again.
@@ -149,6 +154,11 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
     const bool ok = op->io.result == StatusCode::kOk && op->io.bytes_done == op->io.bytes;
     if (ok) {
       c->checksum = op->io.checksum;
+      if (op->rewrite && op->old_checksum == c->checksum) {
+        ++counters_.unchanged_writes;
+        counters_.unchanged_bytes += c->bytes;
+        if (options_.debug) ++unchanged_by_size_[c->bytes];
+      }
       written[n++] = c;
       failed_writes_ = 0;
     } else {

@@ -1,7 +1,9 @@
 // adhereAll: several pins, all or none.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <random>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -71,28 +73,66 @@ uint64_t FrameBytes(std::span<const PinRequest> requests) {
   return bytes;
 }
 
+// Whose turn it is among the threads that wait. Each of them holds nothing that adhereAll pinned; who is not in turn does not even
+// try, so that the first one gets what the others let go. Nobody computes with the turn.
+class Turn {
+ public:
+  Turn() : number_(next.fetch_add(1)) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return serving == number_; });
+  }
+  ~Turn() {
+    {
+      std::lock_guard lock(mutex);
+      ++serving;
+    }
+    changed.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  static bool AnybodyWaits() {
+    std::lock_guard lock(mutex);
+    return next.load() != serving;
+  }
+
+ private:
+  const uint64_t number_;
+  static inline std::mutex mutex;
+  static inline std::condition_variable changed;
+  static inline std::atomic<uint64_t> next{0};
+  static inline uint64_t serving = 0;  // guarded by mutex
+};
+
+bool AreAllInMemory(std::span<const PinRequest> requests) {
+  return std::all_of(requests.begin(), requests.end(), [](const PinRequest& one) {
+    return one.chunk == nullptr || (one.chunk->state.load(std::memory_order_relaxed) & kReadable);
+  });
+}
+
 }  // namespace
 
-// Two threads that meet half-way both give up what they have; who comes back first is left to chance.
 void PinAll(std::span<PinRequest> requests, PinTable* table) {
-  Status status = TryPinAll(requests, table);
-  if (status.ok()) return;
+  // What is in memory takes nothing from those who wait.
+  if (AreAllInMemory(requests) || !Turn::AnybodyWaits()) {
+    Status status = TryPinAll(requests, table);
+    if (status.ok()) return;
+    if (status.code() != StatusCode::kAborted) ThrowStatus(status);
+  }
   Engine& engine = Runtime::Get().engine();
   const uint64_t bytes = FrameBytes(requests);
-  const auto begin = Clock::now();
-  auto hopeful = begin;  // when another thread was last seen that might unpin
-  std::minstd_rand random(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(table) >> 10));
-  for (microseconds pause{50}; status.code() == StatusCode::kAborted; pause = std::min(2 * pause, microseconds(2000))) {
-    const auto now = Clock::now();
-    if (PinRegistry::Get().JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) hopeful = now;
-    if (bytes > engine.budget()->frames_limit() || now - hopeful > kPatience || now - begin > kPatienceMax) {
-      status = engine.FullOfPins(bytes);
-      break;
-    }
-    std::this_thread::sleep_for(pause / 2 + pause * (random() % 256) / 512);
-    status = TryPinAll(requests, table);
+  if (bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPins(bytes));
+  const Turn turn;
+  Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
+  for (microseconds pause{50};; pause = std::min(2 * pause, microseconds(2000))) {
+    Status status = TryPinAll(requests, table);
+    if (status.ok()) return;
+    if (status.code() != StatusCode::kAborted) ThrowStatus(status);
+    if (PinRegistry::Get().JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) hopeless = {};
+    if (hopeless > kPatience || waited > kPatienceMax) ThrowStatus(engine.FullOfPins(bytes));
+    std::this_thread::sleep_for(pause);
+    waited += pause;
+    hopeless += pause;
   }
-  if (!status.ok()) ThrowStatus(status);
 }
 
 }  // namespace ramspan::detail

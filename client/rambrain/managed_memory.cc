@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/rambrain/stack_mutex.h"
 #include "common/log.h"
 #include "rambrain/cyclicManagedMemory.h"
 #include "rambrain/dummyManagedMemory.h"
@@ -123,6 +124,11 @@ void managedMemory::SwitchStrategy() noexcept {
 
 // ---- The stack of managers ----
 
+std::mutex& StackMutex() {
+  static auto* mutex = new std::mutex;  // used at exit, too
+  return *mutex;
+}
+
 managedMemory* managedMemory::defaultManager = cyclicManagedMemory::TheConfigured();
 std::atomic<bool> managedMemory::refuses_{false};
 
@@ -146,21 +152,28 @@ managedMemory::managedMemory(Kind kind, managedSwap* swap, global_bytesize size)
       throw;
     }
   }
-  previous_ = defaultManager;
-  defaultManager = this;
+  base_ = kind == Kind::kDummy ? ramspan::Statistics() : ramspan::GetStatistics();
+  {
+    std::lock_guard lock(StackMutex());
+    previous_ = defaultManager;
+    defaultManager = this;
+  }
   refuses_.store(kind == Kind::kDummy, std::memory_order_relaxed);
   SwitchStrategy();
-  base_ = kind == Kind::kDummy ? ramspan::Statistics() : ramspan::GetStatistics();
 }
 
 managedMemory::~managedMemory() {
   if (kind_ == Kind::kConfigured) return;
   if (!IsDefault()) {  // out of turn: nothing is in force but for its swap, where objects may be
+    std::lock_guard lock(StackMutex());
     managedMemory* above = defaultManager;
     while (above->previous_ != this) above = above->previous_;
     above->previous_ = previous_;
   } else {
-    defaultManager = previous_;
+    {
+      std::lock_guard lock(StackMutex());
+      defaultManager = previous_;
+    }
     refuses_.store(previous_->kind_ == Kind::kDummy, std::memory_order_relaxed);
     previous_->SwitchStrategy();
     try {

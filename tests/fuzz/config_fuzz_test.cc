@@ -25,7 +25,7 @@ constexpr int kFiles = 2'000;  // through the file system, hence fewer
 constexpr std::string_view kPieces[] = {
     "[default]", "[app]", "[other]", "[", "]", "\n", "\n", "\n", "\r\n", "=", " = ", "#", " # ", "\"", " ", "\t",
     "memory", "swapMemory", "memoryManager", "swap", "swapfiles", "enableDMA", "policy", "transport", "checksum",
-    "preemptive", "stats", "memroy", "64 MiB", "1.5 GiB", "1 TB", "-1", "99999999999999999999", "0.5", "cyclic",
+    "preemptive", "debug", "stats", "memroy", "64 MiB", "1.5 GiB", "1 TB", "-1", "99999999999999999999", "0.5", "cyclic",
     "auto", "file", "remote", "/tmp/%d-%d", "%d", "%s%n", "true", "off", "maybe", "fail", "mpi", "ofi",
     "\xEF\xBB\xBF", "\xFF\xFE", "\\", "\xC3\xA9", "memory = 2 MiB\n", "[default]\n", "swap = file # x\n",
     "policy = \"fail\"\n"};

@@ -101,7 +101,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
   const Config config = FromFile(
       "[default]\nmemory = 64 MiB\nswapMemory = 1.5 GiB\nmemoryManager = cyclicManagedMemory\nswap = managedFileSwap\n"
       "swapfiles = /scratch/a-%d-%d\nenableDMA = true\npolicy = interactive\ntransport = none\nchecksum = off\n"
-      "preemptive = no\nstats = /tmp/s.json\n");
+      "preemptive = no\ndebug = yes\nstats = /tmp/s.json\n");
   EXPECT_EQ(config.memory, 64 * kMiB);
   EXPECT_EQ(config.swap_memory, 1536 * kMiB);
   EXPECT_EQ(config.memory_manager, "cyclic");
@@ -112,8 +112,9 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
   EXPECT_EQ(config.transport, Transport::kNone);
   EXPECT_FALSE(config.checksum);
   EXPECT_FALSE(config.preemptive);
+  EXPECT_TRUE(config.debug);
   EXPECT_EQ(config.stats, "/tmp/s.json");
-  EXPECT_EQ(config.source.size(), 11u);
+  EXPECT_EQ(config.source.size(), 12u);
   EXPECT_EQ(config.source.at("policy"), sources_.files[0] + ":8");
 }
 
@@ -122,7 +123,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInTheEnvironment) {
       {"RAMSPAN_MEMORY", "64MiB"},          {"RAMSPAN_SWAP_MEMORY", "1GB"}, {"RAMSPAN_MEMORY_MANAGER", "cyclic"},
       {"RAMSPAN_SWAP", "remote"},           {"RAMSPAN_SWAPFILES", "%d.%d"}, {"RAMSPAN_ENABLE_DMA", "1"},
       {"RAMSPAN_POLICY", "fail"},           {"RAMSPAN_TRANSPORT", "mpi"},   {"RAMSPAN_CHECKSUM", "0"},
-      {"RAMSPAN_PREEMPTIVE", "OFF"},        {"RAMSPAN_STATS", "s"}};
+      {"RAMSPAN_PREEMPTIVE", "OFF"},        {"RAMSPAN_DEBUG", "on"},      {"RAMSPAN_STATS", "s"}};
   for (const auto& [name, value] : names) SetEnvironment(name, value);
   const Config config = Loaded();
   EXPECT_EQ(config.memory, 64 * kMiB);
@@ -135,6 +136,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInTheEnvironment) {
   EXPECT_FALSE(config.checksum);
   EXPECT_FALSE(config.preemptive);
   EXPECT_EQ(config.stats, "s");
+  EXPECT_TRUE(config.debug);
   EXPECT_EQ(config.source.size(), names.size());
   EXPECT_EQ(config.source.at("enableDMA"), "environment RAMSPAN_ENABLE_DMA");
 }
@@ -151,6 +153,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetByTheProgram) {
   o.transport = Transport::kMpi;
   o.checksum = false;
   o.preemptive = false;
+  o.debug = true;
   o.stats = "s";
   const Config config = Loaded();
   EXPECT_EQ(config.memory, 2 * kMiB);
@@ -162,7 +165,8 @@ TEST_F(ConfigOf, EveryKeyCanBeSetByTheProgram) {
   EXPECT_EQ(config.transport, Transport::kMpi);
   EXPECT_FALSE(config.checksum);
   EXPECT_FALSE(config.preemptive);
-  EXPECT_EQ(config.source.size(), 11u);
+  EXPECT_TRUE(config.debug);
+  EXPECT_EQ(config.source.size(), 12u);
   EXPECT_EQ(config.source.at("memory"), "program call");
 }
 
@@ -393,7 +397,7 @@ TEST_F(ConfigOf, TheExampleFileHoldsEveryKeyWithItsDefault) {
     text += line + "\n";
   }
   const Config config = FromFile(text);
-  EXPECT_EQ(config.source.size(), 11u);
+  EXPECT_EQ(config.source.size(), 12u);
   const Config defaults;
   EXPECT_EQ(config.memory_manager, defaults.memory_manager);
   EXPECT_EQ(config.swap, defaults.swap);

@@ -1,0 +1,94 @@
+// Debug mode (RAMSPAN_DEBUG=1) under a limit of 8 MiB.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "ramspan/managed_ptr.h"
+#include "ramspan/runtime.h"
+
+namespace {
+
+using ramspan::managedPtr;
+
+constexpr size_t kElements = (1 << 20) / sizeof(uint64_t);
+
+std::vector<managedPtr<uint64_t>> Chunks() {
+  std::vector<managedPtr<uint64_t>> data;
+  for (uint64_t i = 0; i < 20; ++i) data.emplace_back(kElements, i);
+  return data;
+}
+
+void SweepMutable(std::vector<managedPtr<uint64_t>>& data, bool change) {
+  for (auto& one : data) {
+    ADHERETOLOC(uint64_t, one, p);
+    if (change) ++p[3];
+  }
+}
+
+uint64_t Unchanged() { return nlohmann::json::parse(ramspan::StatsJson())["unchanged_writes"]; }
+
+class Debug : public testing::Test {
+ protected:
+  // Death tests run this program again: a forked child has no Ramspan.
+  Debug() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(Debug, APointerUsedAfterItsAdhereToFaultsAndIsExplained) {
+  EXPECT_EXIT(
+      {
+        auto data = Chunks();
+        uint64_t* stale;
+        {
+          ADHERETOLOC(uint64_t, data[0], p);
+          stale = p;
+        }
+        ramspan::SetMemoryLimit(1 << 20);  // it must leave
+        ramspan::SetMemoryLimit(8 << 20);
+        SweepMutable(data, true);  // its frame must not serve another object meanwhile
+        stale[5] = 1;
+        std::exit(0);
+      },
+      testing::KilledBySignal(SIGSEGV), "used address 0x0000.*where an object was that has left memory");
+}
+
+TEST_F(Debug, OtherFaultsAreNotExplained) {
+  EXPECT_EXIT(
+      {
+        auto data = Chunks();
+        kill(getpid(), SIGSEGV);
+        sleep(5);
+      },
+      testing::KilledBySignal(SIGSEGV), testing::Not(testing::HasSubstr("an object was")));
+}
+
+TEST_F(Debug, WritesThatChangeNothingAreCountedAndReportedAtTheEnd) {
+  EXPECT_EXIT(
+      {
+        auto data = Chunks();
+        SweepMutable(data, true);
+        SweepMutable(data, false);
+        SweepMutable(data, false);
+        std::exit(Unchanged() > 20 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "wrote what was there already.*Pull const T\\*.*Objects of 1 MiB \\([0-9]+ writes\\)");
+}
+
+TEST_F(Debug, ChangesAndConstAreNotReported) {
+  auto data = Chunks();
+  for (int sweep = 0; sweep < 3; ++sweep) SweepMutable(data, true);
+  for (int sweep = 0; sweep < 2; ++sweep) {
+    for (size_t i = 0; i < data.size(); ++i) {
+      ADHERETOLOCCONST(uint64_t, data[i], p);
+      ASSERT_EQ(p[3], i + 3);
+      ASSERT_EQ(p[4], i);
+    }
+  }
+  EXPECT_EQ(Unchanged(), 0u);
+}
+
+}  // namespace
