@@ -28,6 +28,9 @@ case $example in
   nbody)
     for how in serial openmp ingredients; do run 1MiB "$folder/nbody" $how 150 400; done ;;
   transpose) run 4MiB "$folder/transpose" 1100 96 ;;
+  views) run 2MiB "$folder/views" 400 100 ;;
+  access)
+    for what in const decay readahead; do run 4MiB "$folder/access" $what 16; done ;;
   classes) run 3MiB "$folder/classes" 8 ;;
 esac
 for stats in "$work"/stats.*.json; do
