@@ -218,6 +218,9 @@ Status Engine::HoldLimit() {
   return Status();
 }
 
+// Without read-ahead there is no room for it: the policy would keep runs together that nobody fetches.
+void Engine::TellLimits() { policy_->SetLimits(load_ahead() ? budget_.limit() : 0, swapped_bytes_); }
+
 Status Engine::SetBudget(uint64_t bytes) {
   MutexLock lock(mutex_);
   const uint64_t old = budget_.limit();
@@ -226,7 +229,7 @@ Status Engine::SetBudget(uint64_t bytes) {
     budget_.set_limit(old);
     return status;
   }
-  policy_->SetLimits(bytes, swapped_bytes_);
+  TellLimits();
   changed_.NotifyAll();
   return Status();
 }
@@ -317,7 +320,7 @@ bool Engine::MoverStep() {
   MutexLock lock(mutex_);
   mover_work_ = false;
   bool worked = in_flight_ > 0 && PollOnce(microseconds(0));
-  policy_->SetLimits(budget_.limit(), swapped_bytes_);
+  TellLimits();
   if (write_ahead()) worked |= RefillReserve();
   if (load_ahead()) worked |= ReadAhead();
   const auto now = Clock::now();
@@ -355,7 +358,7 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicy(
     const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) {
   MutexLock lock(mutex_);
   std::unique_ptr<CachePolicy> next = make_policy(&chunks_);
-  next->SetLimits(budget_.limit(), swapped_bytes_);
+  next->SetLimits(load_ahead() ? budget_.limit() : 0, swapped_bytes_);
   for (uint32_t id = 0; id < chunks_.ids(); ++id) {
     Chunk* c = chunks_.At(id);
     if (PhaseOf(c) == Phase::kFreed || Has(c, kDoomed)) continue;

@@ -189,6 +189,7 @@ class Engine {
   void Forget(Chunk* chunk) RS_REQUIRES(mutex_);
   void CountWait(std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
   void SignalMover() RS_REQUIRES(mutex_);
+  void TellLimits() RS_REQUIRES(mutex_);
 
   const Options options_;
   SwapTier* const tier_;

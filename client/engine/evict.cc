@@ -205,7 +205,7 @@ Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes, WhenPinned when_pi
   typical_bytes_ = RoundUpToGranule(bytes);
   for (;;) {
     if (void* frame = arena_.TryTake(bytes)) {
-      if (arena_.available() < 2 * typical_bytes_) SignalMover();
+      if (arena_.available() < 2 * typical_bytes_ && policy_->WantsReadAhead()) SignalMover();
       return frame;
     }
     const uint64_t available = arena_.available();
