@@ -13,7 +13,7 @@ using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-constexpr uint64_t kTogether = 8;  // chunks that leave in one go: a miss's own and those for the misses after it
+constexpr uint64_t kTogether = 16;  // chunks that leave in one go: a miss's own and those for the misses after it
 constexpr uint32_t kFailedWritesMax = 64;  // in a row, before a thread that needs a frame is told
 }  // namespace
 
