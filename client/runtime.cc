@@ -141,6 +141,7 @@ void Runtime::Reload(const Options& options) {
   fixed(next.enable_dma == config_.enable_dma, "enableDMA");
   fixed(next.transport == config_.transport, "transport");
   fixed(next.checksum == config_.checksum, "checksum");
+  fixed(next.debug == config_.debug, "debug");
   if (next.memory != 0) ramspan::SetMemoryLimit(next.memory);
   if (files_ != nullptr) {
     if (next.swap_memory != 0) ramspan::SetSwapLimit(next.swap_memory);
@@ -163,6 +164,7 @@ Options Runtime::EffectiveOptions() {
   options.transport = config_.transport;
   options.checksum = config_.checksum;
   options.preemptive = engine_->load_ahead() || engine_->write_ahead();
+  options.debug = config_.debug;
   options.stats = config_.stats;
   return options;
 }
@@ -361,13 +363,13 @@ void SetMemoryLimit(uint64_t bytes) {
 void SetSignalReport(int signal, void (*report)()) {
   SignalReport& slot = reports[signal == SIGUSR2];
   slot.report.store(report);
-  if (Runtime::Started()) InstallHandler(slot);
+  if (Runtime::IfStarted()) InstallHandler(slot);
 }
 
-bool Started() { return Runtime::Started(); }
+bool Started() { return Runtime::IfStarted() != nullptr; }
 
 void Reconfigure(const Options& options) {
-  if (Runtime::Started()) return Runtime::Get().Reload(options);
+  if (Runtime* runtime = Runtime::IfStarted()) return runtime->Reload(options);
   Runtime::SetOptions(options);
 }
 

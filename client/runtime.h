@@ -42,8 +42,6 @@ class Runtime {
   static Runtime* IfStarted() { return instance_.load(std::memory_order_acquire); }
   static void SetOptions(const Options& options);
 
-  static bool Started() { return instance_.load(std::memory_order_acquire) != nullptr; }
-
   Engine& engine() { return *engine_; }
   std::string StatsJson();
   Statistics GetStatistics();

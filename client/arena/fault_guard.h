@@ -1,4 +1,5 @@
 // Explains segmentation faults on frames that have left memory (debug mode).
+// Thread-safety: one thread at a time calls ExplainFaults; faults may happen on any.
 #pragma once
 
 #include <cstddef>

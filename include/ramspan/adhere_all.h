@@ -11,6 +11,9 @@
 // Blocks until all are in memory. Throws OutOfMemory when together they exceed the limit or when no other thread goes
 // on to release what is pinned (do not hold other adhereTos meanwhile: those are not given up), and what a pull throws;
 // nothing is pinned then. A null managedPtr (n = 0) takes no part.
+//
+// Thread-safety: any thread; the managedPtrs may be shared by threads that only read them (managed_ptr.h), and must
+// outlive the results.
 #pragma once
 
 #include <iterator>

@@ -19,7 +19,7 @@ __attribute__((visibility("default"))) bool Started();
 // Before the start: Configure. Later: reads environment and configuration files again (options.customConfig first, if
 // it is set) and applies memory, swapMemory, policy and preemptive; all objects stay. A size that was neither set before
 // nor is now stays as it is. Throws ConfigError, with nothing applied, when what cannot change in a running program has
-// changed (swap, swapfiles, enableDMA, transport, checksum) or a value is wrong; OutOfMemory and Error as the setters.
+// changed (swap, swapfiles, enableDMA, transport, checksum, debug) or a value is wrong; OutOfMemory and Error as the setters.
 __attribute__((visibility("default"))) void Reconfigure(const Options& options);
 
 // The options in effect, every field but customConfig set. Starts Ramspan.

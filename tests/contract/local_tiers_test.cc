@@ -1,9 +1,5 @@
 // The SwapTier contract for the tiers that need no server.
-#include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +9,7 @@
 #include "tests/contract/swap_tier_contract.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/fault_tier.h"
+#include "tests/support/map_store.h"
 
 namespace ramspan {
 namespace {
@@ -37,32 +34,8 @@ std::unique_ptr<SwapTier> MakeTiered() {
   return std::make_unique<TieredSwap>(std::move(tiers));
 }
 
-// What a program's own store may look like.
-class HeapStore final : public SwapStore {
- public:
-  uint64_t Capacity() const override { return 24 * kMiB; }
-  bool Write(uint64_t slot, const void* data, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    data_[slot].assign(static_cast<const char*>(data), bytes);
-    return true;
-  }
-  bool Read(uint64_t slot, void* data, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    std::memcpy(data, data_.at(slot).data(), bytes);
-    return true;
-  }
-  void Erase(uint64_t slot, size_t) noexcept override {
-    std::lock_guard lock(mutex_);
-    data_.erase(slot);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<uint64_t, std::string> data_;
-};
-
 std::unique_ptr<SwapTier> MakeStore() {
-  static HeapStore store;
+  static MapStore store(24 * kMiB);
   return std::make_unique<StoreSwap>(&store);
 }
 

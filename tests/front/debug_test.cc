@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "ramspan/errors.h"
 #include "ramspan/managed_ptr.h"
 #include "ramspan/runtime.h"
 
@@ -89,6 +90,14 @@ TEST_F(Debug, ChangesAndConstAreNotReported) {
     }
   }
   EXPECT_EQ(Unchanged(), 0u);
+}
+
+// The key was missing in what EffectiveOptions returns, and changing it in a running program was accepted without effect.
+TEST_F(Debug, TheKeyIsInForceAndCannotChange) {
+  EXPECT_EQ(ramspan::EffectiveOptions().debug, true);
+  ramspan::Options off;
+  off.debug = false;
+  EXPECT_THROW(ramspan::Reconfigure(off), ramspan::ConfigError);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A program's own swap and strategy, derived from Rambrain's classes (examples/rambrain/ has longer ones) and from
+// A program's own swap and strategy, derived from Rambrain's classes (examples/rambrain_extend.cc has longer ones) and from
 // Ramspan's.
 #include <gtest/gtest.h>
 
@@ -7,9 +7,6 @@
 #include <chrono>
 #include <cstring>
 #include <list>
-#include <map>
-#include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,28 +14,13 @@
 #include "rambrain/managedDummySwap.h"
 #include "rambrain/managedFileSwap.h"
 #include "rambrain/managedPtr.h"
-#include "tests/rambrain/row.h"
 #include "ramspan/extend.h"
+#include "tests/rambrain/field.h"
+#include "tests/support/map_store.h"
 
 using namespace rambrain;
 
 namespace {
-
-constexpr unsigned int kDoubles = 1 << 15;  // 256 KiB
-
-std::vector<managedPtr<double>> Field(int n) {
-  std::vector<managedPtr<double>> field;
-  for (int i = 0; i < n; ++i) field.emplace_back(kDoubles, i);
-  return field;
-}
-
-void Expect(const std::vector<managedPtr<double>>& field) {
-  for (size_t i = 0; i < field.size(); ++i) {
-    ROWCONST(double, field[i], data);
-    ASSERT_EQ(data[0], static_cast<double>(i));
-    ASSERT_EQ(data[kDoubles - 1], static_cast<double>(i));
-  }
-}
 
 // Run-length coded doubles: what a program that knows its data would do.
 class RunLengthSwap : public managedSwap {
@@ -249,37 +231,8 @@ TEST(OwnManager, StepsAsideForOthersAndComesBack) {
   Expect(field);
 }
 
-// <ramspan/extend.h> without Rambrain's classes.
-class MapStore : public ramspan::SwapStore {
- public:
-  std::string Name() const override { return "map"; }
-  uint64_t Capacity() const override { return 64 * mib; }
-  bool Write(uint64_t slot, const void* data, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    data_[slot].assign(static_cast<const char*>(data), bytes);
-    return true;
-  }
-  bool Read(uint64_t slot, void* data, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    std::memcpy(data, data_.at(slot).data(), bytes);
-    return true;
-  }
-  void Erase(uint64_t slot, size_t) noexcept override {
-    std::lock_guard lock(mutex_);
-    data_.erase(slot);
-  }
-  size_t slots() {
-    std::lock_guard lock(mutex_);
-    return data_.size();
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<uint64_t, std::string> data_;
-};
-
 TEST(SwapStore, InUseRemovedAbandoned) {
-  MapStore store;
+  MapStore store(64 * mib);
   const ramspan::SwapId id = ramspan::AddSwap(&store);
   ramspan::UseSwap(id);
   EXPECT_EQ(ramspan::SwapInUse(), id);
@@ -349,7 +302,7 @@ TEST(SwapStore, TooManyAtATimeIsAnError) {
   std::vector<ramspan::SwapId> ids;
   EXPECT_THROW(
       for (int i = 0; i < 20; ++i) {
-        stores.push_back(std::make_unique<MapStore>());
+        stores.push_back(std::make_unique<MapStore>(64 * mib));
         ids.push_back(ramspan::AddSwap(stores.back().get()));
       },
       ramspan::ConfigError);

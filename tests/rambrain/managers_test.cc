@@ -12,29 +12,14 @@
 #include "rambrain/managedDummySwap.h"
 #include "rambrain/managedFileSwap.h"
 #include "rambrain/managedPtr.h"
-#include "tests/rambrain/row.h"
 #include "rambrain/rambrainconfig.h"
+#include "tests/rambrain/field.h"
 
 using namespace rambrain;
 
 namespace {
 
-constexpr unsigned int kDoubles = 1 << 15;  // 256 KiB
 constexpr global_bytesize kChunk = kDoubles * sizeof(double);
-
-std::vector<managedPtr<double>> Field(int n) {
-  std::vector<managedPtr<double>> field;
-  for (int i = 0; i < n; ++i) field.emplace_back(kDoubles, i);
-  return field;
-}
-
-void Expect(const std::vector<managedPtr<double>>& field) {
-  for (size_t i = 0; i < field.size(); ++i) {
-    ROWCONST(double, field[i], data);
-    ASSERT_EQ(data[0], static_cast<double>(i));
-    ASSERT_EQ(data[kDoubles - 1], static_cast<double>(i));
-  }
-}
 
 // With memory and swap full to the brim, nothing can change places: somebody must go, or swap must grow.
 void MakeRoom(std::vector<managedPtr<double>>* field) { field->resize(field->size() - 4, managedPtr<double>(0)); }
