@@ -30,7 +30,8 @@ constexpr char kUsage[] =
     "  pin      an adhereTo on data in memory, against the raw pointer, in ns\n"
     "  stream   sweeps over data larger than the limit, in GB/s and as a share of the roofline\n"
     "  random   read-modify-write of chunks in random order, read-ahead on and off\n"
-    "  memory   bytes of metadata a chunk\n\n"
+    "  memory   bytes of metadata a chunk\n"
+    "  small    objects of a few bytes: making, destroying and swapping a million of them\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
     "  ramspan bench stream                                 remote memory: one memory server on this node\n"
     "  ramspan bench stream --mode read --limit 512MiB\n"
@@ -52,12 +53,12 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   add("help,h", "this text");
   add("json", po::bool_switch(&o->json), "JSON, one object a line, with the whole configuration");
   add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB)");
-  add("chunk", po::value(&texts->chunk)->value_name("SIZE"), "bytes of a chunk (stream 1MiB, random 64KiB, memory 4KiB)");
+  add("chunk", po::value(&texts->chunk)->value_name("SIZE"), "bytes of a chunk (stream 1MiB, random 64KiB, memory 4KiB, small 8B)");
   add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB)");
   add("mode", po::value(&o->mode)->value_name("rmw|read"), "stream: read-modify-write, or read only");
   add("sweeps", po::value(&o->repetitions)->value_name("N"), "sweeps or repetitions: the median is shown (5; pin 9)");
   add("ops", po::value(&o->operations)->value_name("N"), "operations of one repetition (random 8192, pin 2000000)");
-  add("chunks", po::value(&o->chunks)->value_name("N"), "memory: how many (100000)");
+  add("chunks", po::value(&o->chunks)->value_name("N"), "memory, small: how many (100000, 1000000)");
   add("tier", po::value(&o->tier)->value_name("auto|file"), "where chunks go: memory servers first, or files");
   add("direct", po::bool_switch(&o->direct), "files: O_DIRECT");
   add("dir", po::value(&o->directory)->value_name("DIR"), "directory of swap files ($TMPDIR, else /tmp)");
@@ -70,17 +71,19 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
 
 // What depends on the case, and what cannot work.
 void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& given) {
-  const bool swaps = o->name == "stream" || o->name == "random";
+  const bool small = o->name == "small";
+  const bool swaps = o->name == "stream" || o->name == "random" || small;
   if (o->name == "random") o->chunk = 64 << 10;
   if (o->name == "memory") o->chunk = 4 << 10;
+  if (small) o->chunk = sizeof(uint64_t);
   if (!texts.data.empty()) o->data = Bytes("data", texts.data);
   if (!texts.chunk.empty()) o->chunk = Bytes("chunk", texts.chunk);
-  o->limit = swaps ? o->data / 4 : uint64_t{64} << 20;
+  o->limit = small ? 4 * o->data + 32 * o->chunks + (uint64_t{16} << 20) : swaps ? o->data / 4 : uint64_t{64} << 20;
   if (!texts.limit.empty()) o->limit = Bytes("limit", texts.limit);
   if (o->repetitions == 0) o->repetitions = o->name == "pin" ? 9 : 5;
   if (o->operations == 0) o->operations = o->name == "pin" ? 2'000'000 : 8192;
-  if (o->chunks == 0) o->chunks = 100'000;
-  if (o->name == "memory") o->data = o->chunks * o->chunk;
+  if (o->chunks == 0) o->chunks = small ? 1'000'000 : 100'000;
+  if (o->name == "memory" || small) o->data = o->chunks * o->chunk;
   if (!swaps) o->tier = "file";
   if (given.count("servers") == 0) o->servers = swaps && o->tier == "auto" ? 1 : 0;
   if (o->tier == "file" && o->servers > 0) throw po::error("--tier file does not use --servers");
@@ -89,7 +92,8 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
                                                    : Bytes("server-memory", texts.server_memory);
   if (o->mode != "rmw" && o->mode != "read") throw po::error("--mode is rmw or read");
   if (o->tier != "auto" && o->tier != "file") throw po::error("--tier is auto or file");
-  if (o->chunk < 4096 || o->chunk % 4096 != 0) throw po::error("--chunk: a multiple of 4KiB");
+  if (small && (o->chunk == 0 || o->chunk % 8 != 0)) throw po::error("--chunk: a multiple of 8 for small objects");
+  if (!small && (o->chunk < 4096 || o->chunk % 4096 != 0)) throw po::error("--chunk: a multiple of 4KiB");
   if (swaps && o->data < 2 * o->chunk) throw po::error("--data: at least two chunks");
   if (o->repetitions < 1) throw po::error("--sweeps: at least 1");
   const std::string& p = texts.preemptive;
@@ -170,7 +174,8 @@ int RunBoth(const std::string& self, int argc, char** argv) {
 int RunCase(const BenchOptions& o) {
   if (o.name == "pin") return RunPin(o);
   if (o.name == "stream") return RunStream(o);
-  return o.name == "random" ? RunRandom(o) : RunMemory(o);
+  if (o.name == "random") return RunRandom(o);
+  return o.name == "small" ? RunSmall(o) : RunMemory(o);
 }
 
 int Main(int argc, char** argv) {
@@ -179,7 +184,7 @@ int Main(int argc, char** argv) {
   bool no_checksum = false;
   const po::options_description described = Describe(&options, &texts, &no_checksum);
   const std::string name = argc > 1 ? argv[1] : "";
-  const bool known = name == "pin" || name == "stream" || name == "random" || name == "memory";
+  const bool known = name == "pin" || name == "stream" || name == "random" || name == "memory" || name == "small";
   po::variables_map given;
   if (known) po::store(po::parse_command_line(argc - 1, argv + 1, described), given);
   if (!known || given.count("help") != 0) {

@@ -7,7 +7,7 @@
 namespace ramspan::bench {
 
 struct BenchOptions {
-  std::string name;  // pin, stream, random, memory
+  std::string name;  // pin, stream, random, memory, small
   bool json = false;
 
   uint64_t data = uint64_t{1} << 30;  // bytes
@@ -22,7 +22,7 @@ struct BenchOptions {
 
   int repetitions = 0;      // sweeps, rounds: what a median is taken of
   uint64_t operations = 0;  // of one repetition: pins, random accesses
-  uint64_t chunks = 0;      // memory: how many
+  uint64_t chunks = 0;      // memory, small: how many
 
   int servers = 0;
   uint64_t server_memory = 0;
@@ -33,5 +33,6 @@ int RunPin(const BenchOptions& options);
 int RunStream(const BenchOptions& options);
 int RunRandom(const BenchOptions& options);
 int RunMemory(const BenchOptions& options);
+int RunSmall(const BenchOptions& options);
 
 }  // namespace ramspan::bench

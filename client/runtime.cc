@@ -106,6 +106,7 @@ void Merge(const Options& options, Options* merged) {
   take(all.checksum, options.checksum);
   take(all.preemptive, options.preemptive);
   take(all.debug, options.debug);
+  take(all.bundles, options.bundles);
   take(all.stats, options.stats);
   take(all.customConfig, options.customConfig);
   all.rambrain = all.rambrain || options.rambrain;
@@ -142,6 +143,7 @@ void Runtime::Reload(const Options& options) {
   fixed(next.transport == config_.transport, "transport");
   fixed(next.checksum == config_.checksum, "checksum");
   fixed(next.debug == config_.debug, "debug");
+  fixed(next.bundles == config_.bundles, "bundles");
   if (next.memory != 0) ramspan::SetMemoryLimit(next.memory);
   if (files_ != nullptr) {
     if (next.swap_memory != 0) ramspan::SetSwapLimit(next.swap_memory);
@@ -165,6 +167,7 @@ Options Runtime::EffectiveOptions() {
   options.checksum = config_.checksum;
   options.preemptive = engine_->load_ahead() || engine_->write_ahead();
   options.debug = config_.debug;
+  options.bundles = config_.bundles;
   options.stats = config_.stats;
   return options;
 }
@@ -177,6 +180,7 @@ Statistics Runtime::GetStatistics() {
   s.memory_used = c.resident_bytes;
   s.data = c.data_bytes;
   s.chunks = c.chunks;
+  s.small_objects = bundles_ ? bundles_->objects() : 0;
   s.swapped = c.swapped_bytes;
   s.swap_used = tiers.slot_bytes_used;
   s.swap_capacity = tiers.slot_bytes_capacity;
@@ -247,6 +251,8 @@ Status Runtime::Compose() {
   engine_ = std::make_unique<Engine>(options, swap_.get(), &PinRegistry::Get(), [](const ChunkTable* chunks) {
     return std::make_unique<CyclicPolicy>(chunks);
   });
+  // Debug mode wants each object on pages of its own.
+  if (config_.bundles && !config_.debug) bundles_ = std::make_unique<Bundles>(engine_.get());
   return Status();
 }
 
@@ -317,6 +323,7 @@ std::string Runtime::StatsJson() {
   StatsInput in;
   in.config = &config_;
   in.counters = engine_->counters();
+  in.small_objects = bundles_ ? bundles_->objects() : 0;
   in.rank = rank_;
   in.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   for (size_t i = 0; i < swap_->tier_count(); ++i) {  // the program may have added several of a kind

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "client/engine/engine.h"
+#include "client/front/bundles.h"
 #include "client/swap/tiered_swap.h"
 #include "common/config.h"
 
@@ -43,6 +44,7 @@ class Runtime {
   static void SetOptions(const Options& options);
 
   Engine& engine() { return *engine_; }
+  Bundles* bundles() { return bundles_.get(); }  // null: each object is a chunk
   std::string StatsJson();
   Statistics GetStatistics();
   Options EffectiveOptions();
@@ -81,6 +83,7 @@ class Runtime {
   std::chrono::steady_clock::time_point started_;
   std::unique_ptr<TieredSwap> swap_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Bundles> bundles_;
   FileSwap* files_ = nullptr;        // in swap_, the last tier; null with swap = remote
   RetirableTier* remote_ = nullptr;  // in swap_, the first tier; null without servers
   std::thread mover_;

@@ -33,7 +33,7 @@ Json ConfigJson(const Config& c) {
           {"policy", policies[static_cast<int>(c.policy)]},
           {"transport", transports[static_cast<int>(c.transport)]},
           {"checksum", c.checksum},     {"preemptive", c.preemptive},
-          {"debug", c.debug}};
+          {"debug", c.debug},           {"bundles", c.bundles}};
 }
 
 Json HistogramJson(const EngineCounters& c) {
@@ -70,6 +70,7 @@ std::string FormatStats(const StatsInput& in) {
       {"rss_anon_bytes", ProcStatus("RssAnon")},
       {"rss_shared_bytes", ProcStatus("RssShmem")},
       {"chunks", c.chunks},
+      {"small_objects", in.small_objects},
       {"data_bytes", c.data_bytes},
       {"peak_data_bytes", c.peak_data_bytes},
       {"tiers", tiers},

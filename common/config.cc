@@ -170,6 +170,7 @@ std::vector<Setting> ProgramSettings(const Options& options) {
   add_switch("checksum", options.checksum);
   add_switch("preemptive", options.preemptive);
   add_switch("debug", options.debug);
+  add_switch("bundles", options.bundles);
   if (options.stats) add("stats", *options.stats);
   return settings;
 }
@@ -241,6 +242,7 @@ void Loader::DescribeKeys() {
   const auto checksum = [&c](const std::string& text) { return SetSwitch(text, &c.checksum); };
   const auto preemptive = [&c](const std::string& text) { return SetSwitch(text, &c.preemptive); };
   const auto debug = [&c](const std::string& text) { return SetSwitch(text, &c.debug); };
+  const auto bundles = [&c](const std::string& text) { return SetSwitch(text, &c.bundles); };
   const auto stats = [&c](const std::string& text) {
     c.stats = text;  // an empty one switches off what a file of lower priority set
     return Status();
@@ -256,6 +258,7 @@ void Loader::DescribeKeys() {
   AddKey("checksum", checksum, "verify what comes back from swap");
   AddKey("preemptive", preemptive, "read ahead, write back ahead");
   AddKey("debug", debug, "catch pointers used after their adhereTo, and forgotten const");
+  AddKey("bundles", bundles, "objects smaller than a page share chunks");
   AddKey("stats", stats, "file for the statistics");
 }
 

@@ -28,6 +28,7 @@ struct Config {
   bool checksum = true;
   bool preemptive = true;
   bool debug = false;
+  bool bundles = true;
   std::string stats;  // empty = none
 
   // Where each key that is not a default came from, for messages: "environment RAMSPAN_MEMORY", "/etc/ramspan.conf:3".

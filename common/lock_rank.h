@@ -6,11 +6,12 @@ namespace ramspan {
 
 enum class LockRank : int {
   kRuntime = 10,     // the composition root: start, stop
+  kBundles = 15,     // one shard's bundles of small objects
   kEngine = 20,      // chunk transitions, policy lists, operations in flight
   kPinRegistry = 30, // the list of all threads' pin tables (taken by the evictor's scan)
   kTier = 40,        // one swap tier's slots and completion queue
   kTransport = 50,   // one transport's requests
-  kMetadata = 60,    // slabs of chunk descriptors
+  kMetadata = 60,    // the memory of tables of small objects
   kLog = 90,         // a line of log at a time
 };
 

@@ -45,10 +45,8 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
   }
   const uint64_t metadata = budget_.metadata();
   Chunk* chunk = chunks_.New(bytes);
-  if (budget_.metadata() > metadata && arena_.committed() > budget_.frames_limit()) {  // frames give way to descriptors
-    Status status = HoldLimit();
-    arena_.CountPeak();
-    if (!status.ok() && arena_.committed() + budget_.metadata() > budget_.limit()) {
+  if (budget_.metadata() > metadata) {
+    if (Status status = MakeRoomForMetadata(); !status.ok()) {
       Forget(chunk);
       return status;
     }
@@ -63,6 +61,27 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
   return chunk;
+}
+
+// Metadata has grown: frames give way to it.
+Status Engine::MakeRoomForMetadata() {
+  if (arena_.committed() <= budget_.frames_limit()) return Status();
+  Status status = HoldLimit();
+  arena_.CountPeak();
+  return arena_.committed() + budget_.metadata() <= budget_.limit() ? Status() : status;
+}
+
+Status Engine::ChargeMetadata(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  budget_.ChargeMetadata(bytes);
+  Status status = MakeRoomForMetadata();
+  if (status.ok() && budget_.frames_limit() == 0) {
+    status = FailedPrecondition("descriptors of objects take all of the memory limit of " + FormatBytes(budget_.limit()) +
+                                "; make fewer and larger objects (an array in one managedPtr), or raise the limit "
+                                "(RAMSPAN_MEMORY, ramspan run --memory)");
+  }
+  if (!status.ok()) budget_.ChargeMetadata(-bytes);
+  return status;
 }
 
 void Engine::Free(Chunk* chunk) {

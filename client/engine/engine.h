@@ -81,6 +81,8 @@ class Engine {
   // frames must give way. kFailedPrecondition when it can never fit the budget; what Acquire returns.
   // With `mapped`, a place in a file that holds exactly these bytes: the contents. Takes the place over when it succeeds.
   Result<Chunk*> Create(uint64_t bytes, SlotRef mapped = SlotRef{});
+  // The front takes `bytes` of the budget for itself, for good. Blocks as Create; on failure nothing is taken.
+  Status ChargeMetadata(uint64_t bytes) RS_EXCLUDES(mutex_);
   // Whether the chunk may differ from the place where it is mapped, or is not mapped at all.
   bool IsChanged(Chunk* chunk) RS_EXCLUDES(mutex_);
   // `place` holds the chunk's bytes now; its old slot is given back. REQUIRES: the caller has it pinned for reading, and
@@ -167,6 +169,7 @@ class Engine {
     bool was_deadlock = false;  // the last verdict; the pins have been looked at since
   };
   Status WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) RS_REQUIRES(mutex_);
+  Status MakeRoomForMetadata() RS_REQUIRES(mutex_);  // the same
   Status HoldLimit() RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Status CheckWrites() RS_REQUIRES(mutex_);
   bool RefillReserve() RS_REQUIRES(mutex_);

@@ -67,15 +67,6 @@ void UnpinCounted(ChunkHead* chunk) noexcept {
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
 }
 
-void* PinCounted(ChunkHead* chunk, bool write) {
-  if (Status status = Runtime::Get().engine().AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
-  return chunk->frame;
-}
-
-uint32_t CountedPins(const ChunkHead* chunk) noexcept {
-  return static_cast<uint32_t>(chunk->state.load(std::memory_order_acquire) / kOneCountedPin);
-}
-
 void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
   PinTable* table = ThisThreadPins();
   unsigned slot;
@@ -108,16 +99,6 @@ void PrefetchChunk(ChunkHead* chunk) noexcept {
   if (Runtime* runtime = Runtime::IfStarted()) runtime->engine().Prefetch(Full(chunk));
 }
 
-ChunkHead* CreateChunk(size_t bytes) {
-  Result<Chunk*> chunk = Runtime::Get().engine().Create(bytes);
-  if (!chunk.ok()) ThrowStatus(chunk.status());
-  return chunk.value();
-}
-
-void FreeChunk(ChunkHead* chunk) noexcept {
-  if (Runtime* runtime = Runtime::IfStarted()) runtime->engine().Free(Full(chunk));
-}
-
 const char* DescribeChunk(const ChunkHead* chunk) noexcept {
   const uint64_t word = chunk->state.load(std::memory_order_acquire);
   switch (PhaseOf(word)) {
@@ -134,9 +115,9 @@ const char* DescribeChunk(const ChunkHead* chunk) noexcept {
   return pinned[0] ? "in use" : word & kPrefetched ? "fetched ahead" : "in memory";
 }
 
-void ReportLostDestructors(const ChunkHead* chunk, const char* why) noexcept {
-  LogWarning("the elements of chunk %u (%llu bytes) are given up without their destructors: %s", chunk->id,
-             static_cast<unsigned long long>(chunk->bytes), why);
+void ReportLostDestructors(Object object, const char* why) noexcept {
+  LogWarning("the elements of an object of %llu bytes (chunk %u) are given up without their destructors: %s",
+             static_cast<unsigned long long>(object.bytes()), object.chunk()->id, why);
 }
 
 namespace {

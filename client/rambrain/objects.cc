@@ -17,7 +17,7 @@ std::atomic<int> g_object_tracking{0};
 
 struct ObjectNode {
   memoryID id = managedMemory::root;
-  ramspan::detail::ChunkHead* chunk = nullptr;  // null: under construction
+  ramspan::detail::Object object;  // null: under construction
   global_bytesize elements = 0;
   void (*destroy)(void*, size_t) = nullptr;
   ObjectNode* parent = nullptr;
@@ -27,13 +27,13 @@ struct ObjectNode {
 
 namespace {
 
-using ramspan::detail::ChunkHead;
+using ramspan::detail::Object;
 
 struct Tree {
   std::mutex mutex;
   ObjectNode root;
   memoryID next_id = managedMemory::root + 1;
-  std::unordered_map<ChunkHead*, ObjectNode*> by_chunk;
+  std::unordered_map<uintptr_t, ObjectNode*> by_object;  // by Object::word
   bool exit_hook = false;
 };
 
@@ -76,25 +76,25 @@ void DestroyForgotten() {
   {
     Tree& tree = TheTree();
     std::lock_guard lock(tree.mutex);
-    for (const auto& [chunk, node] : tree.by_chunk) {
-      chunk->refs.fetch_add(1, std::memory_order_relaxed);
+    for (const auto& [word, node] : tree.by_object) {
+      node->object.refs().fetch_add(1, std::memory_order_relaxed);
       forgotten.push_back(*node);
     }
   }
   std::sort(forgotten.begin(), forgotten.end(), [](const ObjectNode& a, const ObjectNode& b) { return a.id < b.id; });
   for (const ObjectNode& node : forgotten) {
     try {
-      void* elements = ramspan::detail::PinCounted(node.chunk, true);
+      void* elements = ramspan::detail::AddUse(node.object, true);
       node.destroy(elements, node.elements);
-      ramspan::detail::UnpinCounted(node.chunk);
+      ramspan::detail::EndUses(node.object, 1);
     } catch (const std::exception& e) {
-      ramspan::detail::ReportLostDestructors(node.chunk, e.what());
+      ramspan::detail::ReportLostDestructors(node.object, e.what());
     }
   }
 }
 
 const char* StateOf(const ObjectNode* node) {
-  return node->chunk ? ramspan::detail::DescribeChunk(node->chunk) : "under construction";
+  return node->object ? ramspan::detail::DescribeChunk(node->object.chunk()) : "under construction";
 }
 
 ObjectNode* Find(ObjectNode* from, memoryID id) {
@@ -111,7 +111,7 @@ void Print(const ObjectNode* node, unsigned depth) {
     std::printf("(%llu : root)\n", static_cast<unsigned long long>(node->id));
   } else {
     std::printf("(%llu : size %llu Bytes, %s)\n", static_cast<unsigned long long>(node->id),
-                static_cast<unsigned long long>(node->chunk ? node->chunk->bytes : 0), StateOf(node));
+                static_cast<unsigned long long>(node->object ? node->object.bytes() : 0), StateOf(node));
   }
   for (const ObjectNode* child = node->first; child; child = child->next) Print(child, depth + 1);
 }
@@ -132,22 +132,22 @@ ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t)
   return node;
 }
 
-void EndObject(ObjectNode* node, ChunkHead* chunk) noexcept {
+void EndObject(ObjectNode* node, Object object) noexcept {
   Tree& tree = TheTree();
   std::lock_guard lock(tree.mutex);
   t_constructing = node->parent == &tree.root ? nullptr : node->parent;
-  if (chunk == nullptr) return Remove(node);
-  node->chunk = chunk;
-  tree.by_chunk.emplace(chunk, node);
+  if (!object) return Remove(node);
+  node->object = object;
+  tree.by_object.emplace(object.word(), node);
 }
 
-void ObjectGone(ChunkHead* chunk) noexcept {
+void ObjectGone(Object object) noexcept {
   Tree& tree = TheTree();
   std::lock_guard lock(tree.mutex);
-  const auto it = tree.by_chunk.find(chunk);
-  if (it == tree.by_chunk.end()) return;  // made before tracking was on
+  const auto it = tree.by_object.find(object.word());
+  if (it == tree.by_object.end()) return;  // made before tracking was on
   Remove(it->second);
-  tree.by_chunk.erase(it);
+  tree.by_object.erase(it);
 }
 
 }  // namespace detail
@@ -177,11 +177,11 @@ unsigned int managedMemory::getNumberOfChildren(const memoryID& id) {
   return count;
 }
 
-memoryID managedMemory::IdOf(const ramspan::detail::ChunkHead* chunk) {
+memoryID managedMemory::IdOf(ramspan::detail::Object object) {
   detail::Tree& tree = detail::TheTree();
   std::lock_guard lock(tree.mutex);
-  const auto it = tree.by_chunk.find(const_cast<ramspan::detail::ChunkHead*>(chunk));
-  return it == tree.by_chunk.end() ? invalid : it->second->id;
+  const auto it = tree.by_object.find(object.word());
+  return it == tree.by_object.end() ? invalid : it->second->id;
 }
 
 }  // namespace rambrain

@@ -14,6 +14,7 @@
 #include "rambrain/exceptions.h"
 #include "rambrain/managedMemoryChunk.h"
 #include "rambrain/managedSwap.h"
+#include "ramspan/detail/object.h"
 #include "ramspan/runtime.h"
 
 namespace rambrain {
@@ -76,7 +77,7 @@ class RAMSPAN_API managedMemory {
   // The id of the object behind a managedPtr<T, 1>; invalid for one that is not in the tree.
   template <typename P>
   static memoryID idOf(const P& data) {
-    return IdOf(data.Chunk());
+    return IdOf(data.Behind());
   }
 
   // Objects with destructors that nobody destroyed are destroyed when the program exits, parents before their parts.
@@ -154,7 +155,7 @@ class RAMSPAN_API managedMemory {
   void Enforce();                   // throws rambrainException
   void SwitchStrategy() noexcept;   // to this manager's
   [[noreturn]] static void ThrowNoManager();
-  static memoryID IdOf(const ramspan::detail::ChunkHead* chunk);
+  static memoryID IdOf(ramspan::detail::Object object);
 
   static std::atomic<bool> refuses_;
 

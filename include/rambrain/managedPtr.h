@@ -26,8 +26,8 @@ struct ObjectNode;
 extern RAMSPAN_API std::atomic<int> g_object_tracking;  // 0: never; 1: it was on; 2: it is on
 // The object that the calling thread constructs from now on; its parent is the one that it was constructing before.
 RAMSPAN_API ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t));
-RAMSPAN_API void EndObject(ObjectNode* node, ramspan::detail::ChunkHead* chunk) noexcept;  // null: it was not made
-RAMSPAN_API void ObjectGone(ramspan::detail::ChunkHead* chunk) noexcept;
+RAMSPAN_API void EndObject(ObjectNode* node, ramspan::detail::Object object) noexcept;  // null: it was not made
+RAMSPAN_API void ObjectGone(ramspan::detail::Object object) noexcept;
 
 // One T, made as Rambrain makes it: value-initialised (0 for arithmetic types), or from the managedPtr's own copies of
 // the arguments, which T's constructor may take by non-const reference (hence the const_casts). Rambrain also moved
@@ -41,8 +41,8 @@ struct Element {
   T value;
 
   // Ramspan calls it when the last managedPtr goes, before the destructors.
-  friend void OnLastRelease(Element*, ramspan::detail::ChunkHead* chunk) noexcept {
-    if (!std::is_trivially_destructible_v<T> || g_object_tracking.load(std::memory_order_relaxed) != 0) ObjectGone(chunk);
+  friend void OnLastRelease(Element*, ramspan::detail::Object object) noexcept {
+    if (!std::is_trivially_destructible_v<T> || g_object_tracking.load(std::memory_order_relaxed) != 0) ObjectGone(object);
   }
 };
 
@@ -62,13 +62,13 @@ class Construction {
   }
   Construction(const Construction&) = delete;
   ~Construction() {
-    if (node_) EndObject(node_, chunk_);
+    if (node_) EndObject(node_, object_);
   }
-  void Done(ramspan::detail::ChunkHead* chunk) { chunk_ = chunk; }
+  void Done(ramspan::detail::Object object) { object_ = object; }
 
  private:
   ObjectNode* node_ = nullptr;
-  ramspan::detail::ChunkHead* chunk_ = nullptr;
+  ramspan::detail::Object object_;
 };
 
 }  // namespace detail
@@ -164,10 +164,10 @@ class managedPtr<T, 1> {
   // which then becomes true; returns whether it pinned.
   bool setUse(bool writable = true, bool* tracker = nullptr) const {
     if (tracker && __atomic_exchange_n(tracker, true, __ATOMIC_ACQ_REL)) return false;
-    ramspan::detail::ChunkHead* chunk = ramspan::detail::ChunkOf()(data_);
-    if (!chunk) return true;
+    const ramspan::detail::Object object = Behind();
+    if (!object) return true;
     try {
-      detail::Translated([&] { ramspan::detail::PinCounted(chunk, writable); });
+      detail::Translated([&] { ramspan::detail::AddUse(object, writable); });
     } catch (...) {
       if (tracker) __atomic_store_n(tracker, false, __ATOMIC_RELEASE);
       throw;
@@ -176,10 +176,8 @@ class managedPtr<T, 1> {
   }
   // Ends `loaded` pins of setUse. Throws memoryException when there are not so many.
   bool unsetUse(unsigned int loaded = 1) const {
-    ramspan::detail::ChunkHead* chunk = ramspan::detail::ChunkOf()(data_);
-    if (!chunk) return true;
-    if (ramspan::detail::CountedPins(chunk) < loaded) throw memoryException("unsetUse without a setUse before it");
-    for (; loaded > 0; --loaded) ramspan::detail::UnpinCounted(chunk);
+    const ramspan::detail::Object object = Behind();
+    if (object && !ramspan::detail::EndUses(object, loaded)) throw memoryException("unsetUse without a setUse before it");
     return true;
   }
 
@@ -209,12 +207,12 @@ class managedPtr<T, 1> {
     return detail::Translated([&] {
       detail::Construction construction(std::in_place_type<T>, n);
       Data data(n, args...);
-      construction.Done(ramspan::detail::ChunkOf()(data));
+      construction.Done(ramspan::detail::ObjectOf()(data));
       return data;
     });
   }
   friend class managedMemory;
-  ramspan::detail::ChunkHead* Chunk() const { return ramspan::detail::ChunkOf()(data_); }
+  ramspan::detail::Object Behind() const { return ramspan::detail::ObjectOf()(data_); }
 
   Data data_;
 };

@@ -32,6 +32,7 @@ namespace detail {
 
 struct PinRequest {
   ChunkHead* chunk;  // null: nothing to pin
+  uint32_t offset;   // of the elements in the chunk
   bool write;
   unsigned slot = kNoPin;
 };
@@ -42,11 +43,11 @@ RAMSPAN_API void PinAll(std::span<PinRequest> requests, PinTable* table);
 struct PinAccess {
   template <typename P>
   static PinRequest Request(P& data) {
-    return {data.chunk_, !std::is_const_v<P>};
+    return {data.object_.chunk(), data.object_.offset(), !std::is_const_v<P>};
   }
   template <typename T>
   static adhereTo<T> Pinned(const PinRequest& request, PinTable* table) {
-    return adhereTo<T>(request.chunk, table, request.slot);
+    return adhereTo<T>(request.chunk, request.offset, table, request.slot);
   }
 };
 

@@ -28,7 +28,7 @@ class adhereTo {
  public:
   // load_now starts to fetch the data in the background (it never waits); otherwise the first pull fetches it.
   explicit adhereTo(const managedPtr<T>& data, bool load_now = true)
-      : chunk_(data.chunk_), table_(detail::ThisThreadPins()) {
+      : chunk_(data.object_.chunk()), table_(detail::ThisThreadPins()), offset_(data.object_.offset()) {
     if (load_now && chunk_ &&
         __builtin_expect(!(chunk_->state.load(std::memory_order_relaxed) & detail::kReadable), 0)) {
       detail::PrefetchChunk(chunk_);
@@ -37,17 +37,19 @@ class adhereTo {
   explicit adhereTo(const managedPtr<T>* data, bool load_now = true) : adhereTo(*data, load_now) {}
 
   // The copy pins for itself if the original does, so it keeps the original's pulled pointers valid.
-  adhereTo(const adhereTo& other) : chunk_(other.chunk_), table_(detail::ThisThreadPins()) {
+  adhereTo(const adhereTo& other) : chunk_(other.chunk_), table_(detail::ThisThreadPins()), offset_(other.offset_) {
     if (other.pinned()) Pull<false>();
   }
   adhereTo(adhereTo&& other) noexcept
       : chunk_(std::exchange(other.chunk_, nullptr)),
         table_(other.table_),
+        offset_(other.offset_),
         slot_(std::exchange(other.slot_, detail::kNoPin)),
         foreign_(other.foreign_.exchange(0, std::memory_order_relaxed)) {}
   adhereTo& operator=(adhereTo other) noexcept {
     std::swap(chunk_, other.chunk_);
     std::swap(table_, other.table_);
+    std::swap(offset_, other.offset_);
     std::swap(slot_, other.slot_);
     foreign_.store(other.foreign_.exchange(foreign_.load(std::memory_order_relaxed), std::memory_order_relaxed),
                    std::memory_order_relaxed);
@@ -67,7 +69,8 @@ class adhereTo {
 
  private:
   friend struct detail::PinAccess;
-  adhereTo(detail::ChunkHead* chunk, detail::PinTable* table, unsigned slot) : chunk_(chunk), table_(table), slot_(slot) {}
+  adhereTo(detail::ChunkHead* chunk, uint32_t offset, detail::PinTable* table, unsigned slot)
+      : chunk_(chunk), table_(table), offset_(offset), slot_(slot) {}
 
   bool pinned() const { return slot_ != detail::kNoPin || foreign_.load(std::memory_order_relaxed) != 0; }
 
@@ -75,25 +78,26 @@ class adhereTo {
   T* Pull() const {
     if (__builtin_expect(chunk_ == nullptr, 0)) detail::ThrowNullPull();
     if (__builtin_expect(table_ != detail::t_pins, 0)) {
-      return static_cast<T*>(detail::PinForeign(chunk_, &foreign_, kWrite));
+      return detail::ElementsAt<T>(detail::PinForeign(chunk_, &foreign_, kWrite), offset_);
     }
     if (__builtin_expect(slot_ == detail::kNoPin, 1)) {
       unsigned slot;
       void* frame = detail::Pin<kWrite>(chunk_, table_, &slot);
       slot_ = slot;
-      return static_cast<T*>(frame);
+      return detail::ElementsAt<T>(frame, offset_);
     }
     if constexpr (kWrite) {  // pinned already, perhaps only for reading
       unsigned slot;
       void* frame = detail::Pin<true>(chunk_, table_, &slot);
       detail::Unpin(chunk_, table_, slot);
-      return static_cast<T*>(frame);
+      return detail::ElementsAt<T>(frame, offset_);
     }
-    return static_cast<T*>(chunk_->frame);
+    return detail::ElementsAt<T>(chunk_->frame, offset_);
   }
 
   detail::ChunkHead* chunk_;
   detail::PinTable* table_;                   // of the thread that made this adhereTo
+  uint32_t offset_;                           // of the elements in the chunk
   mutable unsigned slot_ = detail::kNoPin;    // that thread's pin; only it writes
   mutable std::atomic<uintptr_t> foreign_{0};  // a pin by any other thread: table address | slot + 1
 };

@@ -85,7 +85,8 @@ RAMSPAN_API void SetSwapLimit(SwapId id, uint64_t bytes);
 RAMSPAN_API void SetSwapPolicy(SwapId id, SwapPolicy policy);
 
 // Who leaves when memory is needed, and who may be fetched ahead. Objects are known by numbers, which are used again
-// when their objects are gone. Derive from it and SetEvictionPolicy it.
+// when their objects are gone. An object here is what is swapped as one: small ones come as bundles (the key `bundles`).
+// Derive from it and SetEvictionPolicy it.
 //
 // Thread-safety: one call at a time, under Ramspan's lock: be quick, do not block, throw nothing, and use nothing of
 // Ramspan but the functions of Objects.

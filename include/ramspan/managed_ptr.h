@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "ramspan/detail/resident.h"
+#include "ramspan/detail/object.h"
 #include "ramspan/errors.h"
 
 namespace ramspan {
@@ -34,17 +34,17 @@ struct PinAccess;  // adhere_all.h
 }
 
 namespace detail {
-// The chunk behind a managedPtr, for the layers above it in include/.
-struct ChunkOf {
+// What is behind a managedPtr, for the layers above it in include/.
+struct ObjectOf {
   template <typename T>
-  ChunkHead* operator()(const managedPtr<T>& data) const {
-    return data.chunk_;
+  Object operator()(const managedPtr<T>& data) const {
+    return data.object_;
   }
-  // Takes over the one reference of a chunk.
+  // Takes over the one reference of an object.
   template <typename T>
-  static managedPtr<T> Adopt(ChunkHead* chunk) {
+  static managedPtr<T> Adopt(Object object) {
     managedPtr<T> data(size_t{0});
-    data.chunk_ = chunk;
+    data.object_ = object;
     return data;
   }
 };
@@ -70,79 +70,81 @@ class managedPtr {
     static_assert(alignof(T) <= 4096, "alignment over one page is not supported");  // here: T may be complete only now
     if (n == 0) return;
     if (n > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
-    chunk_ = detail::CreateChunk(n * sizeof(T));
+    object_ = detail::CreateObject(n * sizeof(T), alignof(T));
     if constexpr (sizeof...(Args) > 0 || !std::is_trivially_default_constructible_v<T>) {
       try {
         ConstructAll(n, args...);
       } catch (...) {
-        detail::FreeChunk(chunk_);
+        detail::FreeObject(object_);
         throw;
       }
     }
   }
 
-  managedPtr(const managedPtr& other) noexcept : chunk_(other.chunk_) {
-    if (chunk_) chunk_->refs.fetch_add(1, std::memory_order_relaxed);
+  managedPtr(const managedPtr& other) noexcept : object_(other.object_) {
+    if (object_) object_.refs().fetch_add(1, std::memory_order_relaxed);
   }
-  managedPtr(managedPtr&& other) noexcept : chunk_(std::exchange(other.chunk_, nullptr)) {}
+  managedPtr(managedPtr&& other) noexcept : object_(std::exchange(other.object_, {})) {}
   managedPtr& operator=(managedPtr other) noexcept {
-    std::swap(chunk_, other.chunk_);
+    std::swap(object_, other.object_);
     return *this;
   }
   // May block (to fetch elements whose destructors must run). REQUIRES for the last copy: no adhereTo is left.
   ~managedPtr() { Release(); }
 
-  size_t size() const { return chunk_ ? chunk_->bytes / sizeof(T) : 0; }
-  explicit operator bool() const { return chunk_ != nullptr; }
-  bool operator==(const managedPtr& other) const { return chunk_ == other.chunk_; }
+  size_t size() const { return object_ ? object_.bytes() / sizeof(T) : 0; }
+  explicit operator bool() const { return static_cast<bool>(object_); }
+  bool operator==(const managedPtr& other) const { return object_ == other.object_; }
 
   // A hint that the data will be needed soon. Does not wait for it.
   void prepareUse() const noexcept {
-    if (chunk_) detail::PrefetchChunk(chunk_);
+    if (object_) detail::PrefetchChunk(object_.chunk());
   }
 
  private:
   friend class adhereTo<T>;
   friend struct detail::PinAccess;
-  friend struct detail::ChunkOf;
+  friend struct detail::ObjectOf;
 
   template <typename... Args>
   void ConstructAll(size_t n, const Args&... args) {
     detail::PinTable* table = detail::ThisThreadPins();
     unsigned slot;
-    auto* elements = static_cast<T*>(detail::Pin<true>(chunk_, table, &slot));
+    detail::ChunkHead* const chunk = object_.chunk();
+    T* const elements = detail::ElementsAt<T>(detail::Pin<true>(chunk, table, &slot), object_.offset());
     size_t made = 0;
     try {
       for (; made < n; ++made) ::new (static_cast<void*>(elements + made)) T(args...);
     } catch (...) {
       std::destroy_n(elements, made);
-      detail::Unpin(chunk_, table, slot);
+      detail::Unpin(chunk, table, slot);
       throw;
     }
-    detail::Unpin(chunk_, table, slot);
+    detail::Unpin(chunk, table, slot);
   }
 
   void Release() noexcept {
     // acq_rel: the last owner sees all that the others did to the elements before they let go.
-    if (!chunk_ || chunk_->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    if constexpr (requires { OnLastRelease(static_cast<T*>(nullptr), chunk_); }) {
-      OnLastRelease(static_cast<T*>(nullptr), chunk_);  // found by T's namespace: its bookkeeping ends here
+    if (!object_ || object_.refs().fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if constexpr (requires { OnLastRelease(static_cast<T*>(nullptr), object_); }) {
+      OnLastRelease(static_cast<T*>(nullptr), object_);  // found by T's namespace: its bookkeeping ends here
     }
     if constexpr (!std::is_trivially_destructible_v<T>) {
       try {
         detail::PinTable* table = detail::ThisThreadPins();
         unsigned slot;
-        auto* elements = static_cast<T*>(detail::Pin<true>(chunk_, table, &slot));
+        detail::ChunkHead* const chunk = object_.chunk();
+        T* const elements = detail::ElementsAt<T>(detail::Pin<true>(chunk, table, &slot), object_.offset());
         std::destroy_n(elements, size());
-        detail::Unpin(chunk_, table, slot);
+        detail::Unpin(chunk, table, slot);
       } catch (const Error& e) {
-        detail::ReportLostDestructors(chunk_, e.what());
+        detail::ReportLostDestructors(object_, e.what());
       }
     }
-    detail::FreeChunk(chunk_);
+    detail::FreeObject(object_);
   }
 
-  detail::ChunkHead* chunk_ = nullptr;
+  detail::Object object_;
 };
 
 }  // namespace ramspan

@@ -33,7 +33,7 @@ namespace detail {
 // Throws Error when the file cannot be opened, ConfigError when Ramspan cannot start.
 RAMSPAN_API std::shared_ptr<const MappedFile> OpenMapped(const std::string& path);
 RAMSPAN_API uint64_t MappedBytes(const MappedFile& file);
-// A chunk with one reference whose contents are in the file. Throws as CreateChunk; Error beyond the file's end.
+// A chunk with one reference whose contents are in the file. Throws as CreateObject; Error beyond the file's end.
 RAMSPAN_API ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes);
 // Whether the chunk differs from its place in the file as far as is known: somebody pulled it to be written.
 RAMSPAN_API bool IsChanged(ChunkHead* chunk);
@@ -59,8 +59,8 @@ class mappedFile {
     const size_t per_chunk = std::max<size_t>(1, chunk.value / sizeof(T));
     std::vector<managedPtr<T>> chunks;
     for (size_t first = 0; first < n; first += per_chunk) {
-      chunks.push_back(detail::ChunkOf::Adopt<T>(
-          detail::MapChunk(file_, offset + first * sizeof(T), std::min(per_chunk, n - first) * sizeof(T))));
+      chunks.push_back(detail::ObjectOf::Adopt<T>(detail::Object(
+          detail::MapChunk(file_, offset + first * sizeof(T), std::min(per_chunk, n - first) * sizeof(T)))));
     }
     array_ = managedArray<T>(std::move(chunks), n, per_chunk);
   }
@@ -73,7 +73,7 @@ class mappedFile {
   // the file cannot be written (changes stay). REQUIRES: no adhereTo that may write.
   void writeBack() {
     for (size_t i = 0; i < array_.chunk_count(); ++i) {
-      detail::WriteBackChunk(detail::ChunkOf()(array_.chunk(i)), file_,
+      detail::WriteBackChunk(detail::ObjectOf()(array_.chunk(i)).chunk(), file_,
                              offset_ + i * array_.chunk_elements() * sizeof(T));
     }
     detail::SyncMapped(*file_);
@@ -81,7 +81,7 @@ class mappedFile {
   // Chunks that writeBack would write now.
   size_t changed_chunks() const {
     size_t changed = 0;
-    for (size_t i = 0; i < array_.chunk_count(); ++i) changed += detail::IsChanged(detail::ChunkOf()(array_.chunk(i)));
+    for (size_t i = 0; i < array_.chunk_count(); ++i) changed += detail::IsChanged(detail::ObjectOf()(array_.chunk(i)).chunk());
     return changed;
   }
 

@@ -26,6 +26,7 @@ struct Options {
   std::optional<bool> checksum;               // verify every chunk that comes back from swap
   std::optional<bool> preemptive;             // read ahead and write back ahead of need
   std::optional<bool> debug;                  // catch pointers used after their adhereTo, and forgotten const
+  std::optional<bool> bundles;                // objects smaller than a page share chunks
   std::optional<std::string> stats;           // a file that receives one JSON object at exit
   std::optional<std::string> customConfig;    // a configuration file that is read before ~/.ramspan.conf
   // A program written for Rambrain: ~/.rambrain.conf and /etc/rambrain.conf are read before ramspan.conf of the same

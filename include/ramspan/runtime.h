@@ -19,7 +19,7 @@ __attribute__((visibility("default"))) bool Started();
 // Before the start: Configure. Later: reads environment and configuration files again (options.customConfig first, if
 // it is set) and applies memory, swapMemory, policy and preemptive; all objects stay. A size that was neither set before
 // nor is now stays as it is. Throws ConfigError, with nothing applied, when what cannot change in a running program has
-// changed (swap, swapfiles, enableDMA, transport, checksum, debug) or a value is wrong; OutOfMemory and Error as the setters.
+// changed (swap, swapfiles, enableDMA, transport, checksum, debug, bundles) or a value is wrong; OutOfMemory and Error as the setters.
 __attribute__((visibility("default"))) void Reconfigure(const Options& options);
 
 // The options in effect, every field but customConfig set. Starts Ramspan.
@@ -44,7 +44,8 @@ struct Statistics {
   uint64_t memory_limit = 0;
   uint64_t memory_used = 0;      // objects in memory
   uint64_t data = 0;             // all objects
-  uint64_t chunks = 0;           // how many
+  uint64_t chunks = 0;           // that are swapped as one: objects, and bundles of small ones
+  uint64_t small_objects = 0;    // in bundles
   uint64_t swapped = 0;          // objects that are only in swap
   uint64_t swap_used = 0;        // of swap, by swapped objects and by clean copies of those in memory
   uint64_t swap_capacity = 0;    // the local files' limit and what servers have granted

@@ -10,23 +10,10 @@
 #include "client/engine/engine.h"
 #include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/no_pins.h"
 
 namespace ramspan {
 namespace {
-
-class NoPins final : public PinScanner {
- public:
-  bool all_pinned = false;
-  Chunk* waiting = nullptr;
-  std::function<Verdict()> judge = [] { return Verdict::kDeadlock; };
-
-  void Barrier() override {}
-  void FindPinned(std::span<Chunk* const>, std::span<bool> pinned) override {
-    for (bool& one : pinned) one = one || all_pinned;
-  }
-  void SetWaiting(Chunk* chunk) override { waiting = chunk; }
-  Verdict JudgeWaiters() override { return judge(); }
-};
 
 // Has room only for what was reserved by waiting.
 class AskingTier final : public SwapTier {

@@ -136,6 +136,22 @@ TEST(ManagedPtr, SetUseHoldsTheDataWhereItIs) {
   EXPECT_TRUE(p.unsetUse());
 }
 
+// Small objects share what is pinned, not who pins it.
+TEST(ManagedPtr, SetUseOfASmallObjectIsItsOwn) {
+  managedPtr<double> p(2, 1.0), neighbour(2, 2.0);
+  ASSERT_TRUE(p.setUse());
+  EXPECT_THROW(neighbour.unsetUse(), memoryException);
+  ASSERT_TRUE(neighbour.setUse(false));
+  EXPECT_TRUE(neighbour.unsetUse());
+  double* data = p.getLocPtr();
+  data[1] = 3.0;
+  FillMemory();
+  EXPECT_EQ(p.getLocPtr(), data);
+  EXPECT_EQ(data[1], 3.0);
+  EXPECT_TRUE(p.unsetUse());
+  EXPECT_THROW(p.unsetUse(), memoryException);
+}
+
 TEST(AdhereTo, FromReferenceAndPointerNowOrWhenPulled) {
   managedPtr<double> p(kDoubles, 1.5);
   FillMemory();

@@ -93,6 +93,7 @@ TEST_F(ConfigOf, NothingIsTheDefaults) {
   EXPECT_EQ(config.transport, Transport::kAuto);
   EXPECT_TRUE(config.checksum);
   EXPECT_TRUE(config.preemptive);
+  EXPECT_TRUE(config.bundles);
   EXPECT_EQ(config.stats, "");
   EXPECT_TRUE(config.source.empty());
 }
@@ -101,7 +102,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
   const Config config = FromFile(
       "[default]\nmemory = 64 MiB\nswapMemory = 1.5 GiB\nmemoryManager = cyclicManagedMemory\nswap = managedFileSwap\n"
       "swapfiles = /scratch/a-%d-%d\nenableDMA = true\npolicy = interactive\ntransport = none\nchecksum = off\n"
-      "preemptive = no\ndebug = yes\nstats = /tmp/s.json\n");
+      "preemptive = no\ndebug = yes\nbundles = no\nstats = /tmp/s.json\n");
   EXPECT_EQ(config.memory, 64 * kMiB);
   EXPECT_EQ(config.swap_memory, 1536 * kMiB);
   EXPECT_EQ(config.memory_manager, "cyclic");
@@ -113,8 +114,9 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
   EXPECT_FALSE(config.checksum);
   EXPECT_FALSE(config.preemptive);
   EXPECT_TRUE(config.debug);
+  EXPECT_FALSE(config.bundles);
   EXPECT_EQ(config.stats, "/tmp/s.json");
-  EXPECT_EQ(config.source.size(), 12u);
+  EXPECT_EQ(config.source.size(), 13u);
   EXPECT_EQ(config.source.at("policy"), sources_.files[0] + ":8");
 }
 
@@ -123,7 +125,8 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInTheEnvironment) {
       {"RAMSPAN_MEMORY", "64MiB"},          {"RAMSPAN_SWAP_MEMORY", "1GB"}, {"RAMSPAN_MEMORY_MANAGER", "cyclic"},
       {"RAMSPAN_SWAP", "remote"},           {"RAMSPAN_SWAPFILES", "%d.%d"}, {"RAMSPAN_ENABLE_DMA", "1"},
       {"RAMSPAN_POLICY", "fail"},           {"RAMSPAN_TRANSPORT", "mpi"},   {"RAMSPAN_CHECKSUM", "0"},
-      {"RAMSPAN_PREEMPTIVE", "OFF"},        {"RAMSPAN_DEBUG", "on"},      {"RAMSPAN_STATS", "s"}};
+      {"RAMSPAN_PREEMPTIVE", "OFF"},        {"RAMSPAN_DEBUG", "on"},      {"RAMSPAN_STATS", "s"},
+      {"RAMSPAN_BUNDLES", "false"}};
   for (const auto& [name, value] : names) SetEnvironment(name, value);
   const Config config = Loaded();
   EXPECT_EQ(config.memory, 64 * kMiB);
@@ -137,6 +140,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInTheEnvironment) {
   EXPECT_FALSE(config.preemptive);
   EXPECT_EQ(config.stats, "s");
   EXPECT_TRUE(config.debug);
+  EXPECT_FALSE(config.bundles);
   EXPECT_EQ(config.source.size(), names.size());
   EXPECT_EQ(config.source.at("enableDMA"), "environment RAMSPAN_ENABLE_DMA");
 }
@@ -154,6 +158,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetByTheProgram) {
   o.checksum = false;
   o.preemptive = false;
   o.debug = true;
+  o.bundles = false;
   o.stats = "s";
   const Config config = Loaded();
   EXPECT_EQ(config.memory, 2 * kMiB);
@@ -166,7 +171,8 @@ TEST_F(ConfigOf, EveryKeyCanBeSetByTheProgram) {
   EXPECT_FALSE(config.checksum);
   EXPECT_FALSE(config.preemptive);
   EXPECT_TRUE(config.debug);
-  EXPECT_EQ(config.source.size(), 12u);
+  EXPECT_FALSE(config.bundles);
+  EXPECT_EQ(config.source.size(), 13u);
   EXPECT_EQ(config.source.at("memory"), "program call");
 }
 

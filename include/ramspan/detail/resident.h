@@ -61,10 +61,6 @@ RAMSPAN_API void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool
 // A pin when the inline slots are taken: *slot becomes another one or, when the table is full, kCountedPin.
 RAMSPAN_API void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write);
 RAMSPAN_API void UnpinCounted(ChunkHead* chunk) noexcept;
-// A pin that belongs to no thread and no adhereTo; as PinSlow otherwise. Undone by UnpinCounted.
-RAMSPAN_API void* PinCounted(ChunkHead* chunk, bool write);
-// How many counted pins there are now, those of full tables too.
-RAMSPAN_API uint32_t CountedPins(const ChunkHead* chunk) noexcept;
 // A hint: starts to fetch the chunk if it is not there. Never throws, does not wait for the data.
 RAMSPAN_API void PrefetchChunk(ChunkHead* chunk) noexcept;
 
@@ -102,15 +98,8 @@ inline void Unpin(ChunkHead* chunk, PinTable* table, unsigned slot) noexcept {
   table->slots[slot].store(nullptr, std::memory_order_release);
 }
 
-// A chunk of `bytes` > 0 with one reference, its contents indeterminate. Does not block, needs no memory yet.
-// Throws OutOfMemory when it can never fit, ConfigError when the runtime cannot start.
-RAMSPAN_API ChunkHead* CreateChunk(size_t bytes);
-// REQUIRES: no pin, no reference. Never blocks.
-RAMSPAN_API void FreeChunk(ChunkHead* chunk) noexcept;
 // What people call the chunk's state: "in memory", "in use", "swapped out", ... May be old when it returns.
 RAMSPAN_API const char* DescribeChunk(const ChunkHead* chunk) noexcept;
-// For destructors that cannot throw: says that the elements of a chunk were given up without their destructors.
-RAMSPAN_API void ReportLostDestructors(const ChunkHead* chunk, const char* why) noexcept;
 [[noreturn]] RAMSPAN_API void ThrowTooLarge(size_t n, size_t element_bytes);
 
 }  // namespace ramspan::detail

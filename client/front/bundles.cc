@@ -1,0 +1,317 @@
+#include "client/front/bundles.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <new>
+#include <string>
+
+#include "client/runtime.h"
+#include "common/units.h"
+#include "ramspan/errors.h"
+
+namespace ramspan {
+
+using detail::BundleHead;
+using detail::Object;
+using detail::SmallObject;
+
+TableMemory::TableMemory(Engine* engine) : engine_(engine) {
+  // Addresses cost nothing; what is used of them is bounded by the limit, which may be raised later.
+  for (reserved_ = uint64_t{64} << 30; reserved_ >= kStep; reserved_ /= 2) {
+    void* range = mmap(nullptr, reserved_ + kStep, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) continue;
+    const auto address = reinterpret_cast<uintptr_t>(range);
+    base_ = static_cast<char*>(range) + (kStep - address % kStep) % kStep;
+    const size_t before = static_cast<size_t>(base_ - static_cast<char*>(range));
+    if (before > 0) munmap(range, before);
+    if (before < kStep) munmap(base_ + reserved_, kStep - before);
+    break;
+  }
+  RS_CHECK(base_ != nullptr, "cannot reserve addresses for small objects (ulimit -v?)");
+  madvise(base_, reserved_, MADV_NOHUGEPAGE);  // what is charged must be all that is used
+  blocks_ = std::make_unique<BuddyAllocator>(reserved_ / kUnit);
+}
+
+TableMemory::~TableMemory() { munmap(base_, reserved_); }
+
+Result<void*> TableMemory::Take(uint64_t bytes) {
+  std::lock_guard taking(taking_);
+  std::optional<uint64_t> unit;
+  {
+    MutexLock lock(mutex_);
+    unit = blocks_->Allocate(bytes / kUnit);
+  }
+  if (!unit) return FailedPrecondition("small objects fill all of the addresses reserved for them");
+  const uint64_t end = *unit * kUnit + bytes;
+  if (end > charged_) {  // the allocator gives the lowest addresses first
+    const uint64_t more = (end - charged_ + kStep - 1) / kStep * kStep;
+    if (Status status = engine_->ChargeMetadata(more); !status.ok()) {
+      MutexLock lock(mutex_);
+      blocks_->Free(*unit, bytes / kUnit);
+      return status;
+    }
+    charged_ += more;
+  }
+  return static_cast<void*>(base_ + *unit * kUnit);
+}
+
+void TableMemory::Put(void* table, uint64_t bytes) {
+  MutexLock lock(mutex_);
+  blocks_->Free(static_cast<uint64_t>(static_cast<char*>(table) - base_) / kUnit, bytes / kUnit);
+}
+
+namespace {
+
+constexpr uint32_t kPlaceBytes[] = {8,   16,  24,  32,   48,   64,   80,   96,   112,  128,  160,  192,  224,  256,  320, 384,
+                                    448, 512, 640, 768,  896,  1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096};
+constexpr uint16_t kNoPlace = UINT16_MAX;
+constexpr uint64_t kTableBytesMin = 1024, kTableBytesMax = 64 << 10;
+constexpr uint64_t kChunkBytesMin = 8 << 10, kChunkBytesMax = 64 << 10;
+constexpr uint64_t kBundlesInLimit = 128;  // at least so many bundles can be pinned at one time
+
+// The class of each size, in steps of 8 bytes.
+constexpr auto kClassOf = [] {
+  std::array<uint8_t, detail::kSmallBytesEnd / 8 + 1> classes{};
+  for (size_t i = 0, c = 0; i < classes.size(); ++i) {
+    while (kPlaceBytes[c] < i * 8) ++c;
+    classes[i] = static_cast<uint8_t>(c);
+  }
+  return classes;
+}();
+
+// Threads take the shards in turn.
+size_t ThisShard(size_t shards) {
+  static std::atomic<size_t> next{0};
+  static thread_local const size_t mine = next.fetch_add(1, std::memory_order_relaxed);
+  return mine % shards;
+}
+
+}  // namespace
+
+// The head of a table; the objects follow. What is not constant is guarded by the shard's mutex.
+struct alignas(BundleHead::kBytes) Bundles::Bundle : BundleHead {
+  uint16_t places;  // constant
+  uint16_t live = 0;
+  uint16_t fresh = 0;            // places from here on were never used
+  uint16_t first_free = kNoPlace;
+  uint8_t size_class, shard, tag;  // constant
+  bool open = false;               // in the shard's circle
+  Bundle *prev = nullptr, *next = nullptr;
+
+  SmallObject* objects() { return reinterpret_cast<SmallObject*>(this + 1); }
+};
+
+size_t Bundles::ClassOf(uint64_t bytes, uint64_t alignment) {
+  static_assert(std::size(kPlaceBytes) == kClasses);
+  size_t c = kClassOf[(bytes + 7) / 8];
+  while (kPlaceBytes[c] % alignment != 0) ++c;  // ends at a page
+  return c;
+}
+
+uint32_t Bundles::PlaceBytes(uint64_t bytes, uint64_t alignment) { return kPlaceBytes[ClassOf(bytes, alignment)]; }
+
+uint64_t Bundles::ChunkBytesFor(uint64_t limit) {
+  return std::clamp(std::bit_floor(limit / kBundlesInLimit), kChunkBytesMin, kChunkBytesMax);
+}
+
+Bundles::Bundle* Bundles::BundleOf(Object object) { return static_cast<Bundle*>(object.bundle()); }
+
+Bundles::~Bundles() {
+  for (Shard& shard : shards_) {
+    MutexLock lock(shard.mutex);
+    for (Bundle*& list : shard.open) {
+      while (Bundle* bundle = list) {
+        Unlink(&list, bundle);
+        Destroy(bundle);
+      }
+    }
+  }
+}
+
+// At the end of the circle: the first one is filled up before the others.
+void Bundles::Link(Bundle** list, Bundle* bundle) {
+  bundle->open = true;
+  if (*list == nullptr) {
+    *list = bundle->prev = bundle->next = bundle;
+    return;
+  }
+  bundle->next = *list;
+  bundle->prev = (*list)->prev;
+  bundle->prev->next = bundle;
+  (*list)->prev = bundle;
+}
+
+void Bundles::Unlink(Bundle** list, Bundle* bundle) {
+  bundle->open = false;
+  if (*list == bundle) *list = bundle->next == bundle ? nullptr : bundle->next;
+  bundle->prev->next = bundle->next;
+  bundle->next->prev = bundle->prev;
+}
+
+Result<Object> Bundles::New(uint64_t bytes, uint64_t alignment) {
+  const size_t size_class = ClassOf(bytes, alignment);
+  const size_t index = ThisShard(kShards);
+  Shard& shard = shards_[index];
+  {
+    MutexLock lock(shard.mutex);
+    if (Bundle* bundle = shard.open[size_class]) return TakePlace(&shard, bundle, bytes);
+  }
+  Result<Bundle*> made = Make(size_class, index);
+  if (!made.ok()) return made.status();
+  MutexLock lock(shard.mutex);
+  Link(&shard.open[size_class], made.value());
+  return TakePlace(&shard, made.value(), bytes);
+}
+
+Object Bundles::TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) {
+  SmallObject* object = bundle->objects();
+  if (bundle->first_free != kNoPlace) {
+    object += bundle->first_free;
+    bundle->first_free = object->bytes;
+  } else {
+    object = new (object + bundle->fresh++) SmallObject;
+  }
+  object->refs.store(1, std::memory_order_relaxed);
+  object->bytes = static_cast<uint16_t>(bytes);
+  object->uses.store(0, std::memory_order_relaxed);
+  ++shard->objects;
+  if (++bundle->live == bundle->places) Unlink(&shard->open[bundle->size_class], bundle);
+  return Object(object, bundle->tag);
+}
+
+void Bundles::Free(Object object) {
+  Bundle* const bundle = BundleOf(object);
+  Shard& shard = shards_[bundle->shard];
+  {
+    MutexLock lock(shard.mutex);
+    object.small()->bytes = std::exchange(bundle->first_free, static_cast<uint16_t>(object.index()));
+    --shard.objects;
+    Bundle** const list = &shard.open[bundle->size_class];
+    if (--bundle->live > 0) {
+      if (!bundle->open && bundle->live <= bundle->places * 3 / 4) Link(list, bundle);
+      return;
+    }
+    if (!bundle->open || bundle->next == bundle) {
+      if (!bundle->open) Link(list, bundle);
+      return;  // the only one with room
+    }
+    Unlink(list, bundle);
+  }
+  Destroy(bundle);
+}
+
+Result<Bundles::Bundle*> Bundles::Make(size_t size_class, size_t shard) {
+  const uint64_t place = kPlaceBytes[size_class];
+  const uint64_t wanted = std::max<uint64_t>(2, ChunkBytesFor(engine_->budget()->limit()) / place);
+  const uint64_t table_bytes =
+      std::clamp(std::bit_floor(sizeof(Bundle) + wanted * sizeof(SmallObject)), kTableBytesMin, kTableBytesMax);
+  Result<void*> table = tables_.Take(table_bytes);
+  if (!table.ok()) return table.status();
+  const uint64_t places = std::min(wanted, (table_bytes - sizeof(Bundle)) / sizeof(SmallObject));
+  Result<Chunk*> chunk = engine_->Create(places * place);
+  if (!chunk.ok()) {
+    tables_.Put(table.value(), table_bytes);
+    return chunk.status();
+  }
+  static_assert(sizeof(Bundle) == BundleHead::kBytes);
+  auto* bundle = new (table.value()) Bundle;
+  bundle->chunk = chunk.value();
+  bundle->object_bytes = static_cast<uint32_t>(place);
+  bundle->places = static_cast<uint16_t>(places);
+  bundle->size_class = static_cast<uint8_t>(size_class);
+  bundle->shard = static_cast<uint8_t>(shard);
+  bundle->tag = static_cast<uint8_t>(std::countr_zero(table_bytes / Object::TableBytes(0)));
+  return bundle;
+}
+
+void Bundles::Destroy(Bundle* bundle) {
+  engine_->Free(static_cast<Chunk*>(bundle->chunk));
+  tables_.Put(bundle, Object::TableBytes(bundle->tag));
+}
+
+uint64_t Bundles::objects() const {
+  uint64_t sum = 0;
+  for (const Shard& shard : shards_) {
+    MutexLock lock(shard.mutex);
+    sum += shard.objects;
+  }
+  return sum;
+}
+
+bool Bundles::IsValid() const {
+  for (const Shard& shard : shards_) {
+    MutexLock lock(shard.mutex);
+    for (Bundle* const first : shard.open) {
+      Bundle* bundle = first;
+      while (bundle != nullptr) {
+        uint32_t free = bundle->places - bundle->fresh;
+        for (uint16_t i = bundle->first_free; i != kNoPlace; i = bundle->objects()[i].bytes) {
+          if (i >= bundle->fresh || ++free > bundle->places) return false;
+        }
+        if (!bundle->open || free != uint32_t{bundle->places} - bundle->live || bundle->next->prev != bundle) return false;
+        bundle = bundle->next == first ? nullptr : bundle->next;
+      }
+    }
+  }
+  return true;
+}
+
+namespace detail {
+
+Object CreateObject(size_t bytes, size_t alignment) {
+  Runtime& runtime = Runtime::Get();
+  if (bytes < kSmallBytesEnd && runtime.bundles() != nullptr) {
+    Result<Object> object = runtime.bundles()->New(bytes, alignment);
+    if (!object.ok()) ThrowStatus(object.status());
+    return object.value();
+  }
+  Result<Chunk*> chunk = runtime.engine().Create(bytes);
+  if (!chunk.ok()) ThrowStatus(chunk.status());
+  return Object(chunk.value());
+}
+
+void FreeObject(Object object) noexcept {
+  Runtime* runtime = Runtime::IfStarted();
+  if (runtime == nullptr) return;  // a forked child: the data is the parent's
+  if (object.is_small()) {
+    runtime->bundles()->Free(object);
+  } else {
+    runtime->engine().Free(static_cast<Chunk*>(object.chunk()));
+  }
+}
+
+void* AddUse(Object object, bool write) {
+  if (object.is_small() && object.small()->uses.fetch_add(1, std::memory_order_relaxed) == UINT16_MAX) {
+    object.small()->uses.fetch_sub(1, std::memory_order_relaxed);
+    throw Error("an object is pinned more than 65535 times at once");
+  }
+  auto* chunk = static_cast<Chunk*>(object.chunk());
+  if (Status status = Runtime::Get().engine().AcquireCounted(chunk, write); !status.ok()) {
+    if (object.is_small()) object.small()->uses.fetch_sub(1, std::memory_order_relaxed);
+    ThrowStatus(status);
+  }
+  return ElementsAt<void>(chunk->frame, object.offset());
+}
+
+// A small object's pins are among those of its chunk, which others hold as well: each object has a count of its own.
+bool EndUses(Object object, uint32_t n) noexcept {
+  ChunkHead* const chunk = object.chunk();
+  if (object.is_small()) {
+    std::atomic<uint16_t>& uses = object.small()->uses;
+    uint16_t held = uses.load(std::memory_order_relaxed);
+    do {
+      if (held < n) return false;
+    } while (!uses.compare_exchange_weak(held, static_cast<uint16_t>(held - n), std::memory_order_relaxed));
+  } else if (chunk->state.load(std::memory_order_acquire) / kOneCountedPin < n) {
+    return false;
+  }
+  for (; n > 0; --n) UnpinCounted(chunk);
+  return true;
+}
+
+}  // namespace detail
+}  // namespace ramspan

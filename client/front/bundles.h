@@ -1,0 +1,93 @@
+// Bundles: objects smaller than a page, many of about one size to a chunk, so that they are swapped together. Each costs
+// 8 bytes of a table (include/ramspan/detail/object.h) that counts in the budget as metadata.
+//
+// Objects that a thread makes one after the other lie together. A bundle belongs to the shard of the thread that made
+// it, for good; whoever frees an object takes that shard's mutex. A bundle that was full takes objects again when a
+// quarter is free, so that single gaps do not bring swapped bundles back. One empty bundle a size and shard is kept.
+//
+// Thread-safety: any thread. New may block (as Engine::Create and ChargeMetadata); the rest does not.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "client/engine/engine.h"
+#include "common/buddy_allocator.h"
+#include "common/mutex.h"
+#include "ramspan/detail/object.h"
+
+namespace ramspan {
+
+// The tables' memory: addresses reserved once, cut into blocks of 1 to 64 KiB, each aligned to its size. Pages that
+// were used once stay, and stay charged.
+class TableMemory {
+ public:
+  explicit TableMemory(Engine* engine);
+  ~TableMemory();
+  TableMemory(const TableMemory&) = delete;
+  TableMemory& operator=(const TableMemory&) = delete;
+
+  // `bytes` a power of two. kFailedPrecondition when the limit has no room for it; then what ChargeMetadata says.
+  Result<void*> Take(uint64_t bytes);
+  void Put(void* table, uint64_t bytes);
+
+ private:
+  static constexpr uint64_t kUnit = 1024;
+  static constexpr uint64_t kStep = 64 << 10;  // in which charges grow
+
+  Engine* const engine_;
+  char* base_ = nullptr;
+  uint64_t reserved_ = 0;
+  // One thread takes at a time, also while room is made for its charge. Never taken with any other mutex held.
+  std::mutex taking_;
+  uint64_t charged_ = 0;  // guarded by taking_; of the addresses, those below it
+  Mutex mutex_{LockRank::kMetadata};
+  std::unique_ptr<BuddyAllocator> blocks_ RS_GUARDED_BY(mutex_);
+};
+
+class Bundles {
+ public:
+  explicit Bundles(Engine* engine) : engine_(engine), tables_(engine) {}
+  // REQUIRES: no object is left in use.
+  ~Bundles();
+  Bundles(const Bundles&) = delete;
+  Bundles& operator=(const Bundles&) = delete;
+
+  // 0 < bytes < kSmallBytesEnd; alignment a power of two of at most a page. One reference.
+  Result<detail::Object> New(uint64_t bytes, uint64_t alignment);
+  void Free(detail::Object object);  // REQUIRES: no reference, no pin
+
+  uint64_t objects() const;  // that exist
+  // Counts agree with the lists. For tests, with no thread inside.
+  bool IsValid() const;
+
+  // Bytes of a place for an object; the bundle's chunk for a limit: large ones travel well, small ones pin less.
+  static uint32_t PlaceBytes(uint64_t bytes, uint64_t alignment);
+  static uint64_t ChunkBytesFor(uint64_t limit);
+
+ private:
+  struct Bundle;
+  static constexpr size_t kShards = 16;
+  static constexpr size_t kClasses = 30;
+  struct alignas(64) Shard {
+    mutable Mutex mutex{LockRank::kBundles};
+    std::array<Bundle*, kClasses> open RS_GUARDED_BY(mutex){};  // those with room, in circles; the first is filled
+    uint64_t objects RS_GUARDED_BY(mutex) = 0;
+  };
+
+  static size_t ClassOf(uint64_t bytes, uint64_t alignment);
+  static Bundle* BundleOf(detail::Object object);
+  static void Link(Bundle** list, Bundle* bundle);
+  static void Unlink(Bundle** list, Bundle* bundle);
+  detail::Object TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) RS_REQUIRES(shard->mutex);
+  Result<Bundle*> Make(size_t size_class, size_t shard);
+  void Destroy(Bundle* bundle);
+
+  Engine* const engine_;
+  TableMemory tables_;
+  std::array<Shard, kShards> shards_;
+};
+
+}  // namespace ramspan

@@ -1,0 +1,24 @@
+// A PinScanner for engines without threads: all chunks are pinned, or none.
+#pragma once
+
+#include <functional>
+
+#include "client/engine/engine.h"
+
+namespace ramspan {
+
+class NoPins final : public PinScanner {
+ public:
+  bool all_pinned = false;
+  Chunk* waiting = nullptr;
+  std::function<Verdict()> judge = [] { return Verdict::kDeadlock; };
+
+  void Barrier() override {}
+  void FindPinned(std::span<Chunk* const>, std::span<bool> pinned) override {
+    for (bool& one : pinned) one = one || all_pinned;
+  }
+  void SetWaiting(Chunk* chunk) override { waiting = chunk; }
+  Verdict JudgeWaiters() override { return judge(); }
+};
+
+}  // namespace ramspan
