@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "common/log.h"
+#include "rambrain/managedPtr.h"
 #include "rambrain/rambrainconfig.h"
 #include "ramspan/extend.h"
 #include "ramspan/runtime.h"
@@ -60,6 +61,7 @@ const configuration& rambrainConfig::getConfig() {
 }
 
 void rambrainConfig::resizeMemory(global_bytesize memory) {
+  detail::LetElementsGo();
   detail::Translated([&] { managedMemory::WithConfigured([&] { ramspan::SetMemoryLimit(memory); }); });
 }
 

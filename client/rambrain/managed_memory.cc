@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "rambrain/cyclicManagedMemory.h"
 #include "rambrain/dummyManagedMemory.h"
+#include "rambrain/managedPtr.h"
 #include "ramspan/extend.h"
 
 namespace rambrain {
@@ -144,6 +145,7 @@ managedMemory::managedMemory(Kind kind, managedSwap* swap, global_bytesize size)
     swap->Attach();
     try {
       // First the limit: what must leave belongs to the manager before, and goes to its swap.
+      detail::LetElementsGo();
       detail::Translated([&] { ramspan::SetMemoryLimit(settings_.memory); });
       Enforce();
     } catch (...) {
@@ -229,6 +231,7 @@ void managedMemory::closeSwap() {
 
 bool managedMemory::setMemoryLimit(global_bytesize size) {
   size = std::max(size, kLeastLimit);
+  detail::LetElementsGo();
   try {
     if (IsDefault() && kind_ != Kind::kDummy) ramspan::SetMemoryLimit(size);
   } catch (const ramspan::Error& e) {

@@ -29,6 +29,25 @@ RAMSPAN_API ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(vo
 RAMSPAN_API void EndObject(ObjectNode* node, ramspan::detail::Object object) noexcept;  // null: it was not made
 RAMSPAN_API void ObjectGone(ramspan::detail::Object object) noexcept;
 
+// Pins the chunk of an object until the thread has used others (elements.cc); its elements. Throws as a pull.
+RAMSPAN_API void* HoldElements(ramspan::detail::Object object, bool write);
+// Ends that for the calling thread, of all objects or of one; whether there were any.
+RAMSPAN_API bool LetElementsGo() noexcept;
+RAMSPAN_API void LetElementsGo(ramspan::detail::Object object) noexcept;
+
+// A pull: what operator[] left pinned must not be what there is no memory for.
+template <typename F>
+auto Pulled(F&& pull) -> decltype(pull()) {
+  return Translated([&] {
+    try {
+      return pull();
+    } catch (const ramspan::OutOfMemory&) {
+      if (!LetElementsGo()) throw;
+    }
+    return pull();
+  });
+}
+
 // One T, made as Rambrain makes it: value-initialised (0 for arithmetic types), or from the managedPtr's own copies of
 // the arguments, which T's constructor may take by non-const reference (hence the const_casts). Rambrain also moved
 // objects of any class byte by byte; so the check of ramspan::is_relocatable is passed over.
@@ -42,6 +61,7 @@ struct Element {
 
   // Ramspan calls it when the last managedPtr goes, before the destructors.
   friend void OnLastRelease(Element*, ramspan::detail::Object object) noexcept {
+    LetElementsGo(object);
     if (!std::is_trivially_destructible_v<T> || g_object_tracking.load(std::memory_order_relaxed) != 0) ObjectGone(object);
   }
 };
@@ -100,50 +120,6 @@ class managedPtr {
   std::vector<managedPtr<T, dim - 1>> rows_;
 };
 
-namespace detail {
-
-// What operator[] of one dimension returns: the element, pinned until the end of the expression.
-template <typename T>
-class DirectAccess {
- public:
-  DirectAccess(const managedPtr<std::remove_const_t<T>, 1>& data, global_bytesize i)
-      : glue_(data), element_(&static_cast<T*>(glue_)[i]) {}
-  DirectAccess(const DirectAccess&) = delete;
-  operator T&() const { return *element_; }  // NOLINT: as if it were the element
-  T* operator->() const { return element_; }
-  template <typename V>
-  T& operator=(const V& value) const {
-    return *element_ = value;
-  }
-  T& operator=(const DirectAccess& other) const { return *element_ = *other.element_; }
-  template <typename V>
-  T& operator+=(const V& value) const {
-    return *element_ += value;
-  }
-  template <typename V>
-  T& operator-=(const V& value) const {
-    return *element_ -= value;
-  }
-  template <typename V>
-  T& operator*=(const V& value) const {
-    return *element_ *= value;
-  }
-  template <typename V>
-  T& operator/=(const V& value) const {
-    return *element_ /= value;
-  }
-  T& operator++() const { return ++*element_; }
-  T& operator--() const { return --*element_; }
-  auto operator++(int) const { return (*element_)++; }
-  auto operator--(int) const { return (*element_)--; }
-
- private:
-  adhereTo<std::remove_const_t<T>> glue_;
-  T* element_;
-};
-
-}  // namespace detail
-
 template <class T>
 class managedPtr<T, 1> {
  public:
@@ -167,7 +143,7 @@ class managedPtr<T, 1> {
     const ramspan::detail::Object object = Behind();
     if (!object) return true;
     try {
-      detail::Translated([&] { ramspan::detail::AddUse(object, writable); });
+      detail::Pulled([&] { return ramspan::detail::AddUse(object, writable); });
     } catch (...) {
       if (tracker) __atomic_store_n(tracker, false, __ATOMIC_RELEASE);
       throw;
@@ -192,9 +168,10 @@ class managedPtr<T, 1> {
     return glue;
   }
 
-  // One element, pinned until the end of the full expression. Slow: use an adhereTo.
-  detail::DirectAccess<T> operator[](global_bytesize i) { return {*this, i}; }
-  detail::DirectAccess<const T> operator[](global_bytesize i) const { return {*this, i}; }
+  // One element. The reference is good until the thread has used elements of eight other managedPtrs this way (of fewer
+  // where they are large: two at least). Slow: use an adhereTo. Throws memoryException. REQUIRES: i < size().
+  T& operator[](global_bytesize i) { return Elements(true)[i].value; }
+  const T& operator[](global_bytesize i) const { return Elements(false)[i].value; }
 
  private:
   friend class adhereTo<T>;
@@ -212,6 +189,9 @@ class managedPtr<T, 1> {
     });
   }
   friend class managedMemory;
+  detail::Element<T>* Elements(bool write) const {
+    return detail::Translated([&] { return static_cast<detail::Element<T>*>(detail::HoldElements(Behind(), write)); });
+  }
   ramspan::detail::Object Behind() const { return ramspan::detail::ObjectOf()(data_); }
 
   Data data_;
@@ -260,7 +240,7 @@ class adhereTo {
     if (__builtin_expect(empty_, 0)) return nullptr;
     ramspan::detail::PinTable* table = ramspan::detail::ThisThreadPins();
     table->pulls.store(table->pulls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return &detail::Translated(pull)->value;
+    return &detail::Pulled(pull)->value;
   }
 
   ramspan::adhereTo<Element> glue_;

@@ -13,6 +13,7 @@
 #include "rambrain/rambrain.h"
 #include "rambrain/rambrainDefinitionsHeader.h"
 #include "rambrain/common.h"
+#include "ramspan/runtime.h"
 
 using namespace rambrain;
 
@@ -110,9 +111,80 @@ TEST(ManagedPtr, ElementAccessWithoutAnAdhereTo) {
     int x = 1, y = 2;
   };
   managedPtr<Point> points(3);
-  points[1]->x = 9;
-  EXPECT_EQ(points[1]->x, 9);
-  EXPECT_EQ(points[2]->y, 2);
+  points[1].x = 9;
+  EXPECT_EQ(points[1].x, 9);
+  EXPECT_EQ(points[2].y, 2);
+}
+
+TEST(ManagedPtr, AnElementStaysWhereItIsWhileOthersAreUsed) {
+  ramspan::SetPreemptive(false, false);  // what is fetched ahead would look as if it had stayed
+  managedPtr<double> p(kDoubles, 1.0), q(kDoubles, 2.0), r(kDoubles, 3.0);
+  double& element = p[7];
+  element = 4.0;
+  EXPECT_EQ(q[1] + r[1], 5.0);
+  const uint64_t limit = ramspan::MemoryLimit();
+  ramspan::SetMemoryLimit(11 << 19);
+  FillMemory();  // all that is not pinned leaves
+  ramspan::SetMemoryLimit(limit);
+  const uint64_t misses = ramspan::GetStatistics().misses;
+  EXPECT_EQ(&p[7], &element);
+  EXPECT_EQ(q[1] + r[1], 5.0);
+  EXPECT_EQ(ramspan::GetStatistics().misses, misses);
+  EXPECT_EQ(element, 4.0);
+}
+
+TEST(ManagedPtr, ElementsOfMoreThanTheLimitHoldsAreOneAfterTheOther) {
+  std::vector<managedPtr<double>> all;
+  for (int i = 0; i < 60; ++i) all.emplace_back(kDoubles, 1.0 * i);
+  for (int round = 0; round < 3; ++round) {
+    double sum = 0;
+    for (managedPtr<double>& one : all) {
+      one[3] += 1;
+      sum += one[3];
+    }
+    EXPECT_EQ(sum, 59 * 60 / 2 + 60 * (round + 1));
+  }
+}
+
+// What operator[] left pinned was not given up for a large object.
+TEST(ManagedPtr, ElementsUsedBeforeLeaveRoomForAnAdhereTo) {
+  const global_bytesize limit = rambrain::managedMemory::defaultManager->getMemoryLimit();
+  managedPtr<char> a(limit / 3, 'a'), b(limit / 3, 'b'), large(limit / 4 * 3, 'c');
+  EXPECT_EQ(a[1], 'a');
+  EXPECT_EQ(b[1], 'b');
+  const adhereTo<char> glue(large);
+  const char* data = glue;
+  EXPECT_EQ(data[limit / 2], 'c');
+}
+
+TEST(ManagedPtr, ElementsOfLargeObjectsDoNotFillTheMemory) {
+  const uint64_t limit = ramspan::MemoryLimit();
+  std::vector<managedPtr<char>> some;
+  for (int i = 0; i < 8; ++i) {
+    some.emplace_back(limit / 10, 'x');
+    EXPECT_EQ(some[i][i], 'x');
+  }
+  ramspan::managedPtr<char> other(limit / 2, 'y');  // its pulls know nothing of what operator[] holds
+  ramspan::adhereTo<char> glue(other);
+  EXPECT_EQ(static_cast<char*>(glue)[0], 'y');
+}
+
+// A pin that stays behind would hold the next object of the same descriptor.
+TEST(ManagedPtr, ElementsThatAreGoneAreNotHeld) {
+  const auto use_and_destroy = [] {
+    std::vector<managedPtr<double>> some;
+    for (int i = 0; i < 4; ++i) {
+      some.emplace_back(kDoubles, 1.0 * i);
+      EXPECT_EQ(some[i][9], i);
+    }
+  };
+  use_and_destroy();
+  std::thread(use_and_destroy).join();
+  std::vector<managedPtr<double>> next;
+  for (int i = 0; i < 4; ++i) next.emplace_back(kDoubles, 7.0);
+  const uint64_t limit = ramspan::MemoryLimit();
+  EXPECT_NO_THROW(ramspan::SetMemoryLimit(2 << 20));
+  ramspan::SetMemoryLimit(limit);
 }
 
 TEST(ManagedPtr, SetUseHoldsTheDataWhereItIs) {
