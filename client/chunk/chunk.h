@@ -8,7 +8,7 @@
 //   Loading   kFailLoad        Swapped    retryable; waiters get the error
 //   Loading   kLose            Lost       wrong checksum, server gone: sticky
 //   Resident  kDrop            Swapped    unpinned and clean with a valid slot, or never written
-//   Resident  kBeginWrite      Writing    unpinned and dirty; the frame stays readable and may not be written
+//   Resident  kBeginWrite      Writing    unpinned and dirty; the frame may be read from Acquire on, not written
 //   Writing   kFinishEvict     Swapped    nobody came
 //   Writing   kFinishKeep      Resident   somebody pinned it meanwhile: clean
 //   Writing   kFailWrite       Resident   still dirty: data is never dropped

@@ -13,6 +13,10 @@ namespace ramspan {
 using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
+namespace {
+constexpr auto kMoverNap = microseconds(200);
+}  // namespace
+
 Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
                const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy)
     : options_(options),
@@ -350,8 +354,13 @@ bool Engine::MoverStep() {
     budget_.SetTierMetadata(tier_->stats().metadata_bytes);
     mutex_.lock();
   }
-  // What is in flight needs no spinning: whoever waits for it polls by himself.
-  if (!worked && in_flight_ > 0) PollOnce(microseconds(200));
+  // What is in flight needs no spinning: whoever waits for it polls by himself. A tier that has nothing to wait for
+  // returns at once: another thread is just copying, or has taken the completion.
+  if (!worked && in_flight_ > 0 && !PollOnce(kMoverNap) && Clock::now() - now < kMoverNap / 2 && !mover_work_) {
+    mover_asleep_ = true;
+    mover_wake_.WaitFor(mutex_, kMoverNap);
+    mover_asleep_ = false;
+  }
   return worked || in_flight_ > 0;
 }
 

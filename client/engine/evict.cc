@@ -110,7 +110,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
     }
     return nullptr;
   }
-  Transition(c, Event::kBeginWrite, kReadable);
+  Transition(c, Event::kBeginWrite);  // stays closed, so that who comes is seen: no barrier is needed at its end
   result->started += c->bytes;
   IoOp* op = NewOp(c, true);
   op->rewrite = rewrite;
@@ -145,10 +145,6 @@ bool Engine::ReclaimCleanSlots(uint64_t bytes) {
 }
 
 void Engine::FinishWrites(std::span<IoOp*> ops) {
-  if (ops.empty()) return;
-  Chunk* written[kBatch];
-  bool keep[kBatch] = {};
-  size_t n = 0;
   for (IoOp* op : ops) {
     Chunk* c = op->chunk;
     const bool ok = op->io.result == StatusCode::kOk && op->io.bytes_done == op->io.bytes;
@@ -159,31 +155,24 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
         counters_.unchanged_bytes += c->bytes;
         if (options_.debug) ++unchanged_by_size_[c->bytes];
       }
-      written[n++] = c;
       failed_writes_ = 0;
+      ClearBits(c, kDirty);
+      // Closed since its pins were looked for: who pinned it came to Acquire, which opened it for reading.
+      const bool keep = Has(c, kReadable | kDoomed);
+      if (keep) {
+        Transition(c, Event::kFinishKeep, kReadable | kWritable);
+      } else {
+        DropFrame(c, Event::kFinishEvict);
+      }
     } else {
       ++counters_.write_failures;
       ++failed_writes_;
       tier_->Free(c->slot, c->bytes);  // I4: nothing is in flight on it any more
       c->slot = SlotRef{};
       Transition(c, Event::kFailWrite, kReadable | kWritable | kDirty);
-      if (Has(c, kDoomed)) Forget(c);
     }
+    if (Has(c, kDoomed)) Forget(c);
     Release(op);
-  }
-  if (n == 0) return;
-  for (size_t i = 0; i < n; ++i) ClearBits(written[i], kDirty);
-  CloseUnpinned(std::span(written, n), std::span(keep, n));
-  for (size_t i = 0; i < n; ++i) {
-    Chunk* c = written[i];
-    if (Has(c, kDoomed)) {
-      Transition(c, Event::kFinishKeep);
-      Forget(c);
-    } else if (keep[i]) {
-      Transition(c, Event::kFinishKeep, kReadable | kWritable);
-    } else {
-      DropFrame(c, Event::kFinishEvict);
-    }
   }
 }
 

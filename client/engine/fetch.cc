@@ -39,10 +39,8 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
         Open(chunk, write);
         return Status();
       case Phase::kWriting:
-        if (!write) {
-          SetBits(chunk, kReferenced);
-          return Status();
-        }
+        SetBits(chunk, kReadable | kReferenced);  // the end of the write sees it, and keeps the frame
+        if (!write) return Status();
         status = WaitFor(chunk->op, Clock::now());
         break;
       case Phase::kLoading:

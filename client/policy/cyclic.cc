@@ -35,21 +35,41 @@ void CyclicPolicy::OnFree(Chunk* chunk) {
   if (--count_ == 0) active_ = hand_ = kNone;
 }
 
+// Whether the hits since the last miss are more than chance.
+bool CyclicPolicy::IsOrdered() const {
+  const double p = static_cast<double>(window_bytes_) / static_cast<double>(std::max<uint64_t>(1, memory_bytes_ + swapped_bytes_));
+  return std::pow(p, static_cast<double>(hits_since_miss_)) < 0.01;
+}
+
 void CyclicPolicy::OnMiss(Chunk* chunk) {
-  const double p = static_cast<double>(preemptive_bytes_max_) /
-                   static_cast<double>(std::max<uint64_t>(1, memory_bytes_ + swapped_bytes_));
-  const bool ordered = std::pow(p, static_cast<double>(hits_since_miss_)) < 0.01;
-  const bool too_few_to_tell = ahead_count_ < 2;
+  if (IsOrdered()) {
+    misses_without_order_ = 0;
+    Decay();
+  } else if (!Has(chunk, kMapped)) {  // those are never fetched ahead, so they say nothing
+    Narrow(chunk->bytes);
+  }
   hits_since_miss_ = 0;
-  if (ordered || too_few_to_tell) Decay();
   if (chunk->id == active_) return;
   if (chunk->id != At(active_)->next) MoveRunToActive(chunk);
   active_ = chunk->id;
 }
 
 void CyclicPolicy::Decay() {
-  const uint64_t free = preemptive_bytes_max_ > preemptive_bytes_ ? preemptive_bytes_max_ - preemptive_bytes_ : 0;
+  const uint64_t free = window_bytes_ > preemptive_bytes_ ? window_bytes_ - preemptive_bytes_ : 0;
   decay_bytes_ = std::min(preemptive_bytes_, std::max<uint64_t>(1, 2 * free));
+}
+
+// Down to a chunk. That one is then replaced from time to time, to find out whether there is an order again.
+void CyclicPolicy::Narrow(uint64_t chunk_bytes) {
+  const uint64_t probe_after = std::clamp<uint64_t>(count_ / 16, 2, kProbeAfterMax);
+  if (++misses_without_order_ < (window_bytes_ > chunk_bytes ? kNarrowAfter : probe_after)) return;
+  misses_without_order_ = 0;
+  if (window_bytes_ <= chunk_bytes) {
+    decay_bytes_ = preemptive_bytes_;
+    return;
+  }
+  window_bytes_ = std::max(window_bytes_ / 2, chunk_bytes);
+  if (preemptive_bytes_ > window_bytes_) decay_bytes_ = preemptive_bytes_ - window_bytes_;
 }
 
 // Takes the chunk and those behind it that will be fetched ahead with it out of their place and puts them behind the
@@ -65,7 +85,7 @@ void CyclicPolicy::MoveRunToActive(Chunk* chunk) {
     place = chunk;
     if (PhaseOf(following) != Phase::kSwapped || !following->slot || following->id == active_) return;
     ahead += following->bytes;
-    if (ahead > preemptive_bytes_max_) return;
+    if (ahead > window_bytes_) return;
     chunk = following;
   }
 }
@@ -79,6 +99,7 @@ void CyclicPolicy::OnPrefetchIssued(Chunk* chunk) {
 void CyclicPolicy::OnPrefetchHit(Chunk* chunk) {
   OnPrefetchWasted(chunk);
   ++hits_since_miss_;
+  if (IsOrdered()) window_bytes_ = std::min(window_bytes_ + chunk->bytes, preemptive_bytes_max_);
   if (chunk->id == active_) return;
   if (chunk->id != At(active_)->next) {
     Remove(chunk);
@@ -104,7 +125,9 @@ void CyclicPolicy::OnPrefetchWasted(Chunk* chunk) {
 void CyclicPolicy::SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) {
   memory_bytes_ = memory_bytes;
   swapped_bytes_ = swapped_bytes;
+  const bool was_off = preemptive_bytes_max_ == 0;
   preemptive_bytes_max_ = memory_bytes / 10;
+  window_bytes_ = was_off ? preemptive_bytes_max_ : std::min(window_bytes_, preemptive_bytes_max_);
 }
 
 size_t CyclicPolicy::PickPrefetched(uint64_t bytes, std::span<Chunk*> out) {
@@ -136,23 +159,23 @@ size_t CyclicPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
   return n;
 }
 
-// A quarter of the pre-emptive budget is free: enough for a batch, and one chunk where the budget holds few.
+// A quarter of the window is free: enough for a batch, and one chunk where it holds few.
 bool CyclicPolicy::WantsReadAhead() const {
-  return preemptive_bytes_ <= preemptive_bytes_max_ / 4 * 3 && ahead_count_ <= kMaxAhead / 4 * 3;
+  return preemptive_bytes_ <= window_bytes_ / 4 * 3 && ahead_count_ <= kMaxAhead / 4 * 3;
 }
 
 size_t CyclicPolicy::PickReadAhead(std::span<Chunk*> out) {
   if (count_ == 0 || ahead_count_ >= kMaxAhead) return 0;
   size_t n = 0;
-  uint64_t ahead = 0;  // bytes between the active chunk and c: a window as long as the budget
+  uint64_t ahead = 0;  // bytes between the active chunk and c: as many as the window has
   uint64_t picked = preemptive_bytes_;
   Chunk* c = Next(At(active_));
   for (size_t steps = 0; steps < kMaxAhead && c->id != active_ && n < out.size(); ++steps, c = Next(c)) {
     ahead += c->bytes;
-    if (ahead > preemptive_bytes_max_) break;
+    if (ahead > window_bytes_) break;
     if (PhaseOf(c) != Phase::kSwapped || !c->slot || Has(c, kMapped)) continue;
     picked += c->bytes;
-    if (picked > preemptive_bytes_max_ || ahead_count_ + n >= kMaxAhead) break;
+    if (picked > window_bytes_ || ahead_count_ + n >= kMaxAhead) break;
     out[n++] = c;
   }
   return n;
