@@ -18,6 +18,7 @@ constexpr Experiment kExperiments[] = {
     {"const", "const against mutable pulls", RunConst},
     {"decay", "hit ratio after a random phase", RunDecay},
     {"random", "cost of read-ahead in random access", RunRandomCost},
+    {"kernel", "the kernel's swap in an equal cgroup (as root)", RunKernelSwap},
 };
 
 }  // namespace

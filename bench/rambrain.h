@@ -23,5 +23,6 @@ bool RunPreemptive(const BenchOptions& options);
 bool RunConst(const BenchOptions& options);
 bool RunDecay(const BenchOptions& options);
 bool RunRandomCost(const BenchOptions& options);
+bool RunKernelSwap(const BenchOptions& options);
 
 }  // namespace ramspan::bench
