@@ -3,7 +3,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <ctime>
@@ -130,8 +129,6 @@ Times Timed(Variant* variant, size_t steps) {
   return {Now() - wall, ThreadCpu() - cpu};
 }
 
-constexpr size_t kParts = 8;  // of the trajectories: overhead over the memory in use, as in the paper's figure
-
 struct Part {
   std::vector<double> raw, managed;         // seconds of a time step, a value a pair
   std::vector<double> over_wall, over_cpu;  // percent, of each pair
@@ -139,7 +136,7 @@ struct Part {
 
 // Both variants advance in turns, a few milliseconds each, so that both meet the same machine; each pair is compared by
 // itself, and who goes first changes.
-bool Round(size_t n, size_t steps, size_t each, std::array<Part, kParts>* parts) {
+bool Round(size_t n, size_t steps, size_t each, std::vector<Part>* parts) {
   Raw raw(n);
   Managed managed(n);
   for (size_t done = 0, pair = 0; done + each <= steps; done += each, ++pair) {
@@ -152,7 +149,7 @@ bool Round(size_t n, size_t steps, size_t each, std::array<Part, kParts>* parts)
       a = Timed(&raw, each);
     }
     if (parts == nullptr) continue;
-    Part& part = (*parts)[done * kParts / steps];
+    Part& part = (*parts)[done * parts->size() / steps];
     part.raw.push_back(a.wall / static_cast<double>(each));
     part.managed.push_back(b.wall / static_cast<double>(each));
     part.over_wall.push_back(100 * (b.wall / a.wall - 1));
@@ -166,6 +163,7 @@ struct Setting {
   size_t bodies;
   uint64_t kept;  // bytes of trajectories in the end, of each variant
   int rounds;
+  size_t parts;  // of the trajectories: overhead over the memory in use, as in the paper's figure
 };
 
 struct Overhead {
@@ -176,7 +174,7 @@ struct Overhead {
 
 void AddPart(const Setting& s, size_t index, const Part& part, Table* table, Overhead* overhead) {
   const double wall = Median(part.over_wall), cpu = Median(part.over_cpu);
-  const uint64_t kept = s.kept * (index + 1) / kParts;
+  const uint64_t kept = s.kept * (index + 1) / s.parts;
   const double raw = 1e6 * Median(part.raw), managed = 1e6 * Median(part.managed);
   const double low = Quantile(part.over_wall, 0.25), high = Quantile(part.over_wall, 0.75);
   table->AddRow({{"bodies", s.bodies}, {"trajectory_bytes", kept}, {"pairs", part.raw.size()}, {"raw_step_us", raw},
@@ -215,7 +213,7 @@ bool RunNbody(const BenchOptions& given) {
   Table table(options, "nbody: library overhead without swapping, managedPtr and raw arrays in turns",
               {"bodies", "trajectories", "pairs", "raw us/step", "managed", "overhead %", "middle half", "CPU overhead %"});
   const uint64_t most = std::min<uint64_t>(given.data / 4, uint64_t{64} << 20);
-  const Setting settings[] = {{128, most / 4, options.quick ? 1 : 3}, {512, most, options.quick ? 1 : 4}};
+  const Setting settings[] = {{128, most / 4, options.quick ? 1 : 3, 1}, {512, most, options.quick ? 1 : 4, 8}};
   Progress progress(options, settings[0].rounds + settings[1].rounds);
   bool right = true;
   Overhead overhead;
@@ -223,12 +221,12 @@ bool RunNbody(const BenchOptions& given) {
   for (const Setting& s : settings) {
     const size_t steps = s.kept / (2 * s.bodies * sizeof(Vec));
     const size_t each = std::max<size_t>(1, 2 * 512 * 512 / (s.bodies * s.bodies));  // some 2 ms
-    std::array<Part, kParts> parts;
+    std::vector<Part> parts(s.parts);
     for (int round = -1; round < s.rounds; ++round) {  // the first warms up: from then on frames and heap are there
       if (round >= 0) progress.Next(std::to_string(s.bodies) + " bodies");
       right &= Round(s.bodies, steps, each, round < 0 ? nullptr : &parts);
     }
-    for (size_t i = 0; i < kParts; ++i) {
+    for (size_t i = 0; i < s.parts; ++i) {
       AddPart(s, i, parts[i], &table, s.bodies == 512 ? &overhead : nullptr);
       if (s.bodies == 512) all.insert(all.end(), parts[i].over_wall.begin(), parts[i].over_wall.end());
     }
