@@ -40,8 +40,8 @@ void WriteData(std::ostream& out, const Figure& figure) {
 
 void WritePanel(std::ostream& out, const Panel& panel, size_t index, const std::string& data) {
   const bool bars = !panel.categories.empty();
-  out << "unset logscale\nunset arrow\nunset label\nset autoscale\nset key outside bottom center horizontal\n";
-  out << "set title " << Quoted(panel.title) << "\nset xlabel " << Quoted(panel.x_label) << "\nset ylabel "
+  out << "unset logscale\nunset arrow\nunset label\nset autoscale\nset key outside bottom center horizontal maxrows 1\n";
+  out << "set title " << Quoted(panel.title) << "\nset xlabel " << Quoted(panel.x_label) << " offset 0,0.4\nset ylabel "
       << Quoted(panel.y_label) << "\n";
   if (panel.log_x) out << "set logscale x 2\n";
   if (panel.log_y) out << "set logscale y\n";
@@ -59,7 +59,7 @@ void WritePanel(std::ostream& out, const Panel& panel, size_t index, const std::
 
 void WriteScript(std::ostream& out, const Figure& figure) {
   out << "# gnuplot " << figure.name << ".gp\n"
-      << "set terminal svg noenhanced size " << 540 * figure.panels.size() << ",420 font 'sans,13' background 'white'\n"
+      << "set terminal svg noenhanced size " << 540 * figure.panels.size() << ",440 font 'sans,13' background 'white'\n"
       << "set output " << Quoted(figure.name + ".svg") << "\n"
       << "set datafile missing '?'\nset grid\n"
       << "set multiplot layout 1," << figure.panels.size() << " title " << Quoted(figure.title) << "\n";

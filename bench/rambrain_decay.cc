@@ -154,8 +154,8 @@ void Plot(const BenchOptions& options, const std::vector<Bin>& bins) {
       "set label 'ordered' at 1.5, graph 0.94 center\nset label 'random' at 4, graph 0.94 center\n"
       "set label 'ordered' at 6.5, graph 0.94 center\n";
   Panel ratio{"hit ratio", "accesses [sweeps]", "share [%]", {}, {},
-              {{"found in memory", {}}, {"came from swap ahead of need", {}}}, false, false,
-              std::string(phases) + "set yrange [0:110]\n"};
+              {{"found in memory", {}}, {"fetched ahead", {}}}, false, false,
+              std::string(phases) + "set yrange [0:125]\n"};
   Panel moved{"moved since the beginning", ratio.x_label, "moved [MiB]", {}, {}, {{"out", {}}, {"in", {}}}, false, false,
               phases};
   for (size_t i = 0; i < bins.size(); ++i) {

@@ -180,7 +180,7 @@ bool RunPreemptive(const BenchOptions& options) {
       options.quick ? std::vector<unsigned>{0, 400} : std::vector<unsigned>{0, 25, 50, 100, 200, 400, 800};
   const std::vector<uint64_t> sizes =
       options.quick ? std::vector<uint64_t>{64, 256} : std::vector<uint64_t>{16, 32, 64, 128, 256, 512, 1024};  // KiB
-  const std::vector<Curve> curves = {{"off", {}}, {"explicit, by hand", {}}, {"on", {}}};
+  const std::vector<Curve> curves = {{"off", {}}, {"by hand", {}}, {"on", {}}};
   const std::string range = "set yrange [0:*]\n";
   Panel load{"chunks of " + FormatBytes(options.chunk), "load [% of the elements]", "time of a sweep [ms]", {}, {}, curves,
              false, false, range};
