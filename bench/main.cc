@@ -1,11 +1,12 @@
 // ramspan-bench: measures this machine and the library, each case beside its roofline. `ramspan bench` runs it.
 // A case that wants memory servers starts itself again under mpiexec, so one plain command measures the main case.
-#include <spawn.h>
-#include <sys/wait.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,9 +17,9 @@
 #include <vector>
 
 #include "bench/options.h"
+#include "bench/process.h"
+#include "bench/rambrain.h"
 #include "common/units.h"
-
-extern char** environ;
 
 namespace ramspan::bench {
 namespace {
@@ -27,15 +28,18 @@ namespace po = boost::program_options;
 
 constexpr char kUsage[] =
     "usage: ramspan bench CASE [options]     (or: ramspan-bench CASE [options])\n\n"
-    "  pin      an adhereTo on data in memory, against the raw pointer, in ns\n"
-    "  stream   sweeps over data larger than the limit, in GB/s and as a share of the roofline\n"
-    "  random   read-modify-write of chunks in random order, read-ahead on and off\n"
-    "  memory   bytes of metadata a chunk\n"
-    "  small    objects of a few bytes: making, destroying and swapping a million of them\n\n"
+    "  pin       an adhereTo on data in memory, against the raw pointer, in ns\n"
+    "  stream    sweeps over data larger than the limit, in GB/s and as a share of the roofline\n"
+    "  random    read-modify-write of chunks in random order, read-ahead on and off\n"
+    "  memory    bytes of metadata a chunk\n"
+    "  small     objects of a few bytes: making, destroying and swapping a million of them\n"
+    "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
     "  ramspan bench stream                                 remote memory: one memory server on this node\n"
     "  ramspan bench stream --mode read --limit 512MiB\n"
-    "  ramspan bench stream --tier file --direct --dir /scratch\n";
+    "  ramspan bench stream --tier file --direct --dir /scratch\n"
+    "  ramspan bench rambrain --plots figures               all experiments, some 3 minutes, swap files\n"
+    "  ramspan bench rambrain --experiment decay --servers 1 --data 1GiB --limit 128MiB\n";
 
 struct Texts {
   std::string data, chunk, limit, server_memory, preemptive;
@@ -47,13 +51,30 @@ uint64_t Bytes(const char* option, const std::string& text) {
   return bytes.value();
 }
 
+// What the user sees, and below it what a run of all experiments says to the processes that it starts.
+po::options_description DescribeRambrain(BenchOptions* o) {
+  po::options_description some("options of rambrain");
+  auto add = some.add_options();
+  add("experiment", po::value(&o->experiment)->value_name("NAME|all"), ExperimentsHelp().c_str());
+  add("plots", po::value(&o->plots)->value_name("DIR"), "data, gnuplot scripts and SVG figures go there");
+  add("quick", po::bool_switch(&o->quick), "some 15 s in all; says whether it works, not how fast it is");
+  return some;
+}
+
+po::options_description DescribeInternal(BenchOptions* o) {
+  po::options_description some;
+  some.add_options()("only", po::value(&o->only))("in-cgroup", po::value(&o->in_cgroup));
+  return some;
+}
+
 po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksum) {
   po::options_description all("options");
   auto add = all.add_options();
   add("help,h", "this text");
   add("json", po::bool_switch(&o->json), "JSON, one object a line, with the whole configuration");
-  add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB)");
-  add("chunk", po::value(&texts->chunk)->value_name("SIZE"), "bytes of a chunk (stream 1MiB, random 64KiB, memory 4KiB, small 8B)");
+  add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB; rambrain 256MiB)");
+  add("chunk", po::value(&texts->chunk)->value_name("SIZE"),
+      "bytes of a chunk (stream 1MiB, random and rambrain 64KiB, memory 4KiB) or a small object (8B)");
   add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB)");
   add("mode", po::value(&o->mode)->value_name("rmw|read"), "stream: read-modify-write, or read only");
   add("sweeps", po::value(&o->repetitions)->value_name("N"), "sweeps or repetitions: the median is shown (5; pin 9)");
@@ -64,7 +85,7 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   add("dir", po::value(&o->directory)->value_name("DIR"), "directory of swap files ($TMPDIR, else /tmp)");
   add("no-checksum", po::bool_switch(no_checksum), "do not verify what comes back");
   add("preemptive", po::value(&texts->preemptive)->value_name("on|off"), "read-ahead (on; random: one run with each)");
-  add("servers", po::value(&o->servers)->value_name("N"), "memory servers to start (1; 0 with --tier file)");
+  add("servers", po::value(&o->servers)->value_name("N"), "memory servers to start (1; 0 with --tier file and for rambrain)");
   add("server-memory", po::value(&texts->server_memory)->value_name("SIZE"), "of each (what the data needs)");
   return all;
 }
@@ -72,20 +93,22 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
 // What depends on the case, and what cannot work.
 void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& given) {
   const bool small = o->name == "small";
-  const bool swaps = o->name == "stream" || o->name == "random" || small;
-  if (o->name == "random") o->chunk = 64 << 10;
+  const bool rambrain = o->name == "rambrain";
+  const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small;
+  if (o->name == "random" || rambrain) o->chunk = 64 << 10;
+  if (rambrain) o->data = uint64_t{o->quick ? 64u : 256u} << 20;
   if (o->name == "memory") o->chunk = 4 << 10;
   if (small) o->chunk = sizeof(uint64_t);
   if (!texts.data.empty()) o->data = Bytes("data", texts.data);
   if (!texts.chunk.empty()) o->chunk = Bytes("chunk", texts.chunk);
+  if (o->chunks == 0) o->chunks = small ? 1'000'000 : 100'000;
+  if (o->name == "memory" || small) o->data = o->chunks * o->chunk;
   o->limit = small ? 4 * o->data + 32 * o->chunks + (uint64_t{16} << 20) : swaps ? o->data / 4 : uint64_t{64} << 20;
   if (!texts.limit.empty()) o->limit = Bytes("limit", texts.limit);
   if (o->repetitions == 0) o->repetitions = o->name == "pin" ? 9 : 5;
   if (o->operations == 0) o->operations = o->name == "pin" ? 2'000'000 : 8192;
-  if (o->chunks == 0) o->chunks = small ? 1'000'000 : 100'000;
-  if (o->name == "memory" || small) o->data = o->chunks * o->chunk;
   if (!swaps) o->tier = "file";
-  if (given.count("servers") == 0) o->servers = swaps && o->tier == "auto" ? 1 : 0;
+  if (given.count("servers") == 0) o->servers = swaps && !rambrain && o->tier == "auto" ? 1 : 0;
   if (o->tier == "file" && o->servers > 0) throw po::error("--tier file does not use --servers");
   o->server_memory = o->servers == 0                 ? 0
                      : texts.server_memory.empty() ? (o->data + o->data / 2) / o->servers + (uint64_t{64} << 20)
@@ -95,28 +118,12 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (small && (o->chunk == 0 || o->chunk % 8 != 0)) throw po::error("--chunk: a multiple of 8 for small objects");
   if (!small && (o->chunk < 4096 || o->chunk % 4096 != 0)) throw po::error("--chunk: a multiple of 4KiB");
   if (swaps && o->data < 2 * o->chunk) throw po::error("--data: at least two chunks");
+  if (rambrain && o->data < 16 * o->limit / 10) throw po::error("--data: at least 1.6 times the limit");
+  if (rambrain && o->limit < uint64_t{8} << 20) throw po::error("--limit: at least 8MiB (a quarter of --data by default)");
   if (o->repetitions < 1) throw po::error("--sweeps: at least 1");
   const std::string& p = texts.preemptive;
   if (!p.empty() && p != "on" && p != "off") throw po::error("--preemptive is on or off");
   o->preemptive = p != "off";
-}
-
-std::string SelfPath() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-  return n > 0 ? std::string(path, static_cast<size_t>(n)) : std::string();
-}
-
-std::optional<std::string> FindInPath(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  std::string rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
-  while (!rest.empty()) {
-    const size_t colon = rest.find(':');
-    const std::string candidate = rest.substr(0, colon) + "/" + name;
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
-    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
-  }
-  return std::nullopt;
 }
 
 // Beside the benchmark in a build folder, in bin/ for an installed one (in libexec/ramspan/), or in PATH.
@@ -144,29 +151,14 @@ std::vector<std::string> JobLine(const BenchOptions& o, const std::string& self,
   return line;
 }
 
-std::vector<char*> Pointers(std::vector<std::string>* words) {
-  std::vector<char*> pointers;
-  for (std::string& word : *words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// One process a setting, because a process configures the library once.
-int RunBoth(const std::string& self, int argc, char** argv) {
+// One process a setting or experiment, because a process configures the library once. The worst exit status.
+int RunEach(int argc, char** argv, const char* option, const std::vector<std::string>& values) {
   int worst = 0;
-  for (const char* setting : {"on", "off"}) {
+  for (const std::string& value : values) {
     std::vector<std::string> words(argv, argv + argc);
-    words.insert(words.end(), {"--preemptive", setting});
-    std::vector<char*> line = Pointers(&words);
-    pid_t child = 0;
-    int status = 0;
-    if (const int error = posix_spawn(&child, self.c_str(), nullptr, nullptr, line.data(), environ); error != 0) {
-      std::fprintf(stderr, "ramspan-bench: cannot start %s: %s\n", self.c_str(), std::strerror(error));
-      return 1;
-    }
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) worst = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    words[0] = SelfPath();
+    words.insert(words.end(), {std::string(option), value});
+    worst = std::max(worst, RunToEnd(std::move(words)));
   }
   return worst;
 }
@@ -174,6 +166,7 @@ int RunBoth(const std::string& self, int argc, char** argv) {
 int RunCase(const BenchOptions& o) {
   if (o.name == "pin") return RunPin(o);
   if (o.name == "stream") return RunStream(o);
+  if (o.name == "rambrain") return RunExperiment(o);
   if (o.name == "random") return RunRandom(o);
   return o.name == "small" ? RunSmall(o) : RunMemory(o);
 }
@@ -182,11 +175,14 @@ int Main(int argc, char** argv) {
   BenchOptions options;
   Texts texts;
   bool no_checksum = false;
-  const po::options_description described = Describe(&options, &texts, &no_checksum);
+  po::options_description described = Describe(&options, &texts, &no_checksum), all;
+  described.add(DescribeRambrain(&options));
+  all.add(described).add(DescribeInternal(&options));
   const std::string name = argc > 1 ? argv[1] : "";
-  const bool known = name == "pin" || name == "stream" || name == "random" || name == "memory" || name == "small";
+  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "rambrain"};
+  const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;
-  if (known) po::store(po::parse_command_line(argc - 1, argv + 1, described), given);
+  if (known) po::store(po::parse_command_line(argc - 1, argv + 1, all), given);
   if (!known || given.count("help") != 0) {
     const bool help = known || name == "--help" || name == "-h";
     (help ? std::cout : std::cerr) << kUsage << "\n" << described;
@@ -198,7 +194,10 @@ int Main(int argc, char** argv) {
   Complete(&options, texts, given);
   const std::string self = SelfPath();
   const bool in_job = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
-  if (name == "random" && texts.preemptive.empty() && !in_job) return RunBoth(self, argc, argv);
+  if (name == "random" && texts.preemptive.empty() && !in_job) return RunEach(argc, argv, "--preemptive", {"on", "off"});
+  if (name == "rambrain" && options.only.empty()) return RunEach(argc, argv, "--only", ChosenExperiments(options));
+  if (!options.only.empty()) prctl(PR_SET_PDEATHSIG, SIGTERM);  // not to be left behind by the process that runs all
+  if (options.only == "nbody" || options.only == "kernel") options.servers = 0;  // without swap; files and the kernel
   if (options.servers > 0 && !in_job) {
     std::vector<std::string> words = JobLine(options, self, argc, argv);
     std::vector<char*> line = Pointers(&words);

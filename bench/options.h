@@ -7,7 +7,7 @@
 namespace ramspan::bench {
 
 struct BenchOptions {
-  std::string name;  // pin, stream, random, memory, small
+  std::string name;  // pin, stream, random, memory, small, rambrain
   bool json = false;
 
   uint64_t data = uint64_t{1} << 30;  // bytes
@@ -23,6 +23,13 @@ struct BenchOptions {
   int repetitions = 0;      // sweeps, rounds: what a median is taken of
   uint64_t operations = 0;  // of one repetition: pins, random accesses
   uint64_t chunks = 0;      // memory, small: how many
+
+  // rambrain
+  std::string experiment = "all";
+  std::string plots;      // directory; empty: none
+  bool quick = false;
+  std::string only;       // the experiment of this process
+  std::string in_cgroup;  // whose sweeps this process runs for the experiment `kernel`: kernel, ramspan
 
   int servers = 0;
   uint64_t server_memory = 0;

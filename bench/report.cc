@@ -42,15 +42,16 @@ Json ConfigJson(const BenchOptions& o) {
 
 }  // namespace
 
+void PrintJson(const BenchOptions& options, Json result) {
+  Json all = {{"bench", options.name}, {"version", RAMSPAN_VERSION}, {"date", Today()}, {"cpu", CpuModel()},
+              {"cores", std::thread::hardware_concurrency()}, {"config", ConfigJson(options)}};
+  all.update(result);
+  std::printf("%s\n", all.dump().c_str());
+  std::fflush(stdout);
+}
+
 void Report(const BenchOptions& options, Json result, const std::string& title, const std::vector<Row>& rows) {
-  if (options.json) {
-    Json all = {{"bench", options.name}, {"version", RAMSPAN_VERSION}, {"date", Today()}, {"cpu", CpuModel()},
-                {"cores", std::thread::hardware_concurrency()}, {"config", ConfigJson(options)}};
-    all.update(result);
-    std::printf("%s\n", all.dump().c_str());
-    std::fflush(stdout);
-    return;
-  }
+  if (options.json) return PrintJson(options, std::move(result));
   std::printf("%s\n", title.c_str());
   for (const Row& row : rows) {
     std::printf("  %-26s %14s   %s\n", row.what.c_str(), row.figure.c_str(), row.note.c_str());

@@ -20,6 +20,9 @@ struct Row {
 // `result` is completed with the case, the date, the machine and the whole configuration.
 void Report(const BenchOptions& options, Json result, const std::string& title, const std::vector<Row>& rows);
 
+// The JSON line alone.
+void PrintJson(const BenchOptions& options, Json result);
+
 // Hands `options` to ramspan::Configure.
 void ConfigureLibrary(const BenchOptions& options);
 // ramspan::StatsJson, parsed.

@@ -1,0 +1,165 @@
+// ramspan-bench as a user runs it. Ratios are compared with generous bounds, and the best or the median of a few runs
+// counts: this machine may be busy with something else.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "tests/support/job_fixture.h"
+
+namespace ramspan {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+std::string bench_path;
+
+class BenchFixture : public JobFixture {
+ protected:
+  Outcome Run(Words options, const Words& environment = {}) {
+    options.insert(options.begin(), bench_path);
+    return Wait(StartCommand(options, environment), seconds(120));
+  }
+
+  static std::vector<json> Lines(const Outcome& outcome) {
+    std::vector<json> lines;
+    std::istringstream out(outcome.out);
+    for (std::string line; std::getline(out, line);) {
+      lines.push_back(json::parse(line, nullptr, false));
+      EXPECT_FALSE(lines.back().is_discarded()) << line;
+    }
+    return lines;
+  }
+
+  // The values of a key, of all lines that have it.
+  static std::vector<double> Values(const std::vector<json>& lines, const std::string& key) {
+    std::vector<double> values;
+    for (const json& line : lines) {
+      if (line.contains(key)) values.push_back(line[key].get<double>());
+    }
+    return values;
+  }
+
+  std::string Plots() const { return (folder_ / "plots").string(); }
+  bool IsDrawn(const std::string& file) const { return std::filesystem::exists(folder_ / "plots" / file); }
+};
+
+bool HasGnuplot() { return system("command -v gnuplot >/dev/null") == 0; }
+
+class Rambrain : public BenchFixture {};
+class Ratios : public BenchFixture {};
+
+TEST_F(Rambrain, EachExperimentGivesItsLinesAndItsFigure) {
+  const Outcome outcome = Run({"rambrain", "--quick", "--json", "--plots", Plots()});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const std::vector<json> lines = Lines(outcome);
+  std::set<std::string> seen;
+  for (const json& line : lines) {
+    seen.insert(line["experiment"].get<std::string>());
+    if (line.contains("verified")) {
+      EXPECT_TRUE(line["verified"].get<bool>()) << line;
+    }
+    EXPECT_TRUE(line.contains("config")) << line;
+  }
+  EXPECT_THAT(seen, testing::UnorderedElementsAre("nbody", "transpose", "preemptive", "const", "decay", "random", "kernel"));
+  for (const char* key : {"overhead_percent", "moved_per_byte", "wait_hidden_percent", "const_bytes_out",
+                          "recovered_after_one_sweep", "cost_percent"}) {
+    EXPECT_FALSE(Values(lines, key).empty()) << key;
+  }
+  EXPECT_THAT(Values(lines, "const_bytes_out"), testing::Each(0.0));
+  for (const char* name : {"nbody", "transpose", "preemptive_load", "preemptive_size", "const", "decay", "random"}) {
+    EXPECT_TRUE(IsDrawn(std::string(name) + ".dat") && IsDrawn(std::string(name) + ".gp")) << name;
+    if (HasGnuplot()) {
+      EXPECT_THAT(ReadFile(folder_ / "plots" / (std::string(name) + ".svg")), HasSubstr("</svg>")) << name;
+    }
+  }
+}
+
+TEST_F(Rambrain, WithoutGnuplotTheDataStaysAndTheRemedyIsNamed) {
+  const Outcome outcome = Run({"rambrain", "--experiment", "const", "--quick", "--plots", Plots()}, {"PATH=/nowhere"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("apt-get install gnuplot-nox"));
+  EXPECT_TRUE(IsDrawn("const.dat") && IsDrawn("const.gp"));
+  EXPECT_FALSE(IsDrawn("const.svg"));
+}
+
+TEST_F(Rambrain, TheKernelsSwapIsComparedOrWhatIsMissingIsSaid) {
+  const Outcome outcome = Run({"rambrain", "--experiment", "kernel", "--quick"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::AnyOf(HasSubstr("ordered GB/s"), HasSubstr("swap is off: as root"),
+                                          HasSubstr("of swap are free"), HasSubstr("not root"), HasSubstr("cgroup")));
+}
+
+TEST_F(Rambrain, ConstSweepsWriteNothingToServersEither) {
+  const Outcome outcome = Run({"rambrain", "--experiment", "const", "--quick", "--json", "--servers", "1"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const std::vector<json> lines = Lines(outcome);
+  EXPECT_FALSE(lines.empty());
+  EXPECT_THAT(Values(lines, "const_bytes_out"), testing::Each(0.0));
+}
+
+TEST_F(Rambrain, AWrongNameIsAnsweredByTheRightOnes) {
+  const Outcome outcome = Run({"rambrain", "--experiment", "nbodies"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("all, nbody, transpose"));
+}
+
+// The fixture looks for processes that are left.
+TEST_F(Rambrain, AnEndedRunLeavesNoExperimentBehind) {
+  const pid_t pid = StartCommand({bench_path, "rambrain"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  kill(pid, SIGTERM);
+  EXPECT_EQ(Wait(pid).status, 128 + SIGTERM);
+}
+
+// A third of the ratio in docs/benchmarks.md: read-ahead off gets 72 to 76 % of its roofline there.
+TEST_F(Ratios, RandomAccessWithoutReadAheadIsNotFarUnderItsRoofline) {
+  std::vector<double> ratios;
+  for (int i = 0; i < 3; ++i) {
+    const Outcome outcome = Run({"random", "--preemptive", "off", "--data", "128MiB", "--sweeps", "3", "--json"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    ratios.push_back(Lines(outcome).at(0)["ratio"].get<double>());
+  }
+  std::sort(ratios.begin(), ratios.end());
+  EXPECT_GT(ratios[1], 0.25) << testing::PrintToString(ratios);
+}
+
+TEST_F(Ratios, TheHitRatioRecoversWithinOneSweepAfterARandomPhase) {
+  double best = 0;
+  for (int i = 0; i < 3 && best < 0.7; ++i) {
+    const Outcome outcome = Run({"rambrain", "--experiment", "decay", "--quick", "--json"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    best = std::max(best, Values(Lines(outcome), "recovered_after_one_sweep").at(0));
+  }
+  EXPECT_GE(best, 0.7);
+}
+
+// Ten times the target: on a busy machine the median of some hundred pairs still says this much.
+TEST_F(Ratios, ResidentDataCostsNBodyNearlyNothing) {
+  double best = 100;
+  for (int i = 0; i < 3 && best > 5; ++i) {
+    const Outcome outcome = Run({"rambrain", "--experiment", "nbody", "--quick", "--json"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    best = std::min(best, Values(Lines(outcome), "overhead_percent").back());
+  }
+  EXPECT_LE(best, 5);
+}
+
+}  // namespace
+}  // namespace ramspan
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) {
+    std::cerr << "usage: bench_test RAMSPAN_BENCH\n";
+    return 2;
+  }
+  ramspan::bench_path = argv[1];
+  return RUN_ALL_TESTS();
+}
