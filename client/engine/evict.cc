@@ -265,7 +265,8 @@ Status Engine::FullOfPins(uint64_t bytes) const {
 bool Engine::RefillReserve() {
   if (live_bytes_ <= budget_.frames_limit() || typical_bytes_ == 0) return false;
   const uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(kTogether * typical_bytes_, 1 << 20));
-  if (reserve < typical_bytes_ || arena_.available() >= reserve) return false;
+  // Half of it at once: one chunk at a time would be a membarrier for each.
+  if (reserve < typical_bytes_ || arena_.available() > reserve / 2) return false;
   if (in_flight_ * typical_bytes_ >= 2 * reserve) return false;
   const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), kTogether * typical_bytes_));
   return evicted.freed + evicted.started > 0 || evicted.room_made;
