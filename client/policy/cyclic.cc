@@ -35,15 +35,27 @@ void CyclicPolicy::OnFree(Chunk* chunk) {
   if (--count_ == 0) active_ = hand_ = kNone;
 }
 
+// That an access finds a chunk of the window by chance.
+double CyclicPolicy::Chance() const {
+  return static_cast<double>(window_bytes_) / static_cast<double>(std::max<uint64_t>(1, memory_bytes_ + swapped_bytes_));
+}
+
 // Whether the hits since the last miss are more than chance.
-bool CyclicPolicy::IsOrdered() const {
-  const double p = static_cast<double>(window_bytes_) / static_cast<double>(std::max<uint64_t>(1, memory_bytes_ + swapped_bytes_));
-  return std::pow(p, static_cast<double>(hits_since_miss_)) < 0.01;
+bool CyclicPolicy::IsOrdered() const { return std::pow(Chance(), static_cast<double>(hits_since_miss_)) < 0.01; }
+
+// Some misses, and the hits between them, tell as much where the mover does not keep up with an order.
+bool CyclicPolicy::IsOrderedAllTheSame() const {
+  return static_cast<double>(hits_in_run_) >= 3 + 3 * Chance() * static_cast<double>(misses_in_run_);
+}
+
+void CyclicPolicy::BeginRun(bool ordered) {
+  ordered_ = ordered;
+  misses_in_run_ = hits_in_run_ = 0;
 }
 
 void CyclicPolicy::OnMiss(Chunk* chunk) {
   if (IsOrdered()) {
-    misses_without_order_ = 0;
+    BeginRun(true);
     Decay();
   } else if (!Has(chunk, kMapped)) {  // those are never fetched ahead, so they say nothing
     Narrow(chunk->bytes);
@@ -62,10 +74,13 @@ void CyclicPolicy::Decay() {
 // Down to a chunk. That one is then replaced from time to time, to find out whether there is an order again.
 void CyclicPolicy::Narrow(uint64_t chunk_bytes) {
   const uint64_t probe_after = std::clamp<uint64_t>(count_ / 16, 2, kProbeAfterMax);
-  if (++misses_without_order_ < (window_bytes_ > chunk_bytes ? kNarrowAfter : probe_after)) return;
-  misses_without_order_ = 0;
+  if (++misses_in_run_ < (window_bytes_ > chunk_bytes ? kNarrowAfter : probe_after)) return;
+  const bool ordered = IsOrderedAllTheSame();
+  BeginRun(ordered);
+  if (ordered) return;
   if (window_bytes_ <= chunk_bytes) {
     decay_bytes_ = preemptive_bytes_;
+    window_bytes_ = std::min(2 * window_bytes_, preemptive_bytes_max_);  // the next guess need not wait for the last to leave
     return;
   }
   window_bytes_ = std::max(window_bytes_ / 2, chunk_bytes);
@@ -99,7 +114,9 @@ void CyclicPolicy::OnPrefetchIssued(Chunk* chunk) {
 void CyclicPolicy::OnPrefetchHit(Chunk* chunk) {
   OnPrefetchWasted(chunk);
   ++hits_since_miss_;
-  if (IsOrdered()) window_bytes_ = std::min(window_bytes_ + chunk->bytes, preemptive_bytes_max_);
+  ++hits_in_run_;
+  if (IsOrdered()) BeginRun(true);
+  if (ordered_) window_bytes_ = std::min(window_bytes_ + std::max(chunk->bytes, window_bytes_ / 4), preemptive_bytes_max_);
   if (chunk->id == active_) return;
   if (chunk->id != At(active_)->next) {
     Remove(chunk);

@@ -8,10 +8,10 @@
 // with probability P^N, P = L_pre / (L_ram + L_swap); below 1% the order is real, and twice what is free in the window
 // (at least one chunk) of untouched ones is let go to make room for others.
 //
-// Beyond Rambrain: the window follows the order. It grows by each hit that chance does not explain (so it doubles while
-// it is used once) and is halved by eight misses in a row without order, down to one chunk; that one is replaced after
-// 64 misses (or a sixteenth of all chunks) to find out whether there is an order again. With a window that stays at a
-// tenth, random access had a tenth less memory and read 0.05 to 0.09 chunks more an access (docs/benchmarks.md).
+// Beyond Rambrain: the window follows the order. Each hit that chance does not explain widens it by a quarter (a chunk at
+// least); eight misses without order halve it, down to one chunk, which is replaced after 32 misses (or a sixteenth of
+// all chunks) to find out whether there is an order again. With a window that stays at a tenth, random access had a
+// tenth less memory and read 0.05 to 0.09 chunks more an access (docs/benchmarks.md).
 #pragma once
 
 #include <array>
@@ -44,14 +44,17 @@ class CyclicPolicy final : public CachePolicy {
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr size_t kMaxAhead = 256;  // chunks fetched ahead at one time
-  static constexpr uint64_t kNarrowAfter = 8, kProbeAfterMax = 64;  // misses
+  static constexpr uint64_t kNarrowAfter = 8, kProbeAfterMax = 32;  // misses
 
   Chunk* At(uint32_t id) const { return chunks_->At(id); }
   Chunk* Next(const Chunk* c) const { return At(c->next); }
   void InsertAfter(Chunk* place, Chunk* chunk);
   void Remove(Chunk* chunk);
   void MoveRunToActive(Chunk* chunk);
+  double Chance() const;
   bool IsOrdered() const;
+  bool IsOrderedAllTheSame() const;
+  void BeginRun(bool ordered);
   void Decay();
   void Narrow(uint64_t chunk_bytes);
   size_t PickPrefetched(uint64_t bytes, std::span<Chunk*> out);
@@ -66,7 +69,8 @@ class CyclicPolicy final : public CachePolicy {
   uint64_t preemptive_bytes_max_ = 0;
   uint64_t window_bytes_ = 0;  // at most the maximum
   uint64_t hits_since_miss_ = 0;
-  uint64_t misses_without_order_ = 0;  // since the window changed or a guess was replaced
+  bool ordered_ = false;  // the last verdict
+  uint64_t misses_in_run_ = 0, hits_in_run_ = 0;  // since that verdict
   uint64_t decay_bytes_ = 0;  // of untouched pre-emptive chunks that should leave next
   // Those fetched ahead, oldest first; entries that are no longer pre-emptive are skipped.
   std::array<uint32_t, kMaxAhead> ahead_{};

@@ -42,7 +42,7 @@ a returned frame stays in use @ client/arena/arena.cc @ s/^  in_use_ -= bytes;//
 read-ahead forgets its budget @ client/policy/cyclic.cc @ s/preemptive_bytes_max_ = memory_bytes \/ 10/preemptive_bytes_max_ = memory_bytes/
 random access keeps the window @ client/policy/cyclic.cc @ s/  window_bytes_ = std::max(window_bytes_ \/ 2, chunk_bytes);//
 an order is never looked for again @ client/policy/cyclic.cc @ s/^    decay_bytes_ = preemptive_bytes_;//
-the window does not grow again @ client/policy/cyclic.cc @ s/  if (IsOrdered()) window_bytes_ = .*//
+the window does not grow again @ client/policy/cyclic.cc @ s/  if (ordered_) window_bytes_ = .*//
 a moved run breaks the cycle @ client/policy/cyclic.cc @ s/  At(chunk->next)->prev = chunk->prev;//
 TXT
 }
