@@ -19,6 +19,9 @@ class ChunkTable {
   ChunkTable& operator=(const ChunkTable&) = delete;
 
   Chunk* New(uint64_t bytes);  // phase Swapped, no slot, one reference
+  uint64_t next_charge() const {  // bytes that the next New charges to the budget
+    return free_head_ == UINT32_MAX && used_ == slabs_.size() * kSlab ? kSlab * sizeof(Chunk) : 0;
+  }
   void Delete(Chunk* chunk);   // REQUIRES: phase Freed
   Chunk* At(uint32_t id) const { return &slabs_[id / kSlab][id % kSlab]; }
   uint32_t ids() const { return used_; }  // ids are below this; some may be Freed

@@ -47,14 +47,11 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
                               " (part of which holds descriptors); raise the limit (RAMSPAN_MEMORY, ramspan run "
                               "--memory) or split the object into smaller managedPtrs");
   }
-  const uint64_t metadata = budget_.metadata();
-  Chunk* chunk = chunks_.New(bytes);
-  if (budget_.metadata() > metadata) {
-    if (Status status = MakeRoomForMetadata(); !status.ok()) {
-      Forget(chunk);
-      return status;
-    }
+  if (const uint64_t slab = chunks_.next_charge(); slab > 0) {
+    if (Status status = TakeMetadata(slab); !status.ok()) return status;
+    budget_.ChargeMetadata(-slab);  // New charges it, if it is still needed
   }
+  Chunk* chunk = chunks_.New(bytes);
   policy_->OnCreate(chunk);
   if (mapped) {
     chunk->slot = mapped;
@@ -67,25 +64,27 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
   return chunk;
 }
 
-// Metadata has grown: frames give way to it.
-Status Engine::MakeRoomForMetadata() {
+// Frames give way to metadata, which is charged on success only.
+Status Engine::TakeMetadata(uint64_t bytes) {
+  budget_.ChargeMetadata(bytes);
   if (arena_.committed() <= budget_.frames_limit()) return Status();
   Status status = HoldLimit();
-  arena_.CountPeak();
-  return arena_.committed() + budget_.metadata() <= budget_.limit() ? Status() : status;
+  if (arena_.committed() + budget_.metadata() <= budget_.limit()) {
+    arena_.CountPeak();
+    return Status();
+  }
+  budget_.ChargeMetadata(-bytes);
+  return status;
 }
 
 Status Engine::ChargeMetadata(uint64_t bytes) {
   MutexLock lock(mutex_);
-  budget_.ChargeMetadata(bytes);
-  Status status = MakeRoomForMetadata();
-  if (status.ok() && budget_.frames_limit() == 0) {
-    status = FailedPrecondition("descriptors of objects take all of the memory limit of " + FormatBytes(budget_.limit()) +
-                                "; make fewer and larger objects (an array in one managedPtr), or raise the limit "
-                                "(RAMSPAN_MEMORY, ramspan run --memory)");
-  }
-  if (!status.ok()) budget_.ChargeMetadata(-bytes);
-  return status;
+  if (Status status = TakeMetadata(bytes); !status.ok()) return status;
+  if (budget_.frames_limit() > 0) return Status();
+  budget_.ChargeMetadata(-bytes);
+  return FailedPrecondition("descriptors of objects take all of the memory limit of " + FormatBytes(budget_.limit()) +
+                            "; make fewer and larger objects (an array in one managedPtr), or raise the limit "
+                            "(RAMSPAN_MEMORY, ramspan run --memory)");
 }
 
 void Engine::Free(Chunk* chunk) {

@@ -169,7 +169,7 @@ class Engine {
     bool was_deadlock = false;  // the last verdict; the pins have been looked at since
   };
   Status WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) RS_REQUIRES(mutex_);
-  Status MakeRoomForMetadata() RS_REQUIRES(mutex_);  // the same
+  Status TakeMetadata(uint64_t bytes) RS_REQUIRES(mutex_);  // the same
   Status HoldLimit() RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Status CheckWrites() RS_REQUIRES(mutex_);
   bool RefillReserve() RS_REQUIRES(mutex_);

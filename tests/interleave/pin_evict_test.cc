@@ -1,5 +1,5 @@
 // Pin against evict, in every order of their steps. A pin has three steps: its slot is stored, the state word is loaded
-// (open: the pin holds; closed: it goes to the engine), the slot is cleared. The engine's way of a chunk out and back is
+// (open: the pin holds; closed: it goes to the engine, at once where that is just writing the chunk), the slot is cleared. The engine's way of a chunk out and back is
 // cut at each of its calls to the ports: membarrier, scan of the pin tables, submission, poll. A test runs that way once
 // for each choice of the cuts at which the three steps of a pin happen, on the real engine and the real pin tables, and
 // looks at each cut whether what is pinned stays where it is, with the right bytes.
@@ -27,10 +27,11 @@ constexpr uint64_t kBytes = 64 << 10;
 // Counts the cuts and does at each what the test wants.
 class Cuts {
  public:
-  std::function<void(int)> at_cut;
+  enum class Engine { kLocked, kUnlocked };  // its mutex
+  std::function<void(int, Engine)> at_cut;
   int count = 0;
-  void Reach() {
-    if (at_cut) at_cut(count);
+  void Reach(Engine engine) {
+    if (at_cut) at_cut(count, engine);
     ++count;
   }
 };
@@ -39,13 +40,13 @@ class CutScanner final : public PinScanner {
  public:
   explicit CutScanner(Cuts* cuts) : cuts_(cuts) {}
   void Barrier() override {
-    cuts_->Reach();  // closed, no fence yet
+    cuts_->Reach(Cuts::Engine::kLocked);  // closed, no fence yet
     real_.Barrier();
-    cuts_->Reach();
+    cuts_->Reach(Cuts::Engine::kLocked);
   }
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override {
     real_.FindPinned(chunks, pinned);
-    cuts_->Reach();  // scanned, not yet acted upon
+    cuts_->Reach(Cuts::Engine::kLocked);  // scanned, not yet acted upon
   }
   void SetWaiting(Chunk*) override {}
   Verdict JudgeWaiters() override { return Verdict::kDeadlock; }  // one thread plays them all
@@ -62,18 +63,18 @@ class CutTier final : public SwapTier {
   Result<SlotRef> Reserve(size_t bytes) override { return real_.Reserve(bytes); }
   void Free(SlotRef slot, size_t bytes) override { real_.Free(slot, bytes); }
   void SubmitWrite(std::span<IoRequest* const> batch) override {
-    cuts_->Reach();
+    cuts_->Reach(Cuts::Engine::kUnlocked);
     real_.SubmitWrite(batch);
-    cuts_->Reach();
+    cuts_->Reach(Cuts::Engine::kUnlocked);
   }
   void SubmitRead(std::span<IoRequest* const> batch) override {
-    cuts_->Reach();
+    cuts_->Reach(Cuts::Engine::kUnlocked);
     real_.SubmitRead(batch);
-    cuts_->Reach();
+    cuts_->Reach(Cuts::Engine::kUnlocked);
   }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
     const size_t n = real_.Poll(done, wait);
-    if (n > 0) cuts_->Reach();  // moved, not yet told to the engine
+    if (n > 0) cuts_->Reach(Cuts::Engine::kUnlocked);  // moved, not yet told to the engine
     return n;
   }
   TierStats stats() const override { return real_.stats(); }
@@ -136,12 +137,12 @@ class World {
     bool stored = false, holds = false, cleared = false;
     const void* frame = nullptr;
     cuts_.count = 0;
-    cuts_.at_cut = [&](int cut) {
+    cuts_.at_cut = [&](int cut, Cuts::Engine engine) {
       if (cut == store) {
         setting_.counted ? static_cast<void>(target_->state.fetch_add(kOneCountedPin)) : pin.Store();
         stored = true;
       }
-      if (stored && !cleared && cut == load && pin.Load()) {
+      if (stored && !cleared && cut == load && (pin.Load() || ComesWhileItIsWritten(engine))) {
         holds = true;
         frame = target_->frame;
         if (setting_.write) std::memset(target_->frame, ++letter_, kBytes);
@@ -180,6 +181,13 @@ class World {
     options.deadlock_settle = std::chrono::milliseconds(0);
     options.preemptive = false;
     return options;
+  }
+  // The slow path of a reader, which need not wait.
+  bool ComesWhileItIsWritten(Cuts::Engine engine) {
+    if (setting_.write || engine == Cuts::Engine::kLocked || PhaseOf(target_) != Phase::kWriting) return false;
+    const Status status = engine_.Acquire(target_, false);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return true;
   }
   void Clear(HandPin* pin) {
     setting_.counted ? static_cast<void>(target_->state.fetch_sub(kOneCountedPin)) : pin->Clear();

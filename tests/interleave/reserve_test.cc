@@ -97,6 +97,37 @@ TEST_F(ReserveThatWaits, LeavesTheMutexToOthersAndLosesNothing) {
   EXPECT_TRUE(engine_.IsValid());
 }
 
+// The last owner of pins let go and was gone when it was looked for: that look alone made a deadlock of it.
+TEST_F(ReserveThatWaits, AThreadThatUnpinsAndEndsIsNoDeadlock) {
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(Touch('x').ok());
+  pins_.all_pinned = true;
+  int looks = 0;
+  pins_.judge = [&] {
+    if (++looks < 100) return PinScanner::Verdict::kUnlikely;
+    pins_.all_pinned = false;
+    return PinScanner::Verdict::kDeadlock;
+  };
+  Status status;
+  for (int i = 0; i < 12 && status.ok(); ++i) status = Touch('y');
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_GE(looks, 100);
+}
+
+// Frames that cannot leave and descriptors that grow: one of the two has to be refused.
+TEST_F(ReserveThatWaits, DescriptorsDoNotExceedALimitThatIsFullOfPins) {
+  while (engine_.counters().resident_bytes + 2 * kBytes < engine_.budget()->frames_limit()) ASSERT_TRUE(Touch('x').ok());
+  pins_.all_pinned = true;
+  Status status;
+  for (int i = 0; i < 20'000 && status.ok(); ++i) {
+    Result<Chunk*> chunk = engine_.Create(4096);
+    status = chunk.status();
+    if (chunk.ok()) chunks_.push_back(chunk.value());
+  }
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.message();
+  pins_.all_pinned = false;
+  EXPECT_TRUE(engine_.IsValid());
+}
+
 TEST_F(ReserveThatWaits, SaysWhyThereIsNoRoom) {
   tier_.refuses = true;
   Status status;

@@ -31,8 +31,8 @@ one victim that has to stay ends the search @ client/engine/evict.cc @ s/    see
 a thread seems to wait for ever @ client/engine/evict.cc @ s/      if (set) pins->SetWaiting(nullptr);//
 one look makes a deadlock @ client/engine/evict.cc @ s/kDeadlock \&\& again \&\& /kDeadlock \&\& /
 one chunk that is lost keeps the others away @ client/engine/engine.cc @ s/      first_failure = status;  .*/      { mutex_.unlock(); return status; }/
-descriptors exceed the limit @ client/engine/engine.cc @ s/return arena_.committed() + budget_.metadata() <= budget_.limit() ? Status() : status;/return Status();/
-tables that do not fit stay charged @ client/engine/engine.cc @ s/  if (!status.ok()) budget_.ChargeMetadata(-bytes);//
+descriptors exceed the limit @ client/engine/engine.cc @ s/  if (arena_.committed() + budget_.metadata() <= budget_.limit()) {/  if (true) {/
+tables that do not fit stay charged @ client/engine/engine.cc @ s/^  budget_.ChargeMetadata(-bytes);//
 a place is given to two objects @ client/front/bundles.cc @ s/    bundle->first_free = object->bytes;//
 a bundle that was full stays closed @ client/front/bundles.cc @ s/if (!bundle->open \&\& bundle->live <= .*) Link(list, bundle);//
 a slot is freed with transfers in flight @ client/engine/engine.cc @ s/if (chunk->op != nullptr || chunk == vacating_) {/if (chunk == vacating_) {/
@@ -41,7 +41,7 @@ a clean chunk of a dead server is dropped @ client/engine/evict.cc @ s/tier_->Is
 a returned frame stays in use @ client/arena/arena.cc @ s/^  in_use_ -= bytes;//
 read-ahead forgets its budget @ client/policy/cyclic.cc @ s/preemptive_bytes_max_ = memory_bytes \/ 10/preemptive_bytes_max_ = memory_bytes/
 random access keeps the window @ client/policy/cyclic.cc @ s/  window_bytes_ = std::max(window_bytes_ \/ 2, chunk_bytes);//
-an order is never looked for again @ client/policy/cyclic.cc @ s/^    decay_bytes_ = preemptive_bytes_;//
+an order is never looked for again @ client/policy/cyclic.cc @ s/  if (window_bytes_ <= chunk_bytes) {/  if (window_bytes_ <= chunk_bytes) { return;/
 the window does not grow again @ client/policy/cyclic.cc @ s/  if (ordered_) window_bytes_ = .*//
 a moved run breaks the cycle @ client/policy/cyclic.cc @ s/  At(chunk->next)->prev = chunk->prev;//
 TXT

@@ -76,6 +76,7 @@ TEST_F(ReadAhead, CostsRandomAccessNextToNothing) {
   const Counts random = Count([&] { Random(6000); });
   EXPECT_LT(random.issued, 0.05 * 6000);
   EXPECT_GT(random.issued, 0);  // it goes on to look for an order
+  EXPECT_LE(engine_.counters().preemptive_bytes, 3 * kBytes);  // the memory is for what is used
 }
 
 TEST_F(ReadAhead, FindsTheOrderAgainWithinASweepAfterRandomAccess) {
@@ -87,6 +88,7 @@ TEST_F(ReadAhead, FindsTheOrderAgainWithinASweepAfterRandomAccess) {
       for (size_t i = kChunks / 3; i < kChunks; ++i) Access(i);
     });
     EXPECT_GT(rest.hits, 9 * rest.misses) << "round " << round;
+    EXPECT_GE(engine_.counters().preemptive_bytes, 8 * kBytes);
     const Counts next = Count([&] { Sweep(); });
     EXPECT_GT(next.hits, 9 * next.misses) << "round " << round;
   }
