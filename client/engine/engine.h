@@ -169,8 +169,6 @@ class Engine {
     bool was_deadlock = false;  // the last verdict; the pins have been looked at since
   };
   Status WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) RS_REQUIRES(mutex_);
-  Status TakeMetadata(uint64_t bytes) RS_REQUIRES(mutex_);  // the same
-  Status HoldLimit() RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Status CheckWrites() RS_REQUIRES(mutex_);
   bool RefillReserve() RS_REQUIRES(mutex_);
 
@@ -192,6 +190,10 @@ class Engine {
   void Forget(Chunk* chunk) RS_REQUIRES(mutex_);
   void CountWait(std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
   void SignalMover() RS_REQUIRES(mutex_);
+
+  // limits.cc; each but the last releases and retakes the mutex
+  Status TakeMetadata(uint64_t bytes) RS_REQUIRES(mutex_);
+  Status HoldLimit() RS_REQUIRES(mutex_);
   void TellLimits() RS_REQUIRES(mutex_);
 
   const Options options_;

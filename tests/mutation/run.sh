@@ -30,9 +30,9 @@ a chunk freed in flight is never forgotten @ client/engine/evict.cc @ s/^    if 
 one victim that has to stay ends the search @ client/engine/evict.cc @ s/    seen += n;/    seen = chunks_.live();/
 a thread seems to wait for ever @ client/engine/evict.cc @ s/      if (set) pins->SetWaiting(nullptr);//
 one look makes a deadlock @ client/engine/evict.cc @ s/kDeadlock \&\& again \&\& /kDeadlock \&\& /
-one chunk that is lost keeps the others away @ client/engine/engine.cc @ s/      first_failure = status;  .*/      { mutex_.unlock(); return status; }/
-descriptors exceed the limit @ client/engine/engine.cc @ s/  if (arena_.committed() + budget_.metadata() <= budget_.limit()) {/  if (true) {/
-tables that do not fit stay charged @ client/engine/engine.cc @ s/^  budget_.ChargeMetadata(-bytes);//
+one chunk that is lost keeps the others away @ client/engine/limits.cc @ s/      first_failure = status;  .*/      { mutex_.unlock(); return status; }/
+descriptors exceed the limit @ client/engine/limits.cc @ s/  if (arena_.committed() + budget_.metadata() <= budget_.limit()) {/  if (true) {/
+tables that do not fit stay charged @ client/engine/limits.cc @ s/^  budget_.ChargeMetadata(-bytes);//
 a place is given to two objects @ client/front/bundles.cc @ s/    bundle->first_free = object->bytes;//
 a bundle that was full stays closed @ client/front/bundles.cc @ s/if (!bundle->open \&\& bundle->live <= .*) Link(list, bundle);//
 a slot is freed with transfers in flight @ client/engine/engine.cc @ s/if (chunk->op != nullptr || chunk == vacating_) {/if (chunk == vacating_) {/

@@ -1,0 +1,107 @@
+// Limits that change: metadata that grows into the frames' part, another budget, a tier that goes.
+#include <chrono>
+#include <string>
+
+#include "client/engine/engine.h"
+#include "common/units.h"
+
+namespace ramspan {
+
+using std::chrono::microseconds;
+
+// Frames give way to metadata, which is charged on success only.
+Status Engine::TakeMetadata(uint64_t bytes) {
+  budget_.ChargeMetadata(bytes);
+  if (arena_.committed() <= budget_.frames_limit()) return Status();
+  Status status = HoldLimit();
+  if (arena_.committed() + budget_.metadata() <= budget_.limit()) {
+    arena_.CountPeak();
+    return Status();
+  }
+  budget_.ChargeMetadata(-bytes);
+  return status;
+}
+
+Status Engine::ChargeMetadata(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  if (Status status = TakeMetadata(bytes); !status.ok()) return status;
+  if (budget_.frames_limit() > 0) return Status();
+  budget_.ChargeMetadata(-bytes);
+  return FailedPrecondition("descriptors of objects take all of the memory limit of " + FormatBytes(budget_.limit()) +
+                            "; make fewer and larger objects (an array in one managedPtr), or raise the limit "
+                            "(RAMSPAN_MEMORY, ramspan run --memory)");
+}
+
+// Evicts until the frames fit beside the metadata.
+Status Engine::HoldLimit() {
+  PinWait wait;
+  arena_.Trim(budget_.frames_limit());
+  while (arena_.committed() > budget_.frames_limit()) {
+    const Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit());
+    arena_.Trim(budget_.frames_limit());
+    Status status = CheckWrites();
+    // What was started may have ended already: Submit and Poll let other threads take completions.
+    const bool progress = evicted.freed > 0 || evicted.room_made || in_flight_ > 0 || evicted.started > 0;
+    if (in_flight_ > 0) PollOnce(microseconds(1000));
+    if (progress) wait = PinWait();
+    if (status.ok() && !progress) {
+      status = evicted.status.ok() ? WaitForPins(budget_.limit(), options_.deadlock_grace, &wait) : evicted.status;
+    }
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+// Without read-ahead there is no room for it: the policy would keep runs together that nobody fetches.
+void Engine::TellLimits() { policy_->SetLimits(load_ahead() ? budget_.limit() : 0, swapped_bytes_); }
+
+Status Engine::SetBudget(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  const uint64_t old = budget_.limit();
+  budget_.set_limit(bytes);
+  if (Status status = HoldLimit(); !status.ok()) {
+    budget_.set_limit(old);
+    return status;
+  }
+  TellLimits();
+  changed_.NotifyAll();
+  return Status();
+}
+
+Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
+  mutex_.lock();
+  const uint32_t ids = chunks_.ids();
+  Status first_failure;
+  for (uint32_t id = 0; id < ids; ++id) {
+    Chunk* chunk = chunks_.At(id);
+    const auto is_leaving = [&] {
+      return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && chunk->slot &&
+             !Has(chunk, kMapped) && leaving(chunk->slot);
+    };
+    while (chunk->op != nullptr) PollOnce(microseconds(1000));
+    if (PhaseOf(chunk) == Phase::kLost && chunk->slot && leaving(chunk->slot)) {
+      tier_->Free(chunk->slot, chunk->bytes);  // nothing to bring home, but the slot's number will mean something else
+      chunk->slot = SlotRef{};
+    }
+    if (!is_leaving()) continue;
+    chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
+    vacating_ = chunk;
+    Status status = AcquireLocked(chunk, true, WhenPinned::kWait);
+    // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
+    if (status.ok() && is_leaving()) {
+      tier_->Free(chunk->slot, chunk->bytes);
+      chunk->slot = SlotRef{};
+    }
+    chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
+    vacating_ = nullptr;
+    if (Has(chunk, kDoomed)) {
+      if (chunk->op == nullptr) Forget(chunk);
+    } else if (!status.ok() && first_failure.ok()) {
+      first_failure = status;  // the others may still come home
+    }
+  }
+  mutex_.unlock();
+  return first_failure;
+}
+
+}  // namespace ramspan
