@@ -90,7 +90,8 @@ struct Sweeps {
 // In memory, then with frames for a quarter of the data. `metadata` is what the limit holds besides.
 template <typename Data>
 Sweeps Measure(const BenchOptions& options, Data* data, uint64_t bytes) {
-  const auto limit = [](uint64_t frames) { return frames + LibraryStats()["metadata_bytes"].get<uint64_t>() + (2 << 20); };
+  // 256 KiB: the part of a small limit that is kept for metadata to grow, and slots' bitmaps.
+  const auto limit = [](uint64_t frames) { return frames + LibraryStats()["metadata_bytes"].get<uint64_t>() + (256 << 10); };
   std::vector<double> resident, swapping;
   Sweeps result;
   SetMemoryLimit(limit(2 * bytes));

@@ -130,6 +130,16 @@ TEST_F(Ratios, RandomAccessWithoutReadAheadIsNotFarUnderItsRoofline) {
   EXPECT_GT(ratios[1], 0.25) << testing::PrintToString(ratios);
 }
 
+TEST_F(Ratios, SmallObjectsCostLittleAndTravelTogether) {
+  const Outcome outcome = Run({"small", "--servers", "0", "--chunks", "300000", "--sweeps", "3", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json line = Lines(outcome).at(0);
+  EXPECT_TRUE(line["verified"].get<bool>());
+  EXPECT_LE(line["metadata_bytes_per_object"].get<double>() + line["handle_bytes"].get<double>(), 24);
+  EXPECT_GT(line["transfers_per_sweep"].get<double>(), 10);
+  EXPECT_LT(line["transfers_per_sweep"].get<double>(), 300);
+}
+
 TEST_F(Ratios, TheHitRatioRecoversWithinOneSweepAfterARandomPhase) {
   double best = 0;
   for (int i = 0; i < 3 && best < 0.7; ++i) {
