@@ -7,49 +7,12 @@
 #include "bench/experiment.h"
 #include "bench/plot.h"
 #include "bench/rambrain.h"
-#include "bench/roofline.h"
+#include "bench/random_access.h"
 #include "common/units.h"
-#include "ramspan/managed_ptr.h"
 #include "ramspan/runtime.h"
 
 namespace ramspan::bench {
 namespace {
-
-constexpr uint64_t kSeed = 20240229;
-
-class Chunks {
- public:
-  Chunks(uint64_t data, uint64_t chunk) : count_(chunk / sizeof(uint64_t)), visits_(data / chunk) {
-    for (size_t c = 0; c < visits_.size(); ++c) chunks_.emplace_back(count_, uint64_t{0});
-  }
-
-  double Round(uint64_t accesses) {
-    const double begin = Now();
-    for (uint64_t k = 0; k < accesses; ++k) {
-      const size_t c = random_() % chunks_.size();
-      adhereTo<uint64_t> glue(chunks_[c]);
-      AddOne(glue, count_);
-      ++visits_[c];
-    }
-    return Now() - begin;
-  }
-
-  bool IsRight() const {
-    bool right = true;
-    for (size_t c = 0; c < chunks_.size(); ++c) {
-      const adhereTo<uint64_t> glue(chunks_[c]);
-      const uint64_t* const elements = glue;
-      for (size_t i = 0; i < count_; ++i) right &= elements[i] == visits_[c];
-    }
-    return right;
-  }
-
- private:
-  const size_t count_;
-  std::vector<uint64_t> visits_;
-  std::vector<managedPtr<uint64_t>> chunks_;
-  std::mt19937_64 random_{kSeed};
-};
 
 struct Setting {
   const char* name;
@@ -67,10 +30,10 @@ struct Figures {
 double Reads(uint64_t chunk) { return static_cast<double>(GetStatistics().bytes_in) / static_cast<double>(chunk); }
 
 Figures Measure(const BenchOptions& o, uint64_t chunk) {
-  Chunks chunks(o.data, chunk);
+  RandomAccess chunks(o.data, chunk);
   SharedRoofline roofline(chunk, std::min<uint64_t>(o.data, uint64_t{512} << 20),
                           std::min<uint64_t>(o.limit, uint64_t{128} << 20));
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(RandomAccess::kSeed);
   const uint64_t accesses = 2 * o.data / chunk;
   chunks.Round(accesses);  // the order of allocation is forgotten from here on
   Figures f;
@@ -129,7 +92,7 @@ bool RunRandomCost(const BenchOptions& options) {
   Panel rates{"accesses", "chunk [KiB]", "accesses [1/s]", {}, {}, {{"off", {}}, {"on", {}}, {"roofline, by hand", {}}},
               true, true};
   Panel costs{"cost of read-ahead", rates.x_label, "time more than without [%]", {}, {}, {{"cost", {}}}, true, false,
-              "set yrange [-10:60]\nset arrow from graph 0, first 10 to graph 1, first 10 nohead dashtype 2\n"
+              "set yrange [*<-10:20<*]\nset arrow from graph 0, first 10 to graph 1, first 10 nohead dashtype 2\n"
               "set label 'target 10 %' at graph 0.98, first 12 right\n"};
   bool right = true;
   for (const uint64_t kib : sizes) {

@@ -1,5 +1,6 @@
 // managedPtr, adhereTo, macros, exceptions: appendix A.1 and A.2 of arXiv 1510.06358, and Rambrain's known defects.
 #include "rambrain/managedPtr.h"
+#include "tests/rambrain/fill_memory.h"
 #include "tests/rambrain/row.h"
 
 #include <gtest/gtest.h>
@@ -20,16 +21,6 @@ using namespace rambrain;
 namespace {
 
 constexpr unsigned int kDoubles = 1 << 17;  // 1 MiB
-
-// Twice the limit of 16 MiB, so that what was there before has left.
-void FillMemory() {
-  std::vector<managedPtr<char>> filler;
-  for (int i = 0; i < 32; ++i) {
-    filler.emplace_back(1 << 20);
-    ROW(char, filler.back(), data);
-    data[0] = static_cast<char>(i);
-  }
-}
 
 TEST(ManagedPtr, ElementsWithoutArgumentsAreZeroAsInRambrain) {
   managedPtr<double> p(100);

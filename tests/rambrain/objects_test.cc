@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rambrain/managedPtr.h"
+#include "tests/rambrain/fill_memory.h"
 #include "tests/rambrain/row.h"
 #include "tests/rambrain/life.h"
 
@@ -26,15 +27,6 @@ struct Part {
   int number;
   managedPtr<double> data;
 };
-
-void FillMemory() {
-  std::vector<managedPtr<char>> filler;
-  for (int i = 0; i < 32; ++i) {
-    filler.emplace_back(1 << 20);
-    ROW(char, filler.back(), data);
-    data[0] = static_cast<char>(i);
-  }
-}
 
 struct Plain {
   Plain(int n, double d) : number(n), parts(3, n), value(d) {}

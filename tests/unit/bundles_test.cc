@@ -66,7 +66,7 @@ TEST_F(BundlesTest, AnObjectOfEightBytesCostsEight) {
   EXPECT_EQ(engine_.counters().chunks, 1u);  // one is kept
 }
 
-TEST_F(BundlesTest, NoTwoObjectsShareABytes) {
+TEST_F(BundlesTest, NoTwoObjectsShareAByte) {
   std::mt19937_64 random(7);
   std::vector<Object> objects;
   for (int i = 0; i < 3000; ++i) objects.push_back(New(1 + random() % 4095));
