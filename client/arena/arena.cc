@@ -6,8 +6,8 @@
 #include <bit>
 
 #include "client/arena/fault_guard.h"
-#include "client/swap/swap_tier.h"
 #include "common/check.h"
+#include "common/slot_ref.h"
 
 namespace ramspan {
 namespace {

@@ -19,7 +19,8 @@
 // sets kReferenced and kDirty while it holds a pin, and counted pins come and go, without that mutex.
 #pragma once
 
-#include "client/swap/swap_tier.h"
+#include "common/check.h"
+#include "common/slot_ref.h"
 #include "ramspan/detail/resident.h"
 
 namespace ramspan {

@@ -20,17 +20,14 @@
 namespace ramspan {
 namespace {
 
+using slot_bits::IsFar;
+using slot_bits::WithoutFar;
 using std::chrono::milliseconds;
 
-// SlotSpace leaves the bits from here on to others; 60..63 are tiered_swap's.
-constexpr uint64_t kFarBit = uint64_t{1} << 59;
 constexpr size_t kInFlightMax = 64;
 constexpr milliseconds kFullPauseMin{20}, kFullPauseMax{1000};
 // What the end of the tier waits for answers that are still under way.
 constexpr milliseconds kLastAnswers{100};
-
-bool IsFar(SlotRef slot) { return (slot.bits & kFarBit) != 0; }
-SlotRef WithoutFarBit(SlotRef slot) { return {slot.bits & ~kFarBit}; }
 
 uint64_t RoundUpToLease(uint64_t bytes) { return (bytes + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule; }
 
@@ -109,8 +106,8 @@ SlotRef RemoteSwap::ReserveHeld(bool near, size_t bytes) {
   ChoosePreferred(&side, bytes);
   SlotRef slot = side.space.Reserve(bytes, side.preferred);
   if (!slot) return {};
-  RS_CHECK(slot.bits < kFarBit, "SlotSpace uses bit 59 of slot %llx", static_cast<unsigned long long>(slot.bits));
-  if (!near) slot.bits |= kFarBit;
+  RS_CHECK(!IsFar(slot), "SlotSpace uses the far bit of slot %llx", static_cast<unsigned long long>(slot.bits));
+  if (!near) slot = slot_bits::WithFar(slot);
   return slot;
 }
 
@@ -134,8 +131,8 @@ void RemoteSwap::Free(SlotRef slot, size_t bytes) {
   extents.clear();
   MutexLock lock(mutex_);
   Side& side = sides_[!IsFar(slot)];
-  side.space.Resolve(WithoutFarBit(slot), bytes, &extents);
-  side.space.Free(WithoutFarBit(slot), bytes);
+  side.space.Resolve(WithoutFar(slot), bytes, &extents);
+  side.space.Free(WithoutFar(slot), bytes);
   for (const Extent& extent : extents) {
     if (side.space.RegionUsed(extent.region) == 0) side.regions[extent.region].empty_since = Clock::now();
   }
@@ -408,7 +405,7 @@ void RemoteSwap::Locate(SlotRef slot, size_t bytes, std::vector<Piece>* pieces) 
   pieces->clear();
   MutexLock lock(mutex_);
   const Side& side = sides_[!IsFar(slot)];
-  side.space.Resolve(WithoutFarBit(slot), bytes, &extents);
+  side.space.Resolve(WithoutFar(slot), bytes, &extents);
   size_t left = bytes;
   for (const Extent& extent : extents) {
     const Region& region = side.regions[extent.region];

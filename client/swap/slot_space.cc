@@ -7,22 +7,12 @@
 namespace ramspan {
 namespace {
 
-// A SlotRef that names one extent: granule number in bits 0..39, region + 1 in bits 40..55. Bit 58 set: bits 0..57 are
-// a row number instead. Bit 59 is the tier's own, bits 60..63 are tiered_swap's.
-constexpr int kRegionShift = 40;
-constexpr uint64_t kGranuleMask = (uint64_t{1} << kRegionShift) - 1;
-constexpr uint64_t kRowFlag = uint64_t{1} << 58;
-constexpr uint64_t kTierMask = uint64_t{15} << 60;
-constexpr size_t kRegionsMax = 65535;
+using slot_bits::kRegionsMax;
 
 // What std::unordered_map spends on a row: node, hash chain and bucket, on the generous side.
 constexpr uint64_t kRowOverheadBytes = 80;
 
 uint64_t UnitsFor(size_t bytes) { return RoundUpToGranule(bytes) / kSwapGranule; }
-
-SlotRef Single(uint32_t region, uint64_t unit) {
-  return {(static_cast<uint64_t>(region) + 1) << kRegionShift | unit};
-}
 
 // In address order, neighbours joined: fewer transfers, and often one extent where several blocks were taken.
 void SortAndJoin(std::vector<Extent>* extents) {
@@ -93,7 +83,7 @@ SlotRef SlotSpace::Reserve(size_t bytes, uint32_t preferred) {
   const auto try_region = [&](size_t r) -> SlotRef {
     if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return {};
     const std::optional<uint64_t> unit = regions_[r]->buddy.Allocate(units);
-    return unit ? Single(static_cast<uint32_t>(r), *unit) : SlotRef{};
+    return unit ? slot_bits::FromGranule(static_cast<uint32_t>(r), *unit) : SlotRef{};
   };
   if (SlotRef slot = try_region(preferred)) return slot;
   for (size_t r = 0; r < regions_.size(); ++r) {
@@ -121,26 +111,26 @@ SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
   }
   RS_CHECK(units == 0, "%llu granules short of what was counted free", static_cast<unsigned long long>(units));
   SortAndJoin(&extents);
-  if (extents.size() == 1) return Single(extents[0].region, extents[0].offset / kSwapGranule);
+  if (extents.size() == 1) return slot_bits::FromGranule(extents[0].region, extents[0].offset / kSwapGranule);
   extents.shrink_to_fit();
   const uint64_t row = next_row_++;
   rows_.emplace(row, std::move(extents));
-  return {kRowFlag | row};
+  return slot_bits::FromRow(row);
 }
 
 void SlotSpace::Free(SlotRef slot, size_t bytes) {
   std::vector<Extent> extents;
   Resolve(slot, RoundUpToGranule(bytes), &extents);
   for (const Extent& e : extents) regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
-  if ((slot.bits & kRowFlag) != 0) rows_.erase(slot.bits & ~kRowFlag);
+  if (slot_bits::IsRow(slot)) rows_.erase(slot_bits::RowOf(slot));
 }
 
 void SlotSpace::Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents) const {
-  RS_CHECK(slot && (slot.bits & kTierMask) == 0 && bytes > 0, "slot %llx of %zu bytes is not of this tier",
+  RS_CHECK(slot && slot == slot_bits::WithoutTier(slot) && !slot_bits::IsFar(slot) && bytes > 0, "slot %llx of %zu bytes is not of this tier",
            static_cast<unsigned long long>(slot.bits), bytes);
-  if ((slot.bits & kRowFlag) == 0) {
-    const uint64_t region_and_one = slot.bits >> kRegionShift;
-    const uint64_t offset = (slot.bits & kGranuleMask) * kSwapGranule;
+  if (!slot_bits::IsRow(slot)) {
+    const uint64_t region_and_one = slot_bits::RegionPlusOne(slot);
+    const uint64_t offset = slot_bits::GranuleOf(slot) * kSwapGranule;
     RS_CHECK(region_and_one > 0, "slot %llx names no region", static_cast<unsigned long long>(slot.bits));
     const auto region = static_cast<uint32_t>(region_and_one - 1);
     RS_CHECK(offset < At(region).bytes() && RoundUpToGranule(bytes) <= At(region).bytes() - offset,
@@ -148,7 +138,7 @@ void SlotSpace::Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents
     extents->push_back({region, offset, bytes});
     return;
   }
-  const auto row = rows_.find(slot.bits & ~kRowFlag);
+  const auto row = rows_.find(slot_bits::RowOf(slot));
   RS_CHECK(row != rows_.end(), "no slot %llx", static_cast<unsigned long long>(slot.bits));
   uint64_t left = bytes;
   for (const Extent& e : row->second) {

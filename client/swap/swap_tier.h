@@ -13,22 +13,10 @@
 #include <span>
 #include <string>
 
+#include "common/slot_ref.h"
 #include "common/status.h"
 
 namespace ramspan {
-
-// The granule of slots and frames: slots are cut in multiples of it and, with it, meet O_DIRECT's alignment.
-inline constexpr size_t kSwapGranule = 4096;
-
-inline constexpr size_t RoundUpToGranule(size_t bytes) { return (bytes + kSwapGranule - 1) & ~(kSwapGranule - 1); }
-
-// The place of one chunk in swap. Opaque to all but the tier that made it; 0 is "no slot".
-// Bits 60..63 are the tier's index within a tiered_swap (0 elsewhere) and belong to tiered_swap alone.
-struct SlotRef {
-  uint64_t bits = 0;
-  explicit operator bool() const { return bits != 0; }
-  bool operator==(const SlotRef&) const = default;
-};
 
 // One transfer of one whole chunk.
 struct IoRequest {

@@ -9,22 +9,18 @@
 namespace ramspan {
 namespace {
 
+using slot_bits::WithoutTier;
+using slot_bits::WithTier;
 using std::chrono::microseconds;
-
-constexpr int kTierShift = 60;
-constexpr uint64_t kSlotMask = (uint64_t{1} << kTierShift) - 1;
 
 // How long one tier may be waited for while others have requests too, and while it is alone (another thread may then
 // start something elsewhere).
 constexpr microseconds kSharedSlice{50};
 constexpr microseconds kLoneSlice{2000};
 
-SlotRef WithTier(size_t tier, SlotRef slot) { return {slot.bits | (uint64_t{tier} + 1) << kTierShift}; }
-SlotRef WithoutTier(SlotRef slot) { return {slot.bits & kSlotMask}; }
-
 // The index of a slot's tier.
 size_t TierOf(SlotRef slot, size_t tier_count) {
-  const uint64_t index_and_one = slot.bits >> kTierShift;
+  const uint64_t index_and_one = slot_bits::TierPlusOne(slot);
   RS_CHECK(index_and_one > 0 && index_and_one <= tier_count, "slot %llx names no tier",
            static_cast<unsigned long long>(slot.bits));
   return static_cast<size_t>(index_and_one - 1);
@@ -116,7 +112,7 @@ Result<SlotRef> TieredSwap::ReserveInTurn(const F& reserve) {
     if (slot.ok()) {
       RS_CHECK(slot.value() && slot.value() == WithoutTier(slot.value()), "tier %s made slot %llx",
                At(i)->capabilities().name, static_cast<unsigned long long>(slot.value().bits));
-      return WithTier(i, slot.value());
+      return WithTier(slot.value(), i);
     }
     if (!IsFullOrGone(slot.status().code())) return slot.status();
     if (slot.status().code() == StatusCode::kResourceExhausted) code = StatusCode::kResourceExhausted;
@@ -150,7 +146,7 @@ void TieredSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
 
 size_t TieredSwap::PollTier(size_t i, std::span<IoRequest*> done, microseconds wait) {
   const size_t count = At(i)->Poll(done, wait);
-  for (size_t k = 0; k < count; ++k) done[k]->slot = WithTier(i, done[k]->slot);
+  for (size_t k = 0; k < count; ++k) done[k]->slot = WithTier(done[k]->slot, i);
   in_flight_[i].fetch_sub(count, std::memory_order_relaxed);
   return count;
 }
@@ -200,7 +196,7 @@ size_t TieredSwap::Poll(std::span<IoRequest*> done, microseconds wait) {
   return 0;
 }
 
-SlotRef TieredSwap::SlotIn(size_t tier, SlotRef slot) { return WithTier(tier, slot); }
+SlotRef TieredSwap::SlotIn(size_t tier, SlotRef slot) { return WithTier(slot, tier); }
 
 size_t TieredSwap::TierIndexOf(SlotRef slot) const { return TierOf(slot, tier_count()); }
 

@@ -21,7 +21,7 @@ namespace ramspan {
 
 class TieredSwap final : public SwapTier {
  public:
-  static constexpr size_t kTiersMax = 15;
+  static constexpr size_t kTiersMax = slot_bits::kTiersMax;
 
   // REQUIRES: 1 to kTiersMax tiers, none of them a TieredSwap.
   explicit TieredSwap(std::vector<std::unique_ptr<SwapTier>> tiers);

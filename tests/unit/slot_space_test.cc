@@ -115,7 +115,7 @@ TEST(SlotSpaceDeathTest, MisuseOfSlotsIsABug) {
   EXPECT_DEATH(space.RemoveRegion(9), "no swap region 9");
   space.Free(slot, 2 * kG);
   EXPECT_DEATH(space.Free(slot, 2 * kG), "double free");
-  EXPECT_DEATH(space.Free(SlotRef{uint64_t{1} << 60 | slot.bits}, 2 * kG), "not of this tier");
+  EXPECT_DEATH(space.Free(slot_bits::WithTier(slot, 0), 2 * kG), "not of this tier");
 }
 
 // A random history beside a set of the granules in use.

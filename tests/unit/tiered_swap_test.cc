@@ -242,7 +242,7 @@ TEST(TieredSwapDeathTest, ASlotWithoutATierIsABug) {
   tiers.push_back(std::make_unique<FakeTier>());
   TieredSwap tiered(std::move(tiers));
   EXPECT_DEATH(tiered.Free(SlotRef{5}, kG), "names no tier");
-  EXPECT_DEATH(tiered.Free(SlotRef{uint64_t{2} << 60 | 5}, kG), "names no tier");
+  EXPECT_DEATH(tiered.Free(slot_bits::WithTier(SlotRef{5}, 1), kG), "names no tier");
 }
 
 }  // namespace
