@@ -38,6 +38,7 @@ constexpr char kUsage[] =
     "  ramspan bench stream                                 remote memory: one memory server on this node\n"
     "  ramspan bench stream --mode read --limit 512MiB\n"
     "  ramspan bench stream --tier file --direct --dir /scratch\n"
+    "  ramspan bench stream --threads 2 --busy 2            what a machine without a core to spare makes of it\n"
     "  ramspan bench rambrain --plots figures               all experiments, some 3 minutes, swap files\n"
     "  ramspan bench rambrain --experiment decay --servers 1 --data 1GiB --limit 128MiB\n";
 
@@ -77,6 +78,9 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
       "bytes of a chunk (stream 1MiB, random and rambrain 64KiB, memory 4KiB) or a small object (8B)");
   add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB)");
   add("mode", po::value(&o->mode)->value_name("rmw|read"), "stream: read-modify-write, or read only");
+  add("threads", po::value(&o->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1)");
+  add("busy", po::value(&o->busy)->value_name("N"),
+      "stream: each sweep a second time with N processes beside it that only compute; what that costs (0)");
   add("sweeps", po::value(&o->repetitions)->value_name("N"), "sweeps or repetitions: the median is shown (5; pin 9)");
   add("ops", po::value(&o->operations)->value_name("N"), "operations of one repetition (random 8192, pin 2000000)");
   add("chunks", po::value(&o->chunks)->value_name("N"), "memory, small: how many (100000, 1000000)");
@@ -120,6 +124,10 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (swaps && o->data < 2 * o->chunk) throw po::error("--data: at least two chunks");
   if (rambrain && o->data < 16 * o->limit / 10) throw po::error("--data: at least 1.6 times the limit");
   if (rambrain && o->limit < uint64_t{8} << 20) throw po::error("--limit: at least 8MiB (a quarter of --data by default)");
+  if (o->threads < 1 || o->threads > 1024) throw po::error("--threads: 1 to 1024");
+  if (o->busy < 0 || o->busy > 1024) throw po::error("--busy: 0 to 1024");
+  if ((o->threads > 1 || o->busy > 0) && o->name != "stream") throw po::error("--threads and --busy are stream's");
+  if (swaps && o->data / o->chunk < static_cast<uint64_t>(o->threads)) throw po::error("--threads: a chunk for each at least");
   if (o->repetitions < 1) throw po::error("--sweeps: at least 1");
   const std::string& p = texts.preemptive;
   if (!p.empty() && p != "on" && p != "off") throw po::error("--preemptive is on or off");

@@ -20,6 +20,9 @@ struct BenchOptions {
   bool checksum = true;
   bool preemptive = true;
 
+  int threads = 1;  // stream: OpenMP threads, each with its own part of the data
+  int busy = 0;     // stream: processes that spin beside every second sweep
+
   int repetitions = 0;      // sweeps, rounds: what a median is taken of
   uint64_t operations = 0;  // of one repetition: pins, random accesses
   uint64_t chunks = 0;      // memory, small: how many

@@ -37,6 +37,7 @@ Json ConfigJson(const BenchOptions& o) {
           {"mode", o.mode},         {"tier", o.tier},             {"directory", o.directory},
           {"direct", o.direct},     {"checksum", o.checksum},     {"preemptive", o.preemptive},
           {"repetitions", o.repetitions}, {"operations", o.operations}, {"chunks", o.chunks},
+          {"threads", o.threads},   {"busy", o.busy},
           {"servers", o.servers},   {"server_memory", o.server_memory}};
 }
 

@@ -1,8 +1,13 @@
 // stream: sweeps over data larger than the limit, chunk by chunk, after a fill. What most out-of-core programs do.
+#include <omp.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "bench/load.h"
 #include "bench/report.h"
 #include "bench/roofline.h"
 #include "common/units.h"
@@ -30,20 +35,27 @@ class Stream {
     return Now() - begin;
   }
 
+  // Each thread sweeps over its own part, in order.
   double Sweep() {
     const double begin = Now();
-    for (const managedPtr<uint64_t>& chunk : chunks_) {
-      const adhereTo<uint64_t> reader(chunk);
-      if (write_) {
-        adhereTo<uint64_t> glue(chunk);
-        AddOne(glue, count_);
-      } else {
-        sink_ += Sum(reader, count_);
+#pragma omp parallel num_threads(options_.threads)
+    {
+      std::vector<double> waits;
+      uint64_t sum = 0;
+#pragma omp for schedule(static)
+      for (size_t c = 0; c < chunks_.size(); ++c) sum += Visit(chunks_[c], &waits);
+#pragma omp critical
+      {
+        sink_ += sum;
+        waits_.insert(waits_.end(), waits.begin(), waits.end());
       }
     }
     sweeps_ += write_ ? 1 : 0;
     return Now() - begin;
   }
+
+  // Seconds of each pull that had to wait since this was asked last.
+  std::vector<double> TakeWaits() { return std::exchange(waits_, {}); }
 
   bool IsRight() const {
     for (size_t c = 0; c < chunks_.size(); ++c) {
@@ -57,12 +69,28 @@ class Stream {
   }
 
  private:
+  // No pull of a chunk in memory takes as long, and no transfer is as short.
+  static constexpr double kWaited = 2e-6;
+
+  uint64_t Visit(const managedPtr<uint64_t>& chunk, std::vector<double>* waits) {
+    const double begin = Now();
+    const adhereTo<uint64_t> reader(chunk);
+    adhereTo<uint64_t> writer(chunk);
+    uint64_t* const elements = write_ ? static_cast<uint64_t*>(writer) : nullptr;
+    const uint64_t* const read = write_ ? elements : static_cast<const uint64_t*>(reader);
+    if (const double waited = Now() - begin; waited >= kWaited) waits->push_back(waited);
+    if (!write_) return Sum(read, count_);
+    AddOne(elements, count_);
+    return 0;
+  }
+
   const BenchOptions& options_;
   const bool write_;
   const size_t count_;
   std::vector<managedPtr<uint64_t>> chunks_;
   uint64_t sweeps_ = 0;
   uint64_t sink_ = 0;
+  std::vector<double> waits_;
 };
 
 // The one that fits where the bytes went: memory or a file.
@@ -86,24 +114,91 @@ class StreamRoofline {
   std::unique_ptr<SharedRoofline> shared_;
 };
 
-struct Figures {
-  std::vector<double> sweeps, rooflines, put, get, compute;  // GB/s
+// Sweeps of one kind: with nothing beside them, or with a load.
+struct Sweeps {
+  std::vector<double> gb_s;
+  std::vector<double> waits;                    // seconds
+  std::vector<double> cpu_client, cpu_servers;  // seconds of CPU time a sweep, what it leaves for the mover included
+  double cpu() const { return Median(cpu_client) + Median(cpu_servers); }
 };
 
-Figures Measure(const BenchOptions& options, Stream* stream, StreamRoofline* roofline) {
+struct Figures {
+  Sweeps alone, beside_load;
+  std::vector<double> rooflines, put, get, compute;  // GB/s
+};
+
+void MeasureSweep(Stream* stream, Sweeps* sweeps) {
+  const double client = ProcessCpuSeconds(), servers = ServerCpuSeconds();
+  sweeps->gb_s.push_back(GbPerSecond(stream->bytes(), stream->Sweep()));
+  Settle();  // what the mover still does belongs to the sweep
+  sweeps->cpu_client.push_back(ProcessCpuSeconds() - client);
+  sweeps->cpu_servers.push_back(ServerCpuSeconds() - servers);
+  const std::vector<double> waits = stream->TakeWaits();
+  sweeps->waits.insert(sweeps->waits.end(), waits.begin(), waits.end());
+}
+
+Figures Measure(const BenchOptions& options, Stream* stream, StreamRoofline* roofline, Load* load) {
   Figures figures;
+  Settle();
+  stream->TakeWaits();
   for (int i = 0; i < options.repetitions; ++i) {
-    Settle();
-    figures.sweeps.push_back(GbPerSecond(stream->bytes(), stream->Sweep()));
-    Settle();
+    MeasureSweep(stream, &figures.alone);
+    if (load->processes() > 0) {
+      load->Run();
+      MeasureSweep(stream, &figures.beside_load);
+      load->Rest();
+    }
     const PassTimes times = roofline->Sweep();
     const auto bytes = static_cast<double>(times.bytes);
     figures.rooflines.push_back(GbPerSecond(bytes, times.total()));
     if (times.put > 0) figures.put.push_back(GbPerSecond(bytes, times.put));
     figures.get.push_back(GbPerSecond(bytes, times.get));
     figures.compute.push_back(GbPerSecond(bytes, times.compute));
+    Settle();
   }
   return figures;
+}
+
+double Quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))];
+}
+
+// What a wait may take when others run, too: five times what it takes alone, and a slice for each of two others.
+double LongestExplained(const Sweeps& alone) { return 5 * Median(alone.waits) + 2 * TimeSliceSeconds(); }
+
+void AddLoadFigures(const BenchOptions& o, const Figures& f, Json* result, std::vector<Row>* rows) {
+  (*result)["cpu_client_s"] = Median(f.alone.cpu_client);
+  (*result)["cpu_servers_s"] = Median(f.alone.cpu_servers);
+  rows->push_back({"CPU time a sweep", Fixed(f.alone.cpu(), 3) + " s",
+                   "this process " + Fixed(Median(f.alone.cpu_client), 3) + ", servers " +
+                       Fixed(Median(f.alone.cpu_servers), 3) + " s"});
+  if (o.busy == 0) return;
+  const Sweeps& loaded = f.beside_load;
+  const double bound = LongestExplained(f.alone);
+  const auto late = static_cast<uint64_t>(
+      std::count_if(loaded.waits.begin(), loaded.waits.end(), [&](double wait) { return wait > bound; }));
+  const double cpu_ratio = loaded.cpu() / f.alone.cpu();
+  result->update({{"busy_sweep_gb_s", Median(loaded.gb_s)}, {"busy_cpu_client_s", Median(loaded.cpu_client)},
+                  {"busy_cpu_servers_s", Median(loaded.cpu_servers)}, {"busy_cpu_ratio", cpu_ratio},
+                  {"wait_median_s", Median(f.alone.waits)}, {"wait_max_s", Quantile(f.alone.waits, 1)},
+                  {"busy_wait_median_s", Median(loaded.waits)}, {"busy_wait_p99_s", Quantile(loaded.waits, 0.99)},
+                  {"busy_wait_max_s", Quantile(loaded.waits, 1)}, {"busy_wait_bound_s", bound},
+                  {"busy_waits", loaded.waits.size()}, {"busy_waits_beyond_bound", late}});
+  rows->push_back({"beside " + std::to_string(o.busy) + " busy processes", Fixed(Median(loaded.gb_s), 2) + " GB/s",
+                   Fixed(100 * Median(loaded.gb_s) / Median(f.alone.gb_s), 0) + " % of the sweep alone"});
+  rows->push_back({"  CPU time a sweep", Fixed(loaded.cpu(), 3) + " s",
+                   "x " + Fixed(cpu_ratio, 2) + " (target 1.25): this process " + Fixed(Median(loaded.cpu_client), 3) +
+                       ", servers " + Fixed(Median(loaded.cpu_servers), 3) + " s"});
+  rows->push_back({"  waits of pulls, alone", Fixed(1e6 * Median(f.alone.waits), 0) + " us",
+                   "median of " + std::to_string(f.alone.waits.size()) + "; longest " +
+                       Fixed(1e6 * Quantile(f.alone.waits, 1), 0) + " us"});
+  rows->push_back({"  waits beside the load", Fixed(1e6 * Median(loaded.waits), 0) + " us",
+                   "median of " + std::to_string(loaded.waits.size()) + "; 99 % " +
+                       Fixed(1e6 * Quantile(loaded.waits, 0.99), 0) + ", longest " +
+                       Fixed(1e6 * Quantile(loaded.waits, 1), 0) + " us; " + std::to_string(late) +
+                       " beyond what the load explains (" + Fixed(1e6 * bound, 0) + " us)"});
 }
 
 std::string Target(const BenchOptions& o, bool files) {
@@ -114,39 +209,43 @@ std::string Target(const BenchOptions& o, bool files) {
 }  // namespace
 
 int RunStream(const BenchOptions& options) {
+  Load load(options.busy);
   ConfigureLibrary(options);
   Stream stream(options);
   const double fill = GbPerSecond(stream.bytes(), stream.Fill());
   const Json before = LibraryStats();
   const bool files = before["tiers"].size() < 2;
   StreamRoofline roofline(options, files);
-  const Figures figures = Measure(options, &stream, &roofline);
+  const Figures figures = Measure(options, &stream, &roofline, &load);
   const Json after = LibraryStats();
   const bool right = stream.IsRight();
 
-  const double sweep = Median(figures.sweeps), best = Median(figures.rooflines);
-  const double per_sweep = 1.0 / (options.repetitions * stream.bytes());
+  const double sweep = Median(figures.alone.gb_s), best = Median(figures.rooflines);
+  const double per_sweep = 1.0 / (options.repetitions * (options.busy > 0 ? 2 : 1) * stream.bytes());
   const auto moved = [&](const char* key) {
     return static_cast<double>(TierBytes(after, key) - TierBytes(before, key)) * per_sweep;
   };
-  Json result = {{"fill_gb_s", fill}, {"sweep_gb_s", sweep}, {"sweeps_gb_s", figures.sweeps},
+  Json result = {{"fill_gb_s", fill}, {"sweep_gb_s", sweep}, {"sweeps_gb_s", figures.alone.gb_s},
                  {"roofline_gb_s", best}, {"ratio", sweep / best}, {"put_gb_s", Median(figures.put)},
                  {"get_gb_s", Median(figures.get)}, {"compute_gb_s", Median(figures.compute)},
                  {"moved_out_per_sweep", moved("bytes_out")}, {"moved_in_per_sweep", moved("bytes_in")},
                  {"verified", right}, {"stats", after}};
+  const std::string threads = options.threads > 1 ? std::to_string(options.threads) + " threads, " : "";
   const std::string title = "stream " + options.mode + ": " + FormatBytes(options.data) + " in chunks of " +
-                            FormatBytes(options.chunk) + ", limit " + FormatBytes(options.limit) + ", " +
+                            FormatBytes(options.chunk) + ", limit " + FormatBytes(options.limit) + ", " + threads +
                             PlacesUsed(after) + (files ? options.direct ? " (O_DIRECT)" : " (page cache)" : "");
   const std::string parts = (figures.put.empty() ? "" : "put " + Fixed(Median(figures.put), 1) + ", ") + "get " +
                             Fixed(Median(figures.get), 1) + ", compute " + Fixed(Median(figures.compute), 1) + " GB/s";
-  Report(options, std::move(result), title,
-         {{"fill", Fixed(fill, 2) + " GB/s", ""},
-          {"sweep", Fixed(sweep, 2) + " GB/s", "median of " + std::to_string(options.repetitions)},
-          {"roofline", Fixed(best, 2) + " GB/s", parts},
-          {"ratio", Fixed(100 * sweep / best, 0) + " %", Target(options, files)},
-          {"moved a sweep", Fixed(100 * moved("bytes_out"), 0) + " % out",
-           Fixed(100 * moved("bytes_in"), 0) + " % in (of the data)"},
-          {"data", right ? "right" : "WRONG", "every element compared at the end"}});
+  std::vector<Row> rows = {
+      {"fill", Fixed(fill, 2) + " GB/s", ""},
+      {"sweep", Fixed(sweep, 2) + " GB/s", "median of " + std::to_string(options.repetitions)},
+      {"roofline", Fixed(best, 2) + " GB/s", parts},
+      {"ratio", Fixed(100 * sweep / best, 0) + " %", Target(options, files)},
+      {"moved a sweep", Fixed(100 * moved("bytes_out"), 0) + " % out",
+       Fixed(100 * moved("bytes_in"), 0) + " % in (of the data)"},
+      {"data", right ? "right" : "WRONG", "every element compared at the end"}};
+  AddLoadFigures(options, figures, &result, &rows);
+  Report(options, std::move(result), title, rows);
   return right ? 0 : 1;
 }
 
