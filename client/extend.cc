@@ -3,7 +3,7 @@
 #include <string>
 
 #include "client/policy/custom.h"
-#include "client/policy/cyclic.h"
+#include "client/policy/policy_factory.h"
 #include "client/runtime.h"
 #include "client/swap/file_map.h"
 #include "client/swap/file_swap.h"
@@ -150,8 +150,8 @@ FileSwap& Runtime::FilesOf(SwapId id) {
 
 void Runtime::SetEvictionPolicy(EvictionPolicy* policy) {
   std::lock_guard lock(extend_mutex_);
-  engine_->ReplacePolicy([policy](const ChunkTable* chunks) -> std::unique_ptr<CachePolicy> {
-    if (policy == nullptr) return std::make_unique<CyclicPolicy>(chunks);
+  engine_->ReplacePolicy([this, policy](const ChunkTable* chunks) -> std::unique_ptr<CachePolicy> {
+    if (policy == nullptr) return MakePolicy(config_.memory_manager, chunks).value();
     return std::make_unique<CustomPolicy>(chunks, policy);
   });
 }

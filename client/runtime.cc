@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "client/front/pin_registry.h"
-#include "client/policy/cyclic.h"
+#include "client/policy/policy_factory.h"
 #include "client/stats_json.h"
 #include "client/swap/file_swap.h"
 #include "client/swap/remote_swap.h"
@@ -137,6 +137,7 @@ void Runtime::Reload(const Options& options) {
                         " differs, but it cannot change in a running program; set it before the first managedPtr");
     }
   };
+  fixed(next.memory_manager == config_.memory_manager, "memoryManager");
   fixed(next.swap == config_.swap, "swap");
   fixed(next.swapfiles == config_.swapfiles, "swapfiles");
   fixed(next.enable_dma == config_.enable_dma, "enableDMA");
@@ -248,8 +249,8 @@ Status Runtime::Compose() {
   options.preemptive = config_.preemptive;
   options.debug = config_.debug;
   options.checksum = config_.checksum;
-  engine_ = std::make_unique<Engine>(options, swap_.get(), &PinRegistry::Get(), [](const ChunkTable* chunks) {
-    return std::make_unique<CyclicPolicy>(chunks);
+  engine_ = std::make_unique<Engine>(options, swap_.get(), &PinRegistry::Get(), [this](const ChunkTable* chunks) {
+    return MakePolicy(config_.memory_manager, chunks).value();  // the configuration knows no other names
   });
   // Debug mode wants each object on pages of its own.
   if (config_.bundles && !config_.debug) bundles_ = std::make_unique<Bundles>(engine_.get());

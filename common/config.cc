@@ -62,6 +62,19 @@ Status SetSwitch(std::string text, bool* out) {
                          out);
 }
 
+// Rambrain's word for cyclic is known, too.
+Status SetManager(const std::string& text, std::string* out) {
+  std::string names;
+  for (const char* name : kMemoryManagers) {
+    if (text == name || (text == "cyclicManagedMemory" && name == std::string_view("cyclic"))) {
+      *out = name;
+      return Status();
+    }
+    names += std::string(name) + ", ";
+  }
+  return InvalidArgument("\"" + Printable(text) + "\" is not known; the choices are " + names + "cyclicManagedMemory");
+}
+
 Status SetTransport(const std::string& text, Transport* out) {
   if (text == "ofi") {
     return InvalidArgument("\"ofi\": this version has no libfabric transport yet; the choices are auto, mpi, none");
@@ -229,7 +242,7 @@ void Loader::DescribeKeys() {
     return SetBytes(text, kSwapMemoryMin, kSwapMemoryMax, "; to have no swap files, set swap = remote", &c.swap_memory);
   };
   const auto manager = [&c](const std::string& text) {
-    return SetChoice<std::string>(text, {{"cyclic", "cyclic"}, {"cyclicManagedMemory", "cyclic"}}, &c.memory_manager);
+    return SetManager(text, &c.memory_manager);
   };
   const auto swap = [&c](const std::string& text) {
     return SetChoice<std::string>(

@@ -16,10 +16,13 @@
 
 namespace ramspan {
 
+// The values of the key memoryManager, the default first. client/policy/policy_factory.cc makes a policy of each.
+inline constexpr const char* kMemoryManagers[] = {"cyclic", "second-chance"};
+
 struct Config {
   uint64_t memory = 0;       // bytes; 0 = choose by the machine
   uint64_t swap_memory = 0;  // bytes; 0 = choose by the disk
-  std::string memory_manager = "cyclic";
+  std::string memory_manager = kMemoryManagers[0];
   std::string swap = "auto";
   std::string swapfiles;  // empty = "$TMPDIR/ramspan-%d-%d.swap" ($TMPDIR defaulting to /tmp)
   bool enable_dma = false;

@@ -37,6 +37,13 @@ TEST_F(Alone, TheDefaultLimitIsPartOfTheMachine) {
   EXPECT_EQ(Stats()["tiers"]["file"]["bytes_out"], 0);
 }
 
+TEST_F(Alone, AnotherPolicyIsChosenByName) {
+  ExpectVerified(Run(Sweep(), {"RAMSPAN_MEMORY=8MiB", "RAMSPAN_MEMORY_MANAGER=second-chance", StatsVariable()}));
+  EXPECT_EQ(Stats()["config"]["memoryManager"], "second-chance");
+  EXPECT_GT(Stats()["evictions"], 0);
+  EXPECT_EQ(Stats()["prefetch"]["issued"], 0);
+}
+
 TEST_F(Alone, ALimitSendsTheRestToFiles) {
   ExpectVerified(Run(Sweep(), {"RAMSPAN_MEMORY=8MiB", StatsVariable()}));
   const json stats = Stats();

@@ -16,8 +16,8 @@
 
 #include "client/engine/engine.h"
 #include "client/front/pin_registry.h"
-#include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
@@ -116,7 +116,7 @@ class World {
         scanner_(&cuts_),
         tier_(FakeTierOptions{.seed = 3, .delay_steps_max = 3, .synchronous = setting.synchronous}, &cuts_),
         engine_(EngineOptions(), &tier_, &scanner_,
-                [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }) {
+                DefaultPolicy()) {
     target_ = engine_.Create(kBytes).value();
     EXPECT_TRUE(engine_.Acquire(target_, true).ok());
     std::memset(target_->frame, letter_, kBytes);

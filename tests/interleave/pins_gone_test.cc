@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "client/engine/engine.h"
-#include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
@@ -66,7 +66,7 @@ class PinsGone : public testing::Test {
   static constexpr uint64_t kBytes = 256 << 10;
   PinsGone()
       : engine_({.budget = uint64_t{1} << 20, .preemptive = false, .deadlock_grace = milliseconds(20)}, &tier_, &pins_,
-                [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }) {
+                DefaultPolicy()) {
     for (int i = 0; i < 4; ++i) chunks_.push_back(engine_.Create(kBytes).value());
   }
   ~PinsGone() override {

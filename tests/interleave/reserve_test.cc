@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "client/engine/engine.h"
-#include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
@@ -63,7 +63,7 @@ class ReserveThatWaits : public testing::Test {
   static constexpr uint64_t kBytes = 64 << 10;
   ReserveThatWaits()
       : engine_({.budget = uint64_t{1} << 20}, &tier_, &pins_,
-                [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }) {
+                DefaultPolicy()) {
     // Each of these takes the engine's mutex, which is not recursive: it would never return.
     tier_.while_asking = [this] {
       Chunk* chunk = engine_.Create(4096).value();

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
@@ -22,7 +22,7 @@ class BundlesTest : public testing::Test {
  protected:
   explicit BundlesTest(uint64_t budget = uint64_t{16} << 20)
       : engine_({.budget = budget}, &tier_, &pins_,
-                [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }),
+                DefaultPolicy()),
         bundles_(&engine_) {}
   void TearDown() override {
     EXPECT_TRUE(bundles_.IsValid());

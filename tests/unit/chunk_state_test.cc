@@ -6,7 +6,7 @@
 #include "client/arena/arena.h"
 #include "client/chunk/chunk.h"
 #include "client/chunk/chunk_table.h"
-#include "client/policy/cyclic.h"
+#include "client/policy/policy_factory.h"
 
 namespace ramspan {
 namespace {
@@ -99,28 +99,28 @@ TEST(Arena, GrowingMetadataDoesNotPushThePeakOverTheLimit) {
 
 class Cyclic : public testing::Test {
  protected:
-  Cyclic() : budget_(1 << 20), table_(&budget_), policy_(&table_) { policy_.SetLimits(1000, 0); }
+  Cyclic() : budget_(1 << 20), table_(&budget_), policy_(MakePolicy("cyclic", &table_).value()) { policy_->SetLimits(1000, 0); }
   // A resident chunk of 10 bytes.
   Chunk* Resident() {
     Chunk* chunk = table_.New(10);
-    policy_.OnCreate(chunk);
+    policy_->OnCreate(chunk);
     Transition(chunk, Event::kMaterialize);
     return chunk;
   }
   Budget budget_;
   ChunkTable table_;
-  CyclicPolicy policy_;
+  std::unique_ptr<CachePolicy> policy_;
 };
 
 TEST_F(Cyclic, TheOldestLeavesFirst) {
   Chunk* chunks[5];
   for (Chunk*& c : chunks) c = Resident();
   Chunk* victims[3];
-  ASSERT_EQ(policy_.PickVictims(30, victims), 3u);
+  ASSERT_EQ(policy_->PickVictims(30, victims), 3u);
   EXPECT_EQ(victims[0], chunks[0]);
   EXPECT_EQ(victims[1], chunks[1]);
   EXPECT_EQ(victims[2], chunks[2]);
-  EXPECT_TRUE(policy_.IsValid());
+  EXPECT_TRUE(policy_->IsValid());
 }
 
 TEST_F(Cyclic, ReadsAheadInTheOrderOfUseWithinATenthOfMemory) {
@@ -130,25 +130,25 @@ TEST_F(Cyclic, ReadsAheadInTheOrderOfUseWithinATenthOfMemory) {
     Transition(c, Event::kDrop);
     c->slot.bits = 1;
   }
-  policy_.OnMiss(chunks[0]);
+  policy_->OnMiss(chunks[0]);
   Transition(chunks[0], Event::kBeginLoad);
   Chunk* ahead[64];
-  const size_t n = policy_.PickReadAhead(ahead);
+  const size_t n = policy_->PickReadAhead(ahead);
   ASSERT_EQ(n, 10u);  // 100 of 1000 bytes
   for (size_t i = 0; i < n; ++i) {
     EXPECT_EQ(ahead[i], chunks[i + 1]);
     Transition(ahead[i], Event::kBeginLoad);
-    policy_.OnPrefetchIssued(ahead[i]);
+    policy_->OnPrefetchIssued(ahead[i]);
   }
-  EXPECT_EQ(policy_.PickReadAhead(ahead), 0u) << "the pre-emptive budget is used up";
-  policy_.OnPrefetchHit(chunks[1]);
-  ASSERT_EQ(policy_.PickReadAhead(ahead), 1u);
+  EXPECT_EQ(policy_->PickReadAhead(ahead), 0u) << "the pre-emptive budget is used up";
+  policy_->OnPrefetchHit(chunks[1]);
+  ASSERT_EQ(policy_->PickReadAhead(ahead), 1u);
   Transition(ahead[0], Event::kBeginLoad);
-  policy_.OnPrefetchIssued(ahead[0]);
-  policy_.OnMiss(chunks[30]);
-  EXPECT_EQ(policy_.PickReadAhead(ahead), 0u) << "nothing of it was touched, wherever the program goes on";
-  EXPECT_FALSE(policy_.WantsReadAhead());
-  EXPECT_TRUE(policy_.IsValid());
+  policy_->OnPrefetchIssued(ahead[0]);
+  policy_->OnMiss(chunks[30]);
+  EXPECT_EQ(policy_->PickReadAhead(ahead), 0u) << "nothing of it was touched, wherever the program goes on";
+  EXPECT_FALSE(policy_->WantsReadAhead());
+  EXPECT_TRUE(policy_->IsValid());
 }
 
 TEST_F(Cyclic, RandomMissesKeepTheCycleWhole) {
@@ -158,8 +158,8 @@ TEST_F(Cyclic, RandomMissesKeepTheCycleWhole) {
   uint64_t random = 7;
   for (int i = 0; i < 2000; ++i) {
     random = random * 6364136223846793005u + 1442695040888963407u;
-    policy_.OnMiss(chunks[(random >> 33) % chunks.size()]);
-    ASSERT_TRUE(policy_.IsValid()) << "step " << i;
+    policy_->OnMiss(chunks[(random >> 33) % chunks.size()]);
+    ASSERT_TRUE(policy_->IsValid()) << "step " << i;
   }
 }
 

@@ -122,7 +122,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
 
 TEST_F(ConfigOf, EveryKeyCanBeSetInTheEnvironment) {
   const std::map<std::string, std::string> names = {
-      {"RAMSPAN_MEMORY", "64MiB"},          {"RAMSPAN_SWAP_MEMORY", "1GB"}, {"RAMSPAN_MEMORY_MANAGER", "cyclic"},
+      {"RAMSPAN_MEMORY", "64MiB"},          {"RAMSPAN_SWAP_MEMORY", "1GB"}, {"RAMSPAN_MEMORY_MANAGER", "second-chance"},
       {"RAMSPAN_SWAP", "remote"},           {"RAMSPAN_SWAPFILES", "%d.%d"}, {"RAMSPAN_ENABLE_DMA", "1"},
       {"RAMSPAN_POLICY", "fail"},           {"RAMSPAN_TRANSPORT", "mpi"},   {"RAMSPAN_CHECKSUM", "0"},
       {"RAMSPAN_PREEMPTIVE", "OFF"},        {"RAMSPAN_DEBUG", "on"},      {"RAMSPAN_STATS", "s"},
@@ -131,6 +131,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInTheEnvironment) {
   const Config config = Loaded();
   EXPECT_EQ(config.memory, 64 * kMiB);
   EXPECT_EQ(config.swap_memory, 1000'000'000u);
+  EXPECT_EQ(config.memory_manager, "second-chance");
   EXPECT_EQ(config.swap, "remote");
   EXPECT_EQ(config.swapfiles, "%d.%d");
   EXPECT_TRUE(config.enable_dma);
@@ -271,7 +272,7 @@ TEST_F(ConfigOf, ChoicesNameWhatExists) {
   EXPECT_EQ(FileError("[default]\nswap = disk\n"),
             ":2: swap: \"disk\" is not known; the choices are auto, file, managedFileSwap, remote");
   EXPECT_EQ(FileError("[default]\nmemoryManager = lru\n"),
-            ":2: memoryManager: \"lru\" is not known; the choices are cyclic, cyclicManagedMemory");
+            ":2: memoryManager: \"lru\" is not known; the choices are cyclic, second-chance, cyclicManagedMemory");
   EXPECT_EQ(FileError("[default]\npolicy = Fail\n"),
             ":2: policy: \"Fail\" is not known; the choices are fail, interactive, autoextendable");
 }

@@ -1,6 +1,4 @@
 // The cyclic policy's read-ahead, in a real engine whose mover runs after each access: no clock, no second thread.
-#include "client/policy/cyclic.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -10,6 +8,7 @@
 #include "client/engine/engine.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
@@ -21,7 +20,7 @@ class ReadAhead : public testing::Test {
 
   ReadAhead()
       : engine_({.budget = uint64_t{3} << 20}, &tier_, &pins_,
-                [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }) {
+                PolicyNamed("cyclic")) {
     for (size_t i = 0; i < kChunks; ++i) {
       chunks_.push_back(engine_.Create(kBytes).value());
       Access(i, true);
