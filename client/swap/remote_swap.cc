@@ -435,7 +435,8 @@ void RemoteSwap::CopyNear(IoRequest* request, const std::vector<Piece>& pieces) 
     std::byte* to = request->is_write ? there : buffer;
     const std::byte* from = request->is_write ? buffer : there;
     if (one) {
-      request->checksum = CopyWithChecksum(to, from, piece.bytes);
+      const HashedSide frame = request->is_write ? HashedSide::kSource : HashedSide::kDestination;
+      request->checksum = CopyWithChecksum(to, from, piece.bytes, frame);
     } else {
       std::memcpy(to, from, piece.bytes);
     }
