@@ -6,6 +6,8 @@ namespace ramspan {
 
 enum class LockRank : int {
   kRuntime = 10,     // the composition root: start, stop
+  kMappedFiles = 11, // the tier of mapped files: that there is one
+  kSwaps = 12,       // which swaps there are; held while one is brought home
   kBundles = 15,     // one shard's bundles of small objects
   kEngine = 20,      // chunk transitions, policy lists, operations in flight
   kPinRegistry = 30, // the list of all threads' pin tables (taken by the evictor's scan)

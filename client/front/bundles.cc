@@ -8,7 +8,8 @@
 #include <new>
 #include <string>
 
-#include "client/runtime.h"
+#include "client/front/session.h"
+#include "client/front/throw_status.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
 
@@ -263,24 +264,24 @@ bool Bundles::IsValid() const {
 namespace detail {
 
 Object CreateObject(size_t bytes, size_t alignment) {
-  Runtime& runtime = Runtime::Get();
-  if (bytes < kSmallBytesEnd && runtime.bundles() != nullptr) {
-    Result<Object> object = runtime.bundles()->New(bytes, alignment);
+  const Session& session = Session::Get();
+  if (bytes < kSmallBytesEnd && session.bundles != nullptr) {
+    Result<Object> object = session.bundles->New(bytes, alignment);
     if (!object.ok()) ThrowStatus(object.status());
     return object.value();
   }
-  Result<Chunk*> chunk = runtime.engine().Create(bytes);
+  Result<Chunk*> chunk = session.engine->Create(bytes);
   if (!chunk.ok()) ThrowStatus(chunk.status());
   return Object(chunk.value());
 }
 
 void FreeObject(Object object) noexcept {
-  Runtime* runtime = Runtime::IfStarted();
-  if (runtime == nullptr) return;  // a forked child: the data is the parent's
+  const Session* session = Session::IfStarted();
+  if (session == nullptr) return;  // a forked child: the data is the parent's
   if (object.is_small()) {
-    runtime->bundles()->Free(object);
+    session->bundles->Free(object);
   } else {
-    runtime->engine().Free(static_cast<Chunk*>(object.chunk()));
+    session->engine->Free(static_cast<Chunk*>(object.chunk()));
   }
 }
 
@@ -290,7 +291,7 @@ void* AddUse(Object object, bool write) {
     throw Error("an object is pinned more than 65535 times at once");
   }
   auto* chunk = static_cast<Chunk*>(object.chunk());
-  if (Status status = Runtime::Get().engine().AcquireCounted(chunk, write); !status.ok()) {
+  if (Status status = Session::Get().engine->AcquireCounted(chunk, write); !status.ok()) {
     if (object.is_small()) object.small()->uses.fetch_sub(1, std::memory_order_relaxed);
     ThrowStatus(status);
   }

@@ -1,25 +1,15 @@
-// The slow side of the resident path, and the line where Status becomes an exception.
+// The slow side of the resident path.
 #include <mutex>
 #include <thread>
 
 #include "client/front/pin_registry.h"
-#include "client/runtime.h"
+#include "client/front/session.h"
+#include "client/front/throw_status.h"
 #include "common/log.h"
 #include "ramspan/adhere_to.h"
 #include "ramspan/managed_ptr.h"
 
 namespace ramspan {
-
-void ThrowStatus(const Status& status) {
-  switch (status.code()) {
-    case StatusCode::kFailedPrecondition: throw OutOfMemory(status.message());
-    case StatusCode::kResourceExhausted: throw OutOfSwap(status.message());
-    case StatusCode::kDataLoss: throw DataLost(status.message());
-    case StatusCode::kUnavailable: throw SwapUnavailable(status.message());
-    case StatusCode::kInvalidArgument: throw ConfigError(status.message());
-    default: throw Error(status.message());
-  }
-}
 
 namespace detail {
 namespace {
@@ -27,7 +17,7 @@ Chunk* Full(ChunkHead* chunk) { return static_cast<Chunk*>(chunk); }
 }  // namespace
 
 PinTable* MakePinTable() {
-  Runtime::Get();
+  Session::Get();
   return t_pins ? t_pins : PinRegistry::Get().Adopt();
 }
 
@@ -40,7 +30,7 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
     chunk->state.fetch_or(kReferenced | (write ? kDirty : 0), std::memory_order_relaxed);
     return chunk->frame;
   }
-  if (Status status = Runtime::Get().engine().Acquire(Full(chunk), write); !status.ok()) {
+  if (Status status = Session::Get().engine->Acquire(Full(chunk), write); !status.ok()) {
     Unpin(chunk, table, slot);
     ThrowStatus(status);
   }
@@ -57,7 +47,7 @@ void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool wri
     }
     return write ? PinInSlot<true>(chunk, table, i) : PinInSlot<false>(chunk, table, i);
   }
-  if (Status status = Runtime::Get().engine().AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
+  if (Status status = Session::Get().engine->AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
   *slot = kCountedPin;
   return chunk->frame;
 }
@@ -96,7 +86,7 @@ void ThrowTooLarge(size_t n, size_t element_bytes) {
 
 void PrefetchChunk(ChunkHead* chunk) noexcept {
   if (chunk->state.load(std::memory_order_relaxed) & kReadable) return;
-  if (Runtime* runtime = Runtime::IfStarted()) runtime->engine().Prefetch(Full(chunk));
+  if (Session* session = Session::IfStarted()) session->engine->Prefetch(Full(chunk));
 }
 
 const char* DescribeChunk(const ChunkHead* chunk) noexcept {

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "client/front/pin_registry.h"
-#include "client/runtime.h"
+#include "client/front/session.h"
+#include "client/front/throw_status.h"
 #include "common/units.h"
 #include "ramspan/adhere_all.h"
 
@@ -28,7 +29,7 @@ Status TryPin(PinRequest* request, PinTable* table) {
   while (slot < PinTable::kSlots && table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;
   Status status;
   if (slot == PinTable::kSlots) {
-    status = Runtime::Get().engine().AcquireCounted(chunk, request->write, Engine::WhenPinned::kReturn);
+    status = Session::Get().engine->AcquireCounted(chunk, request->write, Engine::WhenPinned::kReturn);
     if (status.ok()) request->slot = kCountedPin;
     return status;
   }
@@ -37,7 +38,7 @@ Status TryPin(PinRequest* request, PinTable* table) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const uint64_t need = kReadable | kReferenced | (request->write ? kWritable | kDirty : 0);
   if ((chunk->state.load(std::memory_order_acquire) & need) != need) {
-    status = Runtime::Get().engine().Acquire(chunk, request->write, Engine::WhenPinned::kReturn);
+    status = Session::Get().engine->Acquire(chunk, request->write, Engine::WhenPinned::kReturn);
   }
   if (status.ok()) {
     request->slot = slot;
@@ -118,7 +119,7 @@ void PinAll(std::span<PinRequest> requests, PinTable* table) {
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
   }
-  Engine& engine = Runtime::Get().engine();
+  Engine& engine = *Session::Get().engine;
   const uint64_t bytes = FrameBytes(requests);
   if (bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPins(bytes));
   const Turn turn;

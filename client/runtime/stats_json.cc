@@ -1,4 +1,4 @@
-#include "client/stats_json.h"
+#include "client/runtime/stats_json.h"
 
 #include <unistd.h>
 

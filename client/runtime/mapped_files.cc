@@ -1,4 +1,5 @@
-// mappedFile: chunks whose first contents are in a file of the program's.
+#include "client/runtime/mapped_files.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -6,11 +7,41 @@
 #include <cstring>
 #include <string>
 
-#include "client/runtime.h"
+#include "client/engine/engine.h"
+#include "client/front/throw_status.h"
+#include "client/runtime/runtime.h"
+#include "client/runtime/swaps.h"
 #include "client/swap/file_map.h"
+#include "client/swap/tiered_swap.h"
+#include "ramspan/errors.h"
 #include "ramspan/mapped_file.h"
 
-namespace ramspan::detail {
+namespace ramspan {
+
+SlotRef MappedFiles::PlaceIn(const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+  MutexLock lock(mutex_);
+  if (map_ == nullptr) {
+    auto made = std::make_unique<FileMap>();
+    FileMap* raw = made.get();
+    index_ = swaps_->AddReadOnly(std::move(made));
+    if (index_ == TieredSwap::kTiersMax) throw ConfigError("too many swaps at a time: no file can be mapped");
+    map_ = raw;
+  }
+  return TieredSwap::SlotIn(index_, map_->Map(file, offset));
+}
+
+Result<Chunk*> MappedFiles::MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t bytes) {
+  const SlotRef place = PlaceIn(file, offset);
+  Result<Chunk*> chunk = engine_->Create(bytes, place);
+  if (!chunk.ok()) swap_->Free(place, bytes);
+  return chunk;
+}
+
+void MappedFiles::MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+  engine_->MapAgain(chunk, PlaceIn(file, offset));
+}
+
+namespace detail {
 namespace {
 
 // The same file again, to be written: by its descriptor, since its path may name another one by now.
@@ -77,7 +108,7 @@ ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offs
     throw Error("cannot map " + std::to_string(bytes) + " bytes at byte " + std::to_string(offset) + " of " + file->path() +
                 ", which has " + std::to_string(file->bytes()));
   }
-  Result<Chunk*> chunk = Runtime::Get().MapChunk(file, offset, bytes);
+  Result<Chunk*> chunk = Runtime::Get().mapped_files().MapChunk(file, offset, bytes);
   if (!chunk.ok()) ThrowStatus(chunk.status());
   return chunk.value();
 }
@@ -88,9 +119,10 @@ void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& f
   if (!IsChanged(chunk)) return;
   const ReadPin pin(chunk);
   Writer(*file).Write(pin.data(), chunk->bytes, offset);
-  Runtime::Get().MapAgain(static_cast<Chunk*>(chunk), file, offset);
+  Runtime::Get().mapped_files().MapAgain(static_cast<Chunk*>(chunk), file, offset);
 }
 
 void SyncMapped(const MappedFile& file) { Writer(file).Sync(); }
 
-}  // namespace ramspan::detail
+}  // namespace detail
+}  // namespace ramspan

@@ -1,0 +1,36 @@
+// Session: what the front needs of a running Ramspan. The composition root (client/runtime) opens the one session of a
+// process, so that the front knows the engine and its own bundles and nothing that is above them.
+// Thread-safety: any thread. Ownership: the composition root owns what is pointed to; it is never destroyed, because
+// managedPtrs of static storage outlive main().
+#pragma once
+
+#include <atomic>
+
+namespace ramspan {
+
+class Bundles;
+class Engine;
+
+struct Session {
+  Engine* engine = nullptr;
+  Bundles* bundles = nullptr;  // null: each object is a chunk of its own
+
+  // The session of this process, which the first call starts. That call may block: it may have to meet the memory
+  // servers, which is collective. Throws ConfigError when the configuration cannot work, then again at each call; Error
+  // in a forked child.
+  static Session& Get() {
+    Session* session = open_.load(std::memory_order_acquire);  // pairs with Open: the engine is complete
+    return __builtin_expect(session != nullptr, 1) ? *session : Start();
+  }
+  // Null before the first use, and in a forked child, which must not touch what belongs to its parent.
+  static Session* IfStarted() { return open_.load(std::memory_order_acquire); }
+
+  // For the composition root. Release: publishes all that the session leads to.
+  static void Open(Session* session) { open_.store(session, std::memory_order_release); }
+
+ private:
+  static Session& Start();  // defined by the composition root, which alone knows how
+  static inline constinit std::atomic<Session*> open_{nullptr};
+};
+
+}  // namespace ramspan

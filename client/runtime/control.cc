@@ -1,0 +1,50 @@
+// Control of a running Ramspan: the functions of <ramspan/runtime.h> that go straight to the engine or the files.
+#include "client/engine/engine.h"
+#include "client/front/throw_status.h"
+#include "client/runtime/runtime.h"
+#include "client/runtime/statistics.h"
+#include "client/swap/file_swap.h"
+#include "common/units.h"
+#include "ramspan/errors.h"
+#include "ramspan/runtime.h"
+
+namespace ramspan {
+
+uint64_t MemoryLimit() { return Runtime::Get().engine().budget()->limit(); }
+
+void SetMemoryLimit(uint64_t bytes) {
+  if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
+  if (Status status = Runtime::Get().engine().SetBudget(bytes); !status.ok()) ThrowStatus(status);
+}
+
+bool Started() { return Runtime::IfStarted() != nullptr; }
+
+namespace {
+FileSwap& Files() {
+  FileSwap* files = Runtime::Get().files();
+  if (files == nullptr) throw ConfigError("no local swap files are used (swap = remote), so they have no limit to set");
+  return *files;
+}
+}  // namespace
+
+uint64_t SwapLimit() { return Files().limit(); }
+
+void SetSwapLimit(uint64_t bytes) {
+  if (Status status = Files().SetLimit(bytes); !status.ok()) throw Error(status.message());
+}
+
+void SetSwapPolicy(SwapPolicy policy) { Files().SetPolicy(policy); }
+
+void SetPreemptive(bool loading, bool unloading) { Runtime::Get().engine().SetPreemptive(loading, unloading); }
+
+void SetWaitForPins(bool wait) { Runtime::Get().engine().SetWaitForPins(wait); }
+
+Statistics GetStatistics() { return Runtime::Get().statistics().Snapshot(); }
+
+std::string DescribePolicy() { return Runtime::Get().engine().DescribePolicy(); }
+
+bool CheckPolicy() { return Runtime::Get().engine().CheckPolicy(); }
+
+std::string StatsJson() { return Runtime::Get().statistics().Json(); }
+
+}  // namespace ramspan

@@ -1,0 +1,43 @@
+// The functions of <ramspan/extend.h>.
+#include <memory>
+
+#include "client/engine/engine.h"
+#include "client/policy/custom.h"
+#include "client/runtime/runtime.h"
+#include "client/runtime/swaps.h"
+#include "client/swap/file_swap.h"
+#include "ramspan/errors.h"
+#include "ramspan/extend.h"
+
+namespace ramspan {
+
+SwapId AddSwap(SwapStore* store) { return Runtime::Get().swaps().Add(store); }
+SwapId AddSwapFiles(const SwapFiles& files) { return Runtime::Get().swaps().Add(files); }
+void UseSwap(SwapId id) { Runtime::Get().swaps().Use(id); }
+SwapId SwapInUse() { return Runtime::Get().swaps().in_use(); }
+void RemoveSwap(SwapId id) { Runtime::Get().swaps().Remove(id, true); }
+void AbandonSwap(SwapId id) noexcept { Runtime::Get().swaps().Remove(id, false); }
+void CloseSwap() { Runtime::Get().swaps().Close(); }
+SwapUse GetSwapUse(SwapId id) { return Runtime::Get().swaps().UseOf(id); }
+
+SwapFragmentation GetSwapFragmentation(SwapId id) {
+  SwapFragmentation f;
+  Runtime::Get().swaps().FilesOf(id).Fragmentation(&f.free, &f.whole, &f.scattered);
+  return f;
+}
+
+void SetSwapLimit(SwapId id, uint64_t bytes) {
+  if (Status status = Runtime::Get().swaps().FilesOf(id).SetLimit(bytes); !status.ok()) throw Error(status.message());
+}
+
+void SetSwapPolicy(SwapId id, SwapPolicy policy) { Runtime::Get().swaps().FilesOf(id).SetPolicy(policy); }
+
+void SetEvictionPolicy(EvictionPolicy* policy) {
+  Runtime& runtime = Runtime::Get();
+  runtime.engine().ReplacePolicy([&runtime, policy](const ChunkTable* chunks) -> std::unique_ptr<CachePolicy> {
+    if (policy == nullptr) return runtime.MakeConfiguredPolicy(chunks);
+    return std::make_unique<CustomPolicy>(chunks, policy);
+  });
+}
+
+}  // namespace ramspan

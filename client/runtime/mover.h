@@ -1,0 +1,31 @@
+// Mover: the library's background thread. It does what nobody waits for (Engine::MoverStep), and gives the reports that
+// signals ask for. It takes no signals of the program's and stays off the cores that the program uses, where it can.
+// Thread-safety: Start and Stop once each, by any thread.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "common/status.h"
+
+namespace ramspan {
+
+class Engine;
+
+class Mover {
+ public:
+  // kInvalidArgument: the system refuses another thread. The engine must live until Stop has returned.
+  Status Start(Engine* engine);
+  // Waits for the end of the round that is under way.
+  void Stop();
+  bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+
+ private:
+  void Run();
+
+  Engine* engine_ = nullptr;  // constant after Start
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace ramspan

@@ -1,0 +1,78 @@
+#include "client/runtime/options.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "client/swap/swap_tier.h"
+#include "common/topology.h"
+#include "ramspan/errors.h"
+
+namespace ramspan {
+
+ProgramOptions& ProgramOptions::Get() {
+  static auto* options = new ProgramOptions;  // outlives every static object of the program
+  return *options;
+}
+
+void MergeOptions(const Options& options, Options* merged) {
+  Options& all = *merged;
+  const auto take = [](auto& to, const auto& from) {
+    if (from) to = from;
+  };
+  take(all.memory, options.memory);
+  take(all.swapMemory, options.swapMemory);
+  take(all.memoryManager, options.memoryManager);
+  take(all.swap, options.swap);
+  take(all.swapfiles, options.swapfiles);
+  take(all.enableDMA, options.enableDMA);
+  take(all.policy, options.policy);
+  take(all.transport, options.transport);
+  take(all.checksum, options.checksum);
+  take(all.preemptive, options.preemptive);
+  take(all.debug, options.debug);
+  take(all.bundles, options.bundles);
+  take(all.stats, options.stats);
+  take(all.customConfig, options.customConfig);
+  all.rambrain = all.rambrain || options.rambrain;
+}
+
+uint64_t DefaultMemory() {
+  const char* local_ranks = std::getenv("MPI_LOCALNRANKS");
+  const uint64_t ranks = local_ranks ? std::max(1, std::atoi(local_ranks)) : 1;
+  return std::max<uint64_t>(AvailableMemory() / 2 / ranks, 1 << 20);
+}
+
+std::string SwapfileMask(const Config& config) {
+  if (!config.swapfiles.empty()) return config.swapfiles;
+  const char* tmpdir = std::getenv("TMPDIR");
+  return std::string(tmpdir && *tmpdir ? tmpdir : "/tmp") + "/ramspan-%d-%d.swap";
+}
+
+uint64_t HalfOfFreeDisk(const std::string& mask) {
+  struct statvfs fs;
+  const size_t slash = mask.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : mask.substr(0, slash + 1);
+  if (statvfs(directory.c_str(), &fs) != 0) return kSwapGranule;
+  return std::max<uint64_t>(static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize / 2, kSwapGranule);
+}
+
+void CheckFixedKeys(const Config& now, const Config& next) {
+  const auto fixed = [](bool same, const char* key) {
+    if (!same) {
+      throw ConfigError("configuration read again: the key " + std::string(key) +
+                        " differs, but it cannot change in a running program; set it before the first managedPtr");
+    }
+  };
+  fixed(next.memory_manager == now.memory_manager, "memoryManager");
+  fixed(next.swap == now.swap, "swap");
+  fixed(next.swapfiles == now.swapfiles, "swapfiles");
+  fixed(next.enable_dma == now.enable_dma, "enableDMA");
+  fixed(next.transport == now.transport, "transport");
+  fixed(next.checksum == now.checksum, "checksum");
+  fixed(next.debug == now.debug, "debug");
+  fixed(next.bundles == now.bundles, "bundles");
+}
+
+}  // namespace ramspan

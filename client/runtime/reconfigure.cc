@@ -1,0 +1,69 @@
+// What the program may set, before the start and later: Configure, Reconfigure and EffectiveOptions.
+#include "client/engine/engine.h"
+#include "client/runtime/options.h"
+#include "client/runtime/runtime.h"
+#include "client/swap/file_swap.h"
+#include "ramspan/errors.h"
+#include "ramspan/runtime.h"
+
+namespace ramspan {
+
+void Runtime::SetOptions(const Options& options) {
+  ProgramOptions& program = ProgramOptions::Get();
+  MutexLock lock(program.mutex);
+  if (instance_.load() != nullptr) {
+    throw ConfigError("ramspan::Configure was called after the first managedPtr was made; call it first in main()");
+  }
+  MergeOptions(options, &program.options);
+}
+
+void Runtime::Reload(const Options& options) {
+  ProgramOptions& program = ProgramOptions::Get();
+  Options merged;
+  {
+    MutexLock lock(program.mutex);
+    merged = program.options;
+  }
+  MergeOptions(options, &merged);
+  Result<Config> loaded = LoadConfig(ProcessConfigSources(merged));
+  if (!loaded.ok()) throw ConfigError(loaded.status().message());
+  const Config& next = loaded.value();
+  CheckFixedKeys(config_, next);
+  if (next.memory != 0) SetMemoryLimit(next.memory);
+  if (files_ != nullptr) {
+    if (next.swap_memory != 0) SetSwapLimit(next.swap_memory);
+    files_->SetPolicy(next.policy);
+  }
+  engine_->SetPreemptive(next.preemptive, next.preemptive);
+  MutexLock lock(program.mutex);
+  program.options = merged;
+}
+
+Options Runtime::EffectiveOptions() {
+  Options options;
+  options.memory = engine_->budget()->limit();
+  options.swapMemory = files_ != nullptr ? files_->limit() : 0;
+  options.memoryManager = config_.memory_manager;
+  options.swap = config_.swap;
+  options.swapfiles = SwapfileMask(config_);
+  options.enableDMA = config_.enable_dma;
+  options.policy = files_ != nullptr ? files_->policy() : config_.policy;
+  options.transport = config_.transport;
+  options.checksum = config_.checksum;
+  options.preemptive = engine_->load_ahead() || engine_->write_ahead();
+  options.debug = config_.debug;
+  options.bundles = config_.bundles;
+  options.stats = config_.stats;
+  return options;
+}
+
+void Configure(const Options& options) { Runtime::SetOptions(options); }
+
+void Reconfigure(const Options& options) {
+  if (Runtime* runtime = Runtime::IfStarted()) return runtime->Reload(options);
+  Runtime::SetOptions(options);
+}
+
+Options EffectiveOptions() { return Runtime::Get().EffectiveOptions(); }
+
+}  // namespace ramspan

@@ -1,0 +1,152 @@
+#include "client/runtime/runtime.h"
+
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "client/engine/engine.h"
+#include "client/front/bundles.h"
+#include "client/front/pin_registry.h"
+#include "client/policy/policy_factory.h"
+#include "client/runtime/mapped_files.h"
+#include "client/runtime/options.h"
+#include "client/runtime/signals.h"
+#include "client/runtime/statistics.h"
+#include "client/runtime/swaps.h"
+#include "client/swap/file_swap.h"
+#include "client/swap/remote_swap.h"
+#include "client/swap/retirable_tier.h"
+#include "client/transport/mpi_entry.h"
+#include "ramspan/errors.h"
+
+namespace ramspan {
+namespace {
+
+constinit std::atomic<bool> forked{false};  // a child that has not called exec: it must not touch what is the parent's
+
+}  // namespace
+
+std::atomic<Runtime*> Runtime::instance_{nullptr};
+
+Runtime::Runtime() = default;
+Runtime::~Runtime() = default;
+
+Session& Session::Start() { return Runtime::Get().session_; }
+
+Runtime& Runtime::Start() {
+  if (forked) {
+    throw Error("this process was forked from one that uses Ramspan, and the data is the parent's: it has the memory "
+                "servers, the swap files and the thread that moves data. Let the child exec another program, or fork "
+                "before the first managedPtr is made");
+  }
+  ProgramOptions& program = ProgramOptions::Get();
+  MutexLock lock(program.mutex);
+  if (Runtime* runtime = instance_.load()) return *runtime;
+  auto runtime = std::unique_ptr<Runtime>(new Runtime);
+  if (Status status = runtime->Compose(program.options); !status.ok()) throw ConfigError(status.message());
+  if (Status status = runtime->mover_.Start(&runtime->engine()); !status.ok()) throw ConfigError(status.message());
+  Runtime* started = runtime.release();
+  instance_.store(started, std::memory_order_release);
+  Session::Open(&started->session_);
+  SetBeforeLeaveHook([] {
+    if (Runtime* here = instance_.load()) here->LeaveRemote();
+  });
+  std::atexit([] {
+    if (Runtime* here = instance_.load()) here->AtExit();
+  });
+  pthread_atfork(nullptr, nullptr, [] {
+    forked = true;
+    instance_.store(nullptr);
+    Session::Open(nullptr);
+  });
+  StartSignalReports([] { std::fprintf(stderr, "%s\n", Runtime::Get().statistics().Json().c_str()); });
+  return *started;
+}
+
+Status Runtime::Compose(const Options& program) {
+  const auto started = std::chrono::steady_clock::now();
+  Result<Config> config = LoadConfig(ProcessConfigSources(program));
+  if (!config.ok()) return config.status();
+  config_ = config.value();
+  if (config_.memory == 0) config_.memory = DefaultMemory();
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  if (Status s = AddRemoteTier(&tiers); !s.ok()) return s;
+  const int rank = WorldRank();
+  if (Status s = AddFileTier(&tiers); !s.ok()) return s;
+  swap_ = std::make_unique<TieredSwap>(std::move(tiers));
+  Engine::Options options;
+  options.budget = config_.memory;
+  options.preemptive = config_.preemptive;
+  options.debug = config_.debug;
+  options.checksum = config_.checksum;
+  engine_ = std::make_unique<Engine>(options, swap_.get(), &PinRegistry::Get(), [this](const ChunkTable* chunks) {
+    return MakeConfiguredPolicy(chunks);
+  });
+  // Debug mode wants each object on pages of its own.
+  if (config_.bundles && !config_.debug) bundles_ = std::make_unique<Bundles>(engine_.get());
+  swaps_ = std::make_unique<Swaps>(engine_.get(), Swaps::Configured{swap_.get(), remote_, files_});
+  mapped_files_ = std::make_unique<MappedFiles>(engine_.get(), swap_.get(), swaps_.get());
+  statistics_ = std::make_unique<RuntimeStatistics>(
+      RuntimeStatistics::Sources{&config_, engine_.get(), bundles_.get(), swap_.get(), files_, started});
+  statistics_->set_rank(rank);
+  session_ = {engine_.get(), bundles_.get()};
+  return Status();
+}
+
+Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
+  Result<MpiWorld*> world = EnsureJoined();
+  if (!world.ok()) return world.status();
+  const bool has_servers = world.value() != nullptr;
+  const bool wanted = config_.transport != Transport::kNone && config_.swap != "file";
+  if (!has_servers && (config_.swap == "remote" || config_.transport == Transport::kMpi)) {
+    return InvalidArgument("remote swap is asked for (" + std::string(config_.swap == "remote" ? "swap = remote"
+                           : "transport = mpi") + "), but there are no memory servers; start the program with "
+                           "`ramspan run -s SERVERS -- PROGRAM`, or leave the key at auto");
+  }
+  if (!has_servers || !wanted) return Status();
+  RemoteSwapOptions options;
+  if (const char* seconds = std::getenv("RAMSPAN_TEST_GIVE_UP_AFTER")) {
+    options.give_up_after = std::chrono::seconds(std::atoi(seconds));
+  }
+  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*world.value(), options));
+  remote_ = remote.get();
+  tiers->push_back(std::move(remote));
+  return Status();
+}
+
+Status Runtime::AddFileTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
+  if (config_.swap == "remote") return Status();
+  FileSwapOptions options;
+  options.mask = SwapfileMask(config_);
+  options.bytes_max = config_.swap_memory != 0 ? config_.swap_memory : HalfOfFreeDisk(options.mask);
+  options.direct = config_.enable_dma;
+  options.policy = config_.policy;
+  Result<std::unique_ptr<FileSwap>> files = FileSwap::Create(options);
+  if (!files.ok()) return files.status();
+  files_ = files.value().get();
+  tiers->push_back(std::move(files).value());
+  return Status();
+}
+
+std::unique_ptr<CachePolicy> Runtime::MakeConfiguredPolicy(const ChunkTable* chunks) const {
+  return MakePolicy(config_.memory_manager, chunks).value();  // the configuration knows no other names
+}
+
+// MPI is about to go. What lives on servers comes home (and leaves for files, where the limit asks for it), unless the
+// program is ending and nobody will look at it again.
+void Runtime::LeaveRemote() {
+  statistics_->set_rank(WorldRank());
+  swaps_->LeaveRemote(!mover_.stopping());
+}
+
+void Runtime::AtExit() {
+  if (const int rank = WorldRank(); rank >= 0) statistics_->set_rank(rank);
+  mover_.Stop();
+  if (config_.debug) std::fputs(engine_->DescribeUnchangedWrites().c_str(), stderr);
+  statistics_->WriteFile();
+}
+
+}  // namespace ramspan

@@ -1,0 +1,76 @@
+// Runtime: the composition root. It alone names concrete tiers, policies and transports, puts them together and opens
+// the front's Session. Started by the first use, never destroyed (static managedPtrs outlive main); at exit it writes the
+// statistics, and it stops using remote memory when MPI is finalised.
+// Thread-safety: any thread. Get() may block at the first call (it may meet the memory servers, which is collective).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "client/front/session.h"
+#include "client/runtime/mover.h"
+#include "common/config.h"
+
+namespace ramspan {
+
+class CachePolicy;
+class ChunkTable;
+class FileSwap;
+class MappedFiles;
+class RetirableTier;
+class RuntimeStatistics;
+class Swaps;
+class SwapTier;
+class TieredSwap;
+
+class Runtime {
+ public:
+  // Throws ConfigError when the configuration cannot work, then again at each call; Error in a forked child.
+  static Runtime& Get() {
+    Runtime* runtime = instance_.load(std::memory_order_acquire);  // publishes the whole object
+    return __builtin_expect(runtime != nullptr, 1) ? *runtime : Start();
+  }
+  // The runtime if there is one here: null before the first use, and in a forked child.
+  static Runtime* IfStarted() { return instance_.load(std::memory_order_acquire); }
+  // For the start that is to come; throws ConfigError after it.
+  static void SetOptions(const Options& options);
+  ~Runtime();  // only of one whose start has failed
+
+  Engine& engine() { return *engine_; }
+  Swaps& swaps() { return *swaps_; }
+  MappedFiles& mapped_files() { return *mapped_files_; }
+  RuntimeStatistics& statistics() { return *statistics_; }
+  FileSwap* files() { return files_; }  // as configured; null with swap = remote
+  std::unique_ptr<CachePolicy> MakeConfiguredPolicy(const ChunkTable* chunks) const;
+
+  Options EffectiveOptions();
+  void Reload(const Options& options);  // throws what <ramspan/runtime.h> says of Reconfigure
+
+ private:
+  friend struct Session;
+  Runtime();
+  static Runtime& Start();
+  Status Compose(const Options& program);
+  Status AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
+  Status AddFileTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
+  void LeaveRemote();
+  void AtExit();
+
+  static std::atomic<Runtime*> instance_;
+
+  // Constant after Compose.
+  Config config_;
+  std::unique_ptr<TieredSwap> swap_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Bundles> bundles_;
+  FileSwap* files_ = nullptr;        // in swap_, the last tier; null with swap = remote
+  RetirableTier* remote_ = nullptr;  // in swap_, the first tier; null without servers
+  std::unique_ptr<Swaps> swaps_;
+  std::unique_ptr<MappedFiles> mapped_files_;
+  std::unique_ptr<RuntimeStatistics> statistics_;
+  Session session_;
+  Mover mover_;
+};
+
+}  // namespace ramspan

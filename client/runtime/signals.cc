@@ -1,0 +1,56 @@
+#include "client/runtime/signals.h"
+
+#include <signal.h>
+
+#include <atomic>
+
+#include "ramspan/runtime.h"
+
+namespace ramspan {
+namespace {
+
+// A signal sets `wanted`, the mover calls `report`. Relaxed order for `wanted`: nothing is published with it.
+struct SignalReport {
+  const int signal;
+  std::atomic<bool> wanted{false};
+  std::atomic<void (*)()> report{nullptr};
+};
+SignalReport reports[] = {{SIGUSR1}, {SIGUSR2}};
+std::atomic<bool> started{false};  // before that the program may still install handlers of its own
+
+extern "C" void OnReportSignal(int signal) {
+  reports[signal == SIGUSR2].wanted.store(true, std::memory_order_relaxed);
+}
+
+// Only where the program has no handler of its own.
+void InstallHandler(const SignalReport& report) {
+  struct sigaction old;
+  if (report.report.load() == nullptr || sigaction(report.signal, nullptr, &old) != 0 || old.sa_handler != SIG_DFL) return;
+  struct sigaction action = {};
+  action.sa_handler = OnReportSignal;
+  action.sa_flags = SA_RESTART;
+  sigaction(report.signal, &action, nullptr);
+}
+
+}  // namespace
+
+void StartSignalReports(void (*report)()) {
+  void (*none)() = nullptr;
+  reports[0].report.compare_exchange_strong(none, report);
+  started = true;
+  for (const SignalReport& one : reports) InstallHandler(one);
+}
+
+void GiveSignalReports() {
+  for (SignalReport& one : reports) {
+    if (one.wanted.exchange(false, std::memory_order_relaxed)) one.report.load()();
+  }
+}
+
+void SetSignalReport(int signal, void (*report)()) {
+  SignalReport& slot = reports[signal == SIGUSR2];
+  slot.report.store(report);
+  if (started) InstallHandler(slot);
+}
+
+}  // namespace ramspan

@@ -1,0 +1,45 @@
+// RuntimeStatistics: the counts of all components, gathered for the program (Statistics), as JSON (RAMSPAN_STATS,
+// SIGUSR1), and written to a file at exit.
+// Thread-safety: any thread. Owns nothing that it is given; all of it must live as long.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+#include "common/config.h"
+#include "ramspan/runtime.h"
+
+namespace ramspan {
+
+class Bundles;
+class Engine;
+class FileSwap;
+class TieredSwap;
+
+class RuntimeStatistics {
+ public:
+  struct Sources {
+    const Config* config;
+    const Engine* engine;
+    const Bundles* bundles;  // null: there are none
+    const TieredSwap* swap;
+    const FileSwap* files;   // null: no local files are configured
+    std::chrono::steady_clock::time_point started;
+  };
+  explicit RuntimeStatistics(const Sources& from) : from_(from) {}
+
+  // The rank among all ranks of the job; -1, as at first, is none.
+  void set_rank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
+
+  Statistics Snapshot() const;
+  std::string Json() const;
+  // To the file of the key stats, if there is one. A warning says what failed.
+  void WriteFile() const;
+
+ private:
+  const Sources from_;
+  std::atomic<int> rank_{-1};
+};
+
+}  // namespace ramspan

@@ -1,0 +1,154 @@
+#include "client/runtime/swaps.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "client/engine/engine.h"
+#include "client/front/throw_status.h"
+#include "client/swap/file_swap.h"
+#include "client/swap/retirable_tier.h"
+#include "client/swap/store_swap.h"
+#include "common/check.h"
+#include "common/log.h"
+#include "ramspan/errors.h"
+
+namespace ramspan {
+
+Swaps::Swaps(Engine* engine, const Configured& configured)
+    : engine_(engine), configured_(configured), configured_order_(configured.swap->order()) {}
+
+Swaps::Added& Swaps::Find(SwapId id) {
+  const auto i = static_cast<size_t>(static_cast<int>(id)) - 1;
+  RS_CHECK(i < added_.size() && added_[i].tier != nullptr, "no swap has the number %d", static_cast<int>(id));
+  return added_[i];
+}
+
+SwapId Swaps::Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* store) {
+  MutexLock lock(mutex_);
+  auto place = std::find_if(added_.begin(), added_.end(), [](const Added& a) { return !a.tier && !a.abandoned; });
+  const bool reuse = place != added_.end();
+  auto wrapped = std::make_unique<RetirableTier>(std::move(tier), "was taken away by the program");
+  RetirableTier* raw = wrapped.get();
+  const size_t index = configured_.swap->Add(std::move(wrapped), reuse ? place->index : TieredSwap::kTiersMax);
+  if (index == TieredSwap::kTiersMax) throw ConfigError("too many swaps at a time: remove one before another is added");
+  if (!reuse) place = added_.emplace(added_.end());
+  *place = {.tier = raw, .files = files, .store = store, .index = index};
+  return SwapId(static_cast<int>(place - added_.begin()) + 1);
+}
+
+SwapId Swaps::Add(SwapStore* store) {
+  auto tier = std::make_unique<StoreSwap>(store);
+  StoreSwap* raw = tier.get();
+  return Add(std::move(tier), nullptr, raw);
+}
+
+SwapId Swaps::Add(const SwapFiles& files) {
+  FileSwapOptions options;
+  options.mask = files.mask;
+  options.bytes_max = files.bytes;
+  options.direct = files.direct;
+  options.policy = files.policy;
+  Result<std::unique_ptr<FileSwap>> made = FileSwap::Create(options);
+  if (!made.ok()) throw ConfigError(made.status().message());
+  FileSwap* raw = made.value().get();
+  return Add(std::move(made).value(), raw, nullptr);
+}
+
+void Swaps::SetOrder(SwapId id) {
+  if (id == SwapId::kConfigured) {
+    configured_.swap->SetOrder(configured_order_);
+  } else {
+    const Added& added = Find(id);
+    std::vector<size_t> order;
+    if (added.files != nullptr && configured_.remote != nullptr) order.push_back(0);  // remote memory is the first tier
+    order.push_back(added.index);
+    configured_.swap->SetOrder(order);
+  }
+  in_use_ = id;
+}
+
+void Swaps::Use(SwapId id) {
+  MutexLock lock(mutex_);
+  SetOrder(id);
+}
+
+SwapId Swaps::in_use() {
+  MutexLock lock(mutex_);
+  return in_use_;
+}
+
+void Swaps::Remove(SwapId id, bool bring_home) {
+  MutexLock lock(mutex_);
+  Added& added = Find(id);
+  added.tier->Close();
+  if (in_use_ == id) SetOrder(SwapId::kConfigured);
+  if (bring_home) {
+    const Status status = engine_->Vacate([&](SlotRef slot) { return configured_.swap->TierIndexOf(slot) == added.index; });
+    if (!status.ok()) {
+      added.tier->Reopen();
+      ThrowStatus(status);
+    }
+  }
+  engine_->Drain();
+  added.tier->Retire();
+  added.abandoned = !bring_home;
+  added.tier = nullptr;
+  added.files = nullptr;
+  added.store = nullptr;
+}
+
+void Swaps::Close() {
+  MutexLock lock(mutex_);
+  const std::vector<size_t> order = configured_.swap->order();
+  configured_.swap->SetOrder({});
+  const Status status = engine_->Vacate([](SlotRef) { return true; });
+  if (status.ok()) return;
+  configured_.swap->SetOrder(order);
+  ThrowStatus(status);
+}
+
+SwapUse Swaps::UseOf(SwapId id) {
+  MutexLock lock(mutex_);
+  SwapUse use;
+  const auto add = [&](const SwapTier& tier, const FileSwap* files) {
+    const TierStats stats = tier.stats();
+    use.used += stats.slot_bytes_used;
+    use.capacity += files ? std::max(files->limit(), stats.slot_bytes_capacity) : stats.slot_bytes_capacity;
+  };
+  if (id == SwapId::kConfigured) {
+    for (size_t i : configured_order_) add(configured_.swap->tier(i), configured_.files && i + 1 == configured_order_.size() ? configured_.files : nullptr);
+  } else {
+    const Added& added = Find(id);
+    add(*added.tier, added.files);
+    if (added.store != nullptr) use.used = added.store->used_bytes();
+  }
+  return use;
+}
+
+FileSwap& Swaps::FilesOf(SwapId id) {
+  MutexLock lock(mutex_);
+  FileSwap* files = id == SwapId::kConfigured ? configured_.files : Find(id).files;
+  if (files == nullptr) throw ConfigError("this swap has no local files, so they have no limit, policy or room");
+  return *files;
+}
+
+size_t Swaps::AddReadOnly(std::unique_ptr<SwapTier> tier) {
+  MutexLock lock(mutex_);
+  return configured_.swap->Add(std::move(tier));
+}
+
+void Swaps::LeaveRemote(bool bring_home) {
+  if (configured_.remote == nullptr) return;
+  MutexLock lock(mutex_);  // no other swap is brought home meanwhile
+  configured_.remote->Close();
+  if (bring_home) {
+    // Remote memory is the first tier wherever there is one.
+    const Status status = engine_->Vacate([this](SlotRef slot) { return configured_.swap->TierIndexOf(slot) == 0; });
+    if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.message().c_str());
+  }
+  engine_->Drain();
+  configured_.remote->Retire();
+}
+
+}  // namespace ramspan

@@ -1,0 +1,68 @@
+// Swaps: which swaps there are and which of them is in use: remote memory and local files as configured, those that the
+// program added (include/ramspan/extend.h), and the tier of mapped files. Each call throws what extend.h says there.
+//
+// Thread-safety: any thread; one change at a time. A change holds a mutex while a swap is brought home, which waits for
+// transfers and evicts; nothing that a pull does takes this mutex.
+// Ownership: owns nothing; the tiers belong to the TieredSwap, which lives as long as the engine.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "client/swap/tiered_swap.h"
+#include "common/mutex.h"
+#include "ramspan/extend.h"
+
+namespace ramspan {
+
+class Engine;
+class FileSwap;
+class RetirableTier;
+class StoreSwap;
+
+class Swaps {
+ public:
+  struct Configured {
+    TieredSwap* swap;
+    RetirableTier* remote;  // the first tier; null without servers
+    FileSwap* files;        // the last tier; null with swap = remote
+  };
+  Swaps(Engine* engine, const Configured& configured);
+
+  SwapId Add(SwapStore* store);
+  SwapId Add(const SwapFiles& files);
+  void Use(SwapId id);
+  SwapId in_use();
+  void Remove(SwapId id, bool bring_home);
+  void Close();
+  SwapUse UseOf(SwapId id);
+  FileSwap& FilesOf(SwapId id);
+
+  // One more tier from which chunks are only read. Its index in the TieredSwap, or TieredSwap::kTiersMax: no place left.
+  size_t AddReadOnly(std::unique_ptr<SwapTier> tier);
+  // Gives up remote memory, for good; what lives there comes home before, if that is wanted.
+  void LeaveRemote(bool bring_home);
+
+ private:
+  // A swap that the program made, by SwapId - 1. A place whose swap was abandoned is never used again: slots may name it.
+  struct Added {
+    RetirableTier* tier = nullptr;  // null: removed
+    FileSwap* files = nullptr;      // inside the tier, or null
+    StoreSwap* store = nullptr;     // likewise
+    size_t index = 0;               // in the TieredSwap
+    bool abandoned = false;
+  };
+  SwapId Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* store);
+  Added& Find(SwapId id) RS_REQUIRES(mutex_);
+  void SetOrder(SwapId id) RS_REQUIRES(mutex_);
+
+  Engine* const engine_;
+  const Configured configured_;
+  const std::vector<size_t> configured_order_;
+  Mutex mutex_{LockRank::kSwaps};
+  std::vector<Added> added_ RS_GUARDED_BY(mutex_);
+  SwapId in_use_ RS_GUARDED_BY(mutex_){};
+};
+
+}  // namespace ramspan

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# The include graph: who may include whom. Fails with file, line and rule where a quoted #include goes in another direction
+# than docs/architecture.md says, and where a folder is in no room of the table.
+#   include_graph.sh [ROOT]     ROOT: the source tree; the one of this script by default
+#   include_graph.sh --self-test    shows that each kind of mistake is found
+set -u -o pipefail
+
+# A line a room: its folder, then the rooms that its files may include beside their own. A room may name only rooms that
+# stand above it, so the graph has no cycle as long as this table is obeyed.
+rooms='
+include/ramspan
+include/rambrain   include/ramspan
+common             include/ramspan
+client/transport   common include/ramspan
+client/arena       common
+client/chunk       common client/arena include/ramspan
+client/swap        common client/transport include/ramspan
+client/policy      common client/chunk include/ramspan
+client/engine      common client/arena client/chunk client/policy client/swap include/ramspan
+client/front       common client/engine client/chunk include/ramspan
+client/rambrain    common include/ramspan include/rambrain
+client/runtime     common client/arena client/chunk client/engine client/front client/policy client/swap client/transport include/ramspan
+memserver          common
+launch             common
+examples           include/ramspan include/rambrain
+bench              common include/ramspan include/rambrain
+'
+# Includes that break the rule and are known: "FILE -> ROOM: why". They are printed at each run.
+exceptions='
+client/transport/mpi_rma.h -> client/swap: moves IoRequests until transports have a port of their own
+'
+
+# The room of a path as an #include or git spells it. Public headers are included without their first folder.
+room_of() {
+  case $1 in
+    ramspan/*) echo include/ramspan ;;
+    rambrain/*) echo include/rambrain ;;
+    client/*/* | include/*/*) echo "$1" | cut -d/ -f1-2 ;;
+    */*) echo "${1%%/*}" ;;
+    *) echo "" ;;
+  esac
+}
+
+# Prints what breaks the rules; returns whether anything does.
+check_tree() {
+  local root=$1 bad=0 room sees above=" " file line target from to used=" " exception
+  declare -A may=()
+  while read -r room sees; do
+    [ -n "$room" ] || continue
+    for to in $sees; do
+      [[ $above == *" $to "* ]] || { echo "the table: $room may see $to, which does not stand above it"; bad=1; }
+    done
+    may[$room]=" $room $sees "
+    above+="$room "
+  done <<<"$rooms"
+  while IFS=: read -r file line target; do
+    target=${target#*\"} target=${target%%\"*}
+    from=$(room_of "$file")
+    to=$(room_of "$target")
+    if [ -z "${may[$from]+known}" ]; then
+      echo "$file:$line: the folder $from is in no room; add it to the table in tests/house/include_graph.sh"
+      bad=1
+    elif [ -z "$to" ]; then
+      echo "$file:$line: \"$target\" is included without its folder, so its room is not known"
+      bad=1
+    elif [[ ${may[$from]} != *" $to "* ]]; then
+      if [[ $exceptions == *"
+$file -> $to: "* ]]; then
+        echo "known exception: $file:$line includes \"$target\""
+        used+="$file -> $to "
+        continue
+      fi
+      echo "$file:$line: $from must not include $to (\"$target\"); $from may see:$(printf '%s' "${may[$from]# "$from"}")"
+      bad=1
+    fi
+  done < <(cd "$root" && grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' --include='*.h' --include='*.cc' \
+             include common client memserver launch examples bench 2>/dev/null)
+  while IFS= read -r exception; do
+    [ -z "$exception" ] || [[ $used == *" ${exception%%: *} "* ]] || {
+      echo "the table: nothing needs the exception '${exception%%: *}' any more; delete it"
+      bad=1
+    }
+  done <<<"$exceptions"
+  return $bad
+}
+
+self_test() {
+  local tree failed=0 exceptions=
+  tree=$(mktemp -d) || return 1
+  trap 'rm -rf "$tree"' RETURN
+  # expect TEXT PATH INCLUDE [accepted]: a tree with this one include is refused, with TEXT in the message; or accepted.
+  expect() {
+    rm -rf "${tree:?}"/*
+    mkdir -p "$tree/$(dirname "$2")" && printf '// one\n#include "%s"\n' "$3" >"$tree/$2"
+    local out status=0
+    out=$(check_tree "$tree") || status=1
+    local wanted=1
+    [ "${4:-}" != accepted ] || wanted=0
+    if [ $status -eq $wanted ] && [[ $out == *"$1"* ]]; then return; fi
+    echo "self-test: $2 including $3: expected '$1', got '$out' (status $status)"
+    failed=1
+  }
+  expect "client/front/pin.cc:2: client/front must not include client/runtime" client/front/pin.cc client/runtime/runtime.h
+  expect "client/chunk/chunk.h:2: client/chunk must not include client/swap" client/chunk/chunk.h client/swap/swap_tier.h
+  expect "common/status.h:2: common must not include client/chunk" common/status.h client/chunk/chunk.h
+  expect "memserver must not include client/engine" memserver/main.cc client/engine/engine.h
+  expect "client/front must not include client/stray" client/front/a.cc client/stray/a.h
+  expect "client/stray is in no room" client/stray/a.cc common/check.h
+  expect "included without its folder" client/front/a.cc pin_registry.h
+  expect "" client/engine/engine.cc client/swap/swap_tier.h accepted
+  expect "" client/front/front.cc ramspan/adhere_to.h accepted
+  exceptions="
+client/chunk/chunk.h -> client/swap: a reason"
+  expect "known exception: client/chunk/chunk.h:2" client/chunk/chunk.h client/swap/swap_tier.h accepted
+  expect "nothing needs the exception 'client/chunk/chunk.h -> client/swap'" client/chunk/chunk.h common/check.h
+  exceptions=
+  local kept=$rooms
+  rooms="
+client/a client/b
+client/b client/a"
+  expect "client/a may see client/b, which does not stand above it" client/a/a.h client/b/b.h
+  rooms=$kept
+  return $failed
+}
+
+if [ "${1:-}" = --self-test ]; then
+  self_test && echo "the check finds what it has to find"
+else
+  check_tree "${1:-$(cd "$(dirname "$0")/../.." && pwd)}" && echo "every include goes in the direction of the table"
+fi
