@@ -10,6 +10,7 @@
 
 #include "client/front/session.h"
 #include "client/front/throw_status.h"
+#include "common/errno_guard.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
 
@@ -264,6 +265,7 @@ bool Bundles::IsValid() const {
 namespace detail {
 
 Object CreateObject(size_t bytes, size_t alignment) {
+  const ErrnoGuard guard;
   const Session& session = Session::Get();
   if (bytes < kSmallBytesEnd && session.bundles != nullptr) {
     Result<Object> object = session.bundles->New(bytes, alignment);
@@ -276,6 +278,7 @@ Object CreateObject(size_t bytes, size_t alignment) {
 }
 
 void FreeObject(Object object) noexcept {
+  const ErrnoGuard guard;
   const Session* session = Session::IfStarted();
   if (session == nullptr) return;  // a forked child: the data is the parent's
   if (object.is_small()) {
@@ -286,6 +289,7 @@ void FreeObject(Object object) noexcept {
 }
 
 void* AddUse(Object object, bool write) {
+  const ErrnoGuard guard;
   if (object.is_small() && object.small()->uses.fetch_add(1, std::memory_order_relaxed) == UINT16_MAX) {
     object.small()->uses.fetch_sub(1, std::memory_order_relaxed);
     throw Error("an object is pinned more than 65535 times at once");

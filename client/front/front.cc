@@ -5,6 +5,7 @@
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
 #include "client/front/throw_status.h"
+#include "common/errno_guard.h"
 #include "common/log.h"
 #include "ramspan/adhere_to.h"
 #include "ramspan/managed_ptr.h"
@@ -17,6 +18,7 @@ Chunk* Full(ChunkHead* chunk) { return static_cast<Chunk*>(chunk); }
 }  // namespace
 
 PinTable* MakePinTable() {
+  const ErrnoGuard guard;
   Session::Get();
   return t_pins ? t_pins : PinRegistry::Get().Adopt();
 }
@@ -30,6 +32,7 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
     chunk->state.fetch_or(kReferenced | (write ? kDirty : 0), std::memory_order_relaxed);
     return chunk->frame;
   }
+  const ErrnoGuard guard;
   if (Status status = Session::Get().engine->Acquire(Full(chunk), write); !status.ok()) {
     Unpin(chunk, table, slot);
     ThrowStatus(status);
@@ -47,6 +50,7 @@ void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool wri
     }
     return write ? PinInSlot<true>(chunk, table, i) : PinInSlot<false>(chunk, table, i);
   }
+  const ErrnoGuard guard;
   if (Status status = Session::Get().engine->AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
   *slot = kCountedPin;
   return chunk->frame;
@@ -86,6 +90,7 @@ void ThrowTooLarge(size_t n, size_t element_bytes) {
 
 void PrefetchChunk(ChunkHead* chunk) noexcept {
   if (chunk->state.load(std::memory_order_relaxed) & kReadable) return;
+  const ErrnoGuard guard;
   if (Session* session = Session::IfStarted()) session->engine->Prefetch(Full(chunk));
 }
 

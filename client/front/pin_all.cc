@@ -10,6 +10,7 @@
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
 #include "client/front/throw_status.h"
+#include "common/errno_guard.h"
 #include "common/units.h"
 #include "ramspan/adhere_all.h"
 
@@ -113,6 +114,7 @@ bool AreAllInMemory(std::span<const PinRequest> requests) {
 }  // namespace
 
 void PinAll(std::span<PinRequest> requests, PinTable* table) {
+  const ErrnoGuard guard;
   // What is in memory takes nothing from those who wait.
   if (AreAllInMemory(requests) || !Turn::AnybodyWaits()) {
     Status status = TryPinAll(requests, table);

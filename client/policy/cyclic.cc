@@ -40,8 +40,12 @@ double CyclicPolicy::Chance() const {
   return static_cast<double>(window_bytes_) / static_cast<double>(std::max<uint64_t>(1, memory_bytes_ + swapped_bytes_));
 }
 
-// Whether the hits since the last miss are more than chance.
-bool CyclicPolicy::IsOrdered() const { return std::pow(Chance(), static_cast<double>(hits_since_miss_)) < 0.01; }
+// Whether the hits since the last miss are more than chance: Chance() to the power of their number is below 1 %. In
+// logarithms, because the power underflows after many hits, which sets errno and a flag in the program's thread.
+bool CyclicPolicy::IsOrdered() const {
+  if (window_bytes_ == 0) return hits_since_miss_ > 0;
+  return static_cast<double>(hits_since_miss_) * std::log(Chance()) < std::log(0.01);
+}
 
 // Some misses, and the hits between them, tell as much where the mover does not keep up with an order.
 bool CyclicPolicy::IsOrderedAllTheSame() const {

@@ -4,6 +4,7 @@
 #include "client/runtime/runtime.h"
 #include "client/runtime/statistics.h"
 #include "client/swap/file_swap.h"
+#include "common/errno_guard.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
 #include "ramspan/runtime.h"
@@ -13,6 +14,7 @@ namespace ramspan {
 uint64_t MemoryLimit() { return Runtime::Get().engine().budget()->limit(); }
 
 void SetMemoryLimit(uint64_t bytes) {
+  const ErrnoGuard guard;
   if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
   if (Status status = Runtime::Get().engine().SetBudget(bytes); !status.ok()) ThrowStatus(status);
 }
@@ -30,6 +32,7 @@ FileSwap& Files() {
 uint64_t SwapLimit() { return Files().limit(); }
 
 void SetSwapLimit(uint64_t bytes) {
+  const ErrnoGuard guard;
   if (Status status = Files().SetLimit(bytes); !status.ok()) throw Error(status.message());
 }
 
@@ -39,12 +42,18 @@ void SetPreemptive(bool loading, bool unloading) { Runtime::Get().engine().SetPr
 
 void SetWaitForPins(bool wait) { Runtime::Get().engine().SetWaitForPins(wait); }
 
-Statistics GetStatistics() { return Runtime::Get().statistics().Snapshot(); }
+Statistics GetStatistics() {
+  const ErrnoGuard guard;
+  return Runtime::Get().statistics().Snapshot();
+}
 
 std::string DescribePolicy() { return Runtime::Get().engine().DescribePolicy(); }
 
 bool CheckPolicy() { return Runtime::Get().engine().CheckPolicy(); }
 
-std::string StatsJson() { return Runtime::Get().statistics().Json(); }
+std::string StatsJson() {
+  const ErrnoGuard guard;
+  return Runtime::Get().statistics().Json();
+}
 
 }  // namespace ramspan

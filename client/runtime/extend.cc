@@ -6,18 +6,37 @@
 #include "client/runtime/runtime.h"
 #include "client/runtime/swaps.h"
 #include "client/swap/file_swap.h"
+#include "common/errno_guard.h"
 #include "ramspan/errors.h"
 #include "ramspan/extend.h"
 
 namespace ramspan {
 
-SwapId AddSwap(SwapStore* store) { return Runtime::Get().swaps().Add(store); }
-SwapId AddSwapFiles(const SwapFiles& files) { return Runtime::Get().swaps().Add(files); }
-void UseSwap(SwapId id) { Runtime::Get().swaps().Use(id); }
+SwapId AddSwap(SwapStore* store) {
+  const ErrnoGuard guard;
+  return Runtime::Get().swaps().Add(store);
+}
+SwapId AddSwapFiles(const SwapFiles& files) {
+  const ErrnoGuard guard;
+  return Runtime::Get().swaps().Add(files);
+}
+void UseSwap(SwapId id) {
+  const ErrnoGuard guard;
+  Runtime::Get().swaps().Use(id);
+}
 SwapId SwapInUse() { return Runtime::Get().swaps().in_use(); }
-void RemoveSwap(SwapId id) { Runtime::Get().swaps().Remove(id, true); }
-void AbandonSwap(SwapId id) noexcept { Runtime::Get().swaps().Remove(id, false); }
-void CloseSwap() { Runtime::Get().swaps().Close(); }
+void RemoveSwap(SwapId id) {
+  const ErrnoGuard guard;
+  Runtime::Get().swaps().Remove(id, true);
+}
+void AbandonSwap(SwapId id) noexcept {
+  const ErrnoGuard guard;
+  Runtime::Get().swaps().Remove(id, false);
+}
+void CloseSwap() {
+  const ErrnoGuard guard;
+  Runtime::Get().swaps().Close();
+}
 SwapUse GetSwapUse(SwapId id) { return Runtime::Get().swaps().UseOf(id); }
 
 SwapFragmentation GetSwapFragmentation(SwapId id) {
@@ -27,12 +46,14 @@ SwapFragmentation GetSwapFragmentation(SwapId id) {
 }
 
 void SetSwapLimit(SwapId id, uint64_t bytes) {
+  const ErrnoGuard guard;
   if (Status status = Runtime::Get().swaps().FilesOf(id).SetLimit(bytes); !status.ok()) throw Error(status.message());
 }
 
 void SetSwapPolicy(SwapId id, SwapPolicy policy) { Runtime::Get().swaps().FilesOf(id).SetPolicy(policy); }
 
 void SetEvictionPolicy(EvictionPolicy* policy) {
+  const ErrnoGuard guard;
   Runtime& runtime = Runtime::Get();
   runtime.engine().ReplacePolicy([&runtime, policy](const ChunkTable* chunks) -> std::unique_ptr<CachePolicy> {
     if (policy == nullptr) return runtime.MakeConfiguredPolicy(chunks);

@@ -13,6 +13,7 @@
 #include "client/runtime/swaps.h"
 #include "client/swap/file_map.h"
 #include "client/swap/tiered_swap.h"
+#include "common/errno_guard.h"
 #include "ramspan/errors.h"
 #include "ramspan/mapped_file.h"
 
@@ -96,6 +97,7 @@ class ReadPin {
 }  // namespace
 
 std::shared_ptr<const MappedFile> OpenMapped(const std::string& path) {
+  const ErrnoGuard guard;
   Result<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
   if (!file.ok()) throw Error(file.status().message());
   return file.value();
@@ -104,6 +106,7 @@ std::shared_ptr<const MappedFile> OpenMapped(const std::string& path) {
 uint64_t MappedBytes(const MappedFile& file) { return file.bytes(); }
 
 ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes) {
+  const ErrnoGuard guard;
   if (offset > file->bytes() || bytes > file->bytes() - offset) {
     throw Error("cannot map " + std::to_string(bytes) + " bytes at byte " + std::to_string(offset) + " of " + file->path() +
                 ", which has " + std::to_string(file->bytes()));
@@ -116,13 +119,17 @@ ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offs
 bool IsChanged(ChunkHead* chunk) { return Runtime::Get().engine().IsChanged(static_cast<Chunk*>(chunk)); }
 
 void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+  const ErrnoGuard guard;
   if (!IsChanged(chunk)) return;
   const ReadPin pin(chunk);
   Writer(*file).Write(pin.data(), chunk->bytes, offset);
   Runtime::Get().mapped_files().MapAgain(static_cast<Chunk*>(chunk), file, offset);
 }
 
-void SyncMapped(const MappedFile& file) { Writer(file).Sync(); }
+void SyncMapped(const MappedFile& file) {
+  const ErrnoGuard guard;
+  Writer(file).Sync();
+}
 
 }  // namespace detail
 }  // namespace ramspan

@@ -22,6 +22,7 @@ Status Mover::Start(Engine* engine) {
 
 void Mover::Run() {
   BlockSignals();
+  SetDefaultFpEnvironment();
   BindThreadToSpareCore(UsableCores());
   while (!stopping()) {
     if (!engine_->MoverStep()) engine_->MoverWait(std::chrono::milliseconds(20));

@@ -3,6 +3,7 @@
 #include "client/runtime/options.h"
 #include "client/runtime/runtime.h"
 #include "client/swap/file_swap.h"
+#include "common/errno_guard.h"
 #include "ramspan/errors.h"
 #include "ramspan/runtime.h"
 
@@ -60,6 +61,7 @@ Options Runtime::EffectiveOptions() {
 void Configure(const Options& options) { Runtime::SetOptions(options); }
 
 void Reconfigure(const Options& options) {
+  const ErrnoGuard guard;
   if (Runtime* runtime = Runtime::IfStarted()) return runtime->Reload(options);
   Runtime::SetOptions(options);
 }

@@ -20,6 +20,7 @@
 #include "client/swap/remote_swap.h"
 #include "client/swap/retirable_tier.h"
 #include "client/transport/mpi_entry.h"
+#include "common/errno_guard.h"
 #include "ramspan/errors.h"
 
 namespace ramspan {
@@ -37,6 +38,7 @@ Runtime::~Runtime() = default;
 Session& Session::Start() { return Runtime::Get().session_; }
 
 Runtime& Runtime::Start() {
+  const ErrnoGuard guard;
   if (forked) {
     throw Error("this process was forked from one that uses Ramspan, and the data is the parent's: it has the memory "
                 "servers, the swap files and the thread that moves data. Let the child exec another program, or fork "

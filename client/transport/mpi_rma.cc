@@ -67,6 +67,7 @@ MpiRma::~MpiRma() {
 void MpiRma::StartWatchdog(std::chrono::seconds warn_after, std::chrono::seconds give_up_after) {
   watchdog_ = std::thread([this, warn_after, give_up_after] {
     BlockSignals();
+    SetDefaultFpEnvironment();
     MutexLock lock(watchdog_mutex_);
     while (!watchdog_ends_) {
       watchdog_wake_.WaitFor(watchdog_mutex_, std::chrono::milliseconds(500));

@@ -18,8 +18,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,9 +53,9 @@ void CallsOnObjects(Check&& check, size_t elements) {
   std::vector<std::optional<managedPtr<double>>> data(count);
   for (size_t i = 0; i < count; ++i) {
     check("managedPtr(n)", [&] { data[i].emplace(elements); });
-    std::optional<adhereTo<double>> glue;
+    std::unique_ptr<adhereTo<double>> glue;
     double* p = nullptr;
-    check("adhereTo", [&] { glue.emplace(*data[i]); });
+    check("adhereTo", [&] { glue = std::make_unique<adhereTo<double>>(*data[i]); });
     check("T* of a new object", [&] { p = *glue; });
     for (size_t k = 0; k < elements; k += 64) p[k] = static_cast<double>(i + k);
     check("~adhereTo", [&] { glue.reset(); });
@@ -61,10 +63,10 @@ void CallsOnObjects(Check&& check, size_t elements) {
   uint64_t wrong = 0;
   for (int sweep = 0; sweep < 2; ++sweep) {
     for (size_t i = 0; i < count; ++i) {
-      std::optional<adhereTo<double>> glue;
+      std::unique_ptr<adhereTo<double>> glue;
       double* p = nullptr;
       const double* q = nullptr;
-      check("adhereTo of swapped data", [&] { glue.emplace(*data[i], i % 2 == 0); });
+      check("adhereTo of swapped data", [&] { glue = std::make_unique<adhereTo<double>>(*data[i], i % 2 == 0); });
       check("const T* of swapped data", [&] { q = std::as_const(*glue); });
       for (size_t k = 0; k < elements; k += 64) wrong += q[k] != static_cast<double>(i + k + static_cast<size_t>(sweep));
       check("T* of resident data", [&] { p = *glue; });
@@ -74,8 +76,9 @@ void CallsOnObjects(Check&& check, size_t elements) {
     }
   }
   for (size_t i = 0; i + 1 < count; i += 2) {
-    std::optional<std::tuple<adhereTo<double>, adhereTo<double>>> pins;
-    check("adhereAll", [&] { pins.emplace(adhereAll(*data[i], std::as_const(*data[count - 1 - i / 2]))); });
+    using Pins = std::tuple<adhereTo<double>, adhereTo<double>>;
+    std::unique_ptr<Pins> pins;
+    check("adhereAll", [&] { pins = std::make_unique<Pins>(adhereAll(*data[i], std::as_const(*data[count - 1 - i / 2]))); });
     check("~adhereTo of adhereAll", [&] { pins.reset(); });
   }
   for (auto& one : data) check("~managedPtr", [&] { one.reset(); });
@@ -91,9 +94,9 @@ void CallsOnSmallObjects(Check&& check) {
   }
   uint64_t wrong = 0;
   for (size_t i = 0; i < small.size(); i += 37) {
-    std::optional<adhereTo<double>> glue;
+    std::unique_ptr<adhereTo<double>> glue;
     const double* p = nullptr;
-    check("adhereTo of a small object", [&] { glue.emplace(small[i]); });
+    check("adhereTo of a small object", [&] { glue = std::make_unique<adhereTo<double>>(small[i]); });
     check("const T* of a small object", [&] { p = std::as_const(*glue); });
     wrong += p[3] != 1.5 * static_cast<double>(i);
     check("~adhereTo of a small object", [&] { glue.reset(); });
