@@ -11,18 +11,25 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 namespace ramspan {
 namespace {
 
 constexpr size_t kLineMax = 1024;
-constexpr size_t kStrangersMax = 64;  // connections beyond one a rank: retries, or somebody's port scan
+constexpr size_t kStrangersMax = 64;  // connections without a hello, beyond one for each rank that is still to come
+constexpr int64_t kHelloMayTake = 10'000'000'000;  // a keeper says it at once; this is for a machine under heavy load
+constexpr int kGreetings = 20;                     // a keeper's attempts, when strangers fill all places
+constexpr std::chrono::milliseconds kGreetAgain{50};
+constexpr int kGoMayTakeMs = 60000;  // a launcher that thousands of keepers ask at once
 
 Result<sockaddr_un> UnixAddress(const std::string& folder) {
   const std::string path = folder + "/" + kControlSocket;
@@ -43,6 +50,14 @@ std::string RandomSecret() {
     text += hex;
   }
   return text;
+}
+
+// Takes as long for a wrong text as for the right one, so that its time does not tell how much of it was right.
+bool IsSecret(const std::string& text, const std::string& secret) {
+  if (text.size() != secret.size()) return false;
+  unsigned char differs = 0;
+  for (size_t i = 0; i < text.size(); ++i) differs |= static_cast<unsigned char>(text[i] ^ secret[i]);
+  return differs == 0;
 }
 
 UniqueFd ConnectTcp(const std::string& host, const std::string& port) {
@@ -104,9 +119,11 @@ void SendLine(int fd, const std::string& line, int passed) {
 
 std::optional<std::string> ReceiveLine(int fd, int timeout_ms, UniqueFd& passed) {
   std::string line;
+  const int64_t until_ns = MonotonicNs() + int64_t{timeout_ms} * 1'000'000;
   for (;;) {
     pollfd ready{fd, POLLIN, 0};
-    if (poll(&ready, 1, timeout_ms) <= 0) return std::nullopt;
+    const int64_t left_ms = std::max<int64_t>(0, (until_ns - MonotonicNs()) / 1'000'000);
+    if (poll(&ready, 1, static_cast<int>(left_ms)) <= 0) return std::nullopt;
     // Byte by byte: what follows the line belongs to the event loop.
     char byte = 0;
     iovec part{&byte, 1};
@@ -191,13 +208,36 @@ Status ControlServer::ListenTcp() {
 
 void ControlServer::Accept(int listener, bool needs_secret) {
   UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd || connections_.size() >= static_cast<size_t>(ranks_) + kStrangersMax) return;
+  // Without a free descriptor the connection would wait in the kernel's queue, and poll would report it for ever.
+  if (!fd && (errno == EMFILE || errno == ENFILE)) return MakeRoomForStranger();
+  if (!fd) return;
+  const size_t awaited = static_cast<size_t>(ranks_) - rank_of_.size();
+  if (needs_secret && strangers() >= awaited + kStrangersMax) MakeRoomForStranger();
   const int number = fd.get();
   Connection connection;
   connection.fd = std::move(fd);
   connection.needs_secret = needs_secret;
+  connection.since_ns = MonotonicNs();
   connections_.emplace(number, std::move(connection));
   loop_.Watch(number, POLLIN, [this, number](short) { Serve(number); });
+}
+
+// The oldest stranger goes, as it had the most time to say hello. Who came through the private folder is none.
+void ControlServer::MakeRoomForStranger() {
+  auto oldest = connections_.end();
+  for (auto one = connections_.begin(); one != connections_.end(); ++one) {
+    if (one->second.rank >= 0 || !one->second.needs_secret) continue;
+    if (oldest == connections_.end() || one->second.since_ns < oldest->second.since_ns) oldest = one;
+  }
+  if (oldest != connections_.end()) Close(oldest->first);
+}
+
+void ControlServer::OnTick(int64_t now_ns) {
+  std::vector<int> late;
+  for (const auto& [fd, one] : connections_) {
+    if (one.rank < 0 && one.needs_secret && now_ns - one.since_ns > kHelloMayTake) late.push_back(fd);
+  }
+  for (int fd : late) Close(fd);
 }
 
 void ControlServer::Serve(int fd) {
@@ -232,7 +272,7 @@ bool ControlServer::Welcome(Connection& connection, const std::string& line) {
   std::string kind, secret, host;
   int rank = -1;
   if (!(words >> kind >> secret >> rank >> host) || kind != "hello") return false;
-  if (connection.needs_secret && secret != secret_) return false;
+  if (connection.needs_secret && !IsSecret(secret, secret_)) return false;
   if (rank < 0 || rank >= ranks_ || rank_of_.count(rank) != 0) return false;
   connection.rank = rank;
   rank_of_[rank] = connection.fd.get();
@@ -269,6 +309,20 @@ UniqueFd ConnectToLauncher(const char* folder, const char* address) {
   std::getline(parts, host, ':');
   std::getline(parts, port, ':');
   return ConnectTcp(host, port);
+}
+
+std::optional<std::string> GreetLauncher(const char* folder, const char* address, const std::string& hello, UniqueFd& fd,
+                                         UniqueFd& passed) {
+  for (int i = 0; i < kGreetings; ++i) {
+    fd = ConnectToLauncher(folder, address);
+    if (!fd) return std::nullopt;
+    SendLine(fd.get(), hello);
+    const int64_t begin_ns = MonotonicNs();
+    std::optional<std::string> answer = ReceiveLine(fd.get(), kGoMayTakeMs, passed);
+    if (answer || MonotonicNs() - begin_ns >= int64_t{kGoMayTakeMs} * 1'000'000) return answer;
+    std::this_thread::sleep_for(kGreetAgain);
+  }
+  return std::nullopt;
 }
 
 }  // namespace ramspan

@@ -1,6 +1,11 @@
 // The words between a rank's keeper (launch/keeper.h) and the launcher: lines of text over a stream socket, so that
 // both ends see at once when the other one dies. Keepers on the launcher's host connect to control.sock in the job's
-// private folder; those on other hosts by TCP, with a secret.
+// private folder; those on other hosts by TCP, with a secret. Whoever connects by TCP is a stranger until he has said it.
+// Strangers have little time and few places, and the oldest one gives way to the newest: nobody without the secret can
+// keep a keeper out for long (a keeper that was turned away before its hello was read comes again).
+//
+// The secret travels in the environment of mpiexec and the keepers, which the kernel shows to this user only, never on a
+// command line; programs do not inherit it. On the wire it is not encrypted, as nothing is between hydra's processes.
 //
 //   keeper -> launcher   hello SECRET RANK HOST | pid PID | init | end CODE SIGNAL LEFT_MPI AT_NS
 //   launcher -> keeper   go (the answer to hello; may carry a descriptor) | signal N | kill | end
@@ -10,6 +15,7 @@
 // Thread-safety: none; all of it runs in one event loop.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -66,13 +72,17 @@ class ControlServer {
   // The value of kControlVariable; empty without TCP.
   const std::string& address() const { return address_; }
   void Send(int rank, const std::string& line, int passed = -1);
+  // Turns strangers away who have been silent for too long. Call it now and then.
+  void OnTick(int64_t now_ns);
+  size_t strangers() const { return connections_.size() - rank_of_.size(); }
   size_t connected() const { return rank_of_.size(); }  // keepers that have said hello and are still there
 
  private:
   struct Connection {
     UniqueFd fd;
     bool needs_secret = false;
-    int rank = -1;
+    int rank = -1;              // -1: has not said hello
+    int64_t since_ns = 0;       // MonotonicNs
     LineReader lines;
   };
 
@@ -84,6 +94,7 @@ class ControlServer {
   void Serve(int fd);
   bool Understand(Connection& connection, const std::string& line);
   bool Welcome(Connection& connection, const std::string& line);
+  void MakeRoomForStranger();
   void Close(int fd);
 
   EventLoop& loop_;
@@ -97,5 +108,10 @@ class ControlServer {
 
 // The keeper's side: the socket of the folder, else TCP. -1: neither can be reached.
 UniqueFd ConnectToLauncher(const char* folder, const char* address);
+
+// Connects, says `hello` and waits for the answer, again if the connection ends before there is one. Nothing when the
+// launcher cannot be reached; `fd` is the connection, `passed` the descriptor that came with the answer.
+std::optional<std::string> GreetLauncher(const char* folder, const char* address, const std::string& hello, UniqueFd& fd,
+                                         UniqueFd& passed);
 
 }  // namespace ramspan

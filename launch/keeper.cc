@@ -30,7 +30,6 @@
 namespace ramspan {
 namespace {
 
-constexpr int kGoMayTakeMs = 60000;                         // a launcher that thousands of keepers ask at once
 constexpr std::chrono::milliseconds kOrphansMayTake{1000};  // a shell's `| tee log` ends a little after the shell
 constexpr int64_t kSweepBack = 10'000'000'000;              // the job may have started this long before this keeper
 
@@ -72,20 +71,19 @@ std::optional<int> Keeper::Connect() {
   const char* address = std::getenv(kControlVariable);
   if (folder == nullptr && address == nullptr) return std::nullopt;  // a line from --dry-run, started by hand
   folder_ = folder == nullptr ? "" : folder;
-  launcher_ = ConnectToLauncher(folder, address);
-  if (!launcher_) {
-    std::fprintf(stderr, "ramspan: cannot reach the launcher%s%s\n", address == nullptr ? "" : " at ",
-                 address == nullptr ? "" : std::string(address).substr(0, std::string(address).rfind(':')).c_str());
-    return 1;
-  }
   const char* rank = std::getenv("PMI_RANK");
   const char* pmi = std::getenv("PMI_FD");
   const std::string secret = address == nullptr ? "-" : std::string(address).substr(std::string(address).rfind(':') + 1);
   char host[HOST_NAME_MAX + 1] = "";
   gethostname(host, sizeof host);
-  SendLine(launcher_.get(), "hello " + secret + " " + (rank == nullptr || pmi == nullptr ? "0" : rank) + " " + host);
+  const std::string hello = "hello " + secret + " " + (rank == nullptr || pmi == nullptr ? "0" : rank) + " " + host;
   UniqueFd input;
-  const std::optional<std::string> answer = ReceiveLine(launcher_.get(), kGoMayTakeMs, input);
+  const std::optional<std::string> answer = GreetLauncher(folder, address, hello, launcher_, input);
+  if (!answer) {
+    std::fprintf(stderr, "ramspan: cannot reach the launcher%s%s\n", address == nullptr ? "" : " at ",
+                 address == nullptr ? "" : std::string(address).substr(0, std::string(address).rfind(':')).c_str());
+    return 1;
+  }
   if (answer != "go") return answer == "end" ? 0 : 1;
   if (!input && rank != nullptr && std::atoi(rank) > 0) {
     // hydra leaves the others a pipe that never ends; they should see what a batch system shows them.

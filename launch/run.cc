@@ -280,6 +280,7 @@ void Runner::Tick() {
   for (int rank : closed_) job_.OnKeeperLost(rank, now_ns);
   closed_.clear();
   job_.OnTick(now_ns);
+  control_->OnTick(now_ns);
   GiveOrders();
   WatchMpiexec(now_ns);
   PauseInput();

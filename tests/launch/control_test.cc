@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "launch/run_folder.h"
@@ -108,6 +111,52 @@ TEST_F(ControlTest, WhoDoesNotKnowTheSecretIsTurnedAway) {
     EXPECT_LE(read(stranger.get(), &byte, 1), 0);
   }
   EXPECT_TRUE(events_.empty());
+}
+
+// 64 connections that said nothing filled the table for the rest of the job.
+TEST_F(ControlTest, SilentStrangersDoNotKeepAKeeperOut) {
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 200; ++i) {
+    strangers.push_back(ConnectToLauncher(nullptr, server_->address().c_str()));
+    ASSERT_TRUE(strangers.back());
+    loop_.RunOnce(1000);
+  }
+  const UniqueFd keeper = ConnectToLauncher(nullptr, server_->address().c_str());
+  ASSERT_TRUE(keeper);
+  SendLine(keeper.get(), "hello " + Secret() + " 0 beta");
+  ServeUntil(1);
+  EXPECT_EQ(events_, (std::vector<std::string>{"hello 0 beta remote"}));
+  EXPECT_LE(server_->strangers(), 100u);
+}
+
+TEST_F(ControlTest, AStrangerWhoStaysSilentIsTurnedAway) {
+  const UniqueFd stranger = ConnectToLauncher(nullptr, server_->address().c_str());
+  const UniqueFd local = ConnectToLauncher(folder_.c_str(), nullptr);
+  for (int i = 0; i < 100 && server_->strangers() < 2; ++i) loop_.RunOnce(50);
+  ASSERT_EQ(server_->strangers(), 2u);
+  server_->OnTick(MonotonicNs() + 1'000'000'000);
+  EXPECT_EQ(server_->strangers(), 2u);
+  server_->OnTick(MonotonicNs() + 60'000'000'000);
+  EXPECT_EQ(server_->strangers(), 1u);  // who came through the private folder is one of us, and may be slow
+  char byte = 0;
+  EXPECT_EQ(recv(stranger.get(), &byte, 1, MSG_DONTWAIT), 0);
+}
+
+// Strangers may push a keeper out between its connection and its hello.
+TEST_F(ControlTest, AKeeperThatWasTurnedAwayComesAgain) {
+  UniqueFd rival = ConnectToLauncher(folder_.c_str(), nullptr);
+  SendLine(rival.get(), "hello - 1 gamma");  // has the rank, so that whoever says the same is turned away
+  ServeUntil(1);
+  std::optional<std::string> answer;
+  UniqueFd connection, passed;
+  const std::string address = server_->address(), hello = "hello " + Secret() + " 1 beta";
+  std::thread keeper([&] { answer = GreetLauncher(nullptr, address.c_str(), hello, connection, passed); });
+  for (int i = 0; i < 400 && server_->strangers() == 0; ++i) loop_.RunOnce(50);
+  for (int i = 0; i < 400 && server_->strangers() > 0; ++i) loop_.RunOnce(50);
+  rival.Reset();
+  for (int i = 0; i < 400 && events_.back() != "hello 1 beta remote"; ++i) loop_.RunOnce(50);
+  keeper.join();
+  EXPECT_EQ(answer, "go");
 }
 
 TEST_F(ControlTest, NonsenseClosesTheConnection) {
