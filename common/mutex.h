@@ -1,4 +1,4 @@
-// Mutex, MutexLock, CondVar: std's, with a rank (lock_rank.h) checked in debug builds and with clang's thread-safety
+// Mutex, MutexLock, MutexUnlock, CondVar: std's, with a rank (lock_rank.h) checked in debug builds and with clang's thread-safety
 // annotations. A Mutex synchronises itself. Nothing may hold one across a backend call, a copy of chunk data, logging
 // or user code.
 #pragma once
@@ -62,6 +62,18 @@ class RS_SCOPED_CAPABILITY MutexLock {
   ~MutexLock() RS_RELEASE() { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+// Lets go of a held mutex for a scope, and holds it again at the end of it, also when an exception ends it.
+class RS_SCOPED_CAPABILITY MutexUnlock {
+ public:
+  explicit MutexUnlock(Mutex& mutex) RS_RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
+  ~MutexUnlock() RS_RELEASE() { mutex_.lock(); }  // "release" of the scope: takes the mutex
+  MutexUnlock(const MutexUnlock&) = delete;
+  MutexUnlock& operator=(const MutexUnlock&) = delete;
 
  private:
   Mutex& mutex_;

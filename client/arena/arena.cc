@@ -13,142 +13,173 @@ namespace ramspan {
 namespace {
 constexpr uint64_t kHuge = 2 << 20;
 constexpr size_t kQuarantineMax = 4096;  // each may be a mapping of its own, of which the kernel allows 65530
+// How many cached frames of a class are looked at for one of exactly the right size: each look is a cache miss.
+constexpr int kLooks = 8;
 }  // namespace
 
-Arena::Arena(Budget* budget, bool guard) : budget_(budget), guard_(guard) {
+Arena::Arena(Budget* budget, const ArenaOptions& options) : budget_(budget), guard_(options.guard) {
   // Sixteen times the limit leaves a free run for any chunk that fits it; the limit may also be raised later.
-  uint64_t want = std::max(std::bit_ceil(budget->limit()) * 16, uint64_t{64} << 30);
+  uint64_t want = options.addresses > 0 ? options.addresses
+                                        : std::max(std::bit_ceil(budget->limit()) * 16, uint64_t{64} << 30);
   for (; want >= budget->limit(); want /= 2) {
     void* range = mmap(nullptr, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) continue;
     base_ = static_cast<char*>(range);
-    reserved_ = want;
+    range_bytes_ = want;
     break;
   }
   RS_CHECK(base_ != nullptr, "cannot reserve addresses for a limit of %llu bytes (ulimit -v?)",
            static_cast<unsigned long long>(budget->limit()));
   // Small frames must not grow into huge pages behind our back: the budget is exact.
-  madvise(base_, reserved_, MADV_NOHUGEPAGE);
-  addresses_ = new BuddyAllocator(reserved_ / kSwapGranule);
-  if (guard_) ExplainFaults(base_, reserved_);
+  madvise(base_, range_bytes_, MADV_NOHUGEPAGE);
+  addresses_ = new BuddyAllocator(range_bytes_ / kSwapGranule);
+  if (guard_) ExplainFaults(base_, range_bytes_);
 }
 
 Arena::~Arena() {
   delete addresses_;
-  munmap(base_, reserved_);
+  munmap(base_, range_bytes_);
 }
 
 int Arena::ClassOf(uint64_t bytes) { return std::bit_width(bytes / kSwapGranule - 1); }
 
 uint64_t Arena::available() const {
   const uint64_t limit = budget_->frames_limit();
-  return limit > in_use_ ? limit - in_use_ : 0;
+  const uint64_t taken = in_use_ + reserved_;
+  return limit > taken ? limit - taken : 0;
 }
 
-void* Arena::TryTake(size_t exact) {
+Reservation Arena::TryReserve(size_t exact) {
   const uint64_t bytes = RoundUpToGranule(exact);
-  if (bytes > available()) return nullptr;
+  if (bytes > available()) return {};
+  reserved_ += bytes;
+  return Reservation(this, bytes);
+}
+
+Frame Arena::TryTake(size_t exact) {
+  const uint64_t bytes = RoundUpToGranule(exact);
+  if (bytes > available()) return {};
+  return TakeRun(exact, bytes);
+}
+
+Frame Arena::TryTake(size_t exact, Reservation* reservation) {
+  const uint64_t bytes = RoundUpToGranule(exact);
+  RS_CHECK(reservation->bytes() == bytes, "a frame of %zu bytes from a reservation of %llu", exact,
+           static_cast<unsigned long long>(reservation->bytes()));
+  reserved_ -= bytes;
+  Frame frame = TakeRun(exact, bytes);
+  if (frame) {
+    reservation->bytes_ = 0;
+  } else {
+    reserved_ += bytes;
+  }
+  return frame;
+}
+
+Frame Arena::TakeRun(size_t exact, uint64_t bytes) {
   if (committed() > budget_->frames_limit()) Trim(budget_->frames_limit());  // metadata has grown
-  const int size_class = ClassOf(bytes);
-  void* frame = TakeCached(size_class, bytes);
-  if (frame == nullptr) {
-    if (!MakeRoomFor(bytes)) return nullptr;
+  void* at = TakeCached(ClassOf(bytes), bytes);
+  if (at == nullptr) {
+    if (!MakeRoomFor(bytes)) return {};
     auto unit = addresses_->Allocate(bytes / kSwapGranule);
-    while (!unit && !quarantine_.empty()) {
-      Release(quarantine_.front());
-      quarantine_.pop_front();
-      unit = addresses_->Allocate(bytes / kSwapGranule);
-    }
-    if (!unit) return nullptr;
-    frame = base_ + *unit * kSwapGranule;
-    if (bytes >= kHuge) madvise(frame, bytes & ~(kHuge - 1), MADV_HUGEPAGE);
+    // Cached frames, of whatever size, hold addresses, too: the run may be among them.
+    while (!unit && GiveBackOne()) unit = addresses_->Allocate(bytes / kSwapGranule);
+    if (!unit) return {};
+    at = base_ + *unit * kSwapGranule;
+    if (bytes >= kHuge) madvise(at, bytes & ~(kHuge - 1), MADV_HUGEPAGE);
   }
   in_use_ += bytes;
   CountPeak();
-  return frame;
+  return Frame(this, at, exact);
 }
 
 void Arena::CountPeak() { peak_ = std::max(peak_, committed() + budget_->metadata()); }
 
 void* Arena::TakeCached(int size_class, uint64_t bytes) {
-  auto& list = cache_[size_class];
-  if (list.empty()) return nullptr;
-  // Exact size first (the steady state of equal chunks); else resize the last one.
-  auto it = std::find_if(list.rbegin(), list.rbegin() + std::min<size_t>(8, list.size()),
-                         [&](const Cached& c) { return c.bytes == bytes; });
-  Cached cached = list.back();
-  if (it != list.rbegin() + std::min<size_t>(8, list.size())) {
-    cached = *it;
-    list.erase(std::next(it).base());
-  } else {
-    list.pop_back();
+  Cached** list = &cache_[size_class];
+  if (*list == nullptr) return nullptr;
+  // Exact size first (the steady state of equal chunks); else the last one makes way.
+  Cached** link = list;
+  for (int look = 0; look < kLooks && *link != nullptr; ++look, link = &(*link)->next) {
+    Cached* found = *link;
+    if (found->bytes != bytes) continue;
+    *link = found->next;
+    cached_ -= bytes;
+    return found;
   }
-  cached_ -= cached.bytes;
-  if (cached.bytes == bytes) return base_ + cached.offset;
   // Another size of the same class: a fresh run of addresses keeps the buddy's trimmed tails consistent.
-  GiveBack(cached.offset, cached.bytes);
+  DropFirst(list);
   return nullptr;
+}
+
+void Arena::DropFirst(Cached** list) {
+  Cached* first = *list;
+  *list = first->next;
+  cached_ -= first->bytes;
+  GiveBack(first, first->bytes);
 }
 
 bool Arena::MakeRoomFor(uint64_t bytes) {
   const uint64_t limit = budget_->frames_limit();
-  for (int c = kClasses - 1; c >= 0 && committed() + bytes > limit; --c) {
-    auto& list = cache_[c];
-    while (!list.empty() && committed() + bytes > limit) {
-      cached_ -= list.back().bytes;
-      GiveBack(list.back().offset, list.back().bytes);
-      list.pop_back();
-    }
+  for (int c = kClasses - 1; c >= 0 && in_use_ + cached_ + bytes > limit; --c) {
+    while (cache_[c] != nullptr && in_use_ + cached_ + bytes > limit) DropFirst(&cache_[c]);
   }
-  return committed() + bytes <= limit;
+  return in_use_ + cached_ + bytes <= limit;
+}
+
+// One frame that nobody uses gives its addresses back, a large one if there is any. False: there was none.
+bool Arena::GiveBackOne() {
+  const auto list = std::find_if(cache_.rbegin(), cache_.rend(), [](const Cached* first) { return first != nullptr; });
+  if (list != cache_.rend()) {
+    DropFirst(&*list);
+    return true;
+  }
+  if (quarantine_.empty()) return false;
+  ReleaseOldest();
+  return true;
 }
 
 void Arena::Put(void* frame, size_t exact) {
   const uint64_t bytes = RoundUpToGranule(exact);
   RS_CHECK(in_use_ >= bytes, "frame of %zu bytes returned twice", exact);
   in_use_ -= bytes;
-  const uint64_t offset = static_cast<uint64_t>(static_cast<char*>(frame) - base_);
   if (guard_) {
-    Quarantine(offset, bytes);
+    Quarantine(frame, bytes);
     return;
   }
   if (in_use_ + cached_ + bytes > budget_->frames_limit()) {
-    GiveBack(offset, bytes);  // the budget has shrunk
+    GiveBack(frame, bytes);  // the budget has shrunk
     return;
   }
   cached_ += bytes;
-  cache_[ClassOf(bytes)].push_back({offset, bytes});
+  Cached*& list = cache_[ClassOf(bytes)];
+  list = new (frame) Cached{list, bytes};
 }
 
-void Arena::Quarantine(uint64_t offset, uint64_t bytes) {
-  madvise(base_ + offset, bytes, MADV_DONTNEED);
-  mprotect(base_ + offset, bytes, PROT_NONE);
-  quarantine_.push_back({offset, bytes});
-  if (quarantine_.size() <= kQuarantineMax) return;
-  Release(quarantine_.front());
+void Arena::Quarantine(void* frame, uint64_t bytes) {
+  madvise(frame, bytes, MADV_DONTNEED);
+  mprotect(frame, bytes, PROT_NONE);
+  quarantine_.push_back({frame, bytes});
+  if (quarantine_.size() > kQuarantineMax) ReleaseOldest();
+}
+
+void Arena::ReleaseOldest() {
+  const auto [frame, bytes] = quarantine_.front();
   quarantine_.pop_front();
-}
-
-void Arena::Release(const Cached& quarantined) {
-  mprotect(base_ + quarantined.offset, quarantined.bytes, PROT_READ | PROT_WRITE);
-  GiveBack(quarantined.offset, quarantined.bytes);
+  mprotect(frame, bytes, PROT_READ | PROT_WRITE);
+  GiveBack(frame, bytes);
 }
 
 void Arena::Trim(uint64_t target) {
-  for (auto& list : cache_) {
-    while (!list.empty() && committed() > target) {
-      cached_ -= list.back().bytes;
-      GiveBack(list.back().offset, list.back().bytes);
-      list.pop_back();
-    }
+  for (Cached*& list : cache_) {
+    while (list != nullptr && in_use_ + cached_ > target) DropFirst(&list);
   }
 }
 
-void Arena::GiveBack(uint64_t offset, uint64_t bytes) {
-  char* frame = base_ + offset;
+void Arena::GiveBack(void* frame, uint64_t bytes) {
   madvise(frame, bytes, MADV_DONTNEED);
   if (bytes >= kHuge) madvise(frame, bytes & ~(kHuge - 1), MADV_NOHUGEPAGE);
-  addresses_->Free(offset / kSwapGranule, bytes / kSwapGranule);
+  addresses_->Free(static_cast<uint64_t>(static_cast<char*>(frame) - base_) / kSwapGranule, bytes / kSwapGranule);
 }
 
 }  // namespace ramspan

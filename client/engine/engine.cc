@@ -26,7 +26,7 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
       load_ahead_(options.preemptive),
       write_ahead_(options.preemptive),
       chunks_(&budget_),
-      arena_(&budget_, options.debug),
+      arena_(&budget_, {.guard = options.debug, .addresses = options.addresses}),
       policy_(make_policy(&chunks_)) {}
 
 Engine::~Engine() {
@@ -41,12 +41,7 @@ void Engine::Drain() {
 
 Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
   MutexLock lock(mutex_);
-  if (RoundUpToGranule(bytes) > budget_.frames_limit()) {
-    return FailedPrecondition("an object of " + FormatBytes(bytes) + " does not fit the memory limit of " +
-                              FormatBytes(budget_.limit()) +
-                              " (part of which holds descriptors); raise the limit (RAMSPAN_MEMORY, ramspan run "
-                              "--memory) or split the object into smaller managedPtrs");
-  }
+  if (RoundUpToGranule(bytes) > budget_.frames_limit()) return TooLarge(bytes);
   if (const uint64_t slab = chunks_.next_charge(); slab > 0) {
     if (Status status = TakeMetadata(slab); !status.ok()) return status;
     budget_.ChargeMetadata(-slab);  // New charges it, if it is still needed
@@ -54,7 +49,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
   Chunk* chunk = chunks_.New(bytes);
   policy_->OnCreate(chunk);
   if (mapped) {
-    chunk->slot = mapped;
+    AttachSlot(chunk, Slot(tier_, mapped, bytes));
     SetBits(chunk, kMapped);
     swapped_bytes_ += bytes;
   }
@@ -90,16 +85,23 @@ void Engine::Free(Chunk* chunk) {
 void Engine::Forget(Chunk* chunk) {
   if (chunk == vacating_) return;  // Vacate looks at it when it has the mutex again
   if (PhaseOf(chunk) == Phase::kResident) {
-    arena_.Put(chunk->frame, chunk->bytes);
+    static_cast<void>(DetachFrame(chunk));
     changed_.NotifyAll();
   } else if (PhaseOf(chunk) == Phase::kSwapped && chunk->slot) {
     swapped_bytes_ -= chunk->bytes;
   }
-  if (chunk->slot) tier_->Free(chunk->slot, chunk->bytes);
-  chunk->slot = SlotRef{};
+  static_cast<void>(DetachSlot(chunk));
   Transition(chunk, Event::kFree, 0, ~uint64_t{0});
   chunks_.Delete(chunk);
 }
+
+void Engine::AttachFrame(Chunk* chunk, Frame frame) { chunk->frame = frame.release(); }
+
+Frame Engine::DetachFrame(Chunk* chunk) { return arena_.Own(std::exchange(chunk->frame, nullptr), chunk->bytes); }
+
+void Engine::AttachSlot(Chunk* chunk, Slot slot) { chunk->slot = slot.release(); }
+
+Slot Engine::DetachSlot(Chunk* chunk) { return Slot(tier_, std::exchange(chunk->slot, SlotRef{}), chunk->bytes); }
 
 // The caller's pin keeps the chunk where it is, so the bits may be set without looking back.
 void Engine::Open(Chunk* chunk, bool write) {
@@ -127,6 +129,7 @@ IoOp* Engine::NewOp(Chunk* chunk, bool write) {
   op->io.bytes = chunk->bytes;
   op->io.cookie = op;
   op->io.is_write = write;
+  op->round = write_round_;
   chunk->op = op;
   ++in_flight_;
   return op;
@@ -138,10 +141,11 @@ void Engine::Release(IoOp* op) {
 
 void Engine::Submit(std::span<IoOp* const> ops, bool write) {
   if (ops.empty()) return;
-  std::vector<IoRequest*> batch;
-  batch.reserve(ops.size());
-  for (IoOp* op : ops) batch.push_back(&op->io);
-  mutex_.unlock();
+  RS_CHECK(ops.size() <= kBatch, "%zu transfers at once", ops.size());
+  IoRequest* requests[kBatch];
+  for (size_t i = 0; i < ops.size(); ++i) requests[i] = &ops[i]->io;
+  const std::span<IoRequest* const> batch(requests, ops.size());
+  MutexUnlock unlocked(mutex_);
   if (write) {
     for (IoRequest* io : batch) {
       // The frame is constant while it is written (I3), so the checksum can be taken before or during the copy.
@@ -151,20 +155,21 @@ void Engine::Submit(std::span<IoOp* const> ops, bool write) {
   } else {
     tier_->SubmitRead(batch);
   }
-  mutex_.lock();
 }
 
 bool Engine::PollOnce(microseconds wait) {
   IoRequest* done[kBatch];
-  mutex_.unlock();
-  const size_t n = tier_->Poll(done, wait);
-  for (IoRequest* io : std::span(done, n)) {
-    if (!io->is_write && options_.checksum && io->result == StatusCode::kOk &&
-        !tier_->CapabilitiesOf(io->slot).checksums) {
-      io->checksum = Checksum(io->buffer, io->bytes);
+  size_t n;
+  {
+    MutexUnlock unlocked(mutex_);
+    n = tier_->Poll(done, wait);
+    for (IoRequest* io : std::span(done, n)) {
+      if (!io->is_write && options_.checksum && io->result == StatusCode::kOk &&
+          !tier_->CapabilitiesOf(io->slot).checksums) {
+        io->checksum = Checksum(io->buffer, io->bytes);
+      }
     }
   }
-  mutex_.lock();
   Finish(std::span(done, n));
   return n > 0;
 }
@@ -205,8 +210,8 @@ bool Engine::IsChanged(Chunk* chunk) {
 void Engine::MapAgain(Chunk* chunk, SlotRef place) {
   MutexLock lock(mutex_);
   while (chunk->op != nullptr) PollOnce(microseconds(1000));
-  if (chunk->slot) tier_->Free(chunk->slot, chunk->bytes);
-  chunk->slot = place;
+  static_cast<void>(DetachSlot(chunk));
+  AttachSlot(chunk, Slot(tier_, place, chunk->bytes));
   ClearBits(chunk, kDirty);
   SetBits(chunk, kMapped);
 }
@@ -253,10 +258,9 @@ bool Engine::MoverStep() {
   const auto now = Clock::now();
   if (now - last_upkeep_ > std::chrono::milliseconds(5)) {
     last_upkeep_ = now;
-    mutex_.unlock();
+    MutexUnlock unlocked(mutex_);
     tier_->Upkeep();
     budget_.SetTierMetadata(tier_->stats().metadata_bytes);
-    mutex_.lock();
   }
   // What is in flight needs no spinning: whoever waits for it polls by himself. A tier that has nothing to wait for
   // returns at once: another thread is just copying, or has taken the completion.

@@ -1,9 +1,12 @@
 // Engine: the conductor of a chunk's way out (victim, close, write, frame back) and in (budget, frame, read, wake). It
 // alone turns completions into transitions, and joins arena, policy and swap, which do not know each other.
 //
-// Thread-safety: all calls from any thread. One mutex guards states, lists and the arena; it is never held across a
-// backend call or a copy of chunk data. A thread that misses submits and polls for itself; the mover (MoverStep) does
-// what nobody waits for. Waiters poll the tier, so a wait makes progress even without a mover.
+// Thread-safety: all calls from any thread. One mutex guards states, lists and the arena. It is not held while bytes move
+// or somebody is waited for: Reserve, SubmitRead, SubmitWrite, Poll and Upkeep of the tier, copies and checksums of chunk
+// data, logging. It IS held for the tier's short questions (TryReserve, Free, IsLost, ShouldMove, CapabilitiesOf) and for
+// the policy, a program's own EvictionPolicy included (which is told so). A thread that misses submits and polls for
+// itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
+// mover.
 #pragma once
 
 #include <atomic>
@@ -22,6 +25,7 @@
 #include "client/chunk/chunk_table.h"
 #include "client/engine/counters.h"
 #include "client/policy/policy.h"
+#include "client/swap/slot.h"
 #include "client/swap/swap_tier.h"
 #include "common/mutex.h"
 
@@ -54,6 +58,7 @@ struct IoOp {
   uint32_t waiters = 0;
   bool prefetch = false;
   bool done = false;
+  uint32_t round = 0;         // Engine::write_round_ when a write began
   bool rewrite = false;       // a write whose chunk had other bytes in swap before, as far as is known
   uint64_t old_checksum = 0;  // of those
   Status status;
@@ -68,7 +73,8 @@ class Engine {
     bool debug = false;  // frames that come back are unmapped; unchanged writes are counted by size
     std::chrono::milliseconds deadlock_settle{10};   // for which the verdict of a deadlock must hold
     std::chrono::milliseconds deadlock_grace{1000};  // before an unlikely release is given up
-    std::chrono::milliseconds pin_wait_max{60000};   // no wait for other threads' pins is longer
+    std::chrono::milliseconds pin_wait_told{60000};  // after which a wait for other threads' pins is mentioned in the log
+    uint64_t addresses = 0;  // for frames; 0: many times the limit
   };
 
   // `make_policy` is called once with the engine's chunk table.
@@ -101,7 +107,7 @@ class Engine {
   // The same with the pin counted in the chunk's word, taken before it returns OK.
   Status AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: pins fill the budget, `bytes` more do not fit; with the remedy.
-  Status FullOfPins(uint64_t bytes) const;
+  Status FullOfPinsStatus(uint64_t bytes) const;
   // A hint. Starts the read if a frame is at hand without evicting; else leaves it to the mover.
   void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
 
@@ -148,6 +154,7 @@ class Engine {
   struct Evicted {
     uint64_t freed = 0;        // bytes of frames that came back at once
     uint64_t started = 0;      // bytes now being written
+    bool counted = false;      // a victim stayed because of a counted pin, which belongs to no thread
     uint64_t no_slot_yet = 0;  // bytes of the least dirty victim for whose slot the tier has to be waited for
     bool room_made = false;    // it has been waited for: look again
     Status status;             // why a dirty victim could not start
@@ -160,27 +167,52 @@ class Engine {
   bool ReclaimCleanSlots(uint64_t bytes) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
-  Result<void*> TakeFrame(Chunk* chunk, uint64_t bytes, WhenPinned when_pinned) RS_REQUIRES(mutex_);
   // One thread's wait for pins since it last made progress. Only time spent in that very wait counts, a little for each
   // look at the pins: disks, servers and a busy machine take theirs besides.
   struct PinWait {
     std::chrono::steady_clock::duration waited{};
     std::chrono::steady_clock::duration hopeless{};  // since some thread was seen that may unpin
     bool was_deadlock = false;  // the last verdict; the pins have been looked at since
+    bool told = false;          // the log says that somebody waits
+    uint64_t own = 0;           // bytes that are reserved for this thread, but for which no addresses are free
   };
-  Status WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) RS_REQUIRES(mutex_);
+  Status WaitForPins(uint64_t bytes, const Evicted& evicted, PinWait* wait) RS_REQUIRES(mutex_);
   Status CheckWrites() RS_REQUIRES(mutex_);
   bool RefillReserve() RS_REQUIRES(mutex_);
+
+  // memory.cc
+  // A thread that waits for memory, on its stack. They are served in the order of their coming: what the oldest is owed,
+  // nobody else gets, so that a large chunk cannot starve beside small ones.
+  struct Waiter {
+    uint64_t bytes = 0;
+    Reservation memory;       // what it has been given; it is not in the queue any more then
+    uint64_t takes_before = 0;
+    Waiter* next = nullptr;
+  };
+  class InQueue;
+  Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) RS_REQUIRES(mutex_);
+  Frame TryTakeFrame(uint64_t bytes) RS_REQUIRES(mutex_);
+  void Join(Waiter* waiter) RS_REQUIRES(mutex_);
+  void Leave(Waiter* waiter) RS_REQUIRES(mutex_);
+  void ServeWaiters() RS_REQUIRES(mutex_);
+  bool MayPass(const Waiter& waiter, const PinWait& wait) RS_REQUIRES(mutex_);
+  Status TooLarge(uint64_t bytes) const;
+  void AwaitTransfer() RS_REQUIRES(mutex_);  // releases and retakes the mutex
 
   // fetch.cc
   Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);
   Status Load(Chunk* chunk, WhenPinned when_pinned) RS_REQUIRES(mutex_);
-  IoOp* BeginLoad(Chunk* chunk, void* frame, bool prefetch) RS_REQUIRES(mutex_);
+  IoOp* BeginLoad(Chunk* chunk, Frame frame, bool prefetch) RS_REQUIRES(mutex_);
   void FinishRead(IoOp* op) RS_REQUIRES(mutex_);
   bool ReadAhead() RS_REQUIRES(mutex_);
   Status WaitFor(IoOp* op, std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
 
   // engine.cc
+  // All that a chunk owns goes through these four.
+  void AttachFrame(Chunk* chunk, Frame frame) RS_REQUIRES(mutex_);
+  Frame DetachFrame(Chunk* chunk) RS_REQUIRES(mutex_);
+  void AttachSlot(Chunk* chunk, Slot slot) RS_REQUIRES(mutex_);
+  Slot DetachSlot(Chunk* chunk) RS_REQUIRES(mutex_);
   void Open(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
   bool PollOnce(std::chrono::microseconds wait) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   void Finish(std::span<IoRequest* const> done) RS_REQUIRES(mutex_);
@@ -217,6 +249,12 @@ class Engine {
   uint64_t swapped_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of Swapped chunks with a slot
   uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for
   uint32_t failed_writes_ RS_GUARDED_BY(mutex_) = 0;   // since the last good one
+  uint32_t failed_rounds_ RS_GUARDED_BY(mutex_) = 0;   // of writes that began after the ones before had failed
+  uint32_t write_round_ RS_GUARDED_BY(mutex_) = 0;     // the number of the round that is on
+  Waiter* oldest_ RS_GUARDED_BY(mutex_) = nullptr;     // the queue of threads that wait for memory
+  Waiter* newest_ RS_GUARDED_BY(mutex_) = nullptr;
+  uint64_t takes_ RS_GUARDED_BY(mutex_) = 0;           // frames taken, ever
+  uint32_t passes_ RS_GUARDED_BY(mutex_) = 0;          // of those, past the thread that is the oldest now
   Chunk* vacating_ RS_GUARDED_BY(mutex_) = nullptr;    // Vacate is bringing it home
   bool polling_ RS_GUARDED_BY(mutex_) = false;         // a thread waits inside the tier's Poll
   bool mover_asleep_ RS_GUARDED_BY(mutex_) = false;

@@ -1,7 +1,6 @@
 // The journey out: victims are closed, looked for in all pin tables, given slots, written, and their frames returned.
 #include <algorithm>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "client/engine/engine.h"
@@ -14,7 +13,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr uint64_t kTogether = 16;  // chunks that leave in one go: a miss's own and those for the misses after it
-constexpr uint32_t kFailedWritesMax = 64;  // in a row, before a thread that needs a frame is told
+constexpr uint32_t kFailedWritesMax = 64;  // in a row, before a thread that needs a frame is told,
+constexpr uint32_t kFailedRoundsMax = 4;   // and in so many rounds, each begun when the one before had failed
 }  // namespace
 
 // Closes the victims and opens those again that some thread pins: keep[i] says so. What is closed and not kept cannot
@@ -31,19 +31,19 @@ void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
 }
 
 void Engine::DropFrame(Chunk* c, Event event) {
-  arena_.Put(c->frame, c->bytes);
+  static_cast<void>(DetachFrame(c));
   Transition(c, event, 0, kReadable | kWritable | kReferenced | kDirty);
-  c->frame = nullptr;
   if (c->slot) swapped_bytes_ += c->bytes;
   ++counters_.evictions;
 }
 
-// Looks at ever more victims until one can leave or all have been looked at.
+// Looks at ever more victims until one can leave or all that the policy names have been looked at.
 Engine::Evicted Engine::EvictSome(uint64_t bytes) {
   Evicted result;
   IoOp* ops[kBatch];
   size_t writes = 0;
-  for (uint64_t seen = 0; seen < chunks_.live() && result.freed + result.started == 0; bytes *= 2) {
+  for (uint64_t seen = 0; seen < chunks_.live() && result.freed + result.started == 0;
+       bytes = std::min(2 * bytes, std::max(bytes, budget_.limit()))) {  // it must not wrap to 0
     Chunk* victims[kBatch];
     bool keep[kBatch] = {};
     const size_t n = policy_->PickVictims(bytes, victims);
@@ -51,10 +51,11 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
     seen += n;
     CloseUnpinned(std::span(victims, n), std::span(keep, n));
     for (size_t i = 0; i < n; ++i) {
+      result.counted = result.counted || HasCountedPins(victims[i]);
       if (keep[i]) continue;
       if (IoOp* op = SendAway(victims[i], &result)) ops[writes++] = op;
     }
-    // Full for these need not be full for others: smaller ones, or ones that are clean.
+    // The tier has no slot for these victims. Smaller or clean ones may still be able to leave, so the search goes on.
     if (result.no_slot_yet > 0 && result.freed + result.started == 0 && WaitForSlots(&result)) break;
     result.no_slot_yet = 0;
   }
@@ -66,12 +67,15 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
 // A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. The slot
 // that it brings goes back: whoever comes first takes it, and looks for a victim anew. True: there is room to look for.
 bool Engine::WaitForSlots(Evicted* result) {
-  mutex_.unlock();
-  const Result<SlotRef> slot = tier_->Reserve(result->no_slot_yet);
-  if (slot.ok()) tier_->Free(slot.value(), result->no_slot_yet);
-  mutex_.lock();
-  result->room_made = slot.ok() || ReclaimCleanSlots(result->no_slot_yet);
-  if (!result->room_made) result->status = slot.status();
+  Status status;
+  {
+    MutexUnlock unlocked(mutex_);
+    const Result<SlotRef> slot = tier_->Reserve(result->no_slot_yet);
+    status = slot.status();
+    if (slot.ok()) tier_->Free(slot.value(), result->no_slot_yet);
+  }
+  result->room_made = status.ok() || ReclaimCleanSlots(result->no_slot_yet);
+  if (!result->room_made) result->status = status;
   return result->room_made;
 }
 
@@ -82,9 +86,8 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
     policy_->OnPrefetchWasted(c);
     ++counters_.prefetch_wasted;
   }
-  if (!Has(c, kDirty) && c->slot && tier_->IsLost(c->slot, c->bytes)) {  // this frame is the only copy left
-    tier_->Free(c->slot, c->bytes);
-    c->slot = SlotRef{};
+  if (c->slot && tier_->IsLost(c->slot, c->bytes)) {  // this frame is the only copy left, and a write there would fail
+    static_cast<void>(DetachSlot(c));
     SetBits(c, kDirty);
   }
   if (!Has(c, kDirty)) {  // the slot holds the same bytes, or there never were any
@@ -97,8 +100,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   const bool rewrite = options_.checksum && c->slot && !Has(c, kMapped);
   const uint64_t old_checksum = c->checksum;
   if (Has(c, kMapped)) {  // changed: from now on it lives in swap
-    tier_->Free(c->slot, c->bytes);
-    c->slot = SlotRef{};
+    static_cast<void>(DetachSlot(c));
     ClearBits(c, kMapped);
   }
   if (Status status = EnsureSlot(c); !status.ok()) {
@@ -120,13 +122,13 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
 
 // A dirty chunk is written over its old slot, unless a faster tier has room for it again.
 Status Engine::EnsureSlot(Chunk* c) {
-  if (c->slot && !tier_->HasRoomAbove(c->slot, c->bytes)) return Status();
+  if (c->slot && !tier_->ShouldMove(c->slot, c->bytes)) return Status();
   Result<SlotRef> slot = tier_->TryReserve(c->bytes);
   const bool full = !slot.ok() && slot.status().code() != StatusCode::kAborted;
   if (full && !c->slot && ReclaimCleanSlots(c->bytes)) slot = tier_->TryReserve(c->bytes);
   if (!slot.ok()) return c->slot ? Status() : slot.status();
-  if (c->slot) tier_->Free(c->slot, c->bytes);
-  c->slot = slot.value();
+  static_cast<void>(DetachSlot(c));
+  AttachSlot(c, Slot(tier_, slot.value(), c->bytes));
   return Status();
 }
 
@@ -137,8 +139,7 @@ bool Engine::ReclaimCleanSlots(uint64_t bytes) {
     Chunk* c = chunks_.At(id);
     if (PhaseOf(c) != Phase::kResident || !c->slot || Has(c, kMapped)) continue;
     SetBits(c, kDirty);
-    tier_->Free(c->slot, c->bytes);
-    c->slot = SlotRef{};
+    static_cast<void>(DetachSlot(c));
     freed += RoundUpToGranule(c->bytes);
   }
   return freed > 0;
@@ -155,7 +156,7 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
         counters_.unchanged_bytes += c->bytes;
         if (options_.debug) ++unchanged_by_size_[c->bytes];
       }
-      failed_writes_ = 0;
+      failed_writes_ = failed_rounds_ = 0;
       ClearBits(c, kDirty);
       // Closed since its pins were looked for: who pinned it came to Acquire, which opened it for reading.
       const bool keep = Has(c, kReadable | kDoomed);
@@ -167,8 +168,11 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
     } else {
       ++counters_.write_failures;
       ++failed_writes_;
-      tier_->Free(c->slot, c->bytes);  // I4: nothing is in flight on it any more
-      c->slot = SlotRef{};
+      if (op->round == write_round_) {
+        ++write_round_;
+        ++failed_rounds_;
+      }
+      static_cast<void>(DetachSlot(c));  // I4: nothing is in flight on it any more
       Transition(c, Event::kFailWrite, kReadable | kWritable | kDirty);
     }
     if (Has(c, kDoomed)) Forget(c);
@@ -176,88 +180,15 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
   }
 }
 
-// A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
-Result<void*> Engine::TakeFrame(Chunk* chunk, uint64_t bytes, WhenPinned when_pinned) {
-  // Tells the judge of deadlocks that this thread waits, and that it does not any more, however this ends.
-  struct WaitingMark {
-    PinScanner* const pins;
-    Chunk* const chunk;
-    bool set = false;
-    void Set() {
-      if (!std::exchange(set, true)) pins->SetWaiting(chunk);
-    }
-    ~WaitingMark() {
-      if (set) pins->SetWaiting(nullptr);
-    }
-  } mark{pins_, chunk};
-  PinWait wait;
-  typical_bytes_ = RoundUpToGranule(bytes);
-  for (;;) {
-    if (void* frame = arena_.TryTake(bytes)) {
-      if (arena_.available() < 2 * typical_bytes_ && policy_->WantsReadAhead()) SignalMover();
-      return frame;
-    }
-    const uint64_t available = arena_.available();
-    const uint64_t needed = RoundUpToGranule(bytes) > available ? RoundUpToGranule(bytes) - available : 1;
-    // More than one chunk needs: a membarrier and a submission cost the same for a batch, and files want depth.
-    const Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * RoundUpToGranule(bytes), budget_.limit() / 16)));
-    const bool in_flight = in_flight_ > 0;
-    if (in_flight || evicted.freed > 0 || evicted.started > 0 || evicted.room_made) wait = PinWait();
-    if (evicted.freed > 0 || evicted.room_made) continue;
-    if (Status status = CheckWrites(); !status.ok()) return status;
-    if (in_flight) {
-      // Some write or read is under way; its end may bring a frame.
-      if (!PollOnce(microseconds(0))) {
-        mutex_.unlock();
-        std::this_thread::yield();
-        mutex_.lock();
-        if (in_flight_ > 0) PollOnce(microseconds(200));
-      }
-      continue;
-    }
-    if (evicted.started > 0) continue;
-    if (!evicted.status.ok()) return evicted.status;
-    if (when_pinned == WhenPinned::kReturn) return Aborted("pinned");
-    if (!wait_for_pins()) return FullOfPins(bytes);
-    mark.Set();
-    if (Status status = WaitForPins(bytes, options_.pin_wait_max, &wait); !status.ok()) return status;
-  }
-}
-
-// Writes that failed are tried again, elsewhere where the tier can; not for ever.
+// Writes that failed are tried again, elsewhere where the tier can; not for ever. Those that were under way together say
+// the same thing once: only what began after they had failed shows whether there is another place.
 Status Engine::CheckWrites() {
-  if (failed_writes_ < kFailedWritesMax) return Status();
+  if (failed_writes_ < kFailedWritesMax || failed_rounds_ < kFailedRoundsMax) return Status();
   failed_writes_ = kFailedWritesMax / 2;  // who comes next tries again
+  failed_rounds_ = kFailedRoundsMax / 2;
   return Unavailable("the last " + std::to_string(kFailedWritesMax) + " writes to swap failed, so no memory can be freed "
                      "(nothing is lost: the data stays in memory). See the log for the cause; check the disk of `swapfiles` "
                      "(RAMSPAN_SWAPFILES) and the memory servers");
-}
-
-// Everything resident is pinned. Unpinning is a plain store without a signal, so this looks again after a while. The
-// verdict on a deadlock needs every holder of pins to be waiting, too, and to stay so for a moment: one that could go on
-// by now may not have run yet. And the pins must still be there after it: a thread that unpinned and ended since they were
-// looked at waits for nothing, and leaves no other trace.
-Status Engine::WaitForPins(uint64_t bytes, std::chrono::milliseconds at_most, PinWait* wait) {
-  const PinScanner::Verdict verdict = pins_->JudgeWaiters();
-  const bool again = std::exchange(wait->was_deadlock, verdict == PinScanner::Verdict::kDeadlock);
-  if (verdict == PinScanner::Verdict::kSomebodyMayUnpin) wait->hopeless = {};
-  if ((verdict == PinScanner::Verdict::kDeadlock && again && wait->hopeless >= options_.deadlock_settle) ||
-      (verdict == PinScanner::Verdict::kUnlikely && wait->hopeless > options_.deadlock_grace) || wait->waited > at_most) {
-    return FullOfPins(bytes);
-  }
-  const auto begin = Clock::now();
-  changed_.WaitFor(mutex_, microseconds(200));
-  const auto look = std::min<Clock::duration>(Clock::now() - begin, std::chrono::milliseconds(2));
-  wait->waited += look;
-  wait->hopeless += look;
-  return Status();
-}
-
-Status Engine::FullOfPins(uint64_t bytes) const {
-  return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
-                            FormatBytes(budget_.limit()) +
-                            " and no thread can go on to release one. Hold fewer adhereTos at once (a smaller scope), "
-                            "use smaller chunks, or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)");
 }
 
 // Frames ahead of need, so that a miss finds one without evicting. Only when the data cannot all be resident: a program

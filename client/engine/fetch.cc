@@ -1,7 +1,7 @@
 // The journey in: a pin misses (or the mover looks ahead), a frame is taken, the tier reads, the completion is checked,
 // the pinners wake.
 #include <string>
-#include <thread>
+#include <utility>
 
 #include "client/engine/engine.h"
 #include "common/units.h"
@@ -64,20 +64,16 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
 // From Swapped towards Resident. Returns OK also when another thread was faster; the caller looks again.
 Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   const auto begin = Clock::now();
-  Result<void*> frame = TakeFrame(chunk, chunk->bytes, when_pinned);
-  if (!frame.ok()) return frame.status();
-  if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) {
-    arena_.Put(frame.value(), chunk->bytes);
-    return Status();
-  }
+  Frame frame;
+  if (Status status = TakeFrame(chunk, when_pinned, &frame); !status.ok() || !frame) return status;
   policy_->OnMiss(chunk);
   if (!chunk->slot) {
-    chunk->frame = frame.value();
+    AttachFrame(chunk, std::move(frame));
     Transition(chunk, Event::kMaterialize);
     return Status();
   }
   ++counters_.misses;
-  IoOp* op = BeginLoad(chunk, frame.value(), false);
+  IoOp* op = BeginLoad(chunk, std::move(frame), false);
   ++op->waiters;  // keeps op alive over the submission
   Submit(std::span(&op, 1), false);
   --op->waiters;
@@ -85,8 +81,8 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   return WaitFor(op, begin);
 }
 
-IoOp* Engine::BeginLoad(Chunk* chunk, void* frame, bool prefetch) {
-  chunk->frame = frame;
+IoOp* Engine::BeginLoad(Chunk* chunk, Frame frame, bool prefetch) {
+  AttachFrame(chunk, std::move(frame));
   swapped_bytes_ -= chunk->bytes;
   Transition(chunk, Event::kBeginLoad);
   IoOp* op = NewOp(chunk, false);
@@ -112,8 +108,7 @@ void Engine::FinishRead(IoOp* op) {
     return;
   }
   ++counters_.read_failures;
-  arena_.Put(c->frame, c->bytes);
-  c->frame = nullptr;
+  static_cast<void>(DetachFrame(c));
   if (op->prefetch) {
     policy_->OnPrefetchWasted(c);
     ++counters_.prefetch_wasted;
@@ -140,9 +135,8 @@ Status Engine::WaitFor(IoOp* op, Clock::time_point since) {
   while (!op->done) {
     if (PollOnce(microseconds(0)) || op->done) continue;
     if (Clock::now() - begin < kSpinBeforeBlocking) {
-      mutex_.unlock();
+      MutexUnlock unlocked(mutex_);
       for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
-      mutex_.lock();
     } else if (!polling_) {
       polling_ = true;
       PollOnce(microseconds(200));
@@ -162,12 +156,12 @@ void Engine::Prefetch(Chunk* chunk) {
   const auto begin = Clock::now();
   MutexLock lock(mutex_);
   if (PhaseOf(chunk) != Phase::kSwapped || !chunk->slot) return;
-  void* frame = arena_.TryTake(chunk->bytes);
-  if (frame == nullptr) return;  // not worth evicting what somebody may use: the pull will
+  Frame frame = TryTakeFrame(chunk->bytes);
+  if (!frame) return;  // not worth evicting what somebody may use: the pull will
   // The program asked for this very chunk: a miss, not a guess of the policy's, whose hits it must not count as.
   policy_->OnMiss(chunk);
   ++counters_.misses;
-  IoOp* op = BeginLoad(chunk, frame, false);
+  IoOp* op = BeginLoad(chunk, std::move(frame), false);
   Submit(std::span(&op, 1), false);
   counters_.wait_ns_total += static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begin).count());
   if (load_ahead() && policy_->WantsReadAhead()) SignalMover();
@@ -181,9 +175,9 @@ bool Engine::ReadAhead() {
   IoOp* ops[8];
   size_t started = 0;
   for (; started < n; ++started) {
-    void* frame = arena_.TryTake(wanted[started]->bytes);
-    if (frame == nullptr) break;
-    ops[started] = BeginLoad(wanted[started], frame, true);
+    Frame frame = TryTakeFrame(wanted[started]->bytes);
+    if (!frame) break;
+    ops[started] = BeginLoad(wanted[started], std::move(frame), true);
     policy_->OnPrefetchIssued(wanted[started]);
     ++counters_.prefetch_issued;
   }

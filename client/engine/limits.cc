@@ -45,7 +45,9 @@ Status Engine::HoldLimit() {
     if (in_flight_ > 0) PollOnce(microseconds(1000));
     if (progress) wait = PinWait();
     if (status.ok() && !progress) {
-      status = evicted.status.ok() ? WaitForPins(budget_.limit(), options_.deadlock_grace, &wait) : evicted.status;
+      status = evicted.status.ok() ? WaitForPins(budget_.limit(), evicted, &wait) : evicted.status;
+      // Who lowers the limit can do without: he does not wait for ever, as a thread does that needs its data.
+      if (status.ok() && wait.waited > options_.deadlock_grace) status = FullOfPinsStatus(budget_.limit());
     }
     if (!status.ok()) return status;
   }
@@ -57,6 +59,12 @@ void Engine::TellLimits() { policy_->SetLimits(load_ahead() ? budget_.limit() : 
 
 Status Engine::SetBudget(uint64_t bytes) {
   MutexLock lock(mutex_);
+  if (bytes > arena_.addresses()) {
+    return FailedPrecondition("a memory limit of " + FormatBytes(bytes) + " is more than the " +
+                              FormatBytes(arena_.addresses()) +
+                              " of addresses that were reserved at start; start with the larger limit (RAMSPAN_MEMORY, "
+                              "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)");
+  }
   const uint64_t old = budget_.limit();
   budget_.set_limit(bytes);
   if (Status status = HoldLimit(); !status.ok()) {
@@ -69,7 +77,7 @@ Status Engine::SetBudget(uint64_t bytes) {
 }
 
 Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
-  mutex_.lock();
+  MutexLock lock(mutex_);
   const uint32_t ids = chunks_.ids();
   Status first_failure;
   for (uint32_t id = 0; id < ids; ++id) {
@@ -80,18 +88,14 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
     };
     while (chunk->op != nullptr) PollOnce(microseconds(1000));
     if (PhaseOf(chunk) == Phase::kLost && chunk->slot && leaving(chunk->slot)) {
-      tier_->Free(chunk->slot, chunk->bytes);  // nothing to bring home, but the slot's number will mean something else
-      chunk->slot = SlotRef{};
+      static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else
     }
     if (!is_leaving()) continue;
     chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
     vacating_ = chunk;
     Status status = AcquireLocked(chunk, true, WhenPinned::kWait);
     // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
-    if (status.ok() && is_leaving()) {
-      tier_->Free(chunk->slot, chunk->bytes);
-      chunk->slot = SlotRef{};
-    }
+    if (status.ok() && is_leaving()) static_cast<void>(DetachSlot(chunk));
     chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
     vacating_ = nullptr;
     if (Has(chunk, kDoomed)) {
@@ -100,7 +104,6 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
       first_failure = status;  // the others may still come home
     }
   }
-  mutex_.unlock();
   return first_failure;
 }
 

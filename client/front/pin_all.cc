@@ -123,7 +123,7 @@ void PinAll(std::span<PinRequest> requests, PinTable* table) {
   }
   Engine& engine = *Session::Get().engine;
   const uint64_t bytes = FrameBytes(requests);
-  if (bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPins(bytes));
+  if (bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
   const Turn turn;
   Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
   for (microseconds pause{50};; pause = std::min(2 * pause, microseconds(2000))) {
@@ -131,7 +131,7 @@ void PinAll(std::span<PinRequest> requests, PinTable* table) {
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
     if (PinRegistry::Get().JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) hopeless = {};
-    if (hopeless > kPatience || waited > kPatienceMax) ThrowStatus(engine.FullOfPins(bytes));
+    if (hopeless > kPatience || waited > kPatienceMax) ThrowStatus(engine.FullOfPinsStatus(bytes));
     std::this_thread::sleep_for(pause);
     waited += pause;
     hopeless += pause;

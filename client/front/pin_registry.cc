@@ -113,6 +113,9 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
   for (const PinTable* table : tables_) {
     if (table == detail::t_pins) continue;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
+    // A thread whose chunk has come meanwhile does not wait any more, it only has not run yet.
+    const bool came = waits != nullptr && waits != NoChunk() && PhaseOf(static_cast<const Chunk*>(waits)) != Phase::kSwapped;
+    if (came) return Verdict::kSomebodyMayUnpin;
     if (waits == NoChunk() ? ingredients_taken_.load() : waits != nullptr) continue;
     others_live |= table->owned.load(std::memory_order_relaxed);
     for (const auto& slot : table->slots) {

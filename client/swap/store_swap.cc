@@ -26,13 +26,24 @@ Result<SlotRef> StoreSwap::TryReserve(size_t bytes) {
 Result<SlotRef> StoreSwap::Reserve(size_t bytes) {
   Result<SlotRef> slot = TryReserve(bytes);
   if (slot.ok()) return slot;
-  if (store_->Extend(bytes)) slot = TryReserve(bytes);
+  if (Extend(bytes)) slot = TryReserve(bytes);
   if (slot.ok()) return slot;
   const uint64_t capacity = store_->Capacity();
   MutexLock lock(mutex_);
   return ResourceExhausted(name_ + " swap is full: " + FormatBytes(used_bytes_) + " of " +
                            FormatBytes(capacity) + " are used and " + FormatBytes(bytes) +
                            " more are needed; make it larger, or free objects");
+}
+
+bool StoreSwap::Extend(size_t bytes) noexcept {
+  try {
+    return store_->Extend(bytes);
+  } catch (const std::exception& e) {
+    LogWarning("%s swap: extending it by %zu bytes: %s", name_.c_str(), bytes, e.what());
+  } catch (...) {
+    LogWarning("%s swap: extending it by %zu bytes: an exception", name_.c_str(), bytes);
+  }
+  return false;
 }
 
 void StoreSwap::Free(SlotRef slot, size_t bytes) {

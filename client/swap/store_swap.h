@@ -31,6 +31,7 @@ class StoreSwap final : public SwapTier {
 
  private:
   void Submit(std::span<IoRequest* const> batch, bool is_write);
+  bool Extend(size_t bytes) noexcept;
   bool Move(IoRequest* request, bool is_write) noexcept;
 
   SwapStore* const store_;

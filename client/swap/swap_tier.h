@@ -86,9 +86,9 @@ class SwapTier {
   // The same without waiting. kAborted: only Reserve can tell, because it may ask a server or a file system for room.
   virtual Result<SlotRef> TryReserve(size_t bytes) { return Reserve(bytes); }
 
-  // True when a faster tier than the slot's own could take this chunk now (tiered_swap), so that its next write should
-  // go there.
-  virtual bool HasRoomAbove(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
+  // True when the chunk's next write should take a new slot: a faster tier than the slot's own has room for it now, or
+  // writes to its own fail (tiered_swap).
+  virtual bool ShouldMove(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
 
   // True when what the slot holds can never be read again (its server died), so that a clean chunk in memory is the only
   // copy. REQUIRES: the slot is reserved; `bytes` as at Reserve.

@@ -18,6 +18,10 @@ using std::chrono::microseconds;
 constexpr microseconds kSharedSlice{50};
 constexpr microseconds kLoneSlice{2000};
 
+// So many slots are taken or left elsewhere, if there is room, after a write to a tier has failed; then it is tried again. A tier
+// that fails for good costs one failed batch in so many writes.
+constexpr uint32_t kRestSlots = 256;
+
 // The index of a slot's tier.
 size_t TierOf(SlotRef slot, size_t tier_count) {
   const uint64_t index_and_one = slot_bits::TierPlusOne(slot);
@@ -106,20 +110,34 @@ template <typename F>
 Result<SlotRef> TieredSwap::ReserveInTurn(const F& reserve) {
   StatusCode code = StatusCode::kUnavailable;
   std::string message;
-  for (uint64_t word = order_.load(std::memory_order_acquire); word != 0; word >>= 4) {
-    const size_t i = (word & 15) - 1;
-    const Result<SlotRef> slot = reserve(*At(i));
-    if (slot.ok()) {
-      RS_CHECK(slot.value() && slot.value() == WithoutTier(slot.value()), "tier %s made slot %llx",
-               At(i)->capabilities().name, static_cast<unsigned long long>(slot.value().bits));
-      return WithTier(slot.value(), i);
+  const uint64_t order = order_.load(std::memory_order_acquire);
+  uint32_t resting = 0;  // a bit a tier: whose turn is the last, because writes there failed
+  for (uint64_t word = order; word != 0; word >>= 4) resting |= uint32_t{TakeRest((word & 15) - 1)} << (word & 15);
+  for (const bool rests : {false, true}) {
+    for (uint64_t word = order; word != 0; word >>= 4) {
+      if ((resting >> (word & 15) & 1) != uint32_t{rests}) continue;
+      const size_t i = (word & 15) - 1;
+      const Result<SlotRef> slot = reserve(*At(i));
+      if (slot.ok()) {
+        RS_CHECK(slot.value() && slot.value() == WithoutTier(slot.value()), "tier %s made slot %llx",
+                 At(i)->capabilities().name, static_cast<unsigned long long>(slot.value().bits));
+        return WithTier(slot.value(), i);
+      }
+      if (!IsFullOrGone(slot.status().code())) return slot.status();
+      if (slot.status().code() == StatusCode::kResourceExhausted) code = StatusCode::kResourceExhausted;
+      message += (message.empty() ? "" : " | ") + std::string(At(i)->capabilities().name) + ": " + slot.status().message();
     }
-    if (!IsFullOrGone(slot.status().code())) return slot.status();
-    if (slot.status().code() == StatusCode::kResourceExhausted) code = StatusCode::kResourceExhausted;
-    message += (message.empty() ? "" : " | ") + std::string(At(i)->capabilities().name) + ": " + slot.status().message();
   }
   if (message.empty()) message = "swap is closed, so no object can leave memory; raise the memory limit or open a swap";
   return Status(code, std::move(message));
+}
+
+// Whether the tier rests now; one slot less that it does.
+bool TieredSwap::TakeRest(size_t i) const {
+  uint32_t left = rest_[i].load(std::memory_order_relaxed);
+  while (left > 0 && !rest_[i].compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) {
+  }
+  return left > 0;
 }
 
 bool TieredSwap::IsLost(SlotRef slot, size_t bytes) const {
@@ -146,7 +164,12 @@ void TieredSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
 
 size_t TieredSwap::PollTier(size_t i, std::span<IoRequest*> done, microseconds wait) {
   const size_t count = At(i)->Poll(done, wait);
-  for (size_t k = 0; k < count; ++k) done[k]->slot = WithTier(done[k]->slot, i);
+  for (size_t k = 0; k < count; ++k) {
+    done[k]->slot = WithTier(done[k]->slot, i);
+    if (done[k]->is_write && done[k]->result != StatusCode::kOk) {
+      rest_[i].store(kRestSlots, std::memory_order_relaxed);
+    }
+  }
   in_flight_[i].fetch_sub(count, std::memory_order_relaxed);
   return count;
 }
@@ -218,14 +241,16 @@ TierStats TieredSwap::stats() const {
   return sum;
 }
 
-bool TieredSwap::HasRoomAbove(SlotRef slot, size_t bytes) const {
+bool TieredSwap::ShouldMove(SlotRef slot, size_t bytes) const {
   const size_t own = TierOf(slot, tier_count());
   uint64_t word = order_.load(std::memory_order_acquire);
   // A tier out of the order keeps what it has.
   bool in_order = false;
   for (uint64_t rest = word; rest != 0; rest >>= 4) in_order = in_order || (rest & 15) - 1 == own;
   if (!in_order) return false;
+  if (rest_[own].load(std::memory_order_relaxed) > 0) return true;
   for (; (word & 15) - 1 != own; word >>= 4) {
+    if (TakeRest((word & 15) - 1)) continue;
     const TierStats stats = At((word & 15) - 1)->stats();
     const uint64_t taken = stats.slot_bytes_used + RoundUpToGranule(bytes);
     if (taken <= stats.slot_bytes_capacity) return true;

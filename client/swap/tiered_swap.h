@@ -1,7 +1,8 @@
 // TieredSwap: several tiers as one, the best first. Each chunk goes to the first tier that takes it, and from then on
 // its slot says where it is: bits 60..63 of a SlotRef are the tier's index + 1, stripped while a request is with its
 // tier. So tiers are not nested, and there are at most 15. Which tiers get new slots, and in which turn, may change at
-// any time; chunks that live elsewhere stay there and are written over where they are.
+// any time; chunks that live elsewhere stay there and are written over where they are. A tier to which a write has failed
+// is the last choice for a while.
 //
 // Thread-safety: as SwapTier says; it has no lock of its own. Add and SetOrder: one thread at a time. Ownership: owns its
 // tiers.
@@ -61,9 +62,10 @@ class TieredSwap final : public SwapTier {
   // Which tier a slot of this object is in.
   size_t TierIndexOf(SlotRef slot) const;
 
-  // Whether a tier above the slot's own has room for this chunk now, as far as its statistics say: the engine then
-  // takes a new slot at the chunk's next write. Takes the upper tiers' locks: not for each access.
-  bool HasRoomAbove(SlotRef slot, size_t bytes) const override;
+  // Whether a tier above the slot's own has room for this chunk now, as far as its statistics say, or writes to its own
+  // tier fail: the engine then takes a new slot at the chunk's next write. Takes the upper tiers' locks: not for each
+  // access.
+  bool ShouldMove(SlotRef slot, size_t bytes) const override;
   bool IsLost(SlotRef slot, size_t bytes) const override;
 
  private:
@@ -71,6 +73,7 @@ class TieredSwap final : public SwapTier {
   template <typename F>
   Result<SlotRef> ReserveInTurn(const F& reserve);
   void Submit(std::span<IoRequest* const> batch, bool is_write);
+  bool TakeRest(size_t i) const;
   size_t PollTier(size_t i, std::span<IoRequest*> done, std::chrono::microseconds wait);
   size_t PollAll(std::span<IoRequest*> done);
   bool WaitTurn(std::span<IoRequest*> done, std::chrono::microseconds wait, size_t* count);
@@ -89,6 +92,8 @@ class TieredSwap final : public SwapTier {
   // Requests with each tier: raised before its Submit, lowered when its Poll has returned them. A count that is read
   // too high costs one Poll that finds nothing; a thread always sees its own, so relaxed order is enough.
   std::array<std::atomic<uint64_t>, kTiersMax> in_flight_{};
+  // Slots for which a tier is passed over because a write to it failed. Relaxed: a hint.
+  mutable std::array<std::atomic<uint32_t>, kTiersMax> rest_{};
   std::atomic<size_t> turn_{0};  // where the next Poll begins
 };
 

@@ -28,8 +28,8 @@ a write does not make dirty @ client/engine/engine.cc @ s/kReferenced | (write ?
 a writer does not wait for the chunk's write @ client/engine/fetch.cc @ s/        if (!write) return Status();/        return Status();/
 a chunk freed in flight is never forgotten @ client/engine/evict.cc @ s/^    if (Has(c, kDoomed)) Forget(c);//
 one victim that has to stay ends the search @ client/engine/evict.cc @ s/    seen += n;/    seen = chunks_.live();/
-a thread seems to wait for ever @ client/engine/evict.cc @ s/      if (set) pins->SetWaiting(nullptr);//
-one look makes a deadlock @ client/engine/evict.cc @ s/kDeadlock \&\& again \&\& /kDeadlock \&\& /
+a thread seems to wait for ever @ client/engine/memory.cc @ s/      if (set) pins->SetWaiting(nullptr);//
+one look makes a deadlock @ client/engine/memory.cc @ s/kDeadlock \&\& again \&\& /kDeadlock \&\& /
 one chunk that is lost keeps the others away @ client/engine/limits.cc @ s/      first_failure = status;  .*/      { mutex_.unlock(); return status; }/
 descriptors exceed the limit @ client/engine/limits.cc @ s/  if (arena_.committed() + budget_.metadata() <= budget_.limit()) {/  if (true) {/
 tables that do not fit stay charged @ client/engine/limits.cc @ s/^  budget_.ChargeMetadata(-bytes);//
@@ -38,6 +38,11 @@ a bundle that was full stays closed @ client/front/bundles.cc @ s/if (!bundle->o
 a slot is freed with transfers in flight @ client/engine/engine.cc @ s/if (chunk->op != nullptr || chunk == vacating_) {/if (chunk == vacating_) {/
 metadata is not charged @ client/arena/budget.h @ s/return limit() > apart ? limit() - apart : 0;/return limit() + 0 * apart;/
 a clean chunk of a dead server is dropped @ client/engine/evict.cc @ s/tier_->IsLost(c->slot, c->bytes)/false/
+a dirty chunk stays with a dead tier @ client/engine/evict.cc @ s/if (c->slot \&\& tier_->IsLost(c->slot, c->bytes)) {/if (!Has(c, kDirty) \&\& c->slot \&\& tier_->IsLost(c->slot, c->bytes)) {/
+a tier that fails is the first choice @ client/swap/tiered_swap.cc @ s/      rest_\[i\].store(kRestSlots, .*//
+the search for victims wraps @ client/engine/evict.cc @ s/bytes = std::min(2 \* bytes, std::max(bytes, budget_.limit()))/bytes *= 2/
+cached frames keep their addresses @ client/arena/arena.cc @ s/while (!unit \&\& GiveBackOne())/while (false)/
+an exception leaves the mutex open @ common/mutex.h @ s/~MutexUnlock() RS_RELEASE() { mutex_.lock(); }/~MutexUnlock() RS_RELEASE() { if (!std::uncaught_exceptions()) mutex_.lock(); }/
 a returned frame stays in use @ client/arena/arena.cc @ s/^  in_use_ -= bytes;//
 read-ahead forgets its budget @ client/policy/cyclic.cc @ s/preemptive_bytes_max_ = memory_bytes \/ 10/preemptive_bytes_max_ = memory_bytes/
 random access keeps the window @ client/policy/cyclic.cc @ s/  window_bytes_ = std::max(window_bytes_ \/ 2, chunk_bytes);//

@@ -25,7 +25,7 @@ class FaultTier final : public SwapTier {
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   bool IsLost(SlotRef slot, size_t bytes) const override { return real_->IsLost(slot, bytes); }
-  bool HasRoomAbove(SlotRef slot, size_t bytes) const override { return real_->HasRoomAbove(slot, bytes); }
+  bool ShouldMove(SlotRef slot, size_t bytes) const override { return real_->ShouldMove(slot, bytes); }
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }

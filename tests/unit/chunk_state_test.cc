@@ -60,22 +60,21 @@ TEST(ChunkState, ADescriptorIs64BytesAndIsCharged) {
 TEST(Arena, NeverCommitsMoreThanTheBudgetForAnySizes) {
   Budget budget(8 << 20);
   Arena arena(&budget);
-  std::map<void*, size_t> taken;
+  std::map<void*, Frame> taken;
   uint64_t random = 12345;
   for (int i = 0; i < 20000; ++i) {
     random = random * 6364136223846793005u + 1442695040888963407u;
     if ((random >> 33) % 2 && !taken.empty()) {
-      arena.Put(taken.begin()->first, taken.begin()->second);
       taken.erase(taken.begin());
     } else {
       const size_t bytes = 1 + (random >> 40) % 300000;
-      if (void* frame = arena.TryTake(bytes)) {
-        ASSERT_EQ(reinterpret_cast<uintptr_t>(frame) % kSwapGranule, 0u);
-        ASSERT_TRUE(taken.emplace(frame, bytes).second) << "a frame was given twice";
+      if (Frame frame = arena.TryTake(bytes)) {
+        ASSERT_EQ(reinterpret_cast<uintptr_t>(frame.get()) % kSwapGranule, 0u);
+        ASSERT_TRUE(taken.emplace(frame.get(), std::move(frame)).second) << "a frame was given twice";
       }
     }
     uint64_t sum = 0;
-    for (const auto& [frame, bytes] : taken) sum += RoundUpToGranule(bytes);
+    for (const auto& [at, frame] : taken) sum += RoundUpToGranule(frame.bytes());
     ASSERT_EQ(arena.in_use(), sum);
     ASSERT_LE(arena.committed(), budget.frames_limit());
   }
@@ -85,15 +84,14 @@ TEST(Arena, NeverCommitsMoreThanTheBudgetForAnySizes) {
 TEST(Arena, GrowingMetadataDoesNotPushThePeakOverTheLimit) {
   Budget budget(4 << 20);
   Arena arena(&budget);
-  std::vector<void*> frames;
-  while (void* frame = arena.TryTake(64 << 10)) frames.push_back(frame);
+  std::vector<Frame> frames;
+  while (Frame frame = arena.TryTake(64 << 10)) frames.push_back(std::move(frame));
   budget.ChargeMetadata(64 << 10);
   EXPECT_LE(arena.committed() + budget.metadata(), budget.limit());
-  EXPECT_EQ(arena.TryTake(4096), nullptr);
-  arena.Put(frames.back(), 64 << 10);
+  EXPECT_FALSE(arena.TryTake(4096));
   frames.pop_back();
-  arena.Put(frames.back(), 64 << 10);
-  EXPECT_NE(arena.TryTake(4096), nullptr);
+  frames.pop_back();
+  EXPECT_TRUE(arena.TryTake(4096));
   EXPECT_LE(arena.peak(), budget.limit());
 }
 

@@ -126,11 +126,11 @@ TEST_F(TieredSwapTest, CapabilitiesAreThoseOfTheSlotAndOnlyTheCommonOnesOfTheWho
 TEST_F(TieredSwapTest, RoomAboveIsSeenOnlyFromBelow) {
   const SlotRef first = MustReserve(3 * kG);
   const SlotRef second = MustReserve(2 * kG);  // on the lower tier
-  EXPECT_FALSE(tiered_->HasRoomAbove(first, kG)) << "nothing is above the first tier";
-  EXPECT_FALSE(tiered_->HasRoomAbove(second, 2 * kG));
-  EXPECT_TRUE(tiered_->HasRoomAbove(second, kG));
+  EXPECT_FALSE(tiered_->ShouldMove(first, kG)) << "nothing is above the first tier";
+  EXPECT_FALSE(tiered_->ShouldMove(second, 2 * kG));
+  EXPECT_TRUE(tiered_->ShouldMove(second, kG));
   tiered_->Free(first, 3 * kG);
-  EXPECT_TRUE(tiered_->HasRoomAbove(second, 2 * kG));
+  EXPECT_TRUE(tiered_->ShouldMove(second, 2 * kG));
 }
 
 TEST_F(TieredSwapTest, OnlyTiersInTheOrderGetNewSlotsAndOthersKeepWhatTheyHave) {
@@ -143,7 +143,7 @@ TEST_F(TieredSwapTest, OnlyTiersInTheOrderGetNewSlotsAndOthersKeepWhatTheyHave) 
   EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kG)).name, "added");
   EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(2 * kG)).name, "lower");
   EXPECT_STREQ(tiered_->CapabilitiesOf(old).name, "upper");
-  EXPECT_FALSE(tiered_->HasRoomAbove(old, kG)) << "what is out of the order stays where it is";
+  EXPECT_FALSE(tiered_->ShouldMove(old, kG)) << "what is out of the order stays where it is";
   tiered_->SetOrder({});
   const Result<SlotRef> none = tiered_->Reserve(kG);
   ASSERT_FALSE(none.ok());
