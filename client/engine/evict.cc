@@ -64,18 +64,16 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
   return result;
 }
 
-// A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. The slot
-// that it brings goes back: whoever comes first takes it, and looks for a victim anew. True: there is room to look for.
+// A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. Whoever comes
+// first takes the room that it brings, and looks for a victim anew. True: there is room to look for.
 bool Engine::WaitForSlots(Evicted* result) {
-  Status status;
+  Status room;
   {
     MutexUnlock unlocked(mutex_);
-    const Result<SlotRef> slot = tier_->Reserve(result->no_slot_yet);
-    status = slot.status();
-    if (slot.ok()) tier_->Free(slot.value(), result->no_slot_yet);
+    room = tier_->MakeRoom(result->no_slot_yet);
   }
-  result->room_made = status.ok() || ReclaimCleanSlots(result->no_slot_yet);
-  if (!result->room_made) result->status = status;
+  result->room_made = room.ok() || ReclaimCleanSlots(result->no_slot_yet);
+  if (!result->room_made) result->status = room;
   return result->room_made;
 }
 

@@ -86,7 +86,8 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
       return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && chunk->slot &&
              !Has(chunk, kMapped) && leaving(chunk->slot);
     };
-    while (chunk->op != nullptr) PollOnce(microseconds(1000));
+    // Transfers elsewhere are none of its business: while other threads go on there are always some.
+    while (chunk->op != nullptr && chunk->slot && leaving(chunk->slot)) PollOnce(microseconds(1000));
     if (PhaseOf(chunk) == Phase::kLost && chunk->slot && leaving(chunk->slot)) {
       static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else
     }

@@ -7,6 +7,7 @@
 #include "client/runtime/swaps.h"
 #include "client/swap/file_swap.h"
 #include "common/errno_guard.h"
+#include "common/log.h"
 #include "ramspan/errors.h"
 #include "ramspan/extend.h"
 
@@ -31,7 +32,11 @@ void RemoveSwap(SwapId id) {
 }
 void AbandonSwap(SwapId id) noexcept {
   const ErrnoGuard guard;
-  Runtime::Get().swaps().Remove(id, false);
+  try {
+    Runtime::Get().swaps().Remove(id, false);
+  } catch (const Error& e) {
+    LogWarning("a swap was not abandoned: %s", e.what());
+  }
 }
 void CloseSwap() {
   const ErrnoGuard guard;

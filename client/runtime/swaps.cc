@@ -9,7 +9,6 @@
 #include "client/swap/file_swap.h"
 #include "client/swap/retirable_tier.h"
 #include "client/swap/store_swap.h"
-#include "common/check.h"
 #include "common/log.h"
 #include "ramspan/errors.h"
 
@@ -19,9 +18,13 @@ Swaps::Swaps(Engine* engine, const Configured& configured)
     : engine_(engine), configured_(configured), configured_order_(configured.swap->order()) {}
 
 Swaps::Added& Swaps::Find(SwapId id) {
-  const auto i = static_cast<size_t>(static_cast<int>(id)) - 1;
-  RS_CHECK(i < added_.size() && added_[i].tier != nullptr, "no swap has the number %d", static_cast<int>(id));
-  return added_[i];
+  if (id == SwapId::kConfigured) throw ConfigError("the configured swap was named where one that the program added is meant");
+  const auto place = std::find_if(added_.begin(), added_.end(), [id](const Added& a) { return a.tier && a.id == id; });
+  if (place == added_.end()) {
+    throw ConfigError("there is no swap " + std::to_string(static_cast<int>(id)) + " (any more): it was never added, or has "
+                      "been removed or abandoned. Call UseSwap for another one before a swap that is in use is destroyed");
+  }
+  return *place;
 }
 
 SwapId Swaps::Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* store) {
@@ -33,8 +36,8 @@ SwapId Swaps::Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* st
   const size_t index = configured_.swap->Add(std::move(wrapped), reuse ? place->index : TieredSwap::kTiersMax);
   if (index == TieredSwap::kTiersMax) throw ConfigError("too many swaps at a time: remove one before another is added");
   if (!reuse) place = added_.emplace(added_.end());
-  *place = {.tier = raw, .files = files, .store = store, .index = index};
-  return SwapId(static_cast<int>(place - added_.begin()) + 1);
+  *place = {.id = SwapId(++last_id_), .tier = raw, .files = files, .store = store, .index = index};
+  return place->id;
 }
 
 SwapId Swaps::Add(SwapStore* store) {
@@ -90,7 +93,6 @@ void Swaps::Remove(SwapId id, bool bring_home) {
       ThrowStatus(status);
     }
   }
-  engine_->Drain();
   added.tier->Retire();
   added.abandoned = !bring_home;
   added.tier = nullptr;
@@ -147,7 +149,6 @@ void Swaps::LeaveRemote(bool bring_home) {
     const Status status = engine_->Vacate([this](SlotRef slot) { return configured_.swap->TierIndexOf(slot) == 0; });
     if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.message().c_str());
   }
-  engine_->Drain();
   configured_.remote->Retire();
 }
 

@@ -45,8 +45,10 @@ class Swaps {
   void LeaveRemote(bool bring_home);
 
  private:
-  // A swap that the program made, by SwapId - 1. A place whose swap was abandoned is never used again: slots may name it.
+  // A swap that the program made. Its place is used again when it was removed, its number never. A place whose swap was
+  // abandoned is not used again, because slots may name it.
   struct Added {
+    SwapId id{};
     RetirableTier* tier = nullptr;  // null: removed
     FileSwap* files = nullptr;      // inside the tier, or null
     StoreSwap* store = nullptr;     // likewise
@@ -62,6 +64,7 @@ class Swaps {
   const std::vector<size_t> configured_order_;
   Mutex mutex_{LockRank::kSwaps};
   std::vector<Added> added_ RS_GUARDED_BY(mutex_);
+  int last_id_ RS_GUARDED_BY(mutex_) = 0;
   SwapId in_use_ RS_GUARDED_BY(mutex_){};
 };
 

@@ -11,20 +11,30 @@ RetirableTier::RetirableTier(std::unique_ptr<SwapTier> tier, std::string ended)
   capabilities_.name = name_.c_str();
 }
 
+void RetirableTier::WaitForUsers() const {
+  while (users_.load() > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+}
+
 void RetirableTier::Retire() {
   Close();
-  last_ = tier_->stats();
-  last_.slot_bytes_used = last_.slot_bytes_capacity = last_.metadata_bytes = 0;
   retired_.store(true);
-  while (users_.load() > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  WaitForUsers();
   // What threads that still run had under way: they get it from here.
   while (in_flight_.load() > 0) {
     IoRequest* done[32];
     const size_t n = tier_->Poll(done, std::chrono::microseconds(1000));
     in_flight_ -= n;
     MutexLock lock(mutex_);
-    for (IoRequest* request : std::span(done, n)) Keep(request);
+    for (IoRequest* request : std::span(done, n)) {
+      if (request->is_write) request->result = StatusCode::kUnavailable;  // a promise that ends with the tier
+      Keep(request);
+    }
   }
+  // Sums over the tiers must not fall: only now is all counted that was moved.
+  last_ = tier_->stats();
+  last_.slot_bytes_used = last_.slot_bytes_capacity = last_.metadata_bytes = 0;
+  counted_.store(true);
+  WaitForUsers();
   tier_.reset();
 }
 
@@ -38,25 +48,36 @@ SwapTier::Capabilities RetirableTier::CapabilitiesOf(SlotRef slot) const {
   return use ? use->CapabilitiesOf(slot) : capabilities_;
 }
 
+bool RetirableTier::ShouldMove(SlotRef slot, size_t bytes) const {
+  Use use(this);
+  return use && use->ShouldMove(slot, bytes);
+}
+
+// Retired, it has lost everything: who drops a clean frame because the slot has the bytes, too, would drop the only copy.
 bool RetirableTier::IsLost(SlotRef slot, size_t bytes) const {
   Use use(this);
-  return use && use->IsLost(slot, bytes);
+  return !use || use->IsLost(slot, bytes);
 }
+
+Status RetirableTier::Ended() const { return Unavailable(name_ + " swap " + ended_); }
 
 Result<SlotRef> RetirableTier::Reserve(size_t bytes) {
   Use use(this);
-  if (!use || closed_.load(std::memory_order_relaxed)) {
-    return Unavailable(std::string(capabilities_.name) + " swap " + ended_);
-  }
+  if (!use || closed_.load(std::memory_order_relaxed)) return Ended();
   return use->Reserve(bytes);
 }
 
 Result<SlotRef> RetirableTier::TryReserve(size_t bytes) {
   Use use(this);
-  if (!use || closed_.load(std::memory_order_relaxed)) {
-    return Unavailable(std::string(capabilities_.name) + " swap " + ended_);
-  }
+  if (!use || closed_.load(std::memory_order_relaxed)) return Ended();
   return use->TryReserve(bytes);
+}
+
+// The room is looked for and let go under one Use: it cannot be given back to whatever comes after this tier.
+Status RetirableTier::MakeRoom(size_t bytes) {
+  Use use(this);
+  if (!use || closed_.load(std::memory_order_relaxed)) return Ended();
+  return use->MakeRoom(bytes);
 }
 
 void RetirableTier::Free(SlotRef slot, size_t bytes) {
@@ -99,12 +120,16 @@ size_t RetirableTier::Poll(std::span<IoRequest*> done, std::chrono::microseconds
 }
 
 void RetirableTier::Upkeep() {
-  if (Use use(this); use && !closed_.load(std::memory_order_relaxed)) use->Upkeep();
+  if (Use use(this); use) use->Upkeep();
 }
 
 TierStats RetirableTier::stats() const {
-  Use use(this);
-  return use ? use->stats() : last_;
+  Use use(this, counted_);
+  if (!use) return last_;
+  TierStats stats = use->stats();
+  // Closed, it takes nothing more: whoever compares the two must find no room.
+  if (closed_.load(std::memory_order_relaxed)) stats.slot_bytes_capacity = stats.slot_bytes_used;
+  return stats;
 }
 
 }  // namespace ramspan

@@ -1,6 +1,7 @@
 // RetirableTier: forwards to a tier that may have to go while others still call: remote memory ends with MPI_Finalize, a
-// swap that the program made when it unmakes it; the program and the mover do not. Closed, it gives no more slots; retired, the tier inside is destroyed, and what
-// still lives in its slots is lost.
+// swap that the program made when it unmakes it; the program and the mover do not. Closed, it gives no more slots. Retired,
+// the tier inside is destroyed and what its slots held is lost: IsLost says so, reads fail with kDataLoss, and writes that
+// were under way have failed, because nobody could read them.
 //
 // Thread-safety: as SwapTier says. Ownership: owns the tier.
 #pragma once
@@ -20,14 +21,16 @@ class RetirableTier final : public SwapTier {
 
   void Close() { closed_.store(true, std::memory_order_relaxed); }
   void Reopen() { closed_.store(false, std::memory_order_relaxed); }
-  // Waits for calls inside and for what is in flight; Poll returns that afterwards.
+  // Waits for calls inside and for its own requests in flight, whatever other tiers do; Poll returns those afterwards.
   void Retire();
 
   Capabilities capabilities() const override { return capabilities_; }
   Capabilities CapabilitiesOf(SlotRef slot) const override;
+  bool ShouldMove(SlotRef slot, size_t bytes) const override;
   bool IsLost(SlotRef slot, size_t bytes) const override;
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
+  Status MakeRoom(size_t bytes) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override;
   void SubmitRead(std::span<IoRequest* const> batch) override;
@@ -36,13 +39,14 @@ class RetirableTier final : public SwapTier {
   TierStats stats() const override;
 
  private:
-  // Keeps the tier inside from being destroyed; null when it is retired. seq_cst on both sides (here: count, then look;
-  // Retire: mark, then wait for the count), so one of the two sees the other.
+  // Keeps the tier inside from being destroyed; null when `ended` is set already. seq_cst on both sides (here: count, then
+  // look; Retire: mark, then wait for the count), so one of the two sees the other.
   class Use {
    public:
-    explicit Use(const RetirableTier* self) : self_(self) {
+    explicit Use(const RetirableTier* self) : Use(self, self->retired_) {}
+    Use(const RetirableTier* self, const std::atomic<bool>& ended) : self_(self) {
       self_->users_.fetch_add(1);
-      tier_ = self_->retired_.load() ? nullptr : self_->tier_.get();
+      tier_ = ended.load() ? nullptr : self_->tier_.get();
     }
     ~Use() { self_->users_.fetch_sub(1); }
     Use(const Use&) = delete;
@@ -54,6 +58,8 @@ class RetirableTier final : public SwapTier {
     const RetirableTier* const self_;
     SwapTier* tier_;
   };
+  void WaitForUsers() const;
+  Status Ended() const;
   void Keep(IoRequest* request) RS_REQUIRES(mutex_);
   void Refuse(std::span<IoRequest* const> batch, StatusCode code);
 
@@ -62,10 +68,11 @@ class RetirableTier final : public SwapTier {
   Capabilities capabilities_;  // constant after construction
   const std::string ended_;
   std::atomic<bool> closed_{false};
-  std::atomic<bool> retired_{false};
+  std::atomic<bool> retired_{false};  // nothing new may begin
+  std::atomic<bool> counted_{false};  // nothing is in flight any more; last_ is final, and publishes it
   mutable std::atomic<uint64_t> users_{0};
   std::atomic<uint64_t> in_flight_{0};  // requests in the tier inside
-  TierStats last_;  // written before retired_
+  TierStats last_;  // written before counted_ is set
 
   mutable Mutex mutex_{LockRank::kTier};
   IoRequest* kept_ RS_GUARDED_BY(mutex_) = nullptr;  // ended with the tier or came after it; Poll returns them

@@ -14,8 +14,29 @@ SwapTier::Capabilities StoreSwap::capabilities() const {
   return c;
 }
 
+// The wall between Ramspan and the program's code: what a call throws becomes a text. No call of the store stands outside
+// of it, because an exception would pass through the engine, which is in the middle of an eviction.
+template <typename F>
+std::optional<std::string> StoreSwap::Thrown(const F& call) noexcept {
+  try {
+    call();
+    return std::nullopt;
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+uint64_t StoreSwap::Capacity() const {
+  uint64_t now = 0;
+  if (Thrown([&] { now = store_->Capacity(); })) return capacity_.load(std::memory_order_relaxed);
+  capacity_.store(now, std::memory_order_relaxed);
+  return now;
+}
+
 Result<SlotRef> StoreSwap::TryReserve(size_t bytes) {
-  const uint64_t capacity = store_->Capacity();
+  const uint64_t capacity = Capacity();
   MutexLock lock(mutex_);
   if (used_bytes_ + bytes > capacity) return Aborted(name_ + " swap may be extended");
   used_bytes_ += bytes;
@@ -24,26 +45,29 @@ Result<SlotRef> StoreSwap::TryReserve(size_t bytes) {
 }
 
 Result<SlotRef> StoreSwap::Reserve(size_t bytes) {
-  Result<SlotRef> slot = TryReserve(bytes);
-  if (slot.ok()) return slot;
-  if (Extend(bytes)) slot = TryReserve(bytes);
-  if (slot.ok()) return slot;
-  const uint64_t capacity = store_->Capacity();
-  MutexLock lock(mutex_);
-  return ResourceExhausted(name_ + " swap is full: " + FormatBytes(used_bytes_) + " of " +
-                           FormatBytes(capacity) + " are used and " + FormatBytes(bytes) +
-                           " more are needed; make it larger, or free objects");
+  for (;;) {
+    Result<SlotRef> slot = TryReserve(bytes);
+    if (slot.ok()) return slot;
+    if (Status status = MakeRoom(bytes); !status.ok()) return status;  // else room is there, unless another thread takes it
+  }
 }
 
-bool StoreSwap::Extend(size_t bytes) noexcept {
-  try {
-    return store_->Extend(bytes);
-  } catch (const std::exception& e) {
-    LogWarning("%s swap: extending it by %zu bytes: %s", name_.c_str(), bytes, e.what());
-  } catch (...) {
-    LogWarning("%s swap: extending it by %zu bytes: an exception", name_.c_str(), bytes);
-  }
-  return false;
+bool StoreSwap::HasRoom(size_t bytes) const {
+  const uint64_t capacity = Capacity();
+  MutexLock lock(mutex_);
+  return used_bytes_ + bytes <= capacity;
+}
+
+Status StoreSwap::MakeRoom(size_t bytes) {
+  if (HasRoom(bytes)) return Status();
+  bool extended = false;
+  const std::optional<std::string> thrown = Thrown([&] { extended = store_->Extend(bytes); });
+  if (extended && HasRoom(bytes)) return Status();
+  const uint64_t capacity = Capacity();
+  MutexLock lock(mutex_);
+  return ResourceExhausted(name_ + " swap is full: " + FormatBytes(used_bytes_) + " of " + FormatBytes(capacity) +
+                           " are used and " + FormatBytes(bytes) + " more are needed; make it larger, or free objects" +
+                           (thrown ? " (its Extend has failed: " + *thrown + ")" : ""));
 }
 
 void StoreSwap::Free(SlotRef slot, size_t bytes) {
@@ -54,14 +78,13 @@ void StoreSwap::Free(SlotRef slot, size_t bytes) {
 }
 
 bool StoreSwap::Move(IoRequest* request, bool is_write) noexcept {
-  try {
-    return is_write ? store_->Write(request->slot.bits, request->buffer, request->bytes)
-                    : store_->Read(request->slot.bits, request->buffer, request->bytes);
-  } catch (const std::exception& e) {
-    LogWarning("%s swap: %s of %zu bytes: %s", name_.c_str(), is_write ? "write" : "read", request->bytes, e.what());
-  } catch (...) {
-    LogWarning("%s swap: %s of %zu bytes: an exception", name_.c_str(), is_write ? "write" : "read", request->bytes);
-  }
+  bool moved = false;
+  const std::optional<std::string> thrown = Thrown([&] {
+    moved = is_write ? store_->Write(request->slot.bits, request->buffer, request->bytes)
+                     : store_->Read(request->slot.bits, request->buffer, request->bytes);
+  });
+  if (!thrown) return moved;
+  LogWarning("%s swap: %s of %zu bytes: %s", name_.c_str(), is_write ? "write" : "read", request->bytes, thrown->c_str());
   return false;
 }
 
@@ -87,7 +110,7 @@ size_t StoreSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds) {
 }
 
 TierStats StoreSwap::stats() const {
-  const uint64_t capacity = store_->Capacity();
+  const uint64_t capacity = Capacity();
   MutexLock lock(mutex_);
   TierStats stats = stats_;
   stats.slot_bytes_capacity = capacity;

@@ -86,6 +86,16 @@ class SwapTier {
   // The same without waiting. kAborted: only Reserve can tell, because it may ask a server or a file system for room.
   virtual Result<SlotRef> TryReserve(size_t bytes) { return Reserve(bytes); }
 
+  // Waits, as Reserve may, until `bytes` seem to fit, and takes nothing: OK means that it is worth while to look again. The
+  // same errors as Reserve. A caller that holds nothing of a tier cannot outlive it by this call, as a slot would that is
+  // given back later.
+  virtual Status MakeRoom(size_t bytes) {
+    const Result<SlotRef> slot = Reserve(bytes);
+    if (!slot.ok()) return slot.status();
+    Free(slot.value(), bytes);
+    return Status();
+  }
+
   // True when the chunk's next write should take a new slot: a faster tier than the slot's own has room for it now, or
   // writes to its own fail (tiered_swap).
   virtual bool ShouldMove(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }

@@ -64,6 +64,7 @@ size_t TieredSwap::Add(std::unique_ptr<SwapTier> tier, size_t reuse) {
     past_.errors.fetch_add(old.errors, std::memory_order_relaxed);
   }
   owned_.push_back(std::move(tier));
+  rest_[i].store(0, std::memory_order_relaxed);  // failed writes were the old tier's
   tiers_[i].store(owned_.back().get(), std::memory_order_release);
   if (i == count) count_.store(count + 1, std::memory_order_release);
   return i;
@@ -106,8 +107,28 @@ Result<SlotRef> TieredSwap::TryReserve(size_t bytes) {
   return ReserveInTurn([bytes](SwapTier& tier) { return tier.TryReserve(bytes); });
 }
 
+Status TieredSwap::MakeRoom(size_t bytes) {
+  return AskInTurn([this, bytes](size_t i) { return At(i)->MakeRoom(bytes); });
+}
+
 template <typename F>
 Result<SlotRef> TieredSwap::ReserveInTurn(const F& reserve) {
+  SlotRef found;
+  const Status status = AskInTurn([&](size_t i) {
+    SwapTier& tier = *At(i);
+    const Result<SlotRef> slot = reserve(tier);
+    if (!slot.ok()) return slot.status();
+    RS_CHECK(slot.value() && slot.value() == slot_bits::WithoutTier(slot.value()), "tier %s made slot %llx",
+             tier.capabilities().name, static_cast<unsigned long long>(slot.value().bits));
+    found = slot_bits::WithTier(slot.value(), i);
+    return Status();
+  });
+  if (!status.ok()) return status;
+  return found;
+}
+
+template <typename F>
+Status TieredSwap::AskInTurn(const F& ask) {
   StatusCode code = StatusCode::kUnavailable;
   std::string message;
   const uint64_t order = order_.load(std::memory_order_acquire);
@@ -117,15 +138,10 @@ Result<SlotRef> TieredSwap::ReserveInTurn(const F& reserve) {
     for (uint64_t word = order; word != 0; word >>= 4) {
       if ((resting >> (word & 15) & 1) != uint32_t{rests}) continue;
       const size_t i = (word & 15) - 1;
-      const Result<SlotRef> slot = reserve(*At(i));
-      if (slot.ok()) {
-        RS_CHECK(slot.value() && slot.value() == WithoutTier(slot.value()), "tier %s made slot %llx",
-                 At(i)->capabilities().name, static_cast<unsigned long long>(slot.value().bits));
-        return WithTier(slot.value(), i);
-      }
-      if (!IsFullOrGone(slot.status().code())) return slot.status();
-      if (slot.status().code() == StatusCode::kResourceExhausted) code = StatusCode::kResourceExhausted;
-      message += (message.empty() ? "" : " | ") + std::string(At(i)->capabilities().name) + ": " + slot.status().message();
+      const Status status = ask(i);
+      if (!IsFullOrGone(status.code())) return status;
+      if (status.code() == StatusCode::kResourceExhausted) code = StatusCode::kResourceExhausted;
+      message += (message.empty() ? "" : " | ") + std::string(At(i)->capabilities().name) + ": " + status.message();
     }
   }
   if (message.empty()) message = "swap is closed, so no object can leave memory; raise the memory limit or open a swap";

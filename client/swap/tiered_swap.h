@@ -37,6 +37,8 @@ class TieredSwap final : public SwapTier {
   // one of them is only full, else kUnavailable, with every tier's name and message.
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
+  // In the first tier that can; errors as Reserve's.
+  Status MakeRoom(size_t bytes) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
@@ -69,6 +71,9 @@ class TieredSwap final : public SwapTier {
   bool IsLost(SlotRef slot, size_t bytes) const override;
 
  private:
+  // Asks the tiers in their order until one does not answer that it is full or gone. `ask` gets a tier's index.
+  template <typename F>
+  Status AskInTurn(const F& ask);
   // The first slot that some tier gives, in their order.
   template <typename F>
   Result<SlotRef> ReserveInTurn(const F& reserve);

@@ -23,7 +23,8 @@ class RAMSPAN_API SwapStore {
   virtual std::string Name() const { return "custom"; }
   // Bytes that it can hold, now. Ramspan keeps the sum of the slots' sizes below it.
   virtual uint64_t Capacity() const = 0;
-  // The store is full and `bytes` are needed: makes Capacity larger, or returns false. May block (ask somebody).
+  // The store is full and `bytes` are needed: makes Capacity larger, or returns false. May block (ask somebody). An
+  // exception of Extend or Capacity counts as no room; its text is part of what is then thrown to whoever needs memory.
   virtual bool Extend(uint64_t /*bytes*/) { return false; }
   // Each moves all `bytes` or returns false (an exception counts as false). After a failed Write the object stays in
   // memory; a failed Read is tried again and then thrown to whoever pulls. Slots are written whole, read as written,
@@ -42,7 +43,8 @@ struct SwapFiles {
   SwapPolicy policy = SwapPolicy::kFail;
 };
 
-// Names a swap of this process. kConfiguredSwap: remote memory and files, as the configuration says.
+// Names a swap of this process. kConfigured: remote memory and files, as the configuration says. A function that is given
+// the name of a swap that was removed or abandoned throws ConfigError.
 enum class SwapId : int { kConfigured = 0 };
 
 // One more swap, not yet in use; at most 12 at a time. The store must live until RemoveSwap. Starts Ramspan.
@@ -59,7 +61,8 @@ RAMSPAN_API SwapId SwapInUse();
 // and forgets the swap. Throws OutOfMemory, OutOfSwap, SwapUnavailable with the swap still there. REQUIRES: not the
 // configured one.
 RAMSPAN_API void RemoveSwap(SwapId id);
-// The same without bringing anything home: objects that are only there throw DataLost from now on.
+// The same without bringing anything home: objects that are only there throw DataLost from now on. For destructors: an error
+// is said on standard error.
 RAMSPAN_API void AbandonSwap(SwapId id) noexcept;
 
 // No object leaves memory any more, until UseSwap; those in any swap come home. Throws OutOfMemory, OutOfSwap when they

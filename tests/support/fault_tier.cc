@@ -17,6 +17,11 @@ Result<SlotRef> FaultTier::TryReserve(size_t bytes) {
   return real_->TryReserve(bytes);
 }
 
+Status FaultTier::MakeRoom(size_t bytes) {
+  if (faults_.ForReserve()) return ResourceExhausted("full by plan");
+  return real_->MakeRoom(bytes);
+}
+
 void FaultTier::Free(SlotRef slot, size_t bytes) {
   {
     std::lock_guard lock(mutex_);

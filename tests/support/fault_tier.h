@@ -24,6 +24,7 @@ class FaultTier final : public SwapTier {
   Capabilities CapabilitiesOf(SlotRef slot) const override { return real_->CapabilitiesOf(slot); }
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
+  Status MakeRoom(size_t bytes) override;
   bool IsLost(SlotRef slot, size_t bytes) const override { return real_->IsLost(slot, bytes); }
   bool ShouldMove(SlotRef slot, size_t bytes) const override { return real_->ShouldMove(slot, bytes); }
   void Free(SlotRef slot, size_t bytes) override;

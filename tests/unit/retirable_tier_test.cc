@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
+#include <string>
 
 #include "tests/support/fake_tier.h"
+#include "tests/support/fault_tier.h"
 
 namespace ramspan {
 namespace {
@@ -22,7 +25,8 @@ IoRequest Request(SlotRef slot, Page* page, bool is_write) {
   return request;
 }
 
-// A thread that still ran at the program's end had its request left in the tier, which then aborted.
+// A thread that still ran at the program's end had its request left in the tier, which then aborted. A write that ended
+// with the tier has failed: nobody can read it any more, and the bytes are still in memory.
 TEST(RetirableTier, RequestsInFlightAtTheEndComeBack) {
   RetirableTier tier(std::make_unique<FakeTier>(FakeTierOptions{.seed = 1, .delay_steps_max = 8}));
   const SlotRef slot = tier.Reserve(4096).value();
@@ -34,7 +38,7 @@ TEST(RetirableTier, RequestsInFlightAtTheEndComeBack) {
   IoRequest* done[4];
   ASSERT_EQ(tier.Poll(done, std::chrono::microseconds(0)), 1u);
   EXPECT_EQ(done[0], &write);
-  EXPECT_EQ(write.result, StatusCode::kOk);
+  EXPECT_EQ(write.result, StatusCode::kUnavailable);
   EXPECT_EQ(tier.Poll(done, std::chrono::microseconds(0)), 0u);
 }
 
@@ -50,6 +54,109 @@ TEST(RetirableTier, AfterTheEndEverythingIsRefused) {
   IoRequest* done[4];
   ASSERT_EQ(tier.Poll(done, std::chrono::microseconds(0)), 1u);
   EXPECT_EQ(read.result, StatusCode::kDataLoss);
+}
+
+// The engine dropped clean frames because their slots seemed to hold the same bytes; reads then said kDataLoss.
+TEST(RetirableTier, WhatARetiredTierHeldIsLost) {
+  RetirableTier tier(std::make_unique<FakeTier>(FakeTierOptions{.seed = 3}));
+  const SlotRef slot = tier.Reserve(4096).value();
+  EXPECT_FALSE(tier.IsLost(slot, 4096));
+  tier.Retire();
+  EXPECT_TRUE(tier.IsLost(slot, 4096));
+}
+
+// Else chunks below it are moved at each write, in the hope for room above that is refused.
+TEST(RetirableTier, AClosedTierHasNoRoom) {
+  RetirableTier tier(std::make_unique<FakeTier>(FakeTierOptions{.seed = 4}));
+  const SlotRef slot = tier.Reserve(4096).value();
+  EXPECT_GT(tier.stats().slot_bytes_capacity, 4096u);
+  tier.Close();
+  EXPECT_EQ(tier.stats().slot_bytes_capacity, 4096u);
+  EXPECT_EQ(tier.MakeRoom(4096).code(), StatusCode::kUnavailable);
+  tier.Reopen();
+  EXPECT_GT(tier.stats().slot_bytes_capacity, 4096u);
+  tier.Free(slot, 4096);
+}
+
+// Transfers that ended while the tier was retired were not counted.
+TEST(RetirableTier, CountsWhatEndsWithIt) {
+  RetirableTier tier(std::make_unique<FakeTier>(FakeTierOptions{.seed = 5, .delay_steps_max = 8}));
+  const SlotRef slot = tier.Reserve(4096).value();
+  Page page;
+  IoRequest write = Request(slot, &page, true);
+  IoRequest* batch[] = {&write};
+  tier.SubmitWrite(batch);
+  tier.Retire();
+  EXPECT_EQ(tier.stats().bytes_written, 4096u);
+  IoRequest* done[4];
+  EXPECT_EQ(tier.Poll(done, std::chrono::microseconds(0)), 1u);
+}
+
+// Notes which of the port's calls came through a wrapper.
+class NotingTier final : public SwapTier {
+ public:
+  explicit NotingTier(std::set<std::string>* calls) : calls_(*calls) {}
+  Capabilities capabilities() const override { return {.name = "noting", .max_in_flight = 7}; }
+  Capabilities CapabilitiesOf(SlotRef) const override { return Note("CapabilitiesOf"), Capabilities{.checksums = true}; }
+  Result<SlotRef> Reserve(size_t) override { return Note("Reserve"), SlotRef{1}; }
+  Result<SlotRef> TryReserve(size_t) override { return Note("TryReserve"), SlotRef{1}; }
+  Status MakeRoom(size_t) override { return Note("MakeRoom"), Status(); }
+  bool ShouldMove(SlotRef, size_t) const override { return Note("ShouldMove"), true; }
+  bool IsLost(SlotRef, size_t) const override { return Note("IsLost"), true; }
+  void Free(SlotRef, size_t) override { Note("Free"); }
+  void SubmitWrite(std::span<IoRequest* const>) override { Note("SubmitWrite"); }
+  void SubmitRead(std::span<IoRequest* const>) override { Note("SubmitRead"); }
+  size_t Poll(std::span<IoRequest*>, std::chrono::microseconds) override { return Note("Poll"), size_t{0}; }
+  void Upkeep() override { Note("Upkeep"); }
+  TierStats stats() const override { return Note("stats"), TierStats{.bytes_written = 5}; }
+
+ private:
+  void Note(const char* call) const { calls_.insert(call); }
+  std::set<std::string>& calls_;
+};
+
+// A method of the port with a default answer is easily forgotten by a tier that wraps another.
+void ExpectPassesAllOn(SwapTier& tier, const std::set<std::string>& calls) {
+  EXPECT_STREQ(tier.capabilities().name, "noting");
+  EXPECT_EQ(tier.capabilities().max_in_flight, 7u);
+  EXPECT_TRUE(tier.CapabilitiesOf(SlotRef{1}).checksums);
+  EXPECT_TRUE(tier.Reserve(1).ok());
+  EXPECT_TRUE(tier.TryReserve(1).ok());
+  EXPECT_TRUE(tier.MakeRoom(1).ok());
+  EXPECT_TRUE(tier.ShouldMove(SlotRef{1}, 1));
+  EXPECT_TRUE(tier.IsLost(SlotRef{1}, 1));
+  tier.Free(SlotRef{1}, 1);
+  tier.SubmitWrite({});
+  tier.SubmitRead({});
+  IoRequest* done[1];
+  EXPECT_EQ(tier.Poll(done, std::chrono::microseconds(0)), 0u);
+  tier.Upkeep();
+  EXPECT_EQ(tier.stats().bytes_written, 5u);
+  EXPECT_EQ(calls, (std::set<std::string>{"CapabilitiesOf", "Reserve", "TryReserve", "MakeRoom", "ShouldMove", "IsLost",
+                                          "Free", "SubmitWrite", "SubmitRead", "Poll", "Upkeep", "stats"}));
+}
+
+TEST(TierWrappers, ARetirableTierPassesAllOn) {
+  std::set<std::string> calls;
+  RetirableTier tier(std::make_unique<NotingTier>(&calls));
+  calls.clear();
+  ExpectPassesAllOn(tier, calls);
+}
+
+TEST(TierWrappers, AFaultTierPassesAllOn) {
+  std::set<std::string> calls;
+  FaultTier tier(std::make_unique<NotingTier>(&calls));
+  calls.clear();
+  ExpectPassesAllOn(tier, calls);
+}
+
+// While what it holds is brought home, its servers are still looked after.
+TEST(RetirableTier, AClosedTierIsStillKeptUp) {
+  std::set<std::string> calls;
+  RetirableTier tier(std::make_unique<NotingTier>(&calls));
+  tier.Close();
+  tier.Upkeep();
+  EXPECT_TRUE(calls.contains("Upkeep"));
 }
 
 }  // namespace

@@ -1,0 +1,205 @@
+// Swaps that come and go while other threads use others.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "client/runtime/swaps.h"
+#include "client/swap/retirable_tier.h"
+#include "tests/support/fake_tier.h"
+#include "tests/support/map_store.h"
+#include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kBytes = 64 << 10;
+constexpr uint64_t kMiB = 1 << 20;
+
+// A tier of which nothing comes back while it is shut.
+class GatedTier final : public SwapTier {
+ public:
+  std::atomic<bool> shut{false};
+  Capabilities capabilities() const override { return real_.capabilities(); }
+  Result<SlotRef> Reserve(size_t bytes) override { return real_.Reserve(bytes); }
+  void Free(SlotRef slot, size_t bytes) override { real_.Free(slot, bytes); }
+  void SubmitWrite(std::span<IoRequest* const> batch) override { real_.SubmitWrite(batch); }
+  void SubmitRead(std::span<IoRequest* const> batch) override { real_.SubmitRead(batch); }
+  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
+    if (!shut) return real_.Poll(done, wait);
+    std::this_thread::yield();
+    return 0;
+  }
+  TierStats stats() const override { return real_.stats(); }
+
+ private:
+  FakeTier real_{FakeTierOptions{.seed = 3}};
+};
+
+// An engine over one configured tier, and the swaps that a program adds. `between` runs after the engine has asked for
+// room and before it goes on.
+class PausedSwap final : public SwapTier {
+ public:
+  explicit PausedSwap(TieredSwap* real) : real_(*real) {}
+  std::function<void()> between = [] {};
+  Capabilities capabilities() const override { return real_.capabilities(); }
+  Capabilities CapabilitiesOf(SlotRef slot) const override { return real_.CapabilitiesOf(slot); }
+  Result<SlotRef> Reserve(size_t bytes) override {
+    Result<SlotRef> slot = real_.Reserve(bytes);
+    std::exchange(between, [] {})();
+    return slot;
+  }
+  Result<SlotRef> TryReserve(size_t bytes) override { return real_.TryReserve(bytes); }
+  Status MakeRoom(size_t bytes) override {
+    const Status status = real_.MakeRoom(bytes);
+    std::exchange(between, [] {})();
+    return status;
+  }
+  bool ShouldMove(SlotRef slot, size_t bytes) const override { return real_.ShouldMove(slot, bytes); }
+  bool IsLost(SlotRef slot, size_t bytes) const override { return real_.IsLost(slot, bytes); }
+  void Free(SlotRef slot, size_t bytes) override { real_.Free(slot, bytes); }
+  void SubmitWrite(std::span<IoRequest* const> batch) override { real_.SubmitWrite(batch); }
+  void SubmitRead(std::span<IoRequest* const> batch) override { real_.SubmitRead(batch); }
+  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override { return real_.Poll(done, wait); }
+  TierStats stats() const override { return real_.stats(); }
+
+ private:
+  TieredSwap& real_;
+};
+
+// Grants one object's room a time, and counts what it is told to erase.
+class SmallStore final : public SwapStore {
+ public:
+  std::atomic<uint64_t> capacity{0};
+  std::atomic<int> erased{0};
+  std::atomic<bool> extends{true};
+  uint64_t Capacity() const override { return capacity; }
+  bool Extend(uint64_t bytes) override {
+    if (extends) capacity += bytes;
+    return extends;
+  }
+  bool Write(uint64_t slot, const void* data, size_t bytes) override { return store_.Write(slot, data, bytes); }
+  bool Read(uint64_t slot, void* data, size_t bytes) override { return store_.Read(slot, data, bytes); }
+  void Erase(uint64_t slot, size_t bytes) noexcept override {
+    ++erased;
+    store_.Erase(slot, bytes);
+  }
+
+ private:
+  MapStore store_{64 * kMiB};
+};
+
+class SwapsThatGo : public testing::Test {
+ protected:
+  SwapsThatGo() {
+    auto configured = std::make_unique<GatedTier>();
+    configured_ = configured.get();
+    auto remote = std::make_unique<RetirableTier>(std::make_unique<FakeTier>(FakeTierOptions{.seed = 5, .name = "remote"}));
+    remote_ = remote.get();
+    std::vector<std::unique_ptr<SwapTier>> tiers;
+    tiers.push_back(std::move(remote));
+    tiers.push_back(std::move(configured));
+    swap_ = std::make_unique<TieredSwap>(std::move(tiers));
+    paused_ = std::make_unique<PausedSwap>(swap_.get());
+    engine_ = std::make_unique<Engine>(Engine::Options{.budget = kMiB, .preemptive = false}, paused_.get(), &pins_,
+                                       DefaultPolicy());
+    swaps_ = std::make_unique<Swaps>(engine_.get(), Swaps::Configured{swap_.get(), remote_, nullptr});
+  }
+  ~SwapsThatGo() override {
+    configured_->shut = false;
+    for (Chunk* chunk : chunks_) engine_->Free(chunk);
+  }
+
+  void Fill(int n) {
+    for (int i = 0; i < n; ++i) {
+      chunks_.push_back(engine_->Create(kBytes).value());
+      ASSERT_TRUE(engine_->Acquire(chunks_.back(), true).ok());
+    }
+  }
+  // Starts to read a chunk from the configured tier, which is shut: it is in flight until the gate opens.
+  void StartReadThatDoesNotEnd() {
+    engine_->Drain();
+    ASSERT_TRUE(engine_->SetBudget(2 * kMiB).ok());  // frames without an eviction
+    configured_->shut = true;
+    for (Chunk* chunk : chunks_) {
+      if (PhaseOf(chunk) != Phase::kSwapped || swap_->TierIndexOf(chunk->slot) != 1) continue;
+      engine_->Prefetch(chunk);
+      ASSERT_EQ(PhaseOf(chunk), Phase::kLoading);
+      return;
+    }
+    FAIL() << "no chunk is in the configured tier";
+  }
+  // Whether `call` returns while the configured tier is shut. A call that does not is let through after a while.
+  bool ReturnsMeanwhile(const std::function<void()>& call) {
+    auto done = std::async(std::launch::async, call);
+    const bool in_time = done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    configured_->shut = false;
+    done.get();
+    return in_time;
+  }
+
+  MapStore store_{64 * kMiB};
+  SmallStore first_, second_;
+  GatedTier* configured_;
+  RetirableTier* remote_;
+  NoPins pins_;
+  std::unique_ptr<TieredSwap> swap_;
+  std::unique_ptr<PausedSwap> paused_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Swaps> swaps_;
+  std::vector<Chunk*> chunks_;
+};
+
+// It waited until nothing at all was in flight, which other threads may put off for ever.
+TEST_F(SwapsThatGo, RemovalWaitsForNoOtherSwap) {
+  swaps_->LeaveRemote(true);
+  Fill(30);
+  const SwapId id = swaps_->Add(&store_);
+  StartReadThatDoesNotEnd();
+  EXPECT_TRUE(ReturnsMeanwhile([&] { swaps_->Remove(id, true); }));
+}
+
+TEST_F(SwapsThatGo, AbandoningWaitsForNoOtherSwap) {
+  swaps_->LeaveRemote(true);
+  Fill(30);
+  const SwapId id = swaps_->Add(&store_);
+  StartReadThatDoesNotEnd();
+  EXPECT_TRUE(ReturnsMeanwhile([&] { swaps_->Remove(id, false); }));
+}
+
+TEST_F(SwapsThatGo, LeavingRemoteMemoryWaitsForNoFiles) {
+  swap_->SetOrder(std::vector<size_t>{1});
+  Fill(30);
+  StartReadThatDoesNotEnd();
+  EXPECT_TRUE(ReturnsMeanwhile([&] { swaps_->LeaveRemote(true); }));
+}
+
+// The engine gave the room back that it had asked for, to whatever tier had that number by then.
+TEST_F(SwapsThatGo, RoomAskedForInOneSwapIsNotGivenBackToTheNext) {
+  const SwapId id = swaps_->Add(&first_);
+  swaps_->Use(id);
+  SwapId next{};
+  bool exchanged = false;
+  paused_->between = [&] {
+    swaps_->Remove(id, true);
+    next = swaps_->Add(&second_);
+    swaps_->Use(next);
+    exchanged = true;
+  };
+  Fill(15);
+  ASSERT_TRUE(exchanged);
+  EXPECT_EQ(second_.erased, 0);
+  EXPECT_LE(swaps_->UseOf(next).used, second_.capacity);
+  Fill(15);
+  EXPECT_TRUE(engine_->IsValid());
+}
+
+}  // namespace
+}  // namespace ramspan
