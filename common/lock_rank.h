@@ -14,6 +14,7 @@ enum class LockRank : int {
   kTier = 40,        // one swap tier's slots and completion queue
   kTransport = 50,   // one transport's requests
   kMetadata = 60,    // the memory of tables of small objects
+  kClock = 80,       // the process's clock for deadlines
   kLog = 90,         // a line of log at a time
 };
 

@@ -1,6 +1,5 @@
 #include "common/mpi_world.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -18,7 +17,9 @@
 #include <vector>
 
 #include "common/log.h"
+#include "common/mpi_control.h"
 #include "common/pmi.h"
+#include "common/process_life.h"
 #include "common/units.h"
 #include "common/wire.h"
 
@@ -59,6 +60,14 @@ Status Agree(MPI_Comm comm, int rank, int size, const Status& mine) {
   return {static_cast<StatusCode>(word.code), word.text};
 }
 
+// What UCX beneath MPICH should do unless the user has said something else.
+void SetUcxDefaults() {
+  // Its System V segments can be written by the user's whole group (0660); POSIX ones, as fast, by the user only.
+  setenv("UCX_TLS", "^sysv", 0);
+  // It takes SIGHUP for the wish to fill standard output with its own debugging messages; in every process of the job.
+  setenv("UCX_DEBUG_SIGNO", "0", 0);
+}
+
 }  // namespace
 
 // What the ranks tell each other first; the same bytes reach all, so verdicts made from them alone are common.
@@ -74,6 +83,7 @@ struct MpiWorld::Hello {
 };
 
 Status InitMpiThreadMultiple(int* argc, char*** argv) {
+  SetUcxDefaults();
   int provided = MPI_THREAD_SINGLE;
   if (PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
     return Unavailable("MPI could not be initialised");
@@ -261,7 +271,11 @@ Status MpiWorld::MapPools() {
     if (rank_here == MPI_UNDEFINED || shared_window_ == MPI_WIN_NULL) continue;
     MPI_Aint bytes = 0;
     int unit = 0;
-    MPI_Win_shared_query(shared_window_, rank_here, &bytes, &unit, &server.shared);
+    std::byte* base = nullptr;
+    if (MPI_Win_shared_query(shared_window_, rank_here, &bytes, &unit, &base) != MPI_SUCCESS || bytes <= 0) continue;
+    // A store beyond the mapping would hit somebody else's memory: what is mapped counts, not what the server says.
+    server.pool_bytes = std::min(server.pool_bytes, static_cast<uint64_t>(bytes));
+    server.shared = base;
   }
   MPI_Group_free(&all);
   MPI_Group_free(&here);
@@ -286,27 +300,25 @@ Status MpiWorld::MapPools() {
 bool MpiWorld::ServerAnswers(size_t server) {
   if (IsDead(server)) return false;
   const Server& s = servers_[server];
-  if (s.shared != nullptr) return kill(static_cast<pid_t>(s.pid), 0) == 0 || errno != ESRCH;
   char byte = 0;
-  return MPI_Get(&byte, 1, MPI_BYTE, s.world_rank, 0, 1, MPI_BYTE, window_) == MPI_SUCCESS &&
-         MPI_Win_flush(s.world_rank, window_) == MPI_SUCCESS;
+  const bool there = s.shared != nullptr
+                         ? LifeOfProcess(s.pid) != ProcessLife::kGone
+                         : MPI_Get(&byte, 1, MPI_BYTE, s.world_rank, 0, 1, MPI_BYTE, window_) == MPI_SUCCESS &&
+                               MPI_Win_flush(s.world_rank, window_) == MPI_SUCCESS;
+  if (!there) MarkDead(server);
+  return there;
 }
 
-bool MpiWorld::AgreeThatAllServersLive() {
-  int all_live = 1;
-  for (size_t i = 0; i < servers_.size(); ++i) {
-    if (ServerAnswers(i)) continue;
-    MarkDead(i);
-    all_live = 0;
-  }
+bool MpiWorld::AllClientsAgree(bool mine) {
+  int all = mine ? 1 : 0;
   MPI_Request request = MPI_REQUEST_NULL;
-  int done = MPI_Iallreduce(MPI_IN_PLACE, &all_live, 1, MPI_INT, MPI_MIN, leave_, &request) != MPI_SUCCESS;
+  int done = MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, leave_, &request) != MPI_SUCCESS;
   if (done != 0) return false;
   // The others may compute for hours yet: no spinning on their cores. As MPI_Finalize, this has no deadline of its own.
   while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
-  return done != 0 && all_live != 0;
+  return done != 0 && all != 0;
 }
 
 bool MpiWorld::Leave() {
@@ -341,12 +353,8 @@ void MpiWorld::TakeLastAnswers() {
   }
   for (const Server& server : servers_) {
     if (role_ != Role::kClient) break;
-    for (MPI_Status status{}; status.MPI_TAG != kNoMoreTag;) {
-      int bytes = 0;
-      if (MPI_Probe(server.world_rank, MPI_ANY_TAG, control_, &status) != MPI_SUCCESS) break;
-      MPI_Get_count(&status, MPI_BYTE, &bytes);
-      std::vector<char> sink(static_cast<size_t>(std::max(bytes, 0)));
-      MPI_Recv(sink.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
+    ControlMessage message;
+    while (message.tag != kNoMoreTag && WaitForControl(control_, server.world_rank, &message).ok()) {
     }
   }
 }

@@ -31,7 +31,7 @@ class MpiWorld {
  public:
   struct Server {
     int world_rank = 0;
-    uint64_t pool_bytes = 0;
+    uint64_t pool_bytes = 0;      // no more than is mapped here, whatever the server says
     int distance = 2;             // common/topology.h; 2 for every server that is reached by RMA
     std::byte* shared = nullptr;  // the pool mapped here, for load/store; null where only RMA gets there
     long pid = 0;                 // meaningful where `shared` is not null
@@ -64,9 +64,12 @@ class MpiWorld {
   void MarkDead(size_t server) { dead_[server].store(true, std::memory_order_relaxed); }
   bool IsDead(size_t server) const { return dead_[server].load(std::memory_order_relaxed); }
 
-  // Clients: true on all clients when no client knows of a dead server and none is found dead now. Collective over
-  // the clients; waits, sleeping, until all of them are here (as MPI_Finalize does).
-  bool AgreeThatAllServersLive();
+  // Clients: whether the server is there; marks it dead if not. Of a far one it waits for an answer, for ever if the
+  // server is stopped: let the watchdog know. A near one that is stopped counts as there: it may go on.
+  bool ServerAnswers(size_t server);
+  // Clients: true on all clients when it is true on all. Collective over the clients; waits, sleeping, until all of them
+  // are here (as MPI_Finalize does).
+  bool AllClientsAgree(bool mine);
 
   // Collective over all ranks. True: all is freed, and MPI_Finalize can be called. False: this process has taken leave
   // of the job and must not call MPI again (jobs that span nodes, see common/pmi.h). Without this call the destructor
@@ -82,7 +85,6 @@ class MpiWorld {
   void ChoosePoolBytes(const std::vector<Hello>& hellos);
   Status MakePool();
   Status MapPools();
-  bool ServerAnswers(size_t server);
   void TakeLastAnswers();
 
   Role role_ = Role::kClient;

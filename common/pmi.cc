@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/running_clock.h"
+
 namespace ramspan {
 namespace {
 
@@ -28,7 +30,7 @@ Status Exchange(int fd, std::string_view command, std::string_view answer, const
   if (write(fd, command.data(), command.size()) != static_cast<ssize_t>(command.size())) {
     return Unavailable("the process manager does not listen");
   }
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = RunningClock::ProcessNow() + kPatience;
   std::string line;
   while (line.find('\n') == std::string::npos) {
     progress();
@@ -37,7 +39,7 @@ Status Exchange(int fd, std::string_view command, std::string_view answer, const
     if (poll(&readable, 1, 1) > 0) {
       if (read(fd, &byte, 1) != 1) return Unavailable("the process manager hung up");
       line += byte;
-    } else if (std::chrono::steady_clock::now() > deadline) {
+    } else if (RunningClock::ProcessNow() > deadline) {
       return Unavailable("the process manager does not answer");
     }
   }

@@ -72,6 +72,11 @@ Status LeaseTable::Return(uint32_t client, uint64_t lease) {
   return {};
 }
 
+bool LeaseTable::Holds(uint32_t client, uint64_t lease) const {
+  const auto found = leases_.find(lease);
+  return found != leases_.end() && found->second.client == client;
+}
+
 void LeaseTable::Retire(uint32_t client) {
   for (auto lease = leases_.begin(); lease != leases_.end();) {
     auto next = std::next(lease);

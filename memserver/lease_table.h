@@ -39,7 +39,9 @@ class LeaseTable {
   // kInvalidArgument when there is no such lease or another client holds it.
   Status Return(uint32_t client, uint64_t lease);
 
-  // All leases of the client come back, and it is promised nothing any more.
+  bool Holds(uint32_t client, uint64_t lease) const;
+
+  // All leases of the client come back, and it is promised nothing any more: it said bye, or it died.
   void Retire(uint32_t client);
 
   uint64_t FreeFor(uint32_t client) const;  // bytes that quota leaves to this client

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/mpi_world.h"
 #include "common/units.h"
+#include "memserver/mpi_endpoint.h"
 #include "memserver/server_loop.h"
 
 namespace ramspan {
@@ -61,6 +62,8 @@ void CatchSignals() {
   std::signal(SIGINT, EndAtOnce);
   // Hydra sends it to the survivors when a rank dies (with -disable-auto-cleanup); its default would end us too.
   std::signal(SIGUSR1, SIG_IGN);
+  // A terminal that hangs up ends the job, unless the user said nohup.
+  if (std::signal(SIGHUP, EndAtOnce) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
 Status Serve() {
@@ -76,7 +79,11 @@ Status Serve() {
   Result<std::unique_ptr<MpiWorld>> world = MpiWorld::Join(Role::kServer, lend.value());
   if (!world.ok()) return world.status();
   WritePidFile(world.value()->rank());
-  const Result<bool> together = ServeUntilBye(*world.value());
+  Result<bool> together = false;
+  {
+    MpiEndpoint endpoint(*world.value());
+    together = ServeUntilBye(endpoint);
+  }
   if (!together.ok()) return together.status();
   if (together.value()) {
     if (world.value()->Leave()) MPI_Finalize();

@@ -1,6 +1,8 @@
 #include "memserver/server.h"
 
 #include <algorithm>
+#include <chrono>
+#include <string>
 #include <utility>
 
 #include "common/log.h"
@@ -19,7 +21,7 @@ constexpr uint64_t kActivityBytesPerMs = 20'000;
 
 MemServer::MemServer(MemServerOptions options)
     : options_(std::move(options)), leases_(options_.pool_bytes, options_.clients), sessions_(options_.clients),
-      active_until_(options_.clients) {}
+      active_until_(options_.clients), granted_(options_.clients) {}
 
 bool MemServer::RmaIsActive(Clock::time_point now) const {
   return std::any_of(active_until_.begin(), active_until_.end(), [now](Clock::time_point until) { return now < until; });
@@ -42,7 +44,7 @@ std::optional<WireMessage> MemServer::Handle(uint32_t client, std::span<const st
     }
     leases_.Retire(client);
     ++draining_;
-    leave_together_ = leave_together_ && (message.flags & kByeTogether) != 0;
+    ++((message.flags & kByeTogether) != 0 ? byes_together_ : byes_alone_);
     return std::nullopt;
   }
   const bool from_client = message.type == WireType::kLeaseRequest || message.type == WireType::kLeaseReturn ||
@@ -64,6 +66,10 @@ std::optional<WireMessage> MemServer::Handle(uint32_t client, std::span<const st
 }
 
 WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request) {
+  // The client did not get the answer, or not in time, and asks again: it gets the same lease, not another one.
+  new_lease_ = 0;
+  const WireMessage& before = granted_[client];
+  if (before.lease != 0 && before.sequence == request.sequence && leases_.Holds(client, before.lease)) return before;
   WireMessage answer{.type = WireType::kFull, .sequence = request.sequence};
   const Result<Lease> lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
   if (!lease.ok()) {
@@ -82,7 +88,36 @@ WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request
               .bytes = lease.value().bytes};
   }
   answer.free_bytes = leases_.FreeFor(client);
+  if (answer.type == WireType::kLeaseGrant) granted_[client] = answer;
+  new_lease_ = answer.lease;
   return answer;
+}
+
+void MemServer::Withdraw(uint32_t client, const WireMessage& answer) {
+  // An answer that was given before may have been received; the client has that lease or asks once more.
+  if (answer.type != WireType::kLeaseGrant || answer.lease != new_lease_) return;
+  granted_[client] = {};
+  const Status returned = leases_.Return(client, answer.lease);
+  RS_CHECK(returned.ok(), "lease %llu just made: %s", static_cast<unsigned long long>(answer.lease),
+           returned.message().c_str());
+}
+
+void MemServer::NoteDeath(uint32_t client) {
+  if (client >= sessions_.size() || !sessions_[client].NoteDeath()) return;
+  leases_.Retire(client);
+  active_until_[client] = {};
+  ++draining_;
+}
+
+Result<bool> MemServer::LeaveTogether() const {
+  RS_CHECK(Done(), "%zu clients are still here", sessions_.size() - draining_);
+  if (byes_together_ != 0 && byes_alone_ != 0) {
+    return FailedPrecondition(
+        "the clients do not agree on the end of the job: " + std::to_string(byes_alone_) + " of " +
+        std::to_string(sessions_.size()) +
+        " say that a server died, the others wait for everybody; see the messages of the compute ranks");
+  }
+  return byes_alone_ == 0 && byes_together_ == sessions_.size();
 }
 
 void MemServer::NoteBad(uint32_t client, const Status& why) {
@@ -93,7 +128,9 @@ void MemServer::NoteBad(uint32_t client, const Status& why) {
 }
 
 void MemServer::Finish() {
-  for (Session& session : sessions_) session.FinishDrain();
+  for (Session& session : sessions_) {
+    if (session.state() != SessionState::kGone) session.FinishDrain();
+  }
 }
 
 }  // namespace ramspan

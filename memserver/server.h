@@ -5,7 +5,6 @@
 // Thread-safety: none; one thread. Ownership: of sessions and leases; the pool itself is somebody else's.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "common/running_clock.h"
 #include "common/wire.h"
 #include "memserver/lease_table.h"
 #include "memserver/session.h"
@@ -30,19 +30,28 @@ struct MemServerOptions {
 
 class MemServer {
  public:
-  using Clock = std::chrono::steady_clock;
+  // What clients announce counts in running time: after a suspension their transfers still go on.
+  using Clock = RunningClock;
 
   explicit MemServer(MemServerOptions options);
 
   // One message from `client` (any number: unknown ones are ignored); returns the answer to send, if any.
   std::optional<WireMessage> Handle(uint32_t client, std::span<const std::byte> record, Clock::time_point now);
 
+  // The answer that Handle has just returned could not be sent: what it newly grants is free again.
+  void Withdraw(uint32_t client, const WireMessage& answer);
+
+  // The client is gone without a bye: its leases come back, and nobody waits for it.
+  void NoteDeath(uint32_t client);
+
   // Some client moves bytes by RMA now: the loop must keep calling MPI, or those transfers stall.
   bool RmaIsActive(Clock::time_point now) const;
 
-  // All clients have said bye. LeaveTogether: and all of them found everybody alive.
+  // All clients have said bye or died.
   bool Done() const { return draining_ == sessions_.size(); }
-  bool LeaveTogether() const { return leave_together_; }
+  // True: all of them found everybody alive. kFailedPrecondition: some did and some did not, although they agree on it
+  // before they say so; those who did wait for the others, so the job has to be ended. REQUIRES: Done().
+  Result<bool> LeaveTogether() const;
   // REQUIRES: Done(). Closes the sessions.
   void Finish();
 
@@ -57,8 +66,10 @@ class MemServer {
   LeaseTable leases_;
   std::vector<Session> sessions_;
   std::vector<Clock::time_point> active_until_;  // by client
+  std::vector<WireMessage> granted_;             // by client: the last grant, for a request that is sent again
+  uint64_t new_lease_ = 0;                       // granted by the last request; 0 if it got an old one or none
   size_t draining_ = 0;
-  bool leave_together_ = true;
+  size_t byes_together_ = 0, byes_alone_ = 0;
 };
 
 }  // namespace ramspan

@@ -35,4 +35,10 @@ void Session::FinishDrain() {
   state_ = SessionState::kGone;
 }
 
+bool Session::NoteDeath() {
+  if (state_ == SessionState::kDraining || state_ == SessionState::kGone) return false;
+  state_ = SessionState::kGone;
+  return true;
+}
+
 }  // namespace ramspan

@@ -1,10 +1,10 @@
 // Session: what a memory server knows of one client's life.
 //
-//   state      request, activity   bad message   bye        left
-//   Joining    Active              Joining       Draining   (check)
-//   Active     Active              Active        Draining   (check)
-//   Draining   refused             Draining      refused    Gone
-//   Gone       refused             Gone          refused    (check)
+//   state      request, activity   bad message   bye        left      death
+//   Joining    Active              Joining       Draining   (check)   Gone
+//   Active     Active              Active        Draining   (check)   Gone
+//   Draining   refused             Draining      refused    Gone      refused
+//   Gone       refused             Gone          refused    (check)   refused
 //
 // Joining: in the job, nothing heard yet. Draining: has said bye, holds nothing, gets nothing, is still in the job.
 // "refused" returns false and changes nothing: the peer is lying, not we. "check" is our own bug.
@@ -26,6 +26,8 @@ class Session {
   [[nodiscard]] bool NoteBadMessage();
   [[nodiscard]] bool BeginDrain();
   void FinishDrain();
+  // The client ended without a bye. Refused after one: then it has left, and dies in peace.
+  [[nodiscard]] bool NoteDeath();
 
   SessionState state() const { return state_; }
   uint64_t bad_messages() const { return bad_messages_; }

@@ -109,11 +109,7 @@ Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
                            "`ramspan run -s SERVERS -- PROGRAM`, or leave the key at auto");
   }
   if (!has_servers || !wanted) return Status();
-  RemoteSwapOptions options;
-  if (const char* seconds = std::getenv("RAMSPAN_TEST_GIVE_UP_AFTER")) {
-    options.give_up_after = std::chrono::seconds(std::atoi(seconds));
-  }
-  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*world.value(), options));
+  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*world.value()));
   remote_ = remote.get();
   tiers->push_back(std::move(remote));
   return Status();

@@ -1,78 +1,69 @@
 #include "client/swap/lease_client.h"
 
-#include <sched.h>
-
-#include <chrono>
-#include <utility>
+#include <atomic>
 
 #include "common/log.h"
 
 namespace ramspan {
 namespace {
 
-constexpr std::chrono::milliseconds kLastSends{100};
+// Of the process, so that an answer to a tier that has gone is never taken for one to another. Relaxed: the number has
+// to be new, it publishes nothing.
+uint32_t NextSequence() {
+  static std::atomic<uint32_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
 
 }  // namespace
 
-LeaseClient::~LeaseClient() {
-  const auto deadline = std::chrono::steady_clock::now() + kLastSends;
-  while (!ForgetSent() && std::chrono::steady_clock::now() < deadline) sched_yield();
-  // What is unsent now is for a dead server and will never be sent; it stays where MPI may look at it.
-  if (!unsent_.empty()) static_cast<void>(new std::deque<Unsent>(std::move(unsent_)));
-}
-
-bool LeaseClient::ForgetSent() {
-  int sent = 1;
-  while (!unsent_.empty() && MPI_Test(&unsent_.front().request, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) {
-    unsent_.pop_front();
-  }
-  return unsent_.empty();
-}
-
 void LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum) {
-  Send(server, {.type = WireType::kLeaseRequest, .sequence = ++sequence_, .bytes = want, .minimum_bytes = minimum});
+  const WireMessage* unanswered = ledger_.Outstanding(server);
+  if (unanswered != nullptr) return Send(server, *unanswered);
+  const WireMessage request{
+      .type = WireType::kLeaseRequest, .sequence = NextSequence(), .bytes = want, .minimum_bytes = minimum};
+  ledger_.NoteRequest(server, request);
+  Send(server, request);
 }
 
 void LeaseClient::Return(uint32_t server, uint64_t lease) {
-  Send(server, {.type = WireType::kLeaseReturn, .sequence = ++sequence_, .lease = lease});
+  ledger_.NoteReturned(server, lease);
+  Send(server, {.type = WireType::kLeaseReturn, .sequence = NextSequence(), .lease = lease});
 }
 
 void LeaseClient::Send(uint32_t server, const WireMessage& message) {
-  ForgetSent();
-  Unsent& unsent = unsent_.emplace_back();
-  unsent.record = Encode(message);
-  if (MPI_Isend(unsent.record.data(), kWireBytes, MPI_BYTE, world_.servers()[server].world_rank, 0, world_.control(),
-                &unsent.request) != MPI_SUCCESS) {
-    unsent_.pop_back();
-    world_.MarkDead(server);
-  }
+  if (!sender_.Send(world_.servers()[server].world_rank, message).ok()) world_.MarkDead(server);
 }
 
 std::optional<LeaseClient::Answer> LeaseClient::Next() {
-  for (;;) {
-    int arrived = 0;
-    MPI_Status status;
-    if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.control(), &arrived, &status) != MPI_SUCCESS || arrived == 0) {
-      return std::nullopt;
-    }
-    int bytes = 0;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
-    std::vector<std::byte> record(static_cast<size_t>(bytes > 0 ? bytes : 0));
-    if (MPI_Recv(record.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, world_.control(),
-                 MPI_STATUS_IGNORE) != MPI_SUCCESS) {
-      return std::nullopt;
-    }
+  ControlMessage message;
+  while (ReceiveControl(world_.control(), MPI_ANY_SOURCE, &message).ok() && message.source >= 0) {
     uint32_t server = 0;
-    while (server < world_.servers().size() && world_.servers()[server].world_rank != status.MPI_SOURCE) ++server;
-    const Result<WireMessage> message = Decode(record);
-    const bool possible =
-        server < world_.servers().size() && message.ok() &&
-        (message.value().type == WireType::kFull ||
-         (message.value().type == WireType::kLeaseGrant &&
-          message.value().offset + message.value().bytes <= world_.servers()[server].pool_bytes));
-    if (possible) return Answer{server, message.value()};
-    LogWarning("ignored an impossible control message from rank %d", status.MPI_SOURCE);
+    while (server < world_.servers().size() && world_.servers()[server].world_rank != message.source) ++server;
+    const Result<WireMessage> decoded =
+        message.whole ? Decode(message.record) : InvalidArgument("control message of a wrong length");
+    if (server == world_.servers().size() || !decoded.ok()) {
+      LogWarning("ignored a control message from rank %d: %s", message.source, decoded.status().message().c_str());
+      continue;
+    }
+    if (std::optional<Answer> answer = Judge(server, decoded.value())) return answer;
   }
+  return std::nullopt;
+}
+
+std::optional<LeaseClient::Answer> LeaseClient::Judge(uint32_t server, const WireMessage& message) {
+  const LeaseLedger::Verdict verdict = ledger_.Judge(server, message, world_.servers()[server].pool_bytes);
+  const int rank = world_.servers()[server].world_rank;
+  switch (verdict) {
+    case LeaseLedger::Verdict::kTake:
+    case LeaseLedger::Verdict::kFull: return Answer{server, message};
+    case LeaseLedger::Verdict::kBroken:
+      LogWarning("memory server rank %d granted memory that cannot be granted; it counts as full for now", rank);
+      if (!ledger_.Holds(server, message.lease)) Return(server, message.lease);
+      return Answer{server, {.type = WireType::kFull, .sequence = message.sequence}};
+    case LeaseLedger::Verdict::kGiveBack: Return(server, message.lease); break;
+    case LeaseLedger::Verdict::kIgnore: break;
+  }
+  return std::nullopt;
 }
 
 }  // namespace ramspan

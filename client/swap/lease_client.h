@@ -1,15 +1,15 @@
 // LeaseClient: this process's conversation with the memory servers about leases. Sends requests and returns, and hands
-// out the answers as they come; a deadline is the caller's. Answers are believed only as far as they are possible: a
-// grant that lies outside its server's pool is dropped.
+// out the answers as they come; a deadline is the caller's. Answers are believed only as far as they are possible
+// (lease_ledger.h).
 //
 // Thread-safety: none; one thread at a time (RemoteSwap's asking role). Ownership: borrows the world.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
-#include <vector>
 
+#include "client/swap/lease_ledger.h"
+#include "common/mpi_control.h"
 #include "common/mpi_world.h"
 #include "common/wire.h"
 
@@ -19,15 +19,14 @@ class LeaseClient {
  public:
   struct Answer {
     uint32_t server = 0;
-    WireMessage message;  // kLeaseGrant or kFull
+    // kLeaseGrant, or kFull: also in place of a grant that cannot be.
+    WireMessage message;
   };
 
-  explicit LeaseClient(MpiWorld& world) : world_(world) {}
-  ~LeaseClient();
-  LeaseClient(const LeaseClient&) = delete;
-  LeaseClient& operator=(const LeaseClient&) = delete;
+  explicit LeaseClient(MpiWorld& world) : world_(world), sender_(world.control()) {}
 
-  // Sends; an error of MPI marks the server dead.
+  // Sends; an error of the transport marks the server dead. While an earlier request to this server is unanswered, that
+  // one is sent again instead, because a server answers a request that it knows as before.
   void Ask(uint32_t server, uint64_t want, uint64_t minimum);
   void Return(uint32_t server, uint64_t lease);
 
@@ -35,17 +34,12 @@ class LeaseClient {
   std::optional<Answer> Next();
 
  private:
-  struct Unsent {
-    WireRecord record;
-    MPI_Request request = MPI_REQUEST_NULL;
-  };
-
   void Send(uint32_t server, const WireMessage& message);
-  bool ForgetSent();  // in order of sending; true when nothing is unsent
+  std::optional<Answer> Judge(uint32_t server, const WireMessage& message);
 
   MpiWorld& world_;
-  std::deque<Unsent> unsent_;  // a deque: a record in flight may not move
-  uint32_t sequence_ = 0;
+  ControlSender sender_;
+  LeaseLedger ledger_;
 };
 
 }  // namespace ramspan

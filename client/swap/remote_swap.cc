@@ -34,13 +34,13 @@ uint64_t RoundUpToLease(uint64_t bytes) { return (bytes + kLeaseGranule - 1) / k
 }  // namespace
 
 RemoteSwap::RemoteSwap(MpiWorld& world, const RemoteSwapOptions& options)
-    : world_(world), options_(options), leases_(world), rma_(world), servers_(world.servers().size()) {
+    : world_(world), options_(options), leases_(world), rma_(world, JobWatchdog(world)), servers_(world.servers().size()) {
   for (uint32_t i = 0; i < servers_.size(); ++i) {
     (IsNear(i) ? has_near_ : has_far_) = true;
     servers_[i].free_bytes = world.servers()[i].pool_bytes;
   }
   for (Side& side : sides_) side.next_lease_bytes = RoundUpToLease(options.first_lease_bytes);
-  if (has_far_) rma_.StartWatchdog(options.warn_after, options.give_up_after);
+  if (has_far_) JobWatchdog(world).Start();
 }
 
 RemoteSwap::~RemoteSwap() {
@@ -503,7 +503,7 @@ void RemoteSwap::Finish(IoRequest* request, StatusCode result) {
 size_t RemoteSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) {
   // Spinning first: a blocked wake-up costs 70 to 280 us, about what a transfer takes.
   constexpr std::chrono::microseconds kSpin{100}, kNap{200};
-  const Clock::time_point begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   for (;;) {
     {
       MutexLock lock(mutex_);
@@ -517,7 +517,7 @@ size_t RemoteSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds wa
     }
     if (CollectFar()) continue;
     // Another thread flushes what is in flight.
-    const auto waited = Clock::now() - begin;
+    const auto waited = std::chrono::steady_clock::now() - begin;
     if (waited >= wait) return 0;
     if (waited < kSpin) {
       sched_yield();

@@ -22,6 +22,7 @@
 #include "client/transport/mpi_rma.h"
 #include "common/mpi_world.h"
 #include "common/mutex.h"
+#include "common/running_clock.h"
 
 namespace ramspan {
 
@@ -32,7 +33,6 @@ struct RemoteSwapOptions {
   uint64_t lease_bytes_max = uint64_t{32} << 20;
   std::chrono::milliseconds answer_timeout{5000};  // then the server counts as full for as long
   std::chrono::milliseconds idle_lease{2000};      // an empty lease goes back after this time
-  std::chrono::seconds warn_after{10}, give_up_after{60};  // MpiRma::StartWatchdog
 };
 
 class RemoteSwap final : public SwapTier {
@@ -61,7 +61,10 @@ class RemoteSwap final : public SwapTier {
   TierStats stats() const override;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  // Of deadlines and pauses alike: a server that was suspended together with this process is not late.
+  struct Clock : RunningClock {
+    static time_point now() { return ProcessNow(); }
+  };
 
   // A lease, seen from here; `bytes` is 0 while the index is unused.
   struct Region {

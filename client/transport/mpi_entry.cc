@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "client/transport/mpi_watchdog.h"
 #include "common/log.h"
 #include "common/wire.h"
 #include "ramspan/errors.h"
@@ -31,6 +32,16 @@ bool MpiIs(int (*query)(int*)) {
   return query(&flag) == MPI_SUCCESS && flag != 0;
 }
 
+// Each client asks each server, because one may see a death that another does not.
+bool AllServersAnswer(MpiWorld& world, MpiWatchdog& watchdog) {
+  bool all = true;
+  for (size_t i = 0; i < world.servers().size(); ++i) {
+    const MpiWatchdog::Inside inside(watchdog, i, 0);
+    all = world.ServerAnswers(i) && all;
+  }
+  return all;
+}
+
 // False when MPI must not be called any more: a server is dead, and collective calls would wait for it for ever; or the
 // job was left in another way than MPI_Finalize.
 bool LeaveNow() {
@@ -38,7 +49,10 @@ bool LeaveNow() {
   if (world_or == nullptr || !world_or->ok() || world_or->value() == nullptr || left.exchange(true)) return true;
   if (auto* hook = before_leave.load()) hook();
   MpiWorld& world = *world_or->value();
-  const bool together = world.AgreeThatAllServersLive();
+  MpiWatchdog& watchdog = JobWatchdog(world);
+  watchdog.Start();
+  const bool together = world.AllClientsAgree(AllServersAnswer(world, watchdog));
+  const MpiWatchdog::Ending ending(watchdog);
   const WireRecord bye = Encode({.type = WireType::kBye, .flags = together ? kByeTogether : 0});
   for (size_t i = 0; i < world.servers().size(); ++i) {
     if (world.IsDead(i)) continue;

@@ -1,15 +1,11 @@
 #include "client/transport/mpi_rma.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdio>
+#include <chrono>
 #include <utility>
 
-#include "common/log.h"
-#include "common/own_thread.h"
 #include "common/wire.h"
 
 namespace ramspan {
@@ -21,7 +17,6 @@ constexpr size_t kPartBytesMax = size_t{64} << 20;
 // A fifth of the time for which a server believes it (memserver/server.cc).
 constexpr int64_t kAnnounceEveryMs = 5;
 constexpr uint64_t kLongBytes = uint64_t{16} << 20;  // more than 20 ms of a wire with 0.8 GB/s
-constexpr uint64_t kSlowestWireBytesPerMs = 10'000;
 
 int64_t NowMs() {
   using std::chrono::steady_clock;
@@ -30,51 +25,8 @@ int64_t NowMs() {
 
 }  // namespace
 
-// The calling thread is about to enter MPI, where a server that does not answer could hold it.
-class MpiRma::InsideMpi {
- public:
-  InsideMpi(ServerQueue& queue, uint64_t bytes) : queue_(queue), bytes_(bytes) {
-    queue_.inside_since_ms.store(NowMs(), std::memory_order_relaxed);
-    queue_.inside_bytes.fetch_add(bytes_, std::memory_order_relaxed);
-    queue_.inside.fetch_add(1, std::memory_order_relaxed);
-  }
-  ~InsideMpi() {
-    queue_.inside_since_ms.store(NowMs(), std::memory_order_relaxed);  // it answers
-    queue_.inside_bytes.fetch_sub(bytes_, std::memory_order_relaxed);
-    queue_.inside.fetch_sub(1, std::memory_order_relaxed);
-    queue_.warned.store(false, std::memory_order_relaxed);
-  }
-  InsideMpi(const InsideMpi&) = delete;
-  InsideMpi& operator=(const InsideMpi&) = delete;
-
- private:
-  ServerQueue& queue_;
-  const uint64_t bytes_;
-};
-
-MpiRma::MpiRma(MpiWorld& world) : world_(world), queues_(new ServerQueue[world.servers().size()]) {}
-
-MpiRma::~MpiRma() {
-  if (!watchdog_.joinable()) return;
-  {
-    MutexLock lock(watchdog_mutex_);
-    watchdog_ends_ = true;
-    watchdog_wake_.NotifyAll();
-  }
-  watchdog_.join();
-}
-
-void MpiRma::StartWatchdog(std::chrono::seconds warn_after, std::chrono::seconds give_up_after) {
-  watchdog_ = std::thread([this, warn_after, give_up_after] {
-    BlockSignals();
-    SetDefaultFpEnvironment();
-    MutexLock lock(watchdog_mutex_);
-    while (!watchdog_ends_) {
-      watchdog_wake_.WaitFor(watchdog_mutex_, std::chrono::milliseconds(500));
-      CheckProgress(warn_after, give_up_after);
-    }
-  });
-}
+MpiRma::MpiRma(MpiWorld& world, MpiWatchdog& watchdog)
+    : world_(world), watchdog_(watchdog), queues_(new ServerQueue[world.servers().size()]) {}
 
 // Keeps the server polling: it sleeps between polls unless a client says that RMA is under way.
 void MpiRma::Announce(uint32_t server) {
@@ -119,7 +71,7 @@ void MpiRma::Start(uint32_t server, const std::vector<Transfer>& transfers) {
   uint64_t bytes = 0;
   for (const Transfer& t : transfers) bytes += t.bytes;
   ServerQueue& queue = queues_[server];
-  const InsideMpi inside(queue, bytes);  // a put may already wait for the server
+  const MpiWatchdog::Inside inside(watchdog_, server, bytes);  // a put may already wait for the server
   if (!AnnounceLong(server, bytes)) Announce(server);
   for (const Transfer& t : transfers) {
     for (size_t at = 0; at < t.bytes && !world_.IsDead(server); at += kPartBytesMax) {
@@ -151,7 +103,7 @@ bool MpiRma::Collect(std::vector<Completion>* done) {
     any = true;
     bool ok;
     {
-      const InsideMpi inside(queue, bytes);
+      const MpiWatchdog::Inside inside(watchdog_, server, bytes);
       const bool announced_long = AnnounceLong(server, bytes);
       if (!announced_long) Announce(server);
       // Also after a death: nothing may be left in flight on a buffer that goes back to its owner.
@@ -165,27 +117,6 @@ bool MpiRma::Collect(std::vector<Completion>* done) {
     queue.busy = false;
   }
   return any;
-}
-
-void MpiRma::CheckProgress(std::chrono::seconds warn_after, std::chrono::seconds give_up_after) {
-  for (uint32_t server = 0; server < world_.servers().size(); ++server) {
-    ServerQueue& queue = queues_[server];
-    if (queue.inside.load(std::memory_order_relaxed) == 0) continue;
-    const std::chrono::milliseconds waited(NowMs() - queue.inside_since_ms.load(std::memory_order_relaxed));
-    const std::chrono::milliseconds wire(queue.inside_bytes.load(std::memory_order_relaxed) / kSlowestWireBytesPerMs);
-    const int rank = world_.servers()[server].world_rank;
-    if (waited > give_up_after + wire) {
-      std::fprintf(stderr, "ramspan: memory server rank %d has not answered for %lld s; ending the job. Remedy: see "
-                   "whether its host is overloaded or its process stopped, or run without that host\n",
-                   rank, static_cast<long long>(waited.count() / 1000));
-      std::fflush(nullptr);
-      _exit(1);
-    }
-    if (waited > warn_after + wire && !queue.warned.exchange(true, std::memory_order_relaxed)) {
-      LogWarning("memory server rank %d has not answered for %lld s; still waiting", rank,
-                 static_cast<long long>(waited.count() / 1000));
-    }
-  }
 }
 
 }  // namespace ramspan

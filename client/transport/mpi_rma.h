@@ -8,18 +8,18 @@
 // server dies while gets are in flight, UCX 1.13 now and then aborts this process by itself (an assertion on its count
 // of flushes); the launcher then ends the job.
 //
-// Thread-safety: every call from any thread. Ownership: borrows the world, requests and buffers.
+// Thread-safety: every call from any thread. Ownership: borrows the world, the watchdog, requests and
+// buffers.
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "client/swap/swap_tier.h"
+#include "client/transport/mpi_watchdog.h"
 #include "common/mpi_world.h"
 #include "common/mutex.h"
 
@@ -40,7 +40,7 @@ class MpiRma {
     bool ok = false;
   };
 
-  explicit MpiRma(MpiWorld& world);
+  MpiRma(MpiWorld& world, MpiWatchdog& watchdog);
 
   // Begins all of `transfers`, which belong to one request and one server. Collect returns one Completion for them
   // all; they may be issued in part when the server is found dead. Does not wait for bytes to move.
@@ -50,13 +50,6 @@ class MpiRma {
   // another thread is not already flushing. Blocks while bytes move. A failed flush marks the server dead.
   bool Collect(std::vector<Completion>* done);
 
-  ~MpiRma();
-
-  // From now on a thread of its own, which never calls MPI, warns when a put, get or flush takes longer than
-  // `warn_after`, and ends the process after `give_up_after` (both prolonged by what a wire of 10 MB/s needs): a server
-  // that is stopped but not dead holds its clients inside MPI, where nothing else can reach them.
-  void StartWatchdog(std::chrono::seconds warn_after, std::chrono::seconds give_up_after);
-
  private:
   struct ServerQueue {
     Mutex mutex{LockRank::kTransport};
@@ -64,28 +57,16 @@ class MpiRma {
     std::vector<IoRequest*> flushing;                      // the flushing thread's own
     bool busy RS_GUARDED_BY(mutex) = false;                // somebody flushes
     uint64_t pending_bytes RS_GUARDED_BY(mutex) = 0;
-    // For the watchdog, which tolerates any order: threads inside MPI on this server's behalf, for how many bytes, and
-    // when the last one came or went (milliseconds of the steady clock).
-    std::atomic<int> inside{0};
-    std::atomic<uint64_t> inside_bytes{0};
-    std::atomic<int64_t> inside_since_ms{0};
-    std::atomic<int64_t> announced_ms{0};
-    std::atomic<bool> warned{false};
+    std::atomic<int64_t> announced_ms{0};  // of the steady clock; any order will do
   };
 
-  class InsideMpi;
-  void CheckProgress(std::chrono::seconds warn_after, std::chrono::seconds give_up_after);
   void Announce(uint32_t server);
   bool AnnounceLong(uint32_t server, uint64_t bytes);
   void SendActivity(uint32_t server, uint64_t bytes);
 
   MpiWorld& world_;
+  MpiWatchdog& watchdog_;
   const std::unique_ptr<ServerQueue[]> queues_;
-
-  Mutex watchdog_mutex_{LockRank::kTransport};
-  CondVar watchdog_wake_;
-  bool watchdog_ends_ RS_GUARDED_BY(watchdog_mutex_) = false;
-  std::thread watchdog_;
 };
 
 }  // namespace ramspan

@@ -1,8 +1,11 @@
 // Impossible wishes, full and forbidden places, and processes killed in mid-run: a clear end, and nothing left behind.
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <set>
+#include <thread>
 
 #include "tests/app/app_fixture.h"
 
@@ -151,6 +154,26 @@ TEST_F(Kill, AServerThatIsStoppedEndsTheJobAfterAWhile) {
     EXPECT_LT(outcome.seconds, 20);
     ExpectNothingLeft();
   }
+}
+
+// `scontrol suspend`, a laptop's lid: the watchdog counted the time of its own suspension and ended the job at once.
+TEST_F(Kill, AJobThatIsSuspendedForLongerThanTheGiveUpTimeGoesOn) {
+  Words environment = kFar;
+  environment.push_back("RAMSPAN_TEST_GIVE_UP_AFTER=2");
+  const pid_t launcher = StartSweeping(environment);
+  const std::set<pid_t> all = JobProcesses();
+  for (const pid_t pid : all) {
+    if (pid != launcher) kill(pid, SIGSTOP);
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(5));  // the suspension itself
+  for (const pid_t pid : all) kill(pid, SIGCONT);
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // the end came within 0.4 s
+  EXPECT_EQ(waitpid(launcher, nullptr, WNOHANG), 0) << "the job has ended";
+  kill(launcher, SIGTERM);
+  const Outcome outcome = Wait(launcher);
+  EXPECT_EQ(outcome.status, 143);
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("has not answered")));
+  ExpectNothingLeft();
 }
 
 TEST_F(Kill, ADeadRankEndsTheJob) {

@@ -1,5 +1,6 @@
 // entry_program MODE: one way in which a program may meet and leave its memory servers. Each prints "fine" or ends with
 // the error that the test expects (CMakeLists.txt).
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 #include "client/swap/lease_client.h"
 #include "client/transport/mpi_entry.h"
+#include "common/wire.h"
 #include "ramspan/errors.h"
 #define RAMSPAN_NO_MPI_MACROS  // the modes call both MPI's own functions and ours
 #include "ramspan/mpi.h"
@@ -104,6 +106,58 @@ int LeaveUnanswered(int argc, char** argv) {
   return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
 }
 
+// A server that is stopped, but not dead, when the job ends: no call of MPI that waits for it ever returns.
+int StoppedServerAtEnd(int argc, char** argv) {
+  int provided = -1;
+  ramspan::detail::MpiInitThread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  CheckComputeComm();
+  int rank = 0;
+  MPI_Comm_rank(computeComm(), &rank);
+  const pid_t server = static_cast<pid_t>(ramspan::EnsureJoined().value()->servers()[0].pid);
+  if (rank == 0) kill(server, SIGSTOP);
+  MPI_Barrier(computeComm());
+  const int ended = ramspan::detail::MpiFinalize();
+  if (rank == 0) kill(server, SIGCONT);
+  return ended == MPI_SUCCESS ? 0 : 9;
+}
+
+// A message of a wrong length was received whole into fresh pages, and one of more than INT_MAX bytes ended the server
+// and so the job.
+int HugeMessage(int argc, char** argv) {
+  int provided = -1;
+  ramspan::detail::MpiInitThread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  ramspan::MpiWorld& world = *ramspan::EnsureJoined().value();
+  constexpr int kParts = 2100;  // of 1 MiB: more than an int can count
+  constexpr size_t kPart = size_t{1} << 20;
+  void* zeros = mmap(nullptr, kParts * kPart, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (zeros == MAP_FAILED) Fail("no address space for the message");
+  MPI_Datatype part = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous(static_cast<int>(kPart), MPI_BYTE, &part);
+  MPI_Type_commit(&part);
+  MPI_Send(zeros, kParts, part, world.servers()[0].world_rank, 0, world.control());
+  MPI_Type_free(&part);
+  munmap(zeros, kParts * kPart);
+  CheckComputeComm();
+  return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
+}
+
+// One client says that somebody is dead, which is not true. The servers went, and the others waited for them for ever.
+int FalseBye(int argc, char** argv) {
+  int provided = -1;
+  ramspan::detail::MpiInitThread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  CheckComputeComm();
+  ramspan::MpiWorld& world = *ramspan::EnsureJoined().value();
+  int rank = 0;
+  MPI_Comm_rank(computeComm(), &rank);
+  if (rank != 0) return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
+  world.AllClientsAgree(true);
+  const ramspan::WireRecord bye = ramspan::Encode({.type = ramspan::WireType::kBye});
+  for (const auto& server : world.servers()) {
+    MPI_Send(bye.data(), ramspan::kWireBytes, MPI_BYTE, server.world_rank, 0, world.control());
+  }
+  for (;;) pause();
+}
+
 int Fork() {
   if (!ramspan::EnsureJoined().ok()) Fail("not joined");
   const pid_t child = fork();
@@ -123,6 +177,9 @@ int Run(const std::string& mode, int argc, char** argv) {
   if (mode == "joined-before-init") return JoinedBeforeInit(argc, argv);
   if (mode == "fork") return Fork();
   if (mode == "unanswered") return LeaveUnanswered(argc, argv);
+  if (mode == "stopped-server") return StoppedServerAtEnd(argc, argv);
+  if (mode == "huge-message") return HugeMessage(argc, argv);
+  if (mode == "false-bye") return FalseBye(argc, argv);
   ramspan::detail::MpiInit(&argc, &argv);
   CheckComputeComm();
   int rank = 0;

@@ -13,9 +13,9 @@ namespace ramspan {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-using Clock = MemServer::Clock;
+constexpr MemServer::Clock::time_point kNow{std::chrono::hours(1)};
 
-enum class Event { kRequest, kBad, kBye };
+enum class Event { kRequest, kBad, kBye, kDeath };
 
 // Brings a session into a state by the table's own transitions.
 Session SessionIn(SessionState state) {
@@ -45,11 +45,14 @@ TEST(Session, TheTransitionTableIsAsWritten) {
       {kDraining, Event::kRequest, false, kDraining}, {kDraining, Event::kBad, true, kDraining},
       {kDraining, Event::kBye, false, kDraining},     {kGone, Event::kRequest, false, kGone},
       {kGone, Event::kBad, true, kGone},              {kGone, Event::kBye, false, kGone},
+      {kJoining, Event::kDeath, true, kGone},         {kActive, Event::kDeath, true, kGone},
+      {kDraining, Event::kDeath, false, kDraining},   {kGone, Event::kDeath, false, kGone},
   };
   for (const Row& row : table) {
     Session session = SessionIn(row.from);
     const bool accepted = row.event == Event::kRequest ? session.NoteRequest()
                           : row.event == Event::kBye   ? session.BeginDrain()
+                          : row.event == Event::kDeath ? session.NoteDeath()
                                                        : session.NoteBadMessage();
     const std::string name =
         std::string(SessionStateName(row.from)) + " event " + std::to_string(static_cast<int>(row.event));
@@ -74,17 +77,17 @@ TEST(Session, BadMessagesAreLoggedEverMoreRarely) {
   EXPECT_EQ(logged, (std::vector<uint64_t>{1, 2, 4, 8, 16, 32, 64}));
 }
 
-WireRecord Request(uint64_t bytes) {
-  return Encode({.type = WireType::kLeaseRequest, .sequence = 5, .bytes = bytes, .minimum_bytes = kLeaseGranule});
+WireRecord Request(uint64_t bytes, uint32_t sequence = 5) {
+  return Encode({.type = WireType::kLeaseRequest, .sequence = sequence, .bytes = bytes, .minimum_bytes = kLeaseGranule});
 }
 
 TEST(MemServer, AnswersARequestWithALeaseAndWithFullWhenThereIsNone) {
   MemServer server({.pool_bytes = 4 * kMiB, .clients = 1});
   uint64_t granted = 0;
-  for (;;) {
-    const std::optional<WireMessage> answer = server.Handle(0, Request(4 * kMiB), Clock::now());
+  for (uint32_t sequence = 1;; ++sequence) {
+    const std::optional<WireMessage> answer = server.Handle(0, Request(4 * kMiB, sequence), kNow);
     ASSERT_TRUE(answer.has_value());
-    EXPECT_EQ(answer->sequence, 5u);
+    EXPECT_EQ(answer->sequence, sequence);
     EXPECT_TRUE(Decode(Encode(*answer)).ok());
     if (answer->type == WireType::kFull) break;
     ASSERT_EQ(answer->type, WireType::kLeaseGrant);
@@ -95,7 +98,7 @@ TEST(MemServer, AnswersARequestWithALeaseAndWithFullWhenThereIsNone) {
 
 TEST(MemServer, ALeaseThatCannotBeMadeResidentIsNotGranted) {
   MemServer server({.pool_bytes = 4 * kMiB, .clients = 1, .populate = [](uint64_t, uint64_t) { return false; }});
-  const std::optional<WireMessage> answer = server.Handle(0, Request(kMiB), Clock::now());
+  const std::optional<WireMessage> answer = server.Handle(0, Request(kMiB), kNow);
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->type, WireType::kFull);
   EXPECT_EQ(answer->flags, static_cast<uint32_t>(FullReason::kNoMemory));
@@ -104,53 +107,98 @@ TEST(MemServer, ALeaseThatCannotBeMadeResidentIsNotGranted) {
 
 TEST(MemServer, ByeGivesTheLeasesBackAndTheLastOneEndsTheService) {
   MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
-  ASSERT_TRUE(server.Handle(0, Request(kMiB), Clock::now()).has_value());
+  ASSERT_TRUE(server.Handle(0, Request(kMiB), kNow).has_value());
   const WireRecord bye = Encode({.type = WireType::kBye, .flags = kByeTogether});
-  server.Handle(0, bye, Clock::now());
+  server.Handle(0, bye, kNow);
   EXPECT_EQ(server.leases().free_bytes(), 8 * kMiB);
   EXPECT_FALSE(server.Done());
-  server.Handle(0, bye, Clock::now());  // said twice: counted bad, ends nothing
+  server.Handle(0, bye, kNow);  // said twice: counted bad, ends nothing
   EXPECT_FALSE(server.Done());
   EXPECT_EQ(server.session(0).bad_messages(), 1u);
-  server.Handle(1, bye, Clock::now());
+  server.Handle(1, bye, kNow);
   ASSERT_TRUE(server.Done());
-  EXPECT_TRUE(server.LeaveTogether());
+  EXPECT_TRUE(server.LeaveTogether().value());
   server.Finish();
   EXPECT_EQ(server.session(0).state(), SessionState::kGone);
 }
 
-TEST(MemServer, OneClientThatKnowsOfADeathKeepsEverybodyFromLeavingTogether) {
+TEST(MemServer, ClientsThatAllKnowOfADeathDoNotLeaveTogether) {
   MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
-  server.Handle(0, Encode({.type = WireType::kBye, .flags = kByeTogether}), Clock::now());
-  server.Handle(1, Encode({.type = WireType::kBye}), Clock::now());
-  EXPECT_TRUE(server.Done());
-  EXPECT_FALSE(server.LeaveTogether());
+  server.Handle(0, Encode({.type = WireType::kBye}), kNow);
+  server.Handle(1, Encode({.type = WireType::kBye}), kNow);
+  ASSERT_TRUE(server.Done());
+  EXPECT_FALSE(server.LeaveTogether().value());
+}
+
+// The server left, with status 0, and who had said that all live waited for it for ever.
+TEST(MemServer, ClientsThatContradictEachOtherInTheirByesAreAnError) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
+  server.Handle(0, Encode({.type = WireType::kBye, .flags = kByeTogether}), kNow);
+  server.Handle(1, Encode({.type = WireType::kBye}), kNow);
+  ASSERT_TRUE(server.Done());
+  EXPECT_EQ(server.LeaveTogether().status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(MemServer, AClientThatDiesGivesItsLeasesBackAndIsNotWaitedFor) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
+  ASSERT_TRUE(server.Handle(0, Request(kMiB), kNow).has_value());
+  server.NoteDeath(0);
+  server.NoteDeath(0);
+  EXPECT_EQ(server.leases().free_bytes(), 8 * kMiB);
+  EXPECT_FALSE(server.Handle(0, Request(kMiB), kNow).has_value());
+  EXPECT_FALSE(server.Done());
+  server.Handle(1, Encode({.type = WireType::kBye}), kNow);
+  ASSERT_TRUE(server.Done());
+  EXPECT_FALSE(server.LeaveTogether().value());
+  server.Finish();
+}
+
+// Dropped answers stayed leased: nobody could use that memory any more.
+TEST(MemServer, AGrantThatCannotBeSentIsFreeAgain) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 1});
+  const std::optional<WireMessage> answer = server.Handle(0, Request(kMiB), kNow);
+  ASSERT_TRUE(answer.has_value());
+  server.Withdraw(0, *answer);
+  EXPECT_EQ(server.leases().free_bytes(), 8 * kMiB);
+}
+
+TEST(MemServer, ARequestThatIsSentAgainGetsTheSameLease) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
+  const std::optional<WireMessage> first = server.Handle(0, Request(kMiB, 7), kNow);
+  const std::optional<WireMessage> again = server.Handle(0, Request(kMiB, 7), kNow);
+  ASSERT_TRUE(first.has_value() && again.has_value());
+  EXPECT_EQ(*first, *again);
+  EXPECT_EQ(server.leases().leases(), 1u);
+  server.Withdraw(0, *again);  // the first one may have arrived
+  EXPECT_EQ(server.leases().leases(), 1u);
+  EXPECT_NE(server.Handle(1, Request(kMiB, 7), kNow)->lease, first->lease) << "another client's";
+  EXPECT_NE(server.Handle(0, Request(kMiB, 8), kNow)->lease, first->lease);
 }
 
 TEST(MemServer, RequestsAfterByeGetNothing) {
   MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
-  server.Handle(0, Encode({.type = WireType::kBye, .flags = kByeTogether}), Clock::now());
-  EXPECT_FALSE(server.Handle(0, Request(kMiB), Clock::now()).has_value());
+  server.Handle(0, Encode({.type = WireType::kBye, .flags = kByeTogether}), kNow);
+  EXPECT_FALSE(server.Handle(0, Request(kMiB), kNow).has_value());
   EXPECT_EQ(server.leases().leases(), 0u);
 }
 
 TEST(MemServer, AServersOwnMessagesAreRefusedFromAClient) {
   MemServer server({.pool_bytes = 8 * kMiB, .clients = 1});
   EXPECT_FALSE(
-      server.Handle(0, Encode({.type = WireType::kLeaseGrant, .lease = 1, .bytes = kMiB}), Clock::now()).has_value());
+      server.Handle(0, Encode({.type = WireType::kLeaseGrant, .lease = 1, .bytes = kMiB}), kNow).has_value());
   EXPECT_EQ(server.session(0).state(), SessionState::kJoining);
   EXPECT_EQ(server.session(0).bad_messages(), 1u);
 }
 
 TEST(MemServer, AForeignRankIsIgnored) {
   MemServer server({.pool_bytes = 8 * kMiB, .clients = 1});
-  EXPECT_FALSE(server.Handle(1, Request(kMiB), Clock::now()).has_value());
-  EXPECT_FALSE(server.Handle(UINT32_MAX, Request(kMiB), Clock::now()).has_value());
+  EXPECT_FALSE(server.Handle(1, Request(kMiB), kNow).has_value());
+  EXPECT_FALSE(server.Handle(UINT32_MAX, Request(kMiB), kNow).has_value());
 }
 
 TEST(MemServer, RmaCountsAsActiveForAWhileAfterEachAnnouncement) {
   MemServer server({.pool_bytes = 8 * kMiB, .clients = 1});
-  const Clock::time_point now = Clock::now();
+  const MemServer::Clock::time_point now = kNow;
   EXPECT_FALSE(server.RmaIsActive(now));
   server.Handle(0, Encode({.type = WireType::kActivity}), now);
   EXPECT_TRUE(server.RmaIsActive(now + std::chrono::milliseconds(10)));
@@ -160,7 +208,7 @@ TEST(MemServer, RmaCountsAsActiveForAWhileAfterEachAnnouncement) {
 // One flush of 512 MiB went at 0.09 GB/s: no announcement could follow while it lasted, and the server slept.
 TEST(MemServer, ALongFlushIsBelievedForAsLongAsItsBytesTake) {
   MemServer server({.pool_bytes = 512 * kMiB, .clients = 2});
-  const Clock::time_point now = Clock::now();
+  const MemServer::Clock::time_point now = kNow;
   server.Handle(0, Encode({.type = WireType::kActivity, .bytes = 512 * kMiB}), now);
   server.Handle(1, Encode({.type = WireType::kActivity}), now);
   EXPECT_TRUE(server.RmaIsActive(now + std::chrono::seconds(20)));

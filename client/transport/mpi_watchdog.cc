@@ -1,0 +1,175 @@
+#include "client/transport/mpi_watchdog.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "common/log.h"
+#include "common/own_thread.h"
+#include "common/process_life.h"
+#include "common/running_clock.h"
+
+namespace ramspan {
+namespace {
+
+// Shorter than RunningClock's step, so that the clock misses nothing while this thread is the only one that looks.
+constexpr std::chrono::milliseconds kLookEvery{200};
+constexpr std::chrono::seconds kFlushPatience{1};
+
+long long Seconds(std::chrono::milliseconds time) { return static_cast<long long>(time.count() / 1000); }
+
+const char* LifeName(ProcessLife life) {
+  switch (life) {
+    case ProcessLife::kStopped: return "its process is stopped";
+    case ProcessLife::kGone: return "its process is gone";
+    case ProcessLife::kRuns: return "its process runs";
+    case ProcessLife::kUnknown: break;
+  }
+  return "its process cannot be seen from here";
+}
+
+// Neither the program's locks nor a full pipe may keep the job from ending: the message goes out by write, and what the
+// program has printed gets a second to follow.
+[[noreturn, gnu::format(printf, 1, 2)]] void EndJobNow(const char* format, ...) {
+  char text[600];
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (length > 0 && write(STDERR_FILENO, text, std::min<size_t>(static_cast<size_t>(length), sizeof text - 1)) < 0) {
+    _exit(1);
+  }
+  try {
+    std::thread([] { std::fflush(nullptr); _exit(1); }).detach();
+  } catch (const std::system_error&) {
+  }
+  std::this_thread::sleep_for(kFlushPatience);
+  _exit(1);
+}
+
+}  // namespace
+
+MpiWatchdog::Options MpiWatchdog::DefaultOptions() {
+  Options options;
+  if (const char* seconds = std::getenv("RAMSPAN_TEST_GIVE_UP_AFTER")) {
+    options.give_up_after = std::chrono::seconds(std::atoi(seconds));
+  }
+  return options;
+}
+
+MpiWatchdog::MpiWatchdog(const MpiWorld& world, Options options)
+    : world_(world), options_(options), calls_(new Calls[world.servers().size() + 1]) {}
+
+MpiWatchdog::~MpiWatchdog() {
+  std::thread thread;
+  {
+    MutexLock lock(mutex_);
+    ends_ = true;
+    wake_.NotifyAll();
+    thread = std::move(thread_);
+  }
+  if (thread.joinable()) thread.join();
+}
+
+void MpiWatchdog::Start() {
+  MutexLock lock(mutex_);
+  if (thread_.joinable() || ends_) return;
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error&) {
+  }
+}
+
+MpiWatchdog::Inside::Inside(MpiWatchdog& watchdog, size_t server, uint64_t bytes)
+    : watchdog_(watchdog), server_(server), bytes_(bytes) {
+  Calls& calls = watchdog_.calls_[server_];
+  calls.bytes.fetch_add(bytes_, std::memory_order_relaxed);
+  calls.entered.fetch_add(1, std::memory_order_relaxed);
+}
+
+MpiWatchdog::Inside::~Inside() {
+  Calls& calls = watchdog_.calls_[server_];
+  calls.bytes.fetch_sub(bytes_, std::memory_order_relaxed);
+  calls.left.fetch_add(1, std::memory_order_relaxed);
+}
+
+void MpiWatchdog::Run() {
+  BlockSignals();
+  SetDefaultFpEnvironment();
+  WaitJudge judge(options_.warn_after, options_.give_up_after);
+  std::vector<WaitJudge::Look> looks(EndSlot() + 1);
+  RunningClock::time_point last = RunningClock::ProcessNow();
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (ends_) return;
+      wake_.WaitFor(mutex_, kLookEvery);
+      if (ends_) return;
+    }
+    for (size_t i = 0; i < looks.size(); ++i) {
+      looks[i] = {calls_[i].entered.load(std::memory_order_relaxed), calls_[i].left.load(std::memory_order_relaxed),
+                  calls_[i].bytes.load(std::memory_order_relaxed)};
+    }
+    const RunningClock::time_point now = RunningClock::ProcessNow();
+    const auto since_last = std::chrono::duration_cast<std::chrono::milliseconds>(now - last);
+    last += since_last;
+    judge.Observe(looks, since_last);
+    for (size_t server = 0; server < EndSlot(); ++server) Act(server, judge);
+    ActAtEnd(judge);
+  }
+}
+
+void MpiWatchdog::Act(size_t server, const WaitJudge& judge) {
+  const int rank = world_.servers()[server].world_rank;
+  const long long seconds = Seconds(judge.WaitedFor(server));
+  switch (judge.VerdictOf(server)) {
+    case WaitJudge::Verdict::kFine: return;
+    case WaitJudge::Verdict::kWarn:
+      LogWarning("memory server rank %d has not answered for %lld s; still waiting", rank, seconds);
+      return;
+    case WaitJudge::Verdict::kGiveUp:
+      EndJobNow("ramspan: memory server rank %d has not answered for %lld s; ending the job. Remedy: see whether its host "
+                "is overloaded or its process stopped, or run without that host\n", rank, seconds);
+  }
+}
+
+void MpiWatchdog::ActAtEnd(const WaitJudge& judge) {
+  const WaitJudge::Verdict verdict = judge.VerdictOf(EndSlot());
+  if (verdict == WaitJudge::Verdict::kFine) return;
+  const long long seconds = Seconds(judge.WaitedFor(EndSlot()));
+  bool any_far = false;
+  for (const MpiWorld::Server& server : world_.servers()) {
+    any_far = any_far || server.shared == nullptr;
+    if (server.shared == nullptr) continue;
+    const ProcessLife life = LifeOfProcess(server.pid);
+    if (life != ProcessLife::kStopped && life != ProcessLife::kGone) continue;
+    if (verdict == WaitJudge::Verdict::kGiveUp) {
+      EndJobNow("ramspan: memory server rank %d (pid %ld) has not answered for %lld s at the end of the job, and %s; ending "
+                "the job. Remedy: `kill -CONT %ld` in time, or see who stopped it\n",
+                server.world_rank, server.pid, seconds, LifeName(life), server.pid);
+    }
+    LogWarning("the end of the job waits for memory server rank %d (pid %ld): %s", server.world_rank, server.pid,
+               LifeName(life));
+    return;
+  }
+  if (verdict == WaitJudge::Verdict::kGiveUp && any_far) {
+    EndJobNow("ramspan: some rank has not answered for %lld s at the end of the job; ending it. Remedy: see whether the host "
+              "of a memory server is overloaded or its process stopped\n", seconds);
+  }
+  if (verdict == WaitJudge::Verdict::kWarn) {
+    LogWarning("the end of the job waits since %lld s for other ranks of it", seconds);
+  }
+}
+
+MpiWatchdog& JobWatchdog(const MpiWorld& world) {
+  static MpiWatchdog* const watchdog = new MpiWatchdog(world);
+  return *watchdog;
+}
+
+}  // namespace ramspan

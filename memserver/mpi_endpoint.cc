@@ -1,0 +1,43 @@
+#include "memserver/mpi_endpoint.h"
+
+#include <algorithm>
+
+namespace ramspan {
+namespace {
+
+// Answers that a client has not taken yet; one that asks faster than it listens gets no more of them.
+constexpr size_t kUnsentMax = 16;
+
+}  // namespace
+
+MpiEndpoint::MpiEndpoint(MpiWorld& world) : world_(world) {
+  for (uint32_t i = 0; i < world.clients().size(); ++i) {
+    const size_t rank = static_cast<size_t>(world.clients()[i].world_rank);
+    if (client_of_rank_.size() <= rank) client_of_rank_.resize(rank + 1, UINT32_MAX);
+    client_of_rank_[rank] = i;
+    senders_.push_back(std::make_unique<ControlSender>(world.control()));
+  }
+  needs_polling_ = std::any_of(world.clients().begin(), world.clients().end(),
+                               [](const MpiWorld::Client& client) { return !client.same_node; });
+}
+
+Result<std::optional<Endpoint::Message>> MpiEndpoint::Poll() {
+  if (Status received = ReceiveControl(world_.control(), MPI_ANY_SOURCE, &last_); !received.ok()) return received;
+  if (last_.source < 0) return std::optional<Message>();
+  const auto rank = static_cast<size_t>(last_.source);
+  const uint32_t client = rank < client_of_rank_.size() ? client_of_rank_[rank] : UINT32_MAX;
+  const std::span<const std::byte> record = last_.record;
+  return std::optional<Message>({client, last_.whole ? record : record.first(0)});
+}
+
+void MpiEndpoint::Progress() {
+  int ignored = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.control(), &ignored, MPI_STATUS_IGNORE);
+}
+
+bool MpiEndpoint::Answer(uint32_t client, const WireMessage& message) {
+  ControlSender& sender = *senders_[client];
+  return sender.unsent() < kUnsentMax && sender.Send(world_.clients()[client].world_rank, message).ok();
+}
+
+}  // namespace ramspan

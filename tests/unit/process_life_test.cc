@@ -1,0 +1,31 @@
+#include "common/process_life.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace ramspan {
+namespace {
+
+TEST(ProcessLife, StoppedRunningAndEndedAreToldApart) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  EXPECT_EQ(LifeOfProcess(child), ProcessLife::kRuns);
+  kill(child, SIGSTOP);
+  waitpid(child, nullptr, WUNTRACED);
+  EXPECT_EQ(LifeOfProcess(child), ProcessLife::kStopped);
+  kill(child, SIGKILL);
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);  // not reaped: a zombie
+  EXPECT_EQ(kill(child, 0), 0) << "which is what was asked before";
+  EXPECT_EQ(LifeOfProcess(child), ProcessLife::kGone);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(LifeOfProcess(child), ProcessLife::kGone);
+  EXPECT_EQ(LifeOfProcess(getpid()), ProcessLife::kRuns);
+}
+
+}  // namespace
+}  // namespace ramspan
