@@ -60,13 +60,9 @@ Status Agree(MPI_Comm comm, int rank, int size, const Status& mine) {
   return {static_cast<StatusCode>(word.code), word.text};
 }
 
-// What UCX beneath MPICH should do unless the user has said something else.
-void SetUcxDefaults() {
-  // Its System V segments can be written by the user's whole group (0660); POSIX ones, as fast, by the user only.
-  setenv("UCX_TLS", "^sysv", 0);
-  // It takes SIGHUP for the wish to fill standard output with its own debugging messages; in every process of the job.
-  setenv("UCX_DEBUG_SIGNO", "0", 0);
-}
+// UCX beneath MPICH: its System V segments can be written by the user's whole group (0660); POSIX ones, as fast, by the
+// user only. A wish of the user's counts more.
+void KeepSegmentsPrivate() { setenv("UCX_TLS", "^sysv", 0); }
 
 }  // namespace
 
@@ -83,7 +79,7 @@ struct MpiWorld::Hello {
 };
 
 Status InitMpiThreadMultiple(int* argc, char*** argv) {
-  SetUcxDefaults();
+  KeepSegmentsPrivate();
   int provided = MPI_THREAD_SINGLE;
   if (PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
     return Unavailable("MPI could not be initialised");

@@ -62,8 +62,9 @@ void CatchSignals() {
   std::signal(SIGINT, EndAtOnce);
   // Hydra sends it to the survivors when a rank dies (with -disable-auto-cleanup); its default would end us too.
   std::signal(SIGUSR1, SIG_IGN);
-  // A terminal that hangs up ends the job, unless the user said nohup.
-  if (std::signal(SIGHUP, EndAtOnce) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  // The launcher ends the job of a terminal that hangs up, if the user has not said nohup. UCX has taken this signal for
+  // the wish to fill standard output with its debugging messages.
+  std::signal(SIGHUP, SIG_IGN);
 }
 
 Status Serve() {
