@@ -32,6 +32,7 @@ constexpr char kUsage[] =
     "  stream    sweeps over data larger than the limit, in GB/s and as a share of the roofline\n"
     "  random    read-modify-write of chunks in random order, read-ahead on and off\n"
     "  memory    bytes of metadata a chunk\n"
+    "  compute   the program's own loops beside swapping, in ns of thread CPU time an element, against a plain array\n"
     "  small     objects of a few bytes: making, destroying and swapping a million of them\n"
     "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
@@ -73,12 +74,12 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   auto add = all.add_options();
   add("help,h", "this text");
   add("json", po::bool_switch(&o->json), "JSON, one object a line, with the whole configuration");
-  add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB; rambrain 256MiB)");
+  add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB; rambrain 256MiB; compute 64MiB)");
   add("chunk", po::value(&texts->chunk)->value_name("SIZE"),
-      "bytes of a chunk (stream 1MiB, random and rambrain 64KiB, memory 4KiB) or a small object (8B)");
+      "bytes of a chunk (stream 1MiB, random, rambrain, compute 64KiB, memory 4KiB) or a small object (8B)");
   add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB)");
   add("mode", po::value(&o->mode)->value_name("rmw|read"), "stream: read-modify-write, or read only");
-  add("threads", po::value(&o->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1)");
+  add("threads", po::value(&o->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1); compute: of its parallel loop (all cores)");
   add("busy", po::value(&o->busy)->value_name("N"),
       "stream: each sweep a second time with N processes beside it that only compute; what that costs (0)");
   add("sweeps", po::value(&o->repetitions)->value_name("N"), "sweeps or repetitions: the median is shown (5; pin 9)");
@@ -98,8 +99,10 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
 void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& given) {
   const bool small = o->name == "small";
   const bool rambrain = o->name == "rambrain";
-  const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small;
-  if (o->name == "random" || rambrain) o->chunk = 64 << 10;
+  const bool compute = o->name == "compute";
+  const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small || compute;
+  if (o->name == "random" || rambrain || compute) o->chunk = 64 << 10;
+  if (compute) o->data = uint64_t{64} << 20;
   if (rambrain) o->data = uint64_t{o->quick ? 64u : 256u} << 20;
   if (o->name == "memory") o->chunk = 4 << 10;
   if (small) o->chunk = sizeof(uint64_t);
@@ -126,7 +129,8 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (rambrain && o->limit < uint64_t{8} << 20) throw po::error("--limit: at least 8MiB (a quarter of --data by default)");
   if (o->threads < 1 || o->threads > 1024) throw po::error("--threads: 1 to 1024");
   if (o->busy < 0 || o->busy > 1024) throw po::error("--busy: 0 to 1024");
-  if ((o->threads > 1 || o->busy > 0) && o->name != "stream") throw po::error("--threads and --busy are stream's");
+  if (o->threads > 1 && o->name != "stream" && !compute) throw po::error("--threads is for stream and compute");
+  if (o->busy > 0 && o->name != "stream") throw po::error("--busy is stream's");
   if (swaps && o->data / o->chunk < static_cast<uint64_t>(o->threads)) throw po::error("--threads: a chunk for each at least");
   if (o->repetitions < 1) throw po::error("--sweeps: at least 1");
   const std::string& p = texts.preemptive;
@@ -176,6 +180,7 @@ int RunCase(const BenchOptions& o) {
   if (o.name == "stream") return RunStream(o);
   if (o.name == "rambrain") return RunExperiment(o);
   if (o.name == "random") return RunRandom(o);
+  if (o.name == "compute") return RunCompute(o);
   return o.name == "small" ? RunSmall(o) : RunMemory(o);
 }
 
@@ -187,7 +192,7 @@ int Main(int argc, char** argv) {
   described.add(DescribeRambrain(&options));
   all.add(described).add(DescribeInternal(&options));
   const std::string name = argc > 1 ? argv[1] : "";
-  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "rambrain"};
+  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "rambrain"};
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;
   if (known) po::store(po::parse_command_line(argc - 1, argv + 1, all), given);

@@ -7,7 +7,7 @@
 namespace ramspan::bench {
 
 struct BenchOptions {
-  std::string name;  // pin, stream, random, memory, small, rambrain
+  std::string name;  // pin, stream, random, memory, small, compute, rambrain
   bool json = false;
 
   uint64_t data = uint64_t{1} << 30;  // bytes
@@ -20,7 +20,7 @@ struct BenchOptions {
   bool checksum = true;
   bool preemptive = true;
 
-  int threads = 1;  // stream: OpenMP threads, each with its own part of the data
+  int threads = 1;  // stream, compute: OpenMP threads, each with its own part of the data
   int busy = 0;     // stream: processes that spin beside every second sweep
 
   int repetitions = 0;      // sweeps, rounds: what a median is taken of
@@ -44,5 +44,6 @@ int RunStream(const BenchOptions& options);
 int RunRandom(const BenchOptions& options);
 int RunMemory(const BenchOptions& options);
 int RunSmall(const BenchOptions& options);
+int RunCompute(const BenchOptions& options);
 
 }  // namespace ramspan::bench

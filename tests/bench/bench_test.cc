@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -148,6 +149,29 @@ TEST_F(Ratios, TheHitRatioRecoversWithinOneSweepAfterARandomPhase) {
     best = std::max(best, Values(Lines(outcome), "recovered_after_one_sweep").at(0));
   }
   EXPECT_GE(best, 0.7);
+}
+
+// The target is 1.05. Thread CPU time does not count what others run meanwhile, but they share caches and clock, so on a busy
+// machine single ratios reach 1.1. Vector registers that are left in use make the sine loop 2 to 20 times slower.
+TEST_F(Ratios, TheProgramsOwnLoopsRunBesideSwappingAsOverAPlainArray) {
+  for (const Words& place : {Words{"--servers", "1"}, Words{"--tier", "file"}}) {
+    std::map<std::string, double> best;
+    for (int i = 0; i < 3; ++i) {
+      Words words = {"compute", "--data", "16MiB", "--sweeps", "5", "--json"};
+      words.insert(words.end(), place.begin(), place.end());
+      const Outcome outcome = Run(words);
+      ASSERT_EQ(outcome.status, 0) << outcome.err;
+      for (const json& line : Lines(outcome)) {
+        EXPECT_TRUE(line["verified"].get<bool>()) << line;
+        EXPECT_GT(line["swapped_in"].get<double>(), 0.5) << line;
+        const auto [entry, first] = best.emplace(line["loop"].get<std::string>(), line["ratio"].get<double>());
+        if (!first) entry->second = std::min(entry->second, line["ratio"].get<double>());
+      }
+      if (std::all_of(best.begin(), best.end(), [](const auto& one) { return one.second < 1.25; })) break;
+    }
+    EXPECT_EQ(best.size(), 4u);
+    for (const auto& [loop, ratio] : best) EXPECT_LT(ratio, 1.25) << loop << ' ' << place.front();
+  }
 }
 
 // Ten times the target: on a busy machine the median of some hundred pairs still says this much.
