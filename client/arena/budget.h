@@ -1,6 +1,10 @@
 // Budget: the user's memory limit and what is charged to it. I1: frames (in use, cached or in flight) + metadata <=
-// limit. Metadata (descriptors, slot tables, pin tables) is charged without asking, because evicting must never wait
+// total(), which is the limit. Metadata (descriptors, slot tables, pin tables) is charged without asking, because evicting must never wait
 // for it (I5); a small reserve, kept free of frames, absorbs its growth until the next eviction restores it.
+//
+// A program written for Rambrain means by its limit bytes of data: its data fills it to the last byte. For such a program
+// metadata has a share of its own beside the limit, and takes from the frames only what goes beyond that.
+//
 // Thread-safety: ChargeMetadata from any thread; the rest is guarded by the engine's mutex.
 #pragma once
 
@@ -12,7 +16,8 @@ namespace ramspan {
 
 class Budget {
  public:
-  explicit Budget(uint64_t limit) : limit_(limit) {}
+  explicit Budget(uint64_t limit, bool metadata_beside_limit = false)
+      : metadata_beside_limit_(metadata_beside_limit), limit_(limit) {}
 
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   void set_limit(uint64_t limit) { limit_.store(limit, std::memory_order_relaxed); }
@@ -23,14 +28,23 @@ class Budget {
     return metadata_.load(std::memory_order_relaxed) + tier_metadata_.load(std::memory_order_relaxed);
   }
 
-  // What frames may take: the limit without metadata and its reserve. The reserve holds the largest steps in which
-  // metadata grows (a 64 KiB slab of descriptors, the bitmaps of a lease or file).
+  // What metadata may take beside the limit. 0 where the limit is strict.
+  uint64_t beside_limit() const { return metadata_beside_limit_ ? std::max(limit() / 8, kBesideLimitMin) : 0; }
+  // What frames and metadata take together, at most.
+  uint64_t total() const { return limit() + beside_limit(); }
+
+  // What frames may take: the total without metadata and its reserve, but not more than the limit. The reserve holds the
+  // largest steps in which metadata grows (a 64 KiB slab of descriptors, the bitmaps of a lease or file).
   uint64_t frames_limit() const {
     const uint64_t apart = metadata() + std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20);
-    return limit() > apart ? limit() - apart : 0;
+    return std::min(limit(), total() > apart ? total() - apart : 0);
   }
 
  private:
+  // Enough for the metadata of 16 384 objects, so that a limit of a few MiB, too, can be filled many times over.
+  static constexpr uint64_t kBesideLimitMin = 2 << 20;
+
+  const bool metadata_beside_limit_;
   std::atomic<uint64_t> limit_;
   std::atomic<uint64_t> metadata_{0};
   std::atomic<uint64_t> tier_metadata_{0};

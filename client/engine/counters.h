@@ -11,6 +11,7 @@ struct EngineCounters {
   uint64_t resident_bytes = 0;       // frames in use now
   uint64_t peak_resident_bytes = 0;  // frames, cached ones too, and metadata, at their highest: I1 says <= budget
   uint64_t metadata_bytes = 0;
+  uint64_t metadata_beside_limit_bytes = 0;  // what metadata may take beyond the budget: 0 but for Rambrain programs
   uint64_t chunks = 0;
   uint64_t data_bytes = 0;           // of all chunks now
   uint64_t peak_data_bytes = 0;

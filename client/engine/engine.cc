@@ -22,7 +22,7 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
     : options_(options),
       tier_(tier),
       pins_(pins),
-      budget_(options.budget),
+      budget_(options.budget, options.metadata_beside_limit),
       load_ahead_(options.preemptive),
       write_ahead_(options.preemptive),
       chunks_(&budget_),
@@ -278,6 +278,7 @@ EngineCounters Engine::counters() const {
   c.budget_bytes = budget_.limit();
   c.resident_bytes = arena_.in_use();
   c.metadata_bytes = budget_.metadata();
+  c.metadata_beside_limit_bytes = budget_.beside_limit();
   c.peak_resident_bytes = arena_.peak();
   c.chunks = chunks_.live();
   c.swapped_bytes = swapped_bytes_;
@@ -336,7 +337,7 @@ bool Engine::IsValid() {
     if (phase == Phase::kWriting && Has(c, kWritable)) return false;                  // I3
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
   }
-  return live == chunks_.live() && frames == arena_.in_use() && arena_.committed() + budget_.metadata() <= budget_.limit();
+  return live == chunks_.live() && frames == arena_.in_use() && arena_.committed() + budget_.metadata() <= budget_.total();
 }
 
 }  // namespace ramspan

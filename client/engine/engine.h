@@ -68,6 +68,7 @@ class Engine {
  public:
   struct Options {
     uint64_t budget = 0;
+    bool metadata_beside_limit = false;  // the budget is for data (budget.h)
     bool preemptive = true;
     bool checksum = true;
     bool debug = false;  // frames that come back are unmapped; unchanged writes are counted by size
@@ -164,6 +165,7 @@ class Engine {
   void CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) RS_REQUIRES(mutex_);
   Status EnsureSlot(Chunk* chunk) RS_REQUIRES(mutex_);
   bool WaitForSlots(Evicted* result) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  Evicted EvictPrefetched(uint64_t bytes) RS_REQUIRES(mutex_);  // releases and retakes the mutex to submit
   bool ReclaimCleanSlots(uint64_t bytes) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);

@@ -64,6 +64,23 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
   return result;
 }
 
+// A policy names what was fetched ahead last, so it may never get there while everything else is pinned. Those chunks are
+// closed until their first pull, which needs this mutex: nobody can be using one. For threads in the queue for memory: what
+// this frees is theirs, while the mover would only fetch the same chunks again.
+Engine::Evicted Engine::EvictPrefetched(uint64_t bytes) {
+  Evicted result;
+  IoOp* ops[kBatch];
+  size_t writes = 0;
+  for (uint32_t id = 0; id < chunks_.ids() && result.freed + result.started < bytes && writes < kBatch; ++id) {
+    Chunk* c = chunks_.At(id);
+    if (PhaseOf(c) != Phase::kResident || !Has(c, kPrefetched)) continue;
+    if (IoOp* op = SendAway(c, &result)) ops[writes++] = op;
+  }
+  if (result.freed > 0) changed_.NotifyAll();
+  Submit(std::span(ops, writes), true);
+  return result;
+}
+
 // A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. Whoever comes
 // first takes the room that it brings, and looks for a victim anew. True: there is room to look for.
 bool Engine::WaitForSlots(Evicted* result) {

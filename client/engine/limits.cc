@@ -14,7 +14,7 @@ Status Engine::TakeMetadata(uint64_t bytes) {
   budget_.ChargeMetadata(bytes);
   if (arena_.committed() <= budget_.frames_limit()) return Status();
   Status status = HoldLimit();
-  if (arena_.committed() + budget_.metadata() <= budget_.limit()) {
+  if (arena_.committed() + budget_.metadata() <= budget_.total()) {
     arena_.CountPeak();
     return Status();
   }

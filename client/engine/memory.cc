@@ -140,7 +140,12 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
     wait.own = place->memory.bytes();
     const uint64_t available = arena_.available(), whole = RoundUpToGranule(bytes);
     const uint64_t needed = whole > available ? whole - available : whole;
-    const Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)));
+    Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)));
+    if (evicted.freed + evicted.started == 0 && !evicted.room_made && policy_->preemptive_bytes() > 0) {
+      const Evicted ahead = EvictPrefetched(needed);
+      evicted.freed = ahead.freed;
+      evicted.started = ahead.started;
+    }
     const bool in_flight = in_flight_ > 0;
     if (in_flight || evicted.freed > 0 || evicted.started > 0 || evicted.room_made) wait = PinWait{.told = wait.told};
     if (evicted.freed > 0 || evicted.room_made) continue;

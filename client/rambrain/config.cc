@@ -62,7 +62,7 @@ const configuration& rambrainConfig::getConfig() {
 
 void rambrainConfig::resizeMemory(global_bytesize memory) {
   detail::LetElementsGo();
-  detail::Translated([&] { managedMemory::WithConfigured([&] { ramspan::SetMemoryLimit(memory); }); });
+  detail::Translated([&] { managedMemory::WithConfigured([&] { ramspan::SetMemoryLimit(managedMemory::AtLeastLeast(memory)); }); });
 }
 
 void rambrainConfig::resizeSwap(global_bytesize memory) {

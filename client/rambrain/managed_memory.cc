@@ -141,7 +141,7 @@ managedMemory::managedMemory(Kind kind, managedSwap* swap, global_bytesize size)
   defaultManager->Capture();
   settings_.loading = settings_.unloading = ConfiguredPreemptive();
   if (kind == Kind::kProgram) {
-    settings_.memory = std::max(size, kLeastLimit);
+    settings_.memory = AtLeastLeast(size);
     swap->Attach();
     try {
       // First the limit: what must leave belongs to the manager before, and goes to its swap.
@@ -229,8 +229,17 @@ void managedMemory::closeSwap() {
   detail::Translated([] { ramspan::CloseSwap(); });
 }
 
+global_bytesize managedMemory::AtLeastLeast(global_bytesize limit) {
+  static std::atomic<bool> said{false};  // relaxed: publishes nothing
+  if (limit >= kLeastLimit) return limit;
+  if (!said.exchange(true, std::memory_order_relaxed)) {
+    ramspan::LogWarning("a memory limit of %llu bytes is below 1 MiB, the least one: 1 MiB is used", static_cast<ull>(limit));
+  }
+  return kLeastLimit;
+}
+
 bool managedMemory::setMemoryLimit(global_bytesize size) {
-  size = std::max(size, kLeastLimit);
+  size = AtLeastLeast(size);
   detail::LetElementsGo();
   try {
     if (IsDefault() && kind_ != Kind::kDummy) ramspan::SetMemoryLimit(size);

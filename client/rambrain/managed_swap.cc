@@ -173,8 +173,19 @@ global_bytesize managedSwap::swapOut(managedMemoryChunk*) { return 0; }
 global_bytesize managedSwap::swapIn(managedMemoryChunk*) { return 0; }
 void managedSwap::swapDelete(managedMemoryChunk*) {}
 
-managedFileSwap::managedFileSwap(global_bytesize size, const char* filemask, global_bytesize /*one_file*/, bool enable_dma)
-    : managedSwap(size) {
+namespace {
+// Rambrain's swap is a whole number of files of `one_file` bytes; where the program leaves that open (0), of a 16th of the
+// size, 1 MiB to 4 GiB. Programs print and test the sum, and rely on there being at least one file.
+global_bytesize SizeInFiles(global_bytesize size, global_bytesize one_file) {
+  constexpr global_bytesize kGranule = 4096;  // what a slot in a file is a multiple of
+  if (one_file == 0) one_file = std::clamp(size / 16, mib, 4 * gig);
+  one_file = (one_file + kGranule - 1) / kGranule * kGranule;
+  return std::max<global_bytesize>(1, size / one_file + (size % one_file != 0)) * one_file;
+}
+}  // namespace
+
+managedFileSwap::managedFileSwap(global_bytesize size, const char* filemask, global_bytesize one_file, bool enable_dma)
+    : managedSwap(SizeInFiles(size, one_file)) {
   if (filemask == nullptr || *filemask == '\0') throw incompleteSetupException("a managedFileSwap needs a file mask");
   mask_ = filemask;
   dma_ = enable_dma;

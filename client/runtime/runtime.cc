@@ -81,6 +81,7 @@ Status Runtime::Compose(const Options& program) {
   swap_ = std::make_unique<TieredSwap>(std::move(tiers));
   Engine::Options options;
   options.budget = config_.memory;
+  options.metadata_beside_limit = program.rambrain;
   options.preemptive = config_.preemptive;
   options.debug = config_.debug;
   options.checksum = config_.checksum;

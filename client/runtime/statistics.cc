@@ -21,6 +21,8 @@ Statistics RuntimeStatistics::Snapshot() const {
   Statistics s;
   s.memory_limit = c.budget_bytes;
   s.memory_used = c.resident_bytes;
+  s.overhead = c.metadata_bytes;
+  s.overhead_beside_limit = c.metadata_beside_limit_bytes;
   s.data = c.data_bytes;
   s.chunks = c.chunks;
   s.small_objects = from_.bundles ? from_.bundles->objects() : 0;

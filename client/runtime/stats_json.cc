@@ -66,6 +66,7 @@ std::string FormatStats(const StatsInput& in) {
       {"resident_bytes", c.resident_bytes},
       {"peak_resident_bytes", c.peak_resident_bytes},
       {"metadata_bytes", c.metadata_bytes},
+      {"metadata_beside_limit_bytes", c.metadata_beside_limit_bytes},
       {"peak_rss_bytes", ProcStatus("VmHWM")},
       {"rss_anon_bytes", ProcStatus("RssAnon")},
       {"rss_shared_bytes", ProcStatus("RssShmem")},

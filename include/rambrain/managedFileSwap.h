@@ -7,10 +7,10 @@ namespace rambrain {
 
 class RAMSPAN_API managedFileSwap final : public managedSwap {
  public:
-  // `filemask` is a path with two %d. The files have no names that anybody sees: nothing is left behind by a kill. Sizes
-  // of single files are Ramspan's own business: `one_file` is accepted and without effect. Throws
-  // incompleteSetupException for a mask that is none; that the folder cannot be written is told by the manager's
-  // constructor.
+  // `filemask` is a path with two %d. The files have no names that anybody sees: nothing is left behind by a kill. The
+  // swap holds a whole number of `one_file` bytes (0: a 16th of `size`, at least 1 MiB), one at least; how Ramspan cuts
+  // that into files is its own business. Throws incompleteSetupException for a mask that is none; that the folder cannot
+  // be written is told by the manager's constructor.
   managedFileSwap(global_bytesize size, const char* filemask, global_bytesize one_file = 0, bool enable_dma = false);
 
   // O_DIRECT, where the file system can. REQUIRES: before a manager uses the swap; later it throws

@@ -87,6 +87,8 @@ class RAMSPAN_API managedMemory {
   // For rambrainglobals::config: changes what the configured manager has, also while another one is the default.
   static void WithConfigured(const std::function<void()>& change);
   static global_bytesize ConfiguredLimit();
+  // A limit as the program gave it, raised to Ramspan's least one; the first time says so on stderr.
+  static global_bytesize AtLeastLeast(global_bytesize limit);
   // Throws memoryException when the default manager is a dummyManagedMemory.
   static void RequireManager() {
     if (__builtin_expect(refuses_.load(std::memory_order_relaxed), 0)) ThrowNoManager();

@@ -43,6 +43,8 @@ __attribute__((visibility("default"))) void SetWaitForPins(bool wait);
 struct Statistics {
   uint64_t memory_limit = 0;
   uint64_t memory_used = 0;      // objects in memory
+  uint64_t overhead = 0;         // what Ramspan takes for itself: descriptors, tables
+  uint64_t overhead_beside_limit = 0;  // as much of it is not in the limit: 0 but for programs written for Rambrain
   uint64_t data = 0;             // all objects
   uint64_t chunks = 0;           // that are swapped as one: objects, and bundles of small ones
   uint64_t small_objects = 0;    // in bundles

@@ -174,7 +174,8 @@ TEST(Config, ReinitReadsAgainAndKeepsAllObjects) {
     ROWCONST(double, field[i], data);
     EXPECT_EQ(data[65535], i);
   }
-  EXPECT_THROW(rambrainglobals::config.resizeMemory(1), rambrainException);
+  rambrainglobals::config.resizeMemory(1);
+  EXPECT_EQ(rambrainglobals::config.getConfig().memory.value, mib);
   std::remove(path.c_str());
 }
 
