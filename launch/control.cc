@@ -148,14 +148,14 @@ std::optional<std::string> ReceiveLine(int fd, int timeout_ms, UniqueFd& passed)
 
 std::string EndLine(const RankEnd& end) {
   return "end " + std::to_string(end.code) + " " + std::to_string(end.signal) + " " + (end.left_mpi ? "1" : "0") + " " +
-         std::to_string(end.at_ns);
+         std::to_string(end.at_ns) + (end.ordered ? " 1" : " 0");
 }
 
 std::optional<RankEnd> ParseEndLine(const std::string& line) {
   std::istringstream words(line);
   std::string kind;
   RankEnd end;
-  if (!(words >> kind >> end.code >> end.signal >> end.left_mpi >> end.at_ns) || kind != "end") return std::nullopt;
+  if (!(words >> kind >> end.code >> end.signal >> end.left_mpi >> end.at_ns >> end.ordered) || kind != "end") return std::nullopt;
   if (end.code < 0 || end.code > 255 || end.signal < 0 || end.signal > 127) return std::nullopt;
   return end;
 }

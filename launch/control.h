@@ -7,7 +7,7 @@
 // The secret travels in the environment of mpiexec and the keepers, which the kernel shows to this user only, never on a
 // command line; programs do not inherit it. On the wire it is not encrypted, as nothing is between hydra's processes.
 //
-//   keeper -> launcher   hello SECRET RANK HOST | pid PID | init | end CODE SIGNAL LEFT_MPI AT_NS
+//   keeper -> launcher   hello SECRET RANK HOST | pid PID | init | end CODE SIGNAL LEFT_MPI AT_NS ORDERED
 //   launcher -> keeper   go (the answer to hello; may carry a descriptor) | signal N | kill | end
 //
 // "kill" ends the program; "end" does it so that hydra sees a rank that ends well.

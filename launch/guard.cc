@@ -48,7 +48,11 @@ int RunGuarded(const std::string& folder, const std::function<int(UniqueFd order
   RS_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, "socketpair: %s", std::strerror(errno));
   UniqueFd ours(pair[0]), theirs(pair[1]);
   const pid_t worker = fork();
-  RS_CHECK(worker >= 0, "fork: %s", std::strerror(errno));
+  if (worker < 0) {
+    std::fprintf(stderr, "ramspan: %s\n", ForkError(errno).c_str());
+    RemoveRunFolder(folder);
+    return 1;
+  }
   if (worker == 0) {
     ours.Reset();  // or the worker would never see the guard's end
     _exit(work(std::move(theirs)));

@@ -15,8 +15,20 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kServersMayTake = 15 * kSecond;  // to leave, after the application; giving pages back takes time
 constexpr int64_t kMixedUseMayTake = 3 * kSecond;
 constexpr int64_t kSignalMayTake = 5 * kSecond;
+constexpr int64_t kReportMayBeLate = kSecond;  // a keeper's report of a death, on a machine under heavy load
 
 int StatusOf(const RankEnd& end) { return end.signal != 0 ? 128 + end.signal : end.code; }
+
+// What a user can do about a signal that the kernel sends when a limit is reached.
+std::string Remedy(int signal_number) {
+  switch (signal_number) {
+    case SIGKILL: return "; if the kernel ran out of memory (dmesg), lower --memory or --server-memory";
+    case SIGXFSZ: return "; a file grew beyond the limit of file sizes: raise it (ulimit -f, in kilobytes or blocks)";
+    case SIGXCPU: return "; it used more CPU time than the limit allows: raise it (ulimit -t, in seconds)";
+    case SIGBUS: return "; a file in memory may have found no room: look at df /dev/shm, and at df $TMPDIR";
+    default: return "";
+  }
+}
 
 }  // namespace
 
@@ -25,7 +37,7 @@ Job::Job(int ranks, int servers, std::string app_name)
 
 void Job::OnHello(int rank, const std::string& host) {
   rank_[static_cast<size_t>(rank)].host = host;
-  started_ = true;
+  ++heard_;
 }
 
 void Job::OnPid(int rank, long pid) { rank_[static_cast<size_t>(rank)].pid = pid; }
@@ -35,11 +47,12 @@ void Job::OnMpiInit(int rank) { rank_[static_cast<size_t>(rank)].in_mpi = true; 
 void Job::OnEnd(int rank, const RankEnd& end) {
   rank_[static_cast<size_t>(rank)].end = end;
   // What was killed by our own order explains nothing.
-  const bool by_our_order = killing_ && end.at_ns >= killed_at_ns_;
+  const bool by_our_order = killing_ && (end.ordered || end.at_ns >= killed_at_ns_ + kReportMayBeLate ||
+                                         (end.signal != SIGKILL && end.at_ns >= killed_at_ns_));
   if (!by_our_order && !IsServer(rank)) OnAppEnd(rank, end);
   if (!by_our_order && IsServer(rank) && !end.ok() && !ending_servers_) {
     if (AnyRunning(0, ranks_)) {
-      Fail(end.at_ns, StatusOf(end), FailureText(rank, end));
+      Fail({end.at_ns, StatusOf(end), FailureText(rank, end), end.signal == SIGKILL && !end.ordered});
     } else {
       notes_.push_back(Name(rank) + " failed after the application had ended");
     }
@@ -62,7 +75,7 @@ void Job::OnAppEnd(int rank, const RankEnd& end) {
   }
   // A shell says nothing about a status either; with several ranks the user wants to know which one it was.
   const bool speak = end.signal != 0 || rank_.size() > 1;
-  Fail(end.at_ns, StatusOf(end), speak ? FailureText(rank, end) : "");
+  Fail({end.at_ns, StatusOf(end), speak ? FailureText(rank, end) : "", end.signal == SIGKILL && !end.ordered});
 }
 
 void Job::AfterAnyEnd(int64_t now_ns) {
@@ -83,7 +96,17 @@ void Job::OnKeeperLost(int rank, int64_t now_ns) {
   one.lost = true;
   const bool needed = !IsServer(rank) || AnyRunning(0, ranks_);
   if (killing_ || !needed) return;
-  Fail(now_ns, 128 + SIGKILL, Name(rank) + " was lost: its keeper or mpiexec's hydra_pmi_proxy was killed");
+  // mpiexec ends all of its processes at once for many reasons, also for its own; which one it was cannot be seen here.
+  Fail({now_ns, 128 + SIGKILL,
+        Name(rank) + " was lost: its keeper (the process that starts it) ended without a report. Either it or mpiexec's "
+                     "hydra_pmi_proxy was killed, or mpiexec gave up; what mpiexec said about it is above, if anything",
+        false, /*unexplained=*/true});
+}
+
+void Job::OnCannotStart(std::string why, int64_t now_ns) {
+  if (killing_) return;
+  Fail({now_ns, 1, std::to_string(heard_) + " of " + std::to_string(size()) + " ranks have started: " + std::move(why),
+        false, /*unexplained=*/true});
 }
 
 void Job::OnMpiexecEnd(int wait_status, int64_t now_ns) {
@@ -131,11 +154,18 @@ void Job::CheckMixedUse(int64_t now_ns) {
   Fail(now_ns, 1, Name(absent) + " ended without MPI_Init, for which " + Name(waiting) + " would wait for ever");
 }
 
-void Job::Fail(int64_t at_ns, int status, std::string message) {
-  failures_.push_back({at_ns, status, std::move(message)});
+void Job::Fail(Failure failure) {
+  failures_.push_back(std::move(failure));
   if (killing_) return;
   killing_ = true;
-  killed_at_ns_ = at_ns;
+  killed_at_ns_ = failures_.back().at_ns;
+}
+
+const Job::Failure& Job::Cause() const {
+  const auto before = [](const Failure& a, const Failure& b) {
+    return a.at_ns - (a.from_outside ? kReportMayBeLate : 0) < b.at_ns - (b.from_outside ? kReportMayBeLate : 0);
+  };
+  return *std::min_element(failures_.begin(), failures_.end(), before);
 }
 
 bool Job::Running(int rank) const {
@@ -162,11 +192,14 @@ std::string Job::FailureText(int rank, const RankEnd& end) const {
     std::string text = Name(rank);
     text += end.signal != 0 ? " was killed by " + DescribeSignal(end.signal)
                             : " exited with status " + std::to_string(end.code);
-    if (end.signal == SIGKILL) text += "; if the kernel ran out of memory (dmesg), lower --memory or --server-memory";
-    return text;
+    return text + Remedy(end.signal);
   }
   const std::string number = "memory server rank " + std::to_string(rank);
   if (end.signal == 0) return number + " failed with status " + std::to_string(end.code) + "; the job was ended";
+  if (end.signal != SIGKILL) {
+    return number + " was killed by " + DescribeSignal(end.signal) + "; the chunks that it held are lost" +
+           Remedy(end.signal);
+  }
   return number + " was killed by signal " + std::to_string(end.signal) +
          "; the chunks that it held are lost. Remedy: start the job again; if the kernel killed it for lack of memory "
          "(dmesg), lower --server-memory or --memory, or run without servers (-s 0)";
@@ -186,18 +219,35 @@ Job::Verdict Job::Finish() const {
   if (first_signal_ != 0) return VerdictAfterSignal();
   Verdict verdict{late_status_, notes_, true};
   if (!failures_.empty()) {
-    const Failure& cause = *std::min_element(failures_.begin(), failures_.end(),
-                                             [](const Failure& a, const Failure& b) { return a.at_ns < b.at_ns; });
+    const Failure& cause = Cause();
     verdict.status = cause.status;
+    verdict.explained = !cause.unexplained;
     if (!cause.message.empty()) verdict.messages.push_back(cause.message);
     return verdict;
   }
-  // Ranks whose keepers could not reach us (another host): mpiexec's word is all there is.
-  const bool all_reported = !AnyRunning(0, ranks_);
-  if (!all_reported) {
-    verdict.status = mpiexec_status_.value_or(1);
-    verdict.explained = verdict.status == 0;
+  return AnyRunning(0, ranks_) ? VerdictOfMpiexec(std::move(verdict)) : verdict;
+}
+
+// Of some ranks nothing was ever heard (hosts from which we cannot be reached): mpiexec's word is all there is. That all
+// is well it cannot know: each rank reports its end to us before mpiexec can see it.
+Job::Verdict Job::VerdictOfMpiexec(Verdict verdict) const {
+  verdict.explained = false;
+  verdict.status = mpiexec_status_.value_or(1);
+  if (verdict.status != 0) {
+    if (!started()) {
+      verdict.messages.push_back("mpiexec ended with status " + std::to_string(verdict.status) +
+                                 " and started no rank; what it said is above. If it lacked processes: " + ProcessLimits());
+    }
+    return verdict;
   }
+  verdict.status = 1;
+  std::string who = started() ? "a rank" : "all ranks";
+  for (int rank = 0; started() && rank < ranks_; ++rank) {
+    if (Running(rank)) who = "rank " + std::to_string(rank);
+  }
+  verdict.messages.push_back("mpiexec ended with status 0, but " + who +
+                             " of the job never reported, so that nothing may have run. Remedy: give MPICH's mpiexec "
+                             "(hydra) by --mpiexec PATH; on a cluster its hosts must reach this one by TCP");
   return verdict;
 }
 

@@ -10,10 +10,14 @@
 // | all app ranks have ended well, a server is still there    | end it after a while | 0, a note                        |
 // | an app rank ends without MPI_Init, another waits in it    | kill all, after 3 s  | 1, an explanation                |
 // | a keeper vanishes without a report, mpiexec dies          | kill all             | 128 + signal; 1 if unknown       |
+// | mpiexec ends well, but an app rank was never heard of     | -                    | 1, an explanation                |
 // | a signal to the launcher                                  | forward to app ranks | the app's; 128 + signal if killed|
 // | 5 s later, or a second signal                             | kill all             | 128 + signal                     |
 //
-// Of several failures the earliest is the cause; the others follow from it. Thread-safety: none.
+// Of several failures the earliest is the cause; the others follow from it. But a rank that something outside the job
+// killed (SIGKILL) comes before ranks that ended up to a second earlier: they may have noticed its death, and their
+// keepers may have been faster to tell. No rank's failure makes another rank die of a SIGKILL that nobody here has sent.
+// Thread-safety: none.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +33,7 @@ struct RankEnd {
   int signal = 0;         // what killed it
   bool left_mpi = false;  // called MPI_Finalize
   int64_t at_ns = 0;      // MonotonicNs of the launcher's host
+  bool ordered = false;   // its keeper killed it, by our order or because it lost us or mpiexec
   bool ok() const { return code == 0 && signal == 0; }
 };
 
@@ -41,6 +46,7 @@ class Job {
   void OnMpiInit(int rank);
   void OnEnd(int rank, const RankEnd& end);
   void OnKeeperLost(int rank, int64_t now_ns);  // no further report will come from this rank
+  void OnCannotStart(std::string why, int64_t now_ns);
   void OnMpiexecEnd(int wait_status, int64_t now_ns);
   void OnSignal(int signal_number, int64_t now_ns);
   void OnTick(int64_t now_ns);  // deadlines; call at least every 100 ms
@@ -51,7 +57,8 @@ class Job {
   // Orders, sticky once given.
   bool kill_all() const { return killing_; }
   bool end_servers() const { return ending_servers_ || killing_; }
-  bool started() const { return started_; }  // a keeper has been heard
+  bool started() const { return heard_ > 0; }  // a keeper has been heard
+  int heard() const { return heard_; }         // how many have
 
   struct Verdict {
     int status = 0;
@@ -73,9 +80,13 @@ class Job {
     int64_t at_ns;
     int status;
     std::string message;
+    bool from_outside = false;  // a SIGKILL that neither we nor hydra sent
+    bool unexplained = false;   // mpiexec may know more
   };
 
-  void Fail(int64_t at_ns, int status, std::string message);
+  void Fail(int64_t at_ns, int status, std::string message) { Fail(Failure{at_ns, status, std::move(message)}); }
+  void Fail(Failure failure);
+  const Failure& Cause() const;
   void OnAppEnd(int rank, const RankEnd& end);
   void AfterAnyEnd(int64_t now_ns);
   void CheckMixedUse(int64_t now_ns);
@@ -84,13 +95,14 @@ class Job {
   std::string Name(int rank) const;
   std::string FailureText(int rank, const RankEnd& end) const;
   Verdict VerdictAfterSignal() const;
+  Verdict VerdictOfMpiexec(Verdict verdict) const;
 
   const int ranks_;
   const std::string app_name_;
   std::vector<Rank> rank_;
   std::vector<Failure> failures_;
   std::vector<std::string> notes_;
-  bool started_ = false;
+  int heard_ = 0;
   bool killing_ = false;
   int64_t killed_at_ns_ = 0;
   bool ending_servers_ = false;

@@ -30,6 +30,7 @@
 namespace ramspan {
 namespace {
 
+constexpr int kCannotRun = 126;                             // a shell's status for it
 constexpr std::chrono::milliseconds kOrphansMayTake{1000};  // a shell's `| tee log` ends a little after the shell
 constexpr int64_t kSweepBack = 10'000'000'000;              // the job may have started this long before this keeper
 
@@ -40,7 +41,7 @@ class Keeper {
 
  private:
   std::optional<int> Connect();
-  void Start();
+  bool Start();
   [[noreturn]] void BecomeProgram(pid_t keeper);
   void OnLauncher();
   void OnSignal();
@@ -117,15 +118,15 @@ void Keeper::BecomeProgram(pid_t keeper) {
   execvp(argv[0], argv.data());
   const int error = errno;
   std::fprintf(stderr, "ramspan: cannot run %s: %s\n", argv[0], std::strerror(error));
-  _exit(error == ENOENT ? 127 : 126);
+  _exit(error == ENOENT ? 127 : kCannotRun);
 }
 
-void Keeper::Start() {
+bool Keeper::Start() {
   const pid_t keeper = getpid();
   pid_ = fork();
-  RS_CHECK(pid_ >= 0, "fork: %s", std::strerror(errno));
   if (pid_ == 0) BecomeProgram(keeper);
   if (relay_ != nullptr) relay_->CloseProgramsEnd();
+  return pid_ > 0;
 }
 
 void Keeper::KillProgram() {
@@ -188,7 +189,7 @@ void Keeper::OnProxyGone() {
 void Keeper::Report(int code, int signal_number) {
   if (reported_ || proxy_lost_) return;
   reported_ = true;
-  SendLine(launcher_.get(), EndLine({code, signal_number, LeftMpi(), MonotonicNs()}));
+  SendLine(launcher_.get(), EndLine({code, signal_number, LeftMpi(), MonotonicNs(), killed_}));
 }
 
 void Keeper::CleanUpAfterLauncher() {
@@ -203,7 +204,11 @@ int Keeper::Run() {
   if (const std::optional<int> status = Connect()) return *status;
   relay_ = PmiRelay::FromEnvironment(loop_, {[this] { OnPmiNews(); }, [this] { OnProxyGone(); }});
   loop_.Watch(signals_.get(), POLLIN, [this](short) { OnSignal(); });
-  Start();
+  if (!Start()) {
+    std::fprintf(stderr, "ramspan: cannot start %s: %s\n", program_[0].c_str(), ForkError(errno).c_str());
+    Report(kCannotRun, 0);
+    return kCannotRun;
+  }
   SendLine(launcher_.get(), "pid " + std::to_string(pid_));
   while (!ended_) loop_.RunOnce(-1);
   if (relay_ != nullptr) relay_->Drain();

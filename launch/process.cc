@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -89,6 +90,30 @@ Result<std::string> FindProgram(const std::string& name, const std::string& path
   }
   if (IsExecutableFile("./" + name)) return InvalidArgument(name + " is not in PATH; did you mean ./" + name + " ?");
   return InvalidArgument(name + " is not in PATH");
+}
+
+std::string ProcessLimits() {
+  rlimit processes{};
+  getrlimit(RLIMIT_NPROC, &processes);
+  const std::string limit =
+      processes.rlim_cur == RLIM_INFINITY ? "unlimited" : "now " + std::to_string(processes.rlim_cur);
+  return "raise the limit of processes and threads of this user (ulimit -u, " + limit +
+         ") or of the cgroup (pids.max), or end other processes";
+}
+
+std::string ForkError(int error) {
+  std::string text = std::string("no process can be made (") + std::strerror(error) + ")";
+  if (error == ENOMEM) return text + ": the memory of this host or of the job's cgroup is used up";
+  return text + ". Remedy: " + ProcessLimits();
+}
+
+bool CanFork() {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  const int error = errno;
+  if (pid > 0) waitpid(pid, nullptr, 0);
+  errno = error;
+  return pid > 0;
 }
 
 std::string DescribeSignal(int signal_number) {

@@ -40,6 +40,13 @@ bool IsExecutableFile(const std::string& path);
 // error tells "not there" from "not executable" and suggests "./name" where that would work.
 Result<std::string> FindProgram(const std::string& name, const std::string& path);
 
+// Why fork() failed, with the limit that the user can raise.
+std::string ForkError(int error);
+// The limits that make fork() fail, and how to raise them.
+std::string ProcessLimits();
+// Whether this process could fork now.
+bool CanFork();
+
 // "signal 11 (Segmentation fault)"
 std::string DescribeSignal(int signal_number);
 

@@ -24,6 +24,7 @@
 #include "launch/process.h"
 #include "launch/pump.h"
 #include "launch/run_folder.h"
+#include "launch/start_watch.h"
 
 namespace ramspan {
 namespace {
@@ -41,20 +42,20 @@ struct Pipe {
 
 Pipe MakePipe() {
   int fds[2];
-  RS_CHECK(pipe2(fds, O_CLOEXEC) == 0, "pipe: %s", std::strerror(errno));
+  if (pipe2(fds, O_CLOEXEC) != 0) return {UniqueFd(), UniqueFd()};
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
 class Runner {
  public:
   Runner(const Plan& plan, std::string folder, UniqueFd orders)
-      : plan_(plan), job_(plan.ranks, plan.servers, plan.app_name), folder_(std::move(folder)),
-        orders_(std::move(orders)) {}
+      : plan_(plan), job_(plan.ranks, plan.servers, plan.app_name),
+        start_watch_(job_.size(), plan.several_hosts), folder_(std::move(folder)), orders_(std::move(orders)) {}
   int Run();
 
  private:
   Status Listen();
-  void Start();
+  Status Start();
   [[noreturn]] void BecomeChild(pid_t launcher);
   void RaiseFileLimit();
   void StartPumps();
@@ -68,12 +69,14 @@ class Runner {
   void Tick();
   void GiveOrders();
   void WatchMpiexec(int64_t now_ns);
+  void WatchStart(int64_t now_ns);
   void PauseInput();
   void FinishOutput();
   int Conclude();
 
   const Plan& plan_;
   Job job_;
+  StartWatch start_watch_;
   EventLoop loop_;
   const std::string folder_;
   const int64_t started_ns_ = RealtimeNs();
@@ -161,23 +164,24 @@ void Runner::RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-void Runner::Start() {
+Status Runner::Start() {
   RaiseFileLimit();
   if (plan_.by_mpiexec) {
-    rank_0_stdin_ = MakePipe();
-    hydra_stdin_ = MakePipe();
-    stdout_ = MakePipe();
-    stderr_ = MakePipe();
+    for (Pipe* one : {&rank_0_stdin_, &hydra_stdin_, &stdout_, &stderr_}) {
+      *one = MakePipe();
+      if (!one->read_end) return Unavailable(std::string("no pipe can be made: ") + std::strerror(errno) + " (ulimit -n)");
+    }
   }
   const pid_t launcher = getpid();
   child_ = fork();
-  RS_CHECK(child_ >= 0, "fork: %s", std::strerror(errno));
+  if (child_ < 0) return ResourceExhausted(ForkError(errno));
   if (child_ == 0) BecomeChild(launcher);
-  if (!plan_.by_mpiexec) return;
+  if (!plan_.by_mpiexec) return {};
   hydra_stdin_.read_end.Reset();
   stdout_.write_end.Reset();
   stderr_.write_end.Reset();
   StartPumps();
+  return {};
 }
 
 void Runner::StartPumps() {
@@ -266,6 +270,26 @@ void Runner::GiveOrders() {
   for (int rank = 0; rank < job_.size(); ++rank) control_->Send(rank, "kill");
 }
 
+void Runner::WatchStart(int64_t now_ns) {
+  const std::string rest = std::to_string(job_.size() - job_.heard()) + " of " + std::to_string(job_.size()) + " ranks";
+  std::string error;
+  switch (start_watch_.OnTick(job_.heard(), now_ns)) {
+    case StartWatch::Advice::kNone:
+      return;
+    case StartWatch::Advice::kProbe:
+      if (!CanFork()) error = ForkError(errno);
+      break;
+    case StartWatch::Advice::kTell:
+      std::fprintf(stderr, "ramspan: still waiting for mpiexec to start %s\n", rest.c_str());
+      return;
+    case StartWatch::Advice::kGiveUp:
+      error = "mpiexec did not start the others. Remedy: see whether `mpiexec -n 1 true` works, and " + ProcessLimits();
+  }
+  if (error.empty()) return;
+  job_.OnCannotStart(error, now_ns);
+  kill(child_, SIGKILL);  // it would wait for what it cannot start
+}
+
 // hydra waits for ever when its proxy was killed.
 void Runner::WatchMpiexec(int64_t now_ns) {
   if (child_ended_ || !plan_.by_mpiexec) return;
@@ -280,6 +304,7 @@ void Runner::Tick() {
   for (int rank : closed_) job_.OnKeeperLost(rank, now_ns);
   closed_.clear();
   job_.OnTick(now_ns);
+  if (!child_ended_) WatchStart(now_ns);
   control_->OnTick(now_ns);
   GiveOrders();
   WatchMpiexec(now_ns);
@@ -312,14 +337,15 @@ int Runner::Run() {
   signal(SIGPIPE, SIG_IGN);
   signals_ = BlockSignals({SIGCHLD});  // the others are the guard's
   AdoptOrphans();
-  if (Status status = Listen(); !status.ok()) {
+  Status status = Listen();
+  if (status.ok()) status = Start();
+  if (!status.ok()) {
     std::fprintf(stderr, "ramspan: %s\n", status.message().c_str());
     RemoveRunFolder(folder_);
     return 1;
   }
   loop_.Watch(signals_.get(), POLLIN, [this](short) { ReapChild(); });
   loop_.Watch(orders_.get(), POLLIN, [this](short) { OnOrders(); });
-  Start();
   while (!child_ended_) {
     const bool pending = banner_.has_pending() || complaints_.has_pending();
     if (loop_.RunOnce(pending ? kSettleMs : kTickMs) == 0 && pending) {

@@ -135,6 +135,52 @@ TEST_F(JobTest, AnApplicationThatHandlesTheSignalKeepsItsStatus) {
   EXPECT_EQ(job_.Finish().status, 0);
 }
 
+// A kill of one rank in MPI_Init was blamed on another one, which had noticed it and whose keeper was faster.
+TEST_F(JobTest, ARankKilledFromOutsideIsTheCauseThoughItsKeeperReportsLate) {
+  job_.OnEnd(1, {1, 0, false, kSecond});  // "connection to rank 0 lost"
+  EXPECT_TRUE(job_.kill_all());
+  job_.OnEnd(0, Killed(SIGKILL, kSecond + 30 * kMs));
+  EXPECT_EQ(job_.Finish().status, 137);
+  EXPECT_TRUE(Says("rank 0 (./app, pid 100 on alpha) was killed by signal 9"));
+}
+
+TEST_F(JobTest, AKillByOrderIsNeverTheCause) {
+  job_.OnEnd(1, {7, 0, false, kSecond});
+  job_.OnEnd(0, {0, SIGKILL, false, kSecond + 30 * kMs, /*ordered=*/true});
+  EXPECT_EQ(job_.Finish().status, 7);
+}
+
+// The message said that the keeper or hydra_pmi_proxy was killed; mpiexec had given up by itself.
+TEST_F(JobTest, AVanishedKeeperIsToldWithWhatMpiexecSaid) {
+  job_.OnKeeperLost(0, kSecond);
+  EXPECT_TRUE(Says("ended without a report"));
+  EXPECT_FALSE(job_.Finish().explained);
+}
+
+TEST_F(JobTest, ALimitThatKilledIsNamedWithItsRemedy) {
+  job_.OnEnd(1, Killed(SIGXFSZ, kSecond));
+  EXPECT_TRUE(Says("ulimit -f"));
+  Job other(1, 1, "./app");
+  other.OnEnd(1, Killed(SIGBUS, kSecond));
+  EXPECT_NE(other.Finish().messages.at(0).find("/dev/shm"), std::string::npos);
+}
+
+TEST_F(JobTest, AJobThatCannotBeStartedIsEndedWithTheReason) {
+  Job job(2, 0, "./app");
+  job.OnHello(0, "alpha");
+  job.OnCannotStart("no more processes", kSecond);
+  EXPECT_TRUE(job.kill_all());
+  EXPECT_EQ(job.Finish().status, 1);
+  EXPECT_EQ(job.Finish().messages.at(0), "1 of 2 ranks have started: no more processes");
+}
+
+TEST(Job, MpiexecsGoodEndWithoutAnyRanksIsAFailure) {
+  Job job(1, 1, "./app");
+  job.OnMpiexecEnd(0, kSecond);
+  EXPECT_EQ(job.Finish().status, 1);
+  EXPECT_NE(job.Finish().messages.at(0).find("all ranks of the job never reported"), std::string::npos);
+}
+
 TEST(Job, AnApplicationWithoutMpiNeedsNoServers) {
   Job job(1, 1, "/bin/true");
   job.OnHello(0, "alpha");
@@ -161,6 +207,7 @@ TEST(Job, WithoutReportsMpiexecsWordCounts) {
   Job job(1, 1, "./app");
   job.OnMpiexecEnd(5 << 8, kSecond);
   EXPECT_EQ(job.Finish().status, 5);
+  EXPECT_NE(job.Finish().messages.at(0).find("started no rank"), std::string::npos);
   EXPECT_FALSE(job.Finish().explained);
 }
 

@@ -284,6 +284,41 @@ TEST_F(RunTest, NothingIsLeftWhateverIsKilledWhileTheJobStarts) {
   }
 }
 
+// hydra's proxy, when it cannot fork, spins for ever: the job was silent for as long as its user waited.
+TEST_F(RunTest, TooFewProcessesEndTheJobSoonAndNameTheLimit) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to run as a user without processes";
+  constexpr uid_t kNobody = 65534;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder_)) {
+    ASSERT_EQ(chown(entry.path().c_str(), kNobody, kNobody), 0);
+  }
+  ASSERT_EQ(chown(folder_.c_str(), kNobody, kNobody), 0);
+  const std::string launcher = (folder_ / "bin/ramspan").string();
+  for (int limit : {1, 2, 3, 4, 6}) {
+    const Outcome outcome = Wait(StartCommand({"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "prlimit",
+                                               "--nproc=" + std::to_string(limit), launcher, "run", "-n", "2", "-s", "1",
+                                               "--memory", "8MiB", "--server-memory", "8MiB", "--", "sleep", "1000"}),
+                                 std::chrono::seconds(25));
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_NE(outcome.err.find("ulimit -u"), std::string::npos) << limit << ": " << outcome.err;
+    EXPECT_EQ(outcome.err.find("This is a bug"), std::string::npos) << limit << ": " << outcome.err;
+  }
+}
+
+TEST_F(RunTest, AnMpiexecThatStartsNothingIsFoundOut) {
+  const Outcome outcome = Run({"-n", "2", "--memory", "8MiB", "--mpiexec", "/bin/true", "--", app_});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("never reported"), std::string::npos) << outcome.err;
+}
+
+TEST_F(RunTest, AFileThatGrewTooLargeIsNamedWithItsLimit) {
+  for (const char* ranks : {"1", "2"}) {
+    const Outcome outcome = Run({"-n", ranks, "--memory", "8MiB", "--", "sh", "-c",
+                                 "ulimit -f 1; exec dd if=/dev/zero of=" + (folder_ / "big").string() + " bs=64k count=9"});
+    EXPECT_EQ(outcome.status, 128 + SIGXFSZ);
+    EXPECT_NE(outcome.err.find("ulimit -f"), std::string::npos) << outcome.err;
+  }
+}
+
 TEST_F(RunTest, DryRunPrintsTheLineAndStartsNothing) {
   const Outcome outcome = Run({"-n", "2", "-s", "1", "--server-memory", "8MiB", "--memory", "8MiB", "--dry-run", "--", app_});
   EXPECT_EQ(outcome.status, 0);

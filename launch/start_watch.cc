@@ -1,0 +1,35 @@
+#include "launch/start_watch.h"
+
+#include <algorithm>
+
+namespace ramspan {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kProbeAfter = 2 * kSecond;  // a keeper takes milliseconds; half of this would probe a loaded machine
+constexpr int64_t kTellAfter = 20 * kSecond;  // batch systems and ssh take seconds, a password takes its typist
+constexpr int64_t kGiveUpAfter = 60 * kSecond;
+constexpr int64_t kTickMax = kSecond / 2;  // a longer pause between ticks was a time in which we were stopped
+
+bool Passed(int64_t before, int64_t after, int64_t mark) { return before < mark && after >= mark; }
+
+}  // namespace
+
+StartWatch::Advice StartWatch::OnTick(int heard, int64_t now_ns) {
+  const int64_t step = last_ns_ == 0 ? 0 : std::min(now_ns - last_ns_, kTickMax);
+  last_ns_ = now_ns;
+  if (heard != heard_ || heard >= expected_) {
+    heard_ = heard;
+    waited_ns_ = 0;
+    return Advice::kNone;
+  }
+  const int64_t before = waited_ns_;
+  waited_ns_ += step;
+  if (!several_hosts_ && Passed(before, waited_ns_, kGiveUpAfter)) return Advice::kGiveUp;
+  if (Passed(before, waited_ns_, kTellAfter)) return Advice::kTell;
+  // Again and again: whether it fails depends on what other processes of the user do.
+  const bool probe = waited_ns_ / kProbeAfter != before / kProbeAfter;
+  return probe && !several_hosts_ ? Advice::kProbe : Advice::kNone;
+}
+
+}  // namespace ramspan
