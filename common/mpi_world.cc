@@ -1,7 +1,6 @@
 #include "common/mpi_world.h"
 
 #include <sys/mman.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,8 +25,6 @@
 namespace ramspan {
 namespace {
 
-// What MPI itself and its neighbours need of /dev/shm beside the pools.
-constexpr uint64_t kSharedMemorySlack = uint64_t{32} << 20;
 constexpr uint64_t kPoolBytesMin = uint64_t{1} << 20;
 
 Status MpiStatus(int error, const char* what) {
@@ -36,12 +33,6 @@ Status MpiStatus(int error, const char* what) {
   int length = 0;
   MPI_Error_string(error, text, &length);
   return Unavailable(std::string(what) + " failed: " + text);
-}
-
-uint64_t SharedMemoryFree() {
-  struct statvfs fs {};
-  if (statvfs("/dev/shm", &fs) != 0) return 0;
-  return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
 }
 
 // Collective. Every rank learns the first rank's error, if any has one; so all go on or all stop.
@@ -199,9 +190,10 @@ void MpiWorld::ChoosePoolBytes(const std::vector<Hello>& hellos) {
     const auto servers_here = static_cast<uint64_t>(std::count_if(hellos.begin(), hellos.end(), [&](const Hello& h) {
       return h.role == mine.role && std::strncmp(h.location.host, mine.location.host, sizeof h.location.host) == 0;
     }));
-    const uint64_t shared_free = SharedMemoryFree();
     pool_bytes_ = AvailableMemory() / 2 / servers_here;
-    if (shared_free > kSharedMemorySlack) pool_bytes_ = std::min(pool_bytes_, shared_free / 10 * 9 / servers_here);
+    // A tenth stays for others, and the size is rounded down, so that what is chosen here fits below.
+    const uint64_t room = SharedMemoryRoom(SharedMemoryFree(), 0);
+    if (room > 0) pool_bytes_ = std::min(pool_bytes_, room / 10 * 9 / servers_here / kLeaseGranule * kLeaseGranule);
   }
   pool_bytes_ = (pool_bytes_ + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule;
 }
@@ -217,11 +209,11 @@ Status MpiWorld::CheckPoolRoom() const {
   }
   int ranks_here = 0;
   MPI_Comm_size(node_, &ranks_here);
-  const uint64_t free = SharedMemoryFree();
-  if (ranks_here == 1 || pools_here + kSharedMemorySlack <= free) return {};
+  const uint64_t room = SharedMemoryRoom(SharedMemoryFree(), 0);
+  if (ranks_here == 1 || pools_here <= room) return {};
   return ResourceExhausted("the memory servers of this host want to lend " + FormatBytes(pools_here) +
-                           ", but /dev/shm has room for " + FormatBytes(free) +
-                           ": lower --server-memory, or enlarge it (mount -o remount,size=SIZE /dev/shm; in a "
+                           ", but /dev/shm has room for " + FormatBytes(room) +
+                           " in all: lower --server-memory, or enlarge it (mount -o remount,size=SIZE /dev/shm; in a "
                            "container: --shm-size)");
 }
 

@@ -15,6 +15,12 @@ uint64_t AvailableMemory();
 // The same with the roots of /proc and /sys/fs/cgroup replaced, for tests.
 uint64_t AvailableMemory(const std::string& proc_root, const std::string& cgroup_root);
 
+// Free bytes of this host's /dev/shm.
+uint64_t SharedMemoryFree();
+// What memory servers may take of so many free bytes in all, when so many ranks of the job on this host have not
+// initialised MPI yet, which takes some of it for itself.
+uint64_t SharedMemoryRoom(uint64_t free, int ranks_to_come);
+
 // Cores this process may run on: the union of its threads' affinity masks (OpenMP may have bound each to one core).
 // At least 1.
 int UsableCores();

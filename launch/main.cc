@@ -9,12 +9,12 @@
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <sys/statvfs.h>
 #include <vector>
 
 #include "common/config.h"
 #include "common/topology.h"
 #include "launch/keeper.h"
+#include "launch/nesting.h"
 #include "launch/options.h"
 #include "launch/plan.h"
 #include "launch/process.h"
@@ -64,12 +64,6 @@ Result<std::string> ReadWholeFile(const std::string& path) {
   return text.str();
 }
 
-uint64_t SharedMemoryFree() {
-  struct statvfs info {};
-  if (statvfs("/dev/shm", &info) != 0) return 0;
-  return uint64_t{info.f_bavail} * info.f_frsize;
-}
-
 // Whether the application will find a memory limit of its own, so that the launcher must not choose one. A broken
 // configuration counts as one: the application reports it better, with file and line.
 bool AppIsConfigured(const std::string& app) {
@@ -99,6 +93,7 @@ int Run(const Arguments& arguments) {
   }
   const Result<RunOptions> options = ParseRunOptions(arguments);
   if (!options.ok()) return Fail(options.status());
+  if (Status status = CheckNotNested([](const char* name) -> const char* { return std::getenv(name); }); !status.ok()) return Fail(status);
   const Result<Plan> plan = MakePlan(options.value(), HostFacts(options.value()));
   if (!plan.ok()) return Fail(plan.status());
   for (const std::string& note : plan.value().notes) std::fprintf(stderr, "ramspan: %s\n", note.c_str());

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "common/topology.h"
 #include "common/units.h"
 #include "launch/argument_code.h"
 
@@ -83,6 +84,7 @@ class Planner {
   Status CheckEnvironment();
   Status CheckMemory();
   Status CheckServerMemory(uint64_t server_bytes);
+  void WarnOfMemory(uint64_t servers_take);
   void ChooseMemory(uint64_t servers_take);
   Status TuneTcp();
   Status BuildLine();
@@ -218,6 +220,7 @@ Status Planner::CheckMemory() {
       servers_take = bytes.value() * static_cast<uint64_t>(plan_.servers);
     }
   }
+  WarnOfMemory(servers_take);
   const bool limited = facts_.app_memory_configured || UserHas("RAMSPAN_MEMORY") || UserHas("RAMSPAN_CONFIG");
   if (memory_.empty() && !limited) ChooseMemory(servers_take);
   return {};
@@ -228,15 +231,32 @@ Status Planner::CheckMemory() {
 Status Planner::CheckServerMemory(uint64_t server_bytes) {
   if (plan_.several_hosts) return {};
   const uint64_t servers = static_cast<uint64_t>(plan_.servers);
-  const bool shared_is_smaller = facts_.shared_memory_free < facts_.available_memory;
-  const uint64_t room = std::min(facts_.available_memory, facts_.shared_memory_free);
+  const uint64_t shared = SharedMemoryRoom(facts_.shared_memory_free, plan_.ranks + plan_.servers);
+  const bool shared_is_smaller = shared < facts_.available_memory;
+  const uint64_t room = std::min(facts_.available_memory, shared);
   if (server_bytes <= room / servers) return {};
   std::string what = std::to_string(plan_.servers) + (plan_.servers == 1 ? " server" : " servers") + " of " +
                      FormatBytes(server_bytes) + " do not fit: this host has " + FormatBytes(room) +
-                     (shared_is_smaller ? " free in /dev/shm" : " of memory available") + ". Remedy: --server-memory " +
+                     (shared_is_smaller ? " for servers in /dev/shm" : " of memory available") + ". Remedy: --server-memory " +
                      std::to_string((room / servers) >> 20) + "MiB or less";
   if (shared_is_smaller) what += ", or enlarge it (mount -o remount,size=SIZE /dev/shm; in a container: --shm-size)";
   return ResourceExhausted(what);
+}
+
+// No error: limits that are never reached are legal, and memory may become free.
+void Planner::WarnOfMemory(uint64_t servers_take) {
+  const std::string text = memory_.empty() ? Setting("RAMSPAN_MEMORY") : memory_;
+  const Result<uint64_t> bytes = ParseBytes(text);
+  if (plan_.several_hosts || text.empty() || !bytes.ok()) return;
+  const auto ranks = static_cast<uint64_t>(plan_.ranks);
+  const uint64_t all = bytes.value() > (UINT64_MAX - servers_take) / ranks ? UINT64_MAX : bytes.value() * ranks + servers_take;
+  if (all <= facts_.available_memory) return;
+  std::string what = "warning: " + std::to_string(plan_.ranks) + (plan_.ranks == 1 ? " rank of " : " ranks of ") +
+                     FormatBytes(bytes.value());
+  if (plan_.servers > 0) what += " and " + FormatBytes(servers_take) + " for the servers";
+  plan_.notes.push_back(what + " make " + FormatBytes(all) + ", but this host has " +
+                        FormatBytes(facts_.available_memory) +
+                        " of memory available: a job that uses its limits is killed. Lower --memory or --server-memory");
 }
 
 // Each process's own default is half of what is available, which several of them on one host must not take at once.

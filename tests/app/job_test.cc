@@ -1,4 +1,6 @@
 // The same program as the ranks of jobs of all small shapes, near and far, and with servers that are full or absent.
+#include <cstdlib>
+
 #include "tests/app/app_fixture.h"
 
 namespace ramspan {
@@ -68,6 +70,25 @@ TEST_F(Jobs, WithoutServersFilesDo) {
 TEST_F(Jobs, TwoRanksAndFourThreadsWithSeveralPins) {
   const SweepSize size = {.bytes = 16 * kMiB, .chunk_bytes = 128 << 10, .threads = 4, .pins = 3, .sweeps = 3};
   ExpectVerified(Run(Job({.ranks = 2, .servers = 1}, Sweep(size))), size, 2);
+}
+
+// "--server-memory 40MiB or less" named a figure that did not fit either, and the default did not fit a container's 64 MiB.
+TEST_F(Jobs, InASmallSharedMemoryTheDefaultFitsAndSoDoesTheSizeThatTheErrorNames) {
+  if (std::system("unshare -m mount -t tmpfs tmpfs /dev/shm 2>/dev/null") != 0) {
+    GTEST_SKIP() << "needs the right to mount a small /dev/shm in a namespace of its own (unshare -m)";
+  }
+  const auto run = [&](const std::string& sizes) {
+    std::string line = "mount -t tmpfs -o size=64m tmpfs /dev/shm && exec " + launcher_path + " run -n 2 -s 1 " + sizes + " --";
+    for (const std::string& word : Sweep(kSmall)) line += " " + word;
+    return Wait(StartCommand({"unshare", "-m", "sh", "-c", line}));
+  };
+  ExpectVerified(run("--memory 4MiB"), kSmall, 2);
+  const Outcome refused = run("--memory 4MiB --server-memory 60MiB");
+  EXPECT_EQ(refused.status, 2);
+  const size_t at = refused.err.find("Remedy: --server-memory ");
+  ASSERT_NE(at, std::string::npos) << refused.err;
+  const std::string named = refused.err.substr(at + 8, refused.err.find(" or less") - at - 8);
+  ExpectVerified(run("--memory 4MiB " + named), kSmall, 2);
 }
 
 }  // namespace

@@ -139,11 +139,26 @@ TEST_F(PlanTest, MissingApplicationIsAnError) {
 TEST_F(PlanTest, ServersThatDoNotFitAreAnErrorThatNamesWhatFits) {
   Ranks(2, 2);
   options_.server_memory = "3GiB";
-  EXPECT_NE(Error().find("/dev/shm"), std::string::npos);
-  EXPECT_NE(Error().find("--server-memory 2048MiB or less"), std::string::npos);
+  EXPECT_NE(Error().find("/dev/shm"), std::string::npos);  // which four ranks of MPI need some of
+  EXPECT_NE(Error().find("--server-memory 2034MiB or less"), std::string::npos);
   facts_.shared_memory_free = 100 * kGiB;
   options_.server_memory = "5GiB";
   EXPECT_NE(Error().find("--server-memory 4096MiB or less"), std::string::npos);
+}
+
+// --memory 1TiB on a host with 24 GiB was accepted without a word.
+TEST_F(PlanTest, LimitsThatTheHostCannotHoldAreWarnedOfWithBothFigures) {
+  Ranks(2, 1);
+  options_.memory = "4GiB";
+  EXPECT_TRUE(Notes(Make(), "2 ranks of 4 GiB and 512 MiB for the servers make 8.50 GiB, but this host has 8 GiB"));
+  options_.memory = "3GiB";
+  EXPECT_FALSE(Notes(Make(), "warning"));
+  options_.memory = "";
+  environment_["RAMSPAN_MEMORY"] = "1TiB";
+  EXPECT_TRUE(Notes(Make(), "2 ranks of 1 TiB"));
+  options_.hostfile = "hosts";
+  hostfile_ = "alpha\nbeta\n";
+  EXPECT_FALSE(Notes(Make(), "warning"));  // which rank lands where is mpiexec's choice
 }
 
 TEST_F(PlanTest, TheServersSizeInTheEnvironmentIsCheckedToo) {
@@ -156,8 +171,8 @@ TEST_F(PlanTest, TheServersSizeInTheEnvironmentIsCheckedToo) {
 TEST_F(PlanTest, RanksOfOneHostShareItsMemoryWhenNobodySaysHow) {
   Ranks(2, 1);
   options_.memory = "";
-  options_.server_memory = "4GiB";
-  EXPECT_TRUE(Notes(Make(), "--memory 1024MiB"));
+  options_.server_memory = "3GiB";
+  EXPECT_TRUE(Notes(Make(), "--memory 1280MiB"));
   facts_.app_memory_configured = true;
   EXPECT_FALSE(Notes(Make(), "--memory"));
 }

@@ -319,6 +319,13 @@ TEST_F(RunTest, AFileThatGrewTooLargeIsNamedWithItsLimit) {
   }
 }
 
+TEST_F(RunTest, InsideAnMpiJobItSaysSoAndStartsNothing) {
+  const Outcome outcome = Wait(StartCommand({"mpiexec.hydra", "-n", "2", (folder_ / "bin/ramspan").string(), "run", "-n", "1",
+                                             "--memory", "8MiB", "--", "true"}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("inside a rank of an MPI job"), std::string::npos) << outcome.err;
+}
+
 TEST_F(RunTest, DryRunPrintsTheLineAndStartsNothing) {
   const Outcome outcome = Run({"-n", "2", "-s", "1", "--server-memory", "8MiB", "--memory", "8MiB", "--dry-run", "--", app_});
   EXPECT_EQ(outcome.status, 0);
