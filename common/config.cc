@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/config_file.h"
+#include "common/config_rambrain.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -216,6 +217,7 @@ class Loader {
   Config config_;
 
   // Of the source that is being applied.
+  ConfigDialect dialect_ = ConfigDialect::kRamspan;
   std::map<std::string, std::string> where_;
   Status failure_;
 };
@@ -226,6 +228,8 @@ void Loader::AddKey(const char* key, Setter setter, const char* meaning) {
     const Status status = setter(text);
     if (status.ok()) {
       config_.source[key] = where_[key];
+    } else if (dialect_ == ConfigDialect::kRambrain) {
+      config_.passed_over.push_back(where_[key] + ": " + key + ": " + status.message());
     } else if (failure_.ok()) {
       failure_ = InvalidArgument(where_[key] + ": " + key + ": " + status.message());
     }
@@ -290,16 +294,21 @@ Status Loader::Apply(const std::vector<Setting>& settings, const std::string& pl
   where_.clear();
   po::parsed_options parsed(&keys_);
   for (const Setting& setting : settings) {
+    std::string wrong;
     if (keys_.find_nothrow(setting.key, /*approx=*/false) == nullptr) {
-      return InvalidArgument(setting.where + ": unknown key \"" + Printable(setting.key) + "\"" + place +
-                             "; did you mean \"" + Nearest(setting.key, Keys()) + "\"?");
+      wrong = setting.where + ": unknown key \"" + Printable(setting.key) + "\"" + place + "; did you mean \"" +
+              Nearest(setting.key, Keys()) + "\"?";
+    } else if (const auto [first, fresh] = where_.emplace(setting.key, setting.where); !fresh) {
+      wrong = setting.where + ": key \"" + setting.key + "\" is already set at " + first->second +
+              "; remove one of the two";
     }
-    const auto [first, fresh] = where_.emplace(setting.key, setting.where);
-    if (!fresh) {
-      return InvalidArgument(setting.where + ": key \"" + setting.key + "\" is already set at " + first->second +
-                             "; remove one of the two");
+    if (wrong.empty()) {
+      parsed.options.emplace_back(setting.key, std::vector<std::string>{setting.value});
+    } else if (dialect_ == ConfigDialect::kRambrain) {
+      config_.passed_over.push_back(wrong);
+    } else {
+      return InvalidArgument(wrong);
     }
-    parsed.options.emplace_back(setting.key, std::vector<std::string>{setting.value});
   }
   po::variables_map values;
   po::store(parsed, values);
@@ -309,8 +318,11 @@ Status Loader::Apply(const std::vector<Setting>& settings, const std::string& pl
 
 Status Loader::ApplyBlock(const ConfigBlock& block, const std::string& path) {
   std::vector<Setting> settings;
+  const char* home = Environment("HOME");
   for (const ConfigEntry& entry : block.entries) {
-    settings.push_back({entry.key, entry.value, path + ":" + std::to_string(entry.line)});
+    const bool rambrain = dialect_ == ConfigDialect::kRambrain;
+    const std::string value = rambrain ? FromRambrainsValue(entry.key, entry.value, home ? home : "") : entry.value;
+    settings.push_back({entry.key, value, path + ":" + std::to_string(entry.line)});
   }
   return Apply(settings, " in block [" + Printable(block.name) + "]");
 }
@@ -322,7 +334,7 @@ Status Loader::ApplyFile(const std::string& path, bool must_exist) {
     if (!must_exist) return Status();
     return InvalidArgument(path + ": no such file is found; RAMSPAN_CONFIG or Options::customConfig names it");
   }
-  Result<std::vector<ConfigBlock>> blocks = ParseConfigText(*text.value(), path);
+  Result<std::vector<ConfigBlock>> blocks = ParseConfigText(*text.value(), path, dialect_, &config_.passed_over);
   if (!blocks.ok()) return blocks.status();
 
   // The program's own block last: it beats [default]. Later blocks of a name do not count.
@@ -365,9 +377,11 @@ Status Loader::CheckEnvironmentNames() const {
 Result<Config> Loader::Load() {
   config_.swapfiles = sources_.swapfiles_default;
   for (size_t i = sources_.files.size(); i-- > 0;) {
+    dialect_ = sources_.rambrain_files.count(sources_.files[i]) != 0 ? ConfigDialect::kRambrain : ConfigDialect::kRamspan;
     Status status = ApplyFile(sources_.files[i], i == 0 && sources_.first_file_is_custom);
     if (!status.ok()) return status;
   }
+  dialect_ = ConfigDialect::kRamspan;
   Status status = CheckEnvironmentNames();
   if (status.ok()) status = ApplyEnvironment();
   if (status.ok()) status = Apply(ProgramSettings(sources_.program), "");
@@ -400,14 +414,21 @@ ConfigSources ProcessConfigSources(const Options& program) {
   if (is_set(custom)) {
     sources.files.emplace_back(custom);
     sources.first_file_is_custom = !program.rambrain;
+    if (program.rambrain && program.customConfig) sources.rambrain_files.insert(custom);
   }
   if (program.rambrain) sources.swapfiles_default = "rambrainswap-%d-%d";
   const char* home = std::getenv("HOME");
   if (is_set(home)) {
-    if (program.rambrain) sources.files.push_back(std::string(home) + "/.rambrain.conf");
+    if (program.rambrain) {
+      sources.files.push_back(std::string(home) + "/.rambrain.conf");
+      sources.rambrain_files.insert(sources.files.back());
+    }
     sources.files.push_back(std::string(home) + "/.ramspan.conf");
   }
-  if (program.rambrain) sources.files.emplace_back("/etc/rambrain.conf");
+  if (program.rambrain) {
+    sources.files.emplace_back("/etc/rambrain.conf");
+    sources.rambrain_files.insert(sources.files.back());
+  }
   sources.files.emplace_back("/etc/ramspan.conf");
   return sources;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct Config {
 
   // Where each key that is not a default came from, for messages: "environment RAMSPAN_MEMORY", "/etc/ramspan.conf:3".
   std::map<std::string, std::string> source;
+  // Lines of Rambrain's own files that mean nothing, each as an error message would say it: to be warned of.
+  std::vector<std::string> passed_over;
 };
 
 struct ConfigSources {
@@ -45,6 +48,7 @@ struct ConfigSources {
   std::string program_name;                        // basename of the executable
   std::vector<std::string> files;                  // by falling priority; a missing file is skipped, except
   bool first_file_is_custom = false;               // that a missing custom file is an error
+  std::set<std::string> rambrain_files;            // those of `files` that are Rambrain's own: wrong lines are passed over
   std::string swapfiles_default;                   // what Config::swapfiles is when no source sets it
 };
 

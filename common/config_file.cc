@@ -62,13 +62,13 @@ std::string ParseQuoted(std::string_view text, std::string* value) {
   return {};
 }
 
-std::string ParseValue(std::string_view text, std::string* value) {
+std::string ParseValue(std::string_view text, ConfigDialect dialect, std::string* value) {
   text = Trim(text);
   if (!text.empty() && text.front() == '"') return ParseQuoted(text, value);
   const size_t hash = text.find('#');
   if (hash != std::string_view::npos) {
     // Taken as a comment, it would cut a path like /tmp/run#3 silently.
-    if (hash > 0 && !IsBlank(text[hash - 1])) {
+    if (dialect == ConfigDialect::kRamspan && hash > 0 && !IsBlank(text[hash - 1])) {
       return "\"#\" within a value; put a blank before a comment, or quote the value";
     }
     text = Trim(text.substr(0, hash));
@@ -77,15 +77,15 @@ std::string ParseValue(std::string_view text, std::string* value) {
   return {};
 }
 
-std::string ParseEntry(std::string_view line, ConfigEntry* entry) {
+std::string ParseEntry(std::string_view line, ConfigDialect dialect, ConfigEntry* entry) {
   const size_t equals = line.find('=');
   const std::string_view key = Trim(line.substr(0, equals == std::string_view::npos ? 0 : equals));
   if (!IsKey(key)) return "\"" + Printable(line) + "\" is neither a [block], a # comment nor key = value";
   entry->key = key;
-  return ParseValue(line.substr(equals + 1), &entry->value);
+  return ParseValue(line.substr(equals + 1), dialect, &entry->value);
 }
 
-std::string ParseLine(std::string_view line, int number, std::vector<ConfigBlock>* blocks) {
+std::string ParseLine(std::string_view line, int number, ConfigDialect dialect, std::vector<ConfigBlock>* blocks) {
   if (IsBlankOrComment(line)) return {};
   // A NUL would cut a path silently; a lone carriage return would hide a line.
   if (HasControl(line)) return "a control character; this is not a text file";
@@ -95,7 +95,7 @@ std::string ParseLine(std::string_view line, int number, std::vector<ConfigBlock
     return ParseBlock(line, &blocks->back());
   }
   ConfigEntry entry{.line = number};
-  std::string error = ParseEntry(line, &entry);
+  std::string error = ParseEntry(line, dialect, &entry);
   if (!error.empty()) return error;
   if (blocks->empty()) {
     return "key \"" + Printable(entry.key) + "\" before the first block; put a line [default] above it";
@@ -141,7 +141,8 @@ std::string Printable(std::string_view text) {
   return out;
 }
 
-Result<std::vector<ConfigBlock>> ParseConfigText(std::string_view text, const std::string& file) {
+Result<std::vector<ConfigBlock>> ParseConfigText(std::string_view text, const std::string& file, ConfigDialect dialect,
+                                                 std::vector<std::string>* passed_over) {
   if (text.size() > kConfigFileMaxBytes) {
     return InvalidArgument(file + ":1: larger than 1 MiB; this is no configuration file");
   }
@@ -152,8 +153,11 @@ Result<std::vector<ConfigBlock>> ParseConfigText(std::string_view text, const st
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    const std::string error = ParseLine(line, number, &blocks);
-    if (!error.empty()) return InvalidArgument(file + ":" + std::to_string(number) + ": " + error);
+    const std::string error = ParseLine(line, number, dialect, &blocks);
+    if (error.empty()) continue;
+    const std::string message = file + ":" + std::to_string(number) + ": " + error;
+    if (dialect == ConfigDialect::kRamspan) return InvalidArgument(message);
+    if (passed_over != nullptr) passed_over->push_back(message);
   }
   return blocks;
 }

@@ -5,7 +5,8 @@
 //   key = value         # a comment, at the start of a line or after a blank
 //   key = "a # b"       quotes keep blanks and '#'; there are no escapes
 //
-// CRLF and a UTF-8 byte order mark are tolerated. Any other line is an error, in whatever block. Boost's own file
+// CRLF and a UTF-8 byte order mark are tolerated. Any other line is an error, in whatever block; in Rambrain's own files
+// it is passed over, and there a '#' begins a comment wherever it stands (kRambrain). Boost's own file
 // parser is not used: it forgets line numbers, cuts values at any '#' and merges blocks of one name.
 #pragma once
 
@@ -33,8 +34,13 @@ struct ConfigBlock {
   std::vector<ConfigEntry> entries;  // in the order of the file; keys may repeat
 };
 
-// The blocks of `text` in order (names may repeat). Errors are kInvalidArgument and begin with "<file>:<line>: ".
-Result<std::vector<ConfigBlock>> ParseConfigText(std::string_view text, const std::string& file);
+enum class ConfigDialect { kRamspan, kRambrain };
+
+// The blocks of `text` in order (names may repeat). Errors are kInvalidArgument and begin with "<file>:<line>: ". In
+// Rambrain's dialect a wrong line is none, but is described so in *passed_over.
+Result<std::vector<ConfigBlock>> ParseConfigText(std::string_view text, const std::string& file,
+                                                 ConfigDialect dialect = ConfigDialect::kRamspan,
+                                                 std::vector<std::string>* passed_over = nullptr);
 
 // The text of a file; nullopt when there is none. Never blocks: pipes, folders and sockets are refused, devices are
 // read as far as they have bytes (/dev/null is an empty file). Stops a little after kConfigFileMaxBytes, which

@@ -29,6 +29,7 @@ void Runtime::Reload(const Options& options) {
   Result<Config> loaded = LoadConfig(ProcessConfigSources(merged));
   if (!loaded.ok()) throw ConfigError(loaded.status().message());
   const Config& next = loaded.value();
+  WarnOfPassedOver(next);
   CheckFixedKeys(config_, next);
   if (next.memory != 0) SetMemoryLimit(next.memory);
   if (files_ != nullptr) {

@@ -73,6 +73,7 @@ Status Runtime::Compose(const Options& program) {
   Result<Config> config = LoadConfig(ProcessConfigSources(program));
   if (!config.ok()) return config.status();
   config_ = config.value();
+  WarnOfPassedOver(config_);
   if (config_.memory == 0) config_.memory = DefaultMemory();
   std::vector<std::unique_ptr<SwapTier>> tiers;
   if (Status s = AddRemoteTier(&tiers); !s.ok()) return s;
