@@ -26,6 +26,7 @@ struct EngineCounters {
   uint64_t write_failures = 0, read_failures = 0;
   uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0;
   uint64_t takes_past_a_waiter_max = 0;  // frames that others took while one thread waited for one, at most
+  uint64_t touches_dropped = 0;      // first touches that a policy wanted and did not hear
   uint64_t waits = 0;                // pulls that waited for data or memory
   uint64_t wait_ns_total = 0;        // of the program: these, and the submissions of its hints
   std::array<uint64_t, 24> wait_us_histogram{};  // [i]: waits of [2^(i-1), 2^i) us; [0]: under 1 us

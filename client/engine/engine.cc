@@ -27,7 +27,10 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
       write_ahead_(options.preemptive),
       chunks_(&budget_),
       arena_(&budget_, {.guard = options.debug, .addresses = options.addresses}),
-      policy_(make_policy(&chunks_)) {}
+      policy_(make_policy(&chunks_)),
+      feed_(&chunks_, pins) {
+  feed_.SetPolicy(policy_.get());
+}
 
 Engine::~Engine() {
   Drain();
@@ -61,6 +64,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
 
 void Engine::Free(Chunk* chunk) {
   MutexLock lock(mutex_);
+  feed_.Drain();
   if (Has(chunk, kPrefetched)) {
     policy_->OnPrefetchWasted(chunk);
     ++counters_.prefetch_wasted;
@@ -107,11 +111,13 @@ Slot Engine::DetachSlot(Chunk* chunk) { return Slot(tier_, std::exchange(chunk->
 void Engine::Open(Chunk* chunk, bool write) {
   if (Has(chunk, kPrefetched)) {
     ClearBits(chunk, kPrefetched);
+    SetBits(chunk, kReferenced);  // the hit is the touch
+    feed_.Drain();
     policy_->OnPrefetchHit(chunk);
     ++counters_.prefetch_hits;
     if (policy_->WantsReadAhead()) SignalMover();
   }
-  SetBits(chunk, kReadable | kWritable | kReferenced | (write ? kDirty : 0));
+  feed_.Touch(chunk, kReadable | kWritable | (write ? kDirty : 0), write);
 }
 
 IoOp* Engine::NewOp(Chunk* chunk, bool write) {
@@ -252,9 +258,11 @@ bool Engine::MoverStep() {
   MutexLock lock(mutex_);
   mover_work_ = false;
   bool worked = in_flight_ > 0 && PollOnce(microseconds(0));
+  feed_.Drain();
   TellLimits();
   if (write_ahead()) worked |= RefillReserve();
   if (load_ahead()) worked |= ReadAhead();
+  worked |= feed_.StepEpoch();
   const auto now = Clock::now();
   if (now - last_upkeep_ > std::chrono::milliseconds(5)) {
     last_upkeep_ = now;
@@ -283,6 +291,7 @@ EngineCounters Engine::counters() const {
   c.chunks = chunks_.live();
   c.swapped_bytes = swapped_bytes_;
   c.preemptive_bytes = policy_->preemptive_bytes();
+  c.touches_dropped = pins_->touches_dropped();
   return c;
 }
 
@@ -295,6 +304,8 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicy(
     const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) {
   MutexLock lock(mutex_);
   std::unique_ptr<CachePolicy> next = make_policy(&chunks_);
+  feed_.Drain();
+  feed_.SetPolicy(next.get());
   next->SetLimits(load_ahead() ? budget_.limit() : 0, swapped_bytes_);
   for (uint32_t id = 0; id < chunks_.ids(); ++id) {
     Chunk* c = chunks_.At(id);
@@ -310,6 +321,12 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicy(
   }
   std::swap(policy_, next);
   return next;
+}
+
+void Engine::TellTouches() {
+  if (!mutex_.try_lock()) return;
+  feed_.Drain();
+  mutex_.unlock();
 }
 
 std::string Engine::DescribePolicy() const {

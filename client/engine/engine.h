@@ -24,6 +24,7 @@
 #include "client/chunk/chunk.h"
 #include "client/chunk/chunk_table.h"
 #include "client/engine/counters.h"
+#include "client/engine/policy_feed.h"
 #include "client/policy/policy.h"
 #include "client/swap/slot.h"
 #include "client/swap/swap_tier.h"
@@ -49,6 +50,13 @@ class PinScanner {
   };
   // Of the threads beside the calling one.
   virtual Verdict JudgeWaiters() = 0;
+
+  // First touches (policy.h). Threads are those that ever pinned; the calling one may be none of them.
+  virtual uint32_t threads() const { return 0; }
+  virtual uint32_t ThisThread() const { return kNoThread; }
+  // Takes what that thread has noted since the last call, oldest first, at most out.size(). One caller at a time.
+  virtual size_t TakeTouches(uint32_t /*thread*/, std::span<Touch> /*out*/) { return 0; }
+  virtual uint64_t touches_dropped() const { return 0; }
 };
 
 // One transfer in flight. Owned by the engine; `io` is the tier's between Submit and Poll.
@@ -128,6 +136,10 @@ class Engine {
   // Another policy takes over; chunks come to it in the order of their making. Returns the old one.
   std::unique_ptr<CachePolicy> ReplacePolicy(
       const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) RS_EXCLUDES(mutex_);
+  // The epoch that a pin notes with a first touch; 0: nobody wants to hear of touches.
+  uint32_t touch_epoch() const RS_NO_THREAD_SAFETY_ANALYSIS { return feed_.epoch(); }
+  // The calling thread has no place for its touches: tells the policy at once, if that needs no waiting.
+  void TellTouches() RS_EXCLUDES(mutex_);
   // For people: which sizes of chunks were written although nothing had changed (Options::debug); empty: none.
   std::string DescribeUnchangedWrites() const RS_EXCLUDES(mutex_);
   // The policy's order, a line a chunk, for people; whether the policy's own structure is sound.
@@ -243,6 +255,7 @@ class Engine {
   ChunkTable chunks_ RS_GUARDED_BY(mutex_);
   Arena arena_ RS_GUARDED_BY(mutex_);
   std::unique_ptr<CachePolicy> policy_ RS_GUARDED_BY(mutex_);
+  PolicyFeed feed_ RS_GUARDED_BY(mutex_);
   std::vector<IoOp*> free_ops_ RS_GUARDED_BY(mutex_);
   EngineCounters counters_ RS_GUARDED_BY(mutex_);
   std::map<uint64_t, uint64_t> unchanged_by_size_ RS_GUARDED_BY(mutex_);  // bytes of a chunk, writes

@@ -40,6 +40,7 @@ void Engine::DropFrame(Chunk* c, Event event) {
 // Looks at ever more victims until one can leave or all that the policy names have been looked at.
 Engine::Evicted Engine::EvictSome(uint64_t bytes) {
   Evicted result;
+  feed_.Drain();
   IoOp* ops[kBatch];
   size_t writes = 0;
   for (uint64_t seen = 0; seen < chunks_.live() && result.freed + result.started == 0;

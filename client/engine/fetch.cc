@@ -39,7 +39,7 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
         Open(chunk, write);
         return Status();
       case Phase::kWriting:
-        SetBits(chunk, kReadable | kReferenced);  // the end of the write sees it, and keeps the frame
+        feed_.Touch(chunk, kReadable, write);  // the end of the write sees kReadable, and keeps the frame
         if (!write) return Status();
         status = WaitFor(chunk->op, Clock::now());
         break;
@@ -66,7 +66,9 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   const auto begin = Clock::now();
   Frame frame;
   if (Status status = TakeFrame(chunk, when_pinned, &frame); !status.ok() || !frame) return status;
-  policy_->OnMiss(chunk);
+  feed_.Drain();
+  policy_->OnMiss(chunk, pins_->ThisThread());
+  SetBits(chunk, kReferenced);  // the miss is the touch
   if (!chunk->slot) {
     AttachFrame(chunk, std::move(frame));
     Transition(chunk, Event::kMaterialize);
@@ -75,10 +77,18 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   ++counters_.misses;
   IoOp* op = BeginLoad(chunk, std::move(frame), false);
   ++op->waiters;  // keeps op alive over the submission
+  const bool timed = feed_.wants_costs();
+  const SlotRef slot = chunk->slot;
+  const auto submitted = timed ? Clock::now() : begin;
   Submit(std::span(&op, 1), false);
   --op->waiters;
   if (load_ahead() && policy_->WantsReadAhead()) SignalMover();
-  return WaitFor(op, begin);
+  const uint64_t bytes = op->io.bytes;
+  Status status = WaitFor(op, begin);
+  if (timed && status.ok()) {
+    feed_.CountRead(slot, static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - submitted).count()), bytes);
+  }
+  return status;
 }
 
 IoOp* Engine::BeginLoad(Chunk* chunk, Frame frame, bool prefetch) {
@@ -98,6 +108,7 @@ void Engine::FinishRead(IoOp* op) {
     const bool untouched = op->prefetch && op->waiters == 0;
     Transition(c, Event::kFinishLoad, untouched ? kPrefetched : kReadable | kWritable);
     if (op->prefetch && !untouched) {  // somebody came while it was loading: as good as a hit
+      SetBits(c, kReferenced);
       policy_->OnPrefetchHit(c);
       ++counters_.prefetch_hits;
     }
@@ -122,7 +133,7 @@ void Engine::FinishRead(IoOp* op) {
     Transition(c, Event::kLose);
   } else {
     swapped_bytes_ += c->bytes;
-    Transition(c, Event::kFailLoad);
+    Transition(c, Event::kFailLoad, 0, kReferenced);
   }
   if (Has(c, kDoomed)) Forget(c);
 }
@@ -159,7 +170,7 @@ void Engine::Prefetch(Chunk* chunk) {
   Frame frame = TryTakeFrame(chunk->bytes);
   if (!frame) return;  // not worth evicting what somebody may use: the pull will
   // The program asked for this very chunk: a miss, not a guess of the policy's, whose hits it must not count as.
-  policy_->OnMiss(chunk);
+  policy_->OnMiss(chunk, pins_->ThisThread());
   ++counters_.misses;
   IoOp* op = BeginLoad(chunk, std::move(frame), false);
   Submit(std::span(&op, 1), false);

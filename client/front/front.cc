@@ -15,6 +15,18 @@ namespace ramspan {
 namespace detail {
 namespace {
 Chunk* Full(ChunkHead* chunk) { return static_cast<Chunk*>(chunk); }
+
+// Leaves word of a first touch for the policy, if it wants that. REQUIRES: the calling thread's table. The engine's mutex
+// is taken once for each TouchRing::kCapacity touches, and never waited for.
+void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
+  const Session* session = Session::IfStarted();  // null in a forked child
+  const uint32_t epoch = session != nullptr ? session->engine->touch_epoch() : 0;
+  if (epoch == 0) return;
+  TouchRing& touches = static_cast<ThreadTable*>(table)->touches;
+  if (touches.Put(chunk->id, write, epoch)) return;
+  session->engine->TellTouches();
+  if (!touches.Put(chunk->id, write, epoch)) touches.CountDropped();
+}
 }  // namespace
 
 PinTable* MakePinTable() {
@@ -29,7 +41,9 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
   const uint64_t word = chunk->state.load(std::memory_order_acquire);
   const uint64_t need = kReadable | (write ? kWritable : 0);
   if ((word & need) == need) {
-    chunk->state.fetch_or(kReferenced | (write ? kDirty : 0), std::memory_order_relaxed);
+    // Of all pins that find the bit clear, one sets it: that is the first touch. Acquire: see PolicyFeed.
+    const uint64_t before = chunk->state.fetch_or(kReferenced | (write ? kDirty : 0), std::memory_order_acquire);
+    if (!(before & kReferenced)) NoteTouch(Full(chunk), table, write);
     return chunk->frame;
   }
   const ErrnoGuard guard;

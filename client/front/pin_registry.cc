@@ -30,7 +30,7 @@ struct TableLease {
   ~TableLease() {
     if (table == nullptr) return;
     detail::t_pins = nullptr;
-    table->owned.store(false, std::memory_order_relaxed);  // what it still pins stays in its slots
+    table->owned.store(false, std::memory_order_release);  // what it still pins stays in its slots
   }
 };
 thread_local TableLease t_lease;
@@ -49,12 +49,13 @@ PinRegistry::PinRegistry()
 
 PinTable* PinRegistry::Adopt() {
   MutexLock lock(mutex_);
-  PinTable* table = nullptr;
-  for (PinTable* t : tables_) {
-    if (!t->owned.load(std::memory_order_relaxed)) table = t;
+  ThreadTable* table = nullptr;
+  for (ThreadTable* t : tables_) {
+    if (!t->owned.load(std::memory_order_acquire)) table = t;  // what the thread before did to it is seen
   }
   if (table == nullptr) {
-    table = new PinTable;
+    table = new ThreadTable;
+    table->index = static_cast<uint32_t>(tables_.size());
     for (unsigned i = 0; pins_fence_ && i < PinTable::kInlineSlots; ++i) {
       table->slots[i].store(NoChunk(), std::memory_order_relaxed);
     }
@@ -103,6 +104,27 @@ void PinRegistry::FindPinned(std::span<Chunk* const> chunks, std::span<bool> pin
 
 void PinRegistry::SetWaiting(Chunk* chunk) {
   if (detail::t_pins) detail::t_pins->waiting_for.store(chunk, std::memory_order_relaxed);
+}
+
+uint32_t PinRegistry::threads() const {
+  MutexLock lock(mutex_);
+  return static_cast<uint32_t>(tables_.size());
+}
+
+uint32_t PinRegistry::ThisThread() const {
+  return detail::t_pins ? static_cast<ThreadTable*>(detail::t_pins)->index : kNoThread;
+}
+
+size_t PinRegistry::TakeTouches(uint32_t thread, std::span<Touch> out) {
+  MutexLock lock(mutex_);
+  return thread < tables_.size() ? tables_[thread]->touches.Take(thread, out) : 0;
+}
+
+uint64_t PinRegistry::touches_dropped() const {
+  MutexLock lock(mutex_);
+  uint64_t sum = 0;
+  for (const ThreadTable* table : tables_) sum += table->touches.dropped();
+  return sum;
 }
 
 void PinRegistry::SetWaitingForIngredients() { SetWaiting(NoChunk()); }

@@ -7,9 +7,17 @@
 #include <vector>
 
 #include "client/engine/engine.h"
+#include "client/engine/touch_ring.h"
 #include "common/mutex.h"
 
 namespace ramspan {
+
+// A thread's pins and what else is its own. The touches lie in the padding behind the pins, so they cost no memory.
+struct ThreadTable final : detail::PinTable {
+  uint32_t index = 0;  // in the registry; constant
+  TouchRing touches;
+};
+static_assert(sizeof(ThreadTable) == sizeof(detail::PinTable));
 
 class PinRegistry final : public PinScanner {
  public:
@@ -29,6 +37,10 @@ class PinRegistry final : public PinScanner {
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;
   void SetWaiting(Chunk* chunk) override;
   Verdict JudgeWaiters() override;
+  uint32_t threads() const override;
+  uint32_t ThisThread() const override;
+  size_t TakeTouches(uint32_t thread, std::span<Touch> out) override;
+  uint64_t touches_dropped() const override;
 
  private:
   PinRegistry();
@@ -36,7 +48,7 @@ class PinRegistry final : public PinScanner {
   const bool pins_fence_;
   std::atomic<bool> ingredients_taken_{false};
   mutable Mutex mutex_{LockRank::kPinRegistry};
-  std::vector<detail::PinTable*> tables_ RS_GUARDED_BY(mutex_);
+  std::vector<ThreadTable*> tables_ RS_GUARDED_BY(mutex_);
 };
 
 }  // namespace ramspan

@@ -5,7 +5,7 @@
 
 namespace ramspan {
 
-void CustomPolicy::OnMiss(Chunk* chunk) {
+void CustomPolicy::OnMiss(Chunk* chunk, uint32_t /*thread*/) {
   wants_ahead_ = true;
   policy_->Missed(*this, chunk->id);
 }

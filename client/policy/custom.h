@@ -17,7 +17,7 @@ class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
 
   void OnCreate(Chunk* chunk) override { policy_->Created(*this, chunk->id); }
   void OnFree(Chunk* chunk) override { policy_->Freed(*this, chunk->id); }
-  void OnMiss(Chunk* chunk) override;
+  void OnMiss(Chunk* chunk, uint32_t thread) override;
   void OnPrefetchHit(Chunk* chunk) override;
   void OnPrefetchWasted(Chunk* chunk) override;
   void OnPrefetchIssued(Chunk* chunk) override { preemptive_bytes_ += chunk->bytes; }

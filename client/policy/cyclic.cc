@@ -57,7 +57,7 @@ void CyclicPolicy::BeginRun(bool ordered) {
   misses_in_run_ = hits_in_run_ = 0;
 }
 
-void CyclicPolicy::OnMiss(Chunk* chunk) {
+void CyclicPolicy::OnMiss(Chunk* chunk, uint32_t /*thread*/) {
   if (IsOrdered()) {
     BeginRun(true);
     Decay();

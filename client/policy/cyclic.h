@@ -27,7 +27,7 @@ class CyclicPolicy final : public CachePolicy {
 
   void OnCreate(Chunk* chunk) override;
   void OnFree(Chunk* chunk) override;
-  void OnMiss(Chunk* chunk) override;
+  void OnMiss(Chunk* chunk, uint32_t thread) override;
   void OnPrefetchHit(Chunk* chunk) override;
   void OnPrefetchWasted(Chunk* chunk) override;
   void OnPrefetchIssued(Chunk* chunk) override;

@@ -1,7 +1,13 @@
-// CachePolicy: who leaves, who is fetched ahead. The ports behind which policies are replaced.
+// CachePolicy: who leaves, who is fetched ahead. The port behind which policies are replaced; policy_factory.h has them.
+//
+// Of each chunk a policy hears: its making and end; a miss; the first touch after it was fetched ahead; and, if it is
+// interested, the first touch of a chunk in memory in each epoch. A touch is a pin that finds kReferenced clear. An epoch
+// begins when the policy asks for it, and clears that bit of all chunks, so the next pin of each goes through PinSlow
+// once; the other pins are as fast as ever. A miss is a touch, too, and is not reported as one besides. A policy that
+// clears the bit of a chunk by itself hears of the chunk's next pin likewise.
 //
 // Thread-safety: every call is made under the engine's mutex; a policy keeps its order in the chunks' prev/next and
-// must not block, allocate memory per call, or change a chunk's state.
+// must not block, allocate memory per call, or change a chunk's state but for clearing kReferenced.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +15,48 @@
 #include <string>
 
 #include "client/chunk/chunk.h"
+#include "client/policy/tier_costs.h"
 
 namespace ramspan {
+
+// Threads are numbered from 0 as they first pin; a thread that has ended leaves its number to the next new one.
+inline constexpr uint32_t kNoThread = UINT32_MAX;  // it has never pinned
+inline constexpr uint32_t kEpochMax = (uint32_t{1} << 31) - 1;  // epochs count from 1 and begin again behind it
+
+struct Touch {
+  uint32_t chunk;   // its id
+  uint32_t thread;
+  uint32_t epoch;   // in which it was touched; may be an earlier one than that of the call
+  bool write;       // of that pin; a later one of the epoch that writes is not heard
+};
 
 class CachePolicy {
  public:
   virtual ~CachePolicy() = default;
 
+  // What it wants beside misses. Constant. What is not wanted costs nothing.
+  struct Interests {
+    bool touches = false;
+    bool costs = false;
+  };
+  virtual Interests interests() const { return {}; }
+  // Before all other calls. `costs` outlives the policy; it stays empty without the interest.
+  virtual void SetCosts(const TierCosts* /*costs*/) {}
+  // Whether a new epoch should begin; asked by the mover. OnEpoch says that it has begun: the first touches of `epoch`
+  // come from now on, those of a chunk when the mover has come to it (4096 chunks a step).
+  virtual bool WantsEpoch() const { return false; }
+  virtual void OnEpoch(uint32_t /*epoch*/) {}
+  // The chunk exists but may have left memory since. The touches of one thread come in its order, before its next miss.
+  // Touches get lost, and are counted, where a thread makes more than TouchRing::kCapacity while others keep the mutex.
+  virtual void OnTouch(Chunk* /*chunk*/, const Touch& /*touch*/) {}
+
   virtual void OnCreate(Chunk* chunk) = 0;
   virtual void OnFree(Chunk* chunk) = 0;
-  // The program came for a chunk that was not resident.
-  virtual void OnMiss(Chunk* chunk) = 0;
-  // The program touched a chunk that had been fetched ahead, for the first time.
+  // Thread `thread` came for a chunk that was not resident, or a hint of its said that it will.
+  virtual void OnMiss(Chunk* chunk, uint32_t thread) = 0;
+  // The program touched a chunk that had been fetched ahead, for the first time. It is no longer pre-emptive.
   virtual void OnPrefetchHit(Chunk* chunk) = 0;
-  // A chunk that was fetched ahead left untouched.
+  // A chunk that was fetched ahead left untouched, or was freed, or could not be read. It is no longer pre-emptive.
   virtual void OnPrefetchWasted(Chunk* chunk) = 0;
   virtual void OnPrefetchIssued(Chunk* chunk) = 0;
   virtual void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) = 0;

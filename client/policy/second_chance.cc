@@ -33,7 +33,7 @@ void SecondChancePolicy::OnFree(Chunk* chunk) {
   if (chunk->prev != kNone) Unlink(chunk);
 }
 
-void SecondChancePolicy::OnMiss(Chunk* chunk) {
+void SecondChancePolicy::OnMiss(Chunk* chunk, uint32_t /*thread*/) {
   if (chunk->prev != kNone) Unlink(chunk);  // it had left and the hand has not come by since
   Link(chunk);
 }

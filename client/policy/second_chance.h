@@ -20,7 +20,7 @@ class SecondChancePolicy final : public CachePolicy {
 
   void OnCreate(Chunk* chunk) override;
   void OnFree(Chunk* chunk) override;
-  void OnMiss(Chunk* chunk) override;
+  void OnMiss(Chunk* chunk, uint32_t thread) override;
   // Only what a policy named is fetched ahead, and this one names nothing.
   void OnPrefetchHit(Chunk*) override {}
   void OnPrefetchWasted(Chunk*) override {}

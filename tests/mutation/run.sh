@@ -16,7 +16,7 @@ bugs() {
   cat <<'TXT'
 an evictor ignores pins @ client/engine/evict.cc @ s/if (keep\[i\]) continue;//
 a finished write ignores who came @ client/engine/evict.cc @ s/Has(c, kReadable | kDoomed)/Has(c, kDoomed)/
-a reader during a write is not noted @ client/engine/fetch.cc @ s/SetBits(chunk, kReadable | kReferenced);/SetBits(chunk, kReferenced);/
+a reader during a write is not noted @ client/engine/fetch.cc @ s/feed_.Touch(chunk, kReadable, write);/feed_.Touch(chunk, 0, write);/
 the pin tables are not scanned @ client/front/pin_registry.cc @ s/pinned\[i\] = pinned\[i\] || chunks\[i\] == held/static_cast<void>(held)/
 counted pins are overlooked @ client/engine/evict.cc @ s/keep\[i\] = keep\[i\] || HasCountedPins(victims\[i\]);//
 victims stay open @ client/engine/evict.cc @ s/for (Chunk\* c : victims) ClearBits(c, kReadable | kWritable);//
@@ -24,7 +24,7 @@ a dirty chunk is dropped @ client/engine/evict.cc @ s/if (!Has(c, kDirty)) {  \/
 a failed write counts as done @ client/engine/evict.cc @ s/const bool ok = .*;/const bool ok = true;/
 a short read counts as whole @ client/engine/fetch.cc @ s/const bool moved = .*;/const bool moved = io.result == StatusCode::kOk; const_cast<IoRequest\&>(io).checksum = c->checksum;/
 wrong checksums pass @ client/engine/fetch.cc @ s/(!options_.checksum || Has(c, kMapped) || io.checksum == c->checksum)/true/
-a write does not make dirty @ client/engine/engine.cc @ s/kReferenced | (write ? kDirty : 0)/kReferenced/
+a write does not make dirty @ client/engine/engine.cc @ s/kReadable | kWritable | (write ? kDirty : 0)/kReadable | kWritable/
 a writer does not wait for the chunk's write @ client/engine/fetch.cc @ s/        if (!write) return Status();/        return Status();/
 a chunk freed in flight is never forgotten @ client/engine/evict.cc @ s/^    if (Has(c, kDoomed)) Forget(c);//
 one victim that has to stay ends the search @ client/engine/evict.cc @ s/    seen += n;/    seen = chunks_.live();/

@@ -12,20 +12,18 @@
 #include <vector>
 
 #include "client/engine/engine.h"
-#include "client/policy/cyclic.h"
 #include "client/swap/store_swap.h"
 #include "client/swap/tiered_swap.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/fault_tier.h"
 #include "tests/support/map_store.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-std::unique_ptr<CachePolicy> Cyclic(const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }
 
 unsigned char LetterOf(size_t i) { return static_cast<unsigned char>(i * 7 + 1); }
 
@@ -79,7 +77,7 @@ class DyingTier : public testing::Test {
     tiers.push_back(std::move(faulty));
     tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = 2, .name = "lower"}));
     swap_ = std::make_unique<TieredSwap>(std::move(tiers));
-    engine_ = std::make_unique<Engine>(Engine::Options{.budget = 4 * kMiB, .preemptive = false}, swap_.get(), &pins_, Cyclic);
+    engine_ = std::make_unique<Engine>(Engine::Options{.budget = 4 * kMiB, .preemptive = false}, swap_.get(), &pins_, DefaultPolicy());
     objects_ = std::make_unique<Objects>(engine_.get(), kChunk);
     for (int i = 0; i < 200; ++i) EXPECT_TRUE(objects_->Add().ok());
     // Out to the upper tier, home again, and changed: 200 dirty chunks with slots there.
@@ -142,7 +140,7 @@ TEST(VictimSearch, FindsTheUnpinnedBehindThreeThousandPinned) {
     }
   } pins;
   FakeTier tier(FakeTierOptions{.seed = 3, .synchronous = true});
-  Engine engine({.budget = 14 * kMiB, .preemptive = false}, &tier, &pins, Cyclic);
+  Engine engine({.budget = 14 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
   Objects objects(&engine, 4096);
   for (int i = 0; i < 3000; ++i) {
     ASSERT_TRUE(objects.Add().ok());
@@ -167,7 +165,7 @@ TEST(FewAddresses, CachedFramesOfOtherSizesGiveTheirAddressesBack) {
 TEST(FewAddresses, MixedSizesComeAndGo) {
   FakeTier tier(FakeTierOptions{.seed = 4, .synchronous = true});
   NoPins pins;
-  Engine engine({.budget = 4 * kMiB, .preemptive = false, .addresses = 4 * kMiB}, &tier, &pins, Cyclic);
+  Engine engine({.budget = 4 * kMiB, .preemptive = false, .addresses = 4 * kMiB}, &tier, &pins, DefaultPolicy());
   Objects small(&engine, 4096), middle(&engine, 60000), large(&engine, kMiB);
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 600; ++i) ASSERT_TRUE(small.Add().ok());
@@ -184,7 +182,7 @@ TEST(FewAddresses, MixedSizesComeAndGo) {
 TEST(FewAddresses, ALimitAboveThemIsRefusedAndSaysWhy) {
   FakeTier tier(FakeTierOptions{.seed = 4, .synchronous = true});
   NoPins pins;
-  Engine engine({.budget = 4 * kMiB, .addresses = 8 * kMiB}, &tier, &pins, Cyclic);
+  Engine engine({.budget = 4 * kMiB, .addresses = 8 * kMiB}, &tier, &pins, DefaultPolicy());
   const Status status = engine.SetBudget(64 * kMiB);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("addresses"), std::string::npos) << status.message();
@@ -205,7 +203,7 @@ TEST(StoreThatThrows, LeavesTheEngineWhole) {
   ThrowingStore store;
   StoreSwap tier(&store);
   NoPins pins;
-  Engine engine({.budget = kMiB, .preemptive = false}, &tier, &pins, Cyclic);
+  Engine engine({.budget = kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
   Objects objects(&engine, 64 << 10);
   Status status;
   while (status.ok() && objects.size() < 100) ASSERT_NO_THROW(status = objects.Add());
@@ -234,7 +232,7 @@ TEST(StoreThatThrows, AnExceptionWaitsForTheMutexThatItsGuardReleases) {
     TierStats stats() const override { return real.stats(); }
   } tier;
   NoPins pins;
-  Engine engine({.budget = kMiB, .preemptive = false}, &tier, &pins, Cyclic);
+  Engine engine({.budget = kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
   Objects objects(&engine, 64 << 10);
   std::atomic<bool> holds{false}, caught{false}, caught_while_held{false};
   std::thread holder;
@@ -245,7 +243,7 @@ TEST(StoreThatThrows, AnExceptionWaitsForTheMutexThatItsGuardReleases) {
         holds = true;
         for (int i = 0; i < 50 && !caught; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         caught_while_held = caught.load();
-        return Cyclic(chunks);
+        return DefaultPolicy()(chunks);
       }));
     });
     while (!holds) std::this_thread::yield();

@@ -128,7 +128,7 @@ TEST_F(Cyclic, ReadsAheadInTheOrderOfUseWithinATenthOfMemory) {
     Transition(c, Event::kDrop);
     c->slot.bits = 1;
   }
-  policy_->OnMiss(chunks[0]);
+  policy_->OnMiss(chunks[0], 0);
   Transition(chunks[0], Event::kBeginLoad);
   Chunk* ahead[64];
   const size_t n = policy_->PickReadAhead(ahead);
@@ -143,7 +143,7 @@ TEST_F(Cyclic, ReadsAheadInTheOrderOfUseWithinATenthOfMemory) {
   ASSERT_EQ(policy_->PickReadAhead(ahead), 1u);
   Transition(ahead[0], Event::kBeginLoad);
   policy_->OnPrefetchIssued(ahead[0]);
-  policy_->OnMiss(chunks[30]);
+  policy_->OnMiss(chunks[30], 0);
   EXPECT_EQ(policy_->PickReadAhead(ahead), 0u) << "nothing of it was touched, wherever the program goes on";
   EXPECT_FALSE(policy_->WantsReadAhead());
   EXPECT_TRUE(policy_->IsValid());
@@ -156,7 +156,7 @@ TEST_F(Cyclic, RandomMissesKeepTheCycleWhole) {
   uint64_t random = 7;
   for (int i = 0; i < 2000; ++i) {
     random = random * 6364136223846793005u + 1442695040888963407u;
-    policy_->OnMiss(chunks[(random >> 33) % chunks.size()]);
+    policy_->OnMiss(chunks[(random >> 33) % chunks.size()], 0);
     ASSERT_TRUE(policy_->IsValid()) << "step " << i;
   }
 }

@@ -52,7 +52,7 @@ class SecondChance : public testing::Test {
   Chunk* Used() {
     Chunk* chunk = table_.New(10);
     policy_->OnCreate(chunk);
-    policy_->OnMiss(chunk);
+    policy_->OnMiss(chunk, 0);
     Transition(chunk, Event::kMaterialize, kReadable | kWritable | kReferenced);
     return chunk;
   }
@@ -91,7 +91,7 @@ TEST_F(SecondChance, WhatComesBackStandsBehindAllOthers) {
   for (Chunk*& one : c) one = Used();
   EXPECT_EQ(Victims(10), std::vector<Chunk*>{c[0]});
   Leave(c[0]);
-  policy_->OnMiss(c[0]);
+  policy_->OnMiss(c[0], 0);
   Transition(c[0], Event::kMaterialize, kReadable | kWritable | kReferenced);
   EXPECT_EQ(Victims(1000), (std::vector<Chunk*>{c[1], c[2]})) << "it has been used since";
   EXPECT_EQ(Victims(1000), (std::vector<Chunk*>{c[1], c[2], c[0]}));

@@ -1,0 +1,141 @@
+// What a policy hears of a program, in a simulated one: each access is one miss, one hit of read-ahead or one first touch
+// when it is the first since the epoch began or since the chunk came in, and nothing otherwise.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "tests/support/fake_tier.h"
+#include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
+#include "tests/support/recording_policy.h"
+
+namespace ramspan {
+namespace {
+
+using Kind = PolicyRecord::Kind;
+
+class PolicyHears : public testing::Test {
+ protected:
+  static constexpr uint64_t kChunk = 16 << 10;
+
+  PolicyHears()
+      : engine_({.budget = uint64_t{2} << 20}, &tier_, &pins_, [this](const ChunkTable* chunks) {
+          return std::make_unique<RecordingPolicy>(MakePolicy("cyclic", chunks).value(), &record_);
+        }) {}
+  ~PolicyHears() override {
+    for (Chunk* chunk : chunks_) engine_.Free(chunk);
+    engine_.Drain();
+  }
+  void NewEpoch() {
+    const uint32_t before = record_.epoch;
+    record_.wants_epoch = true;
+    for (int step = 0; record_.epoch == before && step < 100; ++step) engine_.MoverStep();
+    ASSERT_GT(record_.epoch.load(), before);
+  }
+  // The events that an access makes.
+  std::vector<PolicyRecord::Event> Access(Chunk* chunk, bool write) {
+    const size_t before = record_.events.size();
+    const Status status = engine_.Acquire(chunk, write);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return {record_.events.begin() + static_cast<ptrdiff_t>(before), record_.events.end()};
+  }
+
+  PolicyRecord record_;
+  FakeTier tier_{FakeTierOptions{.seed = 11}};
+  NoPins pins_;
+  Engine engine_;
+  std::vector<Chunk*> chunks_;
+};
+
+TEST_F(PolicyHears, TheFirstTouchOfAChunkInMemoryInEachEpoch) {
+  for (int i = 0; i < 20; ++i) {
+    chunks_.push_back(engine_.Create(kChunk).value());
+    const auto events = Access(chunks_.back(), true);
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].kind, Kind::kMiss);
+  }
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    for (int round = 0; round < 3; ++round) {
+      for (size_t i = 0; i < chunks_.size(); ++i) {
+        const bool write = (i + static_cast<size_t>(epoch)) % 3 == 0;
+        const auto events = Access(chunks_[i], write);
+        ASSERT_EQ(events.size(), epoch > 0 && round == 0 ? 1u : 0u) << "epoch " << epoch << ", chunk " << i;
+        if (events.empty()) continue;
+        EXPECT_EQ(events[0].kind, Kind::kTouch);
+        EXPECT_EQ(events[0].chunk, chunks_[i]->id);
+        EXPECT_EQ(events[0].epoch, record_.epoch);
+        EXPECT_EQ(events[0].write, write);
+      }
+    }
+    NewEpoch();
+  }
+}
+
+TEST_F(PolicyHears, OneEventForEachFirstAccessWhileChunksComeAndGo) {
+  std::mt19937_64 random(7);
+  struct Known {
+    uint32_t accessed_in = UINT32_MAX;  // epoch
+    bool hinted = false;                // and fetched for it, since then
+  };
+  std::map<Chunk*, Known> known;
+  uint64_t misses = 0, touches = 0, hits = 0;
+  for (int step = 0; step < 20000; ++step) {
+    if (chunks_.size() < 200 && random() % 40 == 0) {
+      chunks_.push_back(engine_.Create(1 + random() % kChunk).value());
+      known[chunks_.back()] = {};
+    }
+    if (chunks_.empty()) continue;
+    if (random() % 200 == 0) NewEpoch();
+    if (random() % 10 == 0) engine_.MoverStep();
+    const size_t at = step % 3 == 0 ? random() % chunks_.size() : static_cast<size_t>(step) % chunks_.size();
+    Chunk* chunk = chunks_[at];
+    if (random() % 300 == 0) {
+      engine_.Free(chunk);
+      chunks_.erase(chunks_.begin() + static_cast<ptrdiff_t>(at));
+      continue;
+    }
+    if (PhaseOf(chunk) == Phase::kSwapped && random() % 4 == 0) {
+      engine_.Prefetch(chunk);
+      known[chunk].hinted = PhaseOf(chunk) != Phase::kSwapped;
+    }
+    const bool out = PhaseOf(chunk) == Phase::kSwapped || PhaseOf(chunk) == Phase::kLoading || Has(chunk, kPrefetched);
+    const bool first = out || known[chunk].hinted || known[chunk].accessed_in != record_.epoch;
+    std::vector<PolicyRecord::Event> mine = Access(chunk, random() % 2);
+    std::erase_if(mine, [&](const auto& event) { return event.chunk != chunk->id; });  // a poll may end others' transfers
+    ASSERT_EQ(mine.size(), first ? 1u : 0u) << "step " << step;
+    for (const auto& event : mine) {
+      misses += event.kind == Kind::kMiss;
+      touches += event.kind == Kind::kTouch;
+      hits += event.kind == Kind::kHit;
+    }
+    known[chunk] = {.accessed_in = record_.epoch};
+    ASSERT_TRUE(engine_.IsValid());
+    ASSERT_TRUE(engine_.CheckPolicy());
+  }
+  EXPECT_GT(misses, 100u);
+  EXPECT_GT(touches, 100u);
+  EXPECT_GT(hits, 10u);
+}
+
+TEST_F(PolicyHears, WhatReadsHaveCostByTheSlotsTier) {
+  ASSERT_NE(record_.costs, nullptr);
+  EXPECT_EQ(record_.costs->Of(SlotRef{1}).read_bytes, 0u);
+  for (int i = 0; i < 300; ++i) {
+    chunks_.push_back(engine_.Create(kChunk).value());
+    Access(chunks_.back(), true);
+  }
+  for (Chunk* chunk : chunks_) Access(chunk, false);
+  const auto swapped = std::find_if(chunks_.begin(), chunks_.end(), [](Chunk* c) { return PhaseOf(c) == Phase::kSwapped; });
+  ASSERT_NE(swapped, chunks_.end());
+  EXPECT_EQ(record_.costs->Of((*swapped)->slot).read_bytes, kChunk);
+  EXPECT_GT(record_.costs->Of((*swapped)->slot).read_ns, 0u);
+  EXPECT_EQ(record_.costs->Of(SlotRef{}).read_ns, 0u);
+  EXPECT_EQ(record_.costs->Of(slot_bits::WithTier((*swapped)->slot, 3)).read_bytes, 0u) << "another tier's";
+}
+
+}  // namespace
+}  // namespace ramspan

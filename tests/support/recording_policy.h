@@ -1,0 +1,97 @@
+// A policy that does what another one does and keeps what it hears; it asserts what the port promises of each event: the
+// chunk lives, the epoch is one that has begun, and nobody is told twice that a chunk was touched.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "client/policy/policy.h"
+
+namespace ramspan {
+
+// What the policy heard. It belongs to the test, since the engine owns the policy. Guarded by the engine's mutex (a test with threads
+// looks when they are done) but for the atomics.
+struct PolicyRecord {
+  enum class Kind { kMiss, kHit, kTouch };
+  struct Event {
+    Kind kind;
+    uint32_t chunk, thread, epoch;
+    bool write;
+  };
+  std::vector<Event> events;
+  const TierCosts* costs = nullptr;
+  std::atomic<bool> wants_epoch{false};  // cleared when one begins
+  std::atomic<uint32_t> epoch{0};
+  std::atomic<uint64_t> asked{0};  // times that WantsEpoch was: only when the epoch before is complete
+};
+
+class RecordingPolicy final : public CachePolicy {
+ public:
+  using Kind = PolicyRecord::Kind;
+  RecordingPolicy(std::unique_ptr<CachePolicy> inner, PolicyRecord* record) : inner_(std::move(inner)), record_(record) {}
+
+  Interests interests() const override { return {.touches = true, .costs = true}; }
+  void SetCosts(const TierCosts* costs) override { record_->costs = costs; }
+  bool WantsEpoch() const override {
+    record_->asked.fetch_add(1);
+    return record_->wants_epoch;
+  }
+  void OnEpoch(uint32_t epoch) override {
+    EXPECT_GT(epoch, record_->epoch.load());
+    record_->wants_epoch = false;
+    record_->epoch = epoch;
+  }
+  void OnTouch(Chunk* chunk, const Touch& touch) override {
+    EXPECT_EQ(chunk->id, touch.chunk);
+    ASSERT_TRUE(heard_in_.contains(chunk->id)) << "a touch of chunk " << chunk->id << ", which does not exist";
+    EXPECT_LT(heard_in_[chunk->id], touch.epoch) << "chunk " << chunk->id << " is told twice";
+    Hear(Kind::kTouch, chunk, touch.thread, touch.epoch, touch.write);
+  }
+  void OnCreate(Chunk* chunk) override {
+    EXPECT_TRUE(heard_in_.emplace(chunk->id, 0).second);
+    inner_->OnCreate(chunk);
+  }
+  void OnFree(Chunk* chunk) override {
+    EXPECT_EQ(heard_in_.erase(chunk->id), 1u);
+    inner_->OnFree(chunk);
+  }
+  void OnMiss(Chunk* chunk, uint32_t thread) override {
+    Hear(Kind::kMiss, chunk, thread, record_->epoch, false);
+    heard_in_[chunk->id] = 0;  // if it was a hint's, the touch comes yet
+    inner_->OnMiss(chunk, thread);
+  }
+  void OnPrefetchHit(Chunk* chunk) override {
+    Hear(Kind::kHit, chunk, kNoThread, record_->epoch, false);
+    inner_->OnPrefetchHit(chunk);
+  }
+  void OnPrefetchWasted(Chunk* chunk) override { inner_->OnPrefetchWasted(chunk); }
+  void OnPrefetchIssued(Chunk* chunk) override {
+    heard_in_[chunk->id] = 0;
+    inner_->OnPrefetchIssued(chunk);
+  }
+  void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) override { inner_->SetLimits(memory_bytes, swapped_bytes); }
+  size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override { return inner_->PickVictims(bytes, out); }
+  bool WantsReadAhead() const override { return inner_->WantsReadAhead(); }
+  size_t PickReadAhead(std::span<Chunk*> out) override { return inner_->PickReadAhead(out); }
+  uint64_t preemptive_bytes() const override { return inner_->preemptive_bytes(); }
+  bool IsValid() const override { return inner_->IsValid(); }
+
+ private:
+  void Hear(Kind kind, Chunk* chunk, uint32_t thread, uint32_t epoch, bool write) {
+    EXPECT_GE(epoch, kind == Kind::kTouch ? 1u : 0u);
+    heard_in_[chunk->id] = epoch;
+    record_->events.push_back({kind, chunk->id, thread, epoch, write});
+  }
+
+  const std::unique_ptr<CachePolicy> inner_;
+  PolicyRecord* const record_;
+  std::map<uint32_t, uint32_t> heard_in_;  // by chunk: the epoch of the last touch, hit or miss
+};
+
+}  // namespace ramspan

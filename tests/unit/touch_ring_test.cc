@@ -1,0 +1,70 @@
+#include "client/engine/touch_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace ramspan {
+namespace {
+
+TEST(TouchRing, GivesBackWhatWasPutInItsOrderAndNothingTwice) {
+  TouchRing ring;
+  Touch out[TouchRing::kCapacity];
+  EXPECT_EQ(ring.Take(7, out), 0u);
+  for (uint32_t i = 0; i < 3 * TouchRing::kCapacity; i += 3) {
+    EXPECT_TRUE(ring.Put(i, false, 1));
+    EXPECT_TRUE(ring.Put(UINT32_MAX - i, true, kEpochMax));
+    EXPECT_TRUE(ring.Put(i, true, 5));
+    ASSERT_EQ(ring.Take(7, out), 3u);
+    EXPECT_EQ(out[0].chunk, i);
+    EXPECT_FALSE(out[0].write);
+    EXPECT_EQ(out[1].chunk, UINT32_MAX - i);
+    EXPECT_EQ(out[1].epoch, kEpochMax);
+    EXPECT_TRUE(out[1].write);
+    EXPECT_EQ(out[2].epoch, 5u);
+    for (const Touch& touch : {out[0], out[1], out[2]}) EXPECT_EQ(touch.thread, 7u);
+    EXPECT_EQ(ring.Take(7, out), 0u);
+  }
+}
+
+TEST(TouchRing, AFullOneTakesNoMoreAndKeepsWhatItHas) {
+  TouchRing ring;
+  for (uint32_t i = 0; i < TouchRing::kCapacity; ++i) EXPECT_TRUE(ring.Put(i, false, 1));
+  EXPECT_FALSE(ring.Put(99, false, 1));
+  Touch out[3];
+  ASSERT_EQ(ring.Take(0, out), 3u);
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(ring.Put(100 + i, false, 1));
+  EXPECT_FALSE(ring.Put(99, false, 1));
+  Touch rest[2 * TouchRing::kCapacity];
+  ASSERT_EQ(ring.Take(0, rest), TouchRing::kCapacity);
+  EXPECT_EQ(rest[0].chunk, 3u);
+  EXPECT_EQ(rest[TouchRing::kCapacity - 1].chunk, 102u);
+}
+
+// One thread puts as fast as it can, one takes: TSan says whether they are ordered, the numbers whether any is lost.
+TEST(TouchRing, NothingIsLostOrTwiceBetweenTwoThreads) {
+  constexpr uint32_t kTouches = 20000;
+  TouchRing ring;
+  std::thread owner([&] {
+    for (uint32_t i = 0; i < kTouches; ++i) {
+      while (!ring.Put(i, i % 2 == 1, 1 + i % 5)) std::this_thread::yield();
+    }
+  });
+  uint32_t next = 0;
+  while (next < kTouches && !testing::Test::HasFailure()) {
+    Touch out[5];
+    const size_t n = ring.Take(3, out);
+    for (size_t i = 0; i < n; ++i, ++next) {
+      EXPECT_EQ(out[i].chunk, next);
+      EXPECT_EQ(out[i].write, next % 2 == 1);
+      EXPECT_EQ(out[i].epoch, 1 + next % 5);
+    }
+    if (n == 0) std::this_thread::yield();
+  }
+  owner.join();
+  EXPECT_EQ(next, kTouches);
+}
+
+}  // namespace
+}  // namespace ramspan
