@@ -1,6 +1,6 @@
 #include "common/units.h"
 
-#include <cstdio>
+#include <charconv>
 #include <iterator>
 #include <limits>
 
@@ -132,9 +132,10 @@ std::string FormatBytes(uint64_t bytes) {
   }
   const bool exact = bytes % (uint64_t{1} << (10 * unit)) == 0;
   const int decimals = exact || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  // Not printf, which would write the decimal point of the program's locale: ParseBytes reads only one.
   char text[32];
-  std::snprintf(text, sizeof text, "%.*f %s", decimals, value, kNames[unit]);
-  return text;
+  const std::to_chars_result end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, decimals);
+  return std::string(text, end.ptr) + " " + kNames[unit];
 }
 
 }  // namespace ramspan

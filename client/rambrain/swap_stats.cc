@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "client/rambrain/stack_mutex.h"
+#include "common/own_thread.h"
 #include "rambrain/managedMemory.h"
 #include "ramspan/extend.h"
 
@@ -103,7 +104,7 @@ class Logger {
     std::lock_guard lock(mutex_);
     to_ = to;
     stop_ = false;
-    thread_ = std::thread([this, interval_ms] { Run(std::chrono::milliseconds(interval_ms)); });
+    thread_ = ramspan::StartOwnThread([this, interval_ms] { Run(std::chrono::milliseconds(interval_ms)); });
     if (!std::exchange(exit_hook_, true)) std::atexit([] { Get().Stop(); });
   }
 

@@ -13,7 +13,7 @@ namespace ramspan {
 Status Mover::Start(Engine* engine) {
   engine_ = engine;
   try {
-    thread_ = std::thread([this] { Run(); });
+    thread_ = StartOwnThread([this] { Run(); });
   } catch (const std::system_error& e) {
     return InvalidArgument(std::string("no thread can be started for moving data: ") + e.what() + "; see `ulimit -u`");
   }
@@ -21,8 +21,6 @@ Status Mover::Start(Engine* engine) {
 }
 
 void Mover::Run() {
-  BlockSignals();
-  SetDefaultFpEnvironment();
   BindThreadToSpareCore(UsableCores());
   while (!stopping()) {
     if (!engine_->MoverStep()) engine_->MoverWait(std::chrono::milliseconds(20));

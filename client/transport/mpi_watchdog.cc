@@ -81,7 +81,7 @@ void MpiWatchdog::Start() {
   MutexLock lock(mutex_);
   if (thread_.joinable() || ends_) return;
   try {
-    thread_ = std::thread([this] { Run(); });
+    thread_ = StartOwnThread([this] { Run(); });
   } catch (const std::system_error&) {
   }
 }
@@ -100,8 +100,6 @@ MpiWatchdog::Inside::~Inside() {
 }
 
 void MpiWatchdog::Run() {
-  BlockSignals();
-  SetDefaultFpEnvironment();
   WaitJudge judge(options_.warn_after, options_.give_up_after);
   std::vector<WaitJudge::Look> looks(EndSlot() + 1);
   RunningClock::time_point last = RunningClock::ProcessNow();

@@ -5,8 +5,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <rambrain/managedMemory.h>
 
 #include "tests/rambrain/life.h"
 
@@ -84,6 +91,25 @@ TEST(Log, ToRambrainsFileEvery100Ms) {
   const auto last = Split(lines.back(), '\t');
   EXPECT_GE(std::stoull(last[2]), 20u * 262144);
   EXPECT_GE(std::stoull(last[5]), 20u * 262144);
+}
+
+// A handler of the program's ran on the thread of the log when a signal came to the process.
+TEST(Log, ItsThreadLeavesSignalsToTheProgram) {
+  rambrain::managedMemory::logSwapstats("/dev/null", 100000);
+  uint64_t blocked_by_all = ~uint64_t{0};
+  int others = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(getpid())) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind("SigBlk:", 0) != 0) continue;
+      blocked_by_all &= std::stoull(line.substr(7), nullptr, 16);
+      ++others;
+    }
+  }
+  rambrain::managedMemory::logSwapstats(nullptr, 0);
+  EXPECT_GE(others, 1);
+  for (const int one : {SIGTERM, SIGINT, SIGUSR1, SIGALRM}) EXPECT_NE(blocked_by_all >> (one - 1) & 1, 0u) << one;
 }
 
 TEST(Log, ToTheConsoleUntilItIsStopped) {
