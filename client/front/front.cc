@@ -8,6 +8,7 @@
 #include "common/errno_guard.h"
 #include "common/log.h"
 #include "ramspan/adhere_to.h"
+#include "ramspan/detail/held_pin.h"
 #include "ramspan/managed_ptr.h"
 
 namespace ramspan {
@@ -54,17 +55,20 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
   return chunk->frame;
 }
 
+bool StorePinAnywhere(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
+  if (PinRegistry::Get().pins_fence()) {  // StorePin stores the same once more and then looks
+    table->slots[slot].store(chunk, std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  return write ? StorePin<true>(chunk, table, slot) : StorePin<false>(chunk, table, slot);
+}
+
 void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
   for (unsigned i = PinTable::kInlineSlots; i < PinTable::kSlots; ++i) {
     if (table->slots[i].load(std::memory_order_acquire) != nullptr) continue;
     *slot = i;
-    if (PinRegistry::Get().pins_fence()) {  // PinInSlot stores the same once more and then looks
-      table->slots[i].store(chunk, std::memory_order_release);
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-    }
-    return write ? PinInSlot<true>(chunk, table, i) : PinInSlot<false>(chunk, table, i);
+    return StorePinAnywhere(chunk, table, i, write) ? chunk->frame : PinSlow(chunk, table, i, write);
   }
-  const ErrnoGuard guard;
   if (Status status = Session::Get().engine->AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
   *slot = kCountedPin;
   return chunk->frame;
@@ -76,22 +80,14 @@ void UnpinCounted(ChunkHead* chunk) noexcept {
 }
 
 void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
-  PinTable* table = ThisThreadPins();
-  unsigned slot;
-  void* frame = write ? Pin<true>(chunk, table, &slot) : Pin<false>(chunk, table, &slot);
-  // A pin is named by its slot's address (the table follows from it by alignment), a counted one by 1.
-  const uintptr_t mine = slot == kCountedPin ? 1 : reinterpret_cast<uintptr_t>(&table->slots[slot]);
+  HeldPin mine(chunk, write);
+  void* const frame = mine.frame();
   uintptr_t none = 0;
-  if (!pin->compare_exchange_strong(none, mine, std::memory_order_acq_rel)) Unpin(chunk, table, slot);
+  if (pin->compare_exchange_strong(none, mine.word(), std::memory_order_acq_rel)) mine.release();
   return frame;
 }
 
-void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept {
-  if (pin == 1) return UnpinCounted(chunk);
-  auto* slot = reinterpret_cast<std::atomic<ChunkHead*>*>(pin);
-  auto* table = reinterpret_cast<PinTable*>(pin & ~uintptr_t{sizeof(PinTable) - 1});
-  Unpin(chunk, table, static_cast<unsigned>(slot - table->slots));
-}
+void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept { HeldPin::FromWord(chunk, pin); }
 
 void ThrowNullPull() {
   throw Error("a pointer was pulled from a managedPtr with 0 elements; test it with `if (p)` before");

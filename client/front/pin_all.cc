@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/front/pin_registry.h"
@@ -13,6 +14,7 @@
 #include "common/errno_guard.h"
 #include "common/units.h"
 #include "ramspan/adhere_all.h"
+#include "ramspan/detail/held_pin.h"
 
 namespace ramspan::detail {
 namespace {
@@ -34,18 +36,10 @@ Status TryPin(PinRequest* request, PinTable* table) {
     if (status.ok()) request->slot = kCountedPin;
     return status;
   }
-  table->slots[slot].store(chunk, std::memory_order_release);
-  // As in PinInSlot, with the fence: Acquire looks at the chunk under the engine's mutex, where evictors close it.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  const uint64_t need = kReadable | kReferenced | (request->write ? kWritable | kDirty : 0);
-  if ((chunk->state.load(std::memory_order_acquire) & need) != need) {
-    status = Session::Get().engine->Acquire(chunk, request->write, Engine::WhenPinned::kReturn);
-  }
-  if (status.ok()) {
-    request->slot = slot;
-  } else {
-    table->slots[slot].store(nullptr, std::memory_order_release);
-  }
+  const bool at_hand = StorePinAnywhere(chunk, table, slot, request->write);
+  HeldPin pin(chunk, table, slot);  // until the engine has agreed
+  if (!at_hand) status = Session::Get().engine->Acquire(chunk, request->write, Engine::WhenPinned::kReturn);
+  if (status.ok()) request->slot = pin.release();
   return status;
 }
 
@@ -57,8 +51,7 @@ Status TryPinAll(std::span<PinRequest> requests, PinTable* table) {
   }
   if (status.ok()) return status;
   for (PinRequest& one : requests.first(n)) {
-    if (one.slot != kNoPin) Unpin(one.chunk, table, one.slot);
-    one.slot = kNoPin;
+    if (one.slot != kNoPin) HeldPin(one.chunk, table, std::exchange(one.slot, kNoPin));
   }
   return status;
 }

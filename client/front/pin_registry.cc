@@ -1,10 +1,13 @@
 #include "client/front/pin_registry.h"
 
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
+
+#include "ramspan/errors.h"
 
 namespace ramspan {
 
@@ -24,16 +27,23 @@ Chunk* NoChunk() {
 
 long Membarrier(int command) { return syscall(__NR_membarrier, command, 0, 0); }
 
-// Gives the table up when its thread ends.
-struct TableLease {
-  PinTable* table = nullptr;
-  ~TableLease() {
-    if (table == nullptr) return;
-    detail::t_pins = nullptr;
-    table->owned.store(false, std::memory_order_release);  // what it still pins stays in its slots
-  }
-};
-thread_local TableLease t_lease;
+// Gives a table up when its thread ends. A key's destructor runs after those of all thread_local objects, whose elements may
+// have to be pinned once more to be destroyed; it runs again where another key's destructor has pinned after it.
+void GiveUp(void* given_up) {
+  auto* table = static_cast<PinTable*>(given_up);
+  detail::t_pins = nullptr;
+  // What it still pins stays in its slots. Release: who takes the table over sees them as they are, and the pull count.
+  table->owned.store(false, std::memory_order_release);
+}
+pthread_key_t LeaseKey() {
+  static const pthread_key_t key = [] {
+    pthread_key_t made;
+    const int error = pthread_key_create(&made, GiveUp);
+    if (error != 0) throw Error("this process has no key for thread-specific data left; Ramspan needs one (PTHREAD_KEYS_MAX)");
+    return made;
+  }();
+  return key;
+}
 
 }  // namespace
 
@@ -48,6 +58,7 @@ PinRegistry::PinRegistry()
                   getenv("RAMSPAN_TEST_NO_MEMBARRIER") != nullptr) {}
 
 PinTable* PinRegistry::Adopt() {
+  const pthread_key_t lease = LeaseKey();
   MutexLock lock(mutex_);
   ThreadTable* table = nullptr;
   for (ThreadTable* t : tables_) {
@@ -63,7 +74,7 @@ PinTable* PinRegistry::Adopt() {
   }
   table->owned.store(true, std::memory_order_relaxed);
   table->waiting_for.store(nullptr, std::memory_order_relaxed);
-  t_lease.table = table;
+  pthread_setspecific(lease, static_cast<PinTable*>(table));  // as GiveUp takes it
   detail::t_pins = table;
   return table;
 }

@@ -9,16 +9,13 @@
 #include <atomic>
 
 #include "rambrain/managedPtr.h"
+#include "ramspan/detail/held_pin.h"
 #include "ramspan/runtime.h"
 
 namespace rambrain::detail {
 namespace {
 
 using ramspan::detail::ChunkHead;
-using ramspan::detail::kDirty;
-using ramspan::detail::kReadable;
-using ramspan::detail::kReferenced;
-using ramspan::detail::kWritable;
 using ramspan::detail::Object;
 using ramspan::detail::PinTable;
 
@@ -64,10 +61,7 @@ unsigned FreeSlot(PinTable* table) {
 }
 
 void* PinAt(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
-  table->slots[slot].store(chunk, std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // as PinWithoutSlot, whether or not there is membarrier
-  const uint64_t need = kReadable | kReferenced | (write ? kWritable | kDirty : 0);
-  if ((chunk->state.load(std::memory_order_acquire) & need) == need) return chunk->frame;
+  if (ramspan::detail::StorePinAnywhere(chunk, table, slot, write)) return chunk->frame;
   return ramspan::detail::PinSlow(chunk, table, slot, write);
 }
 
@@ -95,10 +89,7 @@ void* Hold(ChunkHead* chunk, PinTable* table, bool write) {
     slot = FreeSlot(table);
   }
   if (slot == PinTable::kSlots) {  // this thread's adhereTos fill its table: as Rambrain does
-    unsigned counted;
-    void* frame = write ? ramspan::detail::Pin<true>(chunk, table, &counted) : ramspan::detail::Pin<false>(chunk, table, &counted);
-    ramspan::detail::Unpin(chunk, table, counted);
-    return frame;
+    return ramspan::detail::HeldPin(chunk, write).frame();
   }
   void* frame = PinAt(chunk, table, slot, write);
   t_held.PutFirst({chunk, slot});

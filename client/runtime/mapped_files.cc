@@ -14,6 +14,7 @@
 #include "client/swap/file_map.h"
 #include "client/swap/tiered_swap.h"
 #include "common/errno_guard.h"
+#include "ramspan/detail/held_pin.h"
 #include "ramspan/errors.h"
 #include "ramspan/mapped_file.h"
 
@@ -76,24 +77,6 @@ class Writer {
   const std::string path_;
 };
 
-// A pin for reading that goes with its scope.
-class ReadPin {
- public:
-  explicit ReadPin(ChunkHead* chunk) : chunk_(chunk), table_(ThisThreadPins()) {
-    frame_ = Pin<false>(chunk_, table_, &slot_);
-  }
-  ~ReadPin() { Unpin(chunk_, table_, slot_); }
-  ReadPin(const ReadPin&) = delete;
-  ReadPin& operator=(const ReadPin&) = delete;
-  const char* data() const { return static_cast<const char*>(frame_); }
-
- private:
-  ChunkHead* const chunk_;
-  PinTable* const table_;
-  unsigned slot_ = kNoPin;
-  const void* frame_ = nullptr;
-};
-
 }  // namespace
 
 std::shared_ptr<const MappedFile> OpenMapped(const std::string& path) {
@@ -121,8 +104,8 @@ bool IsChanged(ChunkHead* chunk) { return Runtime::Get().engine().IsChanged(stat
 void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
   const ErrnoGuard guard;
   if (!IsChanged(chunk)) return;
-  const ReadPin pin(chunk);
-  Writer(*file).Write(pin.data(), chunk->bytes, offset);
+  const HeldPin pin(chunk, false);
+  Writer(*file).Write(static_cast<const char*>(pin.frame()), chunk->bytes, offset);
   Runtime::Get().mapped_files().MapAgain(static_cast<Chunk*>(chunk), file, offset);
 }
 

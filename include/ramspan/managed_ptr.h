@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "ramspan/detail/held_pin.h"
 #include "ramspan/detail/object.h"
 #include "ramspan/errors.h"
 
@@ -108,19 +109,15 @@ class managedPtr {
 
   template <typename... Args>
   void ConstructAll(size_t n, const Args&... args) {
-    detail::PinTable* table = detail::ThisThreadPins();
-    unsigned slot;
-    detail::ChunkHead* const chunk = object_.chunk();
-    T* const elements = detail::ElementsAt<T>(detail::Pin<true>(chunk, table, &slot), object_.offset());
+    const detail::HeldPin pin(object_.chunk(), true);
+    T* const elements = detail::ElementsAt<T>(pin.frame(), object_.offset());
     size_t made = 0;
     try {
       for (; made < n; ++made) ::new (static_cast<void*>(elements + made)) T(args...);
     } catch (...) {
       std::destroy_n(elements, made);
-      detail::Unpin(chunk, table, slot);
       throw;
     }
-    detail::Unpin(chunk, table, slot);
   }
 
   void Release() noexcept {
@@ -131,12 +128,8 @@ class managedPtr {
     }
     if constexpr (!std::is_trivially_destructible_v<T>) {
       try {
-        detail::PinTable* table = detail::ThisThreadPins();
-        unsigned slot;
-        detail::ChunkHead* const chunk = object_.chunk();
-        T* const elements = detail::ElementsAt<T>(detail::Pin<true>(chunk, table, &slot), object_.offset());
-        std::destroy_n(elements, size());
-        detail::Unpin(chunk, table, slot);
+        const detail::HeldPin pin(object_.chunk(), true);
+        std::destroy_n(detail::ElementsAt<T>(pin.frame(), object_.offset()), size());
       } catch (const Error& e) {
         detail::ReportLostDestructors(object_, e.what());
       }

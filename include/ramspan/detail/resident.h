@@ -69,15 +69,25 @@ inline PinTable* ThisThreadPins() {
   return __builtin_expect(table != nullptr, 1) ? table : MakePinTable();
 }
 
-// A pin in a slot that is empty.
+// The protocol's two steps on the pin's side, in this one place: the chunk is named in a slot that is empty, and then its
+// state says whether the frame may be used at once. If not, the pin needs the engine (PinSlow).
 template <bool kWrite>
-inline void* PinInSlot(ChunkHead* chunk, PinTable* table, unsigned slot) {
+inline bool StorePin(ChunkHead* chunk, PinTable* table, unsigned slot) {
   // Release: an evictor that finds this pin instead of the empty slot before it must still see what the owner did to the
   // frame of the pin before that.
   table->slots[slot].store(chunk, std::memory_order_release);
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the evictor's membarrier does the rest
   constexpr uint64_t kNeed = kReadable | kReferenced | (kWrite ? kWritable | kDirty : 0);
-  if (__builtin_expect((chunk->state.load(std::memory_order_acquire) & kNeed) == kNeed, 1)) return chunk->frame;
+  return (chunk->state.load(std::memory_order_acquire) & kNeed) == kNeed;
+}
+// The same for any slot of the table. Executes the fence where there is no membarrier: only the inlined pin needs none
+// there, because its slots are then never empty.
+bool StorePinAnywhere(ChunkHead* chunk, PinTable* table, unsigned slot, bool write);
+
+// A pin in a slot that is empty.
+template <bool kWrite>
+inline void* PinInSlot(ChunkHead* chunk, PinTable* table, unsigned slot) {
+  if (__builtin_expect(StorePin<kWrite>(chunk, table, slot), 1)) return chunk->frame;
   return PinSlow(chunk, table, slot, kWrite);
 }
 
