@@ -31,8 +31,7 @@ void PassSignalsOn(int signals, int orders) {
 
 int CleanUpAfterWorker(const std::string& folder, int64_t started_ns, int signal_number) {
   EndChildren(kOrphansMayTake);
-  SweepSharedMemory("/dev/shm", started_ns);
-  RemoveRunFolder(folder);
+  CleanUpRun(folder, started_ns);
   std::fprintf(stderr, "ramspan: the launcher's worker process was killed by %s; the job was ended\n",
                DescribeSignal(signal_number).c_str());
   return 128 + signal_number;

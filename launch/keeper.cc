@@ -49,6 +49,7 @@ class Keeper {
   void OnProxyGone();
   void KillProgram();
   void Report(int code, int signal_number);
+  void Record(pid_t maker);
   void CleanUpAfterLauncher();
   bool LeftMpi() const { return relay_ == nullptr || relay_->scanner().finalize(); }
 
@@ -58,6 +59,7 @@ class Keeper {
   UniqueFd signals_, launcher_;
   LineReader lines_;
   std::string folder_;
+  std::vector<ProcessId> makers_;  // of shared memory, maybe
   const int64_t started_ns_ = RealtimeNs();
   pid_t pid_ = -1;
   int wait_status_ = 0;
@@ -109,6 +111,7 @@ void RestoreFileLimit() {
 void Keeper::BecomeProgram(pid_t keeper) {
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (getppid() != keeper) _exit(128 + SIGKILL);  // died before the line above
+  RecordProcess(folder_, Identify(getpid()));     // before it can make anything
   RestoreSignals();
   unsetenv(kControlVariable);
   RestoreFileLimit();
@@ -126,6 +129,7 @@ bool Keeper::Start() {
   pid_ = fork();
   if (pid_ == 0) BecomeProgram(keeper);
   if (relay_ != nullptr) relay_->CloseProgramsEnd();
+  if (pid_ > 0) makers_.push_back(Identify(pid_));
   return pid_ > 0;
 }
 
@@ -192,9 +196,14 @@ void Keeper::Report(int code, int signal_number) {
   SendLine(launcher_.get(), EndLine({code, signal_number, LeftMpi(), MonotonicNs(), killed_}));
 }
 
+// A process that may make shared memory, for those who clean up when everything was killed.
+void Keeper::Record(pid_t maker) {
+  makers_.push_back(Identify(maker));
+  RecordProcess(folder_, makers_.back());
+}
+
 void Keeper::CleanUpAfterLauncher() {
-  SweepSharedMemory("/dev/shm", started_ns_ - kSweepBack);
-  RemoveRunFolder(folder_);
+  CleanUpRun(folder_, started_ns_ - kSweepBack, makers_);
 }
 
 int Keeper::Run() {
@@ -202,7 +211,8 @@ int Keeper::Run() {
   signals_ = BlockSignals({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
   AdoptOrphans();
   if (const std::optional<int> status = Connect()) return *status;
-  relay_ = PmiRelay::FromEnvironment(loop_, {[this] { OnPmiNews(); }, [this] { OnProxyGone(); }});
+  relay_ = PmiRelay::FromEnvironment(
+      loop_, {[this] { OnPmiNews(); }, [this] { OnProxyGone(); }, [this](pid_t speaker) { Record(speaker); }});
   loop_.Watch(signals_.get(), POLLIN, [this](short) { OnSignal(); });
   if (!Start()) {
     std::fprintf(stderr, "ramspan: cannot start %s: %s\n", program_[0].c_str(), ForkError(errno).c_str());

@@ -14,12 +14,14 @@
 #include "common/config.h"
 #include "common/topology.h"
 #include "launch/keeper.h"
+#include "launch/leftovers.h"
 #include "launch/nesting.h"
 #include "launch/options.h"
 #include "launch/plan.h"
 #include "launch/process.h"
 #include "launch/report.h"
 #include "launch/run.h"
+#include "launch/run_folder.h"
 
 namespace ramspan {
 namespace {
@@ -86,6 +88,15 @@ Facts HostFacts(const RunOptions& options) {
   return facts;
 }
 
+// Before the plan, which asks how much room there is.
+void SweepBefore() {
+  const char* tmp = std::getenv("TMPDIR");
+  const int jobs = SweepOrphans(RunFolderParent(tmp == nullptr ? "" : tmp), "/dev/shm");
+  if (jobs == 0) return;
+  std::fprintf(stderr, "ramspan: removed what %d killed job%s had left (a folder in %s, shared memory)\n", jobs,
+               jobs == 1 ? "" : "s", RunFolderParent(tmp == nullptr ? "" : tmp).c_str());
+}
+
 int Run(const Arguments& arguments) {
   if (AsksForHelp(arguments)) {
     std::fputs(RunHelp().c_str(), stdout);
@@ -94,6 +105,7 @@ int Run(const Arguments& arguments) {
   const Result<RunOptions> options = ParseRunOptions(arguments);
   if (!options.ok()) return Fail(options.status());
   if (Status status = CheckNotNested([](const char* name) -> const char* { return std::getenv(name); }); !status.ok()) return Fail(status);
+  if (!options.value().dry_run) SweepBefore();
   const Result<Plan> plan = MakePlan(options.value(), HostFacts(options.value()));
   if (!plan.ok()) return Fail(plan.status());
   for (const std::string& note : plan.value().notes) std::fprintf(stderr, "ramspan: %s\n", note.c_str());

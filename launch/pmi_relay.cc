@@ -29,6 +29,24 @@ bool WriteAll(int fd, const char* bytes, size_t length) {
   return true;
 }
 
+// As recv; and the process that sent it, where the kernel says so.
+ssize_t ReceiveFrom(int fd, char* bytes, size_t size, pid_t& sender) {
+  iovec part{bytes, size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t length = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const cmsghdr* header = length > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_CREDENTIALS) return length;
+  ucred credentials{};
+  std::memcpy(&credentials, CMSG_DATA(header), sizeof credentials);
+  if (credentials.pid > 0) sender = credentials.pid;
+  return length;
+}
+
 }  // namespace
 
 void PmiScanner::Feed(std::string_view bytes) {
@@ -48,6 +66,8 @@ std::unique_ptr<PmiRelay> PmiRelay::FromEnvironment(EventLoop& loop, Handlers ha
   int pair[2];
   if (fd <= 2 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return nullptr;
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return nullptr;
+  const int yes = 1;
+  setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes);  // the kernel tells who speaks
   fcntl(pair[0], F_SETFD, FD_CLOEXEC);
   std::unique_ptr<PmiRelay> relay(new PmiRelay(loop, std::move(handlers)));
   relay->hydra_ = UniqueFd(fd);
@@ -67,12 +87,14 @@ PmiRelay::~PmiRelay() {
 
 bool PmiRelay::ToHydra() {
   char bytes[16384];
-  const ssize_t length = recv(ours_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  pid_t speaker = speaker_;
+  const ssize_t length = ReceiveFrom(ours_.get(), bytes, sizeof bytes, speaker);
   if (length < 0) return false;
   if (length == 0) {
     loop_.Unwatch(ours_.get());  // hydra learns it when the keeper ends
     return false;
   }
+  if (speaker != speaker_) handlers_.speaker(speaker_ = speaker);
   scanner_.Feed({bytes, static_cast<size_t>(length)});
   handlers_.news();
   return WriteAll(hydra_.get(), bytes, static_cast<size_t>(length));

@@ -34,6 +34,7 @@ class PmiRelay {
   struct Handlers {
     std::function<void()> news;        // the scanner has new findings; before the bytes are passed on
     std::function<void()> proxy_gone;  // hydra's end was closed
+    std::function<void(pid_t)> speaker;  // another process speaks: the program, or what it started; before the bytes go on
   };
 
   // Takes over the descriptor named by PMI_FD and puts the relay's into PMI_FD, for the program to inherit. Null where
@@ -59,6 +60,7 @@ class PmiRelay {
   Handlers handlers_;
   UniqueFd hydra_, ours_, programs_end_;
   PmiScanner scanner_;
+  pid_t speaker_ = 0;
 };
 
 }  // namespace ramspan

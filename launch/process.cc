@@ -23,18 +23,26 @@ namespace {
 
 constexpr std::chrono::seconds kUnkillableAfter{5};
 
-// The parent's pid in /proc/PID/stat comes after the name, which may hold blanks and brackets.
-pid_t ParentOf(const std::string& pid) {
+struct ProcessStat {
+  char state = 'X';  // also when there is no such process
+  pid_t parent = -1;
+  uint64_t start = 0;
+};
+
+// The fields of /proc/PID/stat come after the name, which may hold blanks and brackets.
+ProcessStat ReadStat(const std::string& pid) {
+  constexpr int kStartField = 22, kFirstSkipped = 5;
+  ProcessStat stat;
   std::ifstream file("/proc/" + pid + "/stat");
-  std::string line;
+  std::string line, skipped;
   std::getline(file, line);
   const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return -1;
+  if (name_end == std::string::npos) return stat;
   std::istringstream rest(line.substr(name_end + 1));
-  char state = 0;
-  pid_t parent = -1;
-  rest >> state >> parent;
-  return parent;
+  rest >> stat.state >> stat.parent;
+  for (int i = kFirstSkipped; i < kStartField; ++i) rest >> skipped;
+  rest >> stat.start;
+  return stat;
 }
 
 void KillChildren() {
@@ -43,7 +51,7 @@ void KillChildren() {
   const pid_t self = getpid();
   while (const dirent* entry = readdir(proc)) {
     const pid_t pid = static_cast<pid_t>(std::atol(entry->d_name));
-    if (pid > 0 && ParentOf(entry->d_name) == self) kill(pid, SIGKILL);
+    if (pid > 0 && ReadStat(entry->d_name).parent == self) kill(pid, SIGKILL);
   }
   closedir(proc);
 }
@@ -119,6 +127,13 @@ bool CanFork() {
 std::string DescribeSignal(int signal_number) {
   const char* text = strsignal(signal_number);
   return "signal " + std::to_string(signal_number) + " (" + (text != nullptr ? text : "unknown") + ")";
+}
+
+ProcessId Identify(pid_t pid) { return {pid, ReadStat(std::to_string(pid)).start}; }
+
+bool IsAlive(const ProcessId& process) {
+  const ProcessStat now = ReadStat(std::to_string(process.pid));
+  return now.state != 'X' && now.state != 'Z' && now.start == process.start;
 }
 
 void AdoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,15 @@ bool CanFork();
 
 // "signal 11 (Segmentation fault)"
 std::string DescribeSignal(int signal_number);
+
+// A process for good: its number may come again, but not with the same time of start (clock ticks since boot).
+struct ProcessId {
+  pid_t pid = 0;
+  uint64_t start = 0;
+};
+ProcessId Identify(pid_t pid);
+// Neither ended nor a zombie, which holds nothing any more.
+bool IsAlive(const ProcessId& process);
 
 // Makes this process the one that orphans among its descendants fall to.
 void AdoptOrphans();

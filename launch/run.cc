@@ -323,7 +323,6 @@ void Runner::FinishOutput() {
 }
 
 int Runner::Conclude() {
-  SweepSharedMemory("/dev/shm", started_ns_);
   const Job::Verdict verdict = job_.Finish();
   if (!verdict.explained) {
     std::fwrite(banner_.taken().data(), 1, banner_.taken().size(), stderr);
@@ -361,7 +360,7 @@ int Runner::Run() {
   }
   EndChildren(std::chrono::milliseconds(0));
   if (plan_.by_mpiexec) FinishOutput();
-  RemoveRunFolder(folder_);
+  CleanUpRun(folder_, started_ns_);
   return Conclude();
 }
 
@@ -372,6 +371,12 @@ int RunPlan(const Plan& plan) {
   const Result<std::string> folder = MakeRunFolder(tmp == nullptr ? "" : tmp);
   if (!folder.ok()) {
     std::fprintf(stderr, "ramspan: %s\n", folder.status().message().c_str());
+    return 1;
+  }
+  const Result<UniqueFd> owned = OwnRunFolder(folder.value());  // held by the guard and its worker
+  if (!owned.ok()) {
+    std::fprintf(stderr, "ramspan: %s\n", owned.status().message().c_str());
+    RemoveRunFolder(folder.value());
     return 1;
   }
   return RunGuarded(folder.value(), [&](UniqueFd orders) {

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "launch/process.h"
+#include "launch/run_folder.h"
 
 namespace ramspan {
 namespace {
@@ -41,7 +42,7 @@ TEST_F(LeftoversTest, OnlyUnusedSegmentsOfMpiAreRemoved) {
   void* mapped = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, map_fd.get(), 0);
   map_fd.Reset();
   ASSERT_NE(mapped, MAP_FAILED);
-  EXPECT_GE(SweepSharedMemory(folder_, since_ns), 2);
+  EXPECT_GE(SweepSharedMemory(folder_, since_ns, {}), 2);
   EXPECT_FALSE(fs::exists(dead));
   EXPECT_FALSE(fs::exists(also_dead));
   EXPECT_TRUE(fs::exists(other));
@@ -52,31 +53,82 @@ TEST_F(LeftoversTest, OnlyUnusedSegmentsOfMpiAreRemoved) {
 
 TEST_F(LeftoversTest, SegmentsOlderThanTheJobStay) {
   const std::string path = Make("mpich_shar_tmpOld");
-  SweepSharedMemory(folder_, RealtimeNs() + 10'000'000'000);
+  SweepSharedMemory(folder_, RealtimeNs() + 10'000'000'000, {});
   EXPECT_TRUE(fs::exists(path));
 }
 
-TEST_F(LeftoversTest, ASystemVSegmentIsRemovedOnceItsMakerIsDead) {
-  const int64_t since_ns = RealtimeNs() - 2'000'000'000;
+// The number of a segment made by a process that is dead now.
+int SegmentOfTheDead(ProcessId* maker) {
   int fds[2];
-  ASSERT_EQ(pipe2(fds, O_CLOEXEC), 0);
-  const pid_t maker = fork();
-  if (maker == 0) {
+  EXPECT_EQ(pipe2(fds, O_CLOEXEC), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
     const int id = shmget(IPC_PRIVATE, 4096, 0600);
     _exit(write(fds[1], &id, sizeof id) == sizeof id ? 0 : 1);
   }
+  *maker = Identify(pid);
   int id = -1;
-  ASSERT_EQ(read(fds[0], &id, sizeof id), static_cast<ssize_t>(sizeof id));
-  ASSERT_GE(id, 0);
-  waitpid(maker, nullptr, 0);
-  const int mine = shmget(IPC_PRIVATE, 4096, 0600);
-  SweepSharedMemory(folder_, since_ns);
-  shmid_ds segment{};
-  EXPECT_NE(shmctl(id, IPC_STAT, &segment), 0);
-  EXPECT_EQ(shmctl(mine, IPC_STAT, &segment), 0);
-  shmctl(mine, IPC_RMID, nullptr);
+  EXPECT_EQ(read(fds[0], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+  waitpid(pid, nullptr, 0);
   close(fds[0]);
   close(fds[1]);
+  return id;
+}
+
+bool SegmentExists(int id) {
+  shmid_ds segment{};
+  return shmctl(id, IPC_STAT, &segment) == 0;
+}
+
+// Segments of any dead process of the user were removed, also those that a program leaves for its successor.
+TEST_F(LeftoversTest, ASystemVSegmentIsRemovedOnceItsMakerIsDeadIfThatWasARank) {
+  const int64_t since_ns = RealtimeNs() - 2'000'000'000;
+  ProcessId rank, stranger;
+  const int of_rank = SegmentOfTheDead(&rank), of_stranger = SegmentOfTheDead(&stranger);
+  const int mine = shmget(IPC_PRIVATE, 4096, 0600);
+  EXPECT_EQ(SweepSharedMemory(folder_, since_ns, {rank, Identify(getpid())}), 1);
+  EXPECT_FALSE(SegmentExists(of_rank));
+  EXPECT_TRUE(SegmentExists(of_stranger));
+  EXPECT_TRUE(SegmentExists(mine));
+  shmctl(mine, IPC_RMID, nullptr);
+  shmctl(of_stranger, IPC_RMID, nullptr);
+}
+
+TEST_F(LeftoversTest, AFolderIsSweptWhenItsOwnersAndProcessesAreDead) {
+  const std::string job = MakeRunFolder(folder_).value();
+  Result<UniqueFd> owner = OwnRunFolder(job);
+  ASSERT_TRUE(owner.ok()) << owner.status().message();
+  ProcessId rank;
+  const int segment = SegmentOfTheDead(&rank);
+  RecordProcess(job, rank);
+  const std::string living = MakeRunFolder(folder_).value();
+  { EXPECT_TRUE(OwnRunFolder(living).ok()); }  // its launcher is dead, but a rank of it lives
+  RecordProcess(living, Identify(getpid()));
+  const std::string fresh = MakeRunFolder(folder_).value();  // its launcher is about to own it
+  EXPECT_EQ(SweepOrphans(folder_, folder_), 0);
+  EXPECT_TRUE(SegmentExists(segment));
+  owner.value().Reset();
+  EXPECT_EQ(SweepOrphans(folder_, folder_), 1);
+  EXPECT_FALSE(SegmentExists(segment));
+  EXPECT_FALSE(fs::exists(job));
+  EXPECT_TRUE(fs::exists(living));
+  EXPECT_TRUE(fs::exists(fresh));
+}
+
+// On a file system that hosts share, the lock and the numbers of another host mean nothing here.
+TEST_F(LeftoversTest, AFolderOfAnotherHostStays) {
+  const std::string job = MakeRunFolder(folder_).value();
+  { EXPECT_TRUE(OwnRunFolder(job).ok()); }
+  std::ofstream(job + "/owner") << "another boot/pid:[1]";
+  EXPECT_EQ(SweepOrphans(folder_, folder_), 0);
+  EXPECT_TRUE(fs::exists(job));
+}
+
+TEST_F(LeftoversTest, AUsedNumberIsNotTheSameProcess) {
+  ProcessId self = Identify(getpid());
+  EXPECT_TRUE(IsAlive(self));
+  ++self.start;
+  EXPECT_FALSE(IsAlive(self));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // arguments, input and output, and that nothing is left behind whoever is killed whenever.
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "launch/process.h"
 #include "tests/support/job_fixture.h"
 
 namespace ramspan {
@@ -324,6 +326,50 @@ TEST_F(RunTest, InsideAnMpiJobItSaysSoAndStartsNothing) {
                                              "--memory", "8MiB", "--", "true"}));
   EXPECT_EQ(outcome.status, 2);
   EXPECT_NE(outcome.err.find("inside a rank of an MPI job"), std::string::npos) << outcome.err;
+}
+
+// Segments tell who made them, so that the next run needs the numbers of all processes that use MPI.
+TEST_F(RunTest, AnMpiProgramThatAScriptStartsIsRecorded) {
+  const pid_t launcher = Start(Job(2, 0, {"sh", "-c", app_ + " sleep; :"}));
+  const std::string first = " " + std::to_string(Ready(0)) + " ", second = " " + std::to_string(Ready(1)) + " ";
+  const std::string record = ReadFile(fs::directory_iterator(folder_ / "tmp")->path() / "processes");
+  EXPECT_NE(record.find(first), std::string::npos) << record;
+  EXPECT_NE(record.find(second), std::string::npos) << record;
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(Wait(launcher).status, 143);
+}
+
+// What a batch system does at the time limit: nobody is left to clean up, so the next run does.
+TEST_F(RunTest, WhatIsLeftWhenEverythingIsKilledAtOnceTheNextRunRemoves) {
+  const unsigned seed = std::random_device()();
+  std::mt19937 random(seed);
+  std::cout << "seed " << seed << std::endl;
+  int folders = 0;
+  for (int round = 0; round < 12 && !HasFailure(); ++round) {
+    const Words tls = {round % 2 == 0 ? "UCX_TLS=all" : "UCX_TLS=^sysv"};
+    Words line = Job(2, 1, {"sh", "-c", app_ + " sleep; :"});  // the MPI program is the script's child
+    line.insert(line.begin(), {(folder_ / "bin/ramspan").string(), "run"});
+    const pid_t launcher = StartCommand(line, tls);
+    while (JobProcesses().empty()) std::this_thread::sleep_for(milliseconds(1));  // not before it has begun
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 150000));
+    for (bool all = false; !all;) {  // stopped first, so that none sees another one die
+      const std::set<pid_t> now = JobProcesses();
+      for (pid_t pid : now) kill(pid, SIGSTOP);
+      all = JobProcesses() == now;
+    }
+    std::vector<ProcessId> killed;
+    for (pid_t pid : JobProcesses()) killed.push_back(Identify(pid));
+    for (const ProcessId& one : killed) kill(one.pid, SIGKILL);
+    Wait(launcher);
+    for (int i = 0; i < 2000 && std::any_of(killed.begin(), killed.end(), IsAlive); ++i) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    folders += !fs::is_empty(folder_ / "tmp");
+    const Outcome next = Run(Job(1, 0, {"true"}));
+    EXPECT_EQ(next.status, 0) << next.err;
+    ExpectNothingLeft();
+  }
+  EXPECT_GT(folders, 0) << "nothing was ever left to sweep";
 }
 
 TEST_F(RunTest, DryRunPrintsTheLineAndStartsNothing) {
