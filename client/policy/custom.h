@@ -29,10 +29,26 @@ class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
   std::string Describe() const override;
 
  private:
+  // Objects that a policy may name at once, on the stack: twice the engine's batch of 32 victims, so that a larger batch
+  // does not cut what it names. At half it is just enough; at twice nothing changes.
+  static constexpr size_t kNamedMax = 64;
+
   uint64_t Bytes(uint32_t id) const override { return chunks_->At(id)->bytes; }
   bool InMemory(uint32_t id) const override { return PhaseOf(chunks_->At(id)) == Phase::kResident; }
   bool InSwap(uint32_t id) const override { return PhaseOf(chunks_->At(id)) == Phase::kSwapped && chunks_->At(id)->slot; }
   bool TestAndClearUsed(uint32_t id) const override;
+
+  // What is handed to the engine: each chunk once, though the program may name it twice.
+  struct Chosen {
+    std::span<Chunk*> out;
+    size_t n = 0;
+    uint64_t bytes = 0;
+    bool full() const { return n == out.size(); }
+    bool Holds(const Chunk* chunk) const;
+    void Add(Chunk* chunk);
+  };
+  void FillBySweep(uint64_t bytes, Chosen* chosen);
+  void LeaveWindow(Chunk* chunk);
 
   bool Known(uint32_t id) const { return id < chunks_->ids() && PhaseOf(chunks_->At(id)) != Phase::kFreed; }
   bool MayLeave(uint32_t id) const { return Known(id) && InMemory(id) && !Has(chunks_->At(id), kDoomed); }
@@ -40,7 +56,7 @@ class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
   const ChunkTable* const chunks_;
   EvictionPolicy* const policy_;
   uint32_t sweep_ = 0;
-  uint32_t last_first_ = UINT32_MAX;
+  uint32_t last_first_ = UINT32_MAX;  // whom the policy named first, last time
   uint64_t ahead_bytes_max_ = 0;
   uint64_t preemptive_bytes_ = 0;
   bool wants_ahead_ = false;  // something has been missed since it last named nobody

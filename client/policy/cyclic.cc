@@ -35,21 +35,22 @@ void CyclicPolicy::OnFree(Chunk* chunk) {
   if (--count_ == 0) active_ = hand_ = kNone;
 }
 
-// That an access finds a chunk of the window by chance.
+// The probability that an access to any chunk at random finds one of the window.
 double CyclicPolicy::Chance() const {
   return static_cast<double>(window_bytes_) / static_cast<double>(std::max<uint64_t>(1, memory_bytes_ + swapped_bytes_));
 }
 
-// Whether the hits since the last miss are more than chance: Chance() to the power of their number is below 1 %. In
+// Whether the hits since the last miss are more than chance: Chance() to the power of their number is below kChanceMax. In
 // logarithms, because the power underflows after many hits, which sets errno and a flag in the program's thread.
 bool CyclicPolicy::IsOrdered() const {
   if (window_bytes_ == 0) return hits_since_miss_ > 0;
-  return static_cast<double>(hits_since_miss_) * std::log(Chance()) < std::log(0.01);
+  return static_cast<double>(hits_since_miss_) * std::log(Chance()) < std::log(kChanceMax);
 }
 
-// Some misses, and the hits between them, tell as much where the mover does not keep up with an order.
+// Where the mover is slower than the program, an ordered access has misses, too, and no long row of hits between two.
+// Then the hits of a whole run of misses are compared with those that chance would have made in it.
 bool CyclicPolicy::IsOrderedAllTheSame() const {
-  return static_cast<double>(hits_in_run_) >= 3 + 3 * Chance() * static_cast<double>(misses_in_run_);
+  return static_cast<double>(hits_in_run_) >= kHitsOfOrder + kHitsOverChance * Chance() * static_cast<double>(misses_in_run_);
 }
 
 void CyclicPolicy::BeginRun(bool ordered) {
@@ -77,7 +78,7 @@ void CyclicPolicy::Decay() {
 
 // Down to a chunk. That one is then replaced from time to time, to find out whether there is an order again.
 void CyclicPolicy::Narrow(uint64_t chunk_bytes) {
-  const uint64_t probe_after = std::clamp<uint64_t>(count_ / 16, 2, kProbeAfterMax);
+  const uint64_t probe_after = std::clamp<uint64_t>(count_ / kProbeAfterPart, kProbeAfterMin, kProbeAfterMax);
   if (++misses_in_run_ < (window_bytes_ > chunk_bytes ? kNarrowAfter : probe_after)) return;
   const bool ordered = IsOrderedAllTheSame();
   BeginRun(ordered);
@@ -116,11 +117,11 @@ void CyclicPolicy::OnPrefetchIssued(Chunk* chunk) {
 }
 
 void CyclicPolicy::OnPrefetchHit(Chunk* chunk) {
-  OnPrefetchWasted(chunk);
+  LeaveWindow(chunk);
   ++hits_since_miss_;
   ++hits_in_run_;
   if (IsOrdered()) BeginRun(true);
-  if (ordered_) window_bytes_ = std::min(window_bytes_ + std::max(chunk->bytes, window_bytes_ / 4), preemptive_bytes_max_);
+  if (ordered_) window_bytes_ = std::min(window_bytes_ + std::max(chunk->bytes, window_bytes_ / kWidenPart), preemptive_bytes_max_);
   if (chunk->id == active_) return;
   if (chunk->id != At(active_)->next) {
     Remove(chunk);
@@ -129,7 +130,10 @@ void CyclicPolicy::OnPrefetchHit(Chunk* chunk) {
   active_ = chunk->id;
 }
 
-void CyclicPolicy::OnPrefetchWasted(Chunk* chunk) {
+void CyclicPolicy::OnPrefetchWasted(Chunk* chunk) { LeaveWindow(chunk); }
+
+// The chunk is no longer pre-emptive: it was touched, or left untouched.
+void CyclicPolicy::LeaveWindow(Chunk* chunk) {
   RS_CHECK(preemptive_bytes_ >= chunk->bytes, "chunk %u leaves the pre-emptive budget twice", chunk->id);
   preemptive_bytes_ -= chunk->bytes;
   decay_bytes_ -= std::min(decay_bytes_, chunk->bytes);
@@ -147,7 +151,7 @@ void CyclicPolicy::SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) {
   memory_bytes_ = memory_bytes;
   swapped_bytes_ = swapped_bytes;
   const bool was_off = preemptive_bytes_max_ == 0;
-  preemptive_bytes_max_ = memory_bytes / 10;
+  preemptive_bytes_max_ = memory_bytes / kWindowPart;
   window_bytes_ = was_off ? preemptive_bytes_max_ : std::min(window_bytes_, preemptive_bytes_max_);
 }
 
@@ -180,9 +184,9 @@ size_t CyclicPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
   return n;
 }
 
-// A quarter of the window is free: enough for a batch, and one chunk where it holds few.
+// A part of the window is free: enough for a batch, and one chunk where it holds few.
 bool CyclicPolicy::WantsReadAhead() const {
-  return preemptive_bytes_ <= window_bytes_ / 4 * 3 && ahead_count_ <= kMaxAhead / 4 * 3;
+  return preemptive_bytes_ <= window_bytes_ - window_bytes_ / kRoomPart && ahead_count_ <= kMaxAhead - kMaxAhead / kRoomPart;
 }
 
 size_t CyclicPolicy::PickReadAhead(std::span<Chunk*> out) {

@@ -44,13 +44,24 @@ class CyclicPolicy final : public CachePolicy {
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr size_t kMaxAhead = 256;  // chunks fetched ahead at one time
-  static constexpr uint64_t kNarrowAfter = 8, kProbeAfterMax = 32;  // misses
+  // The numbers of the window of read-ahead. What happens at half and at twice of each: docs/benchmarks.md.
+  static constexpr double kChanceMax = 0.01;         // hits that chance explains with less are an order (Rambrain's 1%)
+  static constexpr uint64_t kWindowPart = 10;        // the window is at most this part of the limit (Rambrain's tenth)
+  static constexpr uint64_t kWidenPart = 4;          // a hit in order widens the window by this part of it
+  static constexpr uint64_t kRoomPart = 4;           // read-ahead waits until this part of the window is free: a batch
+  static constexpr uint64_t kNarrowAfter = 8;        // misses without an order that halve the window
+  static constexpr uint64_t kProbeAfterMin = 2;      // misses after which the last chunk of the window is replaced: a ...
+  static constexpr uint64_t kProbeAfterPart = 16;    // ... sixteenth of all chunks, so that a probe meets each sweep, ...
+  static constexpr uint64_t kProbeAfterMax = 32;     // ... but not more, so that random access to many finds an order soon
+  static constexpr double kHitsOfOrder = 3;          // hits in a run of misses that are an order where the mover lags, ...
+  static constexpr double kHitsOverChance = 3;       // ... beside so many times those that chance explains
 
   Chunk* At(uint32_t id) const { return chunks_->At(id); }
   Chunk* Next(const Chunk* c) const { return At(c->next); }
   void InsertAfter(Chunk* place, Chunk* chunk);
   void Remove(Chunk* chunk);
   void MoveRunToActive(Chunk* chunk);
+  void LeaveWindow(Chunk* chunk);
   double Chance() const;
   bool IsOrdered() const;
   bool IsOrderedAllTheSame() const;
@@ -72,7 +83,7 @@ class CyclicPolicy final : public CachePolicy {
   bool ordered_ = false;  // the last verdict
   uint64_t misses_in_run_ = 0, hits_in_run_ = 0;  // since that verdict
   uint64_t decay_bytes_ = 0;  // of untouched pre-emptive chunks that should leave next
-  // Those fetched ahead, oldest first; entries that are no longer pre-emptive are skipped.
+  // Those fetched ahead and not yet touched, oldest first; LeaveWindow takes them out, wherever they stand.
   std::array<uint32_t, kMaxAhead> ahead_{};
   size_t ahead_begin_ = 0, ahead_count_ = 0;
 };

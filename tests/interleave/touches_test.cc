@@ -103,6 +103,25 @@ TEST_F(Touches, AThreadsFirstTouchesAreHeardOnceInItsOrderWithWhatTheyWere) {
   }
 }
 
+// Its id then means another chunk, or none.
+TEST_F(Touches, OfAnObjectThatIsDestroyedAtOnceAreHeardBeforeItsEnd) {
+  const uint32_t thread = PinRegistry::Get().ThisThread();
+  constexpr size_t kObjects = 20;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<managedPtr<int>> field;
+    for (size_t i = 0; i < kObjects; ++i) field.emplace_back(kInts, 1);
+    NewEpoch();
+    while (!field.empty()) {
+      {
+        adhereTo<int> glue(field.back());
+        static_cast<int*>(glue)[0] = 3;
+      }
+      field.pop_back();
+    }
+    EXPECT_EQ(Heard(thread).size(), kObjects);
+  }
+}
+
 // More touches than the rings hold, and chunks that all threads touch at once.
 TEST_F(Touches, OfManyThreadsEachIsHeardOnceOrCountedAsDropped) {
   constexpr int kThreads = 4;

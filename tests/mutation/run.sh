@@ -44,11 +44,26 @@ the search for victims wraps @ client/engine/evict.cc @ s/bytes = std::min(2 \* 
 cached frames keep their addresses @ client/arena/arena.cc @ s/while (!unit \&\& GiveBackOne())/while (false)/
 an exception leaves the mutex open @ common/mutex.h @ s/~MutexUnlock() RS_RELEASE() { mutex_.lock(); }/~MutexUnlock() RS_RELEASE() { if (!std::uncaught_exceptions()) mutex_.lock(); }/
 a returned frame stays in use @ client/arena/arena.cc @ s/^  in_use_ -= bytes;//
-read-ahead forgets its budget @ client/policy/cyclic.cc @ s/preemptive_bytes_max_ = memory_bytes \/ 10/preemptive_bytes_max_ = memory_bytes/
+read-ahead forgets its budget @ client/policy/cyclic.cc @ s/preemptive_bytes_max_ = memory_bytes \/ kWindowPart/preemptive_bytes_max_ = memory_bytes/
 random access keeps the window @ client/policy/cyclic.cc @ s/  window_bytes_ = std::max(window_bytes_ \/ 2, chunk_bytes);//
 an order is never looked for again @ client/policy/cyclic.cc @ s/  if (window_bytes_ <= chunk_bytes) {/  if (window_bytes_ <= chunk_bytes) { return;/
 the window does not grow again @ client/policy/cyclic.cc @ s/  if (ordered_) window_bytes_ = .*//
 a moved run breaks the cycle @ client/policy/cyclic.cc @ s/  At(chunk->next)->prev = chunk->prev;//
+policy: every name makes the first one @ client/policy/policy_factory.cc @ s/if (name == kMemoryManagers\[i\]) return kMakers\[i\]/if (true) return kMakers[0]/
+policy: an unknown name is taken for the default @ client/policy/policy_factory.cc @ s/return InvalidArgument(.*/return kMakers[0](chunks);/
+policy: no second chance @ client/policy/second_chance.cc @ s/if (word & kReferenced) {/if (false) {/
+policy: a chunk that came back is not in the ring @ client/policy/second_chance.cc @ s/^  Link(chunk);//
+policy: a pin's first touch is not noted @ client/front/front.cc @ s/if (!(before & kReferenced)) NoteTouch/if (false) NoteTouch/
+policy: every slow pin is a first touch @ client/front/front.cc @ s/if (!(before & kReferenced)) NoteTouch/NoteTouch/
+policy: a touch at the engine is told each time @ client/engine/policy_feed.cc @ s/if ((before & kReferenced) || epoch() == 0) return;/if (epoch() == 0) return;/
+policy: touches are taken twice @ client/engine/touch_ring.h @ s/begin_.store(begin, std::memory_order_release);//
+policy: a full ring overwrites @ client/engine/touch_ring.h @ s/if (end - begin_.load(std::memory_order_acquire) == kCapacity) return false;//
+policy: touches are another thread's @ client/front/pin_registry.cc @ s/touches.Take(thread, out)/touches.Take(0, out)/
+policy: an epoch clears nothing @ client/engine/policy_feed.cc @ s/if (Has(chunk, kReferenced)) ClearBits(chunk, kReferenced);/static_cast<void>(chunk);/
+policy: a miss is a touch besides @ client/engine/fetch.cc @ s/  SetBits(chunk, kReferenced);  \/\/ the miss is the touch//
+policy: a hit is a touch besides @ client/engine/engine.cc @ s/    SetBits(chunk, kReferenced);  \/\/ the hit is the touch//
+policy: what was touched is forgotten at its end @ client/engine/engine.cc @ /^void Engine::Free/,/^}/s/feed_.Drain();//
+policy: costs are one tier's @ client/policy/tier_costs.h @ s/return 2 \* slot_bits::TierPlusOne(slot) + .*/static_cast<void>(slot); return 0; }/
 TXT
 }
 
