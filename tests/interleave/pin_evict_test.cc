@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/engine/engine.h"
@@ -40,11 +41,15 @@ class CutScanner final : public PinScanner {
  public:
   explicit CutScanner(Cuts* cuts) : cuts_(cuts) {}
   void Barrier() override {
+    barrier_seen_ = true;
     cuts_->Reach(Cuts::Engine::kLocked);  // closed, no fence yet
     real_.Barrier();
     cuts_->Reach(Cuts::Engine::kLocked);
   }
+  // The cuts are ordered by the test itself, so they alone would not miss a barrier that is not issued.
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override {
+    EXPECT_TRUE(std::exchange(barrier_seen_, false)) << "the tables are scanned without a barrier before";
+    for (const Chunk* chunk : chunks) EXPECT_FALSE(Has(chunk, kReadable | kWritable)) << "scanned while pins may still come";
     real_.FindPinned(chunks, pinned);
     cuts_->Reach(Cuts::Engine::kLocked);  // scanned, not yet acted upon
   }
@@ -52,6 +57,7 @@ class CutScanner final : public PinScanner {
   Verdict JudgeWaiters() override { return Verdict::kDeadlock; }  // one thread plays them all
 
  private:
+  bool barrier_seen_ = false;
   Cuts* const cuts_;
   PinRegistry& real_ = PinRegistry::Get();
 };
@@ -84,12 +90,13 @@ class CutTier final : public SwapTier {
   Cuts* const cuts_;
 };
 
-// A pin by hand: the steps of detail/resident.h's PinInSlot, one at a time.
+// A pin by hand, one step at a time: those that tests/resident finds in detail/resident.h's PinInSlot, which is compiled
+// there over atomics that record them. (The header itself cannot stop between two of its steps: it is inlined.)
 class HandPin {
  public:
   HandPin(Chunk* chunk, bool write) : chunk_(chunk), write_(write), table_(PinRegistry::Get().Adopt()) {}
   ~HandPin() { Clear(); }
-  void Store() { table_->slots[0].store(chunk_, std::memory_order_relaxed); }
+  void Store() { table_->slots[0].store(chunk_, std::memory_order_release); }
   // True: the pin holds. As on the fast path, or as PinSlow does for an open word that lacks a flag.
   bool Load() {
     const uint64_t need = kReadable | (write_ ? kWritable : 0);
