@@ -51,7 +51,7 @@ void Job::OnEnd(int rank, const RankEnd& end) {
                                          (end.signal != SIGKILL && end.at_ns >= killed_at_ns_));
   if (!by_our_order && !IsServer(rank)) OnAppEnd(rank, end);
   if (!by_our_order && IsServer(rank) && !end.ok() && !ending_servers_) {
-    if (AnyRunning(0, ranks_)) {
+    if (killing_ || AnyRunning(0, ranks_)) {
       Fail({end.at_ns, StatusOf(end), FailureText(rank, end), end.signal == SIGKILL && !end.ordered});
     } else {
       notes_.push_back(Name(rank) + " failed after the application had ended");

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "launch/argument_code.h"
 #include "launch/control.h"
@@ -32,6 +33,7 @@ namespace {
 
 constexpr int kCannotRun = 126;                             // a shell's status for it
 constexpr std::chrono::milliseconds kOrphansMayTake{1000};  // a shell's `| tee log` ends a little after the shell
+constexpr int64_t kReportsMayTake = 300'000'000;
 constexpr int64_t kSweepBack = 10'000'000'000;              // the job may have started this long before this keeper
 
 class Keeper {
@@ -49,6 +51,7 @@ class Keeper {
   void OnProxyGone();
   void KillProgram();
   void Report(int code, int signal_number);
+  void LetOthersReport(bool failed);
   void Record(pid_t maker);
   void CleanUpAfterLauncher();
   bool LeftMpi() const { return relay_ == nullptr || relay_->scanner().finalize(); }
@@ -63,7 +66,7 @@ class Keeper {
   const int64_t started_ns_ = RealtimeNs();
   pid_t pid_ = -1;
   int wait_status_ = 0;
-  bool ended_ = false, killed_ = false, launcher_lost_ = false, proxy_lost_ = false;
+  bool ended_ = false, killed_ = false, ordered_ = false, launcher_lost_ = false, proxy_lost_ = false;
   bool init_told_ = false, reported_ = false;
   bool leaves_quietly_ = false;  // a server that is not needed any more
 };
@@ -134,6 +137,8 @@ bool Keeper::Start() {
 }
 
 void Keeper::KillProgram() {
+  // Who is dying already was not killed by this: it may be the cause of what this follows from.
+  if (!killed_ && !ended_) ordered_ = !IsEnding(pid_);
   killed_ = true;
   if (!ended_) kill(pid_, SIGKILL);
 }
@@ -179,9 +184,11 @@ void Keeper::OnPmiNews() {
     SendLine(launcher_.get(), "init");
     init_told_ = true;
   }
-  // hydra answers an abort by killing every rank, this keeper included.
+  // hydra answers an abort by killing every rank, this keeper included; it is passed on when the others have reported.
   const int code = relay_->scanner().abort_code();
-  if (code >= 0) Report((code & 0xff) == 0 ? 1 : code & 0xff, 0);
+  if (code < 0 || reported_) return;
+  Report((code & 0xff) == 0 ? 1 : code & 0xff, 0);
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kReportsMayTake));
 }
 
 void Keeper::OnProxyGone() {
@@ -193,7 +200,15 @@ void Keeper::OnProxyGone() {
 void Keeper::Report(int code, int signal_number) {
   if (reported_ || proxy_lost_) return;
   reported_ = true;
-  SendLine(launcher_.get(), EndLine({code, signal_number, LeftMpi(), MonotonicNs(), killed_}));
+  SendLine(launcher_.get(), EndLine({code, signal_number, LeftMpi(), MonotonicNs(), ordered_}));
+}
+
+// hydra kills all other keepers as soon as this one ends with an error. One of their programs may have died before this
+// keeper's did, and be the cause; a process with much memory is not dead at once, and its keeper is to report it.
+void Keeper::LetOthersReport(bool failed) {
+  if (!failed || relay_ == nullptr || !relay_->scanner().init() || LeftMpi()) return;
+  const int64_t until_ns = MonotonicNs() + kReportsMayTake;
+  while (MonotonicNs() < until_ns && !proxy_lost_ && !launcher_lost_) loop_.RunOnce(10);
 }
 
 // A process that may make shared memory, for those who clean up when everything was killed.
@@ -224,6 +239,7 @@ int Keeper::Run() {
   if (relay_ != nullptr) relay_->Drain();
   const int signal_number = WIFSIGNALED(wait_status_) ? WTERMSIG(wait_status_) : 0;
   Report(signal_number == 0 ? WEXITSTATUS(wait_status_) : 0, signal_number);
+  if (!killed_) LetOthersReport(signal_number != 0 || WEXITSTATUS(wait_status_) != 0);
   EndChildren(killed_ ? std::chrono::milliseconds(0) : kOrphansMayTake);
   if (launcher_lost_) CleanUpAfterLauncher();
   if (leaves_quietly_) {

@@ -26,12 +26,13 @@ constexpr std::chrono::seconds kUnkillableAfter{5};
 struct ProcessStat {
   char state = 'X';  // also when there is no such process
   pid_t parent = -1;
+  unsigned long flags = 0;
   uint64_t start = 0;
 };
 
 // The fields of /proc/PID/stat come after the name, which may hold blanks and brackets.
 ProcessStat ReadStat(const std::string& pid) {
-  constexpr int kStartField = 22, kFirstSkipped = 5;
+  constexpr int kFlagsField = 9, kStartField = 22;
   ProcessStat stat;
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line, skipped;
@@ -40,7 +41,9 @@ ProcessStat ReadStat(const std::string& pid) {
   if (name_end == std::string::npos) return stat;
   std::istringstream rest(line.substr(name_end + 1));
   rest >> stat.state >> stat.parent;
-  for (int i = kFirstSkipped; i < kStartField; ++i) rest >> skipped;
+  for (int i = 5; i < kFlagsField; ++i) rest >> skipped;
+  rest >> stat.flags;
+  for (int i = kFlagsField + 1; i < kStartField; ++i) rest >> skipped;
   rest >> stat.start;
   return stat;
 }
@@ -134,6 +137,18 @@ ProcessId Identify(pid_t pid) { return {pid, ReadStat(std::to_string(pid)).start
 bool IsAlive(const ProcessId& process) {
   const ProcessStat now = ReadStat(std::to_string(process.pid));
   return now.state != 'X' && now.state != 'Z' && now.start == process.start;
+}
+
+bool IsEnding(pid_t pid) {
+  constexpr unsigned long kExiting = 4;  // PF_EXITING of include/linux/sched.h
+  const ProcessStat now = ReadStat(std::to_string(pid));
+  if ((now.flags & kExiting) != 0 || now.state == 'Z' || now.state == 'X') return true;
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    const bool pending = line.rfind("SigPnd:", 0) == 0 || line.rfind("ShdPnd:", 0) == 0;
+    if (pending && (std::strtoull(line.c_str() + 7, nullptr, 16) >> (SIGKILL - 1) & 1) != 0) return true;
+  }
+  return false;
 }
 
 void AdoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }

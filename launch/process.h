@@ -60,6 +60,9 @@ ProcessId Identify(pid_t pid);
 // Neither ended nor a zombie, which holds nothing any more.
 bool IsAlive(const ProcessId& process);
 
+// Whether it has been sent a SIGKILL already, or is ending: a process with much memory takes its time.
+bool IsEnding(pid_t pid);
+
 // Makes this process the one that orphans among its descendants fall to.
 void AdoptOrphans();
 

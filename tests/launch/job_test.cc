@@ -144,6 +144,14 @@ TEST_F(JobTest, ARankKilledFromOutsideIsTheCauseThoughItsKeeperReportsLate) {
   EXPECT_TRUE(Says("rank 0 (./app, pid 100 on alpha) was killed by signal 9"));
 }
 
+TEST_F(JobTest, AServerKilledFromOutsideIsTheCauseThoughAllRanksEndedBeforeItsReport) {
+  job_.OnEnd(1, {1, 0, false, kSecond});
+  job_.OnEnd(0, {1, 0, false, kSecond});
+  job_.OnEnd(2, Killed(SIGKILL, kSecond + 30 * kMs));
+  EXPECT_EQ(job_.Finish().status, 137);
+  EXPECT_TRUE(Says("memory server rank 2 was killed by signal 9"));
+}
+
 TEST_F(JobTest, AKillByOrderIsNeverTheCause) {
   job_.OnEnd(1, {7, 0, false, kSecond});
   job_.OnEnd(0, {0, SIGKILL, false, kSecond + 30 * kMs, /*ordered=*/true});

@@ -1,6 +1,7 @@
 #include "launch/leftovers.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -122,6 +123,17 @@ TEST_F(LeftoversTest, AFolderOfAnotherHostStays) {
   std::ofstream(job + "/owner") << "another boot/pid:[1]";
   EXPECT_EQ(SweepOrphans(folder_, folder_), 0);
   EXPECT_TRUE(fs::exists(job));
+}
+
+TEST_F(LeftoversTest, AKilledProcessIsEndingBeforeItHasEnded) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  EXPECT_FALSE(IsEnding(child));
+  kill(child, SIGKILL);
+  EXPECT_TRUE(IsEnding(child));
+  waitpid(child, nullptr, 0);
 }
 
 TEST_F(LeftoversTest, AUsedNumberIsNotTheSameProcess) {
