@@ -29,6 +29,10 @@
 #include <thread>
 #include <vector>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include "common/units.h"
 #include "tests/guest/every_call.h"
 #include "tests/guest/guest.h"
@@ -185,6 +189,9 @@ class CommaLocale {
     folder_ = folder;
     const std::string command = "localedef -i de_DE -f UTF-8 '" + folder + "/de_DE.UTF-8' >/dev/null 2>&1";
     if (std::system(command.c_str()) != 0 && !fs::exists(folder_ / "de_DE.UTF-8")) return;
+#if defined(__SANITIZE_ADDRESS__)
+    const __lsan::ScopedDisabler glibc_forgets_what_it_made_of_the_path;
+#endif
     setenv("LOCPATH", folder.c_str(), 1);
     works_ = std::setlocale(LC_ALL, "de_DE.UTF-8") != nullptr && *std::localeconv()->decimal_point == ',';
     if (works_) std::locale::global(std::locale("de_DE.UTF-8"));
