@@ -60,10 +60,13 @@ Status WaitForControl(MPI_Comm comm, int source, ControlMessage* message) {
   return Take(comm, status, message);
 }
 
-ControlSender::~ControlSender() {
+void ControlSender::Finish() {
+  if (unsent_.empty()) return;
   const auto deadline = RunningClock::ProcessNow() + kLastSends;
   while (unsent() != 0 && RunningClock::ProcessNow() < deadline) sched_yield();
-  if (!unsent_.empty()) static_cast<void>(new std::deque<Unsent>(std::move(unsent_)));
+  if (unsent_.empty()) return;
+  static_cast<void>(new std::deque<Unsent>(std::move(unsent_)));
+  unsent_.clear();
 }
 
 size_t ControlSender::unsent() {

@@ -34,14 +34,15 @@ Status WaitForControl(MPI_Comm comm, int source, ControlMessage* message);
 class ControlSender {
  public:
   explicit ControlSender(MPI_Comm comm) : comm_(comm) {}
-  // Waits for 100 ms at most. What is unsent then is for a dead peer and stays where MPI may look at it.
-  ~ControlSender();
+  ~ControlSender() { Finish(); }
   ControlSender(const ControlSender&) = delete;
   ControlSender& operator=(const ControlSender&) = delete;
 
   // kUnavailable: MPI refuses; nothing was kept.
   Status Send(int rank, const WireMessage& message);
   size_t unsent();
+  // Waits for 100 ms at most. What is unsent then is for a dead peer and stays where MPI may look at it.
+  void Finish();
 
  private:
   struct Unsent {

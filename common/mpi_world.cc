@@ -52,8 +52,20 @@ Status Agree(MPI_Comm comm, int rank, int size, const Status& mine) {
 }
 
 // UCX beneath MPICH: its System V segments can be written by the user's whole group (0660); POSIX ones, as fast, by the
-// user only. A wish of the user's counts more.
-void KeepSegmentsPrivate() { setenv("UCX_TLS", "^sysv", 0); }
+// user only. A wish of the user's counts more. The environment is the program's: it is as before when MPI has read it.
+class PrivateSegments {
+ public:
+  PrivateSegments() : set_here_(std::getenv(kName) == nullptr) { setenv(kName, "^sysv", 0); }
+  ~PrivateSegments() {
+    if (set_here_) unsetenv(kName);
+  }
+  PrivateSegments(const PrivateSegments&) = delete;
+  PrivateSegments& operator=(const PrivateSegments&) = delete;
+
+ private:
+  static constexpr char kName[] = "UCX_TLS";
+  const bool set_here_;
+};
 
 }  // namespace
 
@@ -70,7 +82,7 @@ struct MpiWorld::Hello {
 };
 
 Status InitMpiThreadMultiple(int* argc, char*** argv) {
-  KeepSegmentsPrivate();
+  const PrivateSegments while_mpi_starts;
   int provided = MPI_THREAD_SINGLE;
   if (PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
     return Unavailable("MPI could not be initialised");

@@ -101,9 +101,9 @@ Status Runtime::Compose(const Options& program) {
 }
 
 Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
-  Result<MpiWorld*> world = EnsureJoined();
-  if (!world.ok()) return world.status();
-  const bool has_servers = world.value() != nullptr;
+  const Result<ServerTransport*> transport = JobTransport();
+  if (!transport.ok()) return transport.status();
+  const bool has_servers = transport.value() != nullptr;
   const bool wanted = config_.transport != Transport::kNone && config_.swap != "file";
   if (!has_servers && (config_.swap == "remote" || config_.transport == Transport::kMpi)) {
     return InvalidArgument("remote swap is asked for (" + std::string(config_.swap == "remote" ? "swap = remote"
@@ -111,7 +111,7 @@ Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
                            "`ramspan run -s SERVERS -- PROGRAM`, or leave the key at auto");
   }
   if (!has_servers || !wanted) return Status();
-  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*world.value()));
+  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*transport.value()));
   remote_ = remote.get();
   tiers->push_back(std::move(remote));
   return Status();

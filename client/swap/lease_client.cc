@@ -18,49 +18,42 @@ uint32_t NextSequence() {
 
 void LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum) {
   const WireMessage* unanswered = ledger_.Outstanding(server);
-  if (unanswered != nullptr) return Send(server, *unanswered);
+  if (unanswered != nullptr) return transport_.Send(server, *unanswered);
   const WireMessage request{
       .type = WireType::kLeaseRequest, .sequence = NextSequence(), .bytes = want, .minimum_bytes = minimum};
   ledger_.NoteRequest(server, request);
-  Send(server, request);
+  transport_.Send(server, request);
 }
 
 void LeaseClient::Return(uint32_t server, uint64_t lease) {
   ledger_.NoteReturned(server, lease);
-  Send(server, {.type = WireType::kLeaseReturn, .sequence = NextSequence(), .lease = lease});
-}
-
-void LeaseClient::Send(uint32_t server, const WireMessage& message) {
-  if (!sender_.Send(world_.servers()[server].world_rank, message).ok()) world_.MarkDead(server);
+  transport_.Send(server, {.type = WireType::kLeaseReturn, .sequence = NextSequence(), .lease = lease});
 }
 
 std::optional<LeaseClient::Answer> LeaseClient::Next() {
-  ControlMessage message;
-  while (ReceiveControl(world_.control(), MPI_ANY_SOURCE, &message).ok() && message.source >= 0) {
-    uint32_t server = 0;
-    while (server < world_.servers().size() && world_.servers()[server].world_rank != message.source) ++server;
-    const Result<WireMessage> decoded =
-        message.whole ? Decode(message.record) : InvalidArgument("control message of a wrong length");
-    if (server == world_.servers().size() || !decoded.ok()) {
-      LogWarning("ignored a control message from rank %d: %s", message.source, decoded.status().message().c_str());
+  while (const std::optional<ServerTransport::Control> control = transport_.Receive()) {
+    const Result<WireMessage> decoded = Decode(control->record);
+    if (!decoded.ok()) {
+      LogWarning("ignored a message of memory server rank %d: %s", transport_.server(control->server).name,
+                 decoded.status().message().c_str());
       continue;
     }
-    if (std::optional<Answer> answer = Judge(server, decoded.value())) return answer;
+    if (std::optional<Answer> answer = Judge(control->server, decoded.value())) return answer;
   }
   return std::nullopt;
 }
 
-std::optional<LeaseClient::Answer> LeaseClient::Judge(uint32_t server, const WireMessage& message) {
-  const LeaseLedger::Verdict verdict = ledger_.Judge(server, message, world_.servers()[server].pool_bytes);
-  const int rank = world_.servers()[server].world_rank;
+std::optional<LeaseClient::Answer> LeaseClient::Judge(uint32_t number, const WireMessage& message) {
+  const ServerTransport::Server server = transport_.server(number);
+  const LeaseLedger::Verdict verdict = ledger_.Judge(number, message, server.capacity_bytes);
   switch (verdict) {
     case LeaseLedger::Verdict::kTake:
-    case LeaseLedger::Verdict::kFull: return Answer{server, message};
+    case LeaseLedger::Verdict::kFull: return Answer{number, message};
     case LeaseLedger::Verdict::kBroken:
-      LogWarning("memory server rank %d granted memory that cannot be granted; it counts as full for now", rank);
-      if (!ledger_.Holds(server, message.lease)) Return(server, message.lease);
-      return Answer{server, {.type = WireType::kFull, .sequence = message.sequence}};
-    case LeaseLedger::Verdict::kGiveBack: Return(server, message.lease); break;
+      LogWarning("memory server rank %d granted memory that cannot be granted; it counts as full for now", server.name);
+      if (!ledger_.Holds(number, message.lease)) Return(number, message.lease);
+      return Answer{number, {.type = WireType::kFull, .sequence = message.sequence}};
+    case LeaseLedger::Verdict::kGiveBack: Return(number, message.lease); break;
     case LeaseLedger::Verdict::kIgnore: break;
   }
   return std::nullopt;

@@ -2,15 +2,14 @@
 // out the answers as they come; a deadline is the caller's. Answers are believed only as far as they are possible
 // (lease_ledger.h).
 //
-// Thread-safety: none; one thread at a time (RemoteSwap's asking role). Ownership: borrows the world.
+// Thread-safety: none; one thread at a time (LeaseKeeper's asking role). Ownership: borrows the transport.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
 #include "client/swap/lease_ledger.h"
-#include "common/mpi_control.h"
-#include "common/mpi_world.h"
+#include "client/transport/transport.h"
 #include "common/wire.h"
 
 namespace ramspan {
@@ -23,10 +22,10 @@ class LeaseClient {
     WireMessage message;
   };
 
-  explicit LeaseClient(MpiWorld& world) : world_(world), sender_(world.control()) {}
+  explicit LeaseClient(ServerTransport& transport) : transport_(transport) {}
 
-  // Sends; an error of the transport marks the server dead. While an earlier request to this server is unanswered, that
-  // one is sent again instead, because a server answers a request that it knows as before.
+  // Sends. While an earlier request to this server is unanswered, that one is sent again instead, because a server answers
+  // a request that it knows as before.
   void Ask(uint32_t server, uint64_t want, uint64_t minimum);
   void Return(uint32_t server, uint64_t lease);
 
@@ -34,11 +33,9 @@ class LeaseClient {
   std::optional<Answer> Next();
 
  private:
-  void Send(uint32_t server, const WireMessage& message);
   std::optional<Answer> Judge(uint32_t server, const WireMessage& message);
 
-  MpiWorld& world_;
-  ControlSender sender_;
+  ServerTransport& transport_;
   LeaseLedger ledger_;
 };
 

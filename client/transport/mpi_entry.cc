@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "client/transport/mpi_watchdog.h"
+#include "client/transport/mpi_transport.h"
 #include "common/log.h"
 #include "common/wire.h"
 #include "ramspan/errors.h"
@@ -32,6 +32,12 @@ bool MpiIs(int (*query)(int*)) {
   return query(&flag) == MPI_SUCCESS && flag != 0;
 }
 
+// One a process, and never destroyed.
+MpiTransport& TransportOf(MpiWorld& world) {
+  static MpiTransport* const transport = new MpiTransport(world);
+  return *transport;
+}
+
 // Each client asks each server, because one may see a death that another does not.
 bool AllServersAnswer(MpiWorld& world, MpiWatchdog& watchdog) {
   bool all = true;
@@ -49,10 +55,12 @@ bool LeaveNow() {
   if (world_or == nullptr || !world_or->ok() || world_or->value() == nullptr || left.exchange(true)) return true;
   if (auto* hook = before_leave.load()) hook();
   MpiWorld& world = *world_or->value();
-  MpiWatchdog& watchdog = JobWatchdog(world);
+  MpiTransport& transport = TransportOf(world);
+  MpiWatchdog& watchdog = transport.watchdog();
   watchdog.Start();
   const bool together = world.AllClientsAgree(AllServersAnswer(world, watchdog));
   const MpiWatchdog::Ending ending(watchdog);
+  transport.EndSending();
   const WireRecord bye = Encode({.type = WireType::kBye, .flags = together ? kByeTogether : 0});
   for (size_t i = 0; i < world.servers().size(); ++i) {
     if (world.IsDead(i)) continue;
@@ -139,6 +147,12 @@ Result<MpiWorld*> EnsureJoined() {
     return FailedPrecondition("MPI has been finalised; memory servers are gone");
   }
   return world;
+}
+
+Result<ServerTransport*> JobTransport() {
+  const Result<MpiWorld*> world = EnsureJoined();
+  if (!world.ok()) return world.status();
+  return world.value() == nullptr ? nullptr : &TransportOf(*world.value());
 }
 
 void SetBeforeLeaveHook(void (*hook)()) { before_leave = hook; }

@@ -10,6 +10,7 @@
 // returns.
 #pragma once
 
+#include "client/transport/transport.h"
 #include "common/mpi_world.h"
 
 namespace ramspan {
@@ -19,6 +20,10 @@ namespace ramspan {
 // kFailedPrecondition: MPI was initialised by the program without MPI_THREAD_MULTIPLE, or has been finalised.
 // kInvalidArgument: the job is put together wrongly.
 Result<MpiWorld*> EnsureJoined();
+
+// How the servers of that world are reached; nullptr without servers. The same errors. Lives until the process ends, but is
+// not to be used after the hook below.
+Result<ServerTransport*> JobTransport();
 
 // Called once, before the servers are left, on the thread that finalises MPI or exits: the runtime stops using the
 // world here (chunks that live on servers are not reachable after it).

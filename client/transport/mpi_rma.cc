@@ -66,29 +66,44 @@ void MpiRma::SendActivity(uint32_t server, uint64_t bytes) {
   MPI_Request_free(&request);
 }
 
-void MpiRma::Start(uint32_t server, const std::vector<Transfer>& transfers) {
-  const int rank = world_.servers()[server].world_rank;
-  uint64_t bytes = 0;
-  for (const Transfer& t : transfers) bytes += t.bytes;
-  ServerQueue& queue = queues_[server];
-  const MpiWatchdog::Inside inside(watchdog_, server, bytes);  // a put may already wait for the server
-  if (!AnnounceLong(server, bytes)) Announce(server);
-  for (const Transfer& t : transfers) {
-    for (size_t at = 0; at < t.bytes && !world_.IsDead(server); at += kPartBytesMax) {
-      const int n = static_cast<int>(std::min(kPartBytesMax, t.bytes - at));
-      char* buffer = static_cast<char*>(t.buffer) + at;
-      const auto offset = static_cast<MPI_Aint>(t.offset + at);
-      const int error = t.is_write ? MPI_Put(buffer, n, MPI_BYTE, rank, offset, n, MPI_BYTE, world_.window())
-                                   : MPI_Get(buffer, n, MPI_BYTE, rank, offset, n, MPI_BYTE, world_.window());
-      if (error != MPI_SUCCESS) world_.MarkDead(server);
-    }
+void MpiRma::Start(std::span<const ServerTransport::Transfer> batch) {
+  // Neighbours with one server share an announcement and a queue.
+  for (size_t begin = 0; begin < batch.size();) {
+    size_t end = begin + 1;
+    while (end < batch.size() && batch[end].server == batch[begin].server) ++end;
+    StartRun(batch[begin].server, batch.subspan(begin, end - begin));
+    begin = end;
   }
+}
+
+void MpiRma::StartRun(uint32_t server, std::span<const ServerTransport::Transfer> run) {
+  uint64_t bytes = 0;
+  for (const ServerTransport::Transfer& transfer : run) bytes += transfer.bytes;
+  {
+    const MpiWatchdog::Inside inside(watchdog_, server, bytes);  // a put may already wait for the server
+    if (!AnnounceLong(server, bytes)) Announce(server);
+    for (const ServerTransport::Transfer& transfer : run) Issue(transfer);
+  }
+  ServerQueue& queue = queues_[server];
   MutexLock lock(queue.mutex);
-  queue.pending.push_back(transfers.front().request);
+  for (const ServerTransport::Transfer& transfer : run) queue.pending.push_back(transfer.cookie);
   queue.pending_bytes += bytes;
 }
 
-bool MpiRma::Collect(std::vector<Completion>* done) {
+// In part, where the server is found dead; the flush then fails.
+void MpiRma::Issue(const ServerTransport::Transfer& t) {
+  const int rank = world_.servers()[t.server].world_rank;
+  for (size_t at = 0; at < t.bytes && !world_.IsDead(t.server); at += kPartBytesMax) {
+    const int n = static_cast<int>(std::min(kPartBytesMax, t.bytes - at));
+    char* buffer = static_cast<char*>(t.buffer) + at;
+    const auto offset = static_cast<MPI_Aint>(t.offset + at);
+    const int error = t.is_write ? MPI_Put(buffer, n, MPI_BYTE, rank, offset, n, MPI_BYTE, world_.window())
+                                 : MPI_Get(buffer, n, MPI_BYTE, rank, offset, n, MPI_BYTE, world_.window());
+    if (error != MPI_SUCCESS) world_.MarkDead(t.server);
+  }
+}
+
+bool MpiRma::Collect(std::vector<ServerTransport::Completion>* done) {
   bool any = false;
   for (uint32_t server = 0; server < world_.servers().size(); ++server) {
     ServerQueue& queue = queues_[server];
@@ -101,22 +116,24 @@ bool MpiRma::Collect(std::vector<Completion>* done) {
       bytes = std::exchange(queue.pending_bytes, 0);
     }
     any = true;
-    bool ok;
-    {
-      const MpiWatchdog::Inside inside(watchdog_, server, bytes);
-      const bool announced_long = AnnounceLong(server, bytes);
-      if (!announced_long) Announce(server);
-      // Also after a death: nothing may be left in flight on a buffer that goes back to its owner.
-      if (MPI_Win_flush(world_.servers()[server].world_rank, world_.window()) != MPI_SUCCESS) world_.MarkDead(server);
-      ok = !world_.IsDead(server);
-      if (ok && announced_long) SendActivity(server, 0);
-    }
-    for (IoRequest* request : queue.flushing) done->push_back({request, ok});
+    const StatusCode result = Flush(server, bytes) ? StatusCode::kOk : StatusCode::kUnavailable;
+    for (void* cookie : queue.flushing) done->push_back({cookie, server, result});
     queue.flushing.clear();
     MutexLock lock(queue.mutex);
     queue.busy = false;
   }
   return any;
+}
+
+bool MpiRma::Flush(uint32_t server, uint64_t bytes) {
+  const MpiWatchdog::Inside inside(watchdog_, server, bytes);
+  const bool announced_long = AnnounceLong(server, bytes);
+  if (!announced_long) Announce(server);
+  // Also after a death: nothing may be left in flight on a buffer that goes back to its owner.
+  if (MPI_Win_flush(world_.servers()[server].world_rank, world_.window()) != MPI_SUCCESS) world_.MarkDead(server);
+  const bool ok = !world_.IsDead(server);
+  if (ok && announced_long) SendActivity(server, 0);
+  return ok;
 }
 
 }  // namespace ramspan

@@ -165,9 +165,4 @@ void MpiWatchdog::ActAtEnd(const WaitJudge& judge) {
   }
 }
 
-MpiWatchdog& JobWatchdog(const MpiWorld& world) {
-  static MpiWatchdog* const watchdog = new MpiWatchdog(world);
-  return *watchdog;
-}
-
 }  // namespace ramspan

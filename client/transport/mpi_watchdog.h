@@ -86,7 +86,4 @@ class MpiWatchdog {
   std::thread thread_ RS_GUARDED_BY(mutex_);
 };
 
-// The watchdog of this process's job; lives until the process ends.
-MpiWatchdog& JobWatchdog(const MpiWorld& world);
-
 }  // namespace ramspan

@@ -27,7 +27,6 @@ bench              common include/ramspan include/rambrain
 '
 # Includes that break the rule and are known: "FILE -> ROOM: why". They are printed at each run.
 exceptions='
-client/transport/mpi_rma.h -> client/swap: moves IoRequests until transports have a port of their own
 '
 
 # The room of a path as an #include or git spells it. Public headers are included without their first folder.

@@ -97,7 +97,7 @@ int LeaveUnanswered(int argc, char** argv) {
   ramspan::detail::MpiInitThread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   ramspan::MpiWorld& world = *ramspan::EnsureJoined().value();
   {
-    ramspan::LeaseClient leases(world);
+    ramspan::LeaseClient leases(*ramspan::JobTransport().value());
     for (uint32_t server = 0; server < world.servers().size(); ++server) {
       for (int i = 0; i < 5; ++i) leases.Ask(server, ramspan::kLeaseGranule, ramspan::kLeaseGranule);
     }

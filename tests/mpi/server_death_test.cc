@@ -68,7 +68,7 @@ TEST(ServerDeath, LosesOnlyWhatTheServerHeldAndHangsNobody) {
   MpiWorld& world = *EnsureJoined().value();
   int rank = 0;
   MPI_Comm_rank(world.compute(), &rank);
-  RemoteSwap tier(world);
+  RemoteSwap tier(*JobTransport().value());
   std::vector<Chunk> chunks(40);
   for (size_t i = 0; i < chunks.size(); ++i) {
     const Result<SlotRef> slot = tier.Reserve(kBytes);

@@ -1,0 +1,354 @@
+#include "client/swap/lease_keeper.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "common/log.h"
+#include "common/thread_scratch.h"
+#include "common/units.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFullPauseMin{20}, kFullPauseMax{1000};
+// What the end waits for answers that are still under way.
+constexpr milliseconds kLastAnswers{100};
+// An answer takes 10 us from a busy server and 1 ms from a sleeping one: look so often before the waits begin.
+constexpr int kLooksBeforeWaiting = 20;
+constexpr std::chrono::microseconds kWaitForAnswer{50};
+
+uint64_t RoundUpToLease(uint64_t bytes) { return (bytes + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule; }
+
+bool IsDead(const ServerTransport& transport, uint32_t server) {
+  return transport.state(server) == ServerTransport::ServerState::kDead;
+}
+
+}  // namespace
+
+LeaseKeeper::LeaseKeeper(ServerTransport& transport, const RemoteSwapOptions& options)
+    : transport_(transport), options_(options), client_(transport) {
+  MutexLock lock(mutex_);
+  for (Side& side : sides_) side.next_lease_bytes = RoundUpToLease(options.first_lease_bytes);
+  NoteNewServers();
+}
+
+LeaseKeeper::~LeaseKeeper() {
+  AwaitLastAnswers();
+  std::vector<LeaseSpace::Lease> leases;
+  {
+    MutexLock lock(mutex_);
+    for (Side& side : sides_) side.space.TakeAll(&leases);
+  }
+  for (const LeaseSpace::Lease& lease : leases) {
+    if (!IsDead(transport_, lease.server)) client_.Return(lease.server, lease.id);
+  }
+}
+
+// A grant that comes too late is given back with the others.
+void LeaseKeeper::AwaitLastAnswers() {
+  const Time deadline = Now() + kLastAnswers;
+  for (bool waiting = true; waiting && Now() < deadline;) {
+    TakeAnswers();
+    MutexLock lock(mutex_);
+    waiting = false;
+    for (uint32_t i = 0; i < servers_.size(); ++i) waiting = waiting || (servers_[i].asked && !IsDead(transport_, i));
+    if (waiting) role_is_free_.WaitFor(mutex_, milliseconds(1));
+  }
+}
+
+void LeaseKeeper::NoteNewServers() {
+  for (uint32_t i = static_cast<uint32_t>(servers_.size()); i < transport_.servers(); ++i) {
+    const ServerTransport::Server server = transport_.server(i);
+    servers_.push_back({.server = server, .free_bytes = server.capacity_bytes});
+    ++sides_[server.mapped != nullptr].servers;
+  }
+}
+
+bool LeaseKeeper::HasServers(bool near) {
+  MutexLock lock(mutex_);
+  NoteNewServers();
+  return sides_[near].servers > 0;
+}
+
+bool LeaseKeeper::AnyFar() const {
+  for (uint32_t i = 0; i < transport_.servers(); ++i) {
+    if (transport_.server(i).mapped == nullptr) return true;
+  }
+  return false;
+}
+
+// ---- Slots ----
+
+Result<SlotRef> LeaseKeeper::Reserve(size_t bytes) {
+  const Time begin = Now();
+  for (const bool near : {true, false}) {
+    while (HasServers(near)) {
+      if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
+      if (!TakeAskingRole(begin)) break;
+      // Somebody else may have grown the side while this thread waited for the role.
+      const SlotRef slot = ReserveHeld(near, bytes);
+      const bool grown = !slot && Grow(near, bytes, begin);
+      LeaveAskingRole();
+      if (slot) return slot;
+      if (!grown) break;
+    }
+  }
+  return FullStatus();
+}
+
+Result<SlotRef> LeaseKeeper::TryReserve(size_t bytes) {
+  for (const bool near : {true, false}) {
+    if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
+    MutexLock lock(mutex_);
+    if (!ServersToAsk(near, Now()).empty()) return Aborted("a memory server has to be asked");
+  }
+  return FullStatus();
+}
+
+SlotRef LeaseKeeper::ReserveHeld(bool near, size_t bytes) {
+  MutexLock lock(mutex_);
+  const SlotRef slot = sides_[near].space.Reserve(bytes);
+  return slot && !near ? slot_bits::WithFar(slot) : slot;
+}
+
+void LeaseKeeper::Free(SlotRef slot, size_t bytes) {
+  MutexLock lock(mutex_);
+  sides_[!slot_bits::IsFar(slot)].space.Free(slot_bits::WithoutFar(slot), bytes);
+}
+
+void LeaseKeeper::Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const {
+  MutexLock lock(mutex_);
+  sides_[!slot_bits::IsFar(slot)].space.Locate(slot_bits::WithoutFar(slot), bytes, pieces);
+}
+
+// What is mapped outlives its server.
+bool LeaseKeeper::IsLost(SlotRef slot, size_t bytes) const {
+  if (!slot_bits::IsFar(slot)) return false;
+  std::vector<RemotePiece>& pieces = ThreadScratch<std::vector<RemotePiece>, struct LostPiecesTag>();
+  pieces.clear();
+  Locate(slot, bytes, &pieces);
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [&](const RemotePiece& piece) { return IsDead(transport_, piece.server); });
+}
+
+void LeaseKeeper::AddTo(TierStats* stats) const {
+  MutexLock lock(mutex_);
+  for (const Side& side : sides_) {
+    stats->slot_bytes_used += side.space.used_bytes();
+    stats->slot_bytes_capacity += side.space.capacity_bytes();
+    stats->metadata_bytes += side.space.metadata_bytes();
+  }
+  stats->metadata_bytes += sizeof *this + servers_.capacity() * sizeof(ServerState);
+}
+
+Status LeaseKeeper::FullStatus() const {
+  uint64_t largest = 0;
+  bool any_alive = false;
+  for (uint32_t i = 0; i < transport_.servers(); ++i) {
+    any_alive = any_alive || !IsDead(transport_, i);
+    largest = std::max(largest, transport_.server(i).capacity_bytes);
+  }
+  if (!any_alive) {
+    return Unavailable("all memory servers of this job are dead: see their messages, and start the job again");
+  }
+  return ResourceExhausted("memory servers are full (" + FormatBytes(largest) +
+                           " each): more servers (-s) or more memory of each (--server-memory)");
+}
+
+// ---- Leases ----
+
+// Since the last lease, not for all that a large chunk needs: servers that give one after the other do answer.
+bool LeaseKeeper::AnswersAreLate(Time since) const {
+  return Now() >= std::max(since, last_grant_) + options_.answer_timeout;
+}
+
+bool LeaseKeeper::TakeAskingRole(Time since) {
+  MutexLock lock(mutex_);
+  while (asking_) {
+    if (AnswersAreLate(since)) return false;
+    role_is_free_.WaitFor(mutex_, milliseconds(1));
+  }
+  asking_ = true;
+  return true;
+}
+
+bool LeaseKeeper::TryTakeAskingRole() {
+  MutexLock lock(mutex_);
+  return !std::exchange(asking_, true);
+}
+
+void LeaseKeeper::LeaveAskingRole() {
+  MutexLock lock(mutex_);
+  asking_ = false;
+  role_is_free_.NotifyAll();
+}
+
+// By distance, then by free room; servers that tie are taken in an order that differs from client to client.
+std::vector<uint32_t> LeaseKeeper::ServersToAsk(bool near, Time now) {
+  NoteNewServers();
+  std::vector<uint32_t> order;
+  for (uint32_t i = 0; i < servers_.size(); ++i) {
+    const bool may_ask = transport_.state(i) == ServerTransport::ServerState::kAlive && now >= servers_[i].full_until;
+    if (may_ask && servers_[i].near() == near) order.push_back(i);
+  }
+  const auto key = [&](uint32_t i) RS_NO_THREAD_SAFETY_ANALYSIS {
+    return std::tuple(servers_[i].server.distance, ~servers_[i].free_bytes, (i + transport_.self()) % servers_.size());
+  };
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+  return order;
+}
+
+// Adds a lease of this side, or finds that there is none to have now.
+bool LeaseKeeper::Grow(bool near, uint64_t bytes, Time since) {
+  std::vector<uint32_t> order;
+  uint64_t grants_before = 0;
+  {
+    MutexLock lock(mutex_);
+    order = ServersToAsk(near, Now());
+    grants_before = grants_;
+  }
+  for (const uint32_t server : order) {
+    Ask(server, bytes);
+    if (AwaitLease(server, grants_before, since)) return true;
+  }
+  return false;
+}
+
+// True: some server has given a lease meanwhile. False: this one will not, or not in time.
+bool LeaseKeeper::AwaitLease(uint32_t server, uint64_t grants_before, Time since) {
+  for (int look = 0;; ++look) {
+    TakeAnswers();
+    MutexLock lock(mutex_);
+    if (grants_ != grants_before) return true;
+    if (!servers_[server].asked || IsDead(transport_, server)) return false;
+    if (AnswersAreLate(since)) {
+      NoteFull(server, options_.answer_timeout);
+      return false;
+    }
+    if (look > kLooksBeforeWaiting) role_is_free_.WaitFor(mutex_, kWaitForAnswer);
+  }
+}
+
+// `bytes` 0: ahead of need.
+void LeaseKeeper::Ask(uint32_t server, uint64_t bytes) {
+  uint64_t want = 0;
+  {
+    MutexLock lock(mutex_);
+    ServerState& state = servers_[server];
+    if (state.asked) return;  // the answer to an earlier request is as good
+    state.asked = true;
+    state.asked_at = Now();
+    const uint64_t next = sides_[state.near()].next_lease_bytes;
+    // A thread waits for this one: no larger than it must be, because a server makes fresh memory resident first.
+    const uint64_t now_needed = std::max<uint64_t>(bytes, options_.first_lease_bytes);
+    want = RoundUpToLease(std::min(bytes == 0 ? next : now_needed, options_.lease_bytes_max));
+  }
+  client_.Ask(server, want, kLeaseGranule);
+}
+
+void LeaseKeeper::TakeAnswers() {
+  while (const std::optional<LeaseClient::Answer> answer = client_.Next()) {
+    if (answer->message.type == WireType::kLeaseGrant) {
+      Adopt(answer->server, answer->message);
+      continue;
+    }
+    MutexLock lock(mutex_);
+    ServerState& state = servers_[answer->server];
+    state.free_bytes = answer->message.free_bytes;
+    NoteFull(answer->server, std::clamp(state.full_pause * 2, kFullPauseMin, kFullPauseMax));
+  }
+}
+
+void LeaseKeeper::NoteFull(uint32_t server, milliseconds pause) {
+  ServerState& state = servers_[server];
+  state.asked = false;
+  state.full_pause = std::min(pause, kFullPauseMax);
+  state.full_until = Now() + pause;
+}
+
+void LeaseKeeper::Adopt(uint32_t server, const WireMessage& grant) {
+  transport_.Prepare(server, grant.offset, grant.bytes);
+  MutexLock lock(mutex_);
+  ServerState& state = servers_[server];
+  Side& side = sides_[state.near()];
+  side.space.Add({.server = server,
+                  .id = grant.lease,
+                  .offset = grant.offset,
+                  .bytes = grant.bytes,
+                  .distance = state.server.distance,
+                  .mapped = state.near() ? state.server.mapped + grant.offset : nullptr});
+  state.asked = false;
+  state.full_pause = milliseconds(0);
+  state.free_bytes = grant.free_bytes;
+  side.next_lease_bytes = std::min(side.next_lease_bytes * 2, RoundUpToLease(options_.lease_bytes_max));
+  ++grants_;
+  last_grant_ = Now();
+}
+
+void LeaseKeeper::Upkeep() {
+  if (!TryTakeAskingRole()) return;  // whoever has the role is doing what is to be done
+  TakeAnswers();
+  CloseDeadServers();
+  const Time now = Now();
+  for (const bool near : {true, false}) {
+    ReturnIdleLeases(near, now);
+    AskAhead(near, now);
+  }
+  LeaveAskingRole();
+}
+
+void LeaseKeeper::CloseDeadServers() {
+  for (uint32_t server = 0; server < transport_.servers(); ++server) {
+    if (!IsDead(transport_, server)) continue;
+    uint64_t lost = 0;
+    {
+      MutexLock lock(mutex_);
+      NoteNewServers();
+      ServerState& state = servers_[server];
+      if (std::exchange(state.closed, true)) continue;
+      lost = sides_[state.near()].space.CloseServer(server);
+    }
+    LogWarning("memory server rank %d died with %s of this rank's chunks; a chunk that is used and lives only there is "
+               "lost. Remedy: see why the server died (its own message, memory limits of its host), start the job again",
+               transport_.server(server).name, FormatBytes(lost).c_str());
+  }
+}
+
+// One lease ahead of need: when less than a quarter of the next one is left, so that it is there before it is needed.
+void LeaseKeeper::AskAhead(bool near, Time now) {
+  uint32_t server = 0;
+  {
+    MutexLock lock(mutex_);
+    const Side& side = sides_[near];
+    if (side.space.used_bytes() == 0 || side.space.free_bytes() >= side.next_lease_bytes / 4) return;
+    for (uint32_t i = 0; i < servers_.size(); ++i) {
+      if (!servers_[i].asked || servers_[i].near() != near) continue;
+      if (now - servers_[i].asked_at > options_.answer_timeout) NoteFull(i, options_.answer_timeout);
+      return;
+    }
+    const std::vector<uint32_t> order = ServersToAsk(near, now);
+    if (order.empty()) return;
+    server = order.front();
+  }
+  Ask(server, 0);
+}
+
+// Keeps half of the next lease's size free, twice of what AskAhead wants, so that a lease does not go back and forth.
+void LeaseKeeper::ReturnIdleLeases(bool near, Time now) {
+  std::vector<LeaseSpace::Lease> idle;
+  {
+    MutexLock lock(mutex_);
+    Side& side = sides_[near];
+    side.space.TakeIdle(now, options_.idle_lease, side.next_lease_bytes / 2, &idle);
+    for (size_t i = 0; i < idle.size(); ++i) {
+      side.next_lease_bytes = std::max(side.next_lease_bytes / 2, RoundUpToLease(options_.first_lease_bytes));
+    }
+  }
+  for (const LeaseSpace::Lease& lease : idle) client_.Return(lease.server, lease.id);
+}
+
+}  // namespace ramspan

@@ -1,0 +1,119 @@
+// LeaseKeeper: the room that RemoteSwap has on servers. Slots are cut here from leases, so no message is on the path of an
+// eviction while a lease has room; the keeper asks for the next lease ahead of need, gives back what stays empty, and
+// closes what dead servers held. A slot is wholly near (mapped) or wholly far; near ones are taken first.
+//
+// Thread-safety: any thread, any call. One thread at a time talks to the servers (the asking role); the mutex is held for
+// bookkeeping only, never while the transport moves anything. Ownership: borrows the transport.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "client/swap/lease_client.h"
+#include "client/swap/lease_space.h"
+#include "client/swap/swap_tier.h"
+#include "client/transport/transport.h"
+#include "common/mutex.h"
+#include "common/running_clock.h"
+
+namespace ramspan {
+
+struct RemoteSwapOptions {
+  // Doubles from lease to lease; the server has the last word. The largest is what a server makes resident in about
+  // 50 ms, the longest that a Reserve waits where memory is used up faster than Upkeep can ask ahead.
+  uint64_t first_lease_bytes = uint64_t{8} << 20;
+  uint64_t lease_bytes_max = uint64_t{32} << 20;
+  // Running time (running_clock.h), as all here.
+  std::chrono::milliseconds answer_timeout{5000};  // then the server counts as full for as long
+  std::chrono::milliseconds idle_lease{2000};      // an empty lease goes back after this time
+};
+
+class LeaseKeeper {
+ public:
+  LeaseKeeper(ServerTransport& transport, const RemoteSwapOptions& options);
+  // Gives all leases back; slots that were not freed are gone with them.
+  ~LeaseKeeper();
+  LeaseKeeper(const LeaseKeeper&) = delete;
+  LeaseKeeper& operator=(const LeaseKeeper&) = delete;
+
+  // As SwapTier's.
+  Result<SlotRef> Reserve(size_t bytes);
+  Result<SlotRef> TryReserve(size_t bytes);
+  void Free(SlotRef slot, size_t bytes);
+  bool IsLost(SlotRef slot, size_t bytes) const;
+  void Upkeep();
+  void AddTo(TierStats* stats) const;
+
+  // Appends the slot's pieces in the order of its bytes. REQUIRES: the slot is reserved.
+  void Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const;
+
+  // Looks whose servers have died, and tells the user once for each.
+  void CloseDeadServers();
+
+  // Whether any server there is can only be reached by transfers.
+  bool AnyFar() const;
+
+ private:
+  using Time = RunningClock::time_point;
+
+  // All near servers, or all far ones.
+  struct Side {
+    LeaseSpace space;
+    uint64_t next_lease_bytes = 0;
+    size_t servers = 0;
+  };
+  struct ServerState {
+    ServerTransport::Server server;  // constant
+    bool closed = false;       // found dead, its leases closed
+    bool asked = false;
+    Time asked_at{};
+    // Full until then; the pause doubles while the server keeps saying so.
+    Time full_until{};
+    std::chrono::milliseconds full_pause{0};
+    uint64_t free_bytes = 0;  // as last told
+
+    bool near() const { return server.mapped != nullptr; }
+  };
+
+  static Time Now() { return RunningClock::ProcessNow(); }
+  bool HasServers(bool near);
+  SlotRef ReserveHeld(bool near, size_t bytes);
+  Status FullStatus() const;
+
+  // In the asking role, without the mutex.
+  bool Grow(bool near, uint64_t bytes, Time since);
+  bool AwaitLease(uint32_t server, uint64_t grants_before, Time since);
+  void Ask(uint32_t server, uint64_t bytes);
+  void TakeAnswers();
+  void Adopt(uint32_t server, const WireMessage& grant);
+  void AskAhead(bool near, Time now);
+  void ReturnIdleLeases(bool near, Time now);
+  void AwaitLastAnswers();
+
+  void NoteNewServers() RS_REQUIRES(mutex_);
+  std::vector<uint32_t> ServersToAsk(bool near, Time now) RS_REQUIRES(mutex_);
+  void NoteFull(uint32_t server, std::chrono::milliseconds pause) RS_REQUIRES(mutex_);
+  bool AnswersAreLate(Time since) const RS_REQUIRES(mutex_);
+  bool TakeAskingRole(Time since);
+  bool TryTakeAskingRole();
+  void LeaveAskingRole();
+
+  // Constant after construction.
+  ServerTransport& transport_;
+  const RemoteSwapOptions options_;
+
+  // Used in the asking role only.
+  LeaseClient client_;
+
+  mutable Mutex mutex_{LockRank::kTier};
+  CondVar role_is_free_;
+  bool asking_ RS_GUARDED_BY(mutex_) = false;
+  std::array<Side, 2> sides_ RS_GUARDED_BY(mutex_);  // far, near
+  std::vector<ServerState> servers_ RS_GUARDED_BY(mutex_);
+  uint64_t grants_ RS_GUARDED_BY(mutex_) = 0;
+  Time last_grant_ RS_GUARDED_BY(mutex_){};
+};
+
+}  // namespace ramspan

@@ -1,0 +1,97 @@
+#include "client/swap/lease_space.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/check.h"
+#include "common/thread_scratch.h"
+
+namespace ramspan {
+
+void LeaseSpace::Add(const Lease& lease) {
+  const uint32_t index = space_.AddRegion(lease.bytes);
+  if (leases_.size() <= index) leases_.resize(index + size_t{1});
+  leases_[index] = {.lease = lease};
+}
+
+SlotRef LeaseSpace::Reserve(size_t bytes) {
+  if (space_.free_bytes() < bytes) return {};
+  ChoosePreferred(bytes);
+  return space_.Reserve(bytes, preferred_);
+}
+
+// A scan, but only once a lease is full.
+void LeaseSpace::ChoosePreferred(size_t bytes) {
+  const bool still_there = preferred_ < leases_.size() && leases_[preferred_].lease.bytes != 0;
+  if (still_there && space_.RegionFree(preferred_) >= bytes) return;
+  preferred_ = 0;
+  int best = std::numeric_limits<int>::max();
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    const Lease& lease = leases_[i].lease;
+    if (lease.bytes == 0 || lease.distance >= best || space_.RegionFree(i) < bytes) continue;
+    best = lease.distance;
+    preferred_ = i;
+  }
+}
+
+void LeaseSpace::Free(SlotRef slot, size_t bytes) {
+  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct ExtentsTag>();
+  extents.clear();
+  space_.Resolve(slot, bytes, &extents);
+  space_.Free(slot, bytes);
+  for (const Extent& extent : extents) {
+    if (space_.RegionUsed(extent.region) == 0) leases_[extent.region].seen_empty = false;
+  }
+}
+
+void LeaseSpace::Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const {
+  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct ExtentsTag>();
+  extents.clear();
+  space_.Resolve(slot, bytes, &extents);
+  size_t left = bytes;
+  for (const Extent& extent : extents) {
+    const Lease& lease = leases_[extent.region].lease;
+    const size_t n = std::min<size_t>(left, extent.bytes);
+    RS_CHECK(extent.offset <= lease.bytes && n <= lease.bytes - extent.offset, "slot %llx reaches beyond its lease",
+             static_cast<unsigned long long>(slot.bits));
+    pieces->push_back({lease.server, lease.offset + extent.offset, n,
+                       lease.mapped == nullptr ? nullptr : lease.mapped + extent.offset});
+    left -= n;
+  }
+  RS_CHECK(left == 0, "slot %llx is shorter than its chunk", static_cast<unsigned long long>(slot.bits));
+}
+
+uint64_t LeaseSpace::CloseServer(uint32_t server) {
+  uint64_t lost = 0;
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    if (leases_[i].lease.bytes == 0 || leases_[i].lease.server != server) continue;
+    lost += space_.RegionUsed(i);
+    space_.CloseRegion(i);
+    leases_[i].closed = true;
+  }
+  return lost;
+}
+
+void LeaseSpace::TakeIdle(Time now, RunningClock::duration idle_for, uint64_t keep_free, std::vector<Lease>* idle) {
+  const bool all_unused = space_.used_bytes() == 0;
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    Held& held = leases_[i];
+    if (held.lease.bytes == 0 || space_.RegionUsed(i) != 0) continue;
+    if (!std::exchange(held.seen_empty, true)) held.empty_since = now;
+    const bool spare = all_unused || space_.free_bytes() >= keep_free + held.lease.bytes;
+    if (!held.closed && (!spare || now - held.empty_since < idle_for)) continue;
+    space_.RemoveRegion(i);
+    if (!held.closed) idle->push_back(held.lease);
+    held = {};
+  }
+}
+
+void LeaseSpace::TakeAll(std::vector<Lease>* leases) {
+  for (Held& held : leases_) {
+    if (held.lease.bytes != 0 && !held.closed) leases->push_back(held.lease);
+    held = {};
+  }
+}
+
+}  // namespace ramspan

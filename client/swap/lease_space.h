@@ -1,0 +1,73 @@
+// LeaseSpace: slots cut from the leases that this process holds, of near servers or of far ones. Knows where each slot's
+// bytes lie; asks nobody and moves nothing.
+//
+// Thread-safety: none of its own; LeaseKeeper guards it with its mutex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "client/swap/slot_space.h"
+#include "common/running_clock.h"
+
+namespace ramspan {
+
+// A run of a slot's bytes in one server's pool.
+struct RemotePiece {
+  uint32_t server = 0;
+  uint64_t offset = 0;
+  size_t bytes = 0;
+  std::byte* mapped = nullptr;  // the same bytes in this process's memory; null: far
+};
+
+class LeaseSpace {
+ public:
+  using Time = RunningClock::time_point;
+
+  struct Lease {
+    uint32_t server = 0;
+    uint64_t id = 0;
+    uint64_t offset = 0;  // in the server's pool
+    uint64_t bytes = 0;   // 0 while the index is unused
+    int distance = 0;
+    std::byte* mapped = nullptr;  // the lease's first byte
+  };
+
+  void Add(const Lease& lease);
+
+  // An empty SlotRef when there is not enough room. The lease that had room last is taken, else the nearest server's.
+  SlotRef Reserve(size_t bytes);
+  void Free(SlotRef slot, size_t bytes);
+  // Appends the slot's pieces in the order of its bytes.
+  void Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const;
+
+  // The server is dead: its leases give no more slots. Returns the bytes of slots in them.
+  uint64_t CloseServer(uint32_t server);
+  // Called every few ms. Takes out the leases that have been without slots for `idle_for`, as long as `keep_free` bytes
+  // are left, or where no slot is left at all; and those of closed servers at once. Appends them.
+  void TakeIdle(Time now, RunningClock::duration idle_for, uint64_t keep_free, std::vector<Lease>* idle);
+  // Takes out all leases of servers that are not closed.
+  void TakeAll(std::vector<Lease>* leases);
+
+  uint64_t used_bytes() const { return space_.used_bytes(); }
+  uint64_t free_bytes() const { return space_.free_bytes(); }
+  uint64_t capacity_bytes() const { return space_.capacity_bytes(); }
+  uint64_t metadata_bytes() const { return space_.metadata_bytes() + leases_.capacity() * sizeof(Held); }
+
+ private:
+  struct Held {
+    Lease lease;
+    bool closed = false;
+    bool seen_empty = false;  // by TakeIdle, which looks at a clock so that Free need not
+    Time empty_since{};
+  };
+
+  void ChoosePreferred(size_t bytes);
+
+  SlotSpace space_;
+  std::vector<Held> leases_;  // by SlotSpace's index
+  uint32_t preferred_ = 0;    // the lease that had room last
+};
+
+}  // namespace ramspan

@@ -1,0 +1,46 @@
+#include "client/transport/mpi_transport.h"
+
+#include <algorithm>
+
+#include "client/transport/mpi_near.h"
+#include "common/log.h"
+
+namespace ramspan {
+
+MpiTransport::MpiTransport(MpiWorld& world, MpiWatchdog::Options watchdog)
+    : world_(world), watchdog_(world, watchdog), rma_(world, watchdog_), sender_(world.control()) {
+  const auto is_far = [](const MpiWorld::Server& server) { return server.shared == nullptr; };
+  if (std::any_of(world.servers().begin(), world.servers().end(), is_far)) watchdog_.Start();
+}
+
+ServerTransport::Server MpiTransport::server(uint32_t number) const {
+  const MpiWorld::Server& server = world_.servers()[number];
+  return {.name = server.world_rank,
+          .distance = server.distance,
+          .capacity_bytes = server.pool_bytes,
+          .mapped = server.shared};
+}
+
+void MpiTransport::Send(uint32_t server, const WireMessage& message) {
+  if (!sender_.Send(world_.servers()[server].world_rank, message).ok()) world_.MarkDead(server);
+}
+
+std::optional<ServerTransport::Control> MpiTransport::Receive() {
+  ControlMessage message;
+  while (ReceiveControl(world_.control(), MPI_ANY_SOURCE, &message).ok() && message.source >= 0) {
+    const auto& servers = world_.servers();
+    const auto from = std::find_if(servers.begin(), servers.end(),
+                                   [&](const MpiWorld::Server& server) { return server.world_rank == message.source; });
+    if (from != servers.end() && message.whole) {
+      return Control{static_cast<uint32_t>(from - servers.begin()), message.record};
+    }
+    LogWarning("ignored a message from rank %d, which is no control message of a memory server", message.source);
+  }
+  return std::nullopt;
+}
+
+void MpiTransport::Prepare(uint32_t server, uint64_t offset, uint64_t bytes) {
+  if (world_.servers()[server].shared != nullptr) MapNearPages(world_.servers()[server], offset, bytes);
+}
+
+}  // namespace ramspan

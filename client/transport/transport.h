@@ -1,0 +1,101 @@
+// ServerTransport: the port through which a client reaches memory servers. It moves bytes and records; it knows no chunk, no
+// slot and no lease. Each kind of network is one implementation (mpi_transport.h); tests have one within the process.
+//
+// Servers are numbered from 0. A number always means the same server: the list grows when one joins and never shrinks, a
+// server that dies stays dead, and one that is started again is a new one. What Server says of one never changes.
+//
+// Thread-safety: Send and Receive by one thread at a time, everything else by any thread. Ownership: the caller owns
+// buffers; between Start and the Collect that returns a transfer the transport may read and write its buffer, and the
+// caller may touch neither (a buffer that is being written out may still be read).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/status.h"
+#include "common/wire.h"
+
+namespace ramspan {
+
+class ServerTransport {
+ public:
+  struct Capabilities {
+    const char* name = "";
+    // A client reaches only what was leased to it. False: one job is one trust domain (docs/architecture.md).
+    bool isolation = false;
+    // A server's death is seen by its state, and transfers to it fail. False: it may end this process.
+    bool survives_server_death = false;
+  };
+
+  // kDraining: what is there can be used, but no lease should be asked for any more.
+  enum class ServerState : uint8_t { kAlive, kDraining, kDead };
+
+  struct Server {
+    int name = -1;                // for messages: an MPI rank
+    int distance = 2;             // common/topology.h
+    // Of its pool, and never more than this side knows to be there, whatever the server says: what bounds each store.
+    uint64_t capacity_bytes = 0;
+    // The pool in this process's memory, all of capacity_bytes, for load and store; null where only transfers get there.
+    // It stays, with what was stored, when the server dies.
+    std::byte* mapped = nullptr;
+  };
+
+  // A run of bytes between local memory and one server's pool. A slot may need several: they go into one batch.
+  struct Transfer {
+    uint32_t server = 0;
+    bool is_write = false;
+    void* buffer = nullptr;
+    uint64_t offset = 0;  // in the server's pool
+    size_t bytes = 0;
+    void* cookie = nullptr;  // the caller's; comes back with the completion
+  };
+  // kOk: all bytes were moved, and those of a write are seen by every later read. Else kUnavailable: how much was moved is
+  // not known; state(server) says whether trying again makes sense.
+  struct Completion {
+    void* cookie = nullptr;
+    uint32_t server = 0;
+    StatusCode result = StatusCode::kOk;
+  };
+
+  // A record as it came from a server. Nothing in it has been checked.
+  struct Control {
+    uint32_t server = 0;
+    WireRecord record{};
+  };
+
+  virtual ~ServerTransport() = default;
+
+  virtual Capabilities capabilities() const = 0;
+  // A number that differs from client to client, so that they do not all begin with the same server.
+  virtual uint32_t self() const = 0;
+
+  virtual uint32_t servers() const = 0;
+  virtual Server server(uint32_t number) const = 0;
+  virtual ServerState state(uint32_t number) const = 0;
+
+  // Begins the transfers of a batch, in any order; Collect returns one completion for each. Does not wait for bytes to move.
+  // Allocates nothing once warm. REQUIRES: each lies within its server's capacity.
+  virtual void Start(std::span<const Transfer> batch) = 0;
+  // Appends what has ended, of any thread's transfers; perhaps nothing. May block while bytes move. False: there was nothing
+  // in flight that no other thread is already waiting for.
+  virtual bool Collect(std::vector<Completion>* done) = 0;
+
+  // Sends without waiting. Records to one server arrive in order, or its state tells that it is dead. An answer may be lost
+  // with the server only, but a caller that sends a request again does no harm.
+  virtual void Send(uint32_t server, const WireMessage& message) = 0;
+  // The next record that has come, from any server; does not wait.
+  virtual std::optional<Control> Receive() = 0;
+
+  // A range of a mapped pool is about to be used: its pages may be mapped here all at once.
+  virtual void Prepare(uint32_t /*server*/, uint64_t /*offset*/, uint64_t /*bytes*/) {}
+
+  // Memory from which and to which will be transferred, all of it for a long time (the arena). Transports whose network
+  // has to know do it here once; for others it is nothing. Forget before it is unmapped.
+  virtual Status RegisterMemory(std::span<std::byte> /*memory*/) { return {}; }
+  virtual void ForgetMemory(std::span<std::byte> /*memory*/) {}
+};
+
+}  // namespace ramspan

@@ -1,0 +1,272 @@
+#include "tests/contract/transport_contract.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace ramspan {
+namespace {
+
+using Transfer = ServerTransport::Transfer;
+using Completion = ServerTransport::Completion;
+using steady_clock = std::chrono::steady_clock;
+
+constexpr auto kDeadline = std::chrono::seconds(30);
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+std::vector<char> Pattern(size_t bytes, uint64_t seed) {
+  std::vector<char> pattern(bytes);
+  std::mt19937_64 random(seed);
+  for (size_t i = 0; i < bytes; ++i) pattern[i] = static_cast<char>(random());
+  return pattern;
+}
+
+// A lease as any client gets one; given back with the object.
+class Leased {
+ public:
+  Leased(ServerTransport& transport, uint32_t server, uint64_t bytes) : transport_(transport), server_(server) {
+    static std::atomic<uint32_t> sequence{1'000'000};
+    const uint32_t mine = ++sequence;
+    transport.Send(server, {.type = WireType::kLeaseRequest, .sequence = mine, .bytes = bytes, .minimum_bytes = bytes});
+    for (const auto end = steady_clock::now() + kDeadline; steady_clock::now() < end; std::this_thread::yield()) {
+      const std::optional<ServerTransport::Control> control = transport.Receive();
+      if (!control || control->server != server) continue;
+      const Result<WireMessage> answer = Decode(control->record);
+      EXPECT_TRUE(answer.ok()) << answer.status().message();
+      if (!answer.ok() || answer.value().sequence != mine) continue;  // to somebody before
+      if (answer.value().type == WireType::kLeaseGrant) grant_ = answer.value();
+      return;
+    }
+    ADD_FAILURE() << "server " << server << " does not answer";
+  }
+  ~Leased() {
+    if (*this) transport_.Send(server_, {.type = WireType::kLeaseReturn, .lease = grant_.lease});
+  }
+  Leased(const Leased&) = delete;
+  Leased& operator=(const Leased&) = delete;
+
+  explicit operator bool() const { return grant_.lease != 0; }
+  uint64_t offset() const { return grant_.offset; }
+  uint64_t bytes() const { return grant_.bytes; }
+
+ private:
+  ServerTransport& transport_;
+  const uint32_t server_;
+  WireMessage grant_;
+};
+
+// Collects until `count` transfers have ended; by cookie, with how often each came.
+std::map<void*, std::vector<StatusCode>> CollectAll(ServerTransport& transport, size_t count) {
+  std::map<void*, std::vector<StatusCode>> results;
+  std::vector<Completion> done;
+  size_t ended = 0;
+  for (const auto end = steady_clock::now() + kDeadline; ended < count && steady_clock::now() < end;) {
+    done.clear();
+    transport.Collect(&done);
+    for (const Completion& completion : done) results[completion.cookie].push_back(completion.result);
+    ended += done.size();
+  }
+  EXPECT_EQ(ended, count) << "transfers do not end";
+  return results;
+}
+
+StatusCode TransferOne(ServerTransport& transport, Transfer transfer) {
+  int cookie = 0;
+  transfer.cookie = &cookie;
+  transport.Start({&transfer, 1});
+  const auto results = CollectAll(transport, 1);
+  const auto found = results.find(&cookie);
+  return found == results.end() ? StatusCode::kAborted : found->second.front();
+}
+
+TEST_P(TransportContract, EachServerSaysWhatItIsAndGoesOnSayingIt) {
+  ASSERT_GT(transport().servers(), 0u);
+  for (uint32_t i = 0; i < transport().servers(); ++i) {
+    const ServerTransport::Server server = transport().server(i);
+    EXPECT_GE(server.capacity_bytes, kMiB);
+    EXPECT_TRUE(server.distance >= 0 && server.distance <= 2);
+    EXPECT_EQ(transport().state(i), ServerTransport::ServerState::kAlive);
+    const ServerTransport::Server again = transport().server(i);
+    EXPECT_EQ(again.name, server.name);
+    EXPECT_EQ(again.mapped, server.mapped);
+    EXPECT_EQ(again.capacity_bytes, server.capacity_bytes);
+  }
+  EXPECT_NE(std::string(transport().capabilities().name), "");
+}
+
+TEST_P(TransportContract, WithNothingStartedThereIsNothingToCollect) {
+  std::vector<Completion> done;
+  EXPECT_FALSE(transport().Collect(&done));
+  EXPECT_TRUE(done.empty());
+  transport().Start({});
+  EXPECT_FALSE(transport().Collect(&done));
+}
+
+TEST_P(TransportContract, BytesOfAnyLengthAndPlaceComeBackAsWritten) {
+  for (uint32_t server = 0; server < transport().servers(); ++server) {
+    const Leased lease(transport(), server, 2 * kMiB);
+    ASSERT_TRUE(lease);
+    for (const auto& [at, bytes] : {std::pair<uint64_t, size_t>{0, 1}, {4095, 2}, {4096, 4096}, {65537, 100'003}, {0, 2 * kMiB}}) {
+      std::vector<char> out = Pattern(bytes, at + bytes), back(bytes);
+      ASSERT_EQ(TransferOne(transport(), {.server = server, .is_write = true, .buffer = out.data(), .offset = lease.offset() + at, .bytes = bytes}),
+                StatusCode::kOk);
+      ASSERT_EQ(TransferOne(transport(), {.server = server, .buffer = back.data(), .offset = lease.offset() + at, .bytes = bytes}), StatusCode::kOk);
+      EXPECT_EQ(out, back) << bytes << " bytes at " << at;
+    }
+  }
+}
+
+TEST_P(TransportContract, AMappedPoolIsThePoolThatTransfersReach) {
+  for (uint32_t server = 0; server < transport().servers(); ++server) {
+    std::byte* mapped = transport().server(server).mapped;
+    if (mapped == nullptr) continue;  // reached by transfers only
+    const Leased lease(transport(), server, kLeaseGranule);
+    ASSERT_TRUE(lease);
+    transport().Prepare(server, lease.offset(), lease.bytes());
+    std::vector<char> out = Pattern(5000, server), back(5000);
+    std::memcpy(mapped + lease.offset() + 77, out.data(), out.size());
+    EXPECT_EQ(TransferOne(transport(), {.server = server, .buffer = back.data(), .offset = lease.offset() + 77, .bytes = 5000}), StatusCode::kOk);
+    EXPECT_EQ(out, back);
+  }
+}
+
+TEST_P(TransportContract, OneBatchMayScatterABufferOverServersAndGatherItAgain) {
+  constexpr size_t kPart = 10'007, kParts = 24;
+  std::vector<std::unique_ptr<Leased>> leases;
+  for (uint32_t server = 0; server < transport().servers(); ++server) {
+    leases.push_back(std::make_unique<Leased>(transport(), server, kMiB));
+    ASSERT_TRUE(*leases.back());
+  }
+  std::vector<char> out = Pattern(kPart * kParts, 5), back(kPart * kParts);
+  const auto batch = [&](std::vector<char>& buffer, bool is_write) {
+    std::vector<Transfer> transfers;
+    for (size_t i = 0; i < kParts; ++i) {
+      const auto server = static_cast<uint32_t>(i * 7 % leases.size());
+      transfers.push_back({.server = server, .is_write = is_write, .buffer = buffer.data() + i * kPart,
+                           .offset = leases[server]->offset() + (kParts - 1 - i) * kPart, .bytes = kPart, .cookie = &buffer});
+    }
+    return transfers;
+  };
+  for (const bool is_write : {true, false}) {
+    transport().Start(batch(is_write ? out : back, is_write));
+    const auto results = CollectAll(transport(), kParts);
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_EQ(results.begin()->second, std::vector<StatusCode>(kParts, StatusCode::kOk)) << "one completion for each transfer";
+  }
+  EXPECT_EQ(out, back);
+}
+
+TEST_P(TransportContract, EachOfManyTransfersEndsOnceWithItsCookie) {
+  const Leased lease(transport(), transport().servers() - 1, 2 * kMiB);
+  ASSERT_TRUE(lease);
+  constexpr size_t kCount = 200, kBytes = 8000;
+  std::vector<std::vector<char>> buffers;
+  std::vector<Transfer> transfers;
+  for (size_t i = 0; i < kCount; ++i) {
+    buffers.push_back(Pattern(kBytes, i));
+    transfers.push_back({.server = transport().servers() - 1, .is_write = true, .buffer = buffers[i].data(),
+                         .offset = lease.offset() + i * kBytes, .bytes = kBytes});
+  }
+  for (size_t i = 0; i < kCount; ++i) transfers[i].cookie = buffers[i].data();
+  for (size_t at = 0; at < kCount; at += 50) transport().Start(std::span(transfers).subspan(at, 50));
+  const auto results = CollectAll(transport(), kCount);
+  EXPECT_EQ(results.size(), kCount);
+  for (const auto& [cookie, codes] : results) EXPECT_EQ(codes, std::vector{StatusCode::kOk});
+  std::vector<char> back(kCount * kBytes);
+  ASSERT_EQ(TransferOne(transport(), {.server = transport().servers() - 1, .buffer = back.data(), .offset = lease.offset(), .bytes = back.size()}),
+            StatusCode::kOk);
+  for (size_t i = 0; i < kCount; ++i) EXPECT_EQ(std::memcmp(back.data() + i * kBytes, buffers[i].data(), kBytes), 0) << i;
+}
+
+// One thread's part of the test below: its completions may come to another, who counts them for it.
+struct Shared {
+  explicit Shared(ServerTransport& the_transport) : transport(the_transport) {}
+  ServerTransport& transport;
+  std::atomic<int> wrong{0};
+};
+
+void WriteAndReadBeside(Shared* shared, uint32_t server, uint64_t offset, uint64_t seed) {
+  std::atomic<int> ended{0};
+  const auto run = [&](std::vector<char>& buffer, bool is_write) {
+    ended = 0;
+    const Transfer transfer{.server = server, .is_write = is_write, .buffer = buffer.data(), .offset = offset, .bytes = buffer.size(), .cookie = &ended};
+    shared->transport.Start({&transfer, 1});
+    std::vector<Completion> done;
+    for (const auto end = steady_clock::now() + kDeadline; ended == 0; done.clear()) {
+      if (steady_clock::now() > end) return void(++shared->wrong);
+      if (!shared->transport.Collect(&done)) std::this_thread::yield();
+      for (const Completion& completion : done) {
+        if (completion.result != StatusCode::kOk) ++shared->wrong;
+        ++*static_cast<std::atomic<int>*>(completion.cookie);
+      }
+    }
+  };
+  for (uint64_t round = 0; round < 30 && shared->wrong == 0; ++round) {
+    std::vector<char> out = Pattern(20'000, seed + round), back(20'000);
+    run(out, true);
+    run(back, false);
+    if (out != back) ++shared->wrong;
+  }
+}
+
+TEST_P(TransportContract, ThreadsStartAndCollectAtOnce) {
+  const Leased lease(transport(), 0, kMiB);
+  ASSERT_TRUE(lease);
+  Shared shared(transport());
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) threads.emplace_back(WriteAndReadBeside, &shared, 0u, lease.offset() + t * 20'000, t * 1000);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(shared.wrong, 0);
+}
+
+TEST_P(TransportContract, RecordsToOneServerArriveInOrder) {
+  // Each lease is there again before the next request, or the pool would be used up.
+  for (int i = 0; i < 100; ++i) {
+    const Leased lease(transport(), 0, kMiB);
+    ASSERT_TRUE(lease) << i;
+  }
+}
+
+TEST_P(TransportContract, ReceiveDoesNotWait) {
+  const auto begin = steady_clock::now();
+  for (int i = 0; i < 100; ++i) transport().Receive();
+  EXPECT_LT(steady_clock::now() - begin, kDeadline);
+}
+
+TEST_P(TransportContract, MemoryCanBeRegisteredAndForgotten) {
+  std::vector<std::byte> memory(kMiB);
+  EXPECT_TRUE(transport().RegisterMemory(memory).ok());
+  transport().ForgetMemory(memory);
+}
+
+TEST_P(TransportContract, ADeadServersTransfersFailAndTheOthersGoOn) {
+  // Over MPI a death is for tests/mpi/server_death_test.cc, because it is for ever.
+  if (transport().servers() < 2 || !bed_->Kill(0)) return;
+  EXPECT_EQ(transport().state(0), ServerTransport::ServerState::kDead);
+  EXPECT_EQ(transport().state(1), ServerTransport::ServerState::kAlive);
+  std::vector<char> buffer(1000);
+  EXPECT_EQ(TransferOne(transport(), {.server = 0, .buffer = buffer.data(), .bytes = 1000}), StatusCode::kUnavailable);
+  EXPECT_EQ(TransferOne(transport(), {.server = 1, .buffer = buffer.data(), .bytes = 1000}), StatusCode::kOk);
+  transport().Send(0, {.type = WireType::kActivity});  // harmless
+}
+
+TEST_P(TransportContract, TransfersInFlightEndWhenTheirServerDies) {
+  if (!bed_->Freeze(0, true)) return;  // as above
+  std::vector<char> buffer(1000);
+  const Transfer transfer{.server = 0, .buffer = buffer.data(), .bytes = 1000, .cookie = &buffer};
+  transport().Start({&transfer, 1});
+  std::vector<Completion> done;
+  for (int i = 0; i < 50; ++i) transport().Collect(&done);
+  EXPECT_TRUE(done.empty());
+  bed_->Kill(0);
+  const auto results = CollectAll(transport(), 1);
+  EXPECT_EQ(results.at(&buffer).front(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace ramspan

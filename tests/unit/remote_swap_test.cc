@@ -1,0 +1,405 @@
+// RemoteSwap over servers within this process: what servers do to it. That its transfers are right on MPI too is for
+// tests/mpi.
+#include "client/swap/remote_swap.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/checksum.h"
+#include "tests/support/local_transport.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
+
+struct Buffer {
+  explicit Buffer(size_t bytes, uint64_t seed = 0) : data(RoundUpToGranule(bytes)), size(bytes) {
+    std::mt19937_64 random(seed);
+    for (size_t i = 0; seed != 0 && i < bytes; i += 8) {
+      const uint64_t word = random();
+      std::memcpy(data.data() + i, &word, std::min<size_t>(8, bytes - i));
+    }
+  }
+  std::vector<char> data;
+  size_t size;
+};
+
+IoRequest Transfer(SwapTier& tier, SlotRef slot, Buffer& buffer, bool write) {
+  IoRequest request{.slot = slot, .buffer = buffer.data.data(), .bytes = buffer.size};
+  IoRequest* batch[] = {&request};
+  write ? tier.SubmitWrite(batch) : tier.SubmitRead(batch);
+  IoRequest* done[1] = {};
+  for (int i = 0; i < 100'000 && tier.Poll(done, milliseconds(1)) == 0; ++i) {
+  }
+  EXPECT_EQ(done[0], &request);
+  return request;
+}
+
+StatusCode Write(SwapTier& tier, SlotRef slot, size_t bytes, uint64_t seed) {
+  Buffer buffer(bytes, seed);
+  const IoRequest done = Transfer(tier, slot, buffer, true);
+  EXPECT_EQ(done.bytes_done, done.result == StatusCode::kOk ? bytes : 0);
+  return done.result;
+}
+
+bool ReadHolds(SwapTier& tier, SlotRef slot, size_t bytes, uint64_t seed) {
+  Buffer buffer(bytes);
+  const IoRequest done = Transfer(tier, slot, buffer, false);
+  if (done.result != StatusCode::kOk || done.bytes_done != bytes) return false;
+  if (tier.CapabilitiesOf(slot).checksums && done.checksum != Checksum(buffer.data.data(), bytes)) return false;
+  return buffer.data == Buffer(bytes, seed).data;
+}
+
+std::vector<SlotRef> ReserveAll(SwapTier& tier, size_t bytes, Status* end) {
+  std::vector<SlotRef> slots;
+  for (;;) {
+    Result<SlotRef> slot = tier.Reserve(bytes);
+    if (!slot.ok()) {
+      *end = slot.status();
+      return slots;
+    }
+    slots.push_back(slot.value());
+  }
+}
+
+// Servers, and the transports of their clients.
+struct Job {
+  explicit Job(const LocalServersOptions& options) : servers(options) {
+    for (uint32_t i = 0; i < options.clients; ++i) transports.push_back(servers.Connect(i));
+  }
+  ServerTransport& transport(size_t client = 0) { return *transports[client]; }
+  LocalServers servers;
+  std::vector<std::unique_ptr<ServerTransport>> transports;
+};
+
+constexpr RemoteSwapOptions kImpatient{.answer_timeout = milliseconds(20)};
+
+// ---- Servers that lie ----
+
+// pool_bytes was the server's word, and a grant beyond the mapping was a store into whatever lay there.
+TEST(RemoteSwap, AServerThatGrantsWhatItDoesNotHaveGetsNoStore) {
+  const auto lies = std::vector<std::function<void(WireMessage*)>>{
+      [](WireMessage* m) { m->offset += 4 * kMiB; },
+      [](WireMessage* m) { m->offset = kPoolBytesMax - m->bytes; },
+      [](WireMessage* m) { m->bytes *= 64; },
+      [](WireMessage* m) { m->sequence += 1; },
+  };
+  for (const uint32_t near : {0u, 1u}) {
+    for (size_t lie = 0; lie < lies.size(); ++lie) {
+      Job job({.pool_bytes = 4 * kMiB, .near = near, .tamper = [&](uint32_t, WireMessage* m) {
+                 if (m->type == WireType::kLeaseGrant) lies[lie](m);
+               }});
+      RemoteSwap tier(job.transport(), kImpatient);
+      EXPECT_EQ(tier.Reserve(10'000).status().code(), StatusCode::kResourceExhausted) << "lie " << lie;
+      EXPECT_EQ(tier.stats().slot_bytes_capacity, 0u);
+    }
+  }
+}
+
+TEST(RemoteSwap, AServerThatGrantsTheSamePlaceTwiceGetsNoSecondChunkThere) {
+  Job job({.pool_bytes = 4 * kMiB, .near = 1, .tamper = [](uint32_t, WireMessage* m) { m->offset = 0; }});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = 64 * kKiB, .lease_bytes_max = 64 * kKiB, .answer_timeout = milliseconds(20)});
+  const Result<SlotRef> first = tier.Reserve(64 * kKiB);
+  ASSERT_TRUE(first.ok());
+  ASSERT_EQ(Write(tier, first.value(), 64 * kKiB, 1), StatusCode::kOk);
+  EXPECT_FALSE(tier.Reserve(64 * kKiB).ok());
+  EXPECT_TRUE(ReadHolds(tier, first.value(), 64 * kKiB, 1));
+}
+
+TEST(RemoteSwap, GrantsThatNobodyAskedForAreGivenBack) {
+  Job job({.pool_bytes = 4 * kMiB});
+  RemoteSwap tier(job.transport());
+  job.servers.SendGarbage(0, 0, Encode({.type = WireType::kLeaseGrant, .sequence = 99, .lease = 7, .bytes = kMiB}));
+  job.servers.SendGarbage(0, 0, WireRecord{});
+  tier.Upkeep();
+  EXPECT_EQ(tier.stats().slot_bytes_capacity, 0u);
+  EXPECT_TRUE(tier.Reserve(10'000).ok());
+  EXPECT_EQ(job.servers.server(0).session(0).bad_messages(), 1u) << "the return of a lease that it never gave";
+}
+
+// ---- Answers that come late, or never ----
+
+TEST(RemoteSwap, AnswersThatAreLostAreAskedForAgainAndCostNoLease) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Job job({.seed = seed, .servers = 2, .pool_bytes = 4 * kMiB, .delay_max = 3, .lose_answers = 0.5});
+  {
+    RemoteSwap tier(job.transport(), {.first_lease_bytes = 256 * kKiB, .lease_bytes_max = 256 * kKiB, .answer_timeout = milliseconds(2)});
+    std::vector<SlotRef> slots;
+    for (int tries = 0; tries < 2000 && slots.size() < 40; ++tries) {
+      const Result<SlotRef> slot = tier.Reserve(100 * kKiB);
+      if (!slot.ok()) {
+        std::this_thread::sleep_for(milliseconds(1));  // until the servers count as full no more
+        continue;
+      }
+      slots.push_back(slot.value());
+      ASSERT_EQ(Write(tier, slots.back(), 100 * kKiB, slots.size()), StatusCode::kOk);
+    }
+    ASSERT_EQ(slots.size(), 40u);
+    for (size_t i = 0; i < slots.size(); ++i) EXPECT_TRUE(ReadHolds(tier, slots[i], 100 * kKiB, i + 1)) << i;
+    EXPECT_GT(job.servers.answers_lost(), 0u);
+  }
+  for (int i = 0; i < 10; ++i) job.transport().Receive();  // the last returns arrive
+  for (uint32_t i = 0; i < 2; ++i) EXPECT_LE(job.servers.server(i).leases().leases(), 1u) << "but for an answer lost at the end";
+}
+
+TEST(RemoteSwap, AServerThatDoesNotAnswerCountsAsFullUntilItDoes) {
+  Job job({});
+  RemoteSwap tier(job.transport(), kImpatient);
+  job.servers.Freeze(0, true);
+  EXPECT_EQ(tier.Reserve(4096).status().code(), StatusCode::kResourceExhausted);
+  job.servers.Freeze(0, false);
+  Result<SlotRef> slot = tier.Reserve(4096);
+  for (int i = 0; i < 5000 && !slot.ok(); ++i) {
+    std::this_thread::sleep_for(milliseconds(1));
+    slot = tier.Reserve(4096);
+  }
+  EXPECT_TRUE(slot.ok()) << slot.status().message();
+  EXPECT_EQ(job.servers.server(0).leases().leases(), 1u);
+}
+
+// ---- Servers that die, drain and join ----
+
+TEST(RemoteSwap, ADeadServerLosesOnlyWhatItHeld) {
+  Job job({.servers = 2, .pool_bytes = 8 * kMiB, .delay_max = 4});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB});
+  std::vector<SlotRef> slots;
+  for (uint64_t i = 0; i < 20; ++i) {
+    const Result<SlotRef> slot = tier.Reserve(300 * kKiB);
+    ASSERT_TRUE(slot.ok());
+    slots.push_back(slot.value());
+    ASSERT_EQ(Write(tier, slots[i], 300 * kKiB, i + 1), StatusCode::kOk);
+  }
+  job.servers.Kill(0);
+  int lost = 0;
+  for (uint64_t i = 0; i < slots.size(); ++i) {
+    const bool is_lost = tier.IsLost(slots[i], 300 * kKiB);
+    lost += is_lost;
+    Buffer buffer(300 * kKiB);
+    if (!is_lost) {
+      EXPECT_TRUE(ReadHolds(tier, slots[i], 300 * kKiB, i + 1)) << i;
+    } else {
+      EXPECT_EQ(Transfer(tier, slots[i], buffer, false).result, StatusCode::kDataLoss);
+      EXPECT_EQ(Write(tier, slots[i], 300 * kKiB, 1), StatusCode::kUnavailable);
+    }
+  }
+  EXPECT_GT(lost, 0);
+  EXPECT_LT(lost, 20);
+  for (const SlotRef slot : slots) tier.Free(slot, 300 * kKiB);
+  tier.Upkeep();
+  const Result<SlotRef> slot = tier.Reserve(300 * kKiB);
+  ASSERT_TRUE(slot.ok()) << slot.status().message();
+  EXPECT_FALSE(tier.IsLost(slot.value(), 300 * kKiB));
+  job.servers.Kill(1);
+  EXPECT_EQ(tier.Reserve(8 * kMiB).status().code(), StatusCode::kUnavailable);
+}
+
+TEST(RemoteSwap, WhatANearServerHeldOutlivesIt) {
+  Job job({.pool_bytes = 8 * kMiB, .near = 1});
+  RemoteSwap tier(job.transport());
+  const SlotRef slot = tier.Reserve(100 * kKiB).value();
+  ASSERT_EQ(Write(tier, slot, 100 * kKiB, 3), StatusCode::kOk);
+  job.servers.Kill(0);
+  tier.Upkeep();
+  EXPECT_FALSE(tier.IsLost(slot, 100 * kKiB));
+  EXPECT_TRUE(ReadHolds(tier, slot, 100 * kKiB, 3));
+}
+
+TEST(RemoteSwap, RequestsInFlightEndWhenTheirServerDies) {
+  Job job({.delay_max = 4});
+  RemoteSwap tier(job.transport());
+  const SlotRef slot = tier.Reserve(100 * kKiB).value();
+  job.servers.Freeze(0, true);
+  Buffer buffer(100 * kKiB, 1);
+  IoRequest request{.slot = slot, .buffer = buffer.data.data(), .bytes = buffer.size};
+  IoRequest* batch[] = {&request};
+  tier.SubmitWrite(batch);
+  IoRequest* done[1] = {};
+  EXPECT_EQ(tier.Poll(done, milliseconds(1)), 0u);
+  job.servers.Kill(0);
+  while (tier.Poll(done, milliseconds(1)) == 0) {
+  }
+  EXPECT_EQ(request.result, StatusCode::kUnavailable);
+}
+
+TEST(RemoteSwap, ADrainingServerIsAskedForNothingMoreAndKeepsWhatItHolds) {
+  Job job({.servers = 2});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB});
+  const SlotRef slot = tier.Reserve(kMiB).value();
+  ASSERT_EQ(Write(tier, slot, kMiB, 1), StatusCode::kOk);
+  const uint32_t first = job.servers.server(0).leases().leases() != 0 ? 0 : 1;
+  job.servers.Drain(first);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(tier.Reserve(kMiB).ok());
+  EXPECT_EQ(job.servers.server(first).leases().leases(), 1u);
+  EXPECT_TRUE(ReadHolds(tier, slot, kMiB, 1));
+}
+
+TEST(RemoteSwap, AServerThatJoinsIsUsed) {
+  Job job({.pool_bytes = 2 * kMiB});
+  RemoteSwap tier(job.transport());
+  Status full;
+  ReserveAll(tier, 256 * kKiB, &full);
+  ASSERT_EQ(full.code(), StatusCode::kResourceExhausted);
+  const uint32_t joined = job.servers.Join();
+  const Result<SlotRef> slot = tier.Reserve(256 * kKiB);
+  ASSERT_TRUE(slot.ok()) << slot.status().message();
+  EXPECT_EQ(job.servers.server(joined).leases().leases(), 1u);
+  EXPECT_EQ(Write(tier, slot.value(), 256 * kKiB, 1), StatusCode::kOk);
+}
+
+TEST(RemoteSwap, TheLeasesOfAClientThatDiedServeOthers) {
+  Job job({.clients = 2, .pool_bytes = 4 * kMiB});
+  auto dying = std::make_unique<RemoteSwap>(job.transport(0));
+  Status full;
+  ReserveAll(*dying, 64 * kKiB, &full);
+  RemoteSwap tier(job.transport(1));
+  EXPECT_EQ(ReserveAll(tier, 64 * kKiB, &full).size() * 64 * kKiB, job.servers.server(0).leases().reserve_bytes());
+  job.servers.KillClient(0);
+  std::this_thread::sleep_for(milliseconds(60));  // the server counts as full for that long at most
+  EXPECT_GT(ReserveAll(tier, 64 * kKiB, &full).size() * 64 * kKiB, 2 * kMiB);
+}
+
+// ---- Leases ----
+
+TEST(RemoteSwap, AChunkLargerThanEveryLeaseIsSpreadOverSeveral) {
+  for (const uint32_t near : {0u, 3u}) {
+    Job job({.servers = 3, .near = near});
+    RemoteSwap tier(job.transport(), {.first_lease_bytes = 256 * kKiB, .lease_bytes_max = 256 * kKiB});
+    const size_t bytes = 3 * kMiB + 17;
+    const Result<SlotRef> slot = tier.Reserve(bytes);
+    ASSERT_TRUE(slot.ok()) << slot.status().message();
+    ASSERT_EQ(Write(tier, slot.value(), bytes, 1), StatusCode::kOk);
+    EXPECT_TRUE(ReadHolds(tier, slot.value(), bytes, 1));
+  }
+}
+
+TEST(RemoteSwap, NearServersAreTakenFirst) {
+  Job job({.servers = 2, .pool_bytes = 4 * kMiB, .near = 1});
+  RemoteSwap tier(job.transport());
+  EXPECT_FALSE(tier.capabilities().synchronous);
+  EXPECT_TRUE(tier.CapabilitiesOf(tier.Reserve(64 * kKiB).value()).synchronous);
+  Status full;
+  EXPECT_FALSE(tier.CapabilitiesOf(ReserveAll(tier, 64 * kKiB, &full).back()).synchronous);
+}
+
+TEST(RemoteSwap, FullServersSayWhatToEnlargeAndServeAgainAfterAFree) {
+  Job job({.servers = 2, .pool_bytes = 8 * kMiB});
+  RemoteSwap tier(job.transport());
+  Status full;
+  const std::vector<SlotRef> slots = ReserveAll(tier, 256 * kKiB, &full);
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(full.message().find("--server-memory"), std::string::npos) << full.message();
+  EXPECT_EQ(slots.size() * 256 * kKiB, 16 * kMiB);
+  tier.Free(slots.back(), 256 * kKiB);
+  EXPECT_TRUE(tier.Reserve(256 * kKiB).ok());
+}
+
+TEST(RemoteSwap, AFullServerIsNotAskedAtEveryReserve) {
+  Job job({.pool_bytes = 4 * kMiB});
+  RemoteSwap tier(job.transport());
+  Status full;
+  ReserveAll(tier, 256 * kKiB, &full);
+  const auto begin = std::chrono::steady_clock::now();
+  int asked = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (tier.TryReserve(256 * kKiB).status().code() == StatusCode::kAborted) ++asked;  // now it is going to ask
+    EXPECT_FALSE(tier.Reserve(256 * kKiB).ok());
+  }
+  EXPECT_LE(asked, (std::chrono::steady_clock::now() - begin) / milliseconds(20) + 1);
+}
+
+TEST(RemoteSwap, EmptyLeasesGoBackToOtherClients) {
+  Job job({.clients = 2, .pool_bytes = 16 * kMiB});
+  RemoteSwap tier(job.transport(0), {.idle_lease = milliseconds(5)});
+  Status full;
+  for (const SlotRef slot : ReserveAll(tier, 256 * kKiB, &full)) tier.Free(slot, 256 * kKiB);
+  for (int i = 0; i < 5000 && tier.stats().slot_bytes_capacity != 0; ++i) {
+    tier.Upkeep();
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_EQ(tier.stats().slot_bytes_capacity, 0u);
+  RemoteSwap other(job.transport(1));
+  EXPECT_GT(ReserveAll(other, 256 * kKiB, &full).size() * 256 * kKiB, 8 * kMiB);
+}
+
+TEST(RemoteSwap, UpkeepHoldsALeaseReadyBeforeItIsNeeded) {
+  Job job({});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = 256 * kKiB});
+  ASSERT_TRUE(tier.Reserve(200 * kKiB).ok());
+  const uint64_t before = tier.stats().slot_bytes_capacity;
+  for (int i = 0; i < 10; ++i) tier.Upkeep();
+  EXPECT_GT(tier.stats().slot_bytes_capacity, before);
+}
+
+TEST(RemoteSwap, ALeaseOfAnotherClientCannotBeReturned) {
+  Job job({.clients = 2, .pool_bytes = 16 * kMiB});
+  RemoteSwap tier(job.transport(0));
+  ASSERT_TRUE(tier.Reserve(64 * kKiB).ok());
+  LeaseClient liar(job.transport(1));
+  for (uint64_t lease = 1; lease < 100; ++lease) liar.Return(0, lease);
+  job.transport(1).Receive();
+  EXPECT_EQ(job.servers.server(0).leases().leases(), 1u);
+}
+
+TEST(RemoteSwap, AllLeasesAreGivenBackAtTheEnd) {
+  Job job({.servers = 3, .near = 1, .delay_max = 5});
+  {
+    RemoteSwap tier(job.transport());
+    for (int i = 0; i < 50; ++i) ASSERT_TRUE(tier.Reserve(kMiB).ok());
+    tier.Upkeep();
+  }
+  for (int i = 0; i < 20; ++i) job.transport().Receive();
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(job.servers.server(i).leases().leases(), 0u);
+}
+
+// ---- Everything at once ----
+
+TEST(RemoteSwap, WhatSurvivesDeathsIsWhatWasWritten) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  Job job({.seed = seed, .servers = 5, .pool_bytes = 4 * kMiB, .near = 1, .delay_max = 6, .lose_answers = 0.1});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = 256 * kKiB, .lease_bytes_max = 512 * kKiB,
+                                    .answer_timeout = milliseconds(2), .idle_lease = milliseconds(1)});
+  struct Chunk {
+    SlotRef slot;
+    size_t bytes;
+    uint64_t seed;
+  };
+  std::vector<Chunk> chunks;
+  uint32_t dead = 1;  // 0 is near, and the last one lives
+  for (uint64_t step = 1; step < 1500; ++step) {
+    if (step % 400 == 0 && dead < 4) job.servers.Kill(dead++);
+    if (step % 50 == 0) tier.Upkeep();
+    const size_t which = chunks.empty() ? 0 : random() % chunks.size();
+    if (chunks.empty() || random() % 3 == 0) {
+      const size_t bytes = 1 + random() % (200 * kKiB);
+      const Result<SlotRef> slot = tier.Reserve(bytes);
+      if (!slot.ok()) continue;
+      const StatusCode written = Write(tier, slot.value(), bytes, step);
+      if (written == StatusCode::kOk) chunks.push_back({slot.value(), bytes, step});
+      else tier.Free(slot.value(), bytes);
+    } else if (random() % 3 == 0) {
+      tier.Free(chunks[which].slot, chunks[which].bytes);
+      chunks.erase(chunks.begin() + static_cast<long>(which));
+    } else if (!tier.IsLost(chunks[which].slot, chunks[which].bytes)) {
+      ASSERT_TRUE(ReadHolds(tier, chunks[which].slot, chunks[which].bytes, chunks[which].seed)) << "step " << step;
+    }
+  }
+  for (const Chunk& chunk : chunks) tier.Free(chunk.slot, chunk.bytes);
+  EXPECT_EQ(tier.stats().slot_bytes_used, 0u);
+}
+
+}  // namespace
+}  // namespace ramspan

@@ -1,0 +1,127 @@
+// The server's loop over an endpoint that does what it is told.
+#include "memserver/server_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+class ScriptedEndpoint final : public Endpoint {
+ public:
+  int name() const override { return 7; }
+  uint32_t clients() const override { return 2; }
+  std::span<std::byte> pool() override { return {pool_.get(), 8 * kMiB}; }
+  bool needs_polling() const override { return true; }
+  Result<std::optional<Message>> Poll() override {
+    if (broken) return Unavailable("the network is gone");
+    if (script.empty()) return std::optional<Message>();
+    last_ = script.front();
+    script.pop_front();
+    return std::optional<Message>({last_.first, last_.second});
+  }
+  void Progress() override {}
+  bool Answer(uint32_t client, const WireMessage& message) override {
+    if (refuse_answers > 0) return --refuse_answers, false;
+    answers.push_back({client, message});
+    return true;
+  }
+  std::optional<uint32_t> NextDeath() override {
+    if (deaths.empty() || !script.empty()) return std::nullopt;
+    const uint32_t dead = deaths.front();
+    deaths.pop_front();
+    return dead;
+  }
+
+  void Say(uint32_t client, const WireMessage& message) {
+    const WireRecord record = Encode(message);
+    script.push_back({client, {record.begin(), record.end()}});
+  }
+  void AskFor(uint32_t client, uint64_t bytes) {
+    Say(client, {.type = WireType::kLeaseRequest, .sequence = ++sequence_, .bytes = bytes, .minimum_bytes = bytes});
+  }
+  void SayBye(uint32_t client, bool together = true) {
+    Say(client, {.type = WireType::kBye, .flags = together ? kByeTogether : 0});
+  }
+
+  std::deque<std::pair<uint32_t, std::vector<std::byte>>> script;
+  std::deque<uint32_t> deaths;
+  std::vector<std::pair<uint32_t, WireMessage>> answers;
+  int refuse_answers = 0;
+  bool broken = false;
+
+ private:
+  struct Freed {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Freed> pool_{static_cast<std::byte*>(std::aligned_alloc(4096, 8 * kMiB))};
+  std::pair<uint32_t, std::vector<std::byte>> last_;
+  uint32_t sequence_ = 0;
+};
+
+TEST(ServerLoop, ServesUntilAllHaveSaidBye) {
+  ScriptedEndpoint endpoint;
+  endpoint.AskFor(0, kMiB);
+  endpoint.SayBye(0);
+  endpoint.SayBye(1);
+  const Result<bool> together = ServeUntilBye(endpoint);
+  ASSERT_TRUE(together.ok());
+  EXPECT_TRUE(together.value());
+  ASSERT_EQ(endpoint.answers.size(), 1u);
+  EXPECT_EQ(endpoint.answers[0].second.type, WireType::kLeaseGrant);
+}
+
+// Grants were dropped while 16 answers were unsent, and stayed leased until the end of the job.
+TEST(ServerLoop, WhatAClientDoesNotTakeIsNotLeasedToIt) {
+  ScriptedEndpoint endpoint;
+  endpoint.refuse_answers = 20;
+  for (int i = 0; i < 20; ++i) endpoint.AskFor(0, kMiB);
+  for (int i = 0; i < 7; ++i) endpoint.AskFor(1, kMiB);
+  endpoint.SayBye(0);
+  endpoint.SayBye(1);
+  ASSERT_TRUE(ServeUntilBye(endpoint).ok());
+  ASSERT_EQ(endpoint.answers.size(), 7u);
+  for (const auto& [client, answer] : endpoint.answers) EXPECT_EQ(answer.type, WireType::kLeaseGrant);
+}
+
+TEST(ServerLoop, AClientThatDiesIsNotWaitedFor) {
+  ScriptedEndpoint endpoint;
+  endpoint.SayBye(0, false);
+  endpoint.deaths = {1, 1, 99};
+  const Result<bool> together = ServeUntilBye(endpoint);
+  ASSERT_TRUE(together.ok());
+  EXPECT_FALSE(together.value());
+}
+
+TEST(ServerLoop, ByesThatContradictEachOtherAreAnError) {
+  ScriptedEndpoint endpoint;
+  endpoint.SayBye(0);
+  endpoint.SayBye(1, false);
+  EXPECT_EQ(ServeUntilBye(endpoint).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(ServerLoop, ALostTransportEndsIt) {
+  ScriptedEndpoint endpoint;
+  endpoint.broken = true;
+  EXPECT_EQ(ServeUntilBye(endpoint).status().code(), StatusCode::kUnavailable);
+}
+
+TEST(ServerLoop, RecordsOfAnyLengthAndStrangersAreIgnored) {
+  ScriptedEndpoint endpoint;
+  for (const size_t length : {0, 1, 63, 65, 4096}) endpoint.script.push_back({0, std::vector<std::byte>(length)});
+  endpoint.AskFor(5, kMiB);
+  endpoint.SayBye(5);
+  endpoint.SayBye(0);
+  endpoint.SayBye(1);
+  EXPECT_TRUE(ServeUntilBye(endpoint).value());
+  EXPECT_TRUE(endpoint.answers.empty());
+}
+
+}  // namespace
+}  // namespace ramspan
