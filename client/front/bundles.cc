@@ -8,9 +8,11 @@
 #include <new>
 #include <string>
 
+#include "client/front/pin_registry.h"
 #include "client/front/session.h"
 #include "client/front/throw_status.h"
 #include "common/errno_guard.h"
+#include "common/log.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
 
@@ -281,6 +283,11 @@ void FreeObject(Object object) noexcept {
   const ErrnoGuard guard;
   const Session* session = Session::IfStarted();
   if (session == nullptr) return;  // a forked child: the data is the parent's
+  if (session->debug && PinRegistry::Get().IsAdheredTo(static_cast<Chunk*>(object.chunk()))) {
+    LogWarning("debug: an object of %s (chunk %u) was destroyed while an adhereTo holds it; what is read or written through "
+               "that from now on is another object's. Let the managedPtr outlive its adhereTos: declare it before them",
+               FormatBytes(object.bytes()).c_str(), object.chunk()->id);
+  }
   if (object.is_small()) {
     session->bundles->Free(object);
   } else {

@@ -114,6 +114,7 @@ const char* DescribeChunk(const ChunkHead* chunk) noexcept {
     case Phase::kLost: return "lost";
     case Phase::kResident: break;
   }
+  if (Session::InForkedChild()) return "in memory";
   Chunk* full[1] = {const_cast<Chunk*>(static_cast<const Chunk*>(chunk))};
   bool pinned[1] = {HasCountedPins(full[0])};
   PinRegistry::Get().FindPinned(full, pinned);
@@ -136,6 +137,7 @@ int ingredients_depth = 0;  // guarded by the mutex
 // Who waits here releases no pins: the judge of deadlocks must know. He must also know when the wait is over, which is
 // when the last owner leaves, not when the next one wakes up.
 IngredientsScope::IngredientsScope() {
+  if (Session::InForkedChild()) return;  // one thread, and the first pull that needs more than is in memory throws
   if (!Ingredients().try_lock()) {
     PinRegistry::Get().SetWaitingForIngredients();
     Ingredients().lock();
@@ -144,6 +146,7 @@ IngredientsScope::IngredientsScope() {
   if (ingredients_depth++ == 0) PinRegistry::Get().SetIngredientsTaken(true);
 }
 IngredientsScope::~IngredientsScope() {
+  if (Session::InForkedChild()) return;
   if (--ingredients_depth == 0) PinRegistry::Get().SetIngredientsTaken(false);
   Ingredients().unlock();
 }

@@ -113,6 +113,18 @@ void PinRegistry::FindPinned(std::span<Chunk* const> chunks, std::span<bool> pin
   }
 }
 
+bool PinRegistry::IsAdheredTo(const Chunk* chunk) const {
+  constexpr unsigned kHeldElements = 8;  // client/rambrain/elements.cc
+  if (HasCountedPins(chunk)) return true;
+  MutexLock lock(mutex_);
+  for (const PinTable* table : tables_) {
+    for (unsigned i = 0; i < PinTable::kSlots - kHeldElements; ++i) {
+      if (table->slots[i].load(std::memory_order_relaxed) == chunk) return true;
+    }
+  }
+  return false;
+}
+
 void PinRegistry::SetWaiting(Chunk* chunk) {
   if (detail::t_pins) detail::t_pins->waiting_for.store(chunk, std::memory_order_relaxed);
 }

@@ -33,6 +33,10 @@ class PinRegistry final : public PinScanner {
   void SetIngredientsTaken(bool taken) { ingredients_taken_.store(taken); }
   uint64_t pulls() const;  // of all threads that ever were
 
+  // Whether an adhereTo seems to hold the chunk. Elements of include/rambrain/ (p[i]) are held for longer than they are used,
+  // in the last slots of a table, and do not count. For debug mode.
+  bool IsAdheredTo(const Chunk* chunk) const;
+
   void Barrier() override;
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;
   void SetWaiting(Chunk* chunk) override;

@@ -14,6 +14,7 @@ class Engine;
 struct Session {
   Engine* engine = nullptr;
   Bundles* bundles = nullptr;  // null: each object is a chunk of its own
+  bool debug = false;          // the key debug
 
   // The session of this process, which the first call starts. That call may block: it may have to meet the memory
   // servers, which is collective. Throws ConfigError when the configuration cannot work, then again at each call; Error
@@ -25,12 +26,21 @@ struct Session {
   // Null before the first use, and in a forked child, which must not touch what belongs to its parent.
   static Session* IfStarted() { return open_.load(std::memory_order_acquire); }
 
+  // Whether this is a child that was forked from a process with a session and has not called exec. Other threads of the
+  // parent may have held any mutex at the fork, so none of the library's may be taken.
+  static bool InForkedChild() { return forked_.load(std::memory_order_relaxed); }
+
   // For the composition root. Release: publishes all that the session leads to.
   static void Open(Session* session) { open_.store(session, std::memory_order_release); }
+  static void CloseInForkedChild() {
+    forked_.store(true, std::memory_order_relaxed);  // the child has one thread
+    open_.store(nullptr, std::memory_order_relaxed);
+  }
 
  private:
   static Session& Start();  // defined by the composition root, which alone knows how
   static inline constinit std::atomic<Session*> open_{nullptr};
+  static inline constinit std::atomic<bool> forked_{false};
 };
 
 }  // namespace ramspan

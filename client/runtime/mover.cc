@@ -1,21 +1,50 @@
 #include "client/runtime/mover.h"
 
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <chrono>
 #include <string>
 #include <system_error>
 
 #include "client/engine/engine.h"
 #include "client/runtime/signals.h"
+#include "common/log.h"
 #include "common/own_thread.h"
 #include "common/topology.h"
 
 namespace ramspan {
+
+namespace {
+
+constexpr auto kStopPatience = std::chrono::seconds(10);  // a round takes milliseconds; MPI may hang at the end of a job
+
+// Which limit may keep this process from having another thread: the system gives the same error for each.
+std::string LimitOfThreads() {
+  rlimit addresses;
+  if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY) {
+    pthread_attr_t attributes;
+    size_t stack = size_t{8} << 20;
+    if (pthread_getattr_default_np(&attributes) == 0) {
+      pthread_attr_getstacksize(&attributes, &stack);
+      pthread_attr_destroy(&attributes);
+    }
+    void* room = mmap(nullptr, stack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return "the limit of addresses has no room for its stack: raise `ulimit -v` or lower `ulimit -s`";
+    munmap(room, stack);
+  }
+  return "see `ulimit -u`";
+}
+
+}  // namespace
 
 Status Mover::Start(Engine* engine) {
   engine_ = engine;
   try {
     thread_ = StartOwnThread([this] { Run(); });
   } catch (const std::system_error& e) {
-    return InvalidArgument(std::string("no thread can be started for moving data: ") + e.what() + "; see `ulimit -u`");
+    return InvalidArgument(std::string("no thread can be started for moving data: ") + e.what() + "; " + LimitOfThreads());
   }
   return Status();
 }
@@ -26,11 +55,20 @@ void Mover::Run() {
     if (!engine_->MoverStep()) engine_->MoverWait(std::chrono::milliseconds(20));
     GiveSignalReports();
   }
+  ended_ = true;
 }
 
 void Mover::Stop() {
   stopping_ = true;
+  if (thread_.get_id() == std::this_thread::get_id()) return thread_.detach();
   engine_->WakeMover();
+  for (const auto begin = std::chrono::steady_clock::now(); !ended_;) {
+    if (std::chrono::steady_clock::now() - begin > kStopPatience) {
+      LogWarning("the thread that moves data does not end; the process ends without it");
+      return thread_.detach();
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
   thread_.join();
 }
 

@@ -16,7 +16,8 @@ class Mover {
  public:
   // kInvalidArgument: the system refuses another thread. The engine must live until Stop has returned.
   Status Start(Engine* engine);
-  // Waits for the end of the round that is under way.
+  // Waits for the end of the round that is under way, at most 10 s: a call of MPI's may never return at the end of a job. Does
+  // not wait on the mover's own thread, where the program or MPI may have called exit().
   void Stop();
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
 
@@ -25,6 +26,7 @@ class Mover {
 
   Engine* engine_ = nullptr;  // constant after Start
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> ended_{false};  // nothing of the runtime is touched any more
   std::thread thread_;
 };
 

@@ -8,6 +8,7 @@
 #include "client/swap/swap_tier.h"
 #include "common/log.h"
 #include "common/topology.h"
+#include "common/units.h"
 #include "ramspan/errors.h"
 
 namespace ramspan {
@@ -43,6 +44,17 @@ uint64_t DefaultMemory() {
   const char* local_ranks = std::getenv("MPI_LOCALNRANKS");
   const uint64_t ranks = local_ranks ? std::max(1, std::atoi(local_ranks)) : 1;
   return std::max<uint64_t>(AvailableMemory() / 2 / ranks, 1 << 20);
+}
+
+void WarnIfOverMachine(const Config& config) {
+  const uint64_t available = AvailableMemory();
+  const char* rank = std::getenv("PMI_RANK");
+  if (config.memory <= available || (rank != nullptr && std::atoi(rank) != 0)) return;
+  const auto from = config.source.find("memory");
+  LogWarning("the memory limit of %s%s is more than the %s that this process can have now (memory cgroup, free memory): the "
+             "kernel may kill it. Set RAMSPAN_MEMORY, or ramspan run --memory, below that",
+             FormatBytes(config.memory).c_str(),
+             from == config.source.end() ? "" : (" (" + from->second + ")").c_str(), FormatBytes(available).c_str());
 }
 
 std::string SwapfileMask(const Config& config) {

@@ -24,6 +24,10 @@ void MergeOptions(const Options& options, Options* merged);
 // The memory limit where no source sets one: half of what the machine leaves, shared with the other ranks on this host.
 uint64_t DefaultMemory();
 
+// Says on stderr when a limit that was asked for is more than this process may use now: the kernel then ends it, with
+// SIGKILL and without a word.
+void WarnIfOverMachine(const Config& config);
+
 // The key swapfiles, or files in $TMPDIR.
 std::string SwapfileMask(const Config& config);
 

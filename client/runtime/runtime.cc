@@ -24,11 +24,6 @@
 #include "ramspan/errors.h"
 
 namespace ramspan {
-namespace {
-
-constinit std::atomic<bool> forked{false};  // a child that has not called exec: it must not touch what is the parent's
-
-}  // namespace
 
 std::atomic<Runtime*> Runtime::instance_{nullptr};
 
@@ -39,7 +34,7 @@ Session& Session::Start() { return Runtime::Get().session_; }
 
 Runtime& Runtime::Start() {
   const ErrnoGuard guard;
-  if (forked) {
+  if (Session::InForkedChild()) {
     throw Error("this process was forked from one that uses Ramspan, and the data is the parent's: it has the memory "
                 "servers, the swap files and the thread that moves data. Let the child exec another program, or fork "
                 "before the first managedPtr is made");
@@ -60,9 +55,8 @@ Runtime& Runtime::Start() {
     if (Runtime* here = instance_.load()) here->AtExit();
   });
   pthread_atfork(nullptr, nullptr, [] {
-    forked = true;
     instance_.store(nullptr);
-    Session::Open(nullptr);
+    Session::CloseInForkedChild();
   });
   StartSignalReports([] { std::fprintf(stderr, "%s\n", Runtime::Get().statistics().Json().c_str()); });
   return *started;
@@ -74,7 +68,11 @@ Status Runtime::Compose(const Options& program) {
   if (!config.ok()) return config.status();
   config_ = config.value();
   WarnOfPassedOver(config_);
-  if (config_.memory == 0) config_.memory = DefaultMemory();
+  if (config_.memory == 0) {
+    config_.memory = DefaultMemory();
+  } else {
+    WarnIfOverMachine(config_);
+  }
   std::vector<std::unique_ptr<SwapTier>> tiers;
   if (Status s = AddRemoteTier(&tiers); !s.ok()) return s;
   const int rank = WorldRank();
@@ -96,7 +94,8 @@ Status Runtime::Compose(const Options& program) {
   statistics_ = std::make_unique<RuntimeStatistics>(
       RuntimeStatistics::Sources{&config_, engine_.get(), bundles_.get(), swap_.get(), files_, started});
   statistics_->set_rank(rank);
-  session_ = {engine_.get(), bundles_.get()};
+  statistics_->CheckFile();
+  session_ = {engine_.get(), bundles_.get(), config_.debug};
   return Status();
 }
 

@@ -1,8 +1,12 @@
 #include "client/runtime/statistics.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "client/engine/engine.h"
@@ -63,18 +67,70 @@ std::string RuntimeStatistics::Json() const {
   return FormatStats(in);
 }
 
+namespace {
+
+// A pipe without a reader or a limit of file sizes answers with a signal, which would end the program in place of the
+// message. It is kept from this thread and taken away.
+class WriteSignalsBlocked {
+ public:
+  WriteSignalsBlocked() {
+    sigset_t pending;
+    sigemptyset(&signals_);
+    sigpending(&pending);
+    for (const int signal : {SIGPIPE, SIGXFSZ}) {
+      if (!sigismember(&pending, signal)) sigaddset(&signals_, signal);  // else it is the program's own
+    }
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+  }
+  ~WriteSignalsBlocked() {
+    const timespec at_once{};
+    while (sigtimedwait(&signals_, nullptr, &at_once) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t signals_, before_;
+};
+
+// 0, or errno.
+int WriteWhole(int fd, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    done += static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+void WarnUnwritable(const std::string& path, int error) {
+  LogWarning("cannot write statistics to %s (key stats, RAMSPAN_STATS): %s", path.c_str(),
+             error == ENXIO ? "it is a fifo that nobody reads; start its reader first" : std::strerror(error));
+}
+
+}  // namespace
+
+void RuntimeStatistics::CheckFile() const {
+  if (from_.config->stats.empty()) return;
+  const std::string path = ExpandStatsPath(from_.config->stats, rank_.load(std::memory_order_relaxed));
+  const size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat facts;
+  const bool exists = stat(path.c_str(), &facts) == 0;
+  if (exists && S_ISDIR(facts.st_mode)) return WarnUnwritable(path, EISDIR);
+  if (access(exists ? path.c_str() : directory.c_str(), exists ? W_OK : W_OK | X_OK) != 0) WarnUnwritable(path, errno);
+}
+
 void RuntimeStatistics::WriteFile() const {
   if (from_.config->stats.empty()) return;
   const std::string path = ExpandStatsPath(from_.config->stats, rank_.load(std::memory_order_relaxed));
-  std::FILE* file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) {
-    LogWarning("cannot write statistics to %s (key stats, RAMSPAN_STATS)", path.c_str());
-    return;
-  }
-  const bool written = std::fprintf(file, "%s\n", Json().c_str()) > 0;
-  if (std::fclose(file) != 0 || !written) {
-    LogWarning("statistics in %s are not complete: %s", path.c_str(), std::strerror(errno));
-  }
+  const WriteSignalsBlocked blocked;
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (fd < 0) return WarnUnwritable(path, errno);
+  int error = WriteWhole(fd, Json() + "\n");
+  if (close(fd) != 0 && error == 0) error = errno;
+  if (error != 0) LogWarning("statistics in %s are not complete: %s", path.c_str(), std::strerror(error));
 }
 
 }  // namespace ramspan

@@ -34,7 +34,9 @@ class RuntimeStatistics {
 
   Statistics Snapshot() const;
   std::string Json() const;
-  // To the file of the key stats, if there is one. A warning says what failed.
+  // At the start: warns when the file of the key stats, if there is one, can hardly be written at the end.
+  void CheckFile() const;
+  // To that file. Does not block, and takes no signal for it. A warning says what failed.
   void WriteFile() const;
 
  private:

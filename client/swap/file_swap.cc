@@ -61,9 +61,13 @@ uint64_t RoomOnDisk(const std::string& directory) {
 }
 
 Status CheckOptions(const FileSwapOptions& options) {
-  const size_t first = options.mask.find("%d");
-  const size_t second = first == std::string::npos ? first : options.mask.find("%d", first + 2);
-  if (second == std::string::npos || std::count(options.mask.begin(), options.mask.end(), '%') != 2) {
+  // A folder's name may hold any character ($TMPDIR is nobody's mask), where the file's name has the two %d.
+  const auto numbers = [](const std::string& text) {
+    const size_t first = text.find("%d");
+    return first != std::string::npos && text.find("%d", first + 2) != std::string::npos &&
+           std::count(text.begin(), text.end(), '%') == 2;
+  };
+  if (!numbers(options.mask.substr(options.mask.rfind('/') + 1)) && !numbers(options.mask)) {
     return InvalidArgument("swapfiles = " + options.mask + " must hold two %d and no other %");
   }
   if (options.bytes_max < kSwapGranule) {

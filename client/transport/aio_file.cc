@@ -39,11 +39,11 @@ Status CreateError(int error, const std::string& directory) {
   }
 }
 
-// The mask with its two %d replaced; by hand, since the mask comes from outside.
+// The mask with its last two %d replaced, which leaves a folder's name alone; by hand, since the mask comes from outside.
 std::string NameFor(const std::string& mask, uint64_t number) {
   std::string name = mask;
-  for (const std::string& value : {std::to_string(getpid()), std::to_string(number)}) {
-    const size_t at = name.find("%d");
+  for (const std::string& value : {std::to_string(number), std::to_string(getpid())}) {
+    const size_t at = name.rfind("%d");
     if (at != std::string::npos) name.replace(at, 2, value);
   }
   return name;

@@ -1,0 +1,88 @@
+// Small lives of programs for end_test.cc. usage: end_program LIFE
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <future>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "ramspan/managed_ptr.h"
+#include "ramspan/runtime.h"
+
+namespace {
+
+using ramspan::managedPtr;
+
+int Touch() {
+  managedPtr<double> data(1 << 16);
+  ADHERETOLOC(double, data, p);
+  p[5] = 2;
+  return p[5] == 2 ? 0 : 1;
+}
+
+// The report runs on a thread of Ramspan's, as MPI's handler of a lost connection does, which calls exit() too.
+int ExitOnMover() {
+  ramspan::SetSignalReport(SIGUSR1, [] { std::exit(3); });
+  if (Touch() != 0) return 1;
+  kill(getpid(), SIGUSR1);
+  for (;;) pause();
+}
+
+int ExitOnThread() {
+  if (Touch() != 0) return 1;
+  std::thread([] { std::exit(4); }).join();
+  return 1;
+}
+
+// A thread holds the ingredients when another one forks: the child has nobody who would ever let them go.
+int IngredientsInChild() {
+  if (Touch() != 0) return 1;
+  std::promise<void> taken, end;
+  std::thread holder([&] {
+    LISTOFINGREDIENTS
+    taken.set_value();
+    end.get_future().wait();
+  });
+  taken.get_future().wait();
+  const pid_t child = fork();
+  if (child == 0) {
+    { LISTOFINGREDIENTS }
+    _exit(0);
+  }
+  int status = -1;
+  for (int i = 0; i < 400 && waitpid(child, &status, WNOHANG) == 0; ++i) usleep(50'000);
+  if (status == -1) kill(child, SIGKILL);
+  end.set_value();
+  holder.join();
+  return status == 0 ? 0 : 1;
+}
+
+int AdhereToOutlivesItsData() {
+  auto* data = new managedPtr<double>(1 << 16);
+  {
+    ramspan::adhereTo<double> glue(*data);
+    static_cast<double*>(glue)[0] = 1;
+    delete data;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int, char** argv) try {
+  const std::map<std::string, std::function<int()>> lives = {{"touch", Touch},
+                                                             {"exit-on-mover", ExitOnMover},
+                                                             {"exit-on-thread", ExitOnThread},
+                                                             {"ingredients-in-child", IngredientsInChild},
+                                                             {"outlive", AdhereToOutlivesItsData}};
+  return lives.at(argv[1])();
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 2;
+}

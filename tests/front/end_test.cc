@@ -1,0 +1,98 @@
+// How programs that use Ramspan begin and end, as their user sees it: exit status, messages, files, and that they end at all.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "tests/support/job_fixture.h"
+
+namespace ramspan {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class ProgramEnd : public JobFixture {
+ protected:
+  Outcome Live(const std::string& life, Words environment = {}) {
+    environment.push_back("RAMSPAN_MEMORY=8MiB");
+    return Wait(StartCommand({END_PROGRAM, life}, environment));
+  }
+  // After a shell's `ulimit`.
+  Outcome LiveUnder(const std::string& limit, const std::string& life, Words environment = {}) {
+    environment.push_back("RAMSPAN_MEMORY=8MiB");
+    return Wait(StartCommand({"/bin/sh", "-c", "ulimit " + limit + "; exec " END_PROGRAM " " + life}, environment));
+  }
+  std::string Stats(const std::string& name) const { return "RAMSPAN_STATS=" + (folder_ / name).string(); }
+};
+
+// exit() on the mover's thread waited for that thread: "Resource deadlock avoided", status 134.
+TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfRamspans) {
+  const Outcome end = Live("exit-on-mover", {Stats("stats")});
+  EXPECT_EQ(end.status, 3) << end.err;
+  EXPECT_EQ(end.err, "");
+  EXPECT_THAT(ReadFile(folder_ / "stats"), HasSubstr("budget_bytes"));
+}
+
+TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfTheProgram) {
+  const Outcome end = Live("exit-on-thread", {Stats("stats")});
+  EXPECT_EQ(end.status, 4) << end.err;
+  EXPECT_THAT(ReadFile(folder_ / "stats"), HasSubstr("budget_bytes"));
+}
+
+// It was opened for writing, which waits for a reader.
+TEST_F(ProgramEnd, AFifoThatNobodyReadsHoldsNothingUp) {
+  ASSERT_EQ(mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+  const Outcome end = Live("touch", {Stats("fifo")});
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("fifo that nobody reads"));
+}
+
+TEST_F(ProgramEnd, AStatsFileThatCannotBeIsToldAtTheStart) {
+  const Outcome end = Live("outlive", {Stats("no/such/folder/stats"), "RAMSPAN_DEBUG=1"});
+  EXPECT_EQ(end.status, 0) << end.err;
+  const size_t told = end.err.find("cannot write statistics to");
+  EXPECT_LT(told, end.err.find("while an adhereTo holds it")) << end.err;  // what happens first in that program's life
+}
+
+// The signal of the limit ended the program after its work was done.
+TEST_F(ProgramEnd, ALimitOfFileSizesCostsTheStatisticsOnly) {
+  const Outcome end = LiveUnder("-f 0", "touch", {Stats("stats"), "RAMSPAN_SWAP=file"});
+  EXPECT_NE(end.status, 128 + SIGXFSZ) << end.err;
+}
+
+TEST_F(ProgramEnd, ALimitOfAddressesIsNotBlamedOnProcesses) {
+  for (const char* limit : {"-v 60000", "-v 100000", "-v 150000", "-v 200000", "-v 300000"}) {
+    EXPECT_THAT(LiveUnder(limit, "touch").err, Not(HasSubstr("ulimit -u"))) << limit;
+  }
+}
+
+// The mask of swap files was made of it, and its message named a key that nobody had set.
+TEST_F(ProgramEnd, TheTemporaryFolderMayHaveAnyName) {
+  const auto odd = folder_ / "tmp" / "100%d of %s";
+  std::filesystem::create_directory(odd);
+  const Outcome end = Live("touch", {"TMPDIR=" + odd.string()});
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_TRUE(std::filesystem::remove(odd));  // empty
+}
+
+TEST_F(ProgramEnd, AForkedChildMayListIngredientsThatAnotherThreadHolds) {
+  const Outcome end = Live("ingredients-in-child");
+  EXPECT_EQ(end.status, 0) << end.err;
+}
+
+TEST_F(ProgramEnd, DebugModeTellsOfAnAdhereToThatOutlivesItsData) {
+  const Outcome end = Live("outlive", {"RAMSPAN_DEBUG=1"});
+  EXPECT_THAT(end.err, HasSubstr("512 KiB (chunk 0) was destroyed while an adhereTo holds it"));
+  EXPECT_THAT(end.err, HasSubstr("declare it before them"));
+  EXPECT_THAT(Live("touch", {"RAMSPAN_DEBUG=1"}).err, Not(HasSubstr("adhereTo holds it")));
+}
+
+TEST_F(ProgramEnd, ALimitAboveTheMachinesIsToldAtTheStart) {
+  const Outcome end = Wait(StartCommand({END_PROGRAM, "touch"}, {"RAMSPAN_MEMORY=1TiB"}));
+  EXPECT_THAT(end.err, HasSubstr("the memory limit of 1 TiB (environment RAMSPAN_MEMORY) is more than the "));
+  EXPECT_EQ(Live("touch").err, "");
+}
+
+}  // namespace
+}  // namespace ramspan
