@@ -121,6 +121,8 @@ const char* DescribeChunk(const ChunkHead* chunk) noexcept {
   return pinned[0] ? "in use" : word & kPrefetched ? "fetched ahead" : "in memory";
 }
 
+void CallBeforeEnd(void (*function)()) noexcept { Session::before_end.store(function); }
+
 void ReportLostDestructors(Object object, const char* why) noexcept {
   LogWarning("the elements of an object of %llu bytes (chunk %u) are given up without their destructors: %s",
              static_cast<unsigned long long>(object.bytes()), object.chunk()->id, why);

@@ -30,6 +30,9 @@ struct Session {
   // parent may have held any mutex at the fork, so none of the library's may be taken.
   static bool InForkedChild() { return forked_.load(std::memory_order_relaxed); }
 
+  // What CallBeforeEnd (include/ramspan/detail/object.h) was given; called by the composition root.
+  static inline constinit std::atomic<void (*)()> before_end{nullptr};
+
   // For the composition root. Release: publishes all that the session leads to.
   static void Open(Session* session) { open_.store(session, std::memory_order_release); }
   static void CloseInForkedChild() {

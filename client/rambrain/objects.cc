@@ -124,8 +124,7 @@ ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t)
   node->destroy = destroy;
   Tree& tree = TheTree();
   std::lock_guard lock(tree.mutex);
-  // Before the object exists: a static managedPtr is destroyed before the hook runs.
-  if (!std::exchange(tree.exit_hook, true)) std::atexit(DestroyForgotten);
+  if (!std::exchange(tree.exit_hook, true)) ramspan::detail::CallBeforeEnd(DestroyForgotten);
   node->id = tree.next_id++;
   Link(t_constructing ? t_constructing : &tree.root, node);
   t_constructing = node;

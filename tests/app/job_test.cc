@@ -55,6 +55,14 @@ TEST_F(Jobs, FullServersSendTheRestToFiles) {
   }
 }
 
+// Remote memory was left before the destructors of forgotten objects ran, which then found their data lost.
+TEST_F(Jobs, ForgottenObjectsOnServersAreDestroyedAtTheEnd) {
+  const Outcome end = Run(Job({.ranks = 1, .servers = 1}, {FORGOTTEN_PROGRAM}));
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.out, testing::HasSubstr("all destroyed"));
+  EXPECT_THAT(end.err, testing::Not(testing::HasSubstr("without their destructors")));
+}
+
 TEST_F(Jobs, WithoutServersFilesDo) {
   for (int ranks : {1, 2}) {
     ExpectVerified(Run(Job({.ranks = ranks}, Sweep(kSmall)), {StatsVariable()}), kSmall, ranks);

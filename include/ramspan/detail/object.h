@@ -74,6 +74,10 @@ RAMSPAN_API void* AddUse(Object object, bool write);
 // Ends `n` of them; false, with nothing done, when the object has not so many.
 RAMSPAN_API bool EndUses(Object object, uint32_t n) noexcept;
 
+// `function` is called once when the process exits, while all data can still be reached: remote memory is given up after it.
+// One function at most; the same one again has no effect.
+RAMSPAN_API void CallBeforeEnd(void (*function)()) noexcept;
+
 // For destructors that cannot throw: says that an object's elements were given up without their destructors.
 RAMSPAN_API void ReportLostDestructors(Object object, const char* why) noexcept;
 
