@@ -11,6 +11,7 @@
 
 #include "common/config_file.h"
 #include "common/config_rambrain.h"
+#include "common/log.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -440,6 +441,13 @@ Result<Config> LoadConfig(const ConfigSources& sources) {
   } catch (const po::error& error) {
     return InvalidArgument(std::string("configuration: ") + error.what());
   }
+}
+
+void WarnOfPassedOver(const Config& config) {
+  if (config.passed_over.empty()) return;
+  const size_t more = config.passed_over.size() - 1;
+  LogWarning("%s%s. Lines like this in Rambrain's configuration files are passed over", config.passed_over[0].c_str(),
+             more == 0 ? "" : (" (and " + std::to_string(more) + " more)").c_str());
 }
 
 }  // namespace ramspan

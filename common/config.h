@@ -57,4 +57,7 @@ ConfigSources ProcessConfigSources(const Options& program);
 
 Result<Config> LoadConfig(const ConfigSources& sources);
 
+// Says on stderr, in one line, what was passed over.
+void WarnOfPassedOver(const Config& config);
+
 }  // namespace ramspan

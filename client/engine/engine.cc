@@ -42,6 +42,17 @@ void Engine::Drain() {
   while (in_flight_ > 0) PollOnce(microseconds(1000));
 }
 
+bool Engine::HasTransfers() {
+  MutexLock lock(mutex_);
+  if (in_flight_ > 0) PollOnce(microseconds(0));
+  return in_flight_ > 0;
+}
+
+void Engine::FreeCleanSlots(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  ReclaimCleanSlots(bytes);
+}
+
 Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
   MutexLock lock(mutex_);
   if (RoundUpToGranule(bytes) > budget_.frames_limit()) return TooLarge(bytes);

@@ -148,6 +148,10 @@ class Engine {
 
   // Waits until nothing is in flight. Blocks.
   void Drain() RS_EXCLUDES(mutex_);
+  // Whether any transfer is under way, after those that have ended were taken note of. Does not block.
+  bool HasTransfers() RS_EXCLUDES(mutex_);
+  // Swap keeps no copy of clean chunks in memory any more, until `bytes` of its slots are free.
+  void FreeCleanSlots(uint64_t bytes) RS_EXCLUDES(mutex_);
 
   // One round of background work: completions, free frames ahead of need, read-ahead, the tier's upkeep. Returns
   // whether there was anything to do. MoverWait sleeps until there may be (at most `max`).

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -106,7 +107,8 @@ bool AreAllInMemory(std::span<const PinRequest> requests) {
 
 }  // namespace
 
-void PinAll(std::span<PinRequest> requests, PinTable* table) {
+void PinAll(PinRequest* first, size_t count, PinTable* table) {
+  const std::span<PinRequest> requests(first, count);
   const ErrnoGuard guard;
   // What is in memory takes nothing from those who wait.
   if (AreAllInMemory(requests) || !Turn::AnybodyWaits()) {

@@ -12,7 +12,7 @@
 #include "ramspan/detail/held_pin.h"
 #include "ramspan/runtime.h"
 
-namespace rambrain::detail {
+namespace rambrain::rambrain_detail {
 namespace {
 
 using ramspan::detail::ChunkHead;
@@ -125,4 +125,4 @@ void LetElementsGo(Object object) noexcept {
   }
 }
 
-}  // namespace rambrain::detail
+}  // namespace rambrain::rambrain_detail

@@ -130,6 +130,14 @@ std::mutex& StackMutex() {
   return *mutex;
 }
 
+namespace {
+// The program's managers, whether or not they are on the stack. Guarded by StackMutex.
+std::vector<managedMemory*>& Living() {
+  static auto* living = new std::vector<managedMemory*>;  // used at exit, too
+  return *living;
+}
+}  // namespace
+
 managedMemory* managedMemory::defaultManager = cyclicManagedMemory::TheConfigured();
 std::atomic<bool> managedMemory::refuses_{false};
 
@@ -145,14 +153,18 @@ managedMemory::managedMemory(Kind kind, managedSwap* swap, global_bytesize size)
     swap->Attach();
     try {
       // First the limit: what must leave belongs to the manager before, and goes to its swap.
-      detail::LetElementsGo();
-      detail::Translated([&] { ramspan::SetMemoryLimit(settings_.memory); });
+      rambrain_detail::LetElementsGo();
+      rambrain_detail::Translated([&] { ramspan::SetMemoryLimit(settings_.memory); });
       Enforce();
     } catch (...) {
       defaultManager->Enforce();
       swap->Detach();
       throw;
     }
+  }
+  {
+    std::lock_guard lock(StackMutex());
+    Living().push_back(this);
   }
   base_ = kind == Kind::kDummy ? ramspan::Statistics() : ramspan::GetStatistics();
   {
@@ -166,11 +178,15 @@ managedMemory::managedMemory(Kind kind, managedSwap* swap, global_bytesize size)
 
 managedMemory::~managedMemory() {
   if (kind_ == Kind::kConfigured) return;
+  {
+    std::lock_guard lock(StackMutex());
+    std::erase(Living(), this);
+  }
   if (!IsDefault()) {  // out of turn: nothing is in force but for its swap, where objects may be
     std::lock_guard lock(StackMutex());
     managedMemory* above = defaultManager;
-    while (above->previous_ != this) above = above->previous_;
-    above->previous_ = previous_;
+    while (above != nullptr && above->previous_ != this) above = above->previous_;
+    if (above != nullptr) above->previous_ = previous_;  // else the program has set defaultManager by itself
   } else {
     {
       std::lock_guard lock(StackMutex());
@@ -184,11 +200,18 @@ managedMemory::~managedMemory() {
       ramspan::LogWarning("the limits of the manager before could not be put into force again: %s", e.what());
     }
   }
-  if (kind_ == Kind::kProgram) swap_->Detach();
+  if (kind_ == Kind::kProgram && swap_ != nullptr) swap_->Detach();
+}
+
+void managedMemory::SwapGone(const managedSwap* swap) noexcept {
+  std::lock_guard lock(StackMutex());
+  for (managedMemory* manager : Living()) {
+    if (manager->swap_ == swap) manager->swap_ = nullptr;
+  }
 }
 
 bool managedMemory::ConfiguredPreemptive() {
-  static const bool preemptive = *detail::Translated([] { return ramspan::EffectiveOptions(); }).preemptive;
+  static const bool preemptive = *rambrain_detail::Translated([] { return ramspan::EffectiveOptions(); }).preemptive;
   return preemptive;
 }
 
@@ -197,11 +220,11 @@ void managedMemory::Capture() {
   if (kind_ == Kind::kConfigured && !std::exchange(captured_, true)) {
     settings_.loading = settings_.unloading = ConfiguredPreemptive();
   }
-  settings_.memory = detail::Translated([] { return ramspan::MemoryLimit(); });
+  settings_.memory = rambrain_detail::Translated([] { return ramspan::MemoryLimit(); });
 }
 
 void managedMemory::Enforce() {
-  detail::Translated([&] {
+  rambrain_detail::Translated([&] {
     if (kind_ == Kind::kDummy) return;
     ramspan::UseSwap(swap_ ? static_cast<ramspan::SwapId>(swap_->id_) : ramspan::SwapId::kConfigured);
     ramspan::SetPreemptive(settings_.loading, settings_.unloading);
@@ -226,7 +249,7 @@ void managedMemory::ThrowNoManager() {
 }
 
 void managedMemory::closeSwap() {
-  detail::Translated([] { ramspan::CloseSwap(); });
+  rambrain_detail::Translated([] { ramspan::CloseSwap(); });
 }
 
 global_bytesize managedMemory::AtLeastLeast(global_bytesize limit) {
@@ -240,7 +263,7 @@ global_bytesize managedMemory::AtLeastLeast(global_bytesize limit) {
 
 bool managedMemory::setMemoryLimit(global_bytesize size) {
   size = AtLeastLeast(size);
-  detail::LetElementsGo();
+  rambrain_detail::LetElementsGo();
   try {
     if (IsDefault() && kind_ != Kind::kDummy) ramspan::SetMemoryLimit(size);
   } catch (const ramspan::Error& e) {
@@ -253,7 +276,7 @@ bool managedMemory::setMemoryLimit(global_bytesize size) {
 
 global_bytesize managedMemory::getMemoryLimit() const {
   if (kind_ == Kind::kDummy) return 0;
-  return IsDefault() ? detail::Translated([] { return ramspan::MemoryLimit(); }) : settings_.memory;
+  return IsDefault() ? rambrain_detail::Translated([] { return ramspan::MemoryLimit(); }) : settings_.memory;
 }
 global_bytesize managedMemory::getUsedMemory() const { return IsDefault() ? ramspan::GetStatistics().memory_used : 0; }
 global_bytesize managedMemory::getSwappedMemory() const { return IsDefault() ? ramspan::GetStatistics().swapped : 0; }
@@ -271,7 +294,7 @@ global_bytesize managedMemory::getFreeSwapMemory() const {
 
 bool managedMemory::setOutOfSwapIsFatal(bool fatal) {
   settings_.waits = !fatal;
-  if (IsDefault()) detail::Translated([&] { ramspan::SetWaitForPins(!fatal); });
+  if (IsDefault()) rambrain_detail::Translated([&] { ramspan::SetWaitForPins(!fatal); });
   return std::exchange(settings_.fatal, fatal);
 }
 
@@ -290,14 +313,14 @@ managedMemory* cyclicManagedMemory::TheConfigured() {
 bool cyclicManagedMemory::setPreemptiveLoading(bool preemptive) {
   if (IsDefault()) Capture();
   const bool old = std::exchange(settings_.loading, preemptive);
-  if (IsDefault()) detail::Translated([&] { ramspan::SetPreemptive(settings_.loading, settings_.unloading); });
+  if (IsDefault()) rambrain_detail::Translated([&] { ramspan::SetPreemptive(settings_.loading, settings_.unloading); });
   return old;
 }
 
 bool cyclicManagedMemory::setPreemptiveUnloading(bool preemptive) {
   if (IsDefault()) Capture();
   const bool old = std::exchange(settings_.unloading, preemptive);
-  if (IsDefault()) detail::Translated([&] { ramspan::SetPreemptive(settings_.loading, settings_.unloading); });
+  if (IsDefault()) rambrain_detail::Translated([&] { ramspan::SetPreemptive(settings_.loading, settings_.unloading); });
   return old;
 }
 

@@ -1,6 +1,8 @@
 // Rambrain's swaps over <ramspan/extend.h>.
 #include "rambrain/managedSwap.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,11 +14,13 @@
 #include "common/units.h"
 #include "rambrain/managedDummySwap.h"
 #include "rambrain/managedFileSwap.h"
+#include "rambrain/managedMemory.h"
 #include "ramspan/extend.h"
+#include "ramspan/runtime.h"
 
 namespace rambrain {
 
-namespace detail {
+namespace rambrain_detail {
 void RethrowAsRambrain() {
   try {
     throw;
@@ -28,7 +32,7 @@ void RethrowAsRambrain() {
     throw memoryException(e.what());
   }
 }
-}  // namespace detail
+}  // namespace rambrain_detail
 
 namespace {
 ramspan::SwapPolicy ToRamspan(swapPolicy policy) {
@@ -85,12 +89,13 @@ managedSwap::~managedSwap() {
   if (users_ == 0) return;
   ramspan::LogWarning("a swap was destroyed before its manager; objects that were only in it are lost. Declare the swap "
                       "before the manager");
+  managedMemory::SwapGone(this);
   ramspan::AbandonSwap(static_cast<ramspan::SwapId>(id_));
 }
 
 void managedSwap::Attach() {
   if (users_ == 0) {
-    detail::Translated([&] {
+    rambrain_detail::Translated([&] {
       if (!mask_.empty()) {
         id_ = static_cast<int>(ramspan::AddSwapFiles(
             {.mask = mask_, .bytes = swapSize, .direct = dma_, .policy = ToRamspan(policy)}));
@@ -129,6 +134,22 @@ global_bytesize managedSwap::getFreeSwap() const {
   const ramspan::SwapUse use = ramspan::GetSwapUse(static_cast<ramspan::SwapId>(id_));
   return use.capacity > use.used ? use.capacity - use.used : 0;
 }
+
+void managedSwap::waitForCleanExit() const {
+  if (ramspan::Started()) ramspan::WaitForTransfers();
+}
+
+bool managedSwap::checkForAIO() { return ramspan::Started() && ramspan::TransfersUnderWay(); }
+
+bool managedSwap::cleanupCachedElements(global_bytesize minimum_size) {
+  if (users_ == 0) return false;
+  const global_bytesize before = getUsedSwap();
+  ramspan::FreeCleanCopies(minimum_size == 0 ? before : minimum_size);
+  const global_bytesize after = getUsedSwap();
+  return before > after && before - after > minimum_size;
+}
+
+size_t managedSwap::getMemoryAlignment() const { return dma_ ? static_cast<size_t>(sysconf(_SC_PAGESIZE)) : 1; }
 
 swapPolicy managedSwap::setSwapPolicy(swapPolicy new_policy) {
   if (users_ > 0 && !mask_.empty()) ramspan::SetSwapPolicy(static_cast<ramspan::SwapId>(id_), ToRamspan(new_policy));
@@ -185,7 +206,7 @@ global_bytesize SizeInFiles(global_bytesize size, global_bytesize one_file) {
 }  // namespace
 
 managedFileSwap::managedFileSwap(global_bytesize size, const char* filemask, global_bytesize one_file, bool enable_dma)
-    : managedSwap(SizeInFiles(size, one_file)) {
+    : managedSwap(SizeInFiles(size, one_file)), pageSize(static_cast<unsigned int>(sysconf(_SC_PAGESIZE))) {
   if (filemask == nullptr || *filemask == '\0') throw incompleteSetupException("a managedFileSwap needs a file mask");
   mask_ = filemask;
   dma_ = enable_dma;

@@ -11,7 +11,7 @@
 
 namespace rambrain {
 
-namespace detail {
+namespace rambrain_detail {
 
 std::atomic<int> g_object_tracking{0};
 
@@ -149,35 +149,35 @@ void ObjectGone(Object object) noexcept {
   tree.by_object.erase(it);
 }
 
-}  // namespace detail
+}  // namespace rambrain_detail
 
 bool managedMemory::trackHierarchy(bool on) {
-  const int old = detail::g_object_tracking.load();
-  detail::g_object_tracking.store(on ? 2 : old == 0 ? 0 : 1);
+  const int old = rambrain_detail::g_object_tracking.load();
+  rambrain_detail::g_object_tracking.store(on ? 2 : old == 0 ? 0 : 1);
   return old == 2;
 }
 
-bool managedMemory::destroyForgotten(bool on) { return detail::destroy_forgotten.exchange(on); }
+bool managedMemory::destroyForgotten(bool on) { return rambrain_detail::destroy_forgotten.exchange(on); }
 
 void managedMemory::printTree(managedMemoryChunk* current, unsigned int nspaces) {
-  detail::Tree& tree = detail::TheTree();
+  rambrain_detail::Tree& tree = rambrain_detail::TheTree();
   std::lock_guard lock(tree.mutex);
-  const detail::ObjectNode* node = current ? detail::Find(&tree.root, current->id) : &tree.root;
-  if (node) detail::Print(node, nspaces);
+  const rambrain_detail::ObjectNode* node = current ? rambrain_detail::Find(&tree.root, current->id) : &tree.root;
+  if (node) rambrain_detail::Print(node, nspaces);
   std::fflush(stdout);
 }
 
 unsigned int managedMemory::getNumberOfChildren(const memoryID& id) {
-  detail::Tree& tree = detail::TheTree();
+  rambrain_detail::Tree& tree = rambrain_detail::TheTree();
   std::lock_guard lock(tree.mutex);
-  const detail::ObjectNode* node = detail::Find(&tree.root, id);
+  const rambrain_detail::ObjectNode* node = rambrain_detail::Find(&tree.root, id);
   unsigned count = 0;
-  for (const detail::ObjectNode* child = node ? node->first : nullptr; child; child = child->next) ++count;
+  for (const rambrain_detail::ObjectNode* child = node ? node->first : nullptr; child; child = child->next) ++count;
   return count;
 }
 
 memoryID managedMemory::IdOf(ramspan::detail::Object object) {
-  detail::Tree& tree = detail::TheTree();
+  rambrain_detail::Tree& tree = rambrain_detail::TheTree();
   std::lock_guard lock(tree.mutex);
   const auto it = tree.by_object.find(object.word());
   return it == tree.by_object.end() ? invalid : it->second->id;

@@ -42,6 +42,9 @@ void CloseSwap() {
   const ErrnoGuard guard;
   Runtime::Get().swaps().Close();
 }
+void WaitForTransfers() { Runtime::Get().engine().Drain(); }
+bool TransfersUnderWay() { return Runtime::Get().engine().HasTransfers(); }
+void FreeCleanCopies(uint64_t bytes) { Runtime::Get().engine().FreeCleanSlots(bytes); }
 SwapUse GetSwapUse(SwapId id) { return Runtime::Get().swaps().UseOf(id); }
 
 SwapFragmentation GetSwapFragmentation(SwapId id) {

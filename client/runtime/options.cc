@@ -71,13 +71,6 @@ uint64_t HalfOfFreeDisk(const std::string& mask) {
   return std::max<uint64_t>(static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize / 2, kSwapGranule);
 }
 
-void WarnOfPassedOver(const Config& config) {
-  if (config.passed_over.empty()) return;
-  const size_t more = config.passed_over.size() - 1;
-  LogWarning("%s%s. Lines like this in Rambrain's configuration files are passed over", config.passed_over[0].c_str(),
-             more == 0 ? "" : (" (and " + std::to_string(more) + " more)").c_str());
-}
-
 void CheckFixedKeys(const Config& now, const Config& next) {
   const auto fixed = [](bool same, const char* key) {
     if (!same) {

@@ -35,9 +35,6 @@ std::string SwapfileMask(const Config& config);
 // now, FileSwap says so, and where, with a remedy.
 uint64_t HalfOfFreeDisk(const std::string& mask);
 
-// Says on stderr, in one line, which lines of Rambrain's configuration files mean nothing.
-void WarnOfPassedOver(const Config& config);
-
 // Throws ConfigError, naming the key, when `next` differs from `now` in what a running program cannot change.
 void CheckFixedKeys(const Config& now, const Config& next);
 

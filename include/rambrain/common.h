@@ -25,6 +25,12 @@ inline double sqr(double x) { return x * x; }
 
 }  // namespace rambrain
 
+#define NANCHECK(x) \
+  if ((x) != (x)) errmsg("NaN! occured")
+#define NANBOOL(x) ((x) != (x))
+#define VECTOR_FOREACH(vec, iter) for (int iter = 0; iter < static_cast<int>((vec).size()); ++iter)
+#define DEPRECATED __attribute__((deprecated))
+
 #define RAMBRAIN_MESSAGE_(kind, text) \
   { fprintf(stderr, kind ":\t%s\n\t(from %s, %s(...), line %d)\n", (text), __FILE__, __FUNCTION__, __LINE__); }
 #define errmsg(message) RAMBRAIN_MESSAGE_("ERROR", message)

@@ -5,7 +5,7 @@
 
 namespace rambrain {
 
-class RAMSPAN_API cyclicManagedMemory final : public managedMemory {
+class RAMSPAN_API cyclicManagedMemory : public managedMemory {
  public:
   // Becomes the default manager: the memory limit is `size` (at least 1 MiB), and objects leave to `swap`. Starts Ramspan.
   // Throws incompleteSetupException for a null swap or one whose files cannot be made; memoryException when more is

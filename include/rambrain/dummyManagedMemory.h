@@ -6,7 +6,7 @@
 
 namespace rambrain {
 
-class RAMSPAN_API dummyManagedMemory final : public managedMemory {
+class RAMSPAN_API dummyManagedMemory : public managedMemory {
  public:
   dummyManagedMemory();
   ~dummyManagedMemory() override;

@@ -42,7 +42,7 @@ class unfinishedCodeException : public rambrainException {
       : rambrainException("Unfinished code section encountered: " + details) {}
 };
 
-namespace detail {
+namespace rambrain_detail {
 // REQUIRES: called while a ramspan::Error is handled. Throws Rambrain's exception for it.
 [[noreturn]] RAMSPAN_API void RethrowAsRambrain();
 
@@ -54,6 +54,6 @@ auto Translated(F&& f) -> decltype(f()) {
     RethrowAsRambrain();
   }
 }
-}  // namespace detail
+}  // namespace rambrain_detail
 
 }  // namespace rambrain

@@ -5,11 +5,11 @@
 
 namespace rambrain {
 
-class RAMSPAN_API managedDummySwap final : public managedSwap {
+class RAMSPAN_API managedDummySwap : public managedSwap {
  public:
   explicit managedDummySwap(global_bytesize size) : managedSwap(size) {}
 
- private:
+ protected:
   global_bytesize swapOut(managedMemoryChunk* chunk) override;
   global_bytesize swapIn(managedMemoryChunk* chunk) override;
   void swapDelete(managedMemoryChunk* chunk) override;

@@ -150,6 +150,7 @@ class RAMSPAN_API managedMemory {
   enum class Kind { kConfigured, kProgram, kDummy };
 
   managedMemory(Kind kind, managedSwap* swap, global_bytesize size);
+  static void SwapGone(const managedSwap* swap) noexcept;  // the program destroys a swap before its managers
   bool IsDefault() const { return defaultManager == this; }
   ramspan::Statistics Counts() const;
   static bool ConfiguredPreemptive();
@@ -162,7 +163,7 @@ class RAMSPAN_API managedMemory {
   static std::atomic<bool> refuses_;
 
   const Kind kind_;
-  managedSwap* const swap_;
+  managedSwap* swap_;  // null: the configured one, also after the program has destroyed the manager's own
   managedMemory* previous_ = nullptr;
   Settings settings_;
   bool captured_ = false;  // of the configured manager: its settings hold what the configuration says
@@ -170,22 +171,22 @@ class RAMSPAN_API managedMemory {
   std::unique_ptr<Strategy> strategy_;
 };
 
-namespace detail {
+namespace rambrain_detail {
 // Tells Ramspan, before it starts, that this is a Rambrain program: its configuration files, default swap files and
 // signals are Rambrain's.
 RAMSPAN_API bool SpeakRambrain();
 #ifndef RAMBRAIN_IN_LIBRARY  // which all programs load
 inline const bool kSpeaksRambrain = SpeakRambrain();
 #endif
-}  // namespace detail
+}  // namespace rambrain_detail
 
 #ifdef LOGSTATS
-namespace detail {
+namespace rambrain_detail {
 inline const bool kLogstats = (managedMemory::logSwapstats("rambrain-swapstats.log", 100), true);
 }
 #endif
 #ifdef PARENTAL_CONTROL
-namespace detail {
+namespace rambrain_detail {
 inline const bool kParentalControl = managedMemory::trackHierarchy(true);
 }
 #endif

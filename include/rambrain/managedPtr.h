@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -18,7 +19,7 @@
 
 namespace rambrain {
 
-namespace detail {
+namespace rambrain_detail {
 
 // Objects that are known one by one: those with destructors (which run at exit, too), and, while the hierarchy is
 // tracked, all. The rest costs a relaxed load.
@@ -71,6 +72,11 @@ void DestroyElements(void* elements, size_t n) {
   if constexpr (!std::is_trivially_destructible_v<T>) std::destroy_n(static_cast<Element<T>*>(elements), n);
 }
 
+inline unsigned int Count(global_bytesize n) {
+  if (n <= std::numeric_limits<unsigned int>::max()) return static_cast<unsigned int>(n);
+  throw unexpectedStateException("size() of more elements than an unsigned int can count; use size64()");
+}
+
 class Construction {
  public:
   template <typename T>
@@ -91,7 +97,7 @@ class Construction {
   ramspan::detail::Object object_;
 };
 
-}  // namespace detail
+}  // namespace rambrain_detail
 
 template <class T>
 class adhereTo;
@@ -111,10 +117,14 @@ class managedPtr {
     for (global_bytesize i = 0; i < n; ++i) rows_.emplace_back(args...);
   }
 
+  // A move is a copy: Rambrain's programs use what they moved from.
+  managedPtr(const managedPtr&) = default;
+  managedPtr& operator=(const managedPtr&) = default;
+
   managedPtr<T, dim - 1>& operator[](global_bytesize i) { return rows_[i]; }
   const managedPtr<T, dim - 1>& operator[](global_bytesize i) const { return rows_[i]; }
 
-  global_bytesize size() const { return rows_.size(); }  // of this dimension
+  unsigned int size() const { return rambrain_detail::Count(rows_.size()); }  // of this dimension
 
  private:
   std::vector<managedPtr<T, dim - 1>> rows_;
@@ -128,7 +138,14 @@ class managedPtr<T, 1> {
   template <typename... Args>
   managedPtr(global_bytesize n, Args... args) : data_(Make(n, args...)) {}  // NOLINT: implicit in Rambrain
 
-  global_bytesize size() const { return data_.size(); }
+  // A move is a copy, which shares the elements: Rambrain's programs use what they moved from.
+  managedPtr(const managedPtr&) = default;
+  managedPtr& operator=(const managedPtr&) = default;
+
+  // Elements. unsigned int as in Rambrain, since programs compare it with and deduce types from it; throws
+  // unexpectedStateException where they are more than that holds.
+  unsigned int size() const { return rambrain_detail::Count(data_.size()); }
+  global_bytesize size64() const { return data_.size(); }
 
   // A hint that the data will be needed soon. Always true.
   bool prepareUse() const {
@@ -143,7 +160,7 @@ class managedPtr<T, 1> {
     const ramspan::detail::Object object = Behind();
     if (!object) return true;
     try {
-      detail::Pulled([&] { return ramspan::detail::AddUse(object, writable); });
+      rambrain_detail::Pulled([&] { return ramspan::detail::AddUse(object, writable); });
     } catch (...) {
       if (tracker) __atomic_store_n(tracker, false, __ATOMIC_RELEASE);
       throw;
@@ -175,22 +192,22 @@ class managedPtr<T, 1> {
 
  private:
   friend class adhereTo<T>;
-  using Data = ramspan::managedPtr<detail::Element<T>>;
+  using Data = ramspan::managedPtr<rambrain_detail::Element<T>>;
 
   template <typename... Args>
   static Data Make(global_bytesize n, const Args&... args) {
-    static_assert(sizeof(detail::Element<T>) == sizeof(T), "elements lie like an array of T");
+    static_assert(sizeof(rambrain_detail::Element<T>) == sizeof(T), "elements lie like an array of T");
     managedMemory::RequireManager();
-    return detail::Translated([&] {
-      detail::Construction construction(std::in_place_type<T>, n);
+    return rambrain_detail::Translated([&] {
+      rambrain_detail::Construction construction(std::in_place_type<T>, n);
       Data data(n, args...);
       construction.Done(ramspan::detail::ObjectOf()(data));
       return data;
     });
   }
   friend class managedMemory;
-  detail::Element<T>* Elements(bool write) const {
-    return detail::Translated([&] { return static_cast<detail::Element<T>*>(detail::HoldElements(Behind(), write)); });
+  rambrain_detail::Element<T>* Elements(bool write) const {
+    return rambrain_detail::Translated([&] { return static_cast<rambrain_detail::Element<T>*>(rambrain_detail::HoldElements(Behind(), write)); });
   }
   ramspan::detail::Object Behind() const { return ramspan::detail::ObjectOf()(data_); }
 
@@ -202,7 +219,7 @@ class adhereTo {
  public:
   // loadImmediately starts to fetch the data in the background; otherwise the first pull fetches it.
   adhereTo(const managedPtr<T>& data, bool loadImmediately = true)  // NOLINT: implicit in Rambrain
-      : glue_(data.data_, loadImmediately), empty_(data.size() == 0) {}
+      : glue_(data.data_, loadImmediately), empty_(data.size64() == 0) {}
   adhereTo(const managedPtr<T>* data, bool loadImmediately = true)  // NOLINT
       : adhereTo(*data, loadImmediately) {}
 
@@ -229,18 +246,18 @@ class adhereTo {
   }
 
  private:
-  using Element = detail::Element<T>;
+  using Element = rambrain_detail::Element<T>;
 
   struct Copied {};
   adhereTo(Copied, const adhereTo& other)
-      : glue_(detail::Translated([&] { return ramspan::adhereTo<Element>(other.glue_); })), empty_(other.empty_) {}
+      : glue_(rambrain_detail::Translated([&] { return ramspan::adhereTo<Element>(other.glue_); })), empty_(other.empty_) {}
 
   template <typename F>
   auto Pull(F&& pull) const -> decltype(&pull()->value) {
     if (__builtin_expect(empty_, 0)) return nullptr;
     ramspan::detail::PinTable* table = ramspan::detail::ThisThreadPins();
     table->pulls.store(table->pulls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return &detail::Pulled(pull)->value;
+    return &rambrain_detail::Pulled(pull)->value;
   }
 
   ramspan::adhereTo<Element> glue_;
@@ -269,7 +286,7 @@ class rambrainGlobalCriticalSectionControl {
 }  // namespace rambrain
 
 template <typename T>
-struct ramspan::is_relocatable<rambrain::detail::Element<T>> : std::true_type {};
+struct ramspan::is_relocatable<rambrain::rambrain_detail::Element<T>> : std::true_type {};
 // For programs that put Rambrain's managedPtrs into ramspan's.
 template <typename T, int dim>
 struct ramspan::is_relocatable<rambrain::managedPtr<T, dim>> : std::true_type {};

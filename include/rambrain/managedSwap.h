@@ -38,6 +38,17 @@ class RAMSPAN_API managedSwap {
   // As the policy says, by at least min_size: not at all when fixed. A full swap is extended without this call.
   virtual bool extendSwapByPolicy(global_bytesize min_size);
 
+  // Waits until no transfer is under way (also to other swaps: one Ramspan holds all objects).
+  void waitForCleanExit() const;
+  // Whether transfers are under way. Does not wait.
+  virtual bool checkForAIO();
+  // Gives up the swap's copies of objects that are in memory, too, until minimum_size bytes are free (0: all of them).
+  // True when more than minimum_size bytes became free.
+  virtual bool cleanupCachedElements(global_bytesize minimum_size = 0);
+
+  // What addresses and sizes of transfers are multiples of: 1, or a page where files bypass the page cache.
+  size_t getMemoryAlignment() const;
+
   // The swap takes no more objects. managedMemory::closeSwap brings home what is in it, too.
   virtual void close();
 

@@ -6,27 +6,11 @@
 #include <string>
 
 #include "rambrain/common.h"
+#include "rambrain/configreader.h"
 #include "rambrain/managedMemory.h"
 #include "rambrain/managedSwap.h"
 
 namespace rambrain {
-
-template <typename T>
-struct configLine {
-  const std::string name;  // the key in a configuration file
-  T value;
-};
-
-// Table B.1.
-struct configuration {
-  configLine<std::string> memoryManager{"memoryManager", "cyclicManagedMemory"};
-  configLine<std::string> swap{"swap", "managedFileSwap"};
-  configLine<std::string> swapfiles{"swapfiles", ""};
-  configLine<global_bytesize> memory{"memory", 0};
-  configLine<global_bytesize> swapMemory{"swapMemory", 0};
-  configLine<bool> enableDMA{"enableDMA", false};
-  configLine<swapPolicy> policy{"policy", swapPolicy::autoextendable};
-};
 
 namespace rambrainglobals {
 

@@ -5,14 +5,17 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <exception>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
+#include <list>
 #include <map>
 #include <memory>
 #include <queue>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -21,19 +24,22 @@
 #include <vector>
 
 #ifndef RAMBRAIN_NO_STD_NAMES
-namespace rambrain::detail::std_names {
+namespace rambrain::rambrain_detail::std_names {
+namespace chrono = std::chrono;
 using std::cerr;
 using std::cin;
 using std::clog;
 using std::cout;
 using std::endl;
 using std::exception;
+using std::fixed;
 using std::fstream;
 using std::getline;
 using std::ifstream;
 using std::ios;
 using std::istream;
 using std::istringstream;
+using std::list;
 using std::make_pair;
 using std::map;
 using std::max;
@@ -45,6 +51,7 @@ using std::ostringstream;
 using std::pair;
 using std::queue;
 using std::runtime_error;
+using std::set;
 using std::setprecision;
 using std::setw;
 using std::shared_ptr;
@@ -56,8 +63,8 @@ using std::to_string;
 using std::unique_ptr;
 using std::unordered_map;
 using std::vector;
-}  // namespace rambrain::detail::std_names
-using namespace rambrain::detail::std_names;  // NOLINT: what Rambrain's programs expect
+}  // namespace rambrain::rambrain_detail::std_names
+using namespace rambrain::rambrain_detail::std_names;  // NOLINT: what Rambrain's programs expect
 #endif
 
 #ifdef RAMBRAIN_USING_NAMESPACE_STD

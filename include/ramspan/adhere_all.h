@@ -17,8 +17,6 @@
 #pragma once
 
 #include <iterator>
-#include <ranges>
-#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -38,7 +36,7 @@ struct PinRequest {
 };
 
 // Pins all or throws with none pinned.
-RAMSPAN_API void PinAll(std::span<PinRequest> requests, PinTable* table);
+RAMSPAN_API void PinAll(PinRequest* requests, size_t count, PinTable* table);
 
 struct PinAccess {
   template <typename P>
@@ -49,6 +47,10 @@ struct PinAccess {
   static adhereTo<T> Pinned(const PinRequest& request, PinTable* table) {
     return adhereTo<T>(request.chunk, request.offset, table, request.slot);
   }
+  template <typename... T, size_t... I>
+  static std::tuple<adhereTo<T>...> PinnedAll(const PinRequest* requests, PinTable* table, std::index_sequence<I...>) {
+    return std::tuple<adhereTo<T>...>{Pinned<T>(requests[I], table)...};
+  }
 };
 
 template <typename P>
@@ -58,27 +60,25 @@ struct IsManagedPtr<managedPtr<T>> : std::true_type {};
 
 }  // namespace detail
 
-template <typename... P>
-  requires(detail::IsManagedPtr<std::remove_const_t<P>>::value && ...)
+template <typename... P, std::enable_if_t<(detail::IsManagedPtr<std::remove_const_t<P>>::value && ...), int> = 0>
 [[nodiscard]] std::tuple<adhereTo<typename P::element_type>...> adhereAll(P&... data) {
   detail::PinTable* table = detail::ThisThreadPins();
   detail::PinRequest requests[] = {detail::PinAccess::Request(data)...};
-  detail::PinAll(requests, table);
-  return [&]<size_t... I>(std::index_sequence<I...>) {
-    return std::tuple{detail::PinAccess::Pinned<typename P::element_type>(requests[I], table)...};
-  }(std::index_sequence_for<P...>{});
+  detail::PinAll(requests, sizeof...(P), table);
+  return detail::PinAccess::PinnedAll<typename P::element_type...>(requests, table, std::index_sequence_for<P...>());
 }
 
 // All managedPtrs of a range, to be written, or read where they are const.
-template <std::ranges::forward_range Range>
+template <typename Range, typename P = std::remove_reference_t<decltype(*std::begin(std::declval<Range&>()))>,
+          std::enable_if_t<detail::IsManagedPtr<std::remove_const_t<P>>::value, int> = 0>
 [[nodiscard]] auto adhereAll(Range&& data) {
-  using T = typename std::ranges::range_value_t<Range>::element_type;
+  using T = typename P::element_type;
   detail::PinTable* table = detail::ThisThreadPins();
   std::vector<detail::PinRequest> requests;
   for (auto& one : data) requests.push_back(detail::PinAccess::Request(one));
   std::vector<adhereTo<T>> pins;
   pins.reserve(requests.size());
-  detail::PinAll(requests, table);
+  detail::PinAll(requests.data(), requests.size(), table);
   for (const detail::PinRequest& one : requests) pins.push_back(detail::PinAccess::Pinned<T>(one, table));
   return pins;
 }

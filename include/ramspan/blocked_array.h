@@ -16,10 +16,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <span>
 #include <type_traits>
 #include <vector>
 
+#include "ramspan/detail/span.h"
 #include "ramspan/managed_ptr.h"
 
 namespace ramspan {
@@ -39,17 +39,17 @@ class arrayBlock {
   const Index& shape() const { return shape_; }    // elements in each dimension
   const Index& origin() const { return origin_; }  // of its first element in the array
   T* data() const { return data_; }
+#ifdef RAMSPAN_HAS_STD_SPAN
   std::span<T> span() const { return {data_, size_}; }
+#endif
 
   // Indices within the block.
-  T& operator()(size_t i, size_t j) const
-    requires(D == 2)
-  {
+  template <size_t E = D, std::enable_if_t<E == 2, int> = 0>
+  T& operator()(size_t i, size_t j) const {
     return data_[i * shape_[1] + j];
   }
-  T& operator()(size_t i, size_t j, size_t k) const
-    requires(D == 3)
-  {
+  template <size_t E = D, std::enable_if_t<E == 3, int> = 0>
+  T& operator()(size_t i, size_t j, size_t k) const {
     return data_[(i * shape_[1] + j) * shape_[2] + k];
   }
 
@@ -61,8 +61,9 @@ class arrayBlock {
 };
 
 template <typename T, size_t D>
-  requires(D == 2 || D == 3)
 class blockedArray {
+  static_assert(D == 2 || D == 3, "a blockedArray has two or three dimensions");
+
  public:
   using Index = std::array<size_t, D>;
 

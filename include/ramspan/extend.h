@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "ramspan/detail/resident.h"
+#include "ramspan/detail/span.h"
 #include "ramspan/options.h"
 
 namespace ramspan {
@@ -69,6 +69,12 @@ RAMSPAN_API void AbandonSwap(SwapId id) noexcept;
 // do not fit the memory limit; then the swap is open as before.
 RAMSPAN_API void CloseSwap();
 
+// Blocks until no transfer to or from any swap is under way: for ever while other threads keep swapping. TransfersUnderWay
+// does not block. FreeCleanCopies: swap gives up its copies of objects that are in memory, until `bytes` are free.
+RAMSPAN_API void WaitForTransfers();
+RAMSPAN_API bool TransfersUnderWay();
+RAMSPAN_API void FreeCleanCopies(uint64_t bytes);
+
 struct SwapUse {
   uint64_t capacity = 0;  // bytes
   uint64_t used = 0;      // by objects there and by clean copies of objects in memory; files count whole pages
@@ -95,6 +101,9 @@ RAMSPAN_API void SetSwapPolicy(SwapId id, SwapPolicy policy);
 // Ramspan but the functions of Objects.
 class RAMSPAN_API EvictionPolicy {
  public:
+  // Where a policy writes the numbers of objects: std::span<uint32_t> in C++20, and in C++17 what is used like one.
+  using Ids = detail::Span<uint32_t>;
+
   // What a policy may ask about an object.
   class Objects {
    public:
@@ -118,9 +127,9 @@ class RAMSPAN_API EvictionPolicy {
   // Fills `out` with objects InMemory, in the order in which they should leave, until their bytes reach `bytes`; returns
   // how many. Objects that are pulled stay all the same: the next call should name others. Where it names too few,
   // Ramspan chooses.
-  virtual size_t Victims(const Objects& objects, uint64_t bytes, std::span<uint32_t> out) = 0;
+  virtual size_t Victims(const Objects& objects, uint64_t bytes, Ids out) = 0;
   // Fills `out` with objects InSwap to be fetched now, of at most `bytes` together.
-  virtual size_t ReadAhead(const Objects&, uint64_t /*bytes*/, std::span<uint32_t>) { return 0; }
+  virtual size_t ReadAhead(const Objects&, uint64_t /*bytes*/, Ids) { return 0; }
 };
 
 // From now on `policy` decides; nullptr: the configured one again. It must live until the next call of this function,

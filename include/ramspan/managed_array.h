@@ -12,11 +12,11 @@
 #include <cstddef>
 #include <iterator>
 #include <optional>
-#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "ramspan/detail/span.h"
 #include "ramspan/managed_ptr.h"
 
 namespace ramspan {
@@ -36,8 +36,10 @@ class pinnedBlock {
   // Blocks until the chunk is in memory; throws as a pull does. `first` is the index of its first element in the array.
   pinnedBlock(Managed& chunk, size_t first) : glue_(chunk), elements_(static_cast<T*>(glue_), chunk.size()), first_(first) {}
 
+#ifdef RAMSPAN_HAS_STD_SPAN
   std::span<T> span() const { return elements_; }
   operator std::span<T>() const { return elements_; }  // NOLINT: a block is its elements
+#endif
   T* data() const { return elements_.data(); }
   T* begin() const { return data(); }
   T* end() const { return data() + size(); }
@@ -47,9 +49,16 @@ class pinnedBlock {
 
  private:
   adhereTo<Element> glue_;
-  std::span<T> elements_;
+  detail::Span<T> elements_;
   size_t first_;
 };
+
+// What element by element ends with.
+#ifdef RAMSPAN_HAS_STD_SPAN  // C++20
+using ArrayEnd = std::default_sentinel_t;
+#else
+struct ArrayEnd {};
+#endif
 
 template <typename T>
 class managedArray {
@@ -86,7 +95,7 @@ class managedArray {
   class ElementIterator;
   ElementIterator<managedArray> begin() { return {this}; }
   ElementIterator<const managedArray> begin() const { return {this}; }
-  std::default_sentinel_t end() const { return {}; }
+  ArrayEnd end() const { return {}; }
 
  private:
   template <typename... Value>
@@ -129,7 +138,8 @@ class managedArray<T>::Blocks {
       return *this;
     }
     void operator++(int) { ++i_; }
-    bool operator==(const iterator&) const = default;
+    bool operator==(const iterator& other) const { return array_ == other.array_ && i_ == other.i_; }
+    bool operator!=(const iterator& other) const { return !(*this == other); }
 
    private:
     Array* array_ = nullptr;
@@ -168,7 +178,8 @@ class managedArray<T>::ElementIterator {
     return *this;
   }
   void operator++(int) { ++*this; }
-  bool operator==(std::default_sentinel_t) const { return at_ == nullptr; }
+  bool operator==(ArrayEnd) const { return at_ == nullptr; }
+  bool operator!=(ArrayEnd) const { return at_ != nullptr; }
 
  private:
   // Leaves the old chunk before the new one is fetched: one pinned chunk is all that a loop needs.

@@ -49,6 +49,12 @@ struct ObjectOf {
     return data;
   }
 };
+
+// Whether T's namespace has an OnLastRelease for it.
+template <typename T, typename = void>
+struct HasOnLastRelease : std::false_type {};
+template <typename T>
+struct HasOnLastRelease<T, std::void_t<decltype(OnLastRelease(static_cast<T*>(nullptr), Object()))>> : std::true_type {};
 }  // namespace detail
 
 template <typename T>
@@ -96,6 +102,7 @@ class managedPtr {
   size_t size() const { return object_ ? object_.bytes() / sizeof(T) : 0; }
   explicit operator bool() const { return static_cast<bool>(object_); }
   bool operator==(const managedPtr& other) const { return object_ == other.object_; }
+  bool operator!=(const managedPtr& other) const { return object_ != other.object_; }
 
   // A hint that the data will be needed soon. Does not wait for it.
   void prepareUse() const noexcept {
@@ -123,7 +130,7 @@ class managedPtr {
   void Release() noexcept {
     // acq_rel: the last owner sees all that the others did to the elements before they let go.
     if (!object_ || object_.refs().fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    if constexpr (requires { OnLastRelease(static_cast<T*>(nullptr), object_); }) {
+    if constexpr (detail::HasOnLastRelease<T>::value) {
       OnLastRelease(static_cast<T*>(nullptr), object_);  // found by T's namespace: its bookkeeping ends here
     }
     if constexpr (!std::is_trivially_destructible_v<T>) {

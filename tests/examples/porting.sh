@@ -9,8 +9,8 @@ export TMPDIR="$work" HOME="$work"
 
 awk -v folder="$work" '/^```/ { inside = /^```cpp/; if (inside) ++n; next } inside { print > (folder "/" n ".cc") }' \
   "$source/docs/porting.md"
-"$cxx" -std=c++20 -O2 -Wall -Wextra -Werror -fopenmp "$work/1.cc" -o "$work/before"
-"$cxx" -std=c++20 -O2 -Wall -Wextra -Werror -fopenmp -I"$source/include" "$work/2.cc" -L"$libraries" -lramspan \
+"$cxx" -std=c++17 -O2 -Wall -Wextra -Werror -fopenmp "$work/1.cc" -o "$work/before"
+"$cxx" -std=c++17 -O2 -Wall -Wextra -Werror -fopenmp -I"$source/include" "$work/2.cc" -L"$libraries" -lramspan \
   -Wl,-rpath,"$libraries" -o "$work/after"
 
 "$work/before" 600 > "$work/expected"

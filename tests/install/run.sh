@@ -34,8 +34,8 @@ try_all "$scratch/build" "$scratch/build/mpi"
 echo "find_package: fine"
 
 mkdir "$scratch/pc"
-"$cxx" -std=c++20 "$here/consumer/plain.cc" $(pkg-config --cflags --libs ramspan) -o "$scratch/pc/plain"
-"$cxx" -std=c++20 "$here/consumer/mpi/with_mpi.cc" $(pkg-config --cflags --libs ramspan-mpi) -o "$scratch/pc/with_mpi"
+"$cxx" -std=c++17 "$here/consumer/plain.cc" $(pkg-config --cflags --libs ramspan) -o "$scratch/pc/plain"
+"$cxx" -std=c++17 "$here/consumer/mpi/with_mpi.cc" $(pkg-config --cflags --libs ramspan-mpi) -o "$scratch/pc/with_mpi"
 try_all "$scratch/pc" "$scratch/pc"
 echo "pkg-config: fine"
 

@@ -38,7 +38,8 @@ class Object {
   Object(SmallObject* small, uintptr_t tag) : word_(reinterpret_cast<uintptr_t>(small) | tag) {}
 
   explicit operator bool() const { return word_ != 0; }
-  bool operator==(const Object&) const = default;
+  bool operator==(Object other) const { return word_ == other.word_; }
+  bool operator!=(Object other) const { return word_ != other.word_; }
   uintptr_t word() const { return word_; }  // distinct for distinct objects
 
   bool is_small() const { return __builtin_expect((word_ & kTagMask) != 0, 0); }
