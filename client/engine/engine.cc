@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr auto kMoverNap = microseconds(200);
+constexpr uint32_t kRereadsMax = 1;  // a byte that is wrong twice is wrong where it is kept
 }  // namespace
 
 Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
@@ -68,6 +69,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
     swapped_bytes_ += bytes;
   }
   live_bytes_ += RoundUpToGranule(bytes);
+  NoteSize(bytes);
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
   return chunk;
@@ -106,17 +108,31 @@ void Engine::Forget(Chunk* chunk) {
     swapped_bytes_ -= chunk->bytes;
   }
   static_cast<void>(DetachSlot(chunk));
+  if (swapped_bytes_ == 0) escape_ = Slot();  // nothing is in swap for which it would be needed
   Transition(chunk, Event::kFree, 0, ~uint64_t{0});
   chunks_.Delete(chunk);
 }
 
-void Engine::AttachFrame(Chunk* chunk, Frame frame) { chunk->frame = frame.release(); }
+// A chunk that has a frame and no slot can leave memory only if swap has room for it: slotless_bytes_ counts those.
+void Engine::AttachFrame(Chunk* chunk, Frame frame) {
+  chunk->frame = frame.release();
+  if (!chunk->slot) slotless_bytes_ += RoundUpToGranule(chunk->bytes);
+}
 
-Frame Engine::DetachFrame(Chunk* chunk) { return arena_.Own(std::exchange(chunk->frame, nullptr), chunk->bytes); }
+Frame Engine::DetachFrame(Chunk* chunk) {
+  if (!chunk->slot) slotless_bytes_ -= RoundUpToGranule(chunk->bytes);
+  return arena_.Own(std::exchange(chunk->frame, nullptr), chunk->bytes);
+}
 
-void Engine::AttachSlot(Chunk* chunk, Slot slot) { chunk->slot = slot.release(); }
+void Engine::AttachSlot(Chunk* chunk, Slot slot) {
+  if (chunk->frame != nullptr) slotless_bytes_ -= RoundUpToGranule(chunk->bytes);
+  chunk->slot = slot.release();
+}
 
-Slot Engine::DetachSlot(Chunk* chunk) { return Slot(tier_, std::exchange(chunk->slot, SlotRef{}), chunk->bytes); }
+Slot Engine::DetachSlot(Chunk* chunk) {
+  if (chunk->frame != nullptr && chunk->slot) slotless_bytes_ += RoundUpToGranule(chunk->bytes);
+  return Slot(tier_, std::exchange(chunk->slot, SlotRef{}), chunk->bytes);
+}
 
 // The caller's pin keeps the chunk where it is, so the bits may be set without looking back.
 void Engine::Open(Chunk* chunk, bool write) {
@@ -188,16 +204,25 @@ bool Engine::PollOnce(microseconds wait) {
     }
   }
   Finish(std::span(done, n));
+  if (untold_losses_ > 0) TellLosses();
   return n > 0;
 }
 
 void Engine::Finish(std::span<IoRequest* const> done) {
   if (done.empty()) return;
   IoOp* writes[kBatch];
-  size_t n = 0;
+  IoOp* again[kBatch];
+  size_t n = 0, m = 0;
   in_flight_ -= done.size();
   for (IoRequest* io : done) {
     auto* op = static_cast<IoOp*>(io->cookie);
+    if (!io->is_write && IsWrong(*op) && op->rereads < kRereadsMax) {  // what is in swap may still be right
+      ++op->rereads;
+      ++counters_.rereads;
+      ++in_flight_;
+      again[m++] = op;
+      continue;
+    }
     op->chunk->op = nullptr;
     op->done = true;
     if (io->is_write) {
@@ -209,6 +234,7 @@ void Engine::Finish(std::span<IoRequest* const> done) {
   }
   FinishWrites(std::span(writes, n));
   changed_.NotifyAll();
+  Submit(std::span(again, m), false);
 }
 
 void Engine::CountWait(Clock::time_point since) {
@@ -352,7 +378,7 @@ bool Engine::CheckPolicy() const {
 
 bool Engine::IsValid() {
   MutexLock lock(mutex_);
-  uint64_t frames = 0, live = 0;
+  uint64_t frames = 0, live = 0, slotless = 0;
   for (uint32_t id = 0; id < chunks_.ids(); ++id) {
     const Chunk* c = chunks_.At(id);
     const Phase phase = PhaseOf(c);
@@ -360,12 +386,14 @@ bool Engine::IsValid() {
     ++live;
     if (phase == Phase::kResident || phase == Phase::kWriting || phase == Phase::kLoading) {
       frames += RoundUpToGranule(c->bytes);
+      if (!c->slot) slotless += RoundUpToGranule(c->bytes);
     }
     if ((c->op != nullptr) != (phase == Phase::kLoading || phase == Phase::kWriting)) return false;
     if (phase == Phase::kWriting && Has(c, kWritable)) return false;                  // I3
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
   }
-  return live == chunks_.live() && frames == arena_.in_use() && arena_.committed() + budget_.metadata() <= budget_.total();
+  return live == chunks_.live() && slotless == slotless_bytes_ && frames == arena_.in_use() &&
+         arena_.committed() + budget_.metadata() <= budget_.total();
 }
 
 }  // namespace ramspan

@@ -9,6 +9,7 @@
 // mover.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -66,6 +67,7 @@ struct IoOp {
   uint32_t waiters = 0;
   bool prefetch = false;
   bool done = false;
+  uint32_t rereads = 0;       // of a read that brought other bytes than were written
   uint32_t round = 0;         // Engine::write_round_ when a write began
   bool rewrite = false;       // a write whose chunk had other bytes in swap before, as far as is known
   uint64_t old_checksum = 0;  // of those
@@ -79,6 +81,7 @@ class Engine {
     bool metadata_beside_limit = false;  // the budget is for data (budget.h)
     bool preemptive = true;
     bool checksum = true;
+    bool keep_escape = true;  // swap that is full leaves what is in it readable (KeepEscape); costs a slot or two of the largest
     bool debug = false;  // frames that come back are unmapped; unchanged writes are counted by size
     std::chrono::milliseconds deadlock_settle{10};   // for which the verdict of a deadlock must hold
     std::chrono::milliseconds deadlock_grace{1000};  // before an unlikely release is given up
@@ -171,7 +174,6 @@ class Engine {
   struct Evicted {
     uint64_t freed = 0;        // bytes of frames that came back at once
     uint64_t started = 0;      // bytes now being written
-    bool counted = false;      // a victim stayed because of a counted pin, which belongs to no thread
     uint64_t no_slot_yet = 0;  // bytes of the least dirty victim for whose slot the tier has to be waited for
     bool room_made = false;    // it has been waited for: look again
     Status status;             // why a dirty victim could not start
@@ -194,7 +196,7 @@ class Engine {
     bool told = false;          // the log says that somebody waits
     uint64_t own = 0;           // bytes that are reserved for this thread, but for which no addresses are free
   };
-  Status WaitForPins(uint64_t bytes, const Evicted& evicted, PinWait* wait) RS_REQUIRES(mutex_);
+  Status WaitForPins(uint64_t bytes, PinWait* wait) RS_REQUIRES(mutex_);
   Status CheckWrites() RS_REQUIRES(mutex_);
   bool RefillReserve() RS_REQUIRES(mutex_);
 
@@ -214,6 +216,7 @@ class Engine {
   void Leave(Waiter* waiter) RS_REQUIRES(mutex_);
   void ServeWaiters() RS_REQUIRES(mutex_);
   bool MayPass(const Waiter& waiter, const PinWait& wait) RS_REQUIRES(mutex_);
+  Status KeepEscape(const Chunk* chunk) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Status TooLarge(uint64_t bytes) const;
   void AwaitTransfer() RS_REQUIRES(mutex_);  // releases and retakes the mutex
 
@@ -221,7 +224,10 @@ class Engine {
   Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);
   Status Load(Chunk* chunk, WhenPinned when_pinned) RS_REQUIRES(mutex_);
   IoOp* BeginLoad(Chunk* chunk, Frame frame, bool prefetch) RS_REQUIRES(mutex_);
+  bool IsWrong(const IoOp& op) const RS_REQUIRES(mutex_);
   void FinishRead(IoOp* op) RS_REQUIRES(mutex_);
+  void NoteLoss(const IoOp& op) RS_REQUIRES(mutex_);
+  void TellLosses() RS_REQUIRES(mutex_);  // releases and retakes the mutex
   bool ReadAhead() RS_REQUIRES(mutex_);
   Status WaitFor(IoOp* op, std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
 
@@ -243,6 +249,10 @@ class Engine {
 
   // limits.cc; each but the last releases and retakes the mutex
   Status TakeMetadata(uint64_t bytes) RS_REQUIRES(mutex_);
+  uint64_t FramesFloor() RS_REQUIRES(mutex_);
+  void NoteSize(uint64_t bytes) RS_REQUIRES(mutex_);
+  void LookForLargest() RS_REQUIRES(mutex_);
+  Status NoRoomForDescriptors() const;
   Status HoldLimit() RS_REQUIRES(mutex_);
   void TellLimits() RS_REQUIRES(mutex_);
 
@@ -266,7 +276,20 @@ class Engine {
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   uint64_t swapped_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of Swapped chunks with a slot
+  uint64_t slotless_bytes_ RS_GUARDED_BY(mutex_) = 0;  // in frames of chunks that have no slot
+  Slot escape_ RS_GUARDED_BY(mutex_);                  // see KeepEscape
+  uint64_t largest_bytes_ RS_GUARDED_BY(mutex_) = 0;   // no chunk has more
+  bool mixed_sizes_ RS_GUARDED_BY(mutex_) = false;     // not all chunks have as many granules as the largest
   uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for
+  // What the log will say of lost chunks, as soon as the mutex is let go.
+  struct Loss {
+    uint32_t chunk;
+    uint64_t bytes;
+    char tier[16];
+    bool wrong;  // bytes; else there are none
+  };
+  std::array<Loss, 8> losses_ RS_GUARDED_BY(mutex_){};
+  size_t untold_losses_ RS_GUARDED_BY(mutex_) = 0;
   uint32_t failed_writes_ RS_GUARDED_BY(mutex_) = 0;   // since the last good one
   uint32_t failed_rounds_ RS_GUARDED_BY(mutex_) = 0;   // of writes that began after the ones before had failed
   uint32_t write_round_ RS_GUARDED_BY(mutex_) = 0;     // the number of the round that is on

@@ -52,7 +52,6 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
     seen += n;
     CloseUnpinned(std::span(victims, n), std::span(keep, n));
     for (size_t i = 0; i < n; ++i) {
-      result.counted = result.counted || HasCountedPins(victims[i]);
       if (keep[i]) continue;
       if (IoOp* op = SendAway(victims[i], &result)) ops[writes++] = op;
     }
@@ -148,12 +147,17 @@ Status Engine::EnsureSlot(Chunk* c) {
   return Status();
 }
 
-// Swap is full: clean resident chunks give up the copies that they keep there (and count as dirty from now on).
+// Swap is full: clean resident chunks give up the copies that they keep there (and count as dirty from now on). Not the
+// last ones: what has no slot must not fill memory (KeepEscape), unless there is room in swap to make way. The chunk of
+// `bytes` for which this is done gets one of the slots and leaves.
 bool Engine::ReclaimCleanSlots(uint64_t bytes) {
   uint64_t freed = 0;
+  const uint64_t room = RoundUpToGranule(largest_bytes_);
   for (uint32_t id = 0; id < chunks_.ids() && freed < bytes; ++id) {
     Chunk* c = chunks_.At(id);
     if (PhaseOf(c) != Phase::kResident || !c->slot || Has(c, kMapped)) continue;
+    const bool is_last = slotless_bytes_ + RoundUpToGranule(c->bytes) + room > budget_.frames_limit() + RoundUpToGranule(bytes);
+    if (options_.keep_escape && swapped_bytes_ > 0 && escape_.bytes() < room && is_last) continue;
     SetBits(c, kDirty);
     static_cast<void>(DetachSlot(c));
     freed += RoundUpToGranule(c->bytes);

@@ -1,9 +1,12 @@
 // The journey in: a pin misses (or the mover looks ahead), a frame is taken, the tier reads, the completion is checked,
 // the pinners wake.
+#include <bit>
+#include <cstdio>
 #include <string>
 #include <utility>
 
 #include "client/engine/engine.h"
+#include "common/log.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -13,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr uint32_t kReadAttemptsMax = 3;
+constexpr uint64_t kLossesTold = 16;  // one by one; a program that goes on may lose thousands
 constexpr auto kSpinBeforeBlocking = microseconds(60);  // a blocking wake-up costs 70 to 280 us (limits.md)
 }  // namespace
 
@@ -100,11 +104,17 @@ IoOp* Engine::BeginLoad(Chunk* chunk, Frame frame, bool prefetch) {
   return op;
 }
 
+// Whether all bytes came, but not those that were written.
+bool Engine::IsWrong(const IoOp& op) const {
+  const bool moved = op.io.result == StatusCode::kOk && op.io.bytes_done == op.io.bytes;
+  return moved && options_.checksum && !Has(op.chunk, kMapped) && op.io.checksum != op.chunk->checksum;
+}
+
 void Engine::FinishRead(IoOp* op) {
   Chunk* c = op->chunk;
   const IoRequest& io = op->io;
   const bool moved = io.result == StatusCode::kOk && io.bytes_done == io.bytes;
-  if (moved && (!options_.checksum || Has(c, kMapped) || io.checksum == c->checksum)) {
+  if (moved && !IsWrong(*op)) {
     const bool untouched = op->prefetch && op->waiters == 0;
     Transition(c, Event::kFinishLoad, untouched ? kPrefetched : kReadable | kWritable);
     if (op->prefetch && !untouched) {  // somebody came while it was loading: as good as a hit
@@ -130,12 +140,39 @@ void Engine::FinishRead(IoOp* op) {
                     : Unavailable("chunk " + std::to_string(c->id) + " could not be read back from " +
                                   tier_->capabilities().name + " swap");
   if (lost) {
+    NoteLoss(*op);
     Transition(c, Event::kLose);
   } else {
     swapped_bytes_ += c->bytes;
     Transition(c, Event::kFailLoad, 0, kReferenced);
   }
   if (Has(c, kDoomed)) Forget(c);
+}
+
+void Engine::NoteLoss(const IoOp& op) {
+  ++counters_.losses;
+  if (untold_losses_ == losses_.size()) return;  // so many at once: the others are in the count
+  Loss& loss = losses_[untold_losses_++];
+  loss = {.chunk = op.chunk->id, .bytes = op.chunk->bytes, .tier = {}, .wrong = IsWrong(op)};
+  std::snprintf(loss.tier, sizeof loss.tier, "%s", tier_->CapabilitiesOf(op.io.slot).name);
+}
+
+// The first losses are told one by one, later ones each time their number has doubled.
+void Engine::TellLosses() {
+  const auto losses = losses_;
+  const size_t n = std::exchange(untold_losses_, 0);
+  const uint64_t sum = counters_.losses;
+  MutexUnlock unlocked(mutex_);
+  for (size_t i = 0; i < n && sum <= kLossesTold; ++i) {
+    LogWarning("chunk %u of %llu bytes is lost: %s %s swap", losses[i].chunk,
+               static_cast<unsigned long long>(losses[i].bytes),
+               losses[i].wrong ? "it was read twice, and twice its checksum was wrong, from" : "its place is gone in",
+               losses[i].tier);
+  }
+  if (sum > kLossesTold && std::bit_floor(sum) > sum - n) {
+    LogWarning("%llu chunks are lost so far, the last one in %s swap", static_cast<unsigned long long>(sum),
+               losses[n - 1].tier);
+  }
 }
 
 // Spins, polls and then sleeps until the transfer has ended. The program has waited since `since`: for the frame and

@@ -1,4 +1,5 @@
 // Limits that change: metadata that grows into the frames' part, another budget, a tier that goes.
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -9,9 +10,50 @@ namespace ramspan {
 
 using std::chrono::microseconds;
 
+namespace {
+// Of the limit, kept for frames: without it descriptors fill memory until nothing that they describe can be read any more.
+// An eighth is 16 frames of a 64 KiB chunk in 8 MiB, so that each thread of a node has its pins; half of it would be
+// little for many threads, twice of it would cost objects in small limits.
+constexpr uint64_t kDataShare = 8;
+}  // namespace
+
+// What metadata may not take from frames: the largest object must still be readable.
+uint64_t Engine::FramesFloor() {
+  uint64_t floor = std::max(budget_.limit() / kDataShare, RoundUpToGranule(largest_bytes_));
+  if (floor <= budget_.frames_limit()) return floor;
+  LookForLargest();  // the one that was may be gone
+  return std::max(budget_.limit() / kDataShare, RoundUpToGranule(largest_bytes_));
+}
+
+void Engine::NoteSize(uint64_t bytes) {
+  mixed_sizes_ = mixed_sizes_ || (largest_bytes_ > 0 && RoundUpToGranule(bytes) != RoundUpToGranule(largest_bytes_));
+  largest_bytes_ = std::max(largest_bytes_, bytes);
+}
+
+// Looks at all chunks: only for who would be refused otherwise.
+void Engine::LookForLargest() {
+  largest_bytes_ = 0;
+  mixed_sizes_ = false;
+  for (uint32_t id = 0; id < chunks_.ids(); ++id) {
+    const Chunk* c = chunks_.At(id);
+    if (PhaseOf(c) != Phase::kFreed && !Has(c, kDoomed)) NoteSize(c->bytes);
+  }
+}
+
+Status Engine::NoRoomForDescriptors() const {
+  return FailedPrecondition("descriptors of objects take " + FormatBytes(budget_.metadata()) + " of the memory limit of " +
+                            FormatBytes(budget_.limit()) +
+                            ", and the rest is needed to use the objects; make fewer and larger objects (an array in one "
+                            "managedPtr), or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)");
+}
+
 // Frames give way to metadata, which is charged on success only.
 Status Engine::TakeMetadata(uint64_t bytes) {
   budget_.ChargeMetadata(bytes);
+  if (budget_.frames_limit() < FramesFloor()) {
+    budget_.ChargeMetadata(-bytes);
+    return NoRoomForDescriptors();
+  }
   if (arena_.committed() <= budget_.frames_limit()) return Status();
   Status status = HoldLimit();
   if (arena_.committed() + budget_.metadata() <= budget_.total()) {
@@ -24,12 +66,7 @@ Status Engine::TakeMetadata(uint64_t bytes) {
 
 Status Engine::ChargeMetadata(uint64_t bytes) {
   MutexLock lock(mutex_);
-  if (Status status = TakeMetadata(bytes); !status.ok()) return status;
-  if (budget_.frames_limit() > 0) return Status();
-  budget_.ChargeMetadata(-bytes);
-  return FailedPrecondition("descriptors of objects take all of the memory limit of " + FormatBytes(budget_.limit()) +
-                            "; make fewer and larger objects (an array in one managedPtr), or raise the limit "
-                            "(RAMSPAN_MEMORY, ramspan run --memory)");
+  return TakeMetadata(bytes);
 }
 
 // Evicts until the frames fit beside the metadata.
@@ -45,7 +82,7 @@ Status Engine::HoldLimit() {
     if (in_flight_ > 0) PollOnce(microseconds(1000));
     if (progress) wait = PinWait();
     if (status.ok() && !progress) {
-      status = evicted.status.ok() ? WaitForPins(budget_.limit(), evicted, &wait) : evicted.status;
+      status = evicted.status.ok() ? WaitForPins(budget_.limit(), &wait) : evicted.status;
       // Who lowers the limit can do without: he does not wait for ever, as a thread does that needs its data.
       if (status.ok() && wait.waited > options_.deadlock_grace) status = FullOfPinsStatus(budget_.limit());
     }
@@ -78,6 +115,7 @@ Status Engine::SetBudget(uint64_t bytes) {
 
 Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
   MutexLock lock(mutex_);
+  escape_ = Slot();  // it may be in one of them; the next one will not be
   const uint32_t ids = chunks_.ids();
   Status first_failure;
   for (uint32_t id = 0; id < ids; ++id) {

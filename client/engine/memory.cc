@@ -106,6 +106,37 @@ void Engine::AwaitTransfer() {
   if (in_flight_ > 0) PollOnce(microseconds(200));
 }
 
+// Data that is in swap must stay readable when memory and swap are both full, so that a program can still write its
+// checkpoint. A chunk that comes in from swap keeps its slot, so it can always leave again: as long as there is room for
+// one such chunk, of whatever size, each can be read in turn. That room is a frame's worth of memory that chunks without
+// slots may not take or, when they have all memory, a slot that is kept free, into which they can make way (twice as
+// large where sizes differ: those that make way may leave up to one more unused, into which none of the others fits).
+// Called before `chunk`, which has no slot, gets a frame. kResourceExhausted: that would have been the last room.
+Status Engine::KeepEscape(const Chunk* chunk) {
+  for (int attempt = 0;; ++attempt) {
+    const uint64_t room = RoundUpToGranule(largest_bytes_);
+    if (!options_.keep_escape || swapped_bytes_ == 0 ||
+        slotless_bytes_ + RoundUpToGranule(chunk->bytes) + room <= budget_.frames_limit()) {
+      return Status();
+    }
+    const uint64_t bytes = mixed_sizes_ ? 2 * room : room;
+    if (escape_.bytes() >= bytes) return Status();
+    escape_ = Slot();
+    Result<SlotRef> slot = tier_->TryReserve(bytes);
+    if (!slot.ok() && slot.status().code() == StatusCode::kAborted) {
+      MutexUnlock unlocked(mutex_);
+      slot = tier_->Reserve(bytes);
+    }
+    if (slot.ok()) {
+      escape_ = Slot(tier_, slot.value(), bytes);
+      return Status();
+    }
+    if (slot.status().code() != StatusCode::kResourceExhausted) return Status();  // no swap at all: nothing to be kept
+    if (attempt > 0) return slot.status();
+    LookForLargest();  // the one for which there is no room may be gone
+  }
+}
+
 // A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
 // OK without a frame: the chunk is not in swap any more, another thread was faster.
 Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
@@ -123,6 +154,10 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
   } mark{pins_, chunk};
   const uint64_t bytes = chunk->bytes;
   typical_bytes_ = RoundUpToGranule(bytes);
+  if (!chunk->slot) {
+    if (Status status = KeepEscape(chunk); !status.ok()) return status;
+    if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
+  }
   *frame = TryTakeFrame(bytes);
   if (*frame) {
     if (arena_.available() < 2 * typical_bytes_ && policy_->WantsReadAhead()) SignalMover();
@@ -155,13 +190,17 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
       continue;
     }
     if (evicted.started > 0) continue;
-    if (!evicted.status.ok()) return evicted.status;
+    if (!evicted.status.ok()) {
+      if (!chunk->slot || !escape_) return evicted.status;
+      escape_ = Slot();  // what it was kept for; this chunk has a slot and can leave again
+      continue;
+    }
     if (!place->memory && MayPass(*place, wait)) *frame = arena_.TryTake(bytes);
     if (*frame) break;
     if (when_pinned == WhenPinned::kReturn) return Aborted("pinned");
     if (!wait_for_pins()) return FullOfPinsStatus(bytes);
     mark.Set();
-    if (Status status = WaitForPins(bytes, evicted, &wait); !status.ok()) return status;
+    if (Status status = WaitForPins(bytes, &wait); !status.ok()) return status;
   }
   takes_ += *frame ? 1 : 0;
   return Status();
@@ -171,14 +210,12 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
 // verdict on a deadlock needs every holder of pins to be waiting, too, and to stay so for a moment: one that could go on
 // by now may not have run yet. And the pins must still be there after it: a thread that unpinned and ended since they were
 // looked at waits for nothing, and leaves no other trace. A wait that somebody can end has no deadline.
-Status Engine::WaitForPins(uint64_t bytes, const Evicted& evicted, PinWait* wait) {
-  PinScanner::Verdict verdict = pins_->JudgeWaiters();
+Status Engine::WaitForPins(uint64_t bytes, PinWait* wait) {
+  const PinScanner::Verdict verdict = pins_->JudgeWaiters();
   const bool again = std::exchange(wait->was_deadlock, verdict == PinScanner::Verdict::kDeadlock);
-  // Counted pins belong to no thread: each one that lives and does not wait may be the one that ends them.
-  const bool counted = evicted.counted && verdict == PinScanner::Verdict::kUnlikely;
   // Memory is there for a thread that has not run since: it goes on, whatever the verdict.
   const bool served = arena_.reserved() > wait->own;
-  if (verdict == PinScanner::Verdict::kSomebodyMayUnpin || counted || served) wait->hopeless = {};
+  if (verdict == PinScanner::Verdict::kSomebodyMayUnpin || served) wait->hopeless = {};
   if ((verdict == PinScanner::Verdict::kDeadlock && again && wait->hopeless >= options_.deadlock_settle && !served) ||
       (verdict == PinScanner::Verdict::kUnlikely && wait->hopeless > options_.deadlock_grace)) {
     return FullOfPinsStatus(bytes);

@@ -306,6 +306,7 @@ void* AddUse(Object object, bool write) {
     if (object.is_small()) object.small()->uses.fetch_sub(1, std::memory_order_relaxed);
     ThrowStatus(status);
   }
+  PinRegistry::NoteCounted(1);
   return ElementsAt<void>(chunk->frame, object.offset());
 }
 
@@ -318,10 +319,16 @@ bool EndUses(Object object, uint32_t n) noexcept {
     do {
       if (held < n) return false;
     } while (!uses.compare_exchange_weak(held, static_cast<uint16_t>(held - n), std::memory_order_relaxed));
-  } else if (chunk->state.load(std::memory_order_acquire) / kOneCountedPin < n) {
-    return false;
+    chunk->state.fetch_sub(n * kOneCountedPin, std::memory_order_release);  // as UnpinCounted
+  } else {
+    // In one step with the look: of two threads that both end the last pin, one gets false.
+    uint64_t word = chunk->state.load(std::memory_order_relaxed);
+    do {
+      if (word / kOneCountedPin < n) return false;
+    } while (!chunk->state.compare_exchange_weak(word, word - n * kOneCountedPin, std::memory_order_release,
+                                                 std::memory_order_relaxed));
   }
-  for (; n > 0; --n) UnpinCounted(chunk);
+  PinRegistry::NoteCounted(-int64_t{n});
   return true;
 }
 

@@ -70,6 +70,7 @@ void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool wri
     return StorePinAnywhere(chunk, table, i, write) ? chunk->frame : PinSlow(chunk, table, i, write);
   }
   if (Status status = Session::Get().engine->AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
+  PinRegistry::NoteCounted(1);
   *slot = kCountedPin;
   return chunk->frame;
 }
@@ -77,6 +78,7 @@ void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool wri
 void UnpinCounted(ChunkHead* chunk) noexcept {
   // Release: the evictor that sees the count gone sees what was done to the frame.
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+  PinRegistry::NoteCounted(-1);
 }
 
 void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {

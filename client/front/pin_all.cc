@@ -13,6 +13,7 @@
 #include "client/front/session.h"
 #include "client/front/throw_status.h"
 #include "common/errno_guard.h"
+#include "common/log.h"
 #include "common/units.h"
 #include "ramspan/adhere_all.h"
 #include "ramspan/detail/held_pin.h"
@@ -24,7 +25,7 @@ using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(1);  // with others of which none is known to go on
-constexpr auto kPatienceMax = std::chrono::seconds(60);
+constexpr auto kPatienceTold = std::chrono::seconds(60);  // then the log says what is waited for: it may go on for ever
 
 // Pins one without waiting for other threads' pins: kAborted where Pin would.
 Status TryPin(PinRequest* request, PinTable* table) {
@@ -34,7 +35,10 @@ Status TryPin(PinRequest* request, PinTable* table) {
   Status status;
   if (slot == PinTable::kSlots) {
     status = Session::Get().engine->AcquireCounted(chunk, request->write, Engine::WhenPinned::kReturn);
-    if (status.ok()) request->slot = kCountedPin;
+    if (status.ok()) {
+      request->slot = kCountedPin;
+      PinRegistry::NoteCounted(1);
+    }
     return status;
   }
   const bool at_hand = StorePinAnywhere(chunk, table, slot, request->write);
@@ -121,12 +125,18 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   if (bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
   const Turn turn;
   Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
+  bool told = false;
   for (microseconds pause{50};; pause = std::min(2 * pause, microseconds(2000))) {
     Status status = TryPinAll(requests, table);
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
     if (PinRegistry::Get().JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) hopeless = {};
-    if (hopeless > kPatience || waited > kPatienceMax) ThrowStatus(engine.FullOfPinsStatus(bytes));
+    if (hopeless > kPatience) ThrowStatus(engine.FullOfPinsStatus(bytes));
+    if (waited > kPatienceTold && !std::exchange(told, true)) {
+      LogWarning("adhereAll has waited 60 s for %s: adhereTos of other threads pin too much of the memory limit, and it "
+                 "waits on until they release some",
+                 FormatBytes(bytes).c_str());
+    }
     std::this_thread::sleep_for(pause);
     waited += pause;
     hopeless += pause;

@@ -73,6 +73,7 @@ PinTable* PinRegistry::Adopt() {
     tables_.push_back(table);
   }
   table->owned.store(true, std::memory_order_relaxed);
+  table->counted.store(0, std::memory_order_relaxed);
   table->waiting_for.store(nullptr, std::memory_order_relaxed);
   pthread_setspecific(lease, static_cast<PinTable*>(table));  // as GiveUp takes it
   detail::t_pins = table;
@@ -162,7 +163,9 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
     const bool came = waits != nullptr && waits != NoChunk() && PhaseOf(static_cast<const Chunk*>(waits)) != Phase::kSwapped;
     if (came) return Verdict::kSomebodyMayUnpin;
     if (waits == NoChunk() ? ingredients_taken_.load() : waits != nullptr) continue;
-    others_live |= table->owned.load(std::memory_order_relaxed);
+    const bool lives = table->owned.load(std::memory_order_relaxed);
+    others_live |= lives;
+    if (lives && table->counted.load(std::memory_order_relaxed) > 0) return Verdict::kSomebodyMayUnpin;
     for (const auto& slot : table->slots) {
       const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
       if (held != nullptr && held != NoChunk()) return Verdict::kSomebodyMayUnpin;

@@ -36,6 +36,11 @@ class PinRegistry final : public PinScanner {
   // Whether an adhereTo seems to hold the chunk. Elements of include/rambrain/ (p[i]) are held for longer than they are used,
   // in the last slots of a table, and do not count. For debug mode.
   bool IsAdheredTo(const Chunk* chunk) const;
+  // The calling thread took `n` pins that are counted in chunks, or ended -n.
+  static void NoteCounted(int64_t n) {
+    detail::PinTable* table = detail::t_pins;
+    if (table != nullptr) table->counted.store(table->counted.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
 
   void Barrier() override;
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;

@@ -23,7 +23,7 @@ victims stay open @ client/engine/evict.cc @ s/for (Chunk\* c : victims) ClearBi
 a dirty chunk is dropped @ client/engine/evict.cc @ s/if (!Has(c, kDirty)) {  \/\/ the slot/if (true) { \/\//
 a failed write counts as done @ client/engine/evict.cc @ s/const bool ok = .*;/const bool ok = true;/
 a short read counts as whole @ client/engine/fetch.cc @ s/const bool moved = .*;/const bool moved = io.result == StatusCode::kOk; const_cast<IoRequest\&>(io).checksum = c->checksum;/
-wrong checksums pass @ client/engine/fetch.cc @ s/(!options_.checksum || Has(c, kMapped) || io.checksum == c->checksum)/true/
+wrong checksums pass @ client/engine/fetch.cc @ s/  return moved \&\& options_.checksum .*/  return false;/
 a write does not make dirty @ client/engine/engine.cc @ s/kReadable | kWritable | (write ? kDirty : 0)/kReadable | kWritable/
 a writer does not wait for the chunk's write @ client/engine/fetch.cc @ s/        if (!write) return Status();/        return Status();/
 a chunk freed in flight is never forgotten @ client/engine/evict.cc @ s/^    if (Has(c, kDoomed)) Forget(c);//
@@ -31,18 +31,27 @@ one victim that has to stay ends the search @ client/engine/evict.cc @ s/    see
 a thread seems to wait for ever @ client/engine/memory.cc @ s/      if (set) pins->SetWaiting(nullptr);//
 one look makes a deadlock @ client/engine/memory.cc @ s/kDeadlock \&\& again \&\& /kDeadlock \&\& /
 one chunk that is lost keeps the others away @ client/engine/limits.cc @ s/      first_failure = status;  .*/      { mutex_.unlock(); return status; }/
-descriptors exceed the limit @ client/engine/limits.cc @ s/  if (arena_.committed() + budget_.metadata() <= budget_.limit()) {/  if (true) {/
+descriptors exceed the limit @ client/engine/limits.cc @ s/  if (arena_.committed() + budget_.metadata() <= budget_.total()) {/  if (true) {/
 tables that do not fit stay charged @ client/engine/limits.cc @ s/^  budget_.ChargeMetadata(-bytes);//
 a place is given to two objects @ client/front/bundles.cc @ s/    bundle->first_free = object->bytes;//
 a bundle that was full stays closed @ client/front/bundles.cc @ s/if (!bundle->open \&\& bundle->live <= .*) Link(list, bundle);//
 a slot is freed with transfers in flight @ client/engine/engine.cc @ s/if (chunk->op != nullptr || chunk == vacating_) {/if (chunk == vacating_) {/
-metadata is not charged @ client/arena/budget.h @ s/return limit() > apart ? limit() - apart : 0;/return limit() + 0 * apart;/
+metadata is not charged @ client/arena/budget.h @ s/    return std::min(limit(), total() > apart .*/    return limit() + 0 * apart;/
 a clean chunk of a dead server is dropped @ client/engine/evict.cc @ s/tier_->IsLost(c->slot, c->bytes)/false/
 a dirty chunk stays with a dead tier @ client/engine/evict.cc @ s/if (c->slot \&\& tier_->IsLost(c->slot, c->bytes)) {/if (!Has(c, kDirty) \&\& c->slot \&\& tier_->IsLost(c->slot, c->bytes)) {/
 a tier that fails is the first choice @ client/swap/tiered_swap.cc @ s/      rest_\[i\].store(kRestSlots, .*//
 the search for victims wraps @ client/engine/evict.cc @ s/bytes = std::min(2 \* bytes, std::max(bytes, budget_.limit()))/bytes *= 2/
 cached frames keep their addresses @ client/arena/arena.cc @ s/while (!unit \&\& GiveBackOne())/while (false)/
 an exception leaves the mutex open @ common/mutex.h @ s/~MutexUnlock() RS_RELEASE() { mutex_.lock(); }/~MutexUnlock() RS_RELEASE() { if (!std::uncaught_exceptions()) mutex_.lock(); }/
+who waits for memory does not look at the chunk again @ client/engine/memory.cc @ s/while (PhaseOf(chunk) == Phase::kSwapped \&\& !Has(chunk, kDoomed)) {/while (true) {/
+memory goes to whoever comes @ client/engine/memory.cc @ s/  if (oldest_ != nullptr) return {};//
+small chunks pass a large one for ever @ client/engine/memory.cc @ s/if (passes_ >= kPassesMax/if (false/
+nobody may pass @ client/engine/memory.cc @ s/if (RoundUpToGranule(waiter.bytes) > arena_.available()) return false;/return false;/
+counted pins are nobody's @ client/front/pin_registry.cc @ s/if (lives \&\& table->counted.load.*//
+descriptors take all of the limit @ client/engine/limits.cc @ s/if (budget_.frames_limit() < FramesFloor()) {/if (false) {/
+memory and swap fill up together @ client/engine/memory.cc @ s/if (!options_.keep_escape/if (true/
+the last clean slots are taken @ client/engine/evict.cc @ s/ \&\& is_last) continue;/ \&\& false) continue;/
+a wrong checksum is not read again @ client/engine/engine.cc @ s/constexpr uint32_t kRereadsMax = 1;/constexpr uint32_t kRereadsMax = 0;/
 a returned frame stays in use @ client/arena/arena.cc @ s/^  in_use_ -= bytes;//
 read-ahead forgets its budget @ client/policy/cyclic.cc @ s/preemptive_bytes_max_ = memory_bytes \/ kWindowPart/preemptive_bytes_max_ = memory_bytes/
 random access keeps the window @ client/policy/cyclic.cc @ s/  window_bytes_ = std::max(window_bytes_ \/ 2, chunk_bytes);//

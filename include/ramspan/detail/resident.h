@@ -42,6 +42,9 @@ struct alignas(1024) PinTable {
   std::atomic<bool> owned{false};                // a living thread uses the table
   std::atomic<ChunkHead*> waiting_for{nullptr};  // the owner waits for memory, for this chunk
   std::atomic<ChunkHead*> slots[kSlots] = {};
+  // Pins counted in chunks that the owner took, less those that it ended (also ones of other threads: may be negative).
+  // Only the owner writes; the judge of deadlocks reads it.
+  std::atomic<int64_t> counted{0};
   std::atomic<uint64_t> pulls{0};  // through include/rambrain/; only the owner writes, so it needs no locked add
 };
 static_assert(sizeof(PinTable) == 1024);

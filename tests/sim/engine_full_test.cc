@@ -1,0 +1,170 @@
+// Everything full: memory of descriptors, memory and swap of data. What is there can still be used.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "client/policy/cyclic.h"
+#include "tests/support/fake_tier.h"
+#include "tests/support/no_pins.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+std::unique_ptr<CachePolicy> Cyclic(const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }
+
+class Full : public testing::Test {
+ protected:
+  void Start(const FakeTierOptions& tier, const Engine::Options& options) {
+    tier_ = std::make_unique<FakeTier>(tier);
+    engine_ = std::make_unique<Engine>(options, tier_.get(), &pins_, Cyclic);
+  }
+  ~Full() override {
+    for (Chunk* chunk : chunks_) engine_->Free(chunk);
+    engine_->Drain();
+    EXPECT_EQ(tier_->slots(), 0u);
+  }
+  Status Add(uint64_t bytes) {
+    Result<Chunk*> chunk = engine_->Create(bytes);
+    if (!chunk.ok()) return chunk.status();
+    Status status = engine_->Acquire(chunk.value(), true);
+    if (!status.ok()) {
+      engine_->Free(chunk.value());
+      return status;
+    }
+    chunks_.push_back(chunk.value());
+    std::memset(chunks_.back()->frame, static_cast<int>(chunks_.size() & 0xff), bytes);
+    return status;
+  }
+  void ReadAll(size_t step = 1) {
+    for (size_t i = 0; i < chunks_.size(); i += step) {
+      const Status status = engine_->Acquire(chunks_[i], false);
+      ASSERT_TRUE(status.ok()) << i << " of " << chunks_.size() << ": " << status.ToString();
+      ASSERT_EQ(static_cast<unsigned char*>(chunks_[i]->frame)[chunks_[i]->bytes - 1], (i + 1) & 0xff);
+    }
+    EXPECT_TRUE(engine_->IsValid());
+  }
+
+  NoPins pins_;
+  std::unique_ptr<FakeTier> tier_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<Chunk*> chunks_;
+};
+
+// Descriptors grew until no frame was left: of 62 464 objects none could be read any more.
+TEST_F(Full, OfDescriptorsLeavesEveryObjectReadable) {
+  for (const uint64_t bytes : {uint64_t{4096}, uint64_t{64} << 10}) {
+    Start({.seed = 21, .capacity_bytes = uint64_t{8} << 30, .synchronous = true}, {.budget = 4 * kMiB, .preemptive = false});
+    Status status;
+    while (status.ok() && chunks_.size() < 100'000) {
+      Result<Chunk*> chunk = engine_->Create(bytes);
+      status = chunk.status();
+      if (chunk.ok()) chunks_.push_back(chunk.value());
+    }
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_NE(status.message().find("descriptors"), std::string::npos) << status.message();
+    EXPECT_GT(chunks_.size(), 40'000u);
+    for (size_t i = 0; i < chunks_.size(); i += 97) {
+      ASSERT_TRUE(engine_->Acquire(chunks_[i], true).ok()) << i;
+      std::memset(chunks_[i]->frame, static_cast<int>((i + 1) & 0xff), bytes);
+    }
+    ReadAll(97);
+    for (Chunk* chunk : chunks_) engine_->Free(chunk);
+    chunks_.clear();
+  }
+}
+
+// The largest object counts, not a share of the limit; and one that is gone counts no more.
+TEST_F(Full, OfDescriptorsLeavesRoomForTheLargestObject) {
+  Start({.seed = 22, .synchronous = true}, {.budget = 4 * kMiB, .preemptive = false});
+  ASSERT_TRUE(Add(3 * kMiB).ok());
+  Status status;
+  std::vector<Chunk*> small;
+  const auto fill = [&] {
+    for (status = Status(); status.ok();) {
+      Result<Chunk*> chunk = engine_->Create(4096);
+      status = chunk.status();
+      if (chunk.ok()) small.push_back(chunk.value());
+    }
+  };
+  fill();
+  const size_t beside = small.size();
+  ASSERT_TRUE(engine_->Acquire(small[0], true).ok());
+  ReadAll();
+  engine_->Free(chunks_[0]);
+  chunks_.clear();
+  fill();
+  EXPECT_GT(small.size(), 2 * beside);
+  for (Chunk* chunk : small) engine_->Free(chunk);
+}
+
+// 64 of 95 objects were unreadable until something was freed.
+TEST_F(Full, MemoryAndSwapLeaveEveryObjectReadableInTurn) {
+  for (const bool synchronous : {true, false}) {
+    Start({.seed = 23, .capacity_bytes = 4 * kMiB, .synchronous = synchronous}, {.budget = 2 * kMiB, .preemptive = false});
+    Status status;
+    while (status.ok() && chunks_.size() < 1000) status = Add(64 << 10);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    EXPECT_GE(chunks_.size(), 64u + 20u);  // swap but for one slot, and memory
+    ReadAll();
+    for (size_t i = chunks_.size(); i-- > 0;) ASSERT_TRUE(engine_->Acquire(chunks_[i], true).ok()) << i;  // written, too
+    EXPECT_NE(Add(64 << 10).code(), StatusCode::kOk);
+    ReadAll();
+    for (int i = 0; i < 2; ++i) {  // what is freed can be used again
+      engine_->Free(chunks_.back());
+      chunks_.pop_back();
+    }
+    ASSERT_TRUE(Add(64 << 10).ok());
+    ReadAll();
+    for (Chunk* chunk : chunks_) engine_->Free(chunk);
+    chunks_.clear();
+    engine_->Drain();
+  }
+}
+
+TEST_F(Full, MemoryAndSwapOfMixedSizesLeaveEveryObjectReadableInTurn) {
+  Start({.seed = 24, .capacity_bytes = 6 * kMiB, .synchronous = true}, {.budget = 3 * kMiB, .preemptive = false});
+  const uint64_t sizes[] = {4096, 300 << 10, 20000, 64 << 10, 700 << 10, 5000};
+  int refused = 0;
+  for (int i = 0; refused < 20 && i < 3000; ++i) refused += !Add(sizes[i % 6]).ok();
+  ReadAll();
+  ReadAll();
+}
+
+// A read that brought a wrong byte once lost the chunk for good, although what was in swap was right.
+TEST_F(Full, AWrongByteThatIsRightTheSecondTimeLosesNothing) {
+  Start({.seed = 25, .synchronous = true}, {.budget = kMiB, .preemptive = false});
+  for (int i = 0; i < 32; ++i) ASSERT_TRUE(Add(64 << 10).ok());
+  tier_->faults().NextReads(Fault::kFlippedByte);
+  ReadAll();
+  EXPECT_EQ(engine_->counters().rereads, 1u);
+  EXPECT_EQ(engine_->counters().losses, 0u);
+}
+
+// DataLost said "see the log for the tier", and the log held nothing.
+TEST_F(Full, EachLossIsInTheLogWithItsTier) {
+  Start({.seed = 26, .synchronous = true, .name = "fake"}, {.budget = kMiB, .preemptive = false});
+  for (int i = 0; i < 64; ++i) ASSERT_TRUE(Add(64 << 10).ok());
+  testing::internal::CaptureStderr();
+  tier_->faults().NextReads(Fault::kFlippedByte, 2);
+  EXPECT_EQ(engine_->Acquire(chunks_[0], false).code(), StatusCode::kDataLoss);
+  std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("chunk 0 of 65536 bytes is lost"), std::string::npos) << log;
+  EXPECT_NE(log.find("fake swap"), std::string::npos) << log;
+  // Many more are some lines.
+  testing::internal::CaptureStderr();
+  tier_->faults().SetRates({.read_flipped = 1});
+  for (size_t i = 1; i < 45; ++i) static_cast<void>(engine_->Acquire(chunks_[i], false));
+  log = testing::internal::GetCapturedStderr();
+  EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 18) << log;
+  EXPECT_NE(log.find("32 chunks are lost so far"), std::string::npos) << log;
+}
+
+}  // namespace
+}  // namespace ramspan
