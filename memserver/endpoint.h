@@ -32,9 +32,9 @@ class Endpoint {
   // Some client moves bytes by calls that stand still while this server does not poll, although it is not concerned.
   virtual bool needs_polling() const = 0;
 
-  // The next message, if one has come. Does not wait; gives the transport what it needs to make progress. An error means
-  // that the transport is lost.
-  virtual Result<std::optional<Message>> Poll() = 0;
+  // The next message, or none. Does not wait; gives the transport what it needs to make progress. An error means that the
+  // transport is lost. Clients' transfers may need many calls, so it costs little.
+  virtual Status Poll(std::optional<Message>* message) = 0;
 
   // Progress alone: messages stay where they are.
   virtual void Progress() = 0;

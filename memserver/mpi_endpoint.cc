@@ -21,13 +21,15 @@ MpiEndpoint::MpiEndpoint(MpiWorld& world) : world_(world) {
                                [](const MpiWorld::Client& client) { return !client.same_node; });
 }
 
-Result<std::optional<Endpoint::Message>> MpiEndpoint::Poll() {
-  if (Status received = ReceiveControl(world_.control(), MPI_ANY_SOURCE, &last_); !received.ok()) return received;
-  if (last_.source < 0) return std::optional<Message>();
+Status MpiEndpoint::Poll(std::optional<Message>* message) {
+  message->reset();
+  Status received = ReceiveControl(world_.control(), MPI_ANY_SOURCE, &last_);
+  if (!received.ok() || last_.source < 0) return received;
   const auto rank = static_cast<size_t>(last_.source);
   const uint32_t client = rank < client_of_rank_.size() ? client_of_rank_[rank] : UINT32_MAX;
   const std::span<const std::byte> record = last_.record;
-  return std::optional<Message>({client, last_.whole ? record : record.first(0)});
+  *message = {client, last_.whole ? record : record.first(0)};
+  return received;
 }
 
 void MpiEndpoint::Progress() {

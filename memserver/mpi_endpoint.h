@@ -21,7 +21,7 @@ class MpiEndpoint final : public Endpoint {
   uint32_t clients() const override { return static_cast<uint32_t>(world_.clients().size()); }
   std::span<std::byte> pool() override { return {world_.pool(), world_.pool_bytes()}; }
   bool needs_polling() const override { return needs_polling_; }
-  Result<std::optional<Message>> Poll() override;
+  Status Poll(std::optional<Message>* message) override;
   void Progress() override;
   bool Answer(uint32_t client, const WireMessage& message) override;
 

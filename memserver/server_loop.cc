@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "common/log.h"
@@ -36,13 +37,13 @@ class Loop {
     MemServer::Clock::time_point last_message = clock_.Now();
     microseconds sleep = kSleepMin;
     unsigned polls = 0;
+    std::optional<Endpoint::Message> message;
     while (!server_.Done()) {
       const MemServer::Clock::time_point now = clock_.Now();
-      Result<std::optional<Endpoint::Message>> message = endpoint_.Poll();
-      if (!message.ok()) return message.status();
+      if (Status polled = endpoint_.Poll(&message); !polled.ok()) return polled;
       while (const std::optional<uint32_t> dead = endpoint_.NextDeath()) server_.NoteDeath(*dead);
-      if (message.value()) {
-        Answer(*message.value(), now);
+      if (message) {
+        Answer(*message, now);
         last_message = now;
         sleep = kSleepMin;
       } else if (server_.RmaIsActive(now) || now - last_message < kSpinAfterMessage) {

@@ -19,12 +19,14 @@ class ScriptedEndpoint final : public Endpoint {
   uint32_t clients() const override { return 2; }
   std::span<std::byte> pool() override { return {pool_.get(), 8 * kMiB}; }
   bool needs_polling() const override { return true; }
-  Result<std::optional<Message>> Poll() override {
+  Status Poll(std::optional<Message>* message) override {
     if (broken) return Unavailable("the network is gone");
-    if (script.empty()) return std::optional<Message>();
+    message->reset();
+    if (script.empty()) return {};
     last_ = script.front();
     script.pop_front();
-    return std::optional<Message>({last_.first, last_.second});
+    *message = {last_.first, last_.second};
+    return {};
   }
   void Progress() override {}
   bool Answer(uint32_t client, const WireMessage& message) override {
