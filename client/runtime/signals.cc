@@ -3,7 +3,9 @@
 #include <signal.h>
 
 #include <atomic>
+#include <exception>
 
+#include "common/log.h"
 #include "ramspan/runtime.h"
 
 namespace ramspan {
@@ -43,7 +45,12 @@ void StartSignalReports(void (*report)()) {
 
 void GiveSignalReports() {
   for (SignalReport& one : reports) {
-    if (one.wanted.exchange(false, std::memory_order_relaxed)) one.report.load()();
+    if (!one.wanted.exchange(false, std::memory_order_relaxed)) continue;
+    try {
+      one.report.load()();
+    } catch (const std::exception& e) {  // the mover has other work, too
+      LogWarning("the report for signal %d failed: %s", one.signal, e.what());
+    }
   }
 }
 

@@ -99,7 +99,7 @@ class adhereTo {
   detail::PinTable* table_;                   // of the thread that made this adhereTo
   uint32_t offset_;                           // of the elements in the chunk
   mutable unsigned slot_ = detail::kNoPin;    // that thread's pin; only it writes
-  mutable std::atomic<uintptr_t> foreign_{0};  // a pin by any other thread: table address | slot + 1
+  mutable std::atomic<uintptr_t> foreign_{0};  // a pin by any other thread, as HeldPin::word() says it; 0: none
 };
 
 }  // namespace ramspan

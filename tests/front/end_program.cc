@@ -3,12 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
 #include <future>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -38,6 +40,19 @@ int ExitOnThread() {
   if (Touch() != 0) return 1;
   std::thread([] { std::exit(4); }).join();
   return 1;
+}
+
+int ReportThrows() {
+  static std::atomic<bool> reported{false};
+  ramspan::SetSignalReport(SIGUSR1, [] {
+    if (reported.exchange(true)) std::exit(Touch() == 0 ? 5 : 1);
+    throw std::runtime_error("no ink");
+  });
+  if (Touch() != 0) return 1;
+  kill(getpid(), SIGUSR1);
+  while (!reported) usleep(1000);
+  kill(getpid(), SIGUSR1);  // the thread still reports
+  for (;;) pause();
 }
 
 // A thread holds the ingredients when another one forks: the child has nobody who would ever let them go.
@@ -79,6 +94,7 @@ int main(int, char** argv) try {
   const std::map<std::string, std::function<int()>> lives = {{"touch", Touch},
                                                              {"exit-on-mover", ExitOnMover},
                                                              {"exit-on-thread", ExitOnThread},
+                                                             {"report-throws", ReportThrows},
                                                              {"ingredients-in-child", IngredientsInChild},
                                                              {"outlive", AdhereToOutlivesItsData}};
   return lives.at(argv[1])();

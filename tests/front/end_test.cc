@@ -34,6 +34,13 @@ TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfRamspans) {
   EXPECT_THAT(ReadFile(folder_ / "stats"), HasSubstr("budget_bytes"));
 }
 
+// An exception of the program's report ended the process.
+TEST_F(ProgramEnd, AReportThatThrowsEndsNothing) {
+  const Outcome end = Live("report-throws");
+  EXPECT_EQ(end.status, 5) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("no ink"));
+}
+
 TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfTheProgram) {
   const Outcome end = Live("exit-on-thread", {Stats("stats")});
   EXPECT_EQ(end.status, 4) << end.err;

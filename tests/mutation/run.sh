@@ -39,6 +39,11 @@ a slot is freed with transfers in flight @ client/engine/engine.cc @ s/if (chunk
 metadata is not charged @ client/arena/budget.h @ s/    return std::min(limit(), total() > apart .*/    return limit() + 0 * apart;/
 a clean chunk of a dead server is dropped @ client/engine/evict.cc @ s/tier_->IsLost(c->slot, c->bytes)/false/
 a dirty chunk stays with a dead tier @ client/engine/evict.cc @ s/if (c->slot \&\& tier_->IsLost(c->slot, c->bytes)) {/if (!Has(c, kDirty) \&\& c->slot \&\& tier_->IsLost(c->slot, c->bytes)) {/
+a retired tier has lost nothing @ client/swap/retirable_tier.cc @ s/return !use || use->IsLost/return use \&\& use->IsLost/
+a write that ends with its tier has succeeded @ client/swap/retirable_tier.cc @ s/      if (request->is_write) request->result = .*//
+bringing one swap home waits for the others @ client/engine/limits.cc @ s/ \&\& chunk->slot \&\& leaving(chunk->slot)) PollOnce/) PollOnce/
+room asked for goes back by its number @ client/engine/evict.cc @ s/    room = tier_->MakeRoom(.*/    Result<SlotRef> slot = tier_->Reserve(result->no_slot_yet); room = slot.status(); if (slot.ok()) tier_->Free(slot.value(), result->no_slot_yet);/
+a table is never given up @ client/front/pin_registry.cc @ s/owned.store(false, std::memory_order_release)/owned.store(true, std::memory_order_release)/
 a tier that fails is the first choice @ client/swap/tiered_swap.cc @ s/      rest_\[i\].store(kRestSlots, .*//
 the search for victims wraps @ client/engine/evict.cc @ s/bytes = std::min(2 \* bytes, std::max(bytes, budget_.limit()))/bytes *= 2/
 cached frames keep their addresses @ client/arena/arena.cc @ s/while (!unit \&\& GiveBackOne())/while (false)/
