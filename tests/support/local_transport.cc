@@ -23,8 +23,8 @@ class LocalTransport final : public ServerTransport {
     LocalServers::Server& server = *all_.servers_[number];
     return {.name = static_cast<int>(100 + number),
             .distance = server.near ? 1 : 2,
-            .capacity_bytes = server.pool.size(),
-            .mapped = server.near ? server.pool.data() : nullptr};
+            .capacity_bytes = all_.options_.pool_bytes,
+            .mapped = server.near ? server.pool.get() : nullptr};
   }
   ServerState state(uint32_t number) const override {
     const std::lock_guard lock(all_.mutex_);
@@ -35,7 +35,7 @@ class LocalTransport final : public ServerTransport {
   void Start(std::span<const Transfer> batch) override {
     const std::lock_guard lock(all_.mutex_);
     for (const Transfer& transfer : batch) {
-      const uint64_t capacity = all_.servers_[transfer.server]->pool.size();
+      const uint64_t capacity = all_.options_.pool_bytes;
       RS_CHECK(transfer.bytes <= capacity && transfer.offset <= capacity - transfer.bytes,
                "a transfer of %zu bytes beyond the pool of server %u", transfer.bytes, transfer.server);
       all_.moving_.push_back({client_, transfer, all_.Due()});
@@ -90,7 +90,8 @@ LocalServers::~LocalServers() = default;
 void LocalServers::AddServer(bool near) {
   auto server = std::make_unique<Server>();
   server->near = near;
-  server->pool.resize(options_.pool_bytes);
+  server->pool.reset(static_cast<std::byte*>(std::calloc(1, options_.pool_bytes)));
+  RS_CHECK(server->pool != nullptr, "no memory for a pool of %llu bytes", static_cast<unsigned long long>(options_.pool_bytes));
   server->server = std::make_unique<MemServer>(MemServerOptions{.pool_bytes = options_.pool_bytes, .clients = options_.clients});
   servers_.push_back(std::move(server));
 }
@@ -167,7 +168,7 @@ void LocalServers::Answer(uint32_t server, uint32_t client, WireMessage answer) 
 StatusCode LocalServers::Move(const ServerTransport::Transfer& transfer) {
   Server& server = *servers_[transfer.server];
   if (server.dead) return StatusCode::kUnavailable;
-  std::byte* there = server.pool.data() + transfer.offset;
+  std::byte* there = server.pool.get() + transfer.offset;
   transfer.is_write ? std::memcpy(there, transfer.buffer, transfer.bytes)
                     : std::memcpy(transfer.buffer, there, transfer.bytes);
   return StatusCode::kOk;

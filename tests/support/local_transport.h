@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -60,7 +61,10 @@ class LocalServers {
   friend class LocalTransport;
   struct Server {
     std::unique_ptr<MemServer> server;
-    std::vector<std::byte> pool;
+    struct Freed {
+      void operator()(std::byte* memory) const { std::free(memory); }
+    };
+    std::unique_ptr<std::byte, Freed> pool;  // by calloc: pages that no test needs are never made
     bool near = false, dead = false, frozen = false, draining = false;
   };
   struct Message {
