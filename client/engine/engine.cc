@@ -15,6 +15,9 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr auto kMoverNap = microseconds(200);
+// Descriptors of transfers that are there from the start, so that the miss path allocates none: more than that many are in
+// flight only with many threads at once, and then stay for later ones.
+constexpr size_t kOpsAtStart = 128;
 constexpr uint32_t kRereadsMax = 1;  // a byte that is wrong twice is wrong where it is kept
 }  // namespace
 
@@ -31,6 +34,8 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
       policy_(make_policy(&chunks_)),
       feed_(&chunks_, pins) {
   feed_.SetPolicy(policy_.get());
+  free_ops_.reserve(4 * kOpsAtStart);
+  for (size_t i = 0; i < kOpsAtStart; ++i) free_ops_.push_back(new IoOp);
 }
 
 Engine::~Engine() {

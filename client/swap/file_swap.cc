@@ -15,6 +15,7 @@
 #include "common/check.h"
 #include "common/log.h"
 #include "common/terminal.h"
+#include "common/thread_scratch.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -289,7 +290,9 @@ void FileSwap::Free(SlotRef slot, size_t bytes) {
 }
 
 void FileSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
-  std::vector<AioTransfer> parts;
+  std::vector<AioTransfer>& parts = ThreadScratch<std::vector<AioTransfer>, struct FilePartsTag>();
+  parts.clear();
+  if (parts.capacity() == 0) parts.reserve(64);  // for a whole batch of the engine's
   {
     MutexLock lock(mutex_);
     for (IoRequest* request : batch) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "common/thread_scratch.h"
 
 namespace ramspan {
 namespace {
@@ -119,7 +120,8 @@ SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
 }
 
 void SlotSpace::Free(SlotRef slot, size_t bytes) {
-  std::vector<Extent> extents;
+  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct FreedExtentsTag>();
+  extents.clear();
   Resolve(slot, RoundUpToGranule(bytes), &extents);
   for (const Extent& e : extents) regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
   if (slot_bits::IsRow(slot)) rows_.erase(slot_bits::RowOf(slot));

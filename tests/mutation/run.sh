@@ -68,6 +68,7 @@ descriptors take all of the limit @ client/engine/limits.cc @ s/if (budget_.fram
 memory and swap fill up together @ client/engine/memory.cc @ s/if (!options_.keep_escape/if (true/
 the last clean slots are taken @ client/engine/evict.cc @ s/ \&\& is_last) continue;/ \&\& false) continue;/
 a wrong checksum is not read again @ client/engine/engine.cc @ s/constexpr uint32_t kRereadsMax = 1;/constexpr uint32_t kRereadsMax = 0;/
+a batch of transfers is a vector of its own @ client/swap/file_swap.cc @ s/  std::vector<AioTransfer>\& parts = ThreadScratch.*/  std::vector<AioTransfer> parts;/
 a returned frame stays in use @ client/arena/arena.cc @ s/^  in_use_ -= bytes;//
 read-ahead forgets its budget @ client/policy/cyclic.cc @ s/preemptive_bytes_max_ = memory_bytes \/ kWindowPart/preemptive_bytes_max_ = memory_bytes/
 random access keeps the window @ client/policy/cyclic.cc @ s/  window_bytes_ = std::max(window_bytes_ \/ 2, chunk_bytes);//
