@@ -103,6 +103,20 @@ TEST_F(Touches, AThreadsFirstTouchesAreHeardOnceInItsOrderWithWhatTheyWere) {
   }
 }
 
+// A clean object's first write goes through PinSlow, too, whether or not it was read before.
+TEST_F(Touches, AReadAndThenAWriteOfACleanObjectAreOne) {
+  managedPtr<int> p(kInts, 1);
+  const uint32_t thread = (IdOf(p), PinRegistry::Get().ThisThread());
+  NewEpoch();
+  adhereTo<int> reader(p), writer(p);
+  static_cast<void>(static_cast<const int*>(std::as_const(reader)));
+  for (auto& slot : detail::t_pins->slots) {
+    if (detail::ChunkHead* chunk = slot.load()) chunk->state.fetch_and(~kDirty);  // as if it had come back from swap
+  }
+  static_cast<int*>(writer)[0] = 2;
+  EXPECT_EQ(Heard(thread).size(), 1u);
+}
+
 // Its id then means another chunk, or none.
 TEST_F(Touches, OfAnObjectThatIsDestroyedAtOnceAreHeardBeforeItsEnd) {
   const uint32_t thread = PinRegistry::Get().ThisThread();
