@@ -119,6 +119,7 @@ TEST_F(Touches, AReadAndThenAWriteOfACleanObjectAreOne) {
 
 // Its id then means another chunk, or none.
 TEST_F(Touches, OfAnObjectThatIsDestroyedAtOnceAreHeardBeforeItsEnd) {
+  detail::ThisThreadPins();  // the thread has no number before it has a table
   const uint32_t thread = PinRegistry::Get().ThisThread();
   constexpr size_t kObjects = 20;
   for (int round = 0; round < 20; ++round) {
