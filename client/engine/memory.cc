@@ -19,6 +19,8 @@ namespace {
 constexpr uint32_t kPassesMax = 64;
 // A miss makes room for so many chunks of its size: a membarrier and a submission cost the same for all of them.
 constexpr uint64_t kTogether = 16;
+// How often a thread asks for room in swap that others take before it can. Then it goes on without an escape of its own.
+constexpr int kRoomAttemptsMax = 16;
 }  // namespace
 
 // One thread's place in the queue, for as long as the scope lasts. Made and destroyed with the mutex held.
@@ -113,26 +115,34 @@ void Engine::AwaitTransfer() {
 // large where sizes differ: those that make way may leave up to one more unused, into which none of the others fits).
 // Called before `chunk`, which has no slot, gets a frame. kResourceExhausted: that would have been the last room.
 Status Engine::KeepEscape(const Chunk* chunk) {
+  bool looked = false;
   for (int attempt = 0;; ++attempt) {
-    const uint64_t room = RoundUpToGranule(largest_bytes_);
+    const uint64_t largest = RoundUpToGranule(largest_bytes_);
     if (!options_.keep_escape || swapped_bytes_ == 0 ||
-        slotless_bytes_ + RoundUpToGranule(chunk->bytes) + room <= budget_.frames_limit()) {
+        slotless_bytes_ + RoundUpToGranule(chunk->bytes) + largest <= budget_.frames_limit()) {
       return Status();
     }
-    const uint64_t bytes = mixed_sizes_ ? 2 * room : room;
+    const uint64_t bytes = mixed_sizes_ ? 2 * largest : largest;
     if (escape_.bytes() >= bytes) return Status();
     escape_ = Slot();
     Result<SlotRef> slot = tier_->TryReserve(bytes);
     if (!slot.ok() && slot.status().code() == StatusCode::kAborted) {
-      MutexUnlock unlocked(mutex_);
-      slot = tier_->Reserve(bytes);
+      // A slot may be taken under the mutex only: the swap that gives it could be removed before it is stored here, and the
+      // slot would then go back to whichever swap comes next.
+      Status room;
+      {
+        MutexUnlock unlocked(mutex_);
+        room = tier_->MakeRoom(bytes);
+      }
+      if (room.ok() && attempt < kRoomAttemptsMax) continue;  // while nobody looked, everything may have changed
+      if (!room.ok()) slot = room;
     }
     if (slot.ok()) {
       escape_ = Slot(tier_, slot.value(), bytes);
       return Status();
     }
     if (slot.status().code() != StatusCode::kResourceExhausted) return Status();  // no swap at all: nothing to be kept
-    if (attempt > 0) return slot.status();
+    if (std::exchange(looked, true)) return slot.status();
     LookForLargest();  // the one for which there is no room may be gone
   }
 }

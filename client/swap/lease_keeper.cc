@@ -271,6 +271,7 @@ void LeaseKeeper::NoteFull(uint32_t server, milliseconds pause) {
 }
 
 void LeaseKeeper::Adopt(uint32_t server, const WireMessage& grant) {
+  if (IsDead(transport_, server)) return;  // the grant was under way when it died; its leases are closed once only
   transport_.Prepare(server, grant.offset, grant.bytes);
   MutexLock lock(mutex_);
   ServerState& state = servers_[server];

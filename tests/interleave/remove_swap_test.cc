@@ -201,5 +201,28 @@ TEST_F(SwapsThatGo, RoomAskedForInOneSwapIsNotGivenBackToTheNext) {
   EXPECT_TRUE(engine_->IsValid());
 }
 
+// The slot that is kept free for when everything is full was taken without the engine's mutex. Its swap could go meanwhile,
+// and giving it back then erased an object in the swap that had that number next.
+TEST_F(SwapsThatGo, TheSlotThatIsKeptFreeIsNotOneOfASwapThatIsGone) {
+  first_.capacity = 4 * kBytes;
+  second_.capacity = 64 * kMiB;
+  const SwapId id = swaps_->Add(&first_);
+  swaps_->Use(id);
+  Fill(15);
+  bool exchanged = false;
+  paused_->between = [&] {
+    swaps_->Remove(id, true);
+    swaps_->Use(swaps_->Add(&second_));
+    exchanged = true;
+  };
+  chunks_.push_back(engine_->Create(2 * kBytes).value());
+  ASSERT_TRUE(engine_->Acquire(chunks_.back(), true).ok());
+  ASSERT_TRUE(exchanged);
+  Fill(30);
+  ASSERT_TRUE(engine_->Vacate([](SlotRef) { return false; }).ok());  // gives that slot back
+  for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
+  EXPECT_TRUE(engine_->IsValid());
+}
+
 }  // namespace
 }  // namespace ramspan

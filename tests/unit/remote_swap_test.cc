@@ -205,6 +205,33 @@ TEST(RemoteSwap, ADeadServerLosesOnlyWhatItHeld) {
   EXPECT_EQ(tier.Reserve(8 * kMiB).status().code(), StatusCode::kUnavailable);
 }
 
+// Its leases are closed when it is found dead, once; a lease that came after that took every slot, whose writes then failed.
+TEST(RemoteSwap, AGrantThatArrivesAfterItsServerDiedIsNotUsed) {
+  uint32_t last_sequence = 0;
+  LocalServers servers({.servers = 2, .pool_bytes = 64 * kMiB, .tamper = [&](uint32_t, WireMessage* message) {
+                          last_sequence = std::max(last_sequence, message->sequence);
+                        }});
+  auto transport = servers.Connect(0);
+  RemoteSwap tier(*transport, {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB});
+  const SlotRef first = tier.Reserve(900 * kKiB).value();
+  servers.Freeze(0, true);
+  servers.Freeze(1, true);
+  tier.Upkeep();  // asks ahead
+  for (const uint32_t dead : {1u, 0u}) {
+    servers.Kill(dead);
+    tier.Upkeep();  // closes it
+    for (uint32_t sequence = last_sequence; sequence < last_sequence + 4; ++sequence) {
+      servers.SendGarbage(dead, 0, Encode({.type = WireType::kLeaseGrant, .sequence = sequence, .lease = 77 + dead,
+                                           .offset = 8 * kMiB, .bytes = kMiB}));
+    }
+    tier.Upkeep();
+    const Result<SlotRef> slot = tier.TryReserve(64 * kKiB);
+    EXPECT_TRUE(!slot.ok() || !tier.IsLost(slot.value(), 64 * kKiB)) << "a new slot on dead server " << dead;
+    if (slot.ok()) tier.Free(slot.value(), 64 * kKiB);
+  }
+  tier.Free(first, 900 * kKiB);
+}
+
 TEST(RemoteSwap, WhatANearServerHeldOutlivesIt) {
   Job job({.pool_bytes = 8 * kMiB, .near = 1});
   RemoteSwap tier(job.transport());
