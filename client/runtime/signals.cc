@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "common/log.h"
+#include "ramspan/errors.h"
 #include "ramspan/runtime.h"
 
 namespace ramspan {
@@ -46,8 +47,10 @@ void StartSignalReports(void (*report)()) {
 void GiveSignalReports() {
   for (SignalReport& one : reports) {
     if (!one.wanted.exchange(false, std::memory_order_relaxed)) continue;
+    void (*const report)() = one.report.load();
+    if (report == nullptr) continue;  // the program does not want it any more
     try {
-      one.report.load()();
+      report();
     } catch (const std::exception& e) {  // the mover has other work, too
       LogWarning("the report for signal %d failed: %s", one.signal, e.what());
     }
@@ -55,6 +58,7 @@ void GiveSignalReports() {
 }
 
 void SetSignalReport(int signal, void (*report)()) {
+  if (signal != SIGUSR1 && signal != SIGUSR2) throw ConfigError("SetSignalReport: only SIGUSR1 and SIGUSR2 can give reports");
   SignalReport& slot = reports[signal == SIGUSR2];
   slot.report.store(report);
   if (started) InstallHandler(slot);

@@ -1,5 +1,6 @@
 #include "client/runtime/stats_json.h"
 
+#include <limits.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -55,7 +56,7 @@ std::string FormatStats(const StatsInput& in) {
                    {"errors", t.errors},           {"slot_bytes_used", t.slot_bytes_used},
                    {"slot_bytes_capacity", t.slot_bytes_capacity}};
   }
-  char program[256] = {};
+  char program[PATH_MAX] = {};
   if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) program[0] = '\0';
   Json json = {
       {"program", program},
@@ -85,7 +86,8 @@ std::string FormatStats(const StatsInput& in) {
       {"prefetch", {{"issued", c.prefetch_issued}, {"hits", c.prefetch_hits}, {"wasted", c.prefetch_wasted}}},
       {"waits", {{"count", c.waits}, {"total_us", c.wait_ns_total / 1000}, {"histogram_us", HistogramJson(c)}}},
   };
-  return json.dump();
+  // Names of files need not be UTF-8. What JSON cannot hold of them is replaced: statistics never end a program.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string ExpandStatsPath(const std::string& path, int rank) {

@@ -1,15 +1,12 @@
 #include "client/transport/mpi_watchdog.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
+#include "common/last_words.h"
 #include "common/log.h"
 #include "common/own_thread.h"
 #include "common/process_life.h"
@@ -20,7 +17,6 @@ namespace {
 
 // Shorter than RunningClock's step, so that the clock misses nothing while this thread is the only one that looks.
 constexpr std::chrono::milliseconds kLookEvery{200};
-constexpr std::chrono::seconds kFlushPatience{1};
 
 long long Seconds(std::chrono::milliseconds time) { return static_cast<long long>(time.count() / 1000); }
 
@@ -34,23 +30,25 @@ const char* LifeName(ProcessLife life) {
   return "its process cannot be seen from here";
 }
 
-// Neither the program's locks nor a full pipe may keep the job from ending: the message goes out by write, and what the
-// program has printed gets a second to follow.
+// Neither the program's locks nor a standard error that nobody reads may keep the job from ending.
 [[noreturn, gnu::format(printf, 1, 2)]] void EndJobNow(const char* format, ...) {
   char text[600];
   va_list arguments;
   va_start(arguments, format);
-  const int length = std::vsnprintf(text, sizeof text, format, arguments);
+  std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (length > 0 && write(STDERR_FILENO, text, std::min<size_t>(static_cast<size_t>(length), sizeof text - 1)) < 0) {
-    _exit(1);
-  }
-  try {
-    std::thread([] { std::fflush(nullptr); _exit(1); }).detach();
-  } catch (const std::system_error&) {
-  }
-  std::this_thread::sleep_for(kFlushPatience);
-  _exit(1);
+  EndProcessSaying(text);
+}
+
+// A warning that would block this thread is left out: it has to be there for the end of the patience.
+[[gnu::format(printf, 1, 2)]] void WarnIfHeard(const char* format, ...) {
+  if (!StderrTakesALine(std::chrono::milliseconds(0))) return;
+  char text[600];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  LogWarning("%s", text);
 }
 
 }  // namespace
@@ -129,7 +127,7 @@ void MpiWatchdog::Act(size_t server, const WaitJudge& judge) {
   switch (judge.VerdictOf(server)) {
     case WaitJudge::Verdict::kFine: return;
     case WaitJudge::Verdict::kWarn:
-      LogWarning("memory server rank %d has not answered for %lld s; still waiting", rank, seconds);
+      WarnIfHeard("memory server rank %d has not answered for %lld s; still waiting", rank, seconds);
       return;
     case WaitJudge::Verdict::kGiveUp:
       EndJobNow("ramspan: memory server rank %d has not answered for %lld s; ending the job. Remedy: see whether its host "
@@ -152,7 +150,7 @@ void MpiWatchdog::ActAtEnd(const WaitJudge& judge) {
                 "the job. Remedy: `kill -CONT %ld` in time, or see who stopped it\n",
                 server.world_rank, server.pid, seconds, LifeName(life), server.pid);
     }
-    LogWarning("the end of the job waits for memory server rank %d (pid %ld): %s", server.world_rank, server.pid,
+    WarnIfHeard("the end of the job waits for memory server rank %d (pid %ld): %s", server.world_rank, server.pid,
                LifeName(life));
     return;
   }
@@ -161,7 +159,7 @@ void MpiWatchdog::ActAtEnd(const WaitJudge& judge) {
               "of a memory server is overloaded or its process stopped\n", seconds);
   }
   if (verdict == WaitJudge::Verdict::kWarn) {
-    LogWarning("the end of the job waits since %lld s for other ranks of it", seconds);
+    WarnIfHeard("the end of the job waits since %lld s for other ranks of it", seconds);
   }
 }
 

@@ -66,7 +66,7 @@ __attribute__((visibility("default"))) std::string DescribePolicy();
 __attribute__((visibility("default"))) bool CheckPolicy();
 
 // Instead of the statistics as JSON on stderr, `signal` (SIGUSR1, SIGUSR2) calls `report`, on a thread of Ramspan's, where
-// the program has no handler of its own. Works from Ramspan's start on.
+// the program has no handler of its own. Works from Ramspan's start on; null takes the report back. ConfigError for other signals.
 __attribute__((visibility("default"))) void SetSignalReport(int signal, void (*report)());
 
 // One JSON object: configuration, budget, peak, traffic per tier (the contract of RAMSPAN_STATS).

@@ -55,6 +55,20 @@ int ReportThrows() {
   for (;;) pause();
 }
 
+// The handler of the signal stays when the program takes its report back.
+int ReportTakenBack() {
+  if (Touch() != 0) return 1;
+  ramspan::SetSignalReport(SIGUSR1, nullptr);
+  kill(getpid(), SIGUSR1);
+  static std::atomic<bool> reported{false};
+  ramspan::SetSignalReport(SIGUSR2, [] { reported = true; });
+  for (int i = 0; i < 2000 && !reported; ++i) {  // the mover looks at both signals in turn
+    kill(getpid(), SIGUSR2);
+    usleep(10'000);
+  }
+  return reported ? 0 : 1;
+}
+
 // A thread holds the ingredients when another one forks: the child has nobody who would ever let them go.
 int IngredientsInChild() {
   if (Touch() != 0) return 1;
@@ -95,6 +109,7 @@ int main(int, char** argv) try {
                                                              {"exit-on-mover", ExitOnMover},
                                                              {"exit-on-thread", ExitOnThread},
                                                              {"report-throws", ReportThrows},
+                                                             {"report-taken-back", ReportTakenBack},
                                                              {"ingredients-in-child", IngredientsInChild},
                                                              {"outlive", AdhereToOutlivesItsData}};
   return lives.at(argv[1])();

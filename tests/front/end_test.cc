@@ -41,6 +41,12 @@ TEST_F(ProgramEnd, AReportThatThrowsEndsNothing) {
   EXPECT_THAT(end.err, HasSubstr("no ink"));
 }
 
+// It was called all the same, through a null pointer.
+TEST_F(ProgramEnd, AReportThatWasTakenBackIsNotCalled) {
+  const Outcome end = Live("report-taken-back");
+  EXPECT_EQ(end.status, 0) << end.err;
+}
+
 TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfTheProgram) {
   const Outcome end = Live("exit-on-thread", {Stats("stats")});
   EXPECT_EQ(end.status, 4) << end.err;
