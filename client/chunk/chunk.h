@@ -49,7 +49,7 @@ static_assert(sizeof(Chunk) == 64);
 // Further bits of the state word.
 inline constexpr uint64_t kPrefetched = 16;  // fetched ahead, not yet touched: closed, so that the first pin is seen
 inline constexpr uint64_t kDoomed = 32;      // freed while I/O is in flight
-inline constexpr uint64_t kMapped = 64;      // the slot is a place in a file of the program's: read from there, never written
+inline constexpr uint64_t kReadOnlySlot = 64;  // what the slot's tier says of it (Capabilities::read_only); comes and goes with it
 inline constexpr int kPhaseShift = 8;
 inline constexpr uint64_t kPhaseMask = uint64_t{7} << kPhaseShift;
 inline constexpr uint64_t kOneCountedPin = uint64_t{1} << 32;
@@ -58,6 +58,14 @@ inline Phase PhaseOf(uint64_t word) { return static_cast<Phase>((word & kPhaseMa
 inline Phase PhaseOf(const Chunk* c) { return PhaseOf(c->state.load(std::memory_order_acquire)); }
 inline bool Has(const Chunk* c, uint64_t bit) { return c->state.load(std::memory_order_acquire) & bit; }
 inline bool HasCountedPins(const Chunk* c) { return c->state.load(std::memory_order_acquire) >= kOneCountedPin; }
+
+// Whether the slot is not ours to write: a chunk that has changed leaves it for one that is.
+inline bool HasReadOnlySlot(const Chunk* c) { return Has(c, kReadOnlySlot); }
+// Whether a read that nobody has asked for yet may be begun. Read-only slots are read by who needs them.
+inline bool MayReadAhead(const Chunk* c) {
+  const uint64_t word = c->state.load(std::memory_order_acquire);
+  return PhaseOf(word) == Phase::kSwapped && c->slot && (word & (kDoomed | kReadOnlySlot)) == 0;
+}
 
 // Where `event` leads from `from`; false when the table has no such row.
 bool NextPhase(Phase from, Event event, Phase* to);

@@ -59,7 +59,7 @@ void Engine::FreeCleanSlots(uint64_t bytes) {
   ReclaimCleanSlots(bytes);
 }
 
-Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
+Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   MutexLock lock(mutex_);
   if (RoundUpToGranule(bytes) > budget_.frames_limit()) return TooLarge(bytes);
   if (const uint64_t slab = chunks_.next_charge(); slab > 0) {
@@ -68,9 +68,8 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef mapped) {
   }
   Chunk* chunk = chunks_.New(bytes);
   policy_->OnCreate(chunk);
-  if (mapped) {
-    AttachSlot(chunk, Slot(tier_, mapped, bytes));
-    SetBits(chunk, kMapped);
+  if (contents) {
+    AttachSlot(chunk, Slot(tier_, contents, bytes));
     swapped_bytes_ += bytes;
   }
   live_bytes_ += RoundUpToGranule(bytes);
@@ -132,10 +131,12 @@ Frame Engine::DetachFrame(Chunk* chunk) {
 void Engine::AttachSlot(Chunk* chunk, Slot slot) {
   if (chunk->frame != nullptr) slotless_bytes_ -= RoundUpToGranule(chunk->bytes);
   chunk->slot = slot.release();
+  if (tier_->CapabilitiesOf(chunk->slot).read_only) SetBits(chunk, kReadOnlySlot);
 }
 
 Slot Engine::DetachSlot(Chunk* chunk) {
   if (chunk->frame != nullptr && chunk->slot) slotless_bytes_ += RoundUpToGranule(chunk->bytes);
+  if (HasReadOnlySlot(chunk)) ClearBits(chunk, kReadOnlySlot);
   return Slot(tier_, std::exchange(chunk->slot, SlotRef{}), chunk->bytes);
 }
 
@@ -202,10 +203,9 @@ bool Engine::PollOnce(microseconds wait) {
     MutexUnlock unlocked(mutex_);
     n = tier_->Poll(done, wait);
     for (IoRequest* io : std::span(done, n)) {
-      if (!io->is_write && options_.checksum && io->result == StatusCode::kOk &&
-          !tier_->CapabilitiesOf(io->slot).checksums) {
-        io->checksum = Checksum(io->buffer, io->bytes);
-      }
+      if (io->is_write || !options_.checksum || io->result != StatusCode::kOk) continue;
+      const SwapTier::Capabilities tier = tier_->CapabilitiesOf(io->slot);
+      if (!tier.checksums && !tier.read_only) io->checksum = Checksum(io->buffer, io->bytes);
     }
   }
   Finish(std::span(done, n));
@@ -252,16 +252,15 @@ void Engine::CountWait(Clock::time_point since) {
 
 bool Engine::IsChanged(Chunk* chunk) {
   MutexLock lock(mutex_);
-  return !Has(chunk, kMapped) || Has(chunk, kDirty);
+  return !HasReadOnlySlot(chunk) || Has(chunk, kDirty);
 }
 
-void Engine::MapAgain(Chunk* chunk, SlotRef place) {
+void Engine::ReplaceSlot(Chunk* chunk, SlotRef contents) {
   MutexLock lock(mutex_);
   while (chunk->op != nullptr) PollOnce(microseconds(1000));
   static_cast<void>(DetachSlot(chunk));
-  AttachSlot(chunk, Slot(tier_, place, chunk->bytes));
+  AttachSlot(chunk, Slot(tier_, contents, chunk->bytes));
   ClearBits(chunk, kDirty);
-  SetBits(chunk, kMapped);
 }
 
 std::string Engine::DescribeUnchangedWrites() const {
@@ -395,6 +394,7 @@ bool Engine::IsValid() {
     }
     if ((c->op != nullptr) != (phase == Phase::kLoading || phase == Phase::kWriting)) return false;
     if (phase == Phase::kWriting && Has(c, kWritable)) return false;                  // I3
+    if (HasReadOnlySlot(c) && !c->slot) return false;
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
   }
   return live == chunks_.live() && slotless == slotless_bytes_ && frames == arena_.in_use() &&

@@ -97,15 +97,15 @@ class Engine {
 
   // A chunk in phase Swapped without contents. Blocks only when the descriptors have outgrown their part of the budget and
   // frames must give way. kFailedPrecondition when it can never fit the budget; what Acquire returns.
-  // With `mapped`, a place in a file that holds exactly these bytes: the contents. Takes the place over when it succeeds.
-  Result<Chunk*> Create(uint64_t bytes, SlotRef mapped = SlotRef{});
+  // With `contents`, a slot that holds exactly these bytes, of a tier that is read-only. Takes the slot over when it succeeds.
+  Result<Chunk*> Create(uint64_t bytes, SlotRef contents = SlotRef{});
   // The front takes `bytes` of the budget for itself, for good. Blocks as Create; on failure nothing is taken.
   Status ChargeMetadata(uint64_t bytes) RS_EXCLUDES(mutex_);
-  // Whether the chunk may differ from the place where it is mapped, or is not mapped at all.
+  // Whether the chunk may differ from the read-only slot with which it was made, or has no such slot (any more).
   bool IsChanged(Chunk* chunk) RS_EXCLUDES(mutex_);
-  // `place` holds the chunk's bytes now; its old slot is given back. REQUIRES: the caller has it pinned for reading, and
+  // `contents` (as Create's) holds the chunk's bytes now; its old slot is given back. REQUIRES: the caller has it pinned for reading, and
   // nobody for writing. Blocks while a transfer of it is in flight.
-  void MapAgain(Chunk* chunk, SlotRef place) RS_EXCLUDES(mutex_);
+  void ReplaceSlot(Chunk* chunk, SlotRef contents) RS_EXCLUDES(mutex_);
   // REQUIRES: no pins. Does not wait: with a transfer in flight the chunk is doomed and goes when that is done.
   void Free(Chunk* chunk);
 

@@ -112,12 +112,9 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
     result->freed += c->bytes;
     return nullptr;
   }
-  const bool rewrite = options_.checksum && c->slot && !Has(c, kMapped);
+  if (HasReadOnlySlot(c)) static_cast<void>(DetachSlot(c));  // changed: from now on it lives in swap
+  const bool rewrite = options_.checksum && c->slot;
   const uint64_t old_checksum = c->checksum;
-  if (Has(c, kMapped)) {  // changed: from now on it lives in swap
-    static_cast<void>(DetachSlot(c));
-    ClearBits(c, kMapped);
-  }
   if (Status status = EnsureSlot(c); !status.ok()) {
     SetBits(c, kReadable | kWritable);  // stays, dirty: data is never dropped
     if (status.code() == StatusCode::kAborted) {
@@ -155,7 +152,7 @@ bool Engine::ReclaimCleanSlots(uint64_t bytes) {
   const uint64_t room = RoundUpToGranule(largest_bytes_);
   for (uint32_t id = 0; id < chunks_.ids() && freed < bytes; ++id) {
     Chunk* c = chunks_.At(id);
-    if (PhaseOf(c) != Phase::kResident || !c->slot || Has(c, kMapped)) continue;
+    if (PhaseOf(c) != Phase::kResident || !c->slot || HasReadOnlySlot(c)) continue;
     const bool is_last = slotless_bytes_ + RoundUpToGranule(c->bytes) + room > budget_.frames_limit() + RoundUpToGranule(bytes);
     if (options_.keep_escape && swapped_bytes_ > 0 && escape_.bytes() < room && is_last) continue;
     SetBits(c, kDirty);

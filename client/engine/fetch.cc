@@ -107,7 +107,7 @@ IoOp* Engine::BeginLoad(Chunk* chunk, Frame frame, bool prefetch) {
 // Whether all bytes came, but not those that were written.
 bool Engine::IsWrong(const IoOp& op) const {
   const bool moved = op.io.result == StatusCode::kOk && op.io.bytes_done == op.io.bytes;
-  return moved && options_.checksum && !Has(op.chunk, kMapped) && op.io.checksum != op.chunk->checksum;
+  return moved && options_.checksum && !HasReadOnlySlot(op.chunk) && op.io.checksum != op.chunk->checksum;
 }
 
 void Engine::FinishRead(IoOp* op) {

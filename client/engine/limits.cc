@@ -120,13 +120,13 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
   Status first_failure;
   for (uint32_t id = 0; id < ids; ++id) {
     Chunk* chunk = chunks_.At(id);
+    const auto slot_leaves = [&] { return chunk->slot && !HasReadOnlySlot(chunk) && leaving(chunk->slot); };
     const auto is_leaving = [&] {
-      return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && chunk->slot &&
-             !Has(chunk, kMapped) && leaving(chunk->slot);
+      return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && slot_leaves();
     };
     // Transfers elsewhere are none of its business: while other threads go on there are always some.
-    while (chunk->op != nullptr && chunk->slot && leaving(chunk->slot)) PollOnce(microseconds(1000));
-    if (PhaseOf(chunk) == Phase::kLost && chunk->slot && leaving(chunk->slot)) {
+    while (chunk->op != nullptr && slot_leaves()) PollOnce(microseconds(1000));
+    if (PhaseOf(chunk) == Phase::kLost && slot_leaves()) {
       static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else
     }
     if (!is_leaving()) continue;

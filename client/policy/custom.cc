@@ -75,7 +75,7 @@ size_t CustomPolicy::PickReadAhead(std::span<Chunk*> out) {
   const size_t count = std::min(policy_->ReadAhead(*this, left, std::span(named.data(), room)), room);
   Chosen chosen{out};
   for (size_t i = 0; i < count; ++i) {
-    if (!Known(named[i]) || !InSwap(named[i]) || Has(chunks_->At(named[i]), kDoomed | kMapped)) continue;
+    if (!Known(named[i]) || !MayReadAhead(chunks_->At(named[i]))) continue;
     Chunk* c = chunks_->At(named[i]);
     if (chosen.Holds(c)) continue;
     if (c->bytes > left) break;

@@ -62,7 +62,7 @@ void CyclicPolicy::OnMiss(Chunk* chunk, uint32_t /*thread*/) {
   if (IsOrdered()) {
     BeginRun(true);
     Decay();
-  } else if (!Has(chunk, kMapped)) {  // those are never fetched ahead, so they say nothing
+  } else if (!HasReadOnlySlot(chunk)) {  // those are never fetched ahead, so they say nothing
     Narrow(chunk->bytes);
   }
   hits_since_miss_ = 0;
@@ -198,7 +198,7 @@ size_t CyclicPolicy::PickReadAhead(std::span<Chunk*> out) {
   for (size_t steps = 0; steps < kMaxAhead && c->id != active_ && n < out.size(); ++steps, c = Next(c)) {
     ahead += c->bytes;
     if (ahead > window_bytes_) break;
-    if (PhaseOf(c) != Phase::kSwapped || !c->slot || Has(c, kMapped)) continue;
+    if (!MayReadAhead(c)) continue;
     picked += c->bytes;
     if (picked > window_bytes_ || ahead_count_ + n >= kMaxAhead) break;
     out[n++] = c;

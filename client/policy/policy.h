@@ -66,7 +66,7 @@ class CachePolicy {
   virtual size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) = 0;
   // Whether there is enough to fetch ahead to wake a thread for it: a wake-up costs as much as some chunks do.
   virtual bool WantsReadAhead() const = 0;
-  // Fills out with Swapped chunks (that have slots, and not in mapped files) to be fetched ahead now; returns how many.
+  // Fills out with chunks that MayReadAhead to be fetched ahead now; returns how many.
   virtual size_t PickReadAhead(std::span<Chunk*> out) = 0;
 
   // For people and tests; these may allocate.

@@ -40,7 +40,7 @@ Result<Chunk*> MappedFiles::MapChunk(const std::shared_ptr<const MappedFile>& fi
 }
 
 void MappedFiles::MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
-  engine_->MapAgain(chunk, PlaceIn(file, offset));
+  engine_->ReplaceSlot(chunk, PlaceIn(file, offset));
 }
 
 namespace detail {

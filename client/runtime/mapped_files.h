@@ -25,7 +25,7 @@ class MappedFiles {
   // A chunk that lives in the file at `offset` until it is changed. What Engine::Create returns. Throws ConfigError when
   // there is no place for the tier of mapped files.
   Result<Chunk*> MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t bytes);
-  // The same for a chunk that was just written back there. REQUIRES: as Engine::MapAgain.
+  // The same for a chunk that was just written back there. REQUIRES: as Engine::ReplaceSlot.
   void MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset);
 
  private:

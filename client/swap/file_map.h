@@ -39,7 +39,7 @@ class FileMap final : public SwapTier {
   // A slot whose bytes are those of the file at `offset`. REQUIRES: they are within the file.
   SlotRef Map(std::shared_ptr<const MappedFile> file, uint64_t offset);
 
-  Capabilities capabilities() const override { return {.name = "mapped", .synchronous = true, .checksums = true}; }
+  Capabilities capabilities() const override { return {.name = "mapped", .synchronous = true, .read_only = true}; }
   Result<SlotRef> Reserve(size_t bytes) override;  // kResourceExhausted
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override;  // REQUIRES: never called with a request

@@ -67,6 +67,9 @@ class SwapTier {
     const char* name = "";     // "remote", "file", ...: a key in the statistics
     bool synchronous = false;  // Submit copies before it returns: completions are ready at once
     bool checksums = false;    // fills IoRequest::checksum, fused with the copy
+    // The bytes of its slots are somebody else's, and are read where they are: nothing is ever written there, no checksum of
+    // ours is known for them, they take no room in swap, and they are not fetched ahead. Slots come from elsewhere than Reserve.
+    bool read_only = false;
     size_t max_in_flight = 64; // more submitted requests than this make Submit block
   };
 

@@ -88,6 +88,7 @@ SwapTier::Capabilities TieredSwap::capabilities() const {
     const Capabilities one = At(i)->capabilities();
     all.synchronous = all.synchronous && one.synchronous;
     all.checksums = all.checksums && one.checksums;
+    all.read_only = all.read_only && one.read_only;
     all.max_in_flight = std::min(all.max_in_flight, one.max_in_flight);
   }
   all.name = "tiered";

@@ -29,7 +29,7 @@ class TieredSwap final : public SwapTier {
   // REQUIRES: nothing in flight.
   ~TieredSwap() override;
 
-  // What holds for every slot: synchronous and checksums only if all tiers are, the smallest max_in_flight.
+  // What holds for every slot: synchronous, checksums and read_only only if all tiers are, the smallest max_in_flight.
   Capabilities capabilities() const override;
   Capabilities CapabilitiesOf(SlotRef slot) const override;
 

@@ -25,6 +25,7 @@ SwapTier::Capabilities FakeTier::capabilities() const {
   return {.name = options_.name,
           .synchronous = options_.synchronous,
           .checksums = options_.checksums,
+          .read_only = options_.read_only,
           .max_in_flight = 1 << 20};
 }
 

@@ -30,6 +30,7 @@ struct FakeTierOptions {
   double reserve_waits_rate = 0; // TryReserves that say that only Reserve can tell
   bool synchronous = false;      // completes within Submit
   bool checksums = false;
+  bool read_only = false;        // it says so; a test fills its slots behind the engine's back
   const char* name = "fake";
   FaultRates rates;
 };
