@@ -102,9 +102,11 @@ int SweepFiles(const std::string& folder, int64_t since_ns) {
   return removed;
 }
 
+// By one of these, and nobody of that number lives: not even a process that was given the number of a dead one and may be
+// between making a segment and using it.
 bool MadeBy(const std::vector<ProcessId>& makers, pid_t pid) {
-  return std::any_of(makers.begin(), makers.end(),
-                     [&](const ProcessId& one) { return one.pid == pid && !IsAlive(one); });
+  if (IsAlive(Identify(pid))) return false;
+  return std::any_of(makers.begin(), makers.end(), [&](const ProcessId& one) { return one.pid == pid; });
 }
 
 int SweepSystemV(int64_t since_ns, const std::vector<ProcessId>& makers) {

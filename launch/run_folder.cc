@@ -57,10 +57,14 @@ void RemoveRunFolder(const std::string& folder) {
   if (path.filename().string().rfind(kPrefix, 0) == 0) std::filesystem::remove_all(path, ignored);
 }
 
+// Some file systems of clusters have no locks. A job there is as good as any other; only what it leaves when all of it is
+// killed at once stays, because nobody can tell that its launcher is dead.
+bool LockOrDoWithout(int fd) { return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
 Result<UniqueFd> OwnRunFolder(const std::string& folder) {
   const std::string path = folder + kOwnerFile, hidden = path + ".new";
   UniqueFd fd(open(hidden.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
-  if (!fd || flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || !Append(fd.get(), Here()) ||
+  if (!fd || !LockOrDoWithout(fd.get()) || !Append(fd.get(), Here()) ||
       rename(hidden.c_str(), path.c_str()) != 0) {
     return Unavailable("cannot write " + path + ": " + std::strerror(errno) + "; set TMPDIR to another folder");
   }

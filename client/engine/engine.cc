@@ -102,6 +102,14 @@ void Engine::Free(Chunk* chunk) {
   Forget(chunk);
 }
 
+bool Engine::IsLost(const Chunk* chunk) const {
+  const Phase phase = PhaseOf(chunk);
+  if (phase != Phase::kSwapped && phase != Phase::kLost) return false;
+  MutexLock lock(mutex_);
+  return PhaseOf(chunk) == Phase::kLost ||
+         (PhaseOf(chunk) == Phase::kSwapped && chunk->slot && tier_->IsLost(chunk->slot, chunk->bytes));
+}
+
 // Gives back all that a chunk with no transfer in flight holds.
 void Engine::Forget(Chunk* chunk) {
   if (chunk == vacating_) return;  // Vacate looks at it when it has the mutex again

@@ -81,7 +81,7 @@ class Engine {
     bool metadata_beside_limit = false;  // the budget is for data (budget.h)
     bool preemptive = true;
     bool checksum = true;
-    bool keep_escape = true;  // swap that is full leaves what is in it readable (KeepEscape); costs a slot or two of the largest
+    bool keep_escape = true;  // swap that is full leaves what is in it readable (KeepEscape); costs room for the two largest
     bool debug = false;  // frames that come back are unmapped; unchanged writes are counted by size
     std::chrono::milliseconds deadlock_settle{10};   // for which the verdict of a deadlock must hold
     std::chrono::milliseconds deadlock_grace{1000};  // before an unlikely release is given up
@@ -106,6 +106,9 @@ class Engine {
   // `contents` (as Create's) holds the chunk's bytes now; its old slot is given back. REQUIRES: the caller has it pinned for reading, and
   // nobody for writing. Blocks while a transfer of it is in flight.
   void ReplaceSlot(Chunk* chunk, SlotRef contents) RS_EXCLUDES(mutex_);
+  // Whether the chunk's data is gone, or will be found to be when somebody asks for it. Takes the engine's mutex for chunks
+  // that are not in memory only.
+  bool IsLost(const Chunk* chunk) const RS_EXCLUDES(mutex_);
   // REQUIRES: no pins. Does not wait: with a transfer in flight the chunk is doomed and goes when that is done.
   void Free(Chunk* chunk);
 
@@ -279,6 +282,7 @@ class Engine {
   uint64_t slotless_bytes_ RS_GUARDED_BY(mutex_) = 0;  // in frames of chunks that have no slot
   Slot escape_ RS_GUARDED_BY(mutex_);                  // see KeepEscape
   uint64_t largest_bytes_ RS_GUARDED_BY(mutex_) = 0;   // no chunk has more
+  uint64_t second_bytes_ RS_GUARDED_BY(mutex_) = 0;    // nor another one, beside the largest, than this
   bool mixed_sizes_ RS_GUARDED_BY(mutex_) = false;     // not all chunks have as many granules as the largest
   uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for
   // What the log will say of lost chunks, as soon as the mutex is let go.

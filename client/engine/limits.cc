@@ -27,12 +27,13 @@ uint64_t Engine::FramesFloor() {
 
 void Engine::NoteSize(uint64_t bytes) {
   mixed_sizes_ = mixed_sizes_ || (largest_bytes_ > 0 && RoundUpToGranule(bytes) != RoundUpToGranule(largest_bytes_));
+  second_bytes_ = std::max(second_bytes_, std::min(bytes, largest_bytes_));
   largest_bytes_ = std::max(largest_bytes_, bytes);
 }
 
 // Looks at all chunks: only for who would be refused otherwise.
 void Engine::LookForLargest() {
-  largest_bytes_ = 0;
+  largest_bytes_ = second_bytes_ = 0;
   mixed_sizes_ = false;
   for (uint32_t id = 0; id < chunks_.ids(); ++id) {
     const Chunk* c = chunks_.At(id);
@@ -61,7 +62,8 @@ Status Engine::TakeMetadata(uint64_t bytes) {
     return Status();
   }
   budget_.ChargeMetadata(-bytes);
-  return status;
+  // The tiers' own metadata may have grown meanwhile, so frames that made way do not make room.
+  return status.ok() ? NoRoomForDescriptors() : status;
 }
 
 Status Engine::ChargeMetadata(uint64_t bytes) {

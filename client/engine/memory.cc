@@ -111,8 +111,9 @@ void Engine::AwaitTransfer() {
 // Data that is in swap must stay readable when memory and swap are both full, so that a program can still write its
 // checkpoint. A chunk that comes in from swap keeps its slot, so it can always leave again: as long as there is room for
 // one such chunk, of whatever size, each can be read in turn. That room is a frame's worth of memory that chunks without
-// slots may not take or, when they have all memory, a slot that is kept free, into which they can make way (twice as
-// large where sizes differ: those that make way may leave up to one more unused, into which none of the others fits).
+// slots may not take or, when they have all memory, a slot that is kept free, into which they can make way. Where sizes
+// differ it has room for the second largest chunk beside the largest: those that make way may free less than is needed,
+// and then one more has to go.
 // Called before `chunk`, which has no slot, gets a frame. kResourceExhausted: that would have been the last room.
 Status Engine::KeepEscape(const Chunk* chunk) {
   bool looked = false;
@@ -122,7 +123,7 @@ Status Engine::KeepEscape(const Chunk* chunk) {
         slotless_bytes_ + RoundUpToGranule(chunk->bytes) + largest <= budget_.frames_limit()) {
       return Status();
     }
-    const uint64_t bytes = mixed_sizes_ ? 2 * largest : largest;
+    const uint64_t bytes = largest + (mixed_sizes_ ? RoundUpToGranule(second_bytes_) : 0);
     if (escape_.bytes() >= bytes) return Status();
     escape_ = Slot();
     Result<SlotRef> slot = tier_->TryReserve(bytes);
@@ -142,7 +143,10 @@ Status Engine::KeepEscape(const Chunk* chunk) {
       return Status();
     }
     if (slot.status().code() != StatusCode::kResourceExhausted) return Status();  // no swap at all: nothing to be kept
-    if (std::exchange(looked, true)) return slot.status();
+    if (std::exchange(looked, true)) {
+      return ResourceExhausted("no more data can be kept: " + FormatBytes(bytes) + " of swap stay free, so that what is there can "
+                               "still be read and written when memory is full (" + slot.status().message() + ")");
+    }
     LookForLargest();  // the one for which there is no room may be gone
   }
 }

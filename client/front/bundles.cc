@@ -160,9 +160,18 @@ Result<Object> Bundles::New(uint64_t bytes, uint64_t alignment) {
   const size_t size_class = ClassOf(bytes, alignment);
   const size_t index = ThisShard(kShards);
   Shard& shard = shards_[index];
-  {
-    MutexLock lock(shard.mutex);
-    if (Bundle* bundle = shard.open[size_class]) return TakePlace(&shard, bundle, bytes);
+  for (;;) {
+    Bundle* lost = nullptr;
+    {
+      MutexLock lock(shard.mutex);
+      Bundle*& list = shard.open[size_class];
+      if (list == nullptr) break;
+      if (!engine_->IsLost(static_cast<Chunk*>(list->chunk))) return TakePlace(&shard, list, bytes);
+      lost = list;
+      Unlink(&list, lost);  // a new object has lost nothing yet, so it must not lie there
+      if (lost->live > 0) continue;
+    }
+    Destroy(lost);
   }
   Result<Bundle*> made = Make(size_class, index);
   if (!made.ok()) return made.status();
@@ -199,11 +208,12 @@ void Bundles::Free(Object object) {
       if (!bundle->open && bundle->live <= bundle->places * 3 / 4) Link(list, bundle);
       return;
     }
-    if (!bundle->open || bundle->next == bundle) {
+    const bool others_have_room = bundle->open ? bundle->next != bundle : *list != nullptr;
+    if (!others_have_room && !engine_->IsLost(static_cast<Chunk*>(bundle->chunk))) {
       if (!bundle->open) Link(list, bundle);
-      return;  // the only one with room
+      return;
     }
-    Unlink(list, bundle);
+    if (bundle->open) Unlink(list, bundle);
   }
   Destroy(bundle);
 }

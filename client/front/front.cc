@@ -1,4 +1,5 @@
 // The slow side of the resident path.
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -123,7 +124,15 @@ const char* DescribeChunk(const ChunkHead* chunk) noexcept {
   return pinned[0] ? "in use" : word & kPrefetched ? "fetched ahead" : "in memory";
 }
 
-void CallBeforeEnd(void (*function)()) noexcept { Session::before_end.store(function); }
+// By whichever comes first: an exit handler of its own, which runs before the destructors of static objects that were made
+// before now, or the composition root, when remote memory is about to be left.
+void CallBeforeEnd(void (*function)()) noexcept {
+  Session::before_end.store(function);
+  const int failed = std::atexit([] {
+    if (void (*before_end)() = Session::before_end.exchange(nullptr)) before_end();
+  });
+  if (failed != 0) LogWarning("atexit failed; forgotten objects are destroyed later than static ones");
+}
 
 void ReportLostDestructors(Object object, const char* why) noexcept {
   LogWarning("the elements of an object of %llu bytes (chunk %u) are given up without their destructors: %s",

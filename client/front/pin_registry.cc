@@ -155,7 +155,7 @@ void PinRegistry::SetWaitingForIngredients() { SetWaiting(NoChunk()); }
 
 PinScanner::Verdict PinRegistry::JudgeWaiters() {
   MutexLock lock(mutex_);
-  bool others_live = false;
+  bool others_live = false, forgotten_pins = false;
   for (const PinTable* table : tables_) {
     if (table == detail::t_pins) continue;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
@@ -168,9 +168,12 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
     if (lives && table->counted.load(std::memory_order_relaxed) > 0) return Verdict::kSomebodyMayUnpin;
     for (const auto& slot : table->slots) {
       const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
-      if (held != nullptr && held != NoChunk()) return Verdict::kSomebodyMayUnpin;
+      if (held == nullptr || held == NoChunk()) continue;
+      if (lives) return Verdict::kSomebodyMayUnpin;
+      forgotten_pins = true;  // of a thread that has ended: only another one can let them go
     }
   }
+  if (forgotten_pins) return others_live ? Verdict::kSomebodyMayUnpin : Verdict::kUnlikely;
   return others_live ? Verdict::kUnlikely : Verdict::kDeadlock;
 }
 

@@ -1,21 +1,18 @@
 // The real barrier of the real pin tables between two real threads: what no model can say is whether this machine's
 // membarrier (or fence) does what the protocol of detail/resident.h asks of it.
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
 #include "client/front/pin_registry.h"
+#include "tests/support/refuse_system_call.h"
 
 namespace ramspan {
 namespace {
@@ -83,14 +80,7 @@ TEST(PinBarrier, BetweenClosingAndScanningNoPinIsOverlooked) {
 
 // In a child process: the kernel refuses membarrier from here on, then the barrier is asked for.
 void BarrierWithoutMembarrier() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_membarrier, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter = {.len = 4, .filter = program};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+  if (!RefuseSystemCall(__NR_membarrier, ENOSYS)) {
     std::fputs("membarrier failed: not tried, there is no seccomp here\n", stderr);
     std::abort();
   }

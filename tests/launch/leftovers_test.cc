@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "launch/process.h"
 #include "launch/run_folder.h"
+#include "tests/support/refuse_system_call.h"
 
 namespace ramspan {
 namespace {
@@ -93,6 +95,30 @@ TEST_F(LeftoversTest, ASystemVSegmentIsRemovedOnceItsMakerIsDeadIfThatWasARank) 
   EXPECT_TRUE(SegmentExists(mine));
   shmctl(mine, IPC_RMID, nullptr);
   shmctl(of_stranger, IPC_RMID, nullptr);
+}
+
+// A living process that was given the number of a dead rank may be between making its segment and using it.
+TEST_F(LeftoversTest, ASegmentOfALivingProcessWithADeadRanksNumberStays) {
+  const int segment = shmget(IPC_PRIVATE, 4096, 0600);
+  ProcessId dead = Identify(getpid());
+  dead.start += 1;
+  EXPECT_EQ(SweepSharedMemory(folder_, 0, {dead}), 0);
+  EXPECT_TRUE(SegmentExists(segment));
+  shmctl(segment, IPC_RMID, nullptr);
+}
+
+// A folder on a file system that has no locks (Lustre without -o flock) could not be owned, and no job ran.
+TEST_F(LeftoversTest, AFolderWithoutLocksCanBeOwned) {
+  const std::string job = MakeRunFolder(folder_).value();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!RefuseSystemCall(__NR_flock, ENOSYS)) _exit(77);
+    _exit(OwnRunFolder(job).ok() ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(LeftoversTest, AFolderIsSweptWhenItsOwnersAndProcessesAreDead) {

@@ -37,6 +37,20 @@ struct Tree {
   managedPtr<Leaf> leaves;
 };
 
+// A static object that another object's destructor uses.
+struct Logger {
+  ~Logger() { alive = false; }
+  bool alive = true;
+};
+Logger& TheLogger() {
+  static Logger logger;
+  return logger;
+}
+struct Logged {
+  ~Logged() { std::printf(TheLogger().alive ? "logged\n" : "too late\n"); }
+  int number = 0;
+};
+
 managedPtr<double>* Swapped() {
   auto* field = new std::vector<managedPtr<double>>;
   for (int i = 0; i < 40; ++i) field->emplace_back(1 << 15, 1.0);
@@ -56,6 +70,10 @@ int main(int, char** argv) {
     static managedPtr<Tree> not_forgotten(1, 2);
     new managedPtr<Tree>(2, 3);
     Swapped();
+  } else if (!std::strcmp(life, "logger")) {
+    managedPtr<double> first(1 << 15, 1.0);  // Ramspan has started before the logger is made
+    TheLogger();
+    new managedPtr<Logged>(1);
   } else if (!std::strcmp(life, "leave")) {
     managedMemory::destroyForgotten(false);
     new managedPtr<Tree>(1, 1);

@@ -151,6 +151,13 @@ TEST(Forgotten, ObjectsAreDestroyedAtExitParentsFirst) {
             "tree 3 with 30\ntree 3 with 30\nleaf 30 30\nleaf 30 30\nleaf 30 30\nleaf 30 30\n");
 }
 
+// Their destructors ran after those of static objects that are younger than Ramspan's start, and used them.
+TEST(Forgotten, ObjectsAreDestroyedBeforeStaticOnesThatTheyUse) {
+  const Life life("logger");
+  EXPECT_EQ(life.status, 0);
+  EXPECT_EQ(life.out, "logged\n");
+}
+
 TEST(Forgotten, MayBeLeftAlone) {
   const Life life("leave");
   EXPECT_EQ(life.status, 0);

@@ -137,6 +137,23 @@ TEST_F(Full, MemoryAndSwapOfMixedSizesLeaveEveryObjectReadableInTurn) {
   ReadAll();
 }
 
+// One large object among small ones cost twice its size of swap: of 16 MiB only 8 could be filled beside 3.
+TEST_F(Full, OneLargeObjectKeepsLittleMoreThanItsOwnSizeFree) {
+  for (const uint64_t large : {kMiB, 3 * kMiB}) {
+    Start({.seed = 27, .capacity_bytes = 8 * kMiB, .synchronous = true}, {.budget = 8 * kMiB, .preemptive = false});
+    ASSERT_TRUE(Add(large).ok());
+    Status status;
+    while (status.ok() && chunks_.size() < 1000) status = Add(60 << 10);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+    EXPECT_GE(large + (chunks_.size() - 1) * (60 << 10), 16 * kMiB - large - kMiB / 2);
+    ReadAll();
+    ReadAll();
+    for (Chunk* chunk : chunks_) engine_->Free(chunk);
+    chunks_.clear();
+    engine_->Drain();
+  }
+}
+
 // A read that brought a wrong byte once lost the chunk for good, although what was in swap was right.
 TEST_F(Full, AWrongByteThatIsRightTheSecondTimeLosesNothing) {
   Start({.seed = 25, .synchronous = true}, {.budget = kMiB, .preemptive = false});

@@ -152,5 +152,31 @@ TEST_F(BundlesInALittleMemory, TablesThatFillTheLimitAreAnErrorAndNothingIsLost)
   bundles_.Free(one);
 }
 
+// New objects were put between those of a bundle that was lost, and were lost with it although they had held nothing yet.
+TEST_F(BundlesTest, ANewObjectDoesNotLieInABundleThatIsLost) {
+  std::vector<Object> objects;
+  for (int i = 0; i < 24'000; ++i) {
+    objects.push_back(New(1000));
+    ASSERT_TRUE(engine_.Acquire(static_cast<Chunk*>(objects.back().chunk()), true).ok());
+  }
+  ASSERT_TRUE(engine_.SetBudget(uint64_t{64} << 20).ok());
+  engine_.Drain();
+  tier_.SetGone(true);
+  std::vector<Object> kept;
+  for (size_t i = 0; i < objects.size(); ++i) {  // every second one; a stretch of them as a whole
+    if (i % 2 == 0 && i > 2000) {
+      kept.push_back(objects[i]);
+    } else {
+      bundles_.Free(objects[i]);
+    }
+  }
+  for (int i = 0; i < 8000; ++i) {
+    kept.push_back(New(1000));
+    const Status status = engine_.Acquire(static_cast<Chunk*>(kept.back().chunk()), true);
+    ASSERT_TRUE(status.ok()) << i << ": " << status.ToString();
+  }
+  for (const Object& object : kept) bundles_.Free(object);
+}
+
 }  // namespace
 }  // namespace ramspan

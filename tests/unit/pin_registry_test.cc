@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
 #include <thread>
 
 namespace ramspan {
@@ -30,12 +32,37 @@ void RunThreads(int n) {
 // that might release something, so that no deadlock was certain any more.
 TEST(PinRegistry, ATableThatAThreadsLastDestructorsTookIsGivenUp) {
   PinRegistry& registry = PinRegistry::Get();
-  registry.Adopt();
+  if (detail::t_pins == nullptr) registry.Adopt();
   RunThreads(1);
   const uint64_t before = registry.metadata_bytes();
   RunThreads(20);
   EXPECT_EQ(registry.metadata_bytes(), before);
   EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kDeadlock);  // nobody else lives
+}
+
+// An adhereTo on the heap outlives its thread. Its pin counted as one of a thread that goes on, and who needed the memory
+// waited for ever.
+TEST(PinRegistry, ThePinOfAThreadThatHasEndedIsNotWaitedForWithoutEnd) {
+  PinRegistry& registry = PinRegistry::Get();
+  if (detail::t_pins == nullptr) registry.Adopt();
+  static Chunk chunk;
+  std::atomic<detail::ChunkHead*>* slot = nullptr;
+  std::thread([&] {
+    slot = &registry.Adopt()->slots[0];
+    slot->store(&chunk);
+  }).join();
+  EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kUnlikely);
+  std::promise<void> adopted, end;
+  std::thread other([&] {
+    registry.Adopt();
+    adopted.set_value();
+    end.get_future().wait();
+  });
+  adopted.get_future().wait();
+  EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kSomebodyMayUnpin);  // that one may
+  end.set_value();
+  other.join();
+  slot->store(nullptr);
 }
 
 }  // namespace
