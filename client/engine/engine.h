@@ -4,7 +4,7 @@
 // Thread-safety: all calls from any thread. One mutex guards states, lists and the arena. It is not held while bytes move
 // or somebody is waited for: Reserve, SubmitRead, SubmitWrite, Poll and Upkeep of the tier, copies and checksums of chunk
 // data, logging. It IS held for the tier's short questions (TryReserve, Free, IsLost, ShouldMove, CapabilitiesOf) and for
-// the policy, a program's own EvictionPolicy included (which is told so). A thread that misses submits and polls for
+// the policy, a program's own EvictionPolicy included (which is told so); a program's SwapStore is never called then. A thread that misses submits and polls for
 // itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
 // mover.
 #pragma once

@@ -181,11 +181,13 @@ bool managedSwap::extendSwapByPolicy(global_bytesize min_size) {
 
 void managedSwap::close() {
   closed_ = true;
-  if (users_ == 0 || mask_.empty()) return;
+  if (users_ == 0) return;
   const auto id = static_cast<ramspan::SwapId>(id_);
+  const uint64_t used = ramspan::GetSwapUse(id).used;  // a derived swap is asked for its capacity, which is none from now on
+  if (mask_.empty()) return;
   ramspan::SetSwapPolicy(id, ramspan::SwapPolicy::kFail);
   try {
-    ramspan::SetSwapLimit(id, ramspan::GetSwapUse(id).used);
+    ramspan::SetSwapLimit(id, used);
   } catch (const ramspan::Error&) {  // an object came in between: it has its place, the next one has none
   }
 }

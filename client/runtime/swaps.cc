@@ -122,6 +122,7 @@ SwapUse Swaps::UseOf(SwapId id) {
     for (size_t i : configured_order_) add(configured_.swap->tier(i), configured_.files && i + 1 == configured_order_.size() ? configured_.files : nullptr);
   } else {
     const Added& added = Find(id);
+    if (added.store != nullptr) added.store->AskCapacity();
     add(*added.tier, added.files);
     if (added.store != nullptr) use.used = added.store->used_bytes();
   }

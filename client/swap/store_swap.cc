@@ -7,6 +7,19 @@
 
 namespace ramspan {
 
+namespace {
+// Slots that can be freed between two calls that tell the store, without an allocation: 16 KiB. The list grows beyond that
+// where a program frees more in the few milliseconds between two Upkeeps.
+constexpr size_t kFreedAtStart = 1024;
+}  // namespace
+
+StoreSwap::StoreSwap(SwapStore* store) : store_(store), name_(store->Name()) {
+  freed_.reserve(kFreedAtStart);
+  AskCapacity();
+}
+
+StoreSwap::~StoreSwap() { EraseFreed(); }
+
 SwapTier::Capabilities StoreSwap::capabilities() const {
   Capabilities c;
   c.name = name_.c_str();
@@ -28,17 +41,34 @@ std::optional<std::string> StoreSwap::Thrown(const F& call) noexcept {
   }
 }
 
-uint64_t StoreSwap::Capacity() const {
+void StoreSwap::AskCapacity() {
   uint64_t now = 0;
-  if (Thrown([&] { now = store_->Capacity(); })) return capacity_.load(std::memory_order_relaxed);
-  capacity_.store(now, std::memory_order_relaxed);
-  return now;
+  if (!Thrown([&] { now = store_->Capacity(); })) capacity_.store(now, std::memory_order_relaxed);
+}
+
+// Each slot by itself, so that several threads share a long list.
+void StoreSwap::EraseFreed() {
+  MutexLock lock(mutex_);
+  while (!freed_.empty()) {
+    const Freed slot = freed_.back();
+    freed_.pop_back();
+    ++erasing_;
+    {
+      MutexUnlock unlocked(mutex_);
+      store_->Erase(slot.slot, slot.bytes);
+    }
+    if (--erasing_ == 0) erased_.NotifyAll();
+  }
+}
+
+void StoreSwap::Upkeep() {
+  EraseFreed();
+  AskCapacity();
 }
 
 Result<SlotRef> StoreSwap::TryReserve(size_t bytes) {
-  const uint64_t capacity = Capacity();
   MutexLock lock(mutex_);
-  if (used_bytes_ + bytes > capacity) return Aborted(name_ + " swap may be extended");
+  if (used_bytes_ + bytes > capacity_.load(std::memory_order_relaxed)) return Aborted(name_ + " swap may be extended");
   used_bytes_ += bytes;
   stats_.slot_bytes_used += RoundUpToGranule(bytes);
   return SlotRef{next_slot_++};
@@ -53,17 +83,19 @@ Result<SlotRef> StoreSwap::Reserve(size_t bytes) {
 }
 
 bool StoreSwap::HasRoom(size_t bytes) const {
-  const uint64_t capacity = Capacity();
   MutexLock lock(mutex_);
-  return used_bytes_ + bytes <= capacity;
+  return used_bytes_ + bytes <= capacity_.load(std::memory_order_relaxed);
 }
 
 Status StoreSwap::MakeRoom(size_t bytes) {
+  EraseFreed();
+  AskCapacity();
   if (HasRoom(bytes)) return Status();
   bool extended = false;
   const std::optional<std::string> thrown = Thrown([&] { extended = store_->Extend(bytes); });
+  AskCapacity();
   if (extended && HasRoom(bytes)) return Status();
-  const uint64_t capacity = Capacity();
+  const uint64_t capacity = capacity_.load(std::memory_order_relaxed);
   MutexLock lock(mutex_);
   return ResourceExhausted(name_ + " swap is full: " + FormatBytes(used_bytes_) + " of " + FormatBytes(capacity) +
                            " are used and " + FormatBytes(bytes) + " more are needed; make it larger, or free objects" +
@@ -71,8 +103,8 @@ Status StoreSwap::MakeRoom(size_t bytes) {
 }
 
 void StoreSwap::Free(SlotRef slot, size_t bytes) {
-  store_->Erase(slot.bits, bytes);
   MutexLock lock(mutex_);
+  freed_.push_back({slot.bits, bytes});
   used_bytes_ -= bytes;
   stats_.slot_bytes_used -= RoundUpToGranule(bytes);
 }
@@ -89,6 +121,11 @@ bool StoreSwap::Move(IoRequest* request, bool is_write) noexcept {
 }
 
 void StoreSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
+  if (is_write) {
+    Upkeep();
+    MutexLock lock(mutex_);
+    while (erasing_ > 0) erased_.WaitFor(mutex_, std::chrono::milliseconds(1));  // by other threads
+  }
   for (IoRequest* request : batch) {
     const bool ok = Move(request, is_write);
     request->result = ok ? StatusCode::kOk : StatusCode::kUnavailable;
@@ -110,11 +147,10 @@ size_t StoreSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds) {
 }
 
 TierStats StoreSwap::stats() const {
-  const uint64_t capacity = Capacity();
   MutexLock lock(mutex_);
   TierStats stats = stats_;
-  stats.slot_bytes_capacity = capacity;
-  stats.metadata_bytes = sizeof(*this);
+  stats.slot_bytes_capacity = capacity_.load(std::memory_order_relaxed);
+  stats.metadata_bytes = sizeof(*this) + freed_.capacity() * sizeof(Freed);
   return stats;
 }
 

@@ -1,12 +1,18 @@
 // StoreSwap: the SwapTier of a program's own SwapStore. Slots are numbers that are never given twice; room is counted
 // in exact bytes against the store's capacity. Transfers are done in the submitting thread. Whatever the store throws stays
 // here and becomes a failed request, or part of the message of a refused one.
+//
+// TryReserve, Free and stats never call the store, because the engine asks them under its mutex: the capacity is what the
+// store said last (it is asked when it seems full, with each write, and in Upkeep), and freed slots wait in a list until
+// a call comes that may run the program's code: a write, MakeRoom, Upkeep, the destructor. A write begins when all of them
+// are erased, so that the store never holds more than its capacity.
 // Thread-safety: as SwapTier says; no lock of its own is held across a call of the store. Does not own the store.
 #pragma once
 
 #include <atomic>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "client/swap/swap_tier.h"
 #include "common/mutex.h"
@@ -16,7 +22,8 @@ namespace ramspan {
 
 class StoreSwap final : public SwapTier {
  public:
-  explicit StoreSwap(SwapStore* store) : store_(store), name_(store->Name()) {}
+  explicit StoreSwap(SwapStore* store);
+  ~StoreSwap() override;
 
   Capabilities capabilities() const override;
   Result<SlotRef> Reserve(size_t bytes) override;
@@ -26,7 +33,9 @@ class StoreSwap final : public SwapTier {
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
-  TierStats stats() const override;  // in granules, as every tier's
+  void Upkeep() override;
+  TierStats stats() const override;  // in granules, as every tier's; the capacity as last asked
+  void AskCapacity();                // REQUIRES, as of all that calls the store: no lock that the store could need
   uint64_t used_bytes() const {
     MutexLock lock(mutex_);
     return used_bytes_;
@@ -39,15 +48,22 @@ class StoreSwap final : public SwapTier {
   template <typename F>
   static std::optional<std::string> Thrown(const F& call) noexcept;
   bool HasRoom(size_t bytes) const RS_EXCLUDES(mutex_);
-  uint64_t Capacity() const;  // what the store said last, where it throws now
+  void EraseFreed() RS_EXCLUDES(mutex_);
 
+  struct Freed {
+    uint64_t slot;
+    size_t bytes;
+  };
   SwapStore* const store_;
   const std::string name_;
-  mutable std::atomic<uint64_t> capacity_{0};  // publishes nothing
+  std::atomic<uint64_t> capacity_{0};  // what the store said last, also where it throws now; publishes nothing
   mutable Mutex mutex_{LockRank::kTier};
   uint64_t used_bytes_ RS_GUARDED_BY(mutex_) = 0;  // exact
   uint64_t next_slot_ RS_GUARDED_BY(mutex_) = 1;
   IoRequest* done_ RS_GUARDED_BY(mutex_) = nullptr;
+  std::vector<Freed> freed_ RS_GUARDED_BY(mutex_);  // not yet told to the store
+  uint32_t erasing_ RS_GUARDED_BY(mutex_) = 0;      // calls of Erase under way
+  CondVar erased_;                                  // erasing_ has become 0
   TierStats stats_ RS_GUARDED_BY(mutex_);
 };
 

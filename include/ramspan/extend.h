@@ -16,12 +16,14 @@ namespace ramspan {
 // UseSwap it.
 //
 // Thread-safety: calls come from any thread, several at once, on different slots. REQUIRES: none of them uses Ramspan
-// (managedPtr, adhereTo, this header): the thread may be in the middle of an eviction.
+// (managedPtr, adhereTo, this header): the thread may be in the middle of an eviction. It holds no lock then that GetStatistics
+// or MemoryLimit of <ramspan/runtime.h> would need.
 class RAMSPAN_API SwapStore {
  public:
   virtual ~SwapStore() = default;
   virtual std::string Name() const { return "custom"; }
-  // Bytes that it can hold, now. Ramspan keeps the sum of the slots' sizes below it.
+  // Bytes that it can hold, now. Ramspan keeps the sum of the slots' sizes below it. It is asked with each Write, when there
+  // seems to be no room, and every few milliseconds: one that has become smaller is noticed then.
   virtual uint64_t Capacity() const = 0;
   // The store is full and `bytes` are needed: makes Capacity larger, or returns false. May block (ask somebody). An
   // exception of Extend or Capacity counts as no room; its text is part of what is then thrown to whoever needs memory.
@@ -31,7 +33,9 @@ class RAMSPAN_API SwapStore {
   // and may be written again; their numbers are never given twice. Checksums are Ramspan's business.
   virtual bool Write(uint64_t slot, const void* data, size_t bytes) = 0;
   virtual bool Read(uint64_t slot, void* data, size_t bytes) = 0;
-  // The slot is not needed any more. It may never have been written.
+  // The slot is not needed any more. It may never have been written. Its bytes do not count from the moment on in which the
+  // object gave it up; the call comes a little later, but before the next Write begins, and before RemoveSwap or AbandonSwap
+  // returns. Not at the end of the process.
   virtual void Erase(uint64_t slot, size_t bytes) noexcept = 0;
 };
 
@@ -97,8 +101,8 @@ RAMSPAN_API void SetSwapPolicy(SwapId id, SwapPolicy policy);
 // when their objects are gone. An object here is what is swapped as one: small ones come as bundles (the key `bundles`).
 // Derive from it and SetEvictionPolicy it.
 //
-// Thread-safety: one call at a time, under Ramspan's lock: be quick, do not block, throw nothing, and use nothing of
-// Ramspan but the functions of Objects.
+// Thread-safety: one call at a time, under Ramspan's lock, because what it is asked about may not change meanwhile: be quick,
+// do not block, throw nothing, and use nothing of Ramspan but the functions of Objects.
 class RAMSPAN_API EvictionPolicy {
  public:
   // Where a policy writes the numbers of objects: std::span<uint32_t> in C++20, and in C++17 what is used like one.

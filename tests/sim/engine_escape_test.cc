@@ -214,6 +214,44 @@ TEST(StoreThatThrows, LeavesTheEngineWhole) {
   ASSERT_TRUE(objects.Read(objects.size() - 1).ok());
 }
 
+// Erase and Capacity ran under the engine's mutex: what they asked of Ramspan then stood still for ever.
+TEST(StoreThatAsksBack, FindsNoMutexHeld) {
+  struct AskingStore final : MapStore {
+    AskingStore() : MapStore(8 * kMiB) {}
+    Engine* engine = nullptr;
+    std::atomic<uint64_t> erased{0};
+    void Ask() const {
+      if (engine != nullptr) static_cast<void>(engine->counters());
+    }
+    uint64_t Capacity() const override { return Ask(), MapStore::Capacity(); }
+    bool Extend(uint64_t) override { return Ask(), false; }
+    bool Write(uint64_t slot, const void* data, size_t bytes) override { return Ask(), MapStore::Write(slot, data, bytes); }
+    bool Read(uint64_t slot, void* data, size_t bytes) override { return Ask(), MapStore::Read(slot, data, bytes); }
+    void Erase(uint64_t slot, size_t bytes) noexcept override {
+      Ask();
+      ++erased;
+      MapStore::Erase(slot, bytes);
+    }
+  } store;
+  StoreSwap tier(&store);
+  NoPins pins;
+  {
+    Engine engine({.budget = kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+    store.engine = &engine;
+    {
+      Objects objects(&engine, 64 << 10);
+      for (int i = 0; i < 64; ++i) ASSERT_TRUE(objects.Add().ok());
+      for (size_t i = 0; i < objects.size(); ++i) ASSERT_TRUE(objects.Read(i).ok());
+      engine.FreeCleanSlots(kMiB);
+    }
+    EXPECT_EQ(tier.used_bytes(), 0u);
+    tier.Upkeep();
+    EXPECT_GE(store.erased, 48u);
+    EXPECT_EQ(store.slots(), 0u);
+    store.engine = nullptr;
+  }
+}
+
 // The exception went through the engine without its mutex, whose guard then released what another thread held.
 TEST(StoreThatThrows, AnExceptionWaitsForTheMutexThatItsGuardReleases) {
   struct ThrowingTier final : SwapTier {

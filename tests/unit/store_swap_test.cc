@@ -62,5 +62,66 @@ TEST(StoreSwap, WhatTheStoreThrowsStaysAtTheWall) {
   tier.Free(slot, 4096);
 }
 
+// Counts the calls of each kind, and remembers what is erased.
+class CountingStore final : public SwapStore {
+ public:
+  uint64_t capacity = 16384;
+  mutable int asked = 0;
+  int erased = 0, erased_at_write = -1;
+  uint64_t Capacity() const override { return ++asked, capacity; }
+  bool Write(uint64_t, const void*, size_t) override { return erased_at_write = erased, true; }
+  bool Read(uint64_t, void*, size_t) override { return true; }
+  void Erase(uint64_t, size_t) noexcept override { ++erased; }
+};
+
+// The engine asks these under its mutex: Erase and Capacity ran there, and could not use anything that takes it.
+TEST(StoreSwap, NoQuestionOfTheEnginesReachesTheStore) {
+  CountingStore store;
+  StoreSwap tier(&store);
+  const int asked = store.asked;
+  const SlotRef slot = tier.TryReserve(4096).value();
+  EXPECT_EQ(tier.stats().slot_bytes_capacity, 16384u);
+  tier.Free(slot, 4096);
+  EXPECT_EQ(store.asked, asked);
+  EXPECT_EQ(store.erased, 0);
+  EXPECT_EQ(tier.used_bytes(), 0u);  // at once
+  EXPECT_EQ(tier.stats().slot_bytes_used, 0u);
+}
+
+TEST(StoreSwap, WhatWasFreedIsErasedBeforeTheNextWriteAndInUpkeepAndAtTheEnd) {
+  CountingStore store;
+  {
+    StoreSwap tier(&store);
+    const SlotRef full = tier.TryReserve(16384).value();
+    EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kAborted);
+    tier.Free(full, 16384);
+    const SlotRef slot = tier.TryReserve(4096).value();
+    EXPECT_EQ(Move(tier, slot, true), StatusCode::kOk);
+    EXPECT_EQ(store.erased_at_write, 1);  // the store had no room for both
+    tier.Free(slot, 4096);
+    tier.Upkeep();
+    EXPECT_EQ(store.erased, 2);
+    const SlotRef other = tier.TryReserve(16384).value();
+    tier.Free(other, 16384);
+    EXPECT_TRUE(tier.MakeRoom(4096).ok());
+    EXPECT_EQ(store.erased, 3);
+    tier.Free(tier.TryReserve(4096).value(), 4096);
+  }
+  EXPECT_EQ(store.erased, 4);
+}
+
+TEST(StoreSwap, AStoreThatGrewOrShrankByItselfIsNoticed) {
+  CountingStore store;
+  StoreSwap tier(&store);
+  const SlotRef slot = tier.TryReserve(16384).value();
+  store.capacity = 32768;
+  EXPECT_EQ(tier.TryReserve(16384).status().code(), StatusCode::kAborted);  // who then asks it
+  EXPECT_TRUE(tier.MakeRoom(16384).ok());
+  EXPECT_TRUE(tier.TryReserve(8192).ok());
+  store.capacity = 0;
+  EXPECT_EQ(Move(tier, slot, true), StatusCode::kOk);
+  EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kAborted);
+}
+
 }  // namespace
 }  // namespace ramspan
