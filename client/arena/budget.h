@@ -1,6 +1,6 @@
-// Budget: the user's memory limit and what is charged to it. I1: frames (in use, cached or in flight) + metadata <=
-// total(), which is the limit. Metadata (descriptors, slot tables, pin tables) is charged without asking, because evicting must never wait
-// for it (I5); a small reserve, kept free of frames, absorbs its growth until the next eviction restores it.
+// Budget: the user's memory limit and what is charged to it. I1: frames (in use, cached or in flight) + metadata <= total(),
+// the limit. Metadata (descriptors, slot tables, tables of small objects; not the KiB of pins of each thread) is charged without
+// asking: evicting must never wait for it (I5). A small reserve, kept free of frames, absorbs its growth until the next eviction.
 //
 // A program written for Rambrain means by its limit bytes of data: its data fills it to the last byte. For such a program
 // metadata has a share of its own beside the limit, and takes from the frames only what goes beyond that.

@@ -1,6 +1,6 @@
 // ChunkTable: chunk descriptors by id, in slabs that never move and are reused. A freed descriptor stays readable (a
 // stale pin may still look at its state word for an instant).
-// Thread-safety: none of its own; guarded by the engine's mutex, but for At(), which only reads slabs that exist.
+// Thread-safety: none of its own; guarded by the engine's mutex, At() too: the list of slabs moves as it grows, only they do not.
 #pragma once
 
 #include <cstdint>
