@@ -1,6 +1,5 @@
 // adhereAll: several pins, all or none.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -73,18 +72,25 @@ uint64_t FrameBytes(std::span<const PinRequest> requests) {
   return bytes;
 }
 
-// Whose turn it is among the threads that wait. Each of them holds nothing that adhereAll pinned; who is not in turn does not even
-// try, so that the first one gets what the others let go. Nobody computes with the turn.
+// Whose turn it is among the threads that wait: a queue of those. Each of them holds nothing that adhereAll pinned; who is not
+// in turn does not even try, so that the first one gets what the others let go. But each may hold adhereTos of its own, which
+// it cannot release here: until it is in turn it counts as waiting, so that the one in turn does not wait for it for ever.
 class Turn {
  public:
-  Turn() : number_(next.fetch_add(1)) {
+  explicit Turn(PinTable* table) : table_(table) {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return serving == number_; });
+    (last != nullptr ? last->next_ : first) = this;
+    last = this;
+    if (first != this) PinRegistry::SetWaitingForTurn(table_, true);
+    changed.wait(lock, [this] { return first == this; });
   }
   ~Turn() {
     {
       std::lock_guard lock(mutex);
-      ++serving;
+      first = next_;
+      if (first == nullptr) last = nullptr;
+      // Its wait is over from now on, not from when it wakes up.
+      if (first != nullptr) PinRegistry::SetWaitingForTurn(first->table_, false);
     }
     changed.notify_all();
   }
@@ -92,15 +98,16 @@ class Turn {
   Turn& operator=(const Turn&) = delete;
   static bool AnybodyWaits() {
     std::lock_guard lock(mutex);
-    return next.load() != serving;
+    return first != nullptr;
   }
 
  private:
-  const uint64_t number_;
+  PinTable* const table_;
+  Turn* next_ = nullptr;  // as all below, guarded by the mutex
   static inline std::mutex mutex;
   static inline std::condition_variable changed;
-  static inline std::atomic<uint64_t> next{0};
-  static inline uint64_t serving = 0;  // guarded by mutex
+  static inline Turn* first = nullptr;
+  static inline Turn* last = nullptr;
 };
 
 bool AreAllInMemory(std::span<const PinRequest> requests) {
@@ -123,7 +130,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   Engine& engine = *Session::Get().engine;
   const uint64_t bytes = FrameBytes(requests);
   if (bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
-  const Turn turn;
+  const Turn turn(table);
   Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
   bool told = false;
   for (microseconds pause{50};; pause = std::min(2 * pause, microseconds(2000))) {

@@ -25,6 +25,12 @@ Chunk* NoChunk() {
   return none;
 }
 
+// What a thread waits for that waits for its turn in adhereAll.
+Chunk* TheTurn() {
+  static auto* turn = new Chunk{};
+  return turn;
+}
+
 long Membarrier(int command) { return syscall(__NR_membarrier, command, 0, 0); }
 
 // Gives a table up when its thread ends. A key's destructor runs after those of all thread_local objects, whose elements may
@@ -153,6 +159,10 @@ uint64_t PinRegistry::touches_dropped() const {
 
 void PinRegistry::SetWaitingForIngredients() { SetWaiting(NoChunk()); }
 
+void PinRegistry::SetWaitingForTurn(PinTable* table, bool waits) {
+  table->waiting_for.store(waits ? TheTurn() : nullptr, std::memory_order_relaxed);
+}
+
 PinScanner::Verdict PinRegistry::JudgeWaiters() {
   MutexLock lock(mutex_);
   bool others_live = false, forgotten_pins = false;
@@ -160,7 +170,8 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
     if (table == detail::t_pins) continue;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
     // A thread whose chunk has come meanwhile does not wait any more, it only has not run yet.
-    const bool came = waits != nullptr && waits != NoChunk() && PhaseOf(static_cast<const Chunk*>(waits)) != Phase::kSwapped;
+    const bool for_chunk = waits != nullptr && waits != NoChunk() && waits != TheTurn();
+    const bool came = for_chunk && PhaseOf(static_cast<const Chunk*>(waits)) != Phase::kSwapped;
     if (came) return Verdict::kSomebodyMayUnpin;
     if (waits == NoChunk() ? ingredients_taken_.load() : waits != nullptr) continue;
     const bool lives = table->owned.load(std::memory_order_relaxed);

@@ -31,6 +31,8 @@ class PinRegistry final : public PinScanner {
   // for them while they are not taken, whatever those say that have not woken up yet.
   void SetWaitingForIngredients();
   void SetIngredientsTaken(bool taken) { ingredients_taken_.store(taken); }
+  // The table's thread waits until other calls of adhereAll are done. Called by itself, or by who ends its wait.
+  static void SetWaitingForTurn(detail::PinTable* table, bool waits);
   uint64_t pulls() const;  // of all threads that ever were
 
   // Whether an adhereTo seems to hold the chunk. Elements of include/rambrain/ (p[i]) are held for longer than they are used,

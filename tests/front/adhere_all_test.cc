@@ -12,6 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "ramspan/adhere_all.h"
 #include "ramspan/runtime.h"
+#include "tests/front/ends_or_else.h"
 
 namespace {
 
@@ -130,6 +131,28 @@ TEST(AdhereAll, ADeadlockWithPinsHeldOutsideIsThrown) {
   adhereTo<uint64_t> held(data[0]);
   static_cast<uint64_t*>(held)[0] = 1;
   EXPECT_THROW(static_cast<void>(adhereAll(data[1], data[2])), ramspan::OutOfMemory);
+}
+
+// Each waited for the other for ever: one for its pins, the other one for its turn.
+TEST(AdhereAll, OfTwoThreadsThatHoldWhatTheOtherNeedsOneThrowsAndTheOtherGoesOn) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(10, 2 * kMib);  // seven fit
+  std::atomic<int> holders{0}, thrown{0}, done{0};
+  const auto work = [&](size_t first) {
+    try {
+      const auto held = adhereAll(data[first], data[first + 1], data[first + 2]);
+      ++holders;
+      while (holders < 2) std::this_thread::yield();
+      static_cast<void>(adhereAll(data[first + 3], data[first + 4]));
+    } catch (const ramspan::OutOfMemory&) {
+      ++thrown;
+    }
+    ++done;
+  };
+  std::thread one(work, 0), two(work, 5);
+  EndsOrElse([&] { return done == 2; });
+  one.join();
+  two.join();
+  EXPECT_EQ(thrown, 1);
 }
 
 }  // namespace
