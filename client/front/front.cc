@@ -128,9 +128,7 @@ const char* DescribeChunk(const ChunkHead* chunk) noexcept {
 // before now, or the composition root, when remote memory is about to be left.
 void CallBeforeEnd(void (*function)()) noexcept {
   Session::before_end.store(function);
-  const int failed = std::atexit([] {
-    if (void (*before_end)() = Session::before_end.exchange(nullptr)) before_end();
-  });
+  const int failed = std::atexit(Session::End);
   if (failed != 0) LogWarning("atexit failed; forgotten objects are destroyed later than static ones");
 }
 
@@ -165,4 +163,10 @@ IngredientsScope::~IngredientsScope() {
 }
 
 }  // namespace detail
+
+void Session::End() {
+  if (Session* session = IfStarted()) session->engine->SetWaitForPins(false);
+  if (void (*function)() = before_end.exchange(nullptr)) function();
+}
+
 }  // namespace ramspan

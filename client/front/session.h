@@ -30,8 +30,11 @@ struct Session {
   // parent may have held any mutex at the fork, so none of the library's may be taken.
   static bool InForkedChild() { return forked_.load(std::memory_order_relaxed); }
 
-  // What CallBeforeEnd (include/ramspan/detail/object.h) was given; called by the composition root.
+  // What CallBeforeEnd (include/ramspan/detail/object.h) was given; called by End.
   static inline constinit std::atomic<void (*)()> before_end{nullptr};
+  // The program's exit has begun. Other threads may live on, but not in order to release what they pin: what needs that
+  // memory from now on is given up. May be called twice.
+  static void End();
 
   // For the composition root. Release: publishes all that the session leads to.
   static void Open(Session* session) { open_.store(session, std::memory_order_release); }

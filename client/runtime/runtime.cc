@@ -144,7 +144,7 @@ void Runtime::LeaveRemote() {
 
 // Called before remote memory is left, which joined earlier and therefore goes later: exit handlers run backwards.
 void Runtime::AtExit() {
-  if (void (*before_end)() = Session::before_end.exchange(nullptr)) before_end();
+  Session::End();
   if (const int rank = WorldRank(); rank >= 0) statistics_->set_rank(rank);
   mover_.Stop();
   if (config_.debug) std::fputs(engine_->DescribeUnchangedWrites().c_str(), stderr);

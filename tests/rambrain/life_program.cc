@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -51,6 +52,22 @@ struct Logged {
   int number = 0;
 };
 
+struct Block {
+  ~Block() { std::printf("block\n"); }
+  double values[1 << 17];  // 1 MiB
+};
+
+// Another thread ends the program while this one holds nearly all of its 4 MiB, for ever.
+[[noreturn]] void ExitWhilePinned() {
+  new managedPtr<Block>(1);
+  managedPtr<double> large(3 << 17, 1.0), small(3 << 15, 1.0);
+  ADHERETOLOC(double, large, p);
+  ADHERETOLOC(double, small, q);
+  p[0] = q[0] = 2;
+  std::thread([] { std::exit(0); }).detach();
+  for (;;) pause();
+}
+
 managedPtr<double>* Swapped() {
   auto* field = new std::vector<managedPtr<double>>;
   for (int i = 0; i < 40; ++i) field->emplace_back(1 << 15, 1.0);
@@ -74,6 +91,8 @@ int main(int, char** argv) {
     managedPtr<double> first(1 << 15, 1.0);  // Ramspan has started before the logger is made
     TheLogger();
     new managedPtr<Logged>(1);
+  } else if (!std::strcmp(life, "exit-while-pinned")) {
+    ExitWhilePinned();
   } else if (!std::strcmp(life, "leave")) {
     managedMemory::destroyForgotten(false);
     new managedPtr<Tree>(1, 1);

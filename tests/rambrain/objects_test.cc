@@ -158,6 +158,14 @@ TEST(Forgotten, ObjectsAreDestroyedBeforeStaticOnesThatTheyUse) {
   EXPECT_EQ(life.out, "logged\n");
 }
 
+// exit() waited for pins of a thread that would never run again.
+TEST(Forgotten, WhatFindsNoMemoryBesideAnotherThreadsPinsIsGivenUpAtExit) {
+  const Life life("exit-while-pinned 2>&1", "timeout 60");
+  EXPECT_EQ(life.status, 0);
+  EXPECT_NE(life.out.find("given up without their destructors"), std::string::npos) << life.out;
+  EXPECT_EQ(life.out.find("block"), std::string::npos) << life.out;
+}
+
 TEST(Forgotten, MayBeLeftAlone) {
   const Life life("leave");
   EXPECT_EQ(life.status, 0);
