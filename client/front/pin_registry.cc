@@ -5,7 +5,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "ramspan/errors.h"
 
@@ -163,9 +165,23 @@ void PinRegistry::SetWaitingForTurn(PinTable* table, bool waits) {
   table->waiting_for.store(waits ? TheTurn() : nullptr, std::memory_order_relaxed);
 }
 
+namespace {
+
+int64_t CountedBy(const PinTable* table) { return table != nullptr ? table->counted.load(std::memory_order_relaxed) : 0; }
+
+bool HasPins(const PinTable* table) {
+  return std::any_of(std::begin(table->slots), std::end(table->slots), [](const auto& slot) {
+    const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
+    return held != nullptr && held != NoChunk();
+  });
+}
+
+}  // namespace
+
 PinScanner::Verdict PinRegistry::JudgeWaiters() {
   MutexLock lock(mutex_);
   bool others_live = false, forgotten_pins = false;
+  int64_t counted_by_waiting = CountedBy(detail::t_pins);
   for (const PinTable* table : tables_) {
     if (table == detail::t_pins) continue;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
@@ -173,17 +189,18 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
     const bool for_chunk = waits != nullptr && waits != NoChunk() && waits != TheTurn();
     const bool came = for_chunk && PhaseOf(static_cast<const Chunk*>(waits)) != Phase::kSwapped;
     if (came) return Verdict::kSomebodyMayUnpin;
-    if (waits == NoChunk() ? ingredients_taken_.load() : waits != nullptr) continue;
+    if (waits == NoChunk() ? ingredients_taken_.load() : waits != nullptr) {
+      counted_by_waiting += CountedBy(table);
+      continue;
+    }
     const bool lives = table->owned.load(std::memory_order_relaxed);
     others_live |= lives;
-    if (lives && table->counted.load(std::memory_order_relaxed) > 0) return Verdict::kSomebodyMayUnpin;
-    for (const auto& slot : table->slots) {
-      const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
-      if (held == nullptr || held == NoChunk()) continue;
-      if (lives) return Verdict::kSomebodyMayUnpin;
-      forgotten_pins = true;  // of a thread that has ended: only another one can let them go
-    }
+    if (!HasPins(table)) continue;
+    if (lives) return Verdict::kSomebodyMayUnpin;
+    forgotten_pins = true;  // of a thread that has ended: only another one can let them go
   }
+  // A counted pin may have been passed on: any thread that does not wait may be the one that ends it.
+  forgotten_pins |= all_counted_.load(std::memory_order_relaxed) > counted_by_waiting;
   if (forgotten_pins) return others_live ? Verdict::kSomebodyMayUnpin : Verdict::kUnlikely;
   return others_live ? Verdict::kUnlikely : Verdict::kDeadlock;
 }

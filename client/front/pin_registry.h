@@ -3,6 +3,7 @@
 // Thread-safety: synchronises itself.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
@@ -40,8 +41,11 @@ class PinRegistry final : public PinScanner {
   bool IsAdheredTo(const Chunk* chunk) const;
   // The calling thread took `n` pins that are counted in chunks, or ended -n.
   static void NoteCounted(int64_t n) {
+    all_counted_.fetch_add(n, std::memory_order_relaxed);  // publishes nothing: the judge looks again and again
     detail::PinTable* table = detail::t_pins;
-    if (table != nullptr) table->counted.store(table->counted.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    if (table == nullptr) return;
+    const int64_t own = table->counted.load(std::memory_order_relaxed) + n;
+    table->counted.store(std::max<int64_t>(0, own), std::memory_order_relaxed);
   }
 
   void Barrier() override;
@@ -56,6 +60,7 @@ class PinRegistry final : public PinScanner {
  private:
   PinRegistry();
 
+  static inline constinit std::atomic<int64_t> all_counted_{0};  // pins that are counted in chunks, whoever ends them
   const bool pins_fence_;
   std::atomic<bool> ingredients_taken_{false};
   mutable Mutex mutex_{LockRank::kPinRegistry};

@@ -63,7 +63,7 @@ who waits for memory does not look at the chunk again @ client/engine/memory.cc 
 memory goes to whoever comes @ client/engine/memory.cc @ s/  if (oldest_ != nullptr) return {};//
 small chunks pass a large one for ever @ client/engine/memory.cc @ s/if (passes_ >= kPassesMax/if (false/
 nobody may pass @ client/engine/memory.cc @ s/if (RoundUpToGranule(waiter.bytes) > arena_.available()) return false;/return false;/
-counted pins are nobody's @ client/front/pin_registry.cc @ s/if (lives \&\& table->counted.load.*//
+counted pins are nobody's @ client/front/pin_registry.cc @ s/forgotten_pins |= all_counted_.*//
 descriptors take all of the limit @ client/engine/limits.cc @ s/if (budget_.frames_limit() < FramesFloor()) {/if (false) {/
 memory and swap fill up together @ client/engine/memory.cc @ s/if (!options_.keep_escape/if (true/
 the last clean slots are taken @ client/engine/evict.cc @ s/ \&\& is_last) continue;/ \&\& false) continue;/

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -63,6 +64,77 @@ TEST(PinRegistry, ThePinOfAThreadThatHasEndedIsNotWaitedForWithoutEnd) {
   end.set_value();
   other.join();
   slot->store(nullptr);
+}
+
+// A thread that lives and does not wait, from when it is made until it is destroyed.
+class LivingThread {
+ public:
+  explicit LivingThread(std::function<void()> work = [] {}) {
+    thread_ = std::thread([this, work] {
+      PinRegistry::Get().Adopt();
+      work();
+      ready_.set_value();
+      end_.get_future().wait();
+      PinRegistry::Get().SetWaiting(nullptr);
+    });
+    ready_.get_future().wait();
+  }
+  ~LivingThread() {
+    end_.set_value();
+    thread_.join();
+  }
+
+ private:
+  std::promise<void> ready_, end_;
+  std::thread thread_;
+};
+
+// The pins counted for ever for the thread that had taken them, and who needed the memory waited for that one for ever.
+TEST(PinRegistry, CountedPinsThatAnotherThreadEndedAreNobodys) {
+  PinRegistry& registry = PinRegistry::Get();
+  if (detail::t_pins == nullptr) registry.Adopt();
+  {
+    const LivingThread taker([] { PinRegistry::NoteCounted(20); });
+    EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kSomebodyMayUnpin);
+    const LivingThread ender([] { PinRegistry::NoteCounted(-20); });
+    EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kUnlikely);
+  }
+  EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kDeadlock);
+}
+
+// It had ended as many of others before: its own seemed to be none.
+TEST(PinRegistry, CountedPinsOfAThreadThatEndedOthersAreWaitedFor) {
+  PinRegistry& registry = PinRegistry::Get();
+  if (detail::t_pins == nullptr) registry.Adopt();
+  {
+    const LivingThread taker([] { PinRegistry::NoteCounted(20); });
+    const LivingThread ender([] {
+      PinRegistry::NoteCounted(-20);
+      PinRegistry::NoteCounted(20);
+    });
+    EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kSomebodyMayUnpin);
+    std::thread([] { PinRegistry::NoteCounted(-20); }).join();  // one without a table
+    EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kUnlikely);
+  }
+}
+
+TEST(PinRegistry, CountedPinsOfThisThreadOrOfOneThatWaitsAreNotWaitedFor) {
+  PinRegistry& registry = PinRegistry::Get();
+  if (detail::t_pins == nullptr) registry.Adopt();
+  static Chunk chunk;
+  chunk.state = uint64_t{static_cast<uint8_t>(Phase::kSwapped)} << kPhaseShift;  // and stays there
+  PinRegistry::NoteCounted(5);
+  {
+    const LivingThread waiter([&] {
+      PinRegistry::NoteCounted(20);
+      registry.SetWaiting(&chunk);
+    });
+    EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kDeadlock);
+    const LivingThread other;
+    EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kUnlikely);
+  }
+  PinRegistry::NoteCounted(-5);
+  std::thread([] { PinRegistry::NoteCounted(-20); }).join();
 }
 
 }  // namespace
