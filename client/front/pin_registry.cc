@@ -21,6 +21,8 @@ using detail::PinTable;
 
 namespace {
 
+constexpr unsigned kElementSlots = 8;  // the last ones of a table, where client/rambrain/elements.cc begins to look
+
 // Fills slots that no pin may take.
 Chunk* NoChunk() {
   static auto* none = new Chunk{};
@@ -123,11 +125,10 @@ void PinRegistry::FindPinned(std::span<Chunk* const> chunks, std::span<bool> pin
 }
 
 bool PinRegistry::IsAdheredTo(const Chunk* chunk) const {
-  constexpr unsigned kHeldElements = 8;  // client/rambrain/elements.cc
   if (HasCountedPins(chunk)) return true;
   MutexLock lock(mutex_);
   for (const PinTable* table : tables_) {
-    for (unsigned i = 0; i < PinTable::kSlots - kHeldElements; ++i) {
+    for (unsigned i = 0; i < PinTable::kSlots - kElementSlots; ++i) {
       if (table->slots[i].load(std::memory_order_relaxed) == chunk) return true;
     }
   }
@@ -169,8 +170,10 @@ namespace {
 
 int64_t CountedBy(const PinTable* table) { return table != nullptr ? table->counted.load(std::memory_order_relaxed) : 0; }
 
+// Elements do not count: their thread does not know that it holds them, and may wait for the one that needs the memory in
+// ways that nobody sees here (a join, a barrier).
 bool HasPins(const PinTable* table) {
-  return std::any_of(std::begin(table->slots), std::end(table->slots), [](const auto& slot) {
+  return std::any_of(std::begin(table->slots), std::end(table->slots) - kElementSlots, [](const auto& slot) {
     const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
     return held != nullptr && held != NoChunk();
   });

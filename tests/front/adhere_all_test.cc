@@ -12,7 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "ramspan/adhere_all.h"
 #include "ramspan/runtime.h"
-#include "tests/front/ends_or_else.h"
+#include "tests/support/ends_or_else.h"
 
 namespace {
 

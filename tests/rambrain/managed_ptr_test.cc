@@ -2,6 +2,7 @@
 #include "rambrain/managedPtr.h"
 #include "tests/rambrain/fill_memory.h"
 #include "tests/rambrain/row.h"
+#include "tests/support/ends_or_else.h"
 
 #include <gtest/gtest.h>
 
@@ -146,6 +147,21 @@ TEST(ManagedPtr, ElementsUsedBeforeLeaveRoomForAnAdhereTo) {
   const adhereTo<char> glue(large);
   const char* data = glue;
   EXPECT_EQ(data[limit / 2], 'c');
+}
+
+// A thread that joins another one lets no elements go, and that one waited for them for ever.
+TEST(ManagedPtr, ElementsOfAThreadThatJoinsAnotherOneDoNotHoldThatOneUpForEver) {
+  managedPtr<double> p(5 * kDoubles), q(5 * kDoubles), r(5 * kDoubles), s(5 * kDoubles);  // 5 MiB each, of 16
+  p[0] = q[0] = 1;
+  std::atomic<bool> ended{false};
+  std::thread user([&] {
+    r[0] = 2;
+    EXPECT_THROW(s[0] = 3, memoryException);
+    ended = true;
+  });
+  EndsOrElse([&] { return ended.load(); });
+  user.join();
+  EXPECT_EQ(p[0] + q[0], 2);
 }
 
 TEST(ManagedPtr, ElementsOfLargeObjectsDoNotFillTheMemory) {

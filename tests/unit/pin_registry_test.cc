@@ -69,13 +69,14 @@ TEST(PinRegistry, ThePinOfAThreadThatHasEndedIsNotWaitedForWithoutEnd) {
 // A thread that lives and does not wait, from when it is made until it is destroyed.
 class LivingThread {
  public:
-  explicit LivingThread(std::function<void()> work = [] {}) {
-    thread_ = std::thread([this, work] {
+  explicit LivingThread(std::function<void()> work = [] {}, std::function<void()> at_end = [] {}) {
+    thread_ = std::thread([this, work, at_end] {
       PinRegistry::Get().Adopt();
       work();
       ready_.set_value();
       end_.get_future().wait();
       PinRegistry::Get().SetWaiting(nullptr);
+      at_end();
     });
     ready_.get_future().wait();
   }
@@ -135,6 +136,18 @@ TEST(PinRegistry, CountedPinsOfThisThreadOrOfOneThatWaitsAreNotWaitedFor) {
   }
   PinRegistry::NoteCounted(-5);
   std::thread([] { PinRegistry::NoteCounted(-20); }).join();
+}
+
+// Those of p[i] stay until their thread's next one. It joined the thread that waited for them, which never threw.
+TEST(PinRegistry, ElementsThatAThreadHoldsUnknowinglyAreNotWaitedForWithoutEnd) {
+  PinRegistry& registry = PinRegistry::Get();
+  if (detail::t_pins == nullptr) registry.Adopt();
+  static Chunk chunk;
+  const auto hold = [](unsigned slot, Chunk* held) { detail::t_pins->slots[slot] = held; };
+  const LivingThread user([&] { hold(detail::PinTable::kSlots - 8, &chunk); }, [&] { hold(detail::PinTable::kSlots - 8, nullptr); });
+  EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kUnlikely);
+  const LivingThread holder([&] { hold(detail::PinTable::kSlots - 9, &chunk); }, [&] { hold(detail::PinTable::kSlots - 9, nullptr); });
+  EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kSomebodyMayUnpin);
 }
 
 }  // namespace
