@@ -197,6 +197,7 @@ int Main(int argc, char** argv) {
   po::variables_map given;
   if (known) po::store(po::parse_command_line(argc - 1, argv + 1, all), given);
   if (!known || given.count("help") != 0) {
+    if (!known && !name.empty() && name[0] != '-') std::fprintf(stderr, "ramspan-bench: there is no case \"%s\"\n\n", name.c_str());
     const bool help = known || name == "--help" || name == "-h";
     (help ? std::cout : std::cerr) << kUsage << "\n" << described;
     return help ? 0 : 2;

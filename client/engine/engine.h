@@ -306,6 +306,7 @@ class Engine {
   bool mover_asleep_ RS_GUARDED_BY(mutex_) = false;
   bool mover_work_ RS_GUARDED_BY(mutex_) = false;
   std::chrono::steady_clock::time_point last_upkeep_ RS_GUARDED_BY(mutex_){};
+  std::chrono::steady_clock::time_point refill_again_ RS_GUARDED_BY(mutex_){};  // the mover's reserve, after a search in vain
 };
 
 }  // namespace ramspan

@@ -13,6 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr uint64_t kTogether = 16;  // chunks that leave in one go: a miss's own and those for the misses after it
+constexpr int kRestAfterSearch = 20;  // times as long as a search without a victim took: a twentieth of the mutex's time
 constexpr uint32_t kFailedWritesMax = 64;  // in a row, before a thread that needs a frame is told,
 constexpr uint32_t kFailedRoundsMax = 4;   // and in so many rounds, each begun when the one before had failed
 }  // namespace
@@ -216,8 +217,13 @@ bool Engine::RefillReserve() {
   // Half of it at once: one chunk at a time would be a membarrier for each.
   if (reserve < typical_bytes_ || arena_.available() > reserve / 2) return false;
   if (in_flight_ * typical_bytes_ >= 2 * reserve) return false;
+  const auto begin = Clock::now();
+  if (begin < refill_again_) return false;
   const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), kTogether * typical_bytes_));
-  return evicted.freed + evicted.started > 0 || evicted.room_made;
+  const bool worked = evicted.freed + evicted.started > 0 || evicted.room_made;
+  // A search in vain has looked at every chunk, under the mutex for which threads wait that miss. Nobody waits for this one.
+  if (!worked) refill_again_ = Clock::now() + kRestAfterSearch * (Clock::now() - begin);
+  return worked;
 }
 
 }  // namespace ramspan

@@ -58,7 +58,9 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
                         std::to_string(chunk->id) + ") is lost: what came back from swap was not what was written, or "
                         "its memory server is gone. Restart from a checkpoint; see the log for the tier");
       case Phase::kFreed:
-        RS_CHECK(false, "chunk %u is used after it was freed", chunk->id);
+        RS_CHECK(when_pinned == WhenPinned::kWait, "chunk %u is used after it was freed", chunk->id);
+        return Aborted("an adhereTo is used after the last managedPtr of its object is gone; the managedPtr must outlive its "
+                       "adhereTos");
     }
     if (status.ok() || status.code() == StatusCode::kDataLoss) continue;  // kLost says it with the remedy
     if (status.code() != StatusCode::kUnavailable || ++failed_reads == kReadAttemptsMax) return status;

@@ -106,6 +106,11 @@ Status Engine::SetBudget(uint64_t bytes) {
   }
   const uint64_t old = budget_.limit();
   budget_.set_limit(bytes);
+  if (budget_.frames_limit() < bytes / kDataShare) {  // nothing could be used any more
+    Status status = NoRoomForDescriptors();
+    budget_.set_limit(old);
+    return status;
+  }
   if (Status status = HoldLimit(); !status.ok()) {
     budget_.set_limit(old);
     return status;

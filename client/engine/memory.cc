@@ -205,8 +205,14 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
     }
     if (evicted.started > 0) continue;
     if (!evicted.status.ok()) {
-      if (!chunk->slot || !escape_) return evicted.status;
-      escape_ = Slot();  // what it was kept for; this chunk has a slot and can leave again
+      if (chunk->slot && escape_) {
+        escape_ = Slot();  // what it was kept for; this chunk has a slot and can leave again
+        continue;
+      }
+      if (!chunk->slot || when_pinned == WhenPinned::kReturn || !wait_for_pins()) return evicted.status;
+      // Swap has no room for what could leave. What has a slot there and is pinned now, or being read ahead, needs none.
+      mark.Set();
+      if (!WaitForPins(bytes, &wait).ok()) return evicted.status;
       continue;
     }
     if (!place->memory && MayPass(*place, wait)) *frame = arena_.TryTake(bytes);

@@ -93,7 +93,8 @@ Result<MpiWorld*> JoinNow() {
   if (level < MPI_THREAD_MULTIPLE) {
     return FailedPrecondition(
         "memory servers need MPI_THREAD_MULTIPLE, and this program initialised MPI without it: include <ramspan/mpi.h> "
-        "instead of <mpi.h>, or call MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...), or run with --transport none");
+        "instead of <mpi.h> in every file (or call MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...) and use "
+        "ramspan::computeComm() wherever MPI_COMM_WORLD stands, because the servers are in that one, too)");
   }
   Result<std::unique_ptr<MpiWorld>> world = MpiWorld::Join(Role::kClient, 0);
   if (!world.ok()) return world.status();

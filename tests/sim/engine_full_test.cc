@@ -2,15 +2,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/engine/engine.h"
 #include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/recording_policy.h"
 
 namespace ramspan {
 namespace {
@@ -104,6 +108,17 @@ TEST_F(Full, OfDescriptorsLeavesRoomForTheLargestObject) {
   for (Chunk* chunk : small) engine_->Free(chunk);
 }
 
+// A limit was lowered to what descriptors had already taken, and nothing could be used until it was raised again.
+TEST_F(Full, OfDescriptorsALimitThatLeavesNoRoomForDataIsRefused) {
+  Start({.seed = 28, .capacity_bytes = uint64_t{8} << 30, .synchronous = true}, {.budget = 2 * kMiB, .preemptive = false});
+  for (int i = 0; i < 14'000; ++i) chunks_.push_back(engine_->Create(8192).value());
+  const Status status = engine_->SetBudget(kMiB);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("descriptors"), std::string::npos) << status.message();
+  EXPECT_EQ(engine_->budget()->limit(), 2 * kMiB);
+  EXPECT_TRUE(engine_->Acquire(chunks_[0], true).ok());
+}
+
 // 64 of 95 objects were unreadable until something was freed.
 TEST_F(Full, MemoryAndSwapLeaveEveryObjectReadableInTurn) {
   for (const bool synchronous : {true, false}) {
@@ -126,6 +141,28 @@ TEST_F(Full, MemoryAndSwapLeaveEveryObjectReadableInTurn) {
     chunks_.clear();
     engine_->Drain();
   }
+}
+
+// Beside a mover that reads ahead, some reads found nothing that could leave at that moment, and were refused.
+TEST_F(Full, MemoryAndSwapLeaveEveryObjectReadableBesideAMover) {
+  Start({.seed = 29, .capacity_bytes = 16 * kMiB, .synchronous = true}, {.budget = 2 * kMiB});
+  std::atomic<bool> end{false};
+  std::thread mover([&] {
+    while (!end) {
+      if (!engine_->MoverStep()) engine_->MoverWait(std::chrono::milliseconds(1));
+    }
+  });
+  Status status;
+  while (status.ok() && chunks_.size() < 1000) status = Add(32 << 10);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  int refused = 0;
+  for (int round = 0; round < 5; ++round) {
+    for (size_t i = 0; i < chunks_.size(); ++i) refused += !engine_->Acquire(chunks_[i * 7919 % chunks_.size()], false).ok();
+  }
+  EXPECT_EQ(refused, 0);
+  end = true;
+  engine_->WakeMover();
+  mover.join();
 }
 
 TEST_F(Full, MemoryAndSwapOfMixedSizesLeaveEveryObjectReadableInTurn) {
@@ -152,6 +189,32 @@ TEST_F(Full, OneLargeObjectKeepsLittleMoreThanItsOwnSizeFree) {
     chunks_.clear();
     engine_->Drain();
   }
+}
+
+// With the engine's mutex, over and over, while threads that had missed waited for it.
+TEST_F(Full, AMoverThatFindsNothingToEvictRests) {
+  PolicyRecord record;
+  tier_ = std::make_unique<FakeTier>(FakeTierOptions{.seed = 30, .synchronous = true});
+  engine_ = std::make_unique<Engine>(Engine::Options{.budget = 2 * kMiB}, tier_.get(), &pins_, [&](const ChunkTable* chunks) {
+    return std::make_unique<RecordingPolicy>(std::make_unique<CyclicPolicy>(chunks), &record);
+  });
+  for (int i = 0; i < 20'000; ++i) chunks_.push_back(engine_->Create(4096).value());
+  std::vector<Chunk*> pinned;  // all of memory
+  while (engine_->AcquireCounted(chunks_[pinned.size()], true, Engine::WhenPinned::kReturn).ok()) {
+    pinned.push_back(chunks_[pinned.size()]);
+  }
+  const uint64_t before = record.searches;
+  engine_->MoverStep();
+  const uint64_t of_a_step = record.searches - before;
+  EXPECT_GE(of_a_step, 1u);
+  for (int i = 0; i < 99; ++i) engine_->MoverStep();
+  // It rests for twenty times as long as it has searched; on a loaded machine some of these steps come later.
+  EXPECT_LT(record.searches - before, 60 * of_a_step);
+  for (Chunk* chunk : pinned) chunk->state.fetch_sub(kOneCountedPin);
+  for (Chunk* chunk : chunks_) engine_->Free(chunk);
+  chunks_.clear();
+  engine_.reset();
+  engine_ = std::make_unique<Engine>(Engine::Options{.budget = 2 * kMiB}, tier_.get(), &pins_, Cyclic);
 }
 
 // A read that brought a wrong byte once lost the chunk for good, although what was in swap was right.

@@ -28,6 +28,7 @@ struct PolicyRecord {
   const TierCosts* costs = nullptr;
   std::atomic<bool> wants_epoch{false};  // cleared when one begins
   std::atomic<uint32_t> epoch{0};
+  std::atomic<uint64_t> searches{0};  // for victims
   std::atomic<uint64_t> asked{0};  // times that WantsEpoch was: only when the epoch before is complete
 };
 
@@ -76,7 +77,10 @@ class RecordingPolicy final : public CachePolicy {
     inner_->OnPrefetchIssued(chunk);
   }
   void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) override { inner_->SetLimits(memory_bytes, swapped_bytes); }
-  size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override { return inner_->PickVictims(bytes, out); }
+  size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override {
+    ++record_->searches;
+    return inner_->PickVictims(bytes, out);
+  }
   bool WantsReadAhead() const override { return inner_->WantsReadAhead(); }
   size_t PickReadAhead(std::span<Chunk*> out) override { return inner_->PickReadAhead(out); }
   uint64_t preemptive_bytes() const override { return inner_->preemptive_bytes(); }
