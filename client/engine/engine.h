@@ -126,6 +126,8 @@ class Engine {
   // A hint. Starts the read if a frame is at hand without evicting; else leaves it to the mover.
   void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
 
+  // kFailedPrecondition: with `bytes` as the limit, what descriptors take now would leave too little to use the objects.
+  Status LeavesRoomForData(uint64_t bytes) const;
   // Blocks until the new limit holds; on failure the old one stays.
   Status SetBudget(uint64_t bytes) RS_EXCLUDES(mutex_);
   // Brings home what is in slots for which `leaving` says true, so that they can be given up. The tier must refuse new

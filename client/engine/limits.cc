@@ -96,6 +96,11 @@ Status Engine::HoldLimit() {
 // Without read-ahead there is no room for it: the policy would keep runs together that nobody fetches.
 void Engine::TellLimits() { policy_->SetLimits(load_ahead() ? budget_.limit() : 0, swapped_bytes_); }
 
+Status Engine::LeavesRoomForData(uint64_t bytes) const {
+  if (budget_.limit() - budget_.frames_limit() + bytes / kDataShare <= bytes) return Status();
+  return NoRoomForDescriptors();
+}
+
 Status Engine::SetBudget(uint64_t bytes) {
   MutexLock lock(mutex_);
   if (bytes > arena_.addresses()) {
@@ -106,11 +111,6 @@ Status Engine::SetBudget(uint64_t bytes) {
   }
   const uint64_t old = budget_.limit();
   budget_.set_limit(bytes);
-  if (budget_.frames_limit() < bytes / kDataShare) {  // nothing could be used any more
-    Status status = NoRoomForDescriptors();
-    budget_.set_limit(old);
-    return status;
-  }
   if (Status status = HoldLimit(); !status.ok()) {
     budget_.set_limit(old);
     return status;

@@ -16,7 +16,10 @@ uint64_t MemoryLimit() { return Runtime::Get().engine().budget()->limit(); }
 void SetMemoryLimit(uint64_t bytes) {
   const ErrnoGuard guard;
   if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
-  if (Status status = Runtime::Get().engine().SetBudget(bytes); !status.ok()) ThrowStatus(status);
+  Engine& engine = Runtime::Get().engine();
+  Status status = engine.LeavesRoomForData(bytes);
+  if (status.ok()) status = engine.SetBudget(bytes);
+  if (!status.ok()) ThrowStatus(status);
 }
 
 bool Started() { return Runtime::IfStarted() != nullptr; }
