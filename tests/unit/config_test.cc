@@ -394,7 +394,7 @@ TEST_F(ConfigOf, AKeyThatIsSetTwiceInABlockNamesBothLines) {
 }
 
 TEST_F(ConfigOf, TheExampleFileHoldsEveryKeyWithItsDefault) {
-  const auto example = std::filesystem::path(__FILE__).parent_path() / "../../configs/ramspan.conf.example";
+  const std::filesystem::path example = EXAMPLE_CONFIG;  // from tests/CMakeLists.txt
   std::ifstream file(example);
   ASSERT_TRUE(file.is_open()) << example;
   std::string line, text;
