@@ -121,5 +121,20 @@ TEST(PinBarrier, WhoFindsAPinGoneSeesWhatItsThreadDidToTheFrame) {
   pinner.join();
 }
 
+// The same for a pin that is counted in the chunk because its thread's table was full.
+TEST(PinBarrier, WhoFindsACountedPinGoneSeesWhatItsThreadDidToTheFrame) {
+  Chunk chunk{};
+  uint64_t frame = 0;
+  chunk.state = kReadable | kWritable | kReferenced | kDirty | kOneCountedPin;
+  std::thread pinner([&] {
+    PinRegistry::Get().Adopt();
+    for (uint64_t i = 1; i <= 1000; ++i) frame = i;
+    detail::UnpinCounted(&chunk);
+  });
+  while (HasCountedPins(&chunk)) std::this_thread::yield();
+  EXPECT_EQ(frame, 1000u);
+  pinner.join();
+}
+
 }  // namespace
 }  // namespace ramspan

@@ -196,6 +196,34 @@ TEST(CountedPins, AreWaitedForWhileTheirHolderGoesOn) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
+// While a large chunk waits for pins, the memory that lies free meanwhile serves small ones, but only so many of them: all in
+// one thread's turns, so that no luck of scheduling makes the large one's turn come.
+TEST_F(WaitForPins, SmallChunksPassALargeOneButNotForEver) {
+  constexpr uint32_t kSmall = 1000, kPassesMax = 64;  // as in client/engine/memory.cc
+  Start({.budget = kMiB, .preemptive = false, .deadlock_grace = std::chrono::hours(1), .pin_wait_told = std::chrono::hours(1)});
+  for (size_t i = 0; i < 2; ++i) ASSERT_TRUE(engine_->Acquire(chunks_[i], true).ok());
+  chunks_.push_back(engine_->Create(512 << 10).value());
+  std::atomic<bool> waits{false}, unpin{false};
+  pins_.all_pinned = true;
+  pins_.judge = [&] {
+    waits = true;
+    pins_.all_pinned = !unpin;
+    return Verdict::kSomebodyMayUnpin;
+  };
+  std::thread thread([&] { EXPECT_TRUE(engine_->Acquire(chunks_[4], true).ok()); });
+  while (!waits) std::this_thread::yield();
+  uint32_t passed = 0;
+  for (uint32_t i = 0; i < kSmall; ++i) {
+    Chunk* small = engine_->Create(16 << 10).value();
+    passed += engine_->Acquire(small, true, Engine::WhenPinned::kReturn).ok();
+    engine_->Free(small);
+  }
+  unpin = true;
+  thread.join();
+  EXPECT_EQ(passed, kPassesMax);
+  EXPECT_EQ(engine_->counters().takes_past_a_waiter_max, kPassesMax);
+}
+
 // After 60 s the wait ended with "no thread can go on", although the holder lived and had only much to compute.
 TEST_F(WaitForPins, ThatSomebodyMayEndHasNoDeadlineAndIsMentionedOnce) {
   Start({.budget = kMiB, .preemptive = false, .pin_wait_told = milliseconds(5)});
