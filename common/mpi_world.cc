@@ -78,6 +78,7 @@ struct MpiWorld::Hello {
   uint32_t can_leave_by_pmi = 0;
   uint64_t pool_bytes = 0;
   int64_t pid = 0;
+  uint64_t pid_namespace = 0;
   Location location{};
 };
 
@@ -140,6 +141,7 @@ Status MpiWorld::Meet(Role role, uint64_t pool_bytes) {
   mine.can_leave_by_pmi = CanSayPmiGoodbye() ? 1 : 0;
   mine.pool_bytes = pool_bytes;
   mine.pid = getpid();
+  mine.pid_namespace = PidNamespace();
   mine.location = MyLocation();
   MPI_Bcast(&mine.node_leader, 1, MPI_INT32_T, 0, node_);
   static_assert(std::is_trivially_copyable_v<Hello>);
@@ -168,7 +170,7 @@ Status MpiWorld::ReadHellos(const std::vector<Hello>& hellos) {
       servers_.push_back({.world_rank = r,
                           .pool_bytes = hello.pool_bytes,
                           .distance = same_node ? Distance(mine.location, hello.location) : 2,
-                          .pid = static_cast<long>(hello.pid)});
+                          .pid = hello.pid_namespace == mine.pid_namespace ? static_cast<long>(hello.pid) : 0});
     } else {
       clients_.push_back({.world_rank = r, .same_node = same_node});
     }

@@ -34,7 +34,7 @@ class MpiWorld {
     uint64_t pool_bytes = 0;      // no more than is mapped here, whatever the server says
     int distance = 2;             // common/topology.h; 2 for every server that is reached by RMA
     std::byte* shared = nullptr;  // the pool mapped here, for load/store; null where only RMA gets there
-    long pid = 0;                 // meaningful where `shared` is not null
+    long pid = 0;                 // meaningful where `shared` is not null; 0: in another PID namespace, not visible here
   };
   struct Client {
     int world_rank = 0;

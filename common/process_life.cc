@@ -1,6 +1,7 @@
 #include "common/process_life.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,8 +10,14 @@
 
 namespace ramspan {
 
+uint64_t PidNamespace() {
+  struct stat info {};
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
 // No stream and no string: it is asked by the thread that ends a job whose other threads may hold any lock.
 ProcessLife LifeOfProcess(long pid) {
+  if (pid <= 0) return ProcessLife::kUnknown;
   char path[48];
   std::snprintf(path, sizeof path, "/proc/%ld/stat", pid);
   const int file = open(path, O_RDONLY | O_CLOEXEC);

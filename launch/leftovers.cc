@@ -79,12 +79,21 @@ bool RemoveUsedByAnybody(std::map<FileId, std::string>& unused) {
   return true;
 }
 
-// A container may share the host's /dev/shm (its namespace of System V segments tells) without seeing the host's
-// processes. The numbers are the kernel's for the first namespaces (include/linux/proc_ns.h).
-bool SeesAllUsers() {
-  struct stat numbers {}, segments {};
-  if (stat("/proc/self/ns/pid", &numbers) != 0 || stat("/proc/self/ns/ipc", &segments) != 0) return false;
-  return numbers.st_ino == 0xEFFFFFFC || segments.st_ino != 0xEFFFFFFF;
+// The kernel's numbers of the first namespaces (include/linux/proc_ns.h).
+constexpr ino_t kFirstPidNamespace = 0xEFFFFFFC, kFirstIpcNamespace = 0xEFFFFFFF;
+
+// Only then does /proc show all processes that may have opened a file of /dev/shm: containers of one pod share that, and
+// the user's number, and see nothing of each other's processes.
+bool SeesAllProcesses() {
+  struct stat numbers {};
+  return stat("/proc/self/ns/pid", &numbers) == 0 && numbers.st_ino == kFirstPidNamespace;
+}
+
+// Whether it is so or may well be: this is a container that does not share the host's System V segments, so hardly its
+// /dev/shm. Good enough for files that appeared during a job of our own, which are most likely its own.
+bool MaySeeAllUsers() {
+  struct stat segments {};
+  return SeesAllProcesses() || (stat("/proc/self/ns/ipc", &segments) == 0 && segments.st_ino != kFirstIpcNamespace);
 }
 
 int SweepFiles(const std::string& folder, int64_t since_ns) {
@@ -94,7 +103,7 @@ int SweepFiles(const std::string& folder, int64_t since_ns) {
     struct stat info {};
     if (IsOurs(path, name, since_ns) && lstat(path.c_str(), &info) == 0) unused[{info.st_dev, info.st_ino}] = path;
   }
-  if (unused.empty() || !SeesAllUsers()) return 0;
+  if (unused.empty() || !MaySeeAllUsers()) return 0;
   // Twice, because a file may go from one process that was looked at late to one that was looked at early.
   if (!RemoveUsedByAnybody(unused) || !RemoveUsedByAnybody(unused)) return 0;
   int removed = 0;
@@ -167,7 +176,7 @@ int SweepOrphans(const std::string& parent, const std::string& shared_memory) {
     RemoveRunFolder(folder);
     ++swept;
   }
-  SweepFiles(shared_memory, 0);
+  if (SeesAllProcesses()) SweepFiles(shared_memory, 0);
   return swept;
 }
 

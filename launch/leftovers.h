@@ -3,7 +3,7 @@
 //
 // What may be another program's stays. A file in /dev/shm goes when it has one of MPICH's names, is this user's, and no
 // process has it open or mapped, seen twice: whoever made it has it mapped as long as it is of use. A System V segment
-// goes when a recorded process of a job (run_folder.h) made it, that process is dead, and nobody has it attached.
+// goes when a recorded process of a job (run_folder.h) made it, no process of that number lives, and nobody has it attached.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ int SweepSharedMemory(const std::string& folder, int64_t since_ns, const std::ve
 // are still dying; what stays even then is the next run's to sweep. `more`: processes that may not be recorded.
 void CleanUpRun(const std::string& folder, int64_t since_ns, const std::vector<ProcessId>& more = {});
 
-// Before a job: what this user's jobs left whose processes were all killed at once. Returns how many folders.
+// Before a job: what this user's jobs left whose processes were all killed at once. Returns how many folders. In a
+// container, which cannot see who else uses /dev/shm, files there stay: only what recorded makers made goes.
 int SweepOrphans(const std::string& parent, const std::string& shared_memory);
 
 int64_t RealtimeNs();

@@ -1,6 +1,7 @@
 #include "launch/leftovers.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -140,6 +141,25 @@ TEST_F(LeftoversTest, AFolderIsSweptWhenItsOwnersAndProcessesAreDead) {
   EXPECT_FALSE(fs::exists(job));
   EXPECT_TRUE(fs::exists(living));
   EXPECT_TRUE(fs::exists(fresh));
+}
+
+// Containers of one pod share /dev/shm and do not see each other's processes: a living job's file seemed to be unused.
+TEST_F(LeftoversTest, FilesStayBeforeAJobWhereOthersProcessesCannotBeSeen) {
+  const std::string path = Make("mpich_shar_tmpAbCdEf");
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWPID | CLONE_NEWIPC) != 0) _exit(77);
+    const pid_t first = fork();  // of the new namespaces
+    if (first == 0) _exit(SweepOrphans(folder_, folder_));
+    int status = -1;
+    waitpid(first, &status, 0);
+    _exit(status == 0 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs the right to make namespaces (unshare)";
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(fs::exists(path));
 }
 
 // On a file system that hosts share, the lock and the numbers of another host mean nothing here.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,15 @@ TEST(ProcessLife, StoppedRunningAndEndedAreToldApart) {
   waitpid(child, nullptr, 0);
   EXPECT_EQ(LifeOfProcess(child), ProcessLife::kGone);
   EXPECT_EQ(LifeOfProcess(getpid()), ProcessLife::kRuns);
+}
+
+// A memory server in another container of the same host: its number is nobody's or another process's here, and it was
+// taken for dead.
+TEST(ProcessLife, OfAProcessThatCannotBeSeenFromHereIsUnknown) {
+  EXPECT_EQ(LifeOfProcess(0), ProcessLife::kUnknown);
+  struct stat mine {};
+  ASSERT_EQ(stat("/proc/self/ns/pid", &mine), 0);
+  EXPECT_EQ(PidNamespace(), mine.st_ino);
 }
 
 }  // namespace
