@@ -32,9 +32,10 @@ constexpr char kServerComm[] = "ramspan-memserv";  // the kernel keeps 15 letter
 double RunSeconds(const std::filesystem::path& process) {
   double seconds = 0;
   std::error_code gone;
-  for (const auto& thread : std::filesystem::directory_iterator(process / "task", gone)) {
+  // Not a range-for, which throws when the process ends meanwhile.
+  for (auto it = std::filesystem::directory_iterator(process / "task", gone); !gone && it != decltype(it)(); it.increment(gone)) {
     double nanoseconds = 0;
-    if (std::ifstream(thread.path() / "schedstat") >> nanoseconds) seconds += nanoseconds * 1e-9;
+    if (std::ifstream(it->path() / "schedstat") >> nanoseconds) seconds += nanoseconds * 1e-9;
   }
   return seconds;
 }

@@ -88,7 +88,8 @@ class Arena {
   // A page-aligned frame with room for `bytes`, or an empty one when the budget has none, or no run of addresses is free
   // that is long enough (the caller evicts and asks again).
   Frame TryTake(size_t bytes);
-  // The same out of what is reserved. On failure, which only a lack of addresses can cause, the reservation stays.
+  // The same out of what is reserved. On failure the reservation stays: no run of addresses is free, or metadata grew or the limit
+  // fell so far that no more frames may be made.
   // REQUIRES: it was made for as many bytes.
   Frame TryTake(size_t bytes, Reservation* reservation);
   // Takes `bytes` from available(); empty when that has not as many.

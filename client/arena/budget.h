@@ -33,8 +33,9 @@ class Budget {
   // What frames and metadata take together, at most.
   uint64_t total() const { return limit() + beside_limit(); }
 
-  // What frames may take: the total without metadata and its reserve, but not more than the limit. The reserve holds the
-  // largest steps in which metadata grows (a 64 KiB slab of descriptors, the bitmaps of a lease or file).
+  // What frames may take: the total without metadata and its reserve, but not more than the limit. The reserve holds
+  // the usual steps in which metadata grows (a 64 KiB slab of descriptors, the bitmaps of a lease or of a file of a few
+  // GiB). The bitmaps of a larger file, some 2 bits a granule, may pass the limit until the next frames have left.
   uint64_t frames_limit() const {
     const uint64_t apart = metadata() + std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20);
     return std::min(limit(), total() > apart ? total() - apart : 0);

@@ -54,9 +54,9 @@ bool Engine::HasTransfers() {
   return in_flight_ > 0;
 }
 
-void Engine::FreeCleanSlots(uint64_t bytes) {
+void Engine::FreeResidentSlots(uint64_t bytes) {
   MutexLock lock(mutex_);
-  ReclaimCleanSlots(bytes);
+  ReclaimResidentSlots(bytes);
 }
 
 Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {

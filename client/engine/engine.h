@@ -45,8 +45,9 @@ class PinScanner {
   // The calling thread starts (chunk) or stops (nullptr) to wait for memory in order to pin `chunk`.
   virtual void SetWaiting(Chunk* chunk) = 0;
   enum class Verdict {
-    kSomebodyMayUnpin,  // a thread that does not wait holds pins
-    kUnlikely,          // only waiting threads hold pins, but another thread lives that might release one
+    kSomebodyMayUnpin,  // a living thread that does not wait for memory or for its turn holds pins, or may end a stranger's
+    kUnlikely,          // none is known to, but a pin could still go: threads live that hold none, or elements (p[i]) only,
+                        // or there are pins of threads that have ended
     kDeadlock,          // all threads that ever pinned wait
   };
   // Of the threads beside the calling one.
@@ -123,7 +124,7 @@ class Engine {
   Status AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: pins fill the budget, `bytes` more do not fit; with the remedy.
   Status FullOfPinsStatus(uint64_t bytes) const;
-  // A hint. Starts the read if a frame is at hand without evicting; else leaves it to the mover.
+  // A hint. Starts the read if a frame is at hand without evicting; else nothing happens, and the pull reads.
   void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
 
   // kFailedPrecondition: with `bytes` as the limit, what descriptors take now would leave too little to use the objects.
@@ -158,8 +159,8 @@ class Engine {
   void Drain() RS_EXCLUDES(mutex_);
   // Whether any transfer is under way, after those that have ended were taken note of. Does not block.
   bool HasTransfers() RS_EXCLUDES(mutex_);
-  // Swap keeps no copy of clean chunks in memory any more, until `bytes` of its slots are free.
-  void FreeCleanSlots(uint64_t bytes) RS_EXCLUDES(mutex_);
+  // Swap keeps no copies of chunks in memory any more, old ones of changed chunks included, until `bytes` are free there.
+  void FreeResidentSlots(uint64_t bytes) RS_EXCLUDES(mutex_);
 
   // One round of background work: completions, free frames ahead of need, read-ahead, the tier's upkeep. Returns
   // whether there was anything to do. MoverWait sleeps until there may be (at most `max`).
@@ -189,7 +190,7 @@ class Engine {
   Status EnsureSlot(Chunk* chunk) RS_REQUIRES(mutex_);
   bool WaitForSlots(Evicted* result) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Evicted EvictPrefetched(uint64_t bytes) RS_REQUIRES(mutex_);  // releases and retakes the mutex to submit
-  bool ReclaimCleanSlots(uint64_t bytes) RS_REQUIRES(mutex_);
+  bool ReclaimResidentSlots(uint64_t bytes) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
   // One thread's wait for pins since it last made progress. Only time spent in that very wait counts, a little for each

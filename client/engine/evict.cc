@@ -90,7 +90,7 @@ bool Engine::WaitForSlots(Evicted* result) {
     MutexUnlock unlocked(mutex_);
     room = tier_->MakeRoom(result->no_slot_yet);
   }
-  result->room_made = room.ok() || ReclaimCleanSlots(result->no_slot_yet);
+  result->room_made = room.ok() || ReclaimResidentSlots(result->no_slot_yet);
   if (!result->room_made) result->status = room;
   return result->room_made;
 }
@@ -138,17 +138,17 @@ Status Engine::EnsureSlot(Chunk* c) {
   if (c->slot && !tier_->ShouldMove(c->slot, c->bytes)) return Status();
   Result<SlotRef> slot = tier_->TryReserve(c->bytes);
   const bool full = !slot.ok() && slot.status().code() != StatusCode::kAborted;
-  if (full && !c->slot && ReclaimCleanSlots(c->bytes)) slot = tier_->TryReserve(c->bytes);
+  if (full && !c->slot && ReclaimResidentSlots(c->bytes)) slot = tier_->TryReserve(c->bytes);
   if (!slot.ok()) return c->slot ? Status() : slot.status();
   static_cast<void>(DetachSlot(c));
   AttachSlot(c, Slot(tier_, slot.value(), c->bytes));
   return Status();
 }
 
-// Swap is full: clean resident chunks give up the copies that they keep there (and count as dirty from now on). Not the
+// Swap is full: resident chunks give up the slots that they keep there (and count as dirty from now on, if they did not). Not the
 // last ones: what has no slot must not fill memory (KeepEscape), unless there is room in swap to make way. The chunk of
 // `bytes` for which this is done gets one of the slots and leaves.
-bool Engine::ReclaimCleanSlots(uint64_t bytes) {
+bool Engine::ReclaimResidentSlots(uint64_t bytes) {
   uint64_t freed = 0;
   const uint64_t room = RoundUpToGranule(largest_bytes_);
   for (uint32_t id = 0; id < chunks_.ids() && freed < bytes; ++id) {

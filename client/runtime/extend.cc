@@ -44,7 +44,7 @@ void CloseSwap() {
 }
 void WaitForTransfers() { Runtime::Get().engine().Drain(); }
 bool TransfersUnderWay() { return Runtime::Get().engine().HasTransfers(); }
-void FreeCleanCopies(uint64_t bytes) { Runtime::Get().engine().FreeCleanSlots(bytes); }
+void FreeCleanCopies(uint64_t bytes) { Runtime::Get().engine().FreeResidentSlots(bytes); }
 SwapUse GetSwapUse(SwapId id) { return Runtime::Get().swaps().UseOf(id); }
 
 SwapFragmentation GetSwapFragmentation(SwapId id) {

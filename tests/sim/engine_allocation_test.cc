@@ -1,5 +1,6 @@
 // The miss path allocates nothing once it is warm: it may be entered where the heap may not be used (a fault handler), and
-// evicting must not need memory that could itself need an eviction (I5). Counts what operator new is asked for.
+// evicting must not need memory that could itself need an eviction (I5). Counts what operator new is asked for by the calling
+// thread, aligned requests aside. A tier that is full and has another one below it still builds messages: not tested here.
 #include <gtest/gtest.h>
 
 #include <atomic>

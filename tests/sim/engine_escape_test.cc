@@ -242,7 +242,7 @@ TEST(StoreThatAsksBack, FindsNoMutexHeld) {
       Objects objects(&engine, 64 << 10);
       for (int i = 0; i < 64; ++i) ASSERT_TRUE(objects.Add().ok());
       for (size_t i = 0; i < objects.size(); ++i) ASSERT_TRUE(objects.Read(i).ok());
-      engine.FreeCleanSlots(kMiB);
+      engine.FreeResidentSlots(kMiB);
     }
     EXPECT_EQ(tier.used_bytes(), 0u);
     tier.Upkeep();

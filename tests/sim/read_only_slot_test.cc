@@ -130,7 +130,7 @@ TEST_P(FilledSlots, AreReplacedBySlotsOfTheSameKind) {
 TEST_P(FilledSlots, AreKeptWhenSwapMakesRoomOrIsClosed) {
   Make(true);
   for (size_t i = 0; i < kChunks; ++i) ASSERT_TRUE(Read(i).ok());
-  engine_->FreeCleanSlots(UINT64_MAX);
+  engine_->FreeResidentSlots(UINT64_MAX);
   EXPECT_EQ(filled_->slots(), kChunks) << "they take no room in swap";
   Evict();
   tiers_->SetOrder({});
