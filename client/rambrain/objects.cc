@@ -83,6 +83,7 @@ void DestroyForgotten() {
   }
   std::sort(forgotten.begin(), forgotten.end(), [](const ObjectNode& a, const ObjectNode& b) { return a.id < b.id; });
   for (const ObjectNode& node : forgotten) {
+    if (node.destroy == nullptr) continue;
     try {
       void* elements = ramspan::detail::AddUse(node.object, true);
       node.destroy(elements, node.elements);
@@ -124,7 +125,9 @@ ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t)
   node->destroy = destroy;
   Tree& tree = TheTree();
   std::lock_guard lock(tree.mutex);
-  if (!std::exchange(tree.exit_hook, true)) ramspan::detail::CallBeforeEnd(DestroyForgotten);
+  // From the first object on whose elements have a destructor, and no earlier: what is static and older than that may be used
+  // by those destructors, so it has to be destroyed after them.
+  if (destroy != nullptr && !std::exchange(tree.exit_hook, true)) ramspan::detail::CallBeforeEnd(DestroyForgotten);
   node->id = tree.next_id++;
   Link(t_constructing ? t_constructing : &tree.root, node);
   t_constructing = node;

@@ -26,6 +26,7 @@ namespace rambrain_detail {
 struct ObjectNode;
 extern RAMSPAN_API std::atomic<int> g_object_tracking;  // 0: never; 1: it was on; 2: it is on
 // The object that the calling thread constructs from now on; its parent is the one that it was constructing before.
+// `destroy` is null where elements have no destructor.
 RAMSPAN_API ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t));
 RAMSPAN_API void EndObject(ObjectNode* node, ramspan::detail::Object object) noexcept;  // null: it was not made
 RAMSPAN_API void ObjectGone(ramspan::detail::Object object) noexcept;
@@ -83,7 +84,7 @@ class Construction {
   Construction(std::in_place_type_t<T>, global_bytesize n) {
     if (n == 0) return;
     if (!std::is_trivially_destructible_v<T> || g_object_tracking.load(std::memory_order_relaxed) == 2) {
-      node_ = BeginObject(n, &DestroyElements<T>);
+      node_ = BeginObject(n, std::is_trivially_destructible_v<T> ? nullptr : &DestroyElements<T>);
     }
   }
   Construction(const Construction&) = delete;

@@ -15,6 +15,12 @@
 #include <thread>
 #include <vector>
 
+#ifdef __SANITIZE_ADDRESS__
+bool g_leaves_leaks_alone = false;
+// LeakSanitizer asks it before it looks.
+extern "C" int __lsan_is_turned_off() { return g_leaves_leaks_alone; }
+#endif
+
 using ramspan::adhereTo;
 using ramspan::managedPtr;
 
@@ -210,6 +216,13 @@ TEST(Front, ADeadlockThroughListOfIngredientsIsDetectedAndThrown) {
 }
 
 // A child of fork has copies of the tables of slots, and the parent's swap files: it wrote over the parent's data.
+// What the parent's other threads own cannot be reached in a forked child, which does not have those threads.
+void LeaveLeaksAlone() {
+#ifdef __SANITIZE_ADDRESS__
+  g_leaves_leaks_alone = true;
+#endif
+}
+
 TEST(Front, AForkedChildDoesNotTouchTheParentsData) {
   std::vector<managedPtr<uint64_t>> data;
   for (size_t i = 0; i < 40; ++i) data.emplace_back(kMib, i);
@@ -230,6 +243,7 @@ TEST(Front, AForkedChildDoesNotTouchTheParentsData) {
       ++refused;
     }
     data.clear();
+    LeaveLeaksAlone();
     std::exit(refused > 20 ? 42 : 1);  // with the exit handlers
   }
   int status = 0;

@@ -41,7 +41,7 @@ struct Tree {
 // A static object that another object's destructor uses.
 struct Logger {
   ~Logger() { alive = false; }
-  bool alive = true;
+  volatile bool alive = true;  // else its destructor need not write it
 };
 Logger& TheLogger() {
   static Logger logger;
