@@ -50,6 +50,7 @@ static_assert(sizeof(Chunk) == 64);
 inline constexpr uint64_t kPrefetched = 16;  // fetched ahead, not yet touched: closed, so that the first pin is seen
 inline constexpr uint64_t kDoomed = 32;      // freed while I/O is in flight
 inline constexpr uint64_t kReadOnlySlot = 64;  // what the slot's tier says of it (Capabilities::read_only); comes and goes with it
+inline constexpr uint64_t kHasSlot = 128;      // `slot` is not empty, for who may not look at it without the engine's mutex
 inline constexpr int kPhaseShift = 8;
 inline constexpr uint64_t kPhaseMask = uint64_t{7} << kPhaseShift;
 inline constexpr uint64_t kOneCountedPin = uint64_t{1} << 32;

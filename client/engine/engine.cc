@@ -103,8 +103,9 @@ void Engine::Free(Chunk* chunk) {
 }
 
 bool Engine::IsLost(const Chunk* chunk) const {
-  const Phase phase = PhaseOf(chunk);
-  if (phase != Phase::kSwapped && phase != Phase::kLost) return false;
+  // Asked before each new small object: without the mutex as long as the bundle is in memory, or has never left it.
+  const uint64_t word = chunk->state.load(std::memory_order_acquire);
+  if (PhaseOf(word) != Phase::kLost && !(PhaseOf(word) == Phase::kSwapped && (word & kHasSlot) != 0)) return false;
   MutexLock lock(mutex_);
   return PhaseOf(chunk) == Phase::kLost ||
          (PhaseOf(chunk) == Phase::kSwapped && chunk->slot && tier_->IsLost(chunk->slot, chunk->bytes));
@@ -139,12 +140,12 @@ Frame Engine::DetachFrame(Chunk* chunk) {
 void Engine::AttachSlot(Chunk* chunk, Slot slot) {
   if (chunk->frame != nullptr) slotless_bytes_ -= RoundUpToGranule(chunk->bytes);
   chunk->slot = slot.release();
-  if (tier_->CapabilitiesOf(chunk->slot).read_only) SetBits(chunk, kReadOnlySlot);
+  SetBits(chunk, kHasSlot | (tier_->CapabilitiesOf(chunk->slot).read_only ? kReadOnlySlot : 0));
 }
 
 Slot Engine::DetachSlot(Chunk* chunk) {
   if (chunk->frame != nullptr && chunk->slot) slotless_bytes_ += RoundUpToGranule(chunk->bytes);
-  if (HasReadOnlySlot(chunk)) ClearBits(chunk, kReadOnlySlot);
+  if (Has(chunk, kHasSlot)) ClearBits(chunk, kHasSlot | kReadOnlySlot);
   return Slot(tier_, std::exchange(chunk->slot, SlotRef{}), chunk->bytes);
 }
 
