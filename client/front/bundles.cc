@@ -173,6 +173,7 @@ Result<Object> Bundles::New(uint64_t bytes, uint64_t alignment) {
     }
     Destroy(lost);
   }
+  const ErrnoGuard guard;  // here and in Destroy, where the system may be asked: most objects need neither
   Result<Bundle*> made = Make(size_class, index);
   if (!made.ok()) return made.status();
   MutexLock lock(shard.mutex);
@@ -243,6 +244,7 @@ Result<Bundles::Bundle*> Bundles::Make(size_t size_class, size_t shard) {
 }
 
 void Bundles::Destroy(Bundle* bundle) {
+  const ErrnoGuard guard;
   engine_->Free(static_cast<Chunk*>(bundle->chunk));
   tables_.Put(bundle, Object::TableBytes(bundle->tag));
 }
@@ -276,32 +278,46 @@ bool Bundles::IsValid() const {
 
 namespace detail {
 
-Object CreateObject(size_t bytes, size_t alignment) {
+// What a small object does not need stays out of the functions that all objects go through: it would cost those registers.
+[[gnu::noinline]] static Object CreateChunk(Engine* engine, size_t bytes) {
   const ErrnoGuard guard;
+  Result<Chunk*> chunk = engine->Create(bytes);
+  if (!chunk.ok()) ThrowStatus(chunk.status());
+  return Object(chunk.value());
+}
+
+[[gnu::noinline]] static void FreeChunk(Engine* engine, Object object) {
+  const ErrnoGuard guard;
+  engine->Free(static_cast<Chunk*>(object.chunk()));
+}
+
+Object CreateObject(size_t bytes, size_t alignment) {
   const Session& session = Session::Get();
   if (bytes < kSmallBytesEnd && session.bundles != nullptr) {
     Result<Object> object = session.bundles->New(bytes, alignment);
     if (!object.ok()) ThrowStatus(object.status());
     return object.value();
   }
-  Result<Chunk*> chunk = session.engine->Create(bytes);
-  if (!chunk.ok()) ThrowStatus(chunk.status());
-  return Object(chunk.value());
+  return CreateChunk(session.engine, bytes);
+}
+
+// An adhereTo that outlives its object reads and writes another one's.
+[[gnu::noinline]] static void WarnIfAdheredTo(Object object) {
+  const ErrnoGuard guard;
+  if (!PinRegistry::Get().IsAdheredTo(static_cast<Chunk*>(object.chunk()))) return;
+  LogWarning("debug: an object of %s (chunk %u) was destroyed while an adhereTo holds it; what is read or written through "
+             "that from now on is another object's. Let the managedPtr outlive its adhereTos: declare it before them",
+             FormatBytes(object.bytes()).c_str(), object.chunk()->id);
 }
 
 void FreeObject(Object object) noexcept {
-  const ErrnoGuard guard;
   const Session* session = Session::IfStarted();
   if (session == nullptr) return;  // a forked child: the data is the parent's
-  if (session->debug && PinRegistry::Get().IsAdheredTo(static_cast<Chunk*>(object.chunk()))) {
-    LogWarning("debug: an object of %s (chunk %u) was destroyed while an adhereTo holds it; what is read or written through "
-               "that from now on is another object's. Let the managedPtr outlive its adhereTos: declare it before them",
-               FormatBytes(object.bytes()).c_str(), object.chunk()->id);
-  }
+  if (session->debug) WarnIfAdheredTo(object);
   if (object.is_small()) {
     session->bundles->Free(object);
   } else {
-    session->engine->Free(static_cast<Chunk*>(object.chunk()));
+    FreeChunk(session->engine, object);
   }
 }
 
