@@ -51,22 +51,6 @@ Status Agree(MPI_Comm comm, int rank, int size, const Status& mine) {
   return {static_cast<StatusCode>(word.code), word.text};
 }
 
-// UCX beneath MPICH: its System V segments can be written by the user's whole group (0660); POSIX ones, as fast, by the
-// user only. A wish of the user's counts more. The environment is the program's: it is as before when MPI has read it.
-class PrivateSegments {
- public:
-  PrivateSegments() : set_here_(std::getenv(kName) == nullptr) { setenv(kName, "^sysv", 0); }
-  ~PrivateSegments() {
-    if (set_here_) unsetenv(kName);
-  }
-  PrivateSegments(const PrivateSegments&) = delete;
-  PrivateSegments& operator=(const PrivateSegments&) = delete;
-
- private:
-  static constexpr char kName[] = "UCX_TLS";
-  const bool set_here_;
-};
-
 }  // namespace
 
 // What the ranks tell each other first; the same bytes reach all, so verdicts made from them alone are common.
@@ -81,6 +65,12 @@ struct MpiWorld::Hello {
   uint64_t pid_namespace = 0;
   Location location{};
 };
+
+PrivateSegments::PrivateSegments() : set_here_(std::getenv(kName) == nullptr) { setenv(kName, "^sysv", 0); }
+
+PrivateSegments::~PrivateSegments() {
+  if (set_here_) unsetenv(kName);
+}
 
 Status InitMpiThreadMultiple(int* argc, char*** argv) {
   const PrivateSegments while_mpi_starts;
@@ -124,7 +114,8 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::Join(Role role, uint64_t pool_bytes)
 
 Status MpiWorld::Meet(Role role, uint64_t pool_bytes) {
   role_ = role;
-  if (Status s = MpiStatus(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup"); !s.ok()) return s;
+  // PMPI: a program's collective call on this communicator is refused (client/transport/mpi_world_guard.cc).
+  if (Status s = MpiStatus(PMPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup"); !s.ok()) return s;
   MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(control_, &rank_);
   MPI_Comm_size(control_, &size_);

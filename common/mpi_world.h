@@ -18,6 +18,21 @@
 
 namespace ramspan {
 
+// While MPI is initialised: keeps UCX beneath MPICH from its System V segments, which the user's whole group can write
+// (0660). POSIX ones, as fast, are the user's only. A wish of the user's (UCX_TLS) counts more. The environment is the
+// program's: it is as before when MPI has read it.
+class PrivateSegments {
+ public:
+  PrivateSegments();
+  ~PrivateSegments();
+  PrivateSegments(const PrivateSegments&) = delete;
+  PrivateSegments& operator=(const PrivateSegments&) = delete;
+
+ private:
+  static constexpr char kName[] = "UCX_TLS";
+  const bool set_here_;
+};
+
 // Initialises MPI with MPI_THREAD_MULTIPLE (argc, argv may be null). kFailedPrecondition, and MPI stays initialised,
 // where the library cannot give that level.
 Status InitMpiThreadMultiple(int* argc, char*** argv);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -168,6 +169,13 @@ int WorldRank() {
     if (const char* text = std::getenv(name)) return std::atoi(text);
   }
   return rank;
+}
+
+bool IsServerInWorld(int world_rank) {
+  const Result<MpiWorld*>* const world = joined.load(std::memory_order_acquire);
+  if (world == nullptr || !world->ok() || world->value() == nullptr) return false;
+  const std::vector<MpiWorld::Server>& servers = world->value()->servers();
+  return std::any_of(servers.begin(), servers.end(), [&](const auto& one) { return one.world_rank == world_rank; });
 }
 
 MPI_Comm computeComm() {

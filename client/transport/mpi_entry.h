@@ -33,4 +33,7 @@ void SetBeforeLeaveHook(void (*hook)());
 // -1 in a process that none started.
 int WorldRank();
 
+// Whether this rank of the real MPI_COMM_WORLD is a memory server of the job that this process has joined.
+bool IsServerInWorld(int world_rank);
+
 }  // namespace ramspan

@@ -1,6 +1,7 @@
 // entry_program MODE: one way in which a program may meet and leave its memory servers. Each prints "fine" or ends with
 // the error that the test expects (CMakeLists.txt).
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -158,6 +159,35 @@ int FalseBye(int argc, char** argv) {
   for (;;) pause();
 }
 
+// System V segments of this process: others of the user's group could write them.
+int SystemVSegments() {
+  shm_info totals{};
+  const int last = shmctl(0, SHM_INFO, reinterpret_cast<shmid_ds*>(&totals));
+  int count = 0;
+  for (int index = 0; index <= last; ++index) {
+    shmid_ds segment{};
+    if (shmctl(index, SHM_STAT, &segment) >= 0) count += segment.shm_cpid == getpid();
+  }
+  return count;
+}
+
+// What a file does that includes <mpi.h> instead of <ramspan/mpi.h>. It stood there for ever, and nobody said why.
+int RawWorld(const std::string& call, int argc, char** argv) {
+  int provided = -1, rank = 0, sum = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (call == "raw-init" && SystemVSegments() > 0) Fail("MPI_Init of <mpi.h> made System V segments");
+  if (call == "raw-init" && std::getenv("UCX_TLS") != nullptr) Fail("UCX_TLS was left in the program's environment");
+  if (call == "raw-before-use") MPI_Barrier(MPI_COMM_WORLD);
+  CheckComputeComm();
+  MPI_Sendrecv(&rank, 1, MPI_INT, 1 - rank, 0, &sum, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (sum != 1 - rank) Fail("a message between compute ranks went wrong");  // the rank numbers are the same: no mistake
+  if (call == "raw-collective") MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (call == "raw-peer") MPI_Recv(&rank, 1, MPI_INT, 2, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Finalize();
+  return 0;
+}
+
 int Fork() {
   if (!ramspan::EnsureJoined().ok()) Fail("not joined");
   const pid_t child = fork();
@@ -170,6 +200,7 @@ int Fork() {
 int Run(const std::string& mode, int argc, char** argv) {
   if (mode == "macros") return WithMacros(argc, argv);
   if (mode == "plain") return PlainProgram();
+  if (mode.rfind("raw-", 0) == 0) return RawWorld(mode, argc, argv);
   if (mode == "untouched") return 0;
   if (mode == "real-init") return RealInit(argc, argv, MPI_THREAD_MULTIPLE);
   if (mode == "real-init-single") return RealInit(argc, argv, MPI_THREAD_SINGLE);
