@@ -6,7 +6,6 @@
 // read once, unmeasured, before its loop on either side: it is then in the L2 cache (64 KiB). What is left of their
 // effects is the mover's and the servers' use of the shared cache meanwhile.
 #include <omp.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,12 +20,6 @@
 
 namespace ramspan::bench {
 namespace {
-
-double ThreadCpuSeconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // The plain array's thread has called the library before, so a register state that the library left would slow both sides
 // down. Not the library's own function: it is what is measured here.

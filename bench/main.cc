@@ -28,7 +28,7 @@ namespace po = boost::program_options;
 
 constexpr char kUsage[] =
     "usage: ramspan bench CASE [options]     (or: ramspan-bench CASE [options])\n\n"
-    "  pin       an adhereTo on data in memory, against the raw pointer, in ns\n"
+    "  pin       an adhereTo on data in memory, against the raw pointer, in ns of thread CPU time\n"
     "  stream    sweeps over data larger than the limit, in GB/s and as a share of the roofline\n"
     "  random    read-modify-write of chunks in random order, read-ahead on and off\n"
     "  memory    bytes of metadata a chunk\n"
@@ -196,8 +196,13 @@ int Main(int argc, char** argv) {
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;
   if (known) po::store(po::parse_command_line(argc - 1, argv + 1, all), given);
+  if (!known && !name.empty() && name[0] != '-') {
+    std::string names;
+    for (const std::string& one : cases) names += (names.empty() ? "" : ", ") + one;
+    std::fprintf(stderr, "ramspan-bench: there is no case \"%s\"; the cases are %s (--help says more)\n", name.c_str(), names.c_str());
+    return 2;
+  }
   if (!known || given.count("help") != 0) {
-    if (!known && !name.empty() && name[0] != '-') std::fprintf(stderr, "ramspan-bench: there is no case \"%s\"\n\n", name.c_str());
     const bool help = known || name == "--help" || name == "-h";
     (help ? std::cout : std::cerr) << kUsage << "\n" << described;
     return help ? 0 : 2;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -116,17 +115,11 @@ struct Times {
   double wall = 0, cpu = 0;  // seconds
 };
 
-double ThreadCpu() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 template <typename Variant>
 Times Timed(Variant* variant, size_t steps) {
-  const double wall = Now(), cpu = ThreadCpu();
+  const double wall = Now(), cpu = ThreadCpuSeconds();
   variant->Advance(steps);
-  return {Now() - wall, ThreadCpu() - cpu};
+  return {Now() - wall, ThreadCpuSeconds() - cpu};
 }
 
 struct Part {

@@ -35,7 +35,8 @@ std::string PlacesUsed(const Json& stats);
 double Median(std::vector<double> values);
 std::string Fixed(double value, int digits);
 inline double GbPerSecond(double bytes, double seconds) { return bytes / seconds / 1e9; }
-double Now();  // seconds, monotonic
+double Now();               // seconds, monotonic
+double ThreadCpuSeconds();  // of the calling thread: other processes on its core do not count
 // Lets the mover finish what the last pass left it, so that the next one does not share the cores with it.
 void Settle();
 

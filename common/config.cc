@@ -2,141 +2,24 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <cerrno>
-#include <cstdlib>
-#include <initializer_list>
 #include <string_view>
-#include <unistd.h>
 #include <utility>
 
 #include "common/config_file.h"
 #include "common/config_rambrain.h"
+#include "common/config_values.h"
 #include "common/log.h"
-#include "common/units.h"
 
 namespace ramspan {
 namespace {
 
 namespace po = boost::program_options;
 
-constexpr uint64_t kMemoryMin = uint64_t{1} << 20;
-constexpr uint64_t kMemoryMax = uint64_t{1} << 46;
-constexpr uint64_t kSwapMemoryMin = 4096;               // one slot of the smallest size
-constexpr uint64_t kSwapMemoryMax = uint64_t{1} << 52;  // 2^40 granules: all that a slot allocator can count
-constexpr std::string_view kEnvironmentPrefix = "RAMSPAN_";
 constexpr std::string_view kTestPrefix = "RAMSPAN_TEST_";  // fail points and the like, read by who defines them
 
 // Read by the launcher, the servers, the log and ProcessConfigSources; not keys, so no file can set them.
 constexpr const char* kOtherVariables[] = {"RAMSPAN_CONFIG", "RAMSPAN_LOG", "RAMSPAN_SERVERS", "RAMSPAN_SERVER_MEMORY",
                                            "RAMSPAN_RUN_DIR"};
-
-// ---- Values: text to a typed field, or what is wrong with it. ----
-
-Status SetBytes(const std::string& text, uint64_t min, uint64_t max, const char* remedy, uint64_t* out) {
-  Result<uint64_t> bytes = ParseBytes(text);
-  if (!bytes.ok()) return bytes.status();
-  if (bytes.value() < min || bytes.value() > max) {
-    return InvalidArgument("\"" + Printable(text) + "\" is not between " + FormatBytes(min) + " and " +
-                           FormatBytes(max) + remedy);
-  }
-  *out = bytes.value();
-  return Status();
-}
-
-template <typename T>
-Status SetChoice(const std::string& text, std::initializer_list<std::pair<const char*, T>> choices, T* out) {
-  std::string names;
-  for (const auto& [name, value] : choices) {
-    if (text == name) {
-      *out = value;
-      return Status();
-    }
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
-  return InvalidArgument("\"" + Printable(text) + "\" is not known; the choices are " + names);
-}
-
-Status SetSwitch(std::string text, bool* out) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return SetChoice<bool>(text,
-                         {{"true", true}, {"false", false}, {"yes", true}, {"no", false}, {"on", true}, {"off", false},
-                          {"1", true}, {"0", false}},
-                         out);
-}
-
-// Rambrain's word for cyclic is known, too.
-Status SetManager(const std::string& text, std::string* out) {
-  std::string names;
-  for (const char* name : kMemoryManagers) {
-    if (text == name || (text == "cyclicManagedMemory" && name == std::string_view("cyclic"))) {
-      *out = name;
-      return Status();
-    }
-    names += std::string(name) + ", ";
-  }
-  return InvalidArgument("\"" + Printable(text) + "\" is not known; the choices are " + names + "cyclicManagedMemory");
-}
-
-Status SetTransport(const std::string& text, Transport* out) {
-  if (text == "ofi") {
-    return InvalidArgument("\"ofi\": this version has no libfabric transport yet; the choices are auto, mpi, none");
-  }
-  return SetChoice<Transport>(
-      text, {{"auto", Transport::kAuto}, {"mpi", Transport::kMpi}, {"none", Transport::kNone}}, out);
-}
-
-Status SetPolicy(const std::string& text, SwapPolicy* out) {
-  return SetChoice<SwapPolicy>(text == "fixed" ? "fail" : text,  // Rambrain's word
-                               {{"fail", SwapPolicy::kFail},
-                                {"interactive", SwapPolicy::kInteractive},
-                                {"autoextendable", SwapPolicy::kAutoextendable}},
-                               out);
-}
-
-// The mask becomes a printf format, so nothing but the two %d may pass.
-Status SetMask(const std::string& text, std::string* out) {
-  size_t numbers = 0;
-  bool others = false;
-  for (size_t at = text.find('%'); at != std::string::npos; at = text.find('%', at + 2)) {
-    if (at + 1 < text.size() && text[at + 1] == 'd') {
-      ++numbers;
-    } else {
-      others = true;
-    }
-  }
-  if (numbers != 2 || others) {
-    return InvalidArgument("\"" + Printable(text) + "\" must hold two %d (process id, file number) and no other %" +
-                           "; for example /scratch/ramspan-%d-%d.swap");
-  }
-  *out = text;
-  return Status();
-}
-
-// ---- Names ----
-
-// Levenshtein's distance, regardless of case; texts are cut, since only near names matter.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  a = a.substr(0, 64);
-  b = b.substr(0, 64);
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : static_cast<int>(c); };
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (lower(a[i - 1]) == lower(b[j - 1]) ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({replaced, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row[b.size()];
-}
-
-// REQUIRES: names is not empty.
-std::string Nearest(std::string_view name, const std::vector<std::string>& names) {
-  return *std::min_element(names.begin(), names.end(), [name](const std::string& a, const std::string& b) {
-    return EditDistance(name, a) < EditDistance(name, b);
-  });
-}
 
 // swapMemory -> RAMSPAN_SWAP_MEMORY, enableDMA -> RAMSPAN_ENABLE_DMA.
 std::string EnvironmentName(const std::string& key) {
@@ -241,10 +124,10 @@ void Loader::AddKey(const char* key, Setter setter, const char* meaning) {
 void Loader::DescribeKeys() {
   Config& c = config_;
   const auto memory = [&c](const std::string& text) {
-    return SetBytes(text, kMemoryMin, kMemoryMax, "; leave it out for half of the available memory", &c.memory);
+    return SetMemory(text, &c.memory);
   };
   const auto swap_memory = [&c](const std::string& text) {
-    return SetBytes(text, kSwapMemoryMin, kSwapMemoryMax, "; to have no swap files, set swap = remote", &c.swap_memory);
+    return SetSwapMemory(text, &c.swap_memory);
   };
   const auto manager = [&c](const std::string& text) {
     return SetManager(text, &c.memory_manager);
@@ -298,7 +181,7 @@ Status Loader::Apply(const std::vector<Setting>& settings, const std::string& pl
     std::string wrong;
     if (keys_.find_nothrow(setting.key, /*approx=*/false) == nullptr) {
       wrong = setting.where + ": unknown key \"" + Printable(setting.key) + "\"" + place + "; did you mean \"" +
-              Nearest(setting.key, Keys()) + "\"?";
+              MeantName(setting.key, Keys()) + "\"?";
     } else if (const auto [first, fresh] = where_.emplace(setting.key, setting.where); !fresh) {
       wrong = setting.where + ": key \"" + setting.key + "\" is already set at " + first->second +
               "; remove one of the two";
@@ -365,7 +248,7 @@ Status Loader::CheckEnvironmentNames() const {
     if (!name.starts_with(kEnvironmentPrefix) || name.starts_with(kTestPrefix)) continue;
     if (Environment(name) == nullptr || std::find(known.begin(), known.end(), name) != known.end()) continue;
     return InvalidArgument("environment " + Printable(name) + ": unknown variable; did you mean " +
-                           Nearest(name, known) + "? Unset it if it is not meant for Ramspan");
+                           MeantName(name, known, kEnvironmentPrefix) + "? Unset it if it is not meant for Ramspan");
   }
   if (const char* log = Environment("RAMSPAN_LOG")) {
     int ignored = 0;
@@ -390,49 +273,7 @@ Result<Config> Loader::Load() {
   return std::move(config_);
 }
 
-std::string ProgramName() {
-  char path[4096];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  if (length <= 0) return program_invocation_short_name;  // no /proc
-  const std::string_view name(path, static_cast<size_t>(length));
-  return std::string(name.substr(name.rfind('/') + 1));
-}
-
 }  // namespace
-
-ConfigSources ProcessConfigSources(const Options& program) {
-  ConfigSources sources;
-  sources.program = program;
-  sources.getenv = [](const char* name) -> const char* { return std::getenv(name); };
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    if (text.starts_with(kEnvironmentPrefix)) sources.environment_names.emplace_back(text.substr(0, text.find('=')));
-  }
-  sources.program_name = ProgramName();
-
-  const auto is_set = [](const char* value) { return value != nullptr && *value != '\0'; };
-  const char* custom = program.customConfig ? program.customConfig->c_str() : std::getenv("RAMSPAN_CONFIG");
-  if (is_set(custom)) {
-    sources.files.emplace_back(custom);
-    sources.first_file_is_custom = !program.rambrain;
-    if (program.rambrain && program.customConfig) sources.rambrain_files.insert(custom);
-  }
-  if (program.rambrain) sources.swapfiles_default = "rambrainswap-%d-%d";
-  const char* home = std::getenv("HOME");
-  if (is_set(home)) {
-    if (program.rambrain) {
-      sources.files.push_back(std::string(home) + "/.rambrain.conf");
-      sources.rambrain_files.insert(sources.files.back());
-    }
-    sources.files.push_back(std::string(home) + "/.ramspan.conf");
-  }
-  if (program.rambrain) {
-    sources.files.emplace_back("/etc/rambrain.conf");
-    sources.rambrain_files.insert(sources.files.back());
-  }
-  sources.files.emplace_back("/etc/ramspan.conf");
-  return sources;
-}
 
 Result<Config> LoadConfig(const ConfigSources& sources) {
   // Boost reports by exceptions. All that a user can do wrong is found before Boost sees it; this is for the rest.

@@ -266,7 +266,8 @@ Status Engine::FullOfPinsStatus(uint64_t bytes) const {
   return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
                             FormatBytes(budget_.limit()) +
                             " and no thread can go on to release one. Hold fewer adhereTos at once (a smaller scope), "
-                            "use smaller chunks, or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)");
+                            "use smaller chunks, or raise the limit (RAMSPAN_MEMORY, ramspan run --memory); where several "
+                            "threads each hold some, pull them together (adhereAll, LISTOFINGREDIENTS)");
 }
 
 }  // namespace ramspan

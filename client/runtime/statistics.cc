@@ -104,14 +104,19 @@ int WriteWhole(int fd, const std::string& text) {
   return 0;
 }
 
-void WarnUnwritable(const std::string& path, int error) {
-  LogWarning("cannot write statistics to %s (key stats, RAMSPAN_STATS): %s", path.c_str(),
-             error == ENXIO ? "it is a fifo that nobody reads; start its reader first" : std::strerror(error));
-}
-
 }  // namespace
 
-void RuntimeStatistics::CheckFile() const {
+// The same error at the start and at the end is one mistake.
+void RuntimeStatistics::WarnUnwritable(const std::string& path, int error) {
+  if (told_.exchange(error, std::memory_order_relaxed) == error) return;
+  const char* const remedy = error == ENOENT  ? "; make its folder first, or name another file"
+                             : error == ENXIO ? ""
+                                              : "; name a file that can be written";
+  LogWarning("cannot write statistics to %s (key stats, RAMSPAN_STATS): %s%s", path.c_str(),
+             error == ENXIO ? "it is a fifo that nobody reads; start its reader first" : std::strerror(error), remedy);
+}
+
+void RuntimeStatistics::CheckFile() {
   if (from_.config->stats.empty()) return;
   const std::string path = ExpandStatsPath(from_.config->stats, rank_.load(std::memory_order_relaxed));
   const size_t slash = path.rfind('/');
@@ -122,7 +127,7 @@ void RuntimeStatistics::CheckFile() const {
   if (access(exists ? path.c_str() : directory.c_str(), exists ? W_OK : W_OK | X_OK) != 0) WarnUnwritable(path, errno);
 }
 
-void RuntimeStatistics::WriteFile() const {
+void RuntimeStatistics::WriteFile() {
   if (from_.config->stats.empty()) return;
   const std::string path = ExpandStatsPath(from_.config->stats, rank_.load(std::memory_order_relaxed));
   const WriteSignalsBlocked blocked;

@@ -35,13 +35,16 @@ class RuntimeStatistics {
   Statistics Snapshot() const;
   std::string Json() const;
   // At the start: warns when the file of the key stats, if there is one, can hardly be written at the end.
-  void CheckFile() const;
-  // To that file. Does not block, and takes no signal for it. A warning says what failed.
-  void WriteFile() const;
+  void CheckFile();
+  // To that file. Does not block, and takes no signal for it. A warning says what failed, if none has yet.
+  void WriteFile();
 
  private:
+  void WarnUnwritable(const std::string& path, int error);
+
   const Sources from_;
   std::atomic<int> rank_{-1};
+  std::atomic<int> told_{0};  // the errno of which the program's user knows; only a warning hangs on it
 };
 
 }  // namespace ramspan

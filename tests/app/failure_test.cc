@@ -25,7 +25,7 @@ TEST_F(BadInput, ALimitBelowOneChunkIsAnErrorAtOnce) {
 TEST_F(BadInput, MorePinsThanTheLimitInOneThreadIsAnErrorAtOnce) {
   const Outcome outcome =
       Run(Sweep({.chunk_bytes = kMiB, .threads = 1, .pins = 12}), {"RAMSPAN_MEMORY=8MiB"});
-  ExpectError(outcome, {"adhereTos pin all of the memory limit", "Hold fewer adhereTos at once", "RAMSPAN_MEMORY"});
+  ExpectError(outcome, {"adhereTos pin all of the memory limit", "Hold fewer adhereTos at once", "adhereAll", "RAMSPAN_MEMORY"});
   EXPECT_LT(outcome.seconds, 3);
 }
 

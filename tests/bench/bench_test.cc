@@ -111,6 +111,14 @@ TEST_F(Rambrain, AWrongNameIsAnsweredByTheRightOnes) {
   EXPECT_THAT(outcome.err, HasSubstr("all, nbody, transpose"));
 }
 
+// Sixty lines of usage, in which the mistake was not to be found.
+TEST_F(Rambrain, AnUnknownCaseIsAnsweredByOneLine) {
+  const Outcome outcome = Run({"foo"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.err, "ramspan-bench: there is no case \"foo\"; the cases are pin, stream, random, memory, small, compute, "
+                         "rambrain (--help says more)\n");
+}
+
 // The fixture looks for processes that are left.
 TEST_F(Rambrain, AnEndedRunLeavesNoExperimentBehind) {
   const pid_t pid = StartCommand({bench_path, "rambrain"});

@@ -66,6 +66,8 @@ TEST_F(ProgramEnd, AStatsFileThatCannotBeIsToldAtTheStart) {
   EXPECT_EQ(end.status, 0) << end.err;
   const size_t told = end.err.find("cannot write statistics to");
   EXPECT_LT(told, end.err.find("while an adhereTo holds it")) << end.err;  // what happens first in that program's life
+  EXPECT_EQ(end.err.find("cannot write statistics to", told + 1), std::string::npos) << end.err;  // not again at the end
+  EXPECT_THAT(end.err, HasSubstr("make its folder first"));
 }
 
 // The signal of the limit ended the program after its work was done.

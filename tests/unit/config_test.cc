@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <optional>
@@ -308,6 +309,29 @@ TEST_F(ConfigOf, AnEmptyStatsFileSwitchesThemOff) {
 TEST_F(ConfigOf, AnUnknownVariableNamesTheNearestKnownOne) {
   SetEnvironment("RAMSPAN_MEMROY", "1GiB");
   EXPECT_TRUE(Error().starts_with("environment RAMSPAN_MEMROY: unknown variable; did you mean RAMSPAN_MEMORY?"));
+}
+
+// "did you mean RAMSPAN_LOG?" was the answer: the nearest by letters.
+TEST_F(ConfigOf, WhatPeopleCallTheLimitIsUnderstoodAsIt) {
+  for (const char* name : {"RAMSPAN_LIMIT", "RAMSPAN_MEM", "RAMSPAN_MEMORY_LIMIT", "RAMSPAN_SIZE"}) {
+    environment_.clear();
+    sources_.environment_names.clear();
+    SetEnvironment(name, "1GiB");
+    EXPECT_THAT(Error(), testing::HasSubstr("did you mean RAMSPAN_MEMORY?")) << name;
+  }
+  environment_.clear();
+  sources_.environment_names.clear();
+  EXPECT_EQ(FileError("[default]\nlimit = 1 GiB\n"), ":2: unknown key \"limit\" in block [default]; did you mean \"memory\"?");
+  EXPECT_EQ(FileError("[default]\nstat = a\n"), ":2: unknown key \"stat\" in block [default]; did you mean \"stats\"?");
+}
+
+TEST_F(ConfigOf, ABareNumberThatIsTooSmallIsAskedForItsUnits) {
+  SetEnvironment("RAMSPAN_MEMORY", "64");
+  EXPECT_THAT(Error(), testing::HasSubstr("between 1 MiB and 64 TiB; units forgotten? (64MiB)"));
+  SetEnvironment("RAMSPAN_MEMORY", "64KiB");
+  EXPECT_THAT(Error(), testing::Not(testing::HasSubstr("units")));
+  SetEnvironment("RAMSPAN_MEMORY", "0");
+  EXPECT_THAT(Error(), testing::Not(testing::HasSubstr("units")));
 }
 
 TEST_F(ConfigOf, VariablesOfLauncherServerLogAndTestsAreLegal) {

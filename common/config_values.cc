@@ -1,0 +1,138 @@
+#include "common/config_values.h"
+
+#include <algorithm>
+
+#include "common/units.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMemoryMin = uint64_t{1} << 20;
+constexpr uint64_t kMemoryMax = uint64_t{1} << 46;
+constexpr uint64_t kSwapMemoryMin = 4096;               // one slot of the smallest size
+constexpr uint64_t kSwapMemoryMax = uint64_t{1} << 52;  // 2^40 granules: all that a slot allocator can count
+
+// What people call the keys, as Plain() writes it.
+constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
+    {"limit", "memory"},       {"mem", "memory"},          {"ram", "memory"},          {"size", "memory"},
+    {"memorylimit", "memory"}, {"memlimit", "memory"},     {"budget", "memory"},       {"disk", "swapmemory"},
+    {"swapsize", "swapmemory"}, {"swaplimit", "swapmemory"}, {"dir", "swapfiles"},      {"swapdir", "swapfiles"},
+    {"tmpdir", "swapfiles"},   {"direct", "enabledma"},    {"odirect", "enabledma"},   {"prefetch", "preemptive"},
+    {"manager", "memorymanager"}, {"eviction", "memorymanager"}, {"statistics", "stats"},
+};
+
+// swapMemory and RAMSPAN_SWAP_MEMORY are the same word.
+std::string Plain(std::string_view name, std::string_view prefix) {
+  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  std::string plain(name);
+  for (char& c : plain) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  std::erase(plain, '_');
+  return plain;
+}
+
+// Levenshtein's distance; texts are cut, since only near names matter.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  a = a.substr(0, 64);
+  b = b.substr(0, 64);
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({replaced, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row[b.size()];
+}
+
+Status SetBytes(const std::string& text, uint64_t min, uint64_t max, const char* remedy, uint64_t* out) {
+  Result<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.ok()) return bytes.status();
+  if (bytes.value() < min || bytes.value() > max) {
+    const bool bare_number = bytes.value() > 0 && text.find_first_not_of("0123456789") == std::string::npos;
+    const std::string units = bare_number && bytes.value() < min ? "; units forgotten? (" + text + "MiB)" : "";
+    return InvalidArgument("\"" + Printable(text) + "\" is not between " + FormatBytes(min) + " and " +
+                           FormatBytes(max) + units + remedy);
+  }
+  *out = bytes.value();
+  return Status();
+}
+
+}  // namespace
+
+Status SetMemory(const std::string& text, uint64_t* out) {
+  return SetBytes(text, kMemoryMin, kMemoryMax, "; leave it out for half of the available memory", out);
+}
+
+Status SetSwapMemory(const std::string& text, uint64_t* out) {
+  return SetBytes(text, kSwapMemoryMin, kSwapMemoryMax, "; to have no swap files, set swap = remote", out);
+}
+
+Status SetSwitch(std::string text, bool* out) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return SetChoice<bool>(text,
+                         {{"true", true}, {"false", false}, {"yes", true}, {"no", false}, {"on", true}, {"off", false},
+                          {"1", true}, {"0", false}},
+                         out);
+}
+
+// Rambrain's word for cyclic is known, too.
+Status SetManager(const std::string& text, std::string* out) {
+  std::string names;
+  for (const char* name : kMemoryManagers) {
+    if (text == name || (text == "cyclicManagedMemory" && name == std::string_view("cyclic"))) {
+      *out = name;
+      return Status();
+    }
+    names += std::string(name) + ", ";
+  }
+  return InvalidArgument("\"" + Printable(text) + "\" is not known; the choices are " + names + "cyclicManagedMemory");
+}
+
+Status SetTransport(const std::string& text, Transport* out) {
+  if (text == "ofi") {
+    return InvalidArgument("\"ofi\": this version has no libfabric transport yet; the choices are auto, mpi, none");
+  }
+  return SetChoice<Transport>(
+      text, {{"auto", Transport::kAuto}, {"mpi", Transport::kMpi}, {"none", Transport::kNone}}, out);
+}
+
+Status SetPolicy(const std::string& text, SwapPolicy* out) {
+  return SetChoice<SwapPolicy>(text == "fixed" ? "fail" : text,  // Rambrain's word
+                               {{"fail", SwapPolicy::kFail},
+                                {"interactive", SwapPolicy::kInteractive},
+                                {"autoextendable", SwapPolicy::kAutoextendable}},
+                               out);
+}
+
+// The mask becomes a printf format, so nothing but the two %d may pass.
+Status SetMask(const std::string& text, std::string* out) {
+  size_t numbers = 0;
+  bool others = false;
+  for (size_t at = text.find('%'); at != std::string::npos; at = text.find('%', at + 2)) {
+    if (at + 1 < text.size() && text[at + 1] == 'd') {
+      ++numbers;
+    } else {
+      others = true;
+    }
+  }
+  if (numbers != 2 || others) {
+    return InvalidArgument("\"" + Printable(text) + "\" must hold two %d (process id, file number) and no other %" +
+                           "; for example /scratch/ramspan-%d-%d.swap");
+  }
+  *out = text;
+  return Status();
+}
+
+std::string MeantName(std::string_view name, const std::vector<std::string>& names, std::string_view prefix) {
+  std::string wanted = Plain(name, prefix);
+  for (const auto& [word, key] : kSynonyms) {
+    if (wanted == word) wanted = key;
+  }
+  return *std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return EditDistance(wanted, Plain(a, prefix)) < EditDistance(wanted, Plain(b, prefix));
+  });
+}
+
+}  // namespace ramspan
