@@ -26,9 +26,15 @@ class RunningClock {
 
   time_point Now() {
     const duration here = source_();
-    if (here > last_) now_ += here - last_ < kStepMax ? here - last_ : duration(kStepMax);
+    now_ += Step(last_, here);
     last_ = here;
     return now_;
+  }
+
+  // How far two looks at a monotonic clock move this one.
+  static constexpr duration Step(duration from, duration to) {
+    if (to <= from) return duration(0);
+    return to - from < kStepMax ? to - from : duration(kStepMax);
   }
 
   // One clock for all threads of the process. A mutex is held for the look.

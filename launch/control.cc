@@ -29,6 +29,7 @@ constexpr size_t kStrangersMax = 64;  // connections without a hello, beyond one
 constexpr int64_t kHelloMayTake = 10'000'000'000;  // a keeper says it at once; this is for a machine under heavy load
 constexpr int kGreetings = 20;                     // a keeper's attempts, when strangers fill all places
 constexpr std::chrono::milliseconds kGreetAgain{50};
+constexpr int64_t kLookEveryMs = 100;              // at the clock, while waiting for a line
 constexpr int kGoMayTakeMs = 60000;  // a launcher that thousands of keepers ask at once
 
 Result<sockaddr_un> UnixAddress(const std::string& folder) {
@@ -119,11 +120,13 @@ void SendLine(int fd, const std::string& line, int passed) {
 
 std::optional<std::string> ReceiveLine(int fd, int timeout_ms, UniqueFd& passed) {
   std::string line;
-  const int64_t until_ns = MonotonicNs() + int64_t{timeout_ms} * 1'000'000;
+  const int64_t until_ns = RunningNs() + int64_t{timeout_ms} * 1'000'000;
   for (;;) {
     pollfd ready{fd, POLLIN, 0};
-    const int64_t left_ms = std::max<int64_t>(0, (until_ns - MonotonicNs()) / 1'000'000);
-    if (poll(&ready, 1, static_cast<int>(left_ms)) <= 0) return std::nullopt;
+    const int64_t left_ms = std::max<int64_t>(0, (until_ns - RunningNs()) / 1'000'000);
+    const int came = poll(&ready, 1, static_cast<int>(std::min<int64_t>(left_ms, kLookEveryMs)));
+    if (came == 0 && left_ms > 0) continue;
+    if (came <= 0) return std::nullopt;
     // Byte by byte: what follows the line belongs to the event loop.
     char byte = 0;
     iovec part{&byte, 1};
@@ -217,7 +220,7 @@ void ControlServer::Accept(int listener, bool needs_secret) {
   Connection connection;
   connection.fd = std::move(fd);
   connection.needs_secret = needs_secret;
-  connection.since_ns = MonotonicNs();
+  connection.since_ns = RunningNs();
   connections_.emplace(number, std::move(connection));
   loop_.Watch(number, POLLIN, [this, number](short) { Serve(number); });
 }
@@ -317,9 +320,9 @@ std::optional<std::string> GreetLauncher(const char* folder, const char* address
     fd = ConnectToLauncher(folder, address);
     if (!fd) return std::nullopt;
     SendLine(fd.get(), hello);
-    const int64_t begin_ns = MonotonicNs();
+    const int64_t begin_ns = RunningNs();
     std::optional<std::string> answer = ReceiveLine(fd.get(), kGoMayTakeMs, passed);
-    if (answer || MonotonicNs() - begin_ns >= int64_t{kGoMayTakeMs} * 1'000'000) return answer;
+    if (answer || RunningNs() - begin_ns >= int64_t{kGoMayTakeMs} * 1'000'000) return answer;
     std::this_thread::sleep_for(kGreetAgain);
   }
   return std::nullopt;

@@ -82,7 +82,7 @@ class ControlServer {
     UniqueFd fd;
     bool needs_secret = false;
     int rank = -1;              // -1: has not said hello
-    int64_t since_ns = 0;       // MonotonicNs
+    int64_t since_ns = 0;       // RunningNs
     LineReader lines;
   };
 

@@ -13,6 +13,7 @@
 
 #include "launch/control.h"
 #include "launch/leftovers.h"
+#include "launch/process.h"
 #include "launch/run_folder.h"
 
 namespace ramspan {
@@ -34,6 +35,7 @@ int CleanUpAfterWorker(const std::string& folder, int64_t started_ns, int signal
   CleanUpRun(folder, started_ns);
   std::fprintf(stderr, "ramspan: the launcher's worker process was killed by %s; the job was ended\n",
                DescribeSignal(signal_number).c_str());
+  TellSmallLimits();
   return 128 + signal_number;
 }
 
@@ -63,7 +65,9 @@ int RunGuarded(const std::string& folder, const std::function<int(UniqueFd order
     PassSignalsOn(signals.get(), ours.get());
     int status = 0;
     if (waitpid(worker, &status, WNOHANG) != worker) continue;
-    return WIFSIGNALED(status) ? CleanUpAfterWorker(folder, started_ns, WTERMSIG(status)) : WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) return CleanUpAfterWorker(folder, started_ns, WTERMSIG(status));
+    RemoveFolderOfTheDead(folder);
+    return WEXITSTATUS(status);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "common/check.h"
+#include "common/running_clock.h"
 #include "launch/process.h"
 
 namespace ramspan {
@@ -57,7 +58,7 @@ void Job::OnEnd(int rank, const RankEnd& end) {
       notes_.push_back(Name(rank) + " failed after the application had ended");
     }
   }
-  AfterAnyEnd(end.at_ns);
+  AfterAnyEnd();
 }
 
 void Job::OnAppEnd(int rank, const RankEnd& end) {
@@ -78,12 +79,12 @@ void Job::OnAppEnd(int rank, const RankEnd& end) {
   Fail({end.at_ns, StatusOf(end), speak ? FailureText(rank, end) : "", end.signal == SIGKILL && !end.ordered});
 }
 
-void Job::AfterAnyEnd(int64_t now_ns) {
+void Job::AfterAnyEnd() {
   if (killing_ || ending_servers_ || AnyRunning(0, ranks_) || !AnyRunning(ranks_, size())) return;
   const bool used_mpi =
       std::any_of(rank_.begin(), rank_.begin() + ranks_, [](const Rank& one) { return one.in_mpi; });
   if (used_mpi) {
-    if (end_servers_at_ns_ == 0) end_servers_at_ns_ = now_ns + kServersMayTake;
+    if (!end_servers_at_ns_) end_servers_at_ns_ = running_ns_ + kServersMayTake;
     return;
   }
   notes_.push_back(app_name_ + " ended without using Ramspan or MPI; the memory servers had nothing to do");
@@ -116,21 +117,24 @@ void Job::OnMpiexecEnd(int wait_status, int64_t now_ns) {
   }
 }
 
-void Job::OnSignal(int signal_number, int64_t now_ns) {
+void Job::OnSignal(int signal_number) {
   if (first_signal_ == 0) {
     first_signal_ = signal_number;
-    signal_deadline_ns_ = now_ns + kSignalMayTake;
+    signal_deadline_ns_ = running_ns_ + kSignalMayTake;
     return;
   }
-  signal_deadline_ns_ = now_ns;
+  signal_deadline_ns_ = running_ns_;
 }
 
 void Job::OnTick(int64_t now_ns) {
-  if (signal_deadline_ns_ != 0 && now_ns >= signal_deadline_ns_ && !killing_) {
+  using std::chrono::nanoseconds;
+  if (last_tick_ns_ != 0) running_ns_ += RunningClock::Step(nanoseconds(last_tick_ns_), nanoseconds(now_ns)).count();
+  last_tick_ns_ = now_ns;
+  if (signal_deadline_ns_ && running_ns_ >= *signal_deadline_ns_ && !killing_) {
     killing_ = true;
     killed_at_ns_ = now_ns;
   }
-  if (end_servers_at_ns_ != 0 && now_ns >= end_servers_at_ns_ && !end_servers() && AnyRunning(ranks_, size())) {
+  if (end_servers_at_ns_ && running_ns_ >= *end_servers_at_ns_ && !end_servers() && AnyRunning(ranks_, size())) {
     notes_.push_back("a memory server was still there long after the application had ended; it was killed");
     ending_servers_ = true;
   }
@@ -146,11 +150,11 @@ void Job::CheckMixedUse(int64_t now_ns) {
     if (one.in_mpi && Running(rank)) waiting = rank;
   }
   if (absent < 0 || waiting < 0 || killing_) {
-    mixed_since_ns_ = 0;
+    mixed_since_ns_.reset();
     return;
   }
-  if (mixed_since_ns_ == 0) mixed_since_ns_ = now_ns;
-  if (now_ns - mixed_since_ns_ < kMixedUseMayTake) return;
+  if (!mixed_since_ns_) mixed_since_ns_ = running_ns_;
+  if (running_ns_ - *mixed_since_ns_ < kMixedUseMayTake) return;
   Fail(now_ns, 1, Name(absent) + " ended without MPI_Init, for which " + Name(waiting) + " would wait for ever");
 }
 

@@ -48,7 +48,7 @@ class Job {
   void OnKeeperLost(int rank, int64_t now_ns);  // no further report will come from this rank
   void OnCannotStart(std::string why, int64_t now_ns);
   void OnMpiexecEnd(int wait_status, int64_t now_ns);
-  void OnSignal(int signal_number, int64_t now_ns);
+  void OnSignal(int signal_number);
   void OnTick(int64_t now_ns);  // deadlines; call at least every 100 ms
 
   bool IsServer(int rank) const { return rank >= ranks_; }
@@ -88,7 +88,7 @@ class Job {
   void Fail(Failure failure);
   const Failure& Cause() const;
   void OnAppEnd(int rank, const RankEnd& end);
-  void AfterAnyEnd(int64_t now_ns);
+  void AfterAnyEnd();
   void CheckMixedUse(int64_t now_ns);
   bool Running(int rank) const;
   bool AnyRunning(int first, int last) const;
@@ -106,10 +106,10 @@ class Job {
   bool killing_ = false;
   int64_t killed_at_ns_ = 0;
   bool ending_servers_ = false;
-  int64_t end_servers_at_ns_ = 0;  // 0: not set; likewise below
-  int64_t mixed_since_ns_ = 0;
+  // Deadlines count the time during which the launcher itself ran (common/running_clock.h), as its ticks show it.
+  int64_t last_tick_ns_ = 0, running_ns_ = 0;
+  std::optional<int64_t> end_servers_at_ns_, mixed_since_ns_, signal_deadline_ns_;  // of running_ns_
   int first_signal_ = 0;
-  int64_t signal_deadline_ns_ = 0;
   int late_status_ = 0;  // of the first app rank that failed after it had left MPI
   std::optional<int> mpiexec_status_;
 };

@@ -207,8 +207,8 @@ void Keeper::Report(int code, int signal_number) {
 // keeper's did, and be the cause; a process with much memory is not dead at once, and its keeper is to report it.
 void Keeper::LetOthersReport(bool failed) {
   if (!failed || relay_ == nullptr || !relay_->scanner().init() || LeftMpi()) return;
-  const int64_t until_ns = MonotonicNs() + kReportsMayTake;
-  while (MonotonicNs() < until_ns && !proxy_lost_ && !launcher_lost_) loop_.RunOnce(10);
+  const int64_t until_ns = RunningNs() + kReportsMayTake;
+  while (RunningNs() < until_ns && !proxy_lost_ && !launcher_lost_) loop_.RunOnce(10);
 }
 
 // A process that may make shared memory, for those who clean up when everything was killed.
@@ -223,6 +223,7 @@ void Keeper::CleanUpAfterLauncher() {
 
 int Keeper::Run() {
   signal(SIGPIPE, SIG_IGN);
+  IgnoreFileSizeSignal();
   signals_ = BlockSignals({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
   AdoptOrphans();
   if (const std::optional<int> status = Connect()) return *status;

@@ -162,6 +162,10 @@ void CleanUpRun(const std::string& folder, int64_t since_ns, const std::vector<P
   if (!AnyAlive(makers)) RemoveRunFolder(folder);
 }
 
+void RemoveFolderOfTheDead(const std::string& folder) {
+  if (!AnyAlive(RecordedProcesses(folder))) RemoveRunFolder(folder);
+}
+
 int SweepOrphans(const std::string& parent, const std::string& shared_memory) {
   int swept = 0;
   for (const std::string& folder : RunFoldersIn(parent)) {

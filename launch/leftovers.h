@@ -22,6 +22,9 @@ int SweepSharedMemory(const std::string& folder, int64_t since_ns, const std::ve
 // are still dying; what stays even then is the next run's to sweep. `more`: processes that may not be recorded.
 void CleanUpRun(const std::string& folder, int64_t since_ns, const std::vector<ProcessId>& more = {});
 
+// When the job's worker has ended in order, but perhaps without a descriptor left with which to remove anything.
+void RemoveFolderOfTheDead(const std::string& folder);
+
 // Before a job: what this user's jobs left whose processes were all killed at once. Returns how many folders. In a
 // container, which cannot see who else uses /dev/shm, files there stay: only what recorded makers made goes.
 int SweepOrphans(const std::string& parent, const std::string& shared_memory);

@@ -119,9 +119,9 @@ void PmiRelay::FinalizeForProgram() {
   if (!scanner_.init() || scanner_.finalize()) return;
   loop_.Unwatch(hydra_.get());
   if (!WriteAll(hydra_.get(), kFinalize.data(), kFinalize.size())) return;
-  const int64_t until_ns = MonotonicNs() + 2'000'000'000;
+  const int64_t until_ns = RunningNs() + 2'000'000'000;
   std::string answer;
-  while (answer.find("finalize_ack") == std::string::npos && MonotonicNs() < until_ns) {
+  while (answer.find("finalize_ack") == std::string::npos && RunningNs() < until_ns) {
     pollfd ready{hydra_.get(), POLLIN, 0};
     char bytes[1024];
     if (poll(&ready, 1, 100) <= 0) continue;

@@ -11,12 +11,15 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <sstream>
 #include <thread>
+
+#include "common/running_clock.h"
 
 namespace ramspan {
 namespace {
@@ -112,6 +115,28 @@ std::string ProcessLimits() {
          ") or of the cgroup (pids.max), or end other processes";
 }
 
+void TellSmallLimits() {
+  struct Limit {
+    int resource;
+    const char* option;
+    rlim_t enough;  // a job runs with it, so it explains nothing
+    rlim_t unit;    // of the option
+  };
+  constexpr rlim_t kKiB = 1024, kMiB = kKiB * kKiB;
+  constexpr Limit kLimits[] = {
+      {RLIMIT_STACK, "-s", kMiB, kKiB},   {RLIMIT_DATA, "-d", RLIM_INFINITY, kKiB}, {RLIMIT_AS, "-v", RLIM_INFINITY, kKiB},
+      {RLIMIT_NPROC, "-u", 256, 1},       {RLIMIT_NOFILE, "-n", 64, 1},            {RLIMIT_FSIZE, "-f", RLIM_INFINITY, kKiB},
+  };
+  std::string small;
+  for (const Limit& one : kLimits) {
+    rlimit now{};
+    if (getrlimit(static_cast<__rlimit_resource_t>(one.resource), &now) != 0 || now.rlim_cur >= one.enough) continue;
+    small += std::string(small.empty() ? "" : ", ") + one.option + " " + std::to_string(now.rlim_cur / one.unit);
+  }
+  if (small.empty()) return;
+  std::fprintf(stderr, "ramspan: small limits may be the reason (ulimit %s; kilobytes but for -u and -n): raise them\n", small.c_str());
+}
+
 std::string ForkError(int error) {
   std::string text = std::string("no process can be made (") + std::strerror(error) + ")";
   if (error == ENOMEM) return text + ": the memory of this host or of the job's cgroup is used up";
@@ -154,12 +179,12 @@ bool IsEnding(pid_t pid) {
 void AdoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 
 void EndChildren(std::chrono::milliseconds grace) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = RunningClock::ProcessNow();
   for (;;) {
     const pid_t pid = waitpid(-1, nullptr, WNOHANG);
     if (pid > 0) continue;
     if (pid < 0 && errno == ECHILD) return;
-    const auto waited = std::chrono::steady_clock::now() - start;
+    const auto waited = RunningClock::ProcessNow() - start;
     if (waited > grace + kUnkillableAfter) return;
     if (waited >= grace) KillChildren();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -176,12 +201,21 @@ UniqueFd BlockSignals(const std::vector<int>& signals) {
   return fd;
 }
 
+namespace {
+void (*file_size_before)(int) = SIG_ERR;  // SIG_ERR: not touched
+}  // namespace
+
+void IgnoreFileSizeSignal() { file_size_before = signal(SIGXFSZ, SIG_IGN); }
+
 void RestoreSignals() {
+  if (file_size_before != SIG_ERR) signal(SIGXFSZ, file_size_before);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
 }
+
+int64_t RunningNs() { return RunningClock::ProcessNow().time_since_epoch().count(); }
 
 int64_t MonotonicNs() {
   timespec now{};

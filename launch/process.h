@@ -41,6 +41,9 @@ bool IsExecutableFile(const std::string& path);
 // error tells "not there" from "not executable" and suggests "./name" where that would work.
 Result<std::string> FindProgram(const std::string& name, const std::string& path);
 
+// Says on stderr which limits of this process (ulimit) are so small that they may be why a job failed; nothing where none is.
+void TellSmallLimits();
+
 // Why fork() failed, with the limit that the user can raise.
 std::string ForkError(int error);
 // The limits that make fork() fail, and how to raise them.
@@ -72,8 +75,16 @@ void EndChildren(std::chrono::milliseconds grace);
 
 // Waits for the next signal in the set of BlockSignals() as a descriptor to read siginfo from.
 UniqueFd BlockSignals(const std::vector<int>& signals);
+// A file that would grow beyond the limit (ulimit -f) is an error of write() from here on, not the end of this process.
+// RestoreSignals() undoes it.
+void IgnoreFileSizeSignal();
+
 // In a new child, before exec: the dispositions and mask that programs expect.
 void RestoreSignals();
+
+// Nanoseconds during which this process ran, for deadlines (common/running_clock.h): a launcher that was stopped, and a
+// laptop that slept, are not late. Who waits looks at least twice a second.
+int64_t RunningNs();
 
 // Nanoseconds of CLOCK_MONOTONIC, one clock for all processes of a host.
 int64_t MonotonicNs();

@@ -38,7 +38,7 @@ void Pump::Arm() {
 }
 
 void Pump::Read() {
-  char bytes[65536];
+  static char bytes[65536];  // not on the stack, which may be as small as `ulimit -s 64`
   const ssize_t length = read(from_, bytes, sizeof bytes);
   if (length < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (length <= 0) {

@@ -36,6 +36,8 @@ constexpr int64_t kMpiexecMayTake = 3 * kSecond;   // to end by itself after all
 constexpr int64_t kMpiexecMayIdle = 15 * kSecond;  // to end by itself after all ranks have ended
 constexpr int64_t kLastBytesMayTake = 2 * kSecond;
 
+constexpr int kFilesMin = 24;  // of the guard, its worker and mpiexec, for one rank
+
 struct Pipe {
   UniqueFd read_end, write_end;
 };
@@ -214,8 +216,8 @@ void Runner::OnOrders() {
   if (!order_lines_.ReadFrom(orders_.get())) {
     loop_.Unwatch(orders_.get());
     // The guard was killed: what it cannot do any more, we do at once.
-    job_.OnSignal(SIGKILL, MonotonicNs());
-    job_.OnSignal(SIGKILL, MonotonicNs());
+    job_.OnSignal(SIGKILL);
+    job_.OnSignal(SIGKILL);
     return;
   }
   while (const std::optional<std::string> line = order_lines_.Next()) {
@@ -235,7 +237,7 @@ void Runner::OnSignal(int signal_number, bool by_terminal) {
 
 void Runner::Stop(int signal_number, bool app_has_it) {
   ++stops_;
-  job_.OnSignal(signal_number, MonotonicNs());
+  job_.OnSignal(signal_number);
   if (!child_ended_ && control_->connected() == 0) kill(child_, SIGTERM);  // still starting
   if (app_has_it) return;
   if (signal_number == SIGHUP) signal_number = SIGTERM;  // UCX takes a SIGHUP as a wish to debug
@@ -259,14 +261,13 @@ void Runner::ReapChild() {
 }
 
 void Runner::GiveOrders() {
-  const int64_t now_ns = MonotonicNs();
   if (job_.end_servers() && !servers_end_sent_) {
     servers_end_sent_ = true;
     for (int rank = plan_.ranks; rank < job_.size(); ++rank) control_->Send(rank, "end");
   }
   if (!job_.kill_all() || kill_sent_) return;
   kill_sent_ = true;
-  kill_sent_ns_ = now_ns;
+  kill_sent_ns_ = RunningNs();
   for (int rank = 0; rank < job_.size(); ++rank) control_->Send(rank, "kill");
 }
 
@@ -291,7 +292,7 @@ void Runner::WatchStart(int64_t now_ns) {
 }
 
 // hydra waits for ever when its proxy was killed.
-void Runner::WatchMpiexec(int64_t now_ns) {
+void Runner::WatchMpiexec(int64_t now_ns) {  // RunningNs
   if (child_ended_ || !plan_.by_mpiexec) return;
   const bool working = control_->connected() > 0 || !job_.started() || out_->busy() || err_->busy();
   if (working || idle_since_ns_ == 0) idle_since_ns_ = now_ns;
@@ -305,9 +306,9 @@ void Runner::Tick() {
   closed_.clear();
   job_.OnTick(now_ns);
   if (!child_ended_) WatchStart(now_ns);
-  control_->OnTick(now_ns);
+  control_->OnTick(RunningNs());
   GiveOrders();
-  WatchMpiexec(now_ns);
+  WatchMpiexec(RunningNs());
   PauseInput();
 }
 
@@ -315,10 +316,10 @@ void Runner::Tick() {
 void Runner::FinishOutput() {
   in_.reset();
   const int stops_before = stops_;  // one more ^C: do not wait for a reader that does not read
-  int64_t last_ns = MonotonicNs();
+  int64_t last_ns = RunningNs();
   while ((!out_->is_done() || !err_->is_done()) && stops_ == stops_before) {
-    if (loop_.RunOnce(kTickMs) > 0) last_ns = MonotonicNs();
-    if (MonotonicNs() - last_ns > kLastBytesMayTake && !out_->busy() && !err_->busy()) break;
+    if (loop_.RunOnce(kTickMs) > 0) last_ns = RunningNs();
+    if (RunningNs() - last_ns > kLastBytesMayTake && !out_->busy() && !err_->busy()) break;
   }
 }
 
@@ -329,6 +330,7 @@ int Runner::Conclude() {
     std::fwrite(complaints_.taken().data(), 1, complaints_.taken().size(), stderr);
   }
   for (const std::string& message : verdict.messages) std::fprintf(stderr, "ramspan: %s\n", message.c_str());
+  if (verdict.status != 0 && !verdict.messages.empty()) TellSmallLimits();
   return verdict.status;
 }
 
@@ -354,7 +356,7 @@ int Runner::Run() {
     Tick();
   }
   // Reports that are still in the sockets; keepers on this host end within moments, whatever became of mpiexec.
-  for (int64_t until = MonotonicNs() + kMpiexecMayTake; control_->connected() > 0 && MonotonicNs() < until;) {
+  for (int64_t until = RunningNs() + kMpiexecMayTake; control_->connected() > 0 && RunningNs() < until;) {
     loop_.RunOnce(kTickMs);
     Tick();
   }
@@ -367,6 +369,14 @@ int Runner::Run() {
 }  // namespace
 
 int RunPlan(const Plan& plan) {
+  IgnoreFileSizeSignal();
+  // Before there is anything to leave behind. The soft limit is raised to the hard one later.
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < rlim_t{kFilesMin}) {
+    std::fprintf(stderr, "ramspan: a job needs %d open files at least: raise the limit (ulimit -n, now %d)\n", kFilesMin,
+                 static_cast<int>(files.rlim_max));
+    return 1;
+  }
   const char* tmp = std::getenv("TMPDIR");
   const Result<std::string> folder = MakeRunFolder(tmp == nullptr ? "" : tmp);
   if (!folder.ok()) {

@@ -66,7 +66,8 @@ Result<UniqueFd> OwnRunFolder(const std::string& folder) {
   UniqueFd fd(open(hidden.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
   if (!fd || !LockOrDoWithout(fd.get()) || !Append(fd.get(), Here()) ||
       rename(hidden.c_str(), path.c_str()) != 0) {
-    return Unavailable("cannot write " + path + ": " + std::strerror(errno) + "; set TMPDIR to another folder");
+    const char* const remedy = errno == EFBIG ? "; raise the limit of file sizes (ulimit -f)" : "; set TMPDIR to another folder";
+    return Unavailable("cannot write " + path + ": " + std::strerror(errno) + remedy);
   }
   return fd;
 }

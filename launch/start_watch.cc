@@ -1,6 +1,6 @@
 #include "launch/start_watch.h"
 
-#include <algorithm>
+#include "common/running_clock.h"
 
 namespace ramspan {
 namespace {
@@ -9,14 +9,14 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kProbeAfter = 2 * kSecond;  // a keeper takes milliseconds; half of this would probe a loaded machine
 constexpr int64_t kTellAfter = 20 * kSecond;  // batch systems and ssh take seconds, a password takes its typist
 constexpr int64_t kGiveUpAfter = 60 * kSecond;
-constexpr int64_t kTickMax = kSecond / 2;  // a longer pause between ticks was a time in which we were stopped
 
 bool Passed(int64_t before, int64_t after, int64_t mark) { return before < mark && after >= mark; }
 
 }  // namespace
 
 StartWatch::Advice StartWatch::OnTick(int heard, int64_t now_ns) {
-  const int64_t step = last_ns_ == 0 ? 0 : std::min(now_ns - last_ns_, kTickMax);
+  using std::chrono::nanoseconds;
+  const int64_t step = last_ns_ == 0 ? 0 : RunningClock::Step(nanoseconds(last_ns_), nanoseconds(now_ns)).count();
   last_ns_ = now_ns;
   if (heard != heard_ || heard >= expected_) {
     heard_ = heard;

@@ -34,6 +34,11 @@ class JobTest : public testing::Test {
   Job job_{2, 1, "./app"};
 };
 
+// The launcher's ticks for so long, at this second of its clock and after it.
+void Pass(Job& job, int64_t from_second, int seconds) {
+  for (int i = 0; i <= seconds * 10; ++i) job.OnTick(from_second * kSecond + i * kSecond / 10);
+}
+
 TEST_F(JobTest, AGoodEndIsStatusZeroWithoutAWord) {
   for (int rank = 0; rank < 3; ++rank) job_.OnEnd(rank, Ended(0, kSecond));
   MpiexecEnds(0);
@@ -83,9 +88,9 @@ TEST_F(JobTest, LeavingWithoutFinalizeWhileOthersWorkIsAFailure) {
 TEST_F(JobTest, AServerThatHangsAfterTheApplicationIsEnded) {
   job_.OnEnd(0, Ended(0, kSecond));
   job_.OnEnd(1, Ended(0, kSecond));
-  job_.OnTick(10 * kSecond);
+  Pass(job_, 1, 14);
   EXPECT_FALSE(job_.end_servers());
-  job_.OnTick(17 * kSecond);
+  Pass(job_, 15, 2);
   EXPECT_TRUE(job_.end_servers());
   job_.OnEnd(2, Killed(SIGKILL, 18 * kSecond));
   EXPECT_EQ(job_.Finish().status, 0);
@@ -113,24 +118,38 @@ TEST_F(JobTest, AKilledMpiexecEndsTheJob) {
 }
 
 TEST_F(JobTest, ASignalIsGivenFiveSecondsThenAllIsKilled) {
-  job_.OnSignal(SIGTERM, kSecond);
-  job_.OnTick(5 * kSecond);
+  job_.OnSignal(SIGTERM);
+  Pass(job_, 1, 4);
   EXPECT_FALSE(job_.kill_all());
-  job_.OnTick(6 * kSecond);
+  Pass(job_, 5, 1);
   EXPECT_TRUE(job_.kill_all());
   for (int rank = 0; rank < 3; ++rank) job_.OnEnd(rank, Killed(SIGKILL, 7 * kSecond));
   EXPECT_EQ(job_.Finish().status, 143);
 }
 
+// A launcher that was stopped, or a laptop that slept, ended servers and programs that had had no time.
+TEST_F(JobTest, ASuspendedLauncherEndsNobodyForBeingLate) {
+  job_.OnTick(kSecond);
+  job_.OnEnd(0, Ended(0, kSecond));
+  job_.OnEnd(1, Ended(0, kSecond));
+  job_.OnTick(3600 * kSecond);
+  EXPECT_FALSE(job_.end_servers());
+  job_.OnSignal(SIGTERM);
+  job_.OnTick(7200 * kSecond);
+  EXPECT_FALSE(job_.kill_all());
+  Pass(job_, 7200, 6);
+  EXPECT_TRUE(job_.kill_all());
+}
+
 TEST_F(JobTest, ASecondSignalKillsAtOnce) {
-  job_.OnSignal(SIGINT, kSecond);
-  job_.OnSignal(SIGINT, 2 * kSecond);
+  job_.OnSignal(SIGINT);
+  job_.OnSignal(SIGINT);
   job_.OnTick(2 * kSecond);
   EXPECT_TRUE(job_.kill_all());
 }
 
 TEST_F(JobTest, AnApplicationThatHandlesTheSignalKeepsItsStatus) {
-  job_.OnSignal(SIGINT, kSecond);
+  job_.OnSignal(SIGINT);
   for (int rank = 0; rank < 3; ++rank) job_.OnEnd(rank, Ended(0, 2 * kSecond));
   EXPECT_EQ(job_.Finish().status, 0);
 }
@@ -203,10 +222,9 @@ TEST(Job, ARankThatNeverJoinsWhileAnotherWaitsForItIsFoundOut) {
   Job job(2, 0, "./app");
   job.OnMpiInit(1);
   job.OnEnd(0, {0, 0, false, kSecond});
-  job.OnTick(2 * kSecond);
-  job.OnTick(4 * kSecond);
+  Pass(job, 2, 2);
   EXPECT_FALSE(job.kill_all());
-  job.OnTick(6 * kSecond);
+  Pass(job, 4, 2);
   EXPECT_TRUE(job.kill_all());
   EXPECT_EQ(job.Finish().status, 1);
 }

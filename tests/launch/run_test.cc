@@ -103,6 +103,34 @@ TEST_F(RunTest, AKilledServerEndsTheJobAndNamesTheRemedy) {
       << outcome.err;
 }
 
+// The folder of the run stayed: without a descriptor nobody can look into it, and the signal of -f ended the launcher. (With
+// -f 0 its message has no place to go: the test reads it from a file.)
+TEST_F(RunTest, LimitsTooSmallForTheLauncherLeaveNothingBehind) {
+  const std::pair<const char*, const char*> limits[] = {
+      {"-n 6", "ulimit -n"}, {"-n 8", "ulimit -n"}, {"-n 23", "ulimit -n"}, {"-f 0", ""}};
+  for (const auto& [limit, named] : limits) {
+    std::string line = std::string("ulimit ") + limit + "; exec " + (folder_ / "bin/ramspan").string() + " run";
+    for (const std::string& word : Job(1, 1, {app_, "ok"})) line += " " + word;
+    const Outcome outcome = Wait(StartCommand({"sh", "-c", line}));
+    EXPECT_NE(outcome.status, 0) << limit;
+    EXPECT_LT(outcome.status, 128) << limit << outcome.err;
+    EXPECT_NE(outcome.err.find(named), std::string::npos) << limit << outcome.err;
+    ExpectNothingLeft();
+  }
+}
+
+// The launcher itself was killed by a signal 11, or named no limit.
+TEST_F(RunTest, SmallLimitsAreNamedWhenAJobFails) {
+  for (const std::string limit : {"-s 64", "-d 1000"}) {
+    std::string line = "ulimit " + limit + "; exec " + (folder_ / "bin/ramspan").string() + " run";
+    for (const std::string& word : Job(1, 1, {app_, "ok"})) line += " " + word;
+    const Outcome outcome = Wait(StartCommand({"sh", "-c", line}));
+    if (outcome.status == 0) continue;  // this machine's MPI needs less
+    EXPECT_NE(outcome.err.find("ulimit " + limit), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.err.find("worker process was killed"), std::string::npos) << outcome.err;
+  }
+}
+
 TEST_F(RunTest, AProgramWithoutMpiDoesNotWaitForTheServers) {
   const Outcome outcome = Run(Job(1, 1, {"/bin/true"}));
   EXPECT_EQ(outcome.status, 0);
