@@ -39,6 +39,16 @@ mkdir "$scratch/pc"
 try_all "$scratch/pc" "$scratch/pc"
 echo "pkg-config: fine"
 
+# Every link of an installed document to a file leads to one. (Half of them led nowhere: the folders were not kept.)
+find "$prefix" -name '*.md' | while read -r page; do
+  { grep -o '](\([^)#:]*\)[)#]' "$page" || true; } | sed 's/^](//; s/[)#]$//' | while read -r link; do
+    [ -z "$link" ] || [ -e "$(dirname "$page")/$link" ] || echo "$page: $link is not there"
+  done
+done >"$scratch/links"
+[ ! -s "$scratch/links" ] || { cat "$scratch/links"; exit 1; }
+[ "$(find "$prefix" -name '*.md' | wc -l)" -ge 7 ] || { echo "where are the documents?"; exit 1; }
+echo "links: fine"
+
 expect "usage: ramspan COMMAND" "$prefix/bin/ramspan" --help
 expect "ramspan" "$prefix/bin/ramspan" --version
 if [ -e "$prefix/libexec/ramspan/ramspan-bench" ]; then
