@@ -12,10 +12,12 @@
 #include <dlfcn.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <thread>
 
 #include "client/transport/mpi_entry.h"
 
@@ -32,7 +34,8 @@ namespace {
                "ramspan: rank %d calls %s, and would wait there for ever. Remedy: include <ramspan/mpi.h> instead of "
                "<mpi.h> in every file (or compile all of them with -include ramspan/mpi.h), or use "
                "ramspan::computeComm() where MPI_COMM_WORLD stands\n", WorldRank(), text);
-  std::fflush(stderr);
+  // mpiexec drops what it has not passed on when the first rank aborts; half a second is enough for it on a machine under load.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
   PMPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();
 }
