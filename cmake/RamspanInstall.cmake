@@ -23,7 +23,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PR
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/examples
         DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.example" PATTERN "*.cc")
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.example" PATTERN "*.cc" PATTERN "*.h")
 
 install(EXPORT ramspanTargets NAMESPACE ramspan:: DESTINATION ${RAMSPAN_CMAKEDIR})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ramspanConfig.cmake.in

@@ -7,7 +7,6 @@
 //   4. merge: this rank's own pieces and the streams it received are merged into its part of the output
 #include <fcntl.h>
 #include <omp.h>
-#include <ramspan/managed_ptr.h>
 #include <ramspan/mpi.h>
 #include <ramspan/runtime.h>
 #include <sys/stat.h>
@@ -18,22 +17,17 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <memory>
-#include <optional>
-#include <queue>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-using ramspan::adhereTo;
-using ramspan::managedPtr;
+#include "examples/sorted_runs.h"
 
 namespace {
 
 int rank = 0, ranks = 1;
 size_t run_bytes = 0;    // text and line index of one run in the making
-size_t block_bytes = 0;  // of sorted text; one block a run is pinned while merging
 
 [[noreturn]] void Fail(const std::string& what) { throw std::runtime_error(what); }
 
@@ -108,92 +102,6 @@ class Input {
   int fd_;
   uint64_t size_ = 0;
 };
-
-// Sorted lines, each ended by '\n', in blocks of whole lines.
-struct Block {
-  managedPtr<char> text{size_t{0}};
-  size_t used = 0;
-};
-class Run {
- public:
-  void Append(std::string_view line) {
-    if (blocks_.empty() || blocks_.back().used + line.size() > blocks_.back().text.size()) {
-      glue_.reset();
-      blocks_.push_back({managedPtr<char>(std::max(block_bytes, line.size())), 0});
-      glue_.emplace(blocks_.back().text, false);
-    }
-    char* text = *glue_;
-    std::memcpy(text + blocks_.back().used, line.data(), line.size());
-    blocks_.back().used += line.size();
-    bytes_ += line.size();
-  }
-  void Close() { glue_.reset(); }
-  uint64_t bytes() const { return bytes_; }
-  std::vector<Block>& blocks() { return blocks_; }
-
- private:
-  std::vector<Block> blocks_;
-  std::optional<adhereTo<char>> glue_;  // of the last block, while the run grows
-  uint64_t bytes_ = 0;
-};
-
-// Walks a run from its first line to its last and lets go of each block behind it.
-class Cursor {
- public:
-  explicit Cursor(Run* run) : run_(run) { Enter(); }
-  bool done() const { return block_ == run_->blocks().size(); }
-  std::string_view line() const { return line_; }  // with its '\n'
-  void Next() {
-    at_ += line_.size();
-    if (at_ < run_->blocks()[block_].used) return Find();
-    glue_.reset();
-    run_->blocks()[block_++].text = managedPtr<char>(size_t{0});
-    Enter();
-  }
-
- private:
-  void Enter() {
-    at_ = 0;
-    if (done()) return;
-    glue_.emplace(run_->blocks()[block_].text);
-    text_ = *glue_;
-    Find();
-  }
-  void Find() {
-    const char* begin = text_ + at_;
-    const size_t left = run_->blocks()[block_].used - at_;
-    line_ = {begin, static_cast<size_t>(static_cast<const char*>(std::memchr(begin, '\n', left)) - begin) + 1};
-  }
-
-  Run* run_;
-  size_t block_ = 0, at_ = 0;
-  std::optional<adhereTo<char>> glue_;
-  const char* text_ = nullptr;
-  std::string_view line_;
-};
-
-bool Before(std::string_view a, std::string_view b) {
-  return a.substr(0, a.size() - 1) < b.substr(0, b.size() - 1);  // the '\n' is no part of the key
-}
-
-// Calls `take` with every line of the runs in order.
-template <typename Take>
-void Merge(const std::vector<Run*>& runs, Take take) {
-  std::vector<std::unique_ptr<Cursor>> cursors;
-  for (Run* run : runs) {
-    if (run->bytes() > 0) cursors.push_back(std::make_unique<Cursor>(run));
-  }
-  const auto later = [](const Cursor* a, const Cursor* b) { return Before(b->line(), a->line()); };
-  std::priority_queue<Cursor*, std::vector<Cursor*>, decltype(later)> queue(later);
-  for (auto& cursor : cursors) queue.push(cursor.get());
-  while (!queue.empty()) {
-    Cursor* first = queue.top();
-    queue.pop();
-    take(first->line());
-    first->Next();
-    if (!first->done()) queue.push(first);
-  }
-}
 
 // ranks - 1 lines (their first 256 bytes) that cut the sampled lines into equal shares; the same on all ranks.
 std::vector<std::string> ChooseSplitters(const Input& input) {
@@ -335,13 +243,7 @@ void Exchange(RunsByOwner* runs, int to, int from, Run* received, Progress* prog
     MPI_Sendrecv(out.data(), mine[0], MPI_CHAR, to, 1, in.data(), theirs[0], MPI_CHAR, partner_from, 1, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
     peer_done = peer_done || theirs[1] != 0;
-    for (size_t at = 0; at < in.size();) {
-      const auto* end = static_cast<const char*>(std::memchr(in.data() + at, '\n', in.size() - at));
-      const auto size = static_cast<size_t>(end - (in.data() + at)) + 1;
-      received->Append({in.data() + at, size});
-      at += size;
-    }
-    received->Close();
+    received->AppendAll({in.data(), in.size()});
     progress->Add(out.size());
     out.clear();
   };
@@ -356,13 +258,7 @@ void Exchange(RunsByOwner* runs, int to, int from, Run* received, Progress* prog
     in.resize(static_cast<size_t>(theirs[0]));
     MPI_Recv(in.data(), theirs[0], MPI_CHAR, from, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     peer_done = theirs[1] != 0;
-    for (size_t at = 0; at < in.size();) {
-      const auto* end = static_cast<const char*>(std::memchr(in.data() + at, '\n', in.size() - at));
-      const auto size = static_cast<size_t>(end - (in.data() + at)) + 1;
-      received->Append({in.data() + at, size});
-      at += size;
-    }
-    received->Close();
+    received->AppendAll({in.data(), in.size()});
   }
 }
 
@@ -406,7 +302,7 @@ void Sort(const char* input_path, const char* output_path) {
   const auto threads = static_cast<uint64_t>(omp_get_max_threads());
   run_bytes = std::min<uint64_t>(limit / (6 * threads), 1 << 30);  // text + index: twice that a thread, a third in all
   const uint64_t pieces = input.size() / static_cast<uint64_t>(ranks) / (run_bytes / 2) + 1;
-  block_bytes = std::clamp<uint64_t>(limit / 4 / (pieces + static_cast<uint64_t>(ranks)), 4096, 1 << 20);
+  Run::block_bytes = std::clamp<uint64_t>(limit / 4 / (pieces + static_cast<uint64_t>(ranks)), 4096, 1 << 20);
 
   const std::vector<std::string> splitters = ChooseSplitters(input);
   RunsByOwner runs = MakeRuns(input, splitters);

@@ -34,6 +34,8 @@ std::string LimitOfThreads() {
     if (room == MAP_FAILED) return "the limit of addresses has no room for its stack: raise `ulimit -v` or lower `ulimit -s`";
     munmap(room, stack);
   }
+  rlimit data;  // counts stacks as well
+  if (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur != RLIM_INFINITY) return "see `ulimit -d`, then the user's processes (-u)";
   return "see `ulimit -u`";
 }
 

@@ -82,6 +82,12 @@ TEST_F(ProgramEnd, ALimitOfAddressesIsNotBlamedOnProcesses) {
   }
 }
 
+TEST_F(ProgramEnd, ALimitOfDataIsNotBlamedOnProcesses) {
+  for (const char* limit : {"-d 8000", "-d 12000", "-d 16000", "-d 20000"}) {
+    EXPECT_THAT(LiveUnder(limit, "touch").err, Not(HasSubstr("see `ulimit -u`"))) << limit;
+  }
+}
+
 // The mask of swap files was made of it, and its message named a key that nobody had set.
 TEST_F(ProgramEnd, TheTemporaryFolderMayHaveAnyName) {
   const auto odd = folder_ / "tmp" / "100%d of %s";
