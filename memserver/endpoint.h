@@ -5,6 +5,7 @@
 // Thread-safety: none; the server's loop is one thread. Ownership: the server borrows the endpoint.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,13 @@ class Endpoint {
   // The next message, or none. Does not wait; gives the transport what it needs to make progress. An error means that the
   // transport is lost. Clients' transfers may need many calls, so it costs little.
   virtual Status Poll(std::optional<Message>* message) = 0;
+
+  // kSome: there may be something for Poll to do. kNone: there is nothing. kUnknown: this transport cannot wait, and has not;
+  // only Poll tells.
+  enum class Arrival { kSome, kNone, kUnknown };
+  // Waits, without using the core, until there may be something for Poll to do, at most `timeout`; with 0 it only looks. What
+  // is to be done may go unseen by it, so the caller polls at least that often where a client waits.
+  virtual Arrival Wait(std::chrono::microseconds /*timeout*/) { return Arrival::kUnknown; }
 
   // Progress alone: messages stay where they are.
   virtual void Progress() = 0;

@@ -19,17 +19,28 @@ MpiEndpoint::MpiEndpoint(MpiWorld& world) : world_(world) {
   }
   needs_polling_ = std::any_of(world.clients().begin(), world.clients().end(),
                                [](const MpiWorld::Client& client) { return !client.same_node; });
+  if (needs_polling_) events_ = EventDescriptors::OfThisProcess();
 }
 
 Status MpiEndpoint::Poll(std::optional<Message>* message) {
   message->reset();
+  trust_.NotePoll();
   Status received = ReceiveControl(world_.control(), MPI_ANY_SOURCE, &last_);
   if (!received.ok() || last_.source < 0) return received;
   const auto rank = static_cast<size_t>(last_.source);
   const uint32_t client = rank < client_of_rank_.size() ? client_of_rank_[rank] : UINT32_MAX;
   const std::span<const std::byte> record = last_.record;
   *message = {client, last_.whole ? record : record.first(0)};
+  // Clients of this node talk through shared memory, which no descriptor tells of.
+  if (client != UINT32_MAX && !world_.clients()[client].same_node) trust_.NoteMessage();
   return received;
+}
+
+Endpoint::Arrival MpiEndpoint::Wait(std::chrono::microseconds timeout) {
+  if (events_.empty() || !trust_.trusted()) return Arrival::kUnknown;
+  const bool some = events_.Wait(timeout);
+  if (timeout.count() > 0) trust_.NoteWait(some);
+  return some ? Arrival::kSome : Arrival::kNone;
 }
 
 void MpiEndpoint::Progress() {

@@ -1,6 +1,6 @@
 // The loop of one memory server: receives control messages, answers, and polls its endpoint for as long as clients'
-// transfers need that. While one is active the loop polls without a pause (yielding its core). Otherwise it sleeps
-// between polls, 50 us and then longer: up to 1 ms where transfers need polling, up to 4 ms where all clients copy by
+// transfers need that. While one is active the loop polls without a pause, and waits for the endpoint's next arrival, at most
+// 1 ms, when nothing has come for 1 ms (where the endpoint cannot wait, it yields its core). Otherwise it sleeps between polls, 50 us and then longer: up to 1 ms where transfers need polling, up to 4 ms where all clients copy by
 // load/store and only lease requests, which are sent ahead of need, have to be seen (idle: under 1% of a core).
 // Leased memory is made resident before a client has it, and in idle time ahead of the next lease.
 //

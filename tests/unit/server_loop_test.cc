@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,6 +22,7 @@ class ScriptedEndpoint final : public Endpoint {
   std::span<std::byte> pool() override { return {pool_.get(), 8 * kMiB}; }
   bool needs_polling() const override { return true; }
   Status Poll(std::optional<Message>* message) override {
+    if (on_poll) on_poll();
     if (broken) return Unavailable("the network is gone");
     message->reset();
     if (script.empty()) return {};
@@ -28,6 +31,7 @@ class ScriptedEndpoint final : public Endpoint {
     *message = {last_.first, last_.second};
     return {};
   }
+  Arrival Wait(std::chrono::microseconds timeout) override { return on_wait ? on_wait(timeout) : Arrival::kUnknown; }
   void Progress() override {}
   bool Answer(uint32_t client, const WireMessage& message) override {
     if (refuse_answers > 0) return --refuse_answers, false;
@@ -48,12 +52,26 @@ class ScriptedEndpoint final : public Endpoint {
   void AskFor(uint32_t client, uint64_t bytes) {
     Say(client, {.type = WireType::kLeaseRequest, .sequence = ++sequence_, .bytes = bytes, .minimum_bytes = bytes});
   }
+  // Client 0 announces transfers again and again, as clients do; after 20 s of that the loop is ended.
+  void KeepTransfersAnnounced() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - announced_ < std::chrono::milliseconds(10)) return;
+    announced_ = now;
+    if (begin_ == decltype(now)()) begin_ = now;
+    now - begin_ > std::chrono::seconds(20) ? SayByeForAll() : Say(0, {.type = WireType::kActivity});
+  }
+  void SayByeForAll() {
+    SayBye(0);
+    SayBye(1);
+  }
   void SayBye(uint32_t client, bool together = true) {
     Say(client, {.type = WireType::kBye, .flags = together ? kByeTogether : 0});
   }
 
   std::deque<std::pair<uint32_t, std::vector<std::byte>>> script;
   std::deque<uint32_t> deaths;
+  std::function<void()> on_poll;
+  std::function<Arrival(std::chrono::microseconds)> on_wait;
   std::vector<std::pair<uint32_t, WireMessage>> answers;
   int refuse_answers = 0;
   bool broken = false;
@@ -65,6 +83,7 @@ class ScriptedEndpoint final : public Endpoint {
   std::unique_ptr<std::byte, Freed> pool_{static_cast<std::byte*>(std::aligned_alloc(4096, 8 * kMiB))};
   std::pair<uint32_t, std::vector<std::byte>> last_;
   uint32_t sequence_ = 0;
+  std::chrono::steady_clock::time_point begin_{}, announced_{};
 };
 
 TEST(ServerLoop, ServesUntilAllHaveSaidBye) {
@@ -123,6 +142,41 @@ TEST(ServerLoop, RecordsOfAnyLengthAndStrangersAreIgnored) {
   endpoint.SayBye(1);
   EXPECT_TRUE(ServeUntilBye(endpoint).value());
   EXPECT_TRUE(endpoint.answers.empty());
+}
+
+// Beside a program that needs the cores it spun for as long as transfers were announced, and was late with those that came.
+TEST(ServerLoop, WaitsForArrivalsWhereTransfersAreAnnouncedAndNothingComes) {
+  ScriptedEndpoint endpoint;
+  int waits = 0, polls = 0;
+  endpoint.on_poll = [&] {
+    ++polls;
+    endpoint.KeepTransfersAnnounced();
+  };
+  endpoint.on_wait = [&](std::chrono::microseconds timeout) {
+    EXPECT_LE(timeout, std::chrono::milliseconds(1));  // MPI may need progress of which nothing tells
+    if (timeout.count() == 0) return Endpoint::Arrival::kNone;
+    EXPECT_GE(polls, 64) << "a transfer needs many polls";
+    polls = 0;
+    if (++waits == 5) endpoint.SayByeForAll();
+    return Endpoint::Arrival::kNone;
+  };
+  EXPECT_TRUE(ServeUntilBye(endpoint).value());
+  EXPECT_GE(waits, 5);
+}
+
+TEST(ServerLoop, WhatCannotBeWaitedForIsPolled) {
+  ScriptedEndpoint endpoint;
+  int polls = 0, asked = 0;
+  endpoint.on_poll = [&] {
+    endpoint.KeepTransfersAnnounced();
+    if (++polls == 10000) endpoint.SayByeForAll();
+  };
+  endpoint.on_wait = [&](std::chrono::microseconds) {
+    ++asked;
+    return Endpoint::Arrival::kUnknown;
+  };
+  EXPECT_TRUE(ServeUntilBye(endpoint).value());
+  EXPECT_GT(asked, 0);
 }
 
 }  // namespace
