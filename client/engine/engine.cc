@@ -96,6 +96,7 @@ void Engine::Free(Chunk* chunk) {
     }
     policy_->OnFree(chunk);
     SetBits(chunk, kDoomed);  // Finish forgets it, or Vacate
+    queue_.WakeFor(chunk);
     return;
   }
   policy_->OnFree(chunk);
@@ -116,7 +117,7 @@ void Engine::Forget(Chunk* chunk) {
   if (chunk == vacating_) return;  // Vacate looks at it when it has the mutex again
   if (PhaseOf(chunk) == Phase::kResident) {
     static_cast<void>(DetachFrame(chunk));
-    changed_.NotifyAll();
+    ServeWaiters();
   } else if (PhaseOf(chunk) == Phase::kSwapped && chunk->slot) {
     swapped_bytes_ -= chunk->bytes;
   }
@@ -239,15 +240,17 @@ void Engine::Finish(std::span<IoRequest* const> done) {
     }
     op->chunk->op = nullptr;
     op->done = true;
+    WakeSleepers(op);
     if (io->is_write) {
       writes[n++] = op;
     } else {
+      queue_.WakeFor(op->chunk);
       FinishRead(op);
       Release(op);
     }
   }
   FinishWrites(std::span(writes, n));
-  changed_.NotifyAll();
+  ServeWaiters();
   Submit(std::span(again, m), false);
 }
 

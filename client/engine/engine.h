@@ -25,6 +25,7 @@
 #include "client/chunk/chunk.h"
 #include "client/chunk/chunk_table.h"
 #include "client/engine/counters.h"
+#include "client/engine/memory_queue.h"
 #include "client/engine/policy_feed.h"
 #include "client/policy/policy.h"
 #include "client/swap/slot.h"
@@ -73,6 +74,7 @@ struct IoOp {
   bool rewrite = false;       // a write whose chunk had other bytes in swap before, as far as is known
   uint64_t old_checksum = 0;  // of those
   Status status;
+  struct Sleeper* sleepers = nullptr;  // who waits for it while another thread polls
 };
 
 class Engine {
@@ -87,6 +89,9 @@ class Engine {
     std::chrono::milliseconds deadlock_settle{10};   // for which the verdict of a deadlock must hold
     std::chrono::milliseconds deadlock_grace{1000};  // before an unlikely release is given up
     std::chrono::milliseconds pin_wait_told{60000};  // after which a wait for other threads' pins is mentioned in the log
+    // Who sleeps until another thread wakes him looks by himself after this time: that one may be held up, in a question to
+    // a server. Long, because hundreds may sleep; twice of it would only be noticed while a server does not answer.
+    std::chrono::milliseconds sleep_max{100};
     uint64_t addresses = 0;  // for frames; 0: many times the limit
   };
 
@@ -199,32 +204,33 @@ class Engine {
     std::chrono::steady_clock::duration waited{};
     std::chrono::steady_clock::duration hopeless{};  // since some thread was seen that may unpin
     bool was_deadlock = false;  // the last verdict; the pins have been looked at since
+    bool hopeful = false;       // by the last verdict some thread may unpin
     bool told = false;          // the log says that somebody waits
     uint64_t own = 0;           // bytes that are reserved for this thread, but for which no addresses are free
   };
-  Status WaitForPins(uint64_t bytes, PinWait* wait) RS_REQUIRES(mutex_);
+  // Releases and retakes the mutex; returns sooner when `wake` is notified.
+  Status WaitForPins(uint64_t bytes, PinWait* wait, CondVar* wake) RS_REQUIRES(mutex_);
   Status CheckWrites() RS_REQUIRES(mutex_);
   bool RefillReserve() RS_REQUIRES(mutex_);
 
   // memory.cc
-  // A thread that waits for memory, on its stack. They are served in the order of their coming: what the oldest is owed,
-  // nobody else gets, so that a large chunk cannot starve beside small ones.
-  struct Waiter {
-    uint64_t bytes = 0;
-    Reservation memory;       // what it has been given; it is not in the queue any more then
-    uint64_t takes_before = 0;
-    Waiter* next = nullptr;
-  };
+  // Threads that wait for memory are served in the order of their coming: what the oldest is owed, nobody else gets, so that
+  // a large chunk cannot starve beside small ones.
+  using Waiter = MemoryQueue::Waiter;
   class InQueue;
   Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) RS_REQUIRES(mutex_);
   Frame TryTakeFrame(uint64_t bytes) RS_REQUIRES(mutex_);
-  void Join(Waiter* waiter) RS_REQUIRES(mutex_);
-  void Leave(Waiter* waiter) RS_REQUIRES(mutex_);
   void ServeWaiters() RS_REQUIRES(mutex_);
+  void Serve(Waiter* waiter, Reservation memory) RS_REQUIRES(mutex_);
   bool MayPass(const Waiter& waiter, const PinWait& wait) RS_REQUIRES(mutex_);
+  void LetSleepersPass(const PinWait& wait) RS_REQUIRES(mutex_);
+  bool MaySleep(const Waiter& waiter) RS_REQUIRES(mutex_);
+  void NoteProgress(PinWait* wait) RS_REQUIRES(mutex_);
+  Status WatchPins(Waiter* waiter, PinWait* wait) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  void WakeSlotless() RS_REQUIRES(mutex_);
   Status KeepEscape(const Chunk* chunk) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Status TooLarge(uint64_t bytes) const;
-  void AwaitTransfer() RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  void AwaitTransfer(Waiter* waiter) RS_REQUIRES(mutex_);  // releases and retakes the mutex
 
   // fetch.cc
   Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);
@@ -236,6 +242,8 @@ class Engine {
   void TellLosses() RS_REQUIRES(mutex_);  // releases and retakes the mutex
   bool ReadAhead() RS_REQUIRES(mutex_);
   Status WaitFor(IoOp* op, std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
+  void SleepUntilDone(IoOp* op) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  void WakeSleepers(IoOp* op) RS_REQUIRES(mutex_);
 
   // engine.cc
   // All that a chunk owns goes through these four.
@@ -270,7 +278,6 @@ class Engine {
   std::atomic<bool> load_ahead_, write_ahead_, wait_for_pins_{true};
 
   mutable Mutex mutex_{LockRank::kEngine};
-  CondVar changed_;  // some transfer finished or frame came back
   CondVar mover_wake_;
   ChunkTable chunks_ RS_GUARDED_BY(mutex_);
   Arena arena_ RS_GUARDED_BY(mutex_);
@@ -300,12 +307,17 @@ class Engine {
   uint32_t failed_writes_ RS_GUARDED_BY(mutex_) = 0;   // since the last good one
   uint32_t failed_rounds_ RS_GUARDED_BY(mutex_) = 0;   // of writes that began after the ones before had failed
   uint32_t write_round_ RS_GUARDED_BY(mutex_) = 0;     // the number of the round that is on
-  Waiter* oldest_ RS_GUARDED_BY(mutex_) = nullptr;     // the queue of threads that wait for memory
-  Waiter* newest_ RS_GUARDED_BY(mutex_) = nullptr;
+  MemoryQueue queue_ RS_GUARDED_BY(mutex_);            // of threads that wait for memory
+  // The clock of waits for pins (PinWait) runs for all in the queue: that spent by its watchers, ever. What it showed when a
+  // frame came or was on its way last, and when some thread was seen last that may unpin.
+  std::chrono::steady_clock::duration pin_time_ RS_GUARDED_BY(mutex_){};
+  std::chrono::steady_clock::duration progress_at_ RS_GUARDED_BY(mutex_){};
+  std::chrono::steady_clock::duration hopeful_at_ RS_GUARDED_BY(mutex_){};
   uint64_t takes_ RS_GUARDED_BY(mutex_) = 0;           // frames taken, ever
   uint32_t passes_ RS_GUARDED_BY(mutex_) = 0;          // of those, past the thread that is the oldest now
   Chunk* vacating_ RS_GUARDED_BY(mutex_) = nullptr;    // Vacate is bringing it home
   bool polling_ RS_GUARDED_BY(mutex_) = false;         // a thread waits inside the tier's Poll
+  Sleeper* sleepers_ RS_GUARDED_BY(mutex_) = nullptr;  // who sleeps meanwhile, for transfers of their own
   bool mover_asleep_ RS_GUARDED_BY(mutex_) = false;
   bool mover_work_ RS_GUARDED_BY(mutex_) = false;
   std::chrono::steady_clock::time_point last_upkeep_ RS_GUARDED_BY(mutex_){};

@@ -60,7 +60,7 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
     if (result.no_slot_yet > 0 && result.freed + result.started == 0 && WaitForSlots(&result)) break;
     result.no_slot_yet = 0;
   }
-  if (result.freed > 0) changed_.NotifyAll();
+  if (result.freed > 0) ServeWaiters();
   Submit(std::span(ops, writes), true);
   return result;
 }
@@ -77,7 +77,7 @@ Engine::Evicted Engine::EvictPrefetched(uint64_t bytes) {
     if (PhaseOf(c) != Phase::kResident || !Has(c, kPrefetched)) continue;
     if (IoOp* op = SendAway(c, &result)) ops[writes++] = op;
   }
-  if (result.freed > 0) changed_.NotifyAll();
+  if (result.freed > 0) ServeWaiters();
   Submit(std::span(ops, writes), true);
   return result;
 }

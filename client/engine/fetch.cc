@@ -20,6 +20,14 @@ constexpr uint64_t kLossesTold = 16;  // one by one; a program that goes on may 
 constexpr auto kSpinBeforeBlocking = microseconds(60);  // a blocking wake-up costs 70 to 280 us (limits.md)
 }  // namespace
 
+// A thread that waits for a transfer while another one polls for all, on its stack. It is woken when its transfer has
+// ended, or to poll itself, because that one has what it waited for. In two lists: its transfer's and the engine's.
+struct Sleeper {
+  CondVar wake;
+  Sleeper* next_of_op = nullptr;
+  Sleeper *before = nullptr, *next = nullptr;
+};
+
 Status Engine::Acquire(Chunk* chunk, bool write, WhenPinned when_pinned) {
   MutexLock lock(mutex_);
   return AcquireLocked(chunk, write, when_pinned);
@@ -78,6 +86,7 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   if (!chunk->slot) {
     AttachFrame(chunk, std::move(frame));
     Transition(chunk, Event::kMaterialize);
+    queue_.WakeFor(chunk);
     return Status();
   }
   ++counters_.misses;
@@ -177,6 +186,23 @@ void Engine::TellLosses() {
   }
 }
 
+void Engine::SleepUntilDone(IoOp* op) {
+  Sleeper self;
+  self.next_of_op = std::exchange(op->sleepers, &self);
+  self.next = std::exchange(sleepers_, &self);
+  if (self.next != nullptr) self.next->before = &self;
+  self.wake.WaitFor(mutex_, options_.sleep_max);
+  Sleeper** at = &op->sleepers;
+  while (*at != &self) at = &(*at)->next_of_op;
+  *at = self.next_of_op;
+  (self.before == nullptr ? sleepers_ : self.before->next) = self.next;
+  if (self.next != nullptr) self.next->before = self.before;
+}
+
+void Engine::WakeSleepers(IoOp* op) {
+  for (Sleeper* sleeper = op->sleepers; sleeper != nullptr; sleeper = sleeper->next_of_op) sleeper->wake.NotifyAll();
+}
+
 // Spins, polls and then sleeps until the transfer has ended. The program has waited since `since`: for the frame and
 // the submission, which is all there is to wait for where a tier copies while it submits.
 Status Engine::WaitFor(IoOp* op, Clock::time_point since) {
@@ -192,9 +218,10 @@ Status Engine::WaitFor(IoOp* op, Clock::time_point since) {
       PollOnce(microseconds(200));
       polling_ = false;
     } else {
-      changed_.WaitFor(mutex_, microseconds(200));
+      SleepUntilDone(op);
     }
   }
+  if (!polling_ && sleepers_ != nullptr) sleepers_->wake.NotifyAll();  // the next one polls
   CountWait(since);
   Status status = op->status;
   --op->waiters;
@@ -212,6 +239,7 @@ void Engine::Prefetch(Chunk* chunk) {
   policy_->OnMiss(chunk, pins_->ThisThread());
   ++counters_.misses;
   IoOp* op = BeginLoad(chunk, std::move(frame), false);
+  queue_.WakeFor(chunk);  // this thread does not wait for it
   Submit(std::span(&op, 1), false);
   counters_.wait_ns_total += static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begin).count());
   if (load_ahead() && policy_->WantsReadAhead()) SignalMover();
@@ -228,6 +256,7 @@ bool Engine::ReadAhead() {
     Frame frame = TryTakeFrame(wanted[started]->bytes);
     if (!frame) break;
     ops[started] = BeginLoad(wanted[started], std::move(frame), true);
+    queue_.WakeFor(wanted[started]);
     policy_->OnPrefetchIssued(wanted[started]);
     ++counters_.prefetch_issued;
   }

@@ -74,6 +74,7 @@ Status Engine::ChargeMetadata(uint64_t bytes) {
 // Evicts until the frames fit beside the metadata.
 Status Engine::HoldLimit() {
   PinWait wait;
+  CondVar nap;
   arena_.Trim(budget_.frames_limit());
   while (arena_.committed() > budget_.frames_limit()) {
     const Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit());
@@ -84,7 +85,7 @@ Status Engine::HoldLimit() {
     if (in_flight_ > 0) PollOnce(microseconds(1000));
     if (progress) wait = PinWait();
     if (status.ok() && !progress) {
-      status = evicted.status.ok() ? WaitForPins(budget_.limit(), &wait) : evicted.status;
+      status = evicted.status.ok() ? WaitForPins(budget_.limit(), &wait, &nap) : evicted.status;
       // Who lowers the limit can do without: he does not wait for ever, as a thread does that needs its data.
       if (status.ok() && wait.waited > options_.deadlock_grace) status = FullOfPinsStatus(budget_.limit());
     }
@@ -116,7 +117,7 @@ Status Engine::SetBudget(uint64_t bytes) {
     return status;
   }
   TellLimits();
-  changed_.NotifyAll();
+  ServeWaiters();
   return Status();
 }
 

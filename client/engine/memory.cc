@@ -21,66 +21,64 @@ constexpr uint32_t kPassesMax = 64;
 constexpr uint64_t kTogether = 16;
 // How often a thread asks for room in swap that others take before it can. Then it goes on without an escape of its own.
 constexpr int kRoomAttemptsMax = 16;
+// How often the pins are looked at while all that is resident is pinned, by one thread for all. Half of it would take CPU time
+// from those that hold the pins, twice of it would be felt in each wait.
+constexpr auto kLookEvery = microseconds(200);
 }  // namespace
 
 // One thread's place in the queue, for as long as the scope lasts. Made and destroyed with the mutex held.
 class Engine::InQueue {
  public:
-  InQueue(Engine* engine, uint64_t bytes) RS_NO_THREAD_SAFETY_ANALYSIS : engine_(engine) {
-    waiter_.bytes = bytes;
-    engine_->Join(&waiter_);
+  InQueue(Engine* engine, Chunk* chunk) RS_NO_THREAD_SAFETY_ANALYSIS : engine_(engine), waiter_(chunk, chunk->bytes) {
+    waiter_.takes_before = engine_->takes_;
+    waiter_.since = engine_->pin_time_;
+    engine_->queue_.Join(&waiter_);
   }
-  ~InQueue() RS_NO_THREAD_SAFETY_ANALYSIS { engine_->Leave(&waiter_); }
+  ~InQueue() RS_NO_THREAD_SAFETY_ANALYSIS {
+    if (engine_->queue_.oldest() == &waiter_) engine_->passes_ = 0;
+    engine_->queue_.Leave(&waiter_);
+    waiter_.memory = Reservation();  // not used: others may have it
+    engine_->ServeWaiters();
+  }
   InQueue(const InQueue&) = delete;
   InQueue& operator=(const InQueue&) = delete;
   Waiter* operator->() { return &waiter_; }
-  const Waiter& operator*() const { return waiter_; }
+  Waiter* get() { return &waiter_; }
+  // Whether it is to get memory, or has some. Not when it was passed over because its chunk was on its way.
+  bool HasPlace() const { return MemoryQueue::IsQueued(&waiter_) || waiter_.memory; }
 
  private:
   Engine* const engine_;
   Waiter waiter_;
 };
 
-void Engine::Join(Waiter* waiter) {
-  waiter->takes_before = takes_;
-  (oldest_ == nullptr ? oldest_ : newest_->next) = waiter;
-  newest_ = waiter;
-}
-
-void Engine::Leave(Waiter* waiter) {
-  if (waiter->memory) {  // not used: others may have it
-    waiter->memory = Reservation();
-    changed_.NotifyAll();
-    return;
-  }
-  Waiter* before = nullptr;
-  Waiter* at = oldest_;
-  while (at != nullptr && at != waiter) before = std::exchange(at, at->next);
-  if (at == nullptr) return;  // served, and the memory taken
-  (before == nullptr ? oldest_ : before->next) = waiter->next;
-  if (newest_ == waiter) newest_ = before;
-  if (before == nullptr) passes_ = 0;
-}
-
-// The oldest gets what it needs as soon as that is there, then the next one.
+// The oldest gets what it needs as soon as that is there, then the next one. To be called wherever memory has come back.
 void Engine::ServeWaiters() {
-  while (oldest_ != nullptr) {
-    Reservation memory = arena_.TryReserve(oldest_->bytes);
-    if (!memory) return;
-    Waiter* served = std::exchange(oldest_, oldest_->next);
-    if (oldest_ == nullptr) newest_ = nullptr;
-    served->next = nullptr;
-    served->memory = std::move(memory);
+  while (Waiter* waiter = queue_.oldest()) {
+    if (PhaseOf(waiter->chunk) != Phase::kSwapped) {  // another thread brings it, and wakes this one when it has come
+      queue_.Remove(waiter);
+      passes_ = 0;
+      continue;
+    }
+    Reservation memory = arena_.TryReserve(waiter->bytes);
+    if (!memory) break;
     passes_ = 0;
-    counters_.takes_past_a_waiter_max = std::max(counters_.takes_past_a_waiter_max, takes_ - served->takes_before);
-    changed_.NotifyAll();
+    counters_.takes_past_a_waiter_max = std::max(counters_.takes_past_a_waiter_max, takes_ - waiter->takes_before);
+    Serve(waiter, std::move(memory));
   }
+  queue_.KeepOneAwake();
+}
+
+void Engine::Serve(Waiter* waiter, Reservation memory) {
+  waiter->memory = std::move(memory);
+  queue_.Remove(waiter);
+  queue_.Wake(waiter);
 }
 
 // A frame without waiting or evicting, and not from what others wait for.
 Frame Engine::TryTakeFrame(uint64_t bytes) {
   ServeWaiters();
-  if (oldest_ != nullptr) return {};
+  if (!queue_.empty()) return {};
   Frame frame = arena_.TryTake(bytes);
   takes_ += frame ? 1 : 0;
   return frame;
@@ -90,22 +88,73 @@ Frame Engine::TryTakeFrame(uint64_t bytes) {
 // nobody left who might unpin, somebody has to: that thread may hold the very pins that the older one waits for.
 bool Engine::MayPass(const Waiter& waiter, const PinWait& wait) {
   if (RoundUpToGranule(waiter.bytes) > arena_.available()) return false;
+  // Who has been served and has not run since is still marked as waiting, and goes on.
   if (passes_ >= kPassesMax && wait.waited <= options_.deadlock_grace &&
-      pins_->JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) {
+      (arena_.reserved() > 0 || pins_->JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin)) {
     return false;
   }
   ++passes_;
   return true;
 }
 
+// The same for those that sleep, by the thread that watches for them.
+void Engine::LetSleepersPass(const PinWait& wait) {
+  for (Waiter *waiter = queue_.oldest(), *next; waiter != nullptr && arena_.available() > 0; waiter = next) {
+    next = MemoryQueue::After(waiter);
+    if (!MemoryQueue::IsAsleep(waiter) || PhaseOf(waiter->chunk) != Phase::kSwapped) continue;
+    if (RoundUpToGranule(waiter->bytes) > arena_.available()) continue;
+    if (!MayPass(*waiter, wait)) return;
+    if (Reservation memory = arena_.TryReserve(waiter->bytes)) Serve(waiter, std::move(memory));
+  }
+}
+
+// Whether another thread looks for memory for this one, too. The oldest looks itself: it is the next to be served, and to be
+// told that there is none.
+bool Engine::MaySleep(const Waiter& waiter) {
+  const Waiter* watcher = queue_.watcher();
+  return watcher != nullptr && watcher != &waiter && queue_.oldest() != &waiter && !waiter.memory && !waiter.must_look;
+}
+
+// Swap has no room for what could leave. Who waits for that to come back goes on waiting; who has no slot is told.
+void Engine::WakeSlotless() {
+  for (Waiter* waiter = queue_.oldest(); waiter != nullptr; waiter = MemoryQueue::After(waiter)) {
+    if (!MemoryQueue::IsAsleep(waiter) || waiter->chunk->slot) continue;
+    waiter->must_look = true;
+    queue_.Wake(waiter);
+  }
+}
+
 // Some write or read is under way; its end may bring a frame.
-void Engine::AwaitTransfer() {
+void Engine::AwaitTransfer(Waiter* waiter) {
   if (PollOnce(microseconds(0))) return;
+  if (MemoryQueue::IsQueued(waiter)) queue_.SetWatcher(waiter);
   {
     MutexUnlock unlocked(mutex_);
     std::this_thread::yield();
   }
-  if (in_flight_ > 0) PollOnce(microseconds(200));
+  if (in_flight_ > 0 && !waiter->memory) PollOnce(kLookEvery);
+  if (queue_.watcher() == waiter) queue_.SetWatcher(nullptr);
+}
+
+void Engine::NoteProgress(PinWait* wait) {
+  progress_at_ = hopeful_at_ = pin_time_;
+  *wait = PinWait{.told = wait->told};
+}
+
+// WaitForPins for all in the queue, whose clock goes on from one watcher to the next.
+Status Engine::WatchPins(Waiter* waiter, PinWait* wait) {
+  const auto begin = pin_time_;
+  wait->waited = begin - std::max(waiter->since, progress_at_);
+  wait->hopeless = begin - std::max(waiter->since, hopeful_at_);
+  wait->own = waiter->memory.bytes();
+  LetSleepersPass(*wait);
+  if (MemoryQueue::IsQueued(waiter)) queue_.SetWatcher(waiter);
+  const auto waited = wait->waited;
+  Status status = WaitForPins(waiter->bytes, wait, &waiter->wake);
+  if (queue_.watcher() == waiter) queue_.SetWatcher(nullptr);
+  if (wait->hopeful) hopeful_at_ = std::max(hopeful_at_, begin);
+  pin_time_ = std::max(pin_time_, begin + (wait->waited - waited));
+  return status;
 }
 
 // Data that is in swap must stay readable when memory and swap are both full, so that a program can still write its
@@ -178,15 +227,21 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
     return Status();
   }
   if (typical_bytes_ > budget_.frames_limit()) return TooLarge(bytes);
-  InQueue place(this, bytes);
+  InQueue place(this, chunk);
   PinWait wait;
   // Each round looks at the chunk again: when another thread has brought it, this one's pin keeps it from leaving, and
   // waiting on for a frame of one's own would be waiting for oneself.
-  while (PhaseOf(chunk) == Phase::kSwapped && !Has(chunk, kDoomed)) {
+  while (PhaseOf(chunk) == Phase::kSwapped && !Has(chunk, kDoomed) && place.HasPlace()) {
     ServeWaiters();
     if (place->memory) *frame = arena_.TryTake(bytes, &place->memory);
     if (*frame) break;
-    wait.own = place->memory.bytes();
+    const bool patient = when_pinned == WhenPinned::kWait && wait_for_pins();
+    if (patient && MaySleep(*place.get())) {
+      mark.Set();
+      queue_.Sleep(place.get(), mutex_, options_.sleep_max);
+      continue;
+    }
+    place->must_look = false;
     const uint64_t available = arena_.available(), whole = RoundUpToGranule(bytes);
     const uint64_t needed = whole > available ? whole - available : whole;
     Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)));
@@ -196,11 +251,11 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
       evicted.started = ahead.started;
     }
     const bool in_flight = in_flight_ > 0;
-    if (in_flight || evicted.freed > 0 || evicted.started > 0 || evicted.room_made) wait = PinWait{.told = wait.told};
+    if (in_flight || evicted.freed > 0 || evicted.started > 0 || evicted.room_made) NoteProgress(&wait);
     if (evicted.freed > 0 || evicted.room_made) continue;
     if (Status status = CheckWrites(); !status.ok()) return status;
     if (in_flight) {
-      AwaitTransfer();
+      if (!patient || !MaySleep(*place.get())) AwaitTransfer(place.get());
       continue;
     }
     if (evicted.started > 0) continue;
@@ -209,18 +264,18 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
         escape_ = Slot();  // what it was kept for; this chunk has a slot and can leave again
         continue;
       }
-      if (!chunk->slot || when_pinned == WhenPinned::kReturn || !wait_for_pins()) return evicted.status;
-      // Swap has no room for what could leave. What has a slot there and is pinned now, or being read ahead, needs none.
-      mark.Set();
-      if (!WaitForPins(bytes, &wait).ok()) return evicted.status;
-      continue;
+      if (!chunk->slot || !patient) return evicted.status;
+      WakeSlotless();
+    } else if (!place->memory && MayPass(*place.get(), wait)) {
+      *frame = arena_.TryTake(bytes);
+      if (*frame) break;
     }
-    if (!place->memory && MayPass(*place, wait)) *frame = arena_.TryTake(bytes);
-    if (*frame) break;
     if (when_pinned == WhenPinned::kReturn) return Aborted("pinned");
-    if (!wait_for_pins()) return FullOfPinsStatus(bytes);
+    if (!patient) return FullOfPinsStatus(bytes);
+    if (MaySleep(*place.get())) continue;
     mark.Set();
-    if (Status status = WaitForPins(bytes, &wait); !status.ok()) return status;
+    // What has a slot in a full swap and is pinned now, or being read ahead, needs no room there.
+    if (Status status = WatchPins(place.get(), &wait); !status.ok()) return evicted.status.ok() ? status : evicted.status;
   }
   takes_ += *frame ? 1 : 0;
   return Status();
@@ -230,12 +285,13 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
 // verdict on a deadlock needs every holder of pins to be waiting, too, and to stay so for a moment: one that could go on
 // by now may not have run yet. And the pins must still be there after it: a thread that unpinned and ended since they were
 // looked at waits for nothing, and leaves no other trace. A wait that somebody can end has no deadline.
-Status Engine::WaitForPins(uint64_t bytes, PinWait* wait) {
+Status Engine::WaitForPins(uint64_t bytes, PinWait* wait, CondVar* wake) {
   const PinScanner::Verdict verdict = pins_->JudgeWaiters();
   const bool again = std::exchange(wait->was_deadlock, verdict == PinScanner::Verdict::kDeadlock);
   // Memory is there for a thread that has not run since: it goes on, whatever the verdict.
   const bool served = arena_.reserved() > wait->own;
-  if (verdict == PinScanner::Verdict::kSomebodyMayUnpin || served) wait->hopeless = {};
+  wait->hopeful = verdict == PinScanner::Verdict::kSomebodyMayUnpin || served;
+  if (wait->hopeful) wait->hopeless = {};
   if ((verdict == PinScanner::Verdict::kDeadlock && again && wait->hopeless >= options_.deadlock_settle && !served) ||
       (verdict == PinScanner::Verdict::kUnlikely && wait->hopeless > options_.deadlock_grace)) {
     return FullOfPinsStatus(bytes);
@@ -248,7 +304,7 @@ Status Engine::WaitForPins(uint64_t bytes, PinWait* wait) {
                FormatBytes(bytes).c_str(), FormatBytes(budget_.limit()).c_str());
   }
   const auto begin = Clock::now();
-  changed_.WaitFor(mutex_, microseconds(200));
+  wake->WaitFor(mutex_, kLookEvery);
   const auto look = std::min<Clock::duration>(Clock::now() - begin, std::chrono::milliseconds(2));
   wait->waited += look;
   wait->hopeless += look;
