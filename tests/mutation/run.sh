@@ -68,14 +68,14 @@ an exception leaves the mutex open @ common/mutex.h @ s/~MutexUnlock() RS_RELEAS
 who waits for memory does not look at the chunk again @ client/engine/memory.cc @ s/while (PhaseOf(chunk) == Phase::kSwapped \&\& !Has(chunk, kDoomed) \&\& /while (/
 memory goes to whoever comes @ client/engine/memory.cc @ s/  if (!queue_.empty()) return {};//
 small chunks pass a large one for ever @ client/engine/memory.cc @ s/if (passes_ >= kPassesMax/if (false/
-nobody may pass @ client/engine/memory.cc @ s/if (RoundUpToGranule(waiter.bytes) > arena_.available()) return false;/return false;/
-all that wait look for memory @ client/engine/memory.cc @ s/  return watcher != nullptr \&\& watcher != /  return false \&\& watcher != / @ interleave_tests:MemoryQueue*
-who waits for memory sleeps on when it is there @ client/engine/memory.cc @ s/^  queue_.Wake(waiter);// @ interleave_tests:*Queue*:*Crowds*
+nobody may pass @ client/engine/memory.cc @ s/if (RoundUpToGranule(waiter.bytes) > arena_.available()) return false;/if (waiter.bytes > 0) return false;/
+all that wait look for memory @ client/engine/memory.cc @ s/  return watcher != nullptr \&\& watcher != /  return false \&\& watcher != / @ interleave_tests:WaitForPins.*
+who waits for memory sleeps on when it is there @ client/engine/memory.cc @ s/^  queue_.Wake(waiter);// @ interleave_tests:*Crowds*
 who waits for memory is not told that its chunk has come @ client/engine/memory_queue.cc @ s/if (waiter->chunk == chunk) Wake(waiter);// @ interleave_tests:*Crowds*
-nobody watches for those that sleep @ client/engine/memory_queue.h @ s/if (awake_ == 0 \&\& oldest_ != nullptr) Wake(oldest_);// @ interleave_tests:*Crowds*
-nobody polls for those that sleep @ client/engine/fetch.cc @ s/  if (!polling_ \&\& sleepers_ != nullptr) .*// @ interleave_tests:*Crowds*
-who sleeps until a transfer ends is not woken @ client/engine/fetch.cc @ s/sleeper->wake.NotifyAll();/static_cast<void>(sleeper);/ @ interleave_tests:*Crowds*
-who cannot leave a full swap sleeps on @ client/engine/memory.cc @ s/^      WakeSlotless();// @ interleave_tests:*MemoryQueue*
+nobody watches for those that sleep @ client/engine/memory_queue.h @ s/if (awake_ == 0 \&\& oldest_ != nullptr) Wake(oldest_);// @ interleave_tests:Sleepers.*
+nobody polls for those that sleep @ client/engine/fetch.cc @ s/  if (!polling_ \&\& sleepers_ != nullptr) .*// @ interleave_tests:Sleepers.*
+who sleeps until a transfer ends is not woken @ client/engine/fetch.cc @ s/sleeper->wake.NotifyAll();/static_cast<void>(sleeper);/ @ interleave_tests:Sleepers.*
+who cannot leave a full swap sleeps on @ client/engine/memory.cc @ s/^      WakeSlotless();// @ interleave_tests:MemoryQueue.*
 counted pins are nobody's @ client/front/pin_registry.cc @ s/forgotten_pins |= all_counted_.*//
 descriptors take all of the limit @ client/engine/limits.cc @ s/if (budget_.frames_limit() < FramesFloor()) {/if (false) {/
 memory and swap fill up together @ client/engine/memory.cc @ s/if (!options_.keep_escape/if (true/
