@@ -66,6 +66,7 @@ size_t TieredSwap::Add(std::unique_ptr<SwapTier> tier, size_t reuse) {
   owned_.push_back(std::move(tier));
   rest_[i].store(0, std::memory_order_relaxed);  // failed writes were the old tier's
   tiers_[i].store(owned_.back().get(), std::memory_order_release);
+  NoteFree(i);
   if (i == count) count_.store(count + 1, std::memory_order_release);
   return i;
 }
@@ -100,12 +101,12 @@ SwapTier::Capabilities TieredSwap::CapabilitiesOf(SlotRef slot) const {
 }
 
 Result<SlotRef> TieredSwap::Reserve(size_t bytes) {
-  return ReserveInTurn([bytes](SwapTier& tier) { return tier.Reserve(bytes); });
+  return ReserveInTurn(bytes, [bytes](SwapTier& tier) { return tier.Reserve(bytes); });
 }
 
 // Also kAborted ends it: a faster tier that may still have room comes before a slower one that has some.
 Result<SlotRef> TieredSwap::TryReserve(size_t bytes) {
-  return ReserveInTurn([bytes](SwapTier& tier) { return tier.TryReserve(bytes); });
+  return ReserveInTurn(bytes, [bytes](SwapTier& tier) { return tier.TryReserve(bytes); });
 }
 
 Status TieredSwap::MakeRoom(size_t bytes) {
@@ -113,7 +114,7 @@ Status TieredSwap::MakeRoom(size_t bytes) {
 }
 
 template <typename F>
-Result<SlotRef> TieredSwap::ReserveInTurn(const F& reserve) {
+Result<SlotRef> TieredSwap::ReserveInTurn(size_t bytes, const F& reserve) {
   SlotRef found;
   const Status status = AskInTurn([&](size_t i) {
     SwapTier& tier = *At(i);
@@ -122,6 +123,7 @@ Result<SlotRef> TieredSwap::ReserveInTurn(const F& reserve) {
     RS_CHECK(slot.value() && slot.value() == slot_bits::WithoutTier(slot.value()), "tier %s made slot %llx",
              tier.capabilities().name, static_cast<unsigned long long>(slot.value().bits));
     found = slot_bits::WithTier(slot.value(), i);
+    free_[i].fetch_sub(static_cast<int64_t>(RoundUpToGranule(bytes)), std::memory_order_relaxed);
     return Status();
   });
   if (!status.ok()) return status;
@@ -162,7 +164,9 @@ bool TieredSwap::IsLost(SlotRef slot, size_t bytes) const {
 }
 
 void TieredSwap::Free(SlotRef slot, size_t bytes) {
-  At(TierOf(slot, tier_count()))->Free(WithoutTier(slot), bytes);
+  const size_t i = TierOf(slot, tier_count());
+  At(i)->Free(WithoutTier(slot), bytes);
+  free_[i].fetch_add(static_cast<int64_t>(RoundUpToGranule(bytes)), std::memory_order_relaxed);
 }
 
 // Runs of requests for one tier stay one batch: the caller's span is passed on in pieces, nothing is copied.
@@ -241,7 +245,16 @@ SlotRef TieredSwap::SlotIn(size_t tier, SlotRef slot) { return WithTier(slot, ti
 size_t TieredSwap::TierIndexOf(SlotRef slot) const { return TierOf(slot, tier_count()); }
 
 void TieredSwap::Upkeep() {
-  for (size_t i = 0; i < tier_count(); ++i) At(i)->Upkeep();
+  for (size_t i = 0; i < tier_count(); ++i) {
+    At(i)->Upkeep();
+    NoteFree(i);
+  }
+}
+
+void TieredSwap::NoteFree(size_t i) {
+  const TierStats stats = At(i)->stats();
+  free_[i].store(static_cast<int64_t>(stats.slot_bytes_capacity) - static_cast<int64_t>(stats.slot_bytes_used),
+                 std::memory_order_relaxed);
 }
 
 TierStats TieredSwap::stats() const {
@@ -268,9 +281,7 @@ bool TieredSwap::ShouldMove(SlotRef slot, size_t bytes) const {
   if (rest_[own].load(std::memory_order_relaxed) > 0) return true;
   for (; (word & 15) - 1 != own; word >>= 4) {
     if (TakeRest((word & 15) - 1)) continue;
-    const TierStats stats = At((word & 15) - 1)->stats();
-    const uint64_t taken = stats.slot_bytes_used + RoundUpToGranule(bytes);
-    if (taken <= stats.slot_bytes_capacity) return true;
+    if (free_[(word & 15) - 1].load(std::memory_order_relaxed) >= static_cast<int64_t>(RoundUpToGranule(bytes))) return true;
   }
   return false;
 }

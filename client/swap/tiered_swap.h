@@ -64,9 +64,9 @@ class TieredSwap final : public SwapTier {
   // Which tier a slot of this object is in.
   size_t TierIndexOf(SlotRef slot) const;
 
-  // Whether a tier above the slot's own has room for this chunk now, as far as its statistics say, or writes to its own
-  // tier fail: the engine then takes a new slot at the chunk's next write. Takes the upper tiers' locks: not for each
-  // access.
+  // Whether a tier above the slot's own seems to have room for this chunk, or writes to its own tier fail: the engine then
+  // takes a new slot at the chunk's next write. Takes no lock and calls no tier: what they have free is noted with each slot,
+  // and looked up by Upkeep. Who comes too late gets a slot where the chunk is.
   bool ShouldMove(SlotRef slot, size_t bytes) const override;
   bool IsLost(SlotRef slot, size_t bytes) const override;
 
@@ -76,8 +76,9 @@ class TieredSwap final : public SwapTier {
   Status AskInTurn(const F& ask);
   // The first slot that some tier gives, in their order.
   template <typename F>
-  Result<SlotRef> ReserveInTurn(const F& reserve);
+  Result<SlotRef> ReserveInTurn(size_t bytes, const F& reserve);
   void Submit(std::span<IoRequest* const> batch, bool is_write);
+  void NoteFree(size_t i);
   bool TakeRest(size_t i) const;
   size_t PollTier(size_t i, std::span<IoRequest*> done, std::chrono::microseconds wait);
   size_t PollAll(std::span<IoRequest*> done);
@@ -99,6 +100,9 @@ class TieredSwap final : public SwapTier {
   std::array<std::atomic<uint64_t>, kTiersMax> in_flight_{};
   // Slots for which a tier is passed over because a write to it failed. Relaxed: a hint.
   mutable std::array<std::atomic<uint32_t>, kTiersMax> rest_{};
+  // Bytes that are free in each tier, as far as known. Relaxed: a hint, which the next Upkeep sets right. Less than 0 when a
+  // tier has grown to give a slot.
+  std::array<std::atomic<int64_t>, kTiersMax> free_{};
   std::atomic<size_t> turn_{0};  // where the next Poll begins
 };
 

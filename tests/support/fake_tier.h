@@ -35,7 +35,7 @@ struct FakeTierOptions {
   FaultRates rates;
 };
 
-class FakeTier final : public SwapTier {
+class FakeTier : public SwapTier {
  public:
   explicit FakeTier(const FakeTierOptions& options = {});
   ~FakeTier() override;

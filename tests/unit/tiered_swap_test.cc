@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -131,6 +132,34 @@ TEST_F(TieredSwapTest, RoomAboveIsSeenOnlyFromBelow) {
   EXPECT_TRUE(tiered_->ShouldMove(second, kG));
   tiered_->Free(first, 3 * kG);
   EXPECT_TRUE(tiered_->ShouldMove(second, 2 * kG));
+}
+
+// The engine asks for each dirty chunk that leaves, with its mutex held; statistics need the tiers' own locks.
+TEST(TieredSwap, WhetherThereIsRoomAboveIsAskedOfNoTier) {
+  struct Asked final : FakeTier {
+    explicit Asked(std::atomic<int>* calls) : FakeTier({.seed = 1, .capacity_bytes = 4 * kG}), calls_(calls) {}
+    TierStats stats() const override { return ++*calls_, FakeTier::stats(); }
+    std::atomic<int>* const calls_;
+  };
+  std::atomic<int> calls{0};
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  auto upper = std::make_unique<Asked>(&calls);
+  FakeTier* const faster = upper.get();
+  tiers.push_back(std::move(upper));
+  tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = 2, .capacity_bytes = 4 * kG}));
+  TieredSwap tiered(std::move(tiers));
+  const SlotRef above = tiered.Reserve(4 * kG).value(), below = tiered.Reserve(kG).value();
+  calls = 0;
+  EXPECT_FALSE(tiered.ShouldMove(below, kG));
+  tiered.Free(above, 4 * kG);
+  EXPECT_TRUE(tiered.ShouldMove(below, kG));
+  EXPECT_EQ(calls, 0);
+  // Room that comes or goes without a slot of ours is seen by the next upkeep.
+  const SlotRef taken = faster->Reserve(4 * kG).value();
+  tiered.Upkeep();
+  EXPECT_FALSE(tiered.ShouldMove(below, kG));
+  faster->Free(taken, 4 * kG);
+  tiered.Free(below, kG);
 }
 
 TEST_F(TieredSwapTest, OnlyTiersInTheOrderGetNewSlotsAndOthersKeepWhatTheyHave) {
