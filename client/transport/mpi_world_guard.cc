@@ -1,8 +1,9 @@
-// Calls of the program's that can never return: collective ones on the real MPI_COMM_WORLD in a job with memory servers,
-// which are in that communicator and take part in nothing, and messages to and from a server there. That is what a program
-// does with one file that includes <mpi.h> instead of <ramspan/mpi.h>; it stood there for ever without a word. Such a call
-// ends the job with a message that names the file's mistake. The servers themselves never make these calls (mpi_world.cc
-// uses PMPI_Comm_dup), so no call that is refused here could have worked.
+// Calls of the program's that can never be completed by all: collective ones on the real MPI_COMM_WORLD in a job with memory
+// servers, which are in that communicator and take part in nothing, and messages to and from a server there. That is what a
+// program does with one file that includes <mpi.h> instead of <ramspan/mpi.h>; sooner or later some rank stood there for ever
+// without a word. Such a call ends the job with a message that names the file's mistake. The servers themselves never make
+// these calls (mpi_world.cc uses PMPI_Comm_dup), so no program that is ended here could have worked. Rare ones are left out
+// (Alltoallw, neighbourhood and persistent collectives, graphs, intercommunicators, buffered and ready sends).
 //
 // And MPI_Init of <mpi.h> gets the settings that ours has, for a job started by a plain mpiexec.
 //
@@ -118,7 +119,33 @@ RAMSPAN_GUARD_ALL(MPI_Exscan, (In s, Out r, int n, Type t, MPI_Op op, MPI_Comm c
 RAMSPAN_GUARD_ALL(MPI_Ibarrier, (MPI_Comm comm, MPI_Request* q), (comm, q))
 RAMSPAN_GUARD_ALL(MPI_Ibcast, (Out b, int n, Type t, int root, MPI_Comm comm, MPI_Request* q), (b, n, t, root, comm, q))
 RAMSPAN_GUARD_ALL(MPI_Iallreduce, (In s, Out r, int n, Type t, MPI_Op op, MPI_Comm comm, MPI_Request* q), (s, r, n, t, op, comm, q))
+// The same, not waited for at once.
+RAMSPAN_GUARD_ALL(MPI_Igather, (In s, int n, Type t, Out r, int m, Type u, int root, MPI_Comm comm, MPI_Request* q),
+                  (s, n, t, r, m, u, root, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Igatherv, (In s, int n, Type t, Out r, Ints m, Ints at, Type u, int root, MPI_Comm comm, MPI_Request* q),
+                  (s, n, t, r, m, at, u, root, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Iscatter, (In s, int n, Type t, Out r, int m, Type u, int root, MPI_Comm comm, MPI_Request* q),
+                  (s, n, t, r, m, u, root, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Iscatterv, (In s, Ints n, Ints at, Type t, Out r, int m, Type u, int root, MPI_Comm comm, MPI_Request* q),
+                  (s, n, at, t, r, m, u, root, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Iallgather, (In s, int n, Type t, Out r, int m, Type u, MPI_Comm comm, MPI_Request* q),
+                  (s, n, t, r, m, u, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Iallgatherv, (In s, int n, Type t, Out r, Ints m, Ints at, Type u, MPI_Comm comm, MPI_Request* q),
+                  (s, n, t, r, m, at, u, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Ialltoall, (In s, int n, Type t, Out r, int m, Type u, MPI_Comm comm, MPI_Request* q),
+                  (s, n, t, r, m, u, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Ialltoallv, (In s, Ints n, Ints from, Type t, Out r, Ints m, Ints at, Type u, MPI_Comm comm, MPI_Request* q),
+                  (s, n, from, t, r, m, at, u, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Ireduce, (In s, Out r, int n, Type t, MPI_Op op, int root, MPI_Comm comm, MPI_Request* q),
+                  (s, r, n, t, op, root, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Ireduce_scatter_block, (In s, Out r, int n, Type t, MPI_Op op, MPI_Comm comm, MPI_Request* q),
+                  (s, r, n, t, op, comm, q))
+RAMSPAN_GUARD_ALL(MPI_Iscan, (In s, Out r, int n, Type t, MPI_Op op, MPI_Comm comm, MPI_Request* q), (s, r, n, t, op, comm, q))
+
+// New communicators, windows and files.
 RAMSPAN_GUARD_ALL(MPI_Comm_dup, (MPI_Comm comm, MPI_Comm* made), (comm, made))
+RAMSPAN_GUARD_ALL(MPI_Comm_idup, (MPI_Comm comm, MPI_Comm* made, MPI_Request* q), (comm, made, q))
+RAMSPAN_GUARD_ALL(MPI_Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm* made), (comm, info, made))
 RAMSPAN_GUARD_ALL(MPI_Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm* made), (comm, color, key, made))
 RAMSPAN_GUARD_ALL(MPI_Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made), (comm, type, key, info, made))
 RAMSPAN_GUARD_ALL(MPI_Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm* made), (comm, group, made))
@@ -128,6 +155,9 @@ RAMSPAN_GUARD_ALL(MPI_Win_create, (Out base, MPI_Aint size, int unit, MPI_Info i
                   (base, size, unit, info, comm, made))
 RAMSPAN_GUARD_ALL(MPI_Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* made),
                   (size, unit, info, comm, base, made))
+RAMSPAN_GUARD_ALL(MPI_Win_allocate_shared, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* made),
+                  (size, unit, info, comm, base, made))
+RAMSPAN_GUARD_ALL(MPI_Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* made), (info, comm, made))
 RAMSPAN_GUARD_ALL(MPI_File_open, (MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* file), (comm, name, mode, info, file))
 
 RAMSPAN_GUARD_PEER(MPI_Send, (In b, int n, Type t, int peer, int tag, MPI_Comm comm), (b, n, t, peer, tag, comm))
@@ -136,6 +166,14 @@ RAMSPAN_GUARD_PEER(MPI_Isend, (In b, int n, Type t, int peer, int tag, MPI_Comm 
 RAMSPAN_GUARD_PEER(MPI_Recv, (Out b, int n, Type t, int peer, int tag, MPI_Comm comm, MPI_Status* status),
                    (b, n, t, peer, tag, comm, status))
 RAMSPAN_GUARD_PEER(MPI_Irecv, (Out b, int n, Type t, int peer, int tag, MPI_Comm comm, MPI_Request* q), (b, n, t, peer, tag, comm, q))
+RAMSPAN_GUARD_PEER(MPI_Issend, (In b, int n, Type t, int peer, int tag, MPI_Comm comm, MPI_Request* q), (b, n, t, peer, tag, comm, q))
+RAMSPAN_GUARD_PEER(MPI_Probe, (int peer, int tag, MPI_Comm comm, MPI_Status* status), (peer, tag, comm, status))
+RAMSPAN_GUARD_PEER(MPI_Mprobe, (int peer, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status),
+                   (peer, tag, comm, message, status))
+RAMSPAN_GUARD(MPI_Sendrecv_replace,
+              (Out b, int n, Type t, int to, int tag, int from, int with, MPI_Comm comm, MPI_Status* status),
+              (b, n, t, to, tag, from, with, comm, status),
+              (ramspan::CheckPeer("MPI_Sendrecv_replace", to, comm), ramspan::CheckPeer("MPI_Sendrecv_replace", from, comm)))
 RAMSPAN_GUARD(MPI_Sendrecv,
               (In s, int n, Type t, int to, int tag, Out r, int m, Type u, int from, int with, MPI_Comm comm, MPI_Status* status),
               (s, n, t, to, tag, r, m, u, from, with, comm, status),
