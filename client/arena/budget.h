@@ -23,7 +23,13 @@ class Budget {
   void set_limit(uint64_t limit) { limit_.store(limit, std::memory_order_relaxed); }
 
   void ChargeMetadata(uint64_t bytes) { metadata_.fetch_add(bytes, std::memory_order_relaxed); }
-  void SetTierMetadata(uint64_t bytes) { tier_metadata_.store(bytes, std::memory_order_relaxed); }
+  // What the tiers take. What frames leave to them follows in steps of half the reserve, so that a slot that is scattered over
+  // swap, and needs a few bytes more for it, takes nothing from frames.
+  void SetTierMetadata(uint64_t bytes) {
+    tier_metadata_.store(bytes, std::memory_order_relaxed);
+    const uint64_t charged = tier_charged_.load(std::memory_order_relaxed);
+    if (bytes < charged || bytes > charged + reserve() / 2) tier_charged_.store(bytes, std::memory_order_relaxed);
+  }
   uint64_t metadata() const {
     return metadata_.load(std::memory_order_relaxed) + tier_metadata_.load(std::memory_order_relaxed);
   }
@@ -37,11 +43,12 @@ class Budget {
   // the usual steps in which metadata grows (a 64 KiB slab of descriptors, the bitmaps of a lease or of a file of a few
   // GiB). The bitmaps of a larger file, some 2 bits a granule, may pass the limit until the next frames have left.
   uint64_t frames_limit() const {
-    const uint64_t apart = metadata() + std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20);
+    const uint64_t apart = metadata_.load(std::memory_order_relaxed) + tier_charged_.load(std::memory_order_relaxed) + reserve();
     return std::min(limit(), total() > apart ? total() - apart : 0);
   }
 
  private:
+  uint64_t reserve() const { return std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20); }
   // Enough for the metadata of 16 384 objects, so that a limit of a few MiB, too, can be filled many times over.
   static constexpr uint64_t kBesideLimitMin = 2 << 20;
 
@@ -49,6 +56,7 @@ class Budget {
   std::atomic<uint64_t> limit_;
   std::atomic<uint64_t> metadata_{0};
   std::atomic<uint64_t> tier_metadata_{0};
+  std::atomic<uint64_t> tier_charged_{0};  // as much of it as frames leave room for, beside the reserve
 };
 
 }  // namespace ramspan

@@ -70,10 +70,11 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   policy_->OnCreate(chunk);
   if (contents) {
     AttachSlot(chunk, Slot(tier_, contents, bytes));
-    swapped_bytes_ += bytes;
+    CountSwapped(chunk, true);
+    kept_sizes_.Note(bytes);
   }
   live_bytes_ += RoundUpToGranule(bytes);
-  NoteSize(bytes);
+  all_sizes_.Note(bytes);
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
   return chunk;
@@ -119,10 +120,9 @@ void Engine::Forget(Chunk* chunk) {
     static_cast<void>(DetachFrame(chunk));
     ServeWaiters();
   } else if (PhaseOf(chunk) == Phase::kSwapped && chunk->slot) {
-    swapped_bytes_ -= chunk->bytes;
+    CountSwapped(chunk, false);
   }
   static_cast<void>(DetachSlot(chunk));
-  if (swapped_bytes_ == 0) escape_ = Slot();  // nothing is in swap for which it would be needed
   Transition(chunk, Event::kFree, 0, ~uint64_t{0});
   chunks_.Delete(chunk);
 }
@@ -147,6 +147,7 @@ void Engine::AttachSlot(Chunk* chunk, Slot slot) {
 Slot Engine::DetachSlot(Chunk* chunk) {
   if (chunk->frame != nullptr && chunk->slot) slotless_bytes_ += RoundUpToGranule(chunk->bytes);
   if (Has(chunk, kHasSlot)) ClearBits(chunk, kHasSlot | kReadOnlySlot);
+  if (chunk->slot) full_bytes_ = UINT64_MAX;  // swap has room again
   return Slot(tier_, std::exchange(chunk->slot, SlotRef{}), chunk->bytes);
 }
 
@@ -319,9 +320,13 @@ bool Engine::MoverStep() {
   const auto now = Clock::now();
   if (now - last_upkeep_ > std::chrono::milliseconds(5)) {
     last_upkeep_ = now;
-    MutexUnlock unlocked(mutex_);
-    tier_->Upkeep();
-    budget_.SetTierMetadata(tier_->stats().metadata_bytes);
+    uint64_t metadata_bytes;
+    {
+      MutexUnlock unlocked(mutex_);
+      tier_->Upkeep();
+      metadata_bytes = tier_->stats().metadata_bytes;
+    }
+    NoteTiers(metadata_bytes);
   }
   // What is in flight needs no spinning: whoever waits for it polls by himself. A tier that has nothing to wait for
   // returns at once: another thread is just copying, or has taken the completion.
@@ -394,7 +399,7 @@ bool Engine::CheckPolicy() const {
 
 bool Engine::IsValid() {
   MutexLock lock(mutex_);
-  uint64_t frames = 0, live = 0, slotless = 0;
+  uint64_t frames = 0, live = 0, slotless = 0, swapped = 0;
   for (uint32_t id = 0; id < chunks_.ids(); ++id) {
     const Chunk* c = chunks_.At(id);
     const Phase phase = PhaseOf(c);
@@ -408,8 +413,9 @@ bool Engine::IsValid() {
     if (phase == Phase::kWriting && Has(c, kWritable)) return false;                  // I3
     if (HasReadOnlySlot(c) && !c->slot) return false;
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
+    if (phase == Phase::kSwapped && c->slot) swapped += RoundUpToGranule(c->bytes);
   }
-  return live == chunks_.live() && slotless == slotless_bytes_ && frames == arena_.in_use() &&
+  return swapped == swapped_frames_ && live == chunks_.live() && slotless == slotless_bytes_ && frames == arena_.in_use() &&
          arena_.committed() + budget_.metadata() <= budget_.total();
 }
 

@@ -84,7 +84,7 @@ class Engine {
     bool metadata_beside_limit = false;  // the budget is for data (budget.h)
     bool preemptive = true;
     bool checksum = true;
-    bool keep_escape = true;  // swap that is full leaves what is in it readable (KeepEscape); costs room for the two largest
+    bool keep_room = true;  // swap that is full leaves what is in it readable (room.cc); costs room for the two largest
     bool debug = false;  // frames that come back are unmapped; unchanged writes are counted by size
     std::chrono::milliseconds deadlock_settle{10};   // for which the verdict of a deadlock must hold
     std::chrono::milliseconds deadlock_grace{1000};  // before an unlikely release is given up
@@ -138,7 +138,8 @@ class Engine {
   Status SetBudget(uint64_t bytes) RS_EXCLUDES(mutex_);
   // Brings home what is in slots for which `leaving` says true, so that they can be given up. The tier must refuse new
   // slots there already. Blocks; evicts to what is left. One thread at a time.
-  Status Vacate(const std::function<bool(SlotRef)>& leaving) RS_EXCLUDES(mutex_);
+  // kResourceExhausted: not all that is there could be read any more. With `even_if_full` it comes home all the same.
+  Status Vacate(const std::function<bool(SlotRef)>& leaving, bool even_if_full = false) RS_EXCLUDES(mutex_);
 
   // May be changed at any time: read-ahead; writing back ahead of need; whether a thread waits for other threads' pins or
   // gets kFailedPrecondition at once.
@@ -164,7 +165,8 @@ class Engine {
   void Drain() RS_EXCLUDES(mutex_);
   // Whether any transfer is under way, after those that have ended were taken note of. Does not block.
   bool HasTransfers() RS_EXCLUDES(mutex_);
-  // Swap keeps no copies of chunks in memory any more, old ones of changed chunks included, until `bytes` are free there.
+  // Swap keeps no copies of chunks in memory any more, old ones of changed chunks included, until `bytes` are free there; but
+  // for those that are needed so that what is swapped can come back.
   void FreeResidentSlots(uint64_t bytes) RS_EXCLUDES(mutex_);
 
   // One round of background work: completions, free frames ahead of need, read-ahead, the tier's upkeep. Returns
@@ -180,22 +182,28 @@ class Engine {
 
  private:
   static constexpr size_t kBatch = 32;  // victims closed by one membarrier
+  // Chunks that leave in one go, for a miss or for the mover's reserve: a membarrier and a submission cost the same for all.
+  static constexpr uint64_t kTogether = 16;
 
   // evict.cc
   struct Evicted {
     uint64_t freed = 0;        // bytes of frames that came back at once
     uint64_t started = 0;      // bytes now being written
     uint64_t no_slot_yet = 0;  // bytes of the least dirty victim for whose slot the tier has to be waited for
+    uint64_t no_slot = 0;      // bytes of the least dirty victim that found no slot
     bool room_made = false;    // it has been waited for: look again
     Status status;             // why a dirty victim could not start
+    uint64_t no_exchange = UINT64_MAX;  // victims of so many bytes find nobody who gives them a slot
+    bool thorough = false;     // whoever could give one has been noted
+    bool leaves() const { return freed + started > 0; }
   };
   Evicted EvictSome(uint64_t bytes) RS_REQUIRES(mutex_);  // releases and retakes the mutex to submit
+  void LookForVictims(uint64_t bytes, Evicted* result) RS_REQUIRES(mutex_);  // the same
   IoOp* SendAway(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
   void CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) RS_REQUIRES(mutex_);
-  Status EnsureSlot(Chunk* chunk) RS_REQUIRES(mutex_);
-  bool WaitForSlots(Evicted* result) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  Status EnsureSlot(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
+  bool WaitForSlots(uint64_t bytes, Evicted* result) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Evicted EvictPrefetched(uint64_t bytes) RS_REQUIRES(mutex_);  // releases and retakes the mutex to submit
-  bool ReclaimResidentSlots(uint64_t bytes) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
   // One thread's wait for pins since it last made progress. Only time spent in that very wait counts, a little for each
@@ -228,9 +236,40 @@ class Engine {
   void NoteProgress(PinWait* wait) RS_REQUIRES(mutex_);
   Status WatchPins(Waiter* waiter, PinWait* wait) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   void WakeSlotless() RS_REQUIRES(mutex_);
-  Status KeepEscape(const Chunk* chunk) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Status TooLarge(uint64_t bytes) const;
   void AwaitTransfer(Waiter* waiter) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+
+  // room.cc
+  // Of chunks, rounded to frames: none is larger than the largest, none but that one than the second.
+  struct Sizes {
+    uint64_t largest = 0, second = 0;
+    bool mixed = false;  // not all are as large as the largest
+    void Note(uint64_t bytes);
+  };
+  void LookForSizes() RS_REQUIRES(mutex_);
+  void CountSwapped(const Chunk* chunk, bool more) RS_REQUIRES(mutex_);
+  uint64_t RoomFor(const Sizes& sizes, bool new_chunk) const RS_REQUIRES(mutex_);
+  uint64_t Excess(uint64_t slotless, uint64_t leaving, uint64_t room) const RS_REQUIRES(mutex_);
+  Result<SlotRef> AskSlot(uint64_t bytes) RS_REQUIRES(mutex_);
+  void NoteFull(uint64_t bytes) RS_REQUIRES(mutex_);
+  bool SeemsFull(uint64_t bytes) const RS_REQUIRES(mutex_);
+  void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);
+  Status GiveSlots(uint64_t bytes, uint64_t* ask) RS_REQUIRES(mutex_);
+  Status TryKeepRoom(uint64_t coming, uint64_t leaving, const Sizes& sizes, uint64_t* ask) RS_REQUIRES(mutex_);
+  Status NoRoomToKeep(const Status& why) const;
+  void NoteTiers(uint64_t metadata_bytes) RS_REQUIRES(mutex_);
+  Status AskForRoom(uint64_t bytes) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  Status KeepRoom() RS_REQUIRES(mutex_);                  // releases and retakes the mutex
+  Status Admit(Chunk* chunk, uint64_t* ask) RS_REQUIRES(mutex_);
+  Status TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* frame, bool* is_new) RS_REQUIRES(mutex_);
+  Status LeaveSlot(Chunk* chunk, bool even_if_full) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  void NoteResidentSlot(const Chunk* chunk) RS_REQUIRES(mutex_);
+  void NoteResidentSlots() RS_REQUIRES(mutex_);
+  bool MayGiveUpSlot(const Chunk* chunk, uint64_t leaving) const RS_REQUIRES(mutex_);
+  bool Exchange(Chunk* chunk, bool thorough) RS_REQUIRES(mutex_);
+  bool ExchangeIn(uint64_t space, Chunk* chunk) RS_REQUIRES(mutex_);
+  static uint64_t SpaceOf(SlotRef slot);
+  void ReclaimResidentSlots(uint64_t bytes) RS_REQUIRES(mutex_);
 
   // fetch.cc
   Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);
@@ -264,8 +303,6 @@ class Engine {
   // limits.cc; each but the last releases and retakes the mutex
   Status TakeMetadata(uint64_t bytes) RS_REQUIRES(mutex_);
   uint64_t FramesFloor() RS_REQUIRES(mutex_);
-  void NoteSize(uint64_t bytes) RS_REQUIRES(mutex_);
-  void LookForLargest() RS_REQUIRES(mutex_);
   Status NoRoomForDescriptors() const;
   Status HoldLimit() RS_REQUIRES(mutex_);
   void TellLimits() RS_REQUIRES(mutex_);
@@ -290,10 +327,16 @@ class Engine {
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   uint64_t swapped_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of Swapped chunks with a slot
   uint64_t slotless_bytes_ RS_GUARDED_BY(mutex_) = 0;  // in frames of chunks that have no slot
-  Slot escape_ RS_GUARDED_BY(mutex_);                  // see KeepEscape
-  uint64_t largest_bytes_ RS_GUARDED_BY(mutex_) = 0;   // no chunk has more
-  uint64_t second_bytes_ RS_GUARDED_BY(mutex_) = 0;    // nor another one, beside the largest, than this
-  bool mixed_sizes_ RS_GUARDED_BY(mutex_) = false;     // not all chunks have as many granules as the largest
+  uint64_t swapped_frames_ RS_GUARDED_BY(mutex_) = 0;  // swapped_bytes_, rounded to frames
+  Sizes all_sizes_ RS_GUARDED_BY(mutex_);              // of all chunks
+  Sizes kept_sizes_ RS_GUARDED_BY(mutex_);             // of those with contents
+  uint64_t full_bytes_ RS_GUARDED_BY(mutex_) = UINT64_MAX;  // swap has said that it is full for so many
+  std::chrono::steady_clock::time_point full_until_ RS_GUARDED_BY(mutex_){};
+  // Ids + 1 of chunks in memory whose slot could be another's, in a ring; 0: none. Some may have left or given it away.
+  static constexpr uint32_t kResidentSlots = 64;
+  std::array<uint32_t, kResidentSlots> resident_slots_ RS_GUARDED_BY(mutex_){};
+  uint32_t resident_slots_next_ RS_GUARDED_BY(mutex_) = 0;
+  uint32_t next_noted_ RS_GUARDED_BY(mutex_) = 0;      // where NoteResidentSlots goes on
   uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for
   // What the log will say of lost chunks, as soon as the mutex is let go.
   struct Loss {

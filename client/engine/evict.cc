@@ -12,7 +12,6 @@ using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-constexpr uint64_t kTogether = 16;  // chunks that leave in one go: a miss's own and those for the misses after it
 constexpr int kRestAfterSearch = 20;  // times as long as a search without a victim took: a twentieth of the mutex's time
 constexpr uint32_t kFailedWritesMax = 64;  // in a row, before a thread that needs a frame is told,
 constexpr uint32_t kFailedRoundsMax = 4;   // and in so many rounds, each begun when the one before had failed
@@ -34,17 +33,30 @@ void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
 void Engine::DropFrame(Chunk* c, Event event) {
   static_cast<void>(DetachFrame(c));
   Transition(c, event, 0, kReadable | kWritable | kReferenced | kDirty);
-  if (c->slot) swapped_bytes_ += c->bytes;
+  if (c->slot) CountSwapped(c, true);
   ++counters_.evictions;
 }
 
-// Looks at ever more victims until one can leave or all that the policy names have been looked at.
+// Makes chunks leave. Where none can because swap is full, all in memory that have slots are asked to give them up; and
+// before anybody is told that swap is full, it is asked once more.
 Engine::Evicted Engine::EvictSome(uint64_t bytes) {
   Evicted result;
   feed_.Drain();
+  LookForVictims(bytes, &result);
+  if (result.leaves() || result.room_made || result.status.code() != StatusCode::kResourceExhausted) return result;
+  NoteResidentSlots();
+  result.thorough = true;
+  result.no_exchange = UINT64_MAX;
+  LookForVictims(bytes, &result);
+  if (!result.leaves() && !result.room_made && result.no_slot > 0) WaitForSlots(result.no_slot, &result);
+  return result;
+}
+
+// Looks at ever more victims until one can leave or all that the policy names have been looked at.
+void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
   IoOp* ops[kBatch];
   size_t writes = 0;
-  for (uint64_t seen = 0; seen < chunks_.live() && result.freed + result.started == 0;
+  for (uint64_t seen = 0; seen < chunks_.live() && !result->leaves();
        bytes = std::min(2 * bytes, std::max(bytes, budget_.limit()))) {  // it must not wrap to 0
     Chunk* victims[kBatch];
     bool keep[kBatch] = {};
@@ -54,15 +66,20 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
     CloseUnpinned(std::span(victims, n), std::span(keep, n));
     for (size_t i = 0; i < n; ++i) {
       if (keep[i]) continue;
-      if (IoOp* op = SendAway(victims[i], &result)) ops[writes++] = op;
+      if (IoOp* op = SendAway(victims[i], result)) ops[writes++] = op;
     }
     // The tier has no slot for these victims. Smaller or clean ones may still be able to leave, so the search goes on.
-    if (result.no_slot_yet > 0 && result.freed + result.started == 0 && WaitForSlots(&result)) break;
-    result.no_slot_yet = 0;
+    if (result->no_slot_yet > 0 && !result->leaves()) {
+      if (SeemsFull(result->no_slot_yet)) {
+        result->status = ResourceExhausted("");  // asked a moment ago
+      } else if (WaitForSlots(result->no_slot_yet, result)) {
+        break;
+      }
+    }
+    result->no_slot_yet = 0;
   }
-  if (result.freed > 0) ServeWaiters();
+  if (result->freed > 0) ServeWaiters();
   Submit(std::span(ops, writes), true);
-  return result;
 }
 
 // A policy names what was fetched ahead last, so it may never get there while everything else is pinned. Those chunks are
@@ -84,14 +101,10 @@ Engine::Evicted Engine::EvictPrefetched(uint64_t bytes) {
 
 // A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. Whoever comes
 // first takes the room that it brings, and looks for a victim anew. True: there is room to look for.
-bool Engine::WaitForSlots(Evicted* result) {
-  Status room;
-  {
-    MutexUnlock unlocked(mutex_);
-    room = tier_->MakeRoom(result->no_slot_yet);
-  }
-  result->room_made = room.ok() || ReclaimResidentSlots(result->no_slot_yet);
-  if (!result->room_made) result->status = room;
+bool Engine::WaitForSlots(uint64_t bytes, Evicted* result) {
+  const Status room = AskForRoom(bytes);
+  result->room_made = room.ok();
+  if (!room.ok()) result->status = room;
   return result->room_made;
 }
 
@@ -116,8 +129,9 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   if (HasReadOnlySlot(c)) static_cast<void>(DetachSlot(c));  // changed: from now on it lives in swap
   const bool rewrite = options_.checksum && c->slot;
   const uint64_t old_checksum = c->checksum;
-  if (Status status = EnsureSlot(c); !status.ok()) {
+  if (Status status = EnsureSlot(c, result); !status.ok()) {
     SetBits(c, kReadable | kWritable);  // stays, dirty: data is never dropped
+    result->no_slot = result->no_slot == 0 ? c->bytes : std::min(result->no_slot, c->bytes);
     if (status.code() == StatusCode::kAborted) {
       result->no_slot_yet = result->no_slot_yet == 0 ? c->bytes : std::min(result->no_slot_yet, c->bytes);
     } else {
@@ -134,33 +148,23 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
 }
 
 // A dirty chunk is written over its old slot, unless a faster tier has room for it again.
-Status Engine::EnsureSlot(Chunk* c) {
+Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
   if (c->slot && !tier_->ShouldMove(c->slot, c->bytes)) return Status();
-  Result<SlotRef> slot = tier_->TryReserve(c->bytes);
-  const bool full = !slot.ok() && slot.status().code() != StatusCode::kAborted;
-  if (full && !c->slot && ReclaimResidentSlots(c->bytes)) slot = tier_->TryReserve(c->bytes);
-  if (!slot.ok()) return c->slot ? Status() : slot.status();
+  const auto exchanged = [&]() RS_NO_THREAD_SAFETY_ANALYSIS {
+    if (c->slot || c->bytes >= result->no_exchange) return false;
+    if (Exchange(c, result->thorough)) return true;
+    result->no_exchange = c->bytes;
+    return false;
+  };
+  if (SeemsFull(c->bytes) && exchanged()) return Status();
+  Result<SlotRef> slot = AskSlot(c->bytes);
+  if (!slot.ok()) {
+    if (slot.status().code() != StatusCode::kAborted && exchanged()) return Status();
+    return c->slot ? Status() : slot.status();
+  }
   static_cast<void>(DetachSlot(c));
   AttachSlot(c, Slot(tier_, slot.value(), c->bytes));
   return Status();
-}
-
-// Swap is full: resident chunks give up the slots that they keep there (and count as dirty from now on, if they did not). Not the
-// last ones: what has no slot must not fill memory (KeepEscape), unless there is room in swap to make way. The chunk of
-// `bytes` for which this is done gets one of the slots and leaves.
-bool Engine::ReclaimResidentSlots(uint64_t bytes) {
-  uint64_t freed = 0;
-  const uint64_t room = RoundUpToGranule(largest_bytes_);
-  for (uint32_t id = 0; id < chunks_.ids() && freed < bytes; ++id) {
-    Chunk* c = chunks_.At(id);
-    if (PhaseOf(c) != Phase::kResident || !c->slot || HasReadOnlySlot(c)) continue;
-    const bool is_last = slotless_bytes_ + RoundUpToGranule(c->bytes) + room > budget_.frames_limit() + RoundUpToGranule(bytes);
-    if (options_.keep_escape && swapped_bytes_ > 0 && escape_.bytes() < room && is_last) continue;
-    SetBits(c, kDirty);
-    static_cast<void>(DetachSlot(c));
-    freed += RoundUpToGranule(c->bytes);
-  }
-  return freed > 0;
 }
 
 void Engine::FinishWrites(std::span<IoOp*> ops) {
@@ -180,6 +184,7 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
       const bool keep = Has(c, kReadable | kDoomed);
       if (keep) {
         Transition(c, Event::kFinishKeep, kReadable | kWritable);
+        NoteResidentSlot(c);
       } else {
         DropFrame(c, Event::kFinishEvict);
       }
@@ -213,7 +218,9 @@ Status Engine::CheckWrites() {
 // that fits its limit is left alone.
 bool Engine::RefillReserve() {
   if (live_bytes_ <= budget_.frames_limit() || typical_bytes_ == 0) return false;
-  const uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(kTogether * typical_bytes_, 1 << 20));
+  uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(kTogether * typical_bytes_, 1 << 20));
+  // What has no slot stays where it is when swap is full. Half of the rest is left to what the program uses.
+  if (SeemsFull(typical_bytes_)) reserve = std::min(reserve, (budget_.frames_limit() - std::min(budget_.frames_limit(), slotless_bytes_)) / 2);
   // Half of it at once: one chunk at a time would be a membarrier for each.
   if (reserve < typical_bytes_ || arena_.available() > reserve / 2) return false;
   if (in_flight_ * typical_bytes_ >= 2 * reserve) return false;

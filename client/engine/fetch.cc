@@ -79,13 +79,15 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
 Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   const auto begin = Clock::now();
   Frame frame;
-  if (Status status = TakeFrame(chunk, when_pinned, &frame); !status.ok() || !frame) return status;
+  bool is_new = false;
+  if (Status status = TakeFrameAndRoom(chunk, when_pinned, &frame, &is_new); !status.ok() || !frame) return status;
   feed_.Drain();
   policy_->OnMiss(chunk, pins_->ThisThread());
   SetBits(chunk, kReferenced);  // the miss is the touch
-  if (!chunk->slot) {
+  if (is_new) {
     AttachFrame(chunk, std::move(frame));
     Transition(chunk, Event::kMaterialize);
+    if (chunk->slot) SetBits(chunk, kDirty);  // there is nothing in it yet
     queue_.WakeFor(chunk);
     return Status();
   }
@@ -108,7 +110,7 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
 
 IoOp* Engine::BeginLoad(Chunk* chunk, Frame frame, bool prefetch) {
   AttachFrame(chunk, std::move(frame));
-  swapped_bytes_ -= chunk->bytes;
+  CountSwapped(chunk, false);
   Transition(chunk, Event::kBeginLoad);
   IoOp* op = NewOp(chunk, false);
   op->prefetch = prefetch;
@@ -128,6 +130,7 @@ void Engine::FinishRead(IoOp* op) {
   if (moved && !IsWrong(*op)) {
     const bool untouched = op->prefetch && op->waiters == 0;
     Transition(c, Event::kFinishLoad, untouched ? kPrefetched : kReadable | kWritable);
+    NoteResidentSlot(c);
     if (op->prefetch && !untouched) {  // somebody came while it was loading: as good as a hit
       SetBits(c, kReferenced);
       policy_->OnPrefetchHit(c);
@@ -154,7 +157,7 @@ void Engine::FinishRead(IoOp* op) {
     NoteLoss(*op);
     Transition(c, Event::kLose);
   } else {
-    swapped_bytes_ += c->bytes;
+    CountSwapped(c, true);
     Transition(c, Event::kFailLoad, 0, kReferenced);
   }
   if (Has(c, kDoomed)) Forget(c);

@@ -19,26 +19,10 @@ constexpr uint64_t kDataShare = 8;
 
 // What metadata may not take from frames: the largest object must still be readable.
 uint64_t Engine::FramesFloor() {
-  uint64_t floor = std::max(budget_.limit() / kDataShare, RoundUpToGranule(largest_bytes_));
+  uint64_t floor = std::max(budget_.limit() / kDataShare, all_sizes_.largest);
   if (floor <= budget_.frames_limit()) return floor;
-  LookForLargest();  // the one that was may be gone
-  return std::max(budget_.limit() / kDataShare, RoundUpToGranule(largest_bytes_));
-}
-
-void Engine::NoteSize(uint64_t bytes) {
-  mixed_sizes_ = mixed_sizes_ || (largest_bytes_ > 0 && RoundUpToGranule(bytes) != RoundUpToGranule(largest_bytes_));
-  second_bytes_ = std::max(second_bytes_, std::min(bytes, largest_bytes_));
-  largest_bytes_ = std::max(largest_bytes_, bytes);
-}
-
-// Looks at all chunks: only for who would be refused otherwise.
-void Engine::LookForLargest() {
-  largest_bytes_ = second_bytes_ = 0;
-  mixed_sizes_ = false;
-  for (uint32_t id = 0; id < chunks_.ids(); ++id) {
-    const Chunk* c = chunks_.At(id);
-    if (PhaseOf(c) != Phase::kFreed && !Has(c, kDoomed)) NoteSize(c->bytes);
-  }
+  LookForSizes();  // the one that was the largest may be gone
+  return std::max(budget_.limit() / kDataShare, all_sizes_.largest);
 }
 
 Status Engine::NoRoomForDescriptors() const {
@@ -54,6 +38,10 @@ Status Engine::TakeMetadata(uint64_t bytes) {
   if (budget_.frames_limit() < FramesFloor()) {
     budget_.ChargeMetadata(-bytes);
     return NoRoomForDescriptors();
+  }
+  if (Status status = KeepRoom(); !status.ok()) {
+    budget_.ChargeMetadata(-bytes);
+    return status;
   }
   if (arena_.committed() <= budget_.frames_limit()) return Status();
   Status status = HoldLimit();
@@ -112,7 +100,9 @@ Status Engine::SetBudget(uint64_t bytes) {
   }
   const uint64_t old = budget_.limit();
   budget_.set_limit(bytes);
-  if (Status status = HoldLimit(); !status.ok()) {
+  Status status = bytes < old ? KeepRoom() : Status();
+  if (status.ok()) status = HoldLimit();
+  if (!status.ok()) {
     budget_.set_limit(old);
     return status;
   }
@@ -121,9 +111,8 @@ Status Engine::SetBudget(uint64_t bytes) {
   return Status();
 }
 
-Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
+Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving, bool even_if_full) {
   MutexLock lock(mutex_);
-  escape_ = Slot();  // it may be in one of them; the next one will not be
   const uint32_t ids = chunks_.ids();
   Status first_failure;
   for (uint32_t id = 0; id < ids; ++id) {
@@ -142,7 +131,7 @@ Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving) {
     vacating_ = chunk;
     Status status = AcquireLocked(chunk, true, WhenPinned::kWait);
     // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
-    if (status.ok() && is_leaving()) static_cast<void>(DetachSlot(chunk));
+    if (status.ok() && is_leaving()) status = LeaveSlot(chunk, even_if_full);
     chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
     vacating_ = nullptr;
     if (Has(chunk, kDoomed)) {

@@ -17,10 +17,6 @@ namespace {
 // Takes by others past the oldest waiting thread, while that one waits for pins and could not use the memory yet. With
 // none of them all threads would stand still behind one long-held pin; without a bound a large chunk would starve.
 constexpr uint32_t kPassesMax = 64;
-// A miss makes room for so many chunks of its size: a membarrier and a submission cost the same for all of them.
-constexpr uint64_t kTogether = 16;
-// How often a thread asks for room in swap that others take before it can. Then it goes on without an escape of its own.
-constexpr int kRoomAttemptsMax = 16;
 // How often the pins are looked at while all that is resident is pinned, by one thread for all. Half of it would take CPU time
 // from those that hold the pins, twice of it would be felt in each wait.
 constexpr auto kLookEvery = microseconds(200);
@@ -157,49 +153,6 @@ Status Engine::WatchPins(Waiter* waiter, PinWait* wait) {
   return status;
 }
 
-// Data that is in swap must stay readable when memory and swap are both full, so that a program can still write its
-// checkpoint. A chunk that comes in from swap keeps its slot, so it can always leave again: as long as there is room for
-// one such chunk, of whatever size, each can be read in turn. That room is a frame's worth of memory that chunks without
-// slots may not take or, when they have all memory, a slot that is kept free, into which they can make way. Where sizes
-// differ it has room for the second largest chunk beside the largest: those that make way may free less than is needed,
-// and then one more has to go.
-// Called before `chunk`, which has no slot, gets a frame. kResourceExhausted: that would have been the last room.
-Status Engine::KeepEscape(const Chunk* chunk) {
-  bool looked = false;
-  for (int attempt = 0;; ++attempt) {
-    const uint64_t largest = RoundUpToGranule(largest_bytes_);
-    if (!options_.keep_escape || swapped_bytes_ == 0 ||
-        slotless_bytes_ + RoundUpToGranule(chunk->bytes) + largest <= budget_.frames_limit()) {
-      return Status();
-    }
-    const uint64_t bytes = largest + (mixed_sizes_ ? RoundUpToGranule(second_bytes_) : 0);
-    if (escape_.bytes() >= bytes) return Status();
-    escape_ = Slot();
-    Result<SlotRef> slot = tier_->TryReserve(bytes);
-    if (!slot.ok() && slot.status().code() == StatusCode::kAborted) {
-      // A slot may be taken under the mutex only: the swap that gives it could be removed before it is stored here, and the
-      // slot would then go back to whichever swap comes next.
-      Status room;
-      {
-        MutexUnlock unlocked(mutex_);
-        room = tier_->MakeRoom(bytes);
-      }
-      if (room.ok() && attempt < kRoomAttemptsMax) continue;  // while nobody looked, everything may have changed
-      if (!room.ok()) slot = room;
-    }
-    if (slot.ok()) {
-      escape_ = Slot(tier_, slot.value(), bytes);
-      return Status();
-    }
-    if (slot.status().code() != StatusCode::kResourceExhausted) return Status();  // no swap at all: nothing to be kept
-    if (std::exchange(looked, true)) {
-      return ResourceExhausted("no more data can be kept: " + FormatBytes(bytes) + " of swap stay free, so that what is there can "
-                               "still be read and written when memory is full (" + slot.status().message() + ")");
-    }
-    LookForLargest();  // the one for which there is no room may be gone
-  }
-}
-
 // A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
 // OK without a frame: the chunk is not in swap any more, another thread was faster.
 Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
@@ -217,10 +170,6 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
   } mark{pins_, chunk};
   const uint64_t bytes = chunk->bytes;
   typical_bytes_ = RoundUpToGranule(bytes);
-  if (!chunk->slot) {
-    if (Status status = KeepEscape(chunk); !status.ok()) return status;
-    if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
-  }
   *frame = TryTakeFrame(bytes);
   if (*frame) {
     if (arena_.available() < 2 * typical_bytes_ && policy_->WantsReadAhead()) SignalMover();
@@ -260,10 +209,7 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
     }
     if (evicted.started > 0) continue;
     if (!evicted.status.ok()) {
-      if (chunk->slot && escape_) {
-        escape_ = Slot();  // what it was kept for; this chunk has a slot and can leave again
-        continue;
-      }
+      if (PhaseOf(chunk) != Phase::kSwapped) continue;  // another thread has brought it while swap was asked
       if (!chunk->slot || !patient) return evicted.status;
       WakeSlotless();
     } else if (!place->memory && MayPass(*place.get(), wait)) {

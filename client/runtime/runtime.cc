@@ -81,7 +81,7 @@ Status Runtime::Compose(const Options& program) {
   Engine::Options options;
   options.budget = config_.memory;
   options.metadata_beside_limit = program.rambrain;
-  options.keep_escape = !options.metadata_beside_limit;  // such a program fills memory and swap to the last byte
+  options.keep_room = !options.metadata_beside_limit;  // such a program fills memory and swap to the last byte
   options.preemptive = config_.preemptive;
   options.debug = config_.debug;
   options.checksum = config_.checksum;

@@ -147,7 +147,7 @@ void Swaps::LeaveRemote(bool bring_home) {
   configured_.remote->Close();
   if (bring_home) {
     // Remote memory is the first tier wherever there is one.
-    const Status status = engine_->Vacate([this](SlotRef slot) { return configured_.swap->TierIndexOf(slot) == 0; });
+    const Status status = engine_->Vacate([this](SlotRef slot) { return configured_.swap->TierIndexOf(slot) == 0; }, true);
     if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.message().c_str());
   }
   configured_.remote->Retire();

@@ -258,7 +258,7 @@ TEST_F(WaitForPins, OneThreadLooksForAllThatWait) {
 TEST(MemoryQueue, WhoHasNoSlotInAFullSwapIsToldWhileAnotherThreadWatches) {
   NoPins pins;
   FakeTier tier(FakeTierOptions{.seed = 15, .capacity_bytes = kMiB / 2});
-  Engine engine({.budget = kMiB, .preemptive = false, .keep_escape = false, .sleep_max = std::chrono::hours(1)}, &tier, &pins, Cyclic);
+  Engine engine({.budget = kMiB, .preemptive = false, .keep_room = false, .sleep_max = std::chrono::hours(1)}, &tier, &pins, Cyclic);
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 6; ++i) chunks.push_back(engine.Create(256 << 10).value());
   for (size_t i = 0; i < 5; ++i) ASSERT_TRUE(engine.Acquire(chunks[i], true).ok());

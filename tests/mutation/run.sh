@@ -59,7 +59,7 @@ a dirty chunk stays with a dead tier @ client/engine/evict.cc @ s/if (c->slot \&
 a retired tier has lost nothing @ client/swap/retirable_tier.cc @ s/return !use || use->IsLost/return use \&\& use->IsLost/
 a write that ends with its tier has succeeded @ client/swap/retirable_tier.cc @ s/      if (request->is_write) request->result = .*//
 bringing one swap home waits for the others @ client/engine/limits.cc @ s/ \&\& slot_leaves()) PollOnce/) PollOnce/
-room asked for goes back by its number @ client/engine/evict.cc @ s/    room = tier_->MakeRoom(.*/    Result<SlotRef> slot = tier_->Reserve(result->no_slot_yet); room = slot.status(); if (slot.ok()) tier_->Free(slot.value(), result->no_slot_yet);/
+room asked for goes back by its number @ client/engine/room.cc @ s/    room = tier_->MakeRoom(.*/    Result<SlotRef> slot = tier_->Reserve(bytes); room = slot.status(); if (slot.ok()) tier_->Free(slot.value(), bytes);/
 a table is never given up @ client/front/pin_registry.cc @ s/owned.store(false, std::memory_order_release)/owned.store(true, std::memory_order_release)/
 a tier that fails is the first choice @ client/swap/tiered_swap.cc @ s/      rest_\[i\].store(kRestSlots, .*//
 the search for victims wraps @ client/engine/evict.cc @ s/bytes = std::min(2 \* bytes, std::max(bytes, budget_.limit()))/bytes *= 2/
@@ -78,8 +78,10 @@ who sleeps until a transfer ends is not woken @ client/engine/fetch.cc @ s/sleep
 who cannot leave a full swap sleeps on @ client/engine/memory.cc @ s/^      WakeSlotless();// @ interleave_tests:MemoryQueue.*
 counted pins are nobody's @ client/front/pin_registry.cc @ s/forgotten_pins |= all_counted_.*//
 descriptors take all of the limit @ client/engine/limits.cc @ s/if (budget_.frames_limit() < FramesFloor()) {/if (false) {/
-memory and swap fill up together @ client/engine/memory.cc @ s/if (!options_.keep_escape/if (true/
-the last clean slots are taken @ client/engine/evict.cc @ s/ \&\& is_last) continue;/ \&\& false) continue;/
+memory and swap fill up together @ client/engine/room.cc @ s/if (!options_.keep_room) return 0;/return 0;/
+descriptors take what objects need to come back @ client/engine/limits.cc @ s/if (Status status = KeepRoom(); !status.ok()) {/if (Status status; !status.ok()) {/
+an empty slot counts as written @ client/engine/fetch.cc @ s/if (chunk->slot) SetBits(chunk, kDirty);.*//
+the last clean slots are taken @ client/engine/room.cc @ s/  return Excess(slotless, leaving, RoomFor(kept_sizes_, false)) == 0;/  return slotless + leaving > 0;/
 a wrong checksum is not read again @ client/engine/engine.cc @ s/constexpr uint32_t kRereadsMax = 1;/constexpr uint32_t kRereadsMax = 0;/
 a batch of transfers is a vector of its own @ client/swap/file_swap.cc @ s/  std::vector<AioTransfer>\& parts = ThreadScratch.*/  std::vector<AioTransfer> parts;/
 a returned frame stays in use @ client/arena/arena.cc @ s/^  in_use_ -= bytes;//

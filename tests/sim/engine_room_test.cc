@@ -1,0 +1,223 @@
+// Memory and swap are both full, in many ways: sizes, tiers, descriptors, limits, pins and objects that go, by seed. What is
+// there is read and written all the same, and what comes too much is refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "client/swap/tiered_swap.h"
+#include "tests/support/fake_tier.h"
+#include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+constexpr unsigned kSeeds = 200;
+
+unsigned Seeds() {
+  const char* text = std::getenv("RAMSPAN_TEST_SEEDS");
+  // Each takes 10 to 30 ms, much longer than those of the other simulations.
+  return text != nullptr ? std::max(kSeeds, static_cast<unsigned>(std::strtoul(text, nullptr, 10)) / 20) : kSeeds;
+}
+
+class World {
+ public:
+  // The tiers of a seed: one to three, of some MiB together.
+  explicit World(unsigned seed) : random_(seed) {
+    std::vector<std::unique_ptr<SwapTier>> tiers;
+    tier_count_ = 1 + (seed % 3 == 0 ? Random(3) : 0);
+    for (size_t i = 0; i < tier_count_; ++i) {
+      const uint64_t capacity = (100 + Random(3000)) << 10;
+      tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed * 8 + i, .capacity_bytes = capacity, .delay_steps_max = 2,
+                                                                 .reserve_waits_rate = seed % 5 == 0 ? 0.2 : 0,
+                                                                 .synchronous = seed % 6 != 1}));
+    }
+    swap_ = std::make_unique<TieredSwap>(std::move(tiers));
+    budget_ = kMiB + (Random(3 * 1024) << 10);
+    engine_ = std::make_unique<Engine>(Engine::Options{.budget = budget_, .preemptive = seed % 4 == 0}, swap_.get(), &pins_,
+                                       DefaultPolicy());
+    const uint64_t most = seed % 7 == 0 ? 600 << 10 : seed % 7 < 3 ? 64 << 10 : 200 << 10;
+    for (int i = seed % 4 == 1 ? 1 : 6; i > 0; --i) sizes_.push_back(1 + Random(i == 1 ? most : most / 4));
+  }
+  ~World() {
+    for (const Object& object : objects_) engine_->Free(object.chunk);
+    for (Chunk* chunk : empty_) engine_->Free(chunk);
+    engine_->Drain();
+  }
+
+  uint32_t Random(uint64_t below) { return static_cast<uint32_t>(random_() % below); }
+  Engine& engine() { return *engine_; }
+  size_t objects() const { return objects_.size(); }
+  size_t tier_count() const { return tier_count_; }
+
+  // Refused when all is full.
+  bool Add() {
+    Result<Chunk*> chunk = engine_->Create(sizes_[Random(sizes_.size())]);
+    if (!chunk.ok()) return false;
+    if (!engine_->AcquireCounted(chunk.value(), true).ok()) {
+      engine_->Free(chunk.value());
+      return false;
+    }
+    objects_.push_back({chunk.value(), static_cast<unsigned char>(1 + Random(200))});
+    Fill(objects_.back());
+    Unpin(objects_.size() - 1);
+    return true;
+  }
+  bool AddEmpty() {
+    Result<Chunk*> chunk = engine_->Create(sizes_[Random(sizes_.size())]);
+    if (chunk.ok()) empty_.push_back(chunk.value());
+    return chunk.ok();
+  }
+  void FreeEmpty() {
+    for (Chunk* chunk : empty_) engine_->Free(chunk);
+    empty_.clear();
+  }
+  void Remove(size_t i) {
+    engine_->Free(objects_[i].chunk);
+    objects_[i] = objects_.back();
+    objects_.pop_back();
+  }
+  // Leaves it pinned when it succeeds.
+  Status Pin(size_t i, bool write) {
+    Object& object = objects_[i];
+    Status status = engine_->AcquireCounted(object.chunk, write);
+    if (!status.ok()) return status;
+    const auto* bytes = static_cast<const unsigned char*>(object.chunk->frame);
+    EXPECT_TRUE(bytes[0] == object.letter && bytes[object.chunk->bytes - 1] == object.letter);
+    if (write) {
+      ++object.letter;
+      Fill(object);
+    }
+    return status;
+  }
+  void Unpin(size_t i) { objects_[i].chunk->state.fetch_sub(kOneCountedPin); }
+  Status Use(size_t i, bool write) {
+    Status status = Pin(i, write);
+    if (status.ok()) Unpin(i);
+    return status;
+  }
+  void UseAll() {
+    for (const bool write : {false, true}) {
+      for (size_t i = 0; i < objects(); ++i) {
+        const Status status = Use(i, write);
+        ASSERT_TRUE(status.ok()) << i << " of " << objects() << ": " << status.ToString();
+      }
+    }
+  }
+  bool AreLarge(size_t i, size_t k) const {
+    return objects_[i].chunk->bytes + objects_[k].chunk->bytes > engine_->budget()->frames_limit() / 2;
+  }
+  // Other threads may unpin something by now.
+  void SeveralThreads() {
+    pins_.judge = [] { return PinScanner::Verdict::kSomebodyMayUnpin; };
+  }
+  void SetLimit() { static_cast<void>(engine_->SetBudget(budget_ * (60 + Random(60)) / 100)); }
+
+ private:
+  struct Object {
+    Chunk* chunk;
+    unsigned char letter;
+  };
+  static void Fill(const Object& object) { std::memset(object.chunk->frame, object.letter, object.chunk->bytes); }
+
+  std::mt19937 random_;
+  NoPins pins_;
+  std::unique_ptr<TieredSwap> swap_;
+  std::unique_ptr<Engine> engine_;
+  size_t tier_count_;
+  uint64_t budget_;
+  std::vector<uint64_t> sizes_;
+  std::vector<Object> objects_;
+  std::vector<Chunk*> empty_;
+};
+
+// Everything is filled, again and again, and after each fill all that is there is read and written.
+TEST(Room, WhatIsThereStaysUsableHoweverFullItIs) {
+  const unsigned seeds = Seeds() / 4;  // each is as long as four of the next test
+  for (unsigned seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World run(seed);
+    for (int round = 0; round < 3 && !testing::Test::HasFailure(); ++round) {
+      for (int refused = 0; refused < 5;) refused += !run.Add();
+      run.UseAll();
+      for (int i = 0; i < 2000 && run.AddEmpty(); ++i) continue;
+      run.UseAll();
+      for (int i = 0; i < 3; ++i) run.SetLimit();
+      run.UseAll();
+      run.FreeEmpty();
+      for (size_t i = run.objects() / 3; i > 0; --i) run.Remove(run.Random(run.objects()));
+    }
+    EXPECT_TRUE(run.engine().IsValid());
+  }
+}
+
+// In any order, with a second object read while one is pinned.
+TEST(Room, WhatIsThereStaysUsableWhileObjectsComeAndGo) {
+  const unsigned seeds = Seeds();
+  for (unsigned seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World run(seed);
+    for (int i = 0; i < 500; ++i) {
+      const uint32_t what = run.Random(100), at = run.objects() > 0 ? run.Random(run.objects()) : 0;
+      if (what < 45 || run.objects() < 2) {
+        run.Add();
+      } else if (what < 80) {
+        ASSERT_TRUE(run.Use(at, what < 60).ok()) << "in step " << i;
+      } else if (what < 88) {
+        const uint32_t other = (at + 1 + run.Random(run.objects() - 1)) % static_cast<uint32_t>(run.objects());
+        ASSERT_TRUE(run.Pin(at, false).ok()) << "in step " << i;
+        const Status status = run.Use(other, true);
+        // Two that fill memory may not fit beside what cannot leave; slots of several tiers cannot always be exchanged.
+        ASSERT_TRUE(status.ok() || run.tier_count() > 1 || run.AreLarge(at, other)) << "in step " << i << ": " << status.ToString();
+        run.Unpin(at);
+      } else if (what < 93) {
+        run.Remove(at);
+      } else if (what < 96) {
+        run.AddEmpty();
+      } else if (what == 96) {
+        run.SetLimit();
+      } else {
+        run.engine().MoverStep();
+      }
+    }
+    run.UseAll();
+    EXPECT_TRUE(run.engine().IsValid());
+  }
+}
+
+// Each thread has one pin at a time: they wait for one another's instead of being refused.
+TEST(Room, ThreadsWithAPinEachWaitForEachOther) {
+  for (unsigned seed = 2; seed <= 2 + Seeds() / 10 && !testing::Test::HasFailure(); seed += 2) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World run(seed);
+    run.SeveralThreads();
+    for (int refused = 0; refused < 5;) refused += !run.Add();
+    std::atomic<int> refused{0};
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        for (int round = 0; round < 2; ++round) {
+          for (size_t i = t; i < run.objects(); i += 4) refused += !run.Use(i, round == 1).ok();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(refused, 0);
+    EXPECT_TRUE(run.engine().IsValid());
+  }
+}
+
+}  // namespace
+}  // namespace ramspan
