@@ -165,6 +165,7 @@ IngredientsScope::~IngredientsScope() {
 }  // namespace detail
 
 void Session::End() {
+  if (InForkedChild()) return;  // exit handlers are inherited; the objects and the mutexes around them are the parent's
   if (Session* session = IfStarted()) session->engine->SetWaitForPins(false);
   if (void (*function)() = before_end.exchange(nullptr)) function();
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "ramspan/detail/object.h"
 #include "ramspan/managed_ptr.h"
 #include "ramspan/runtime.h"
 
@@ -92,6 +93,21 @@ int IngredientsInChild() {
   return status == 0 ? 0 : 1;
 }
 
+// What is destroyed at the end of the process that made it. In a child it would be destroyed behind a mutex that a thread may
+// have held at the fork, and that nobody lets go there.
+int ExitInChild() {
+  if (Touch() != 0) return 1;
+  static const pid_t parent = getpid();
+  ramspan::detail::CallBeforeEnd([] {
+    std::fputs(getpid() == parent ? "the parent's end\n" : "the child's end\n", stderr);
+  });
+  const pid_t child = fork();
+  if (child == 0) std::exit(0);
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status == 0 ? 0 : 1;
+}
+
 int AdhereToOutlivesItsData() {
   auto* data = new managedPtr<double>(1 << 16);
   {
@@ -111,6 +127,7 @@ int main(int, char** argv) try {
                                                              {"report-throws", ReportThrows},
                                                              {"report-taken-back", ReportTakenBack},
                                                              {"ingredients-in-child", IngredientsInChild},
+                                                             {"exit-in-child", ExitInChild},
                                                              {"outlive", AdhereToOutlivesItsData}};
   return lives.at(argv[1])();
 } catch (const std::exception& e) {

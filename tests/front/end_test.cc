@@ -102,6 +102,14 @@ TEST_F(ProgramEnd, AForkedChildMayListIngredientsThatAnotherThreadHolds) {
   EXPECT_EQ(end.status, 0) << end.err;
 }
 
+// Each child that called exit(), as after an exec that failed, destroyed the parent's objects: it hung on the mutex of their tree
+// where another thread had held that at the fork, and else warned of each.
+TEST_F(ProgramEnd, AForkedChildThatExitsLeavesTheParentsObjectsAlone) {
+  const Outcome end = Live("exit-in-child");
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_EQ(end.err, "the parent's end\n");
+}
+
 TEST_F(ProgramEnd, DebugModeTellsOfAnAdhereToThatOutlivesItsData) {
   const Outcome end = Live("outlive", {"RAMSPAN_DEBUG=1"});
   EXPECT_THAT(end.err, HasSubstr("512 KiB (chunk 0) was destroyed while an adhereTo holds it"));
