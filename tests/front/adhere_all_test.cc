@@ -126,6 +126,41 @@ TEST(AdhereAll, WaitsForAThreadThatStillComputes) {
   holder.join();
 }
 
+// SetWaitForPins(false), also by exit(), ended the waits of adhereTo only: adhereAll in a static object's destructor waited for ever
+// for a thread that would never run again. Here one thread waits in turn, one for its turn, and one comes later.
+TEST(AdhereAll, NobodyWaitsAnyMoreWhereTheProgramSaysSo) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMib);
+  std::atomic<bool> pinned{false};
+  std::atomic<int> told{0};
+  const auto pull = [&] {
+    EXPECT_THROW(static_cast<void>(adhereAll(data[2], data[3])), ramspan::OutOfMemory);
+    ++told;
+  };
+  std::thread holder([&] {
+    auto [x, y] = adhereAll(data[0], data[1]);
+    static_cast<uint64_t*>(x)[0] = static_cast<uint64_t*>(y)[0] = 5;
+    pinned = true;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);  // else the error would be a hang
+    while (told < 3 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  });
+  while (!pinned) std::this_thread::yield();
+  std::atomic<ramspan::detail::PinTable*> tables[2] = {};
+  std::thread waiters[2];
+  for (size_t i = 0; i < 2; ++i) {
+    waiters[i] = std::thread([&, i] {
+      tables[i] = ramspan::detail::ThisThreadPins();
+      pull();
+    });
+  }
+  const auto waits = [](const auto& table) { return table != nullptr && table.load()->waiting_for != nullptr; };
+  while (!waits(tables[0]) && !waits(tables[1])) std::this_thread::yield();  // for its turn: the other one is in turn
+  ramspan::SetWaitForPins(false);
+  pull();
+  for (std::thread& waiter : waiters) waiter.join();
+  holder.join();
+  ramspan::SetWaitForPins(true);
+}
+
 TEST(AdhereAll, ADeadlockWithPinsHeldOutsideIsThrown) {
   std::vector<managedPtr<uint64_t>> data = Chunks(3, 6 * kMib);
   adhereTo<uint64_t> held(data[0]);
