@@ -41,9 +41,19 @@ std::optional<std::string> StoreSwap::Thrown(const F& call) noexcept {
   }
 }
 
+// Several threads may ask at once. An answer to a question that was put before another one's is not taken after that one's: it
+// may be from before an Extend.
 void StoreSwap::AskCapacity() {
-  uint64_t now = 0;
-  if (!Thrown([&] { now = store_->Capacity(); })) capacity_.store(now, std::memory_order_relaxed);
+  uint64_t now = 0, question = 0;
+  {
+    MutexLock lock(mutex_);
+    question = ++questions_;
+  }
+  if (Thrown([&] { now = store_->Capacity(); })) return;
+  MutexLock lock(mutex_);
+  if (question < answered_) return;
+  answered_ = question;
+  capacity_ = now;
 }
 
 // Each slot by itself, so that several threads share a long list.
@@ -68,7 +78,7 @@ void StoreSwap::Upkeep() {
 
 Result<SlotRef> StoreSwap::TryReserve(size_t bytes) {
   MutexLock lock(mutex_);
-  if (used_bytes_ + bytes > capacity_.load(std::memory_order_relaxed)) return Aborted(name_ + " swap may be extended");
+  if (used_bytes_ + bytes > capacity_) return Aborted(name_ + " swap may be extended");
   used_bytes_ += bytes;
   stats_.slot_bytes_used += RoundUpToGranule(bytes);
   return SlotRef{next_slot_++};
@@ -84,7 +94,7 @@ Result<SlotRef> StoreSwap::Reserve(size_t bytes) {
 
 bool StoreSwap::HasRoom(size_t bytes) const {
   MutexLock lock(mutex_);
-  return used_bytes_ + bytes <= capacity_.load(std::memory_order_relaxed);
+  return used_bytes_ + bytes <= capacity_;
 }
 
 Status StoreSwap::MakeRoom(size_t bytes) {
@@ -95,9 +105,8 @@ Status StoreSwap::MakeRoom(size_t bytes) {
   const std::optional<std::string> thrown = Thrown([&] { extended = store_->Extend(bytes); });
   AskCapacity();
   if (extended && HasRoom(bytes)) return Status();
-  const uint64_t capacity = capacity_.load(std::memory_order_relaxed);
   MutexLock lock(mutex_);
-  return ResourceExhausted(name_ + " swap is full: " + FormatBytes(used_bytes_) + " of " + FormatBytes(capacity) +
+  return ResourceExhausted(name_ + " swap is full: " + FormatBytes(used_bytes_) + " of " + FormatBytes(capacity_) +
                            " are used and " + FormatBytes(bytes) + " more are needed; make it larger, or free objects" +
                            (thrown ? " (its Extend has failed: " + *thrown + ")" : ""));
 }
@@ -149,7 +158,7 @@ size_t StoreSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds) {
 TierStats StoreSwap::stats() const {
   MutexLock lock(mutex_);
   TierStats stats = stats_;
-  stats.slot_bytes_capacity = capacity_.load(std::memory_order_relaxed);
+  stats.slot_bytes_capacity = capacity_;
   stats.metadata_bytes = sizeof(*this) + freed_.capacity() * sizeof(Freed);
   return stats;
 }

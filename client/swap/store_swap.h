@@ -9,7 +9,6 @@
 // Thread-safety: as SwapTier says; no lock of its own is held across a call of the store. Does not own the store.
 #pragma once
 
-#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,8 +55,10 @@ class StoreSwap final : public SwapTier {
   };
   SwapStore* const store_;
   const std::string name_;
-  std::atomic<uint64_t> capacity_{0};  // what the store said last, also where it throws now; publishes nothing
   mutable Mutex mutex_{LockRank::kTier};
+  uint64_t capacity_ RS_GUARDED_BY(mutex_) = 0;   // what the store said last, also where it throws now
+  uint64_t questions_ RS_GUARDED_BY(mutex_) = 0;  // for the capacity, ever
+  uint64_t answered_ RS_GUARDED_BY(mutex_) = 0;   // which of them capacity_ is the answer to
   uint64_t used_bytes_ RS_GUARDED_BY(mutex_) = 0;  // exact
   uint64_t next_slot_ RS_GUARDED_BY(mutex_) = 1;
   IoRequest* done_ RS_GUARDED_BY(mutex_) = nullptr;

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <stdexcept>
+#include <thread>
 
 namespace ramspan {
 namespace {
@@ -121,6 +123,40 @@ TEST(StoreSwap, AStoreThatGrewOrShrankByItselfIsNoticed) {
   store.capacity = 0;
   EXPECT_EQ(Move(tier, slot, true), StatusCode::kOk);
   EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kAborted);
+}
+
+// The mover had asked, and was late with what it had heard: it overwrote what the store said after it had been extended, and
+// the thread that had extended it was told that swap is full.
+TEST(StoreSwap, AnAnswerFromBeforeExtendIsNotTakenAfterIt) {
+  struct SlowToAnswer final : SwapStore {
+    uint64_t Capacity() const override {
+      const uint64_t now = capacity;
+      if (std::this_thread::get_id() != mover) return now;
+      asked = true;
+      while (!answer) std::this_thread::yield();
+      return now;
+    }
+    bool Extend(uint64_t bytes) override { return capacity += bytes, true; }
+    bool Write(uint64_t, const void*, size_t) override { return true; }
+    bool Read(uint64_t, void*, size_t) override { return true; }
+    void Erase(uint64_t, size_t) noexcept override {}
+    std::atomic<uint64_t> capacity{4096};
+    std::atomic<std::thread::id> mover{};
+    mutable std::atomic<bool> asked{false};
+    std::atomic<bool> answer{false};
+  } store;
+  StoreSwap tier(&store);
+  ASSERT_TRUE(tier.TryReserve(4096).ok());
+  std::thread mover([&] {
+    store.mover = std::this_thread::get_id();
+    tier.Upkeep();
+  });
+  while (!store.asked) std::this_thread::yield();
+  EXPECT_TRUE(tier.MakeRoom(4096).ok());
+  store.answer = true;
+  mover.join();
+  EXPECT_EQ(tier.stats().slot_bytes_capacity, 8192u);
+  EXPECT_TRUE(tier.TryReserve(4096).ok());
 }
 
 }  // namespace
