@@ -354,7 +354,7 @@ bool EndUses(Object object, uint32_t n) noexcept {
     } while (!chunk->state.compare_exchange_weak(word, word - n * kOneCountedPin, std::memory_order_release,
                                                  std::memory_order_relaxed));
   }
-  PinRegistry::NoteCounted(-int64_t{n});
+  PinRegistry::NoteCounted(-static_cast<int32_t>(n));
   return true;
 }
 

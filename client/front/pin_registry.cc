@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <iterator>
 
@@ -168,8 +169,6 @@ void PinRegistry::SetWaitingForTurn(PinTable* table, bool waits) {
 
 namespace {
 
-int64_t CountedBy(const PinTable* table) { return table != nullptr ? table->counted.load(std::memory_order_relaxed) : 0; }
-
 // Elements do not count: their thread does not know that it holds them, and may wait for the one that needs the memory in
 // ways that nobody sees here (a join, a barrier).
 bool HasPins(const PinTable* table) {
@@ -181,10 +180,39 @@ bool HasPins(const PinTable* table) {
 
 }  // namespace
 
+PinRegistry::Counted PinRegistry::CountedBy(const PinTable* table) {
+  return table != nullptr ? std::bit_cast<Counted>(table->counted.load(std::memory_order_relaxed)) : Counted{};
+}
+
+void PinRegistry::NoteCounted(int32_t n) {
+  Counted before = all_counted_.load(std::memory_order_relaxed), after{};
+  do {
+    after = {.generation = before.generation, .pins = before.pins + n};
+    if (after.pins == 0) ++after.generation;
+  } while (!all_counted_.compare_exchange_weak(before, after, std::memory_order_relaxed));
+  PinTable* table = detail::t_pins;
+  const int32_t own = CountedBy(table).In(before.generation) + n;
+  if (table != nullptr) {
+    const Counted counted{.generation = before.generation, .pins = std::max(0, own)};
+    table->counted.store(std::bit_cast<int64_t>(counted), std::memory_order_relaxed);
+  }
+  if (own < 0 && after.pins != 0) NoteHandedOver({.generation = before.generation, .pins = -own});
+}
+
+void PinRegistry::NoteHandedOver(Counted counted) {
+  Counted before = handed_over_.load(std::memory_order_relaxed), after{};
+  do {
+    // The number of the newer generation may have begun again at 0, after 2^32.
+    if (static_cast<int32_t>(before.generation - counted.generation) > 0) return;
+    after = {.generation = counted.generation, .pins = before.In(counted.generation) + counted.pins};
+  } while (!handed_over_.compare_exchange_weak(before, after, std::memory_order_relaxed));
+}
+
 PinScanner::Verdict PinRegistry::JudgeWaiters() {
   MutexLock lock(mutex_);
   bool others_live = false, forgotten_pins = false;
-  int64_t counted_by_waiting = CountedBy(detail::t_pins);
+  const uint32_t generation = all_counted_.load(std::memory_order_relaxed).generation;
+  int64_t counted_by_waiting = CountedBy(detail::t_pins).In(generation);
   for (const PinTable* table : tables_) {
     if (table == detail::t_pins) continue;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
@@ -193,7 +221,7 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
     const bool came = for_chunk && PhaseOf(static_cast<const Chunk*>(waits)) != Phase::kSwapped;
     if (came) return Verdict::kSomebodyMayUnpin;
     if (waits == NoChunk() ? ingredients_taken_.load() : waits != nullptr) {
-      counted_by_waiting += CountedBy(table);
+      counted_by_waiting += CountedBy(table).In(generation);
       continue;
     }
     const bool lives = table->owned.load(std::memory_order_relaxed);
@@ -202,8 +230,12 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
     if (lives) return Verdict::kSomebodyMayUnpin;
     forgotten_pins = true;  // of a thread that has ended: only another one can let them go
   }
-  // A counted pin may have been passed on: any thread that does not wait may be the one that ends it.
-  forgotten_pins |= all_counted_.load(std::memory_order_relaxed) > counted_by_waiting;
+  // A counted pin may have been passed on: any thread that does not wait may be the one that ends it. Those that were handed over
+  // and have been ended may all be among what the waiting threads seem to hold. So where pins change hands, a deadlock of counted
+  // ones is not found as long as another thread lives; the other error would be to tell a thread so whose memory comes.
+  const Counted all = all_counted_.load(std::memory_order_relaxed);
+  const int64_t handed_over = handed_over_.load(std::memory_order_relaxed).In(generation);
+  forgotten_pins |= all.generation != generation || (all.pins > 0 && all.pins + handed_over > counted_by_waiting);
   if (forgotten_pins) return others_live ? Verdict::kSomebodyMayUnpin : Verdict::kUnlikely;
   return others_live ? Verdict::kUnlikely : Verdict::kDeadlock;
 }

@@ -3,7 +3,6 @@
 // Thread-safety: synchronises itself.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <vector>
 
@@ -40,13 +39,7 @@ class PinRegistry final : public PinScanner {
   // in the last slots of a table, and do not count. For debug mode.
   bool IsAdheredTo(const Chunk* chunk) const;
   // The calling thread took `n` pins that are counted in chunks, or ended -n.
-  static void NoteCounted(int64_t n) {
-    all_counted_.fetch_add(n, std::memory_order_relaxed);  // publishes nothing: the judge looks again and again
-    detail::PinTable* table = detail::t_pins;
-    if (table == nullptr) return;
-    const int64_t own = table->counted.load(std::memory_order_relaxed) + n;
-    table->counted.store(std::max<int64_t>(0, own), std::memory_order_relaxed);
-  }
+  static void NoteCounted(int32_t n);
 
   void Barrier() override;
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;
@@ -60,7 +53,21 @@ class PinRegistry final : public PinScanner {
  private:
   PinRegistry();
 
-  static inline constinit std::atomic<int64_t> all_counted_{0};  // pins that are counted in chunks, whoever ends them
+  // A number of pins that are counted in chunks, and its generation: one ends with the last such pin of all threads, and what was
+  // noted in an older one is 0 now.
+  struct alignas(8) Counted {
+    uint32_t generation;  // the struct is aligned as a word, so that clang needs no libatomic
+    int32_t pins;
+    int32_t In(uint32_t current) const { return generation == current ? pins : 0; }
+  };
+  static Counted CountedBy(const detail::PinTable* table);
+  static void NoteHandedOver(Counted counted);
+
+  // Neither publishes anything: the judge looks again and again.
+  static inline constinit std::atomic<Counted> all_counted_{};  // whoever took them and will end them
+  // Pins that were ended by others than those that took them, whose tables count them still.
+  static inline constinit std::atomic<Counted> handed_over_{};
+  static_assert(decltype(all_counted_)::is_always_lock_free && sizeof(Counted) == sizeof(int64_t));
   const bool pins_fence_;
   std::atomic<bool> ingredients_taken_{false};
   mutable Mutex mutex_{LockRank::kPinRegistry};

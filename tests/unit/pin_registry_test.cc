@@ -119,6 +119,37 @@ TEST(PinRegistry, CountedPinsOfAThreadThatEndedOthersAreWaitedFor) {
   }
 }
 
+// What this thread had taken and others had ended hid as many pins that others really held: it was told that no thread can go on
+// to release one.
+TEST(PinRegistry, PinsThatThisThreadHandedOverHideNoneThatOthersHold) {
+  PinRegistry& registry = PinRegistry::Get();
+  if (detail::t_pins == nullptr) registry.Adopt();
+  for (const int kept : {0, 1}) {
+    PinRegistry::NoteCounted(kept);
+    PinRegistry::NoteCounted(3);
+    std::thread([] { PinRegistry::NoteCounted(-3); }).join();
+    {
+      const LivingThread other([] { PinRegistry::NoteCounted(3); }, [] { PinRegistry::NoteCounted(-3); });
+      EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kSomebodyMayUnpin) << kept;
+    }
+    PinRegistry::NoteCounted(-kept);
+    const LivingThread other;
+    EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kUnlikely) << "with no counted pin left";
+  }
+}
+
+// As long as there are counted pins that could be meant. Without any, what was handed over is forgotten.
+TEST(PinRegistry, PinsThatWereHandedOverAreForgottenWithTheLastOne) {
+  PinRegistry& registry = PinRegistry::Get();
+  if (detail::t_pins == nullptr) registry.Adopt();
+  PinRegistry::NoteCounted(3);
+  std::thread([] { PinRegistry::NoteCounted(-3); }).join();
+  const LivingThread other;
+  PinRegistry::NoteCounted(2);
+  EXPECT_EQ(registry.JudgeWaiters(), PinScanner::Verdict::kUnlikely);
+  PinRegistry::NoteCounted(-2);
+}
+
 TEST(PinRegistry, CountedPinsOfThisThreadOrOfOneThatWaitsAreNotWaitedFor) {
   PinRegistry& registry = PinRegistry::Get();
   if (detail::t_pins == nullptr) registry.Adopt();

@@ -43,7 +43,7 @@ struct alignas(1024) PinTable {
   std::atomic<ChunkHead*> waiting_for{nullptr};  // the owner waits for memory, for this chunk
   std::atomic<ChunkHead*> slots[kSlots] = {};
   // Pins counted in chunks that the owner took, less those that it ended, at least 0: a guess where pins change hands.
-  // Only the owner writes; the judge of deadlocks reads it.
+  // Only the owner writes; the judge of deadlocks reads it (PinRegistry::Counted).
   std::atomic<int64_t> counted{0};
   std::atomic<uint64_t> pulls{0};  // through include/rambrain/; only the owner writes, so it needs no locked add
 };
