@@ -207,7 +207,7 @@ void Engine::Submit(std::span<IoOp* const> ops, bool write) {
   }
 }
 
-bool Engine::PollOnce(microseconds wait) {
+bool Engine::PollOnce(microseconds wait, const Waiter* watcher) {
   IoRequest* done[kBatch];
   size_t n;
   {
@@ -219,6 +219,7 @@ bool Engine::PollOnce(microseconds wait) {
       if (!tier.checksums && !tier.read_only) io->checksum = Checksum(io->buffer, io->bytes);
     }
   }
+  if (watcher != nullptr) queue_.EndWatch(watcher);
   Finish(std::span(done, n));
   if (untold_losses_ > 0) TellLosses();
   return n > 0;

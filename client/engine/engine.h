@@ -89,8 +89,8 @@ class Engine {
     std::chrono::milliseconds deadlock_settle{10};   // for which the verdict of a deadlock must hold
     std::chrono::milliseconds deadlock_grace{1000};  // before an unlikely release is given up
     std::chrono::milliseconds pin_wait_told{60000};  // after which a wait for other threads' pins is mentioned in the log
-    // Who sleeps until another thread wakes him looks by himself after this time: that one may be held up, in a question to
-    // a server. Long, because hundreds may sleep; twice of it would only be noticed while a server does not answer.
+    // Who sleeps until another thread wakes him looks by himself when that one has not looked for this time: it may be held up,
+    // in a question to a server. Long, because hundreds may sleep; twice of it would only be noticed while a server does not answer.
     std::chrono::milliseconds sleep_max{100};
     uint64_t addresses = 0;  // for frames; 0: many times the limit
   };
@@ -218,6 +218,7 @@ class Engine {
   };
   // Releases and retakes the mutex; returns sooner when `wake` is notified.
   Status WaitForPins(uint64_t bytes, PinWait* wait, CondVar* wake) RS_REQUIRES(mutex_);
+  bool TellWait(uint64_t bytes, PinWait* wait) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   Status CheckWrites() RS_REQUIRES(mutex_);
   bool RefillReserve() RS_REQUIRES(mutex_);
 
@@ -291,7 +292,9 @@ class Engine {
   void AttachSlot(Chunk* chunk, Slot slot) RS_REQUIRES(mutex_);
   Slot DetachSlot(Chunk* chunk) RS_REQUIRES(mutex_);
   void Open(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
-  bool PollOnce(std::chrono::microseconds wait) RS_REQUIRES(mutex_);  // releases and retakes the mutex
+  // Releases and retakes the mutex. `watcher` watches for others until the tier has been asked, but not while what has come is
+  // dealt with, which may submit reads again.
+  bool PollOnce(std::chrono::microseconds wait, const Waiter* watcher = nullptr) RS_REQUIRES(mutex_);
   void Finish(std::span<IoRequest* const> done) RS_REQUIRES(mutex_);
   IoOp* NewOp(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
   void Release(IoOp* op) RS_REQUIRES(mutex_);
@@ -358,6 +361,7 @@ class Engine {
   std::chrono::steady_clock::duration hopeful_at_ RS_GUARDED_BY(mutex_){};
   uint64_t takes_ RS_GUARDED_BY(mutex_) = 0;           // frames taken, ever
   uint32_t passes_ RS_GUARDED_BY(mutex_) = 0;          // of those, past the thread that is the oldest now
+  bool telling_wait_ RS_GUARDED_BY(mutex_) = false;    // a thread writes that it waits for long
   Chunk* vacating_ RS_GUARDED_BY(mutex_) = nullptr;    // Vacate is bringing it home
   bool polling_ RS_GUARDED_BY(mutex_) = false;         // a thread waits inside the tier's Poll
   Sleeper* sleepers_ RS_GUARDED_BY(mutex_) = nullptr;  // who sleeps meanwhile, for transfers of their own

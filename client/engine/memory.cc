@@ -123,13 +123,13 @@ void Engine::WakeSlotless() {
 // Some write or read is under way; its end may bring a frame.
 void Engine::AwaitTransfer(Waiter* waiter) {
   if (PollOnce(microseconds(0))) return;
-  if (MemoryQueue::IsQueued(waiter)) queue_.SetWatcher(waiter);
+  if (MemoryQueue::IsQueued(waiter)) queue_.BeginWatch(waiter);
   {
     MutexUnlock unlocked(mutex_);
     std::this_thread::yield();
   }
-  if (in_flight_ > 0 && !waiter->memory) PollOnce(kLookEvery);
-  if (queue_.watcher() == waiter) queue_.SetWatcher(nullptr);
+  if (in_flight_ > 0 && !waiter->memory) PollOnce(kLookEvery, waiter);
+  queue_.EndWatch(waiter);
 }
 
 void Engine::NoteProgress(PinWait* wait) {
@@ -142,12 +142,13 @@ Status Engine::WatchPins(Waiter* waiter, PinWait* wait) {
   const auto begin = pin_time_;
   wait->waited = begin - std::max(waiter->since, progress_at_);
   wait->hopeless = begin - std::max(waiter->since, hopeful_at_);
+  if (TellWait(waiter->bytes, wait)) return Status();  // meanwhile everything may have changed
   wait->own = waiter->memory.bytes();
   LetSleepersPass(*wait);
-  if (MemoryQueue::IsQueued(waiter)) queue_.SetWatcher(waiter);
+  if (MemoryQueue::IsQueued(waiter)) queue_.BeginWatch(waiter);
   const auto waited = wait->waited;
   Status status = WaitForPins(waiter->bytes, wait, &waiter->wake);
-  if (queue_.watcher() == waiter) queue_.SetWatcher(nullptr);
+  queue_.EndWatch(waiter);
   if (wait->hopeful) hopeful_at_ = std::max(hopeful_at_, begin);
   pin_time_ = std::max(pin_time_, begin + (wait->waited - waited));
   return status;
@@ -227,6 +228,23 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
   return Status();
 }
 
+// Says once in the log that a thread waits for long; whether it did. Writing the message may take for ever (a pipe that nobody
+// reads), so another thread looks meanwhile, and no second one comes here: it would be stuck as well.
+bool Engine::TellWait(uint64_t bytes, PinWait* wait) {
+  if (wait->waited <= options_.pin_wait_told || telling_wait_ || std::exchange(wait->told, true)) return false;
+  telling_wait_ = true;
+  queue_.WakeOne();
+  {
+    MutexUnlock unlocked(mutex_);
+    LogWarning("a thread has waited %lld s for memory for an object of %s: adhereTos of other threads pin all of the "
+               "memory limit of %s, and it waits on until they release some",
+               static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(wait->waited).count()),
+               FormatBytes(bytes).c_str(), FormatBytes(budget_.limit()).c_str());
+  }
+  telling_wait_ = false;
+  return true;
+}
+
 // Everything resident is pinned. Unpinning is a plain store without a signal, so this looks again after a while. The
 // verdict on a deadlock needs every holder of pins to be waiting, too, and to stay so for a moment: one that could go on
 // by now may not have run yet. And the pins must still be there after it: a thread that unpinned and ended since they were
@@ -242,13 +260,7 @@ Status Engine::WaitForPins(uint64_t bytes, PinWait* wait, CondVar* wake) {
       (verdict == PinScanner::Verdict::kUnlikely && wait->hopeless > options_.deadlock_grace)) {
     return FullOfPinsStatus(bytes);
   }
-  if (wait->waited > options_.pin_wait_told && !std::exchange(wait->told, true)) {
-    MutexUnlock unlocked(mutex_);
-    LogWarning("a thread has waited %lld s for memory for an object of %s: adhereTos of other threads pin all of the "
-               "memory limit of %s, and it waits on until they release some",
-               static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(wait->waited).count()),
-               FormatBytes(bytes).c_str(), FormatBytes(budget_.limit()).c_str());
-  }
+  TellWait(bytes, wait);
   const auto begin = Clock::now();
   wake->WaitFor(mutex_, kLookEvery);
   const auto look = std::min<Clock::duration>(Clock::now() - begin, std::chrono::milliseconds(2));

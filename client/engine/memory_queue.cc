@@ -33,13 +33,22 @@ void MemoryQueue::Leave(Waiter* waiter) {
 void MemoryQueue::Sleep(Waiter* waiter, Mutex& mutex, std::chrono::microseconds safety) {
   waiter->asleep_ = true;
   if (waiter->queued_) --awake_;
+  const uint64_t watches = watches_;
   waiter->wake.WaitFor(mutex, safety);
-  if (std::exchange(waiter->asleep_, false) && waiter->queued_) ++awake_;  // nobody has woken it
+  if (!std::exchange(waiter->asleep_, false)) return;
+  if (waiter->queued_) ++awake_;  // nobody has woken it
+  if (watches_ == watches) watcher_ = nullptr;
 }
 
 void MemoryQueue::Wake(Waiter* waiter) {
   if (std::exchange(waiter->asleep_, false) && waiter->queued_) ++awake_;
   waiter->wake.NotifyAll();
+}
+
+void MemoryQueue::WakeOne() {
+  Waiter* waiter = oldest_;
+  while (waiter != nullptr && !waiter->asleep_) waiter = waiter->next_;
+  if (waiter != nullptr) Wake(waiter);
 }
 
 void MemoryQueue::WakeFor(const Chunk* chunk) {

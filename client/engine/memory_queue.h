@@ -4,7 +4,7 @@
 // There may be hundreds of them, so nothing here wakes them all. Each sleeps on a condition variable of its own until it has
 // been served, its chunk has come by another thread's doing, or it has to look for memory itself. One of them, the watcher,
 // looks at pins that may have gone (nobody says so) for all of them, and polls transfers. The invariant: while anybody is
-// in the queue, somebody in it is awake.
+// in the queue, somebody in it is awake. That one may be held up where it has let go of the mutex, so nobody sleeps for ever.
 // Thread-safety: none of its own; guarded by the engine's mutex, which sleepers let go of. Ownership: waiters own themselves.
 #pragma once
 
@@ -49,13 +49,24 @@ class MemoryQueue {
   static bool IsQueued(const Waiter* waiter) { return waiter->queued_; }
   static bool IsAsleep(const Waiter* waiter) { return waiter->asleep_; }
 
-  // Who looks for all, while it waits to look again; null: nobody does, or the one that does is at work.
+  // Who looks for all, while it waits to look again; null: nobody does, or the one that does is at work. The mark must not stand
+  // while its thread is in what may take long (a message, a transfer that is submitted): others sleep on because of it.
   Waiter* watcher() const { return watcher_; }
-  void SetWatcher(Waiter* waiter) { watcher_ = waiter; }
+  void BeginWatch(Waiter* waiter) {
+    watcher_ = waiter;
+    ++watches_;
+  }
+  void EndWatch(const Waiter* waiter) {
+    if (watcher_ == waiter) watcher_ = nullptr;
+  }
 
-  // The calling thread sleeps until it is woken, or for `safety`. REQUIRES: there is a watcher. `mutex`: the engine's.
+  // The calling thread sleeps until it is woken, or for `safety`. When nobody has begun to watch in all that time, the watcher
+  // is held up somewhere, and its mark is taken off: who has slept looks himself, and the next one may watch.
+  // REQUIRES: there is a watcher. `mutex`: the engine's.
   void Sleep(Waiter* waiter, Mutex& mutex, std::chrono::microseconds safety) RS_REQUIRES(mutex);
   void Wake(Waiter* waiter);
+  // Wakes the oldest one that sleeps, if any: the calling thread will be away for a while and cannot look.
+  void WakeOne();
   // Who waits for this chunk: it has come, or has gone for good.
   void WakeFor(const Chunk* chunk);
   // Keeps up the invariant. To be called when a waiter has left or has been removed.
@@ -71,6 +82,7 @@ class MemoryQueue {
 
   Waiter *oldest_ = nullptr, *newest_ = nullptr;
   Waiter* watcher_ = nullptr;
+  uint64_t watches_ = 0;  // begun, ever
   uint64_t awake_ = 0;  // in the queue and not asleep; who is being woken counts as awake
   std::array<Waiter*, kLists> by_chunk_{};
 };

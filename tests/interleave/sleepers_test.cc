@@ -32,7 +32,7 @@ TEST(Sleepers, TheOldestIsWokenWhenNobodyElseIsAwake) {
     MutexLock lock(mutex);
     queue.Join(&watcher);
     queue.Join(&sleeper);
-    queue.SetWatcher(&watcher);
+    queue.BeginWatch(&watcher);
   }
   std::thread thread([&] {
     MutexLock lock(mutex);
