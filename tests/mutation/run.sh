@@ -73,10 +73,18 @@ all that wait look for memory @ client/engine/memory.cc @ s/  return watcher != 
 who waits for memory sleeps on when it is there @ client/engine/memory.cc @ s/^  queue_.Wake(waiter);// @ interleave_tests:*Crowds*
 who waits for memory is not told that its chunk has come @ client/engine/memory_queue.cc @ s/if (waiter->chunk == chunk) Wake(waiter);// @ interleave_tests:*Crowds*
 nobody watches for those that sleep @ client/engine/memory_queue.h @ s/if (awake_ == 0 \&\& oldest_ != nullptr) Wake(oldest_);// @ interleave_tests:Sleepers.*
+nobody takes over from a watcher that is held up @ client/engine/memory_queue.cc @ s/  if (watches_ == watches) watcher_ = nullptr;// @ interleave_tests:HeldUp.*
+who sleeps takes over from a watcher that looks @ client/engine/memory_queue.cc @ s/  if (watches_ == watches) watcher_ = nullptr;/  watcher_ = nullptr;/ @ interleave_tests:HeldUp.*
+a watcher remains one while it writes a message @ client/engine/memory.cc @ s/^  if (TellWait(waiter->bytes, wait)) return Status();.*// @ interleave_tests:HeldUp.*
+nobody looks while a watcher writes a message @ client/engine/memory.cc @ s/^  queue_.WakeOne();// @ interleave_tests:HeldUp.*
+all that wait write a message, and get stuck there @ client/engine/memory.cc @ s/ || telling_wait_ || / || / @ interleave_tests:HeldUp.*
+a late answer of a store is taken for a new one @ client/swap/store_swap.cc @ s/  if (question < answered_) return;// @ unit_tests:StoreSwap.*
 nobody polls for those that sleep @ client/engine/fetch.cc @ s/  if (!polling_ \&\& sleepers_ != nullptr) .*// @ interleave_tests:Sleepers.*
 who sleeps until a transfer ends is not woken @ client/engine/fetch.cc @ s/sleeper->wake.NotifyAll();/static_cast<void>(sleeper);/ @ interleave_tests:Sleepers.*
 who cannot leave a full swap sleeps on @ client/engine/memory.cc @ s/^      WakeSlotless();// @ interleave_tests:MemoryQueue.*
-counted pins are nobody's @ client/front/pin_registry.cc @ s/forgotten_pins |= all_counted_.*//
+counted pins are nobody's @ client/front/pin_registry.cc @ s/forgotten_pins |= all.generation.*//
+counted pins that were handed over hide others @ client/front/pin_registry.cc @ s/all.pins + handed_over > counted_by_waiting/all.pins > counted_by_waiting/ @ unit_tests:PinRegistry.*
+counted pins that were handed over are never forgotten @ client/front/pin_registry.cc @ s/if (after.pins == 0) ++after.generation;// @ unit_tests:PinRegistry.*
 descriptors take all of the limit @ client/engine/limits.cc @ s/if (budget_.frames_limit() < FramesFloor()) {/if (false) {/
 memory and swap fill up together @ client/engine/room.cc @ s/if (!options_.keep_room) return 0;/return 0;/
 descriptors take what objects need to come back @ client/engine/limits.cc @ s/if (Status status = KeepRoom(); !status.ok()) {/if (Status status; !status.ok()) {/
