@@ -4,6 +4,8 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Boost REQUIRED COMPONENTS program_options)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(FABRIC REQUIRED IMPORTED_TARGET libfabric)
+pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 
 # MPICH by name: where Open MPI is installed too, the plain mpicxx may be its own.
 find_program(RAMSPAN_MPICXX NAMES mpicxx.mpich mpicxx REQUIRED)

@@ -11,6 +11,7 @@
 #define RS_CAPABILITY(x) RS_TSA(capability(x))
 #define RS_SCOPED_CAPABILITY RS_TSA(scoped_lockable)
 #define RS_GUARDED_BY(x) RS_TSA(guarded_by(x))
+#define RS_PT_GUARDED_BY(x) RS_TSA(pt_guarded_by(x))
 #define RS_REQUIRES(...) RS_TSA(requires_capability(__VA_ARGS__))
 #define RS_ACQUIRE(...) RS_TSA(acquire_capability(__VA_ARGS__))
 #define RS_RELEASE(...) RS_TSA(release_capability(__VA_ARGS__))

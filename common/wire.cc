@@ -1,25 +1,13 @@
 #include "common/wire.h"
 
-#include <concepts>
 #include <string>
+
+#include "common/bytes.h"
 
 namespace ramspan {
 namespace {
 
 constexpr uint32_t kMagic = 0x4e505352;  // "RSPN"
-
-// Byte by byte, so that neither the host's byte order nor the record's alignment matters; compilers make one move of it.
-template <std::unsigned_integral T>
-void Put(WireRecord* record, size_t at, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) (*record)[at + i] = static_cast<std::byte>(value >> (8 * i));
-}
-
-template <std::unsigned_integral T>
-T Get(std::span<const std::byte> record, size_t at) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<T>(record[at + i]) << (8 * i));
-  return value;
-}
 
 // Which fields a type carries; the others have to be zero.
 struct Fields {
@@ -66,16 +54,16 @@ const char* WrongField(const WireMessage& m, const Fields& fields) {
 
 WireRecord Encode(const WireMessage& message) {
   WireRecord record{};
-  Put(&record, 0, kMagic);
-  Put(&record, 4, kWireVersion);
-  Put(&record, 6, static_cast<uint16_t>(message.type));
-  Put(&record, 8, message.sequence);
-  Put(&record, 12, message.flags);
-  Put(&record, 16, message.lease);
-  Put(&record, 24, message.offset);
-  Put(&record, 32, message.bytes);
-  Put(&record, 40, message.minimum_bytes);
-  Put(&record, 48, message.free_bytes);
+  PutLittle(record, 0, kMagic);
+  PutLittle(record, 4, kWireVersion);
+  PutLittle(record, 6, static_cast<uint16_t>(message.type));
+  PutLittle(record, 8, message.sequence);
+  PutLittle(record, 12, message.flags);
+  PutLittle(record, 16, message.lease);
+  PutLittle(record, 24, message.offset);
+  PutLittle(record, 32, message.bytes);
+  PutLittle(record, 40, message.minimum_bytes);
+  PutLittle(record, 48, message.free_bytes);
   return record;
 }
 
@@ -83,25 +71,25 @@ Result<WireMessage> Decode(std::span<const std::byte> record) {
   if (record.size() != kWireBytes) {
     return InvalidArgument("control message of " + std::to_string(record.size()) + " bytes, not 64");
   }
-  if (Get<uint32_t>(record, 0) != kMagic) return InvalidArgument("control message without Ramspan's magic number");
-  const auto version = Get<uint16_t>(record, 4);
+  if (GetLittle<uint32_t>(record, 0) != kMagic) return InvalidArgument("control message without Ramspan's magic number");
+  const auto version = GetLittle<uint16_t>(record, 4);
   if (version != kWireVersion) {
     return InvalidArgument("control message of protocol version " + std::to_string(version) + ", this side speaks " +
                            std::to_string(kWireVersion) + ": use one Ramspan version in a job");
   }
-  const auto type = Get<uint16_t>(record, 6);
+  const auto type = GetLittle<uint16_t>(record, 6);
   Fields fields;
   if (!FieldsOf(type, &fields)) return InvalidArgument("control message of unknown type " + std::to_string(type));
   const WireMessage message{.type = static_cast<WireType>(type),
-                            .sequence = Get<uint32_t>(record, 8),
-                            .flags = Get<uint32_t>(record, 12),
-                            .lease = Get<uint64_t>(record, 16),
-                            .offset = Get<uint64_t>(record, 24),
-                            .bytes = Get<uint64_t>(record, 32),
-                            .minimum_bytes = Get<uint64_t>(record, 40),
-                            .free_bytes = Get<uint64_t>(record, 48)};
+                            .sequence = GetLittle<uint32_t>(record, 8),
+                            .flags = GetLittle<uint32_t>(record, 12),
+                            .lease = GetLittle<uint64_t>(record, 16),
+                            .offset = GetLittle<uint64_t>(record, 24),
+                            .bytes = GetLittle<uint64_t>(record, 32),
+                            .minimum_bytes = GetLittle<uint64_t>(record, 40),
+                            .free_bytes = GetLittle<uint64_t>(record, 48)};
   const char* wrong = WrongField(message, fields);
-  if (wrong == nullptr && Get<uint64_t>(record, 56) != 0) wrong = "padding";
+  if (wrong == nullptr && GetLittle<uint64_t>(record, 56) != 0) wrong = "padding";
   if (wrong != nullptr) {
     return InvalidArgument("control message of type " + std::to_string(type) + " with a wrong field: " + wrong);
   }

@@ -1,7 +1,8 @@
 // Endpoint: the port through which a memory server meets its clients. The server's loop, sessions and lease table know no
 // transport; an endpoint knows no lease. It owns the pool, because how memory can be reached is the transport's business.
 //
-// Clients are numbered [0, clients()); a number always means the same client.
+// Clients are numbered [0, clients()) at the beginning; more may come (NextArrival). A number means the same client until its
+// death was told; then it may be given to another one.
 // Thread-safety: none; the server's loop is one thread. Ownership: the server borrows the endpoint.
 #pragma once
 
@@ -10,9 +11,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <thread>
 
 #include "common/status.h"
 #include "common/wire.h"
+#include "memserver/lease_table.h"
 
 namespace ramspan {
 
@@ -26,9 +30,20 @@ class Endpoint {
 
   virtual ~Endpoint() = default;
 
-  virtual int name() const = 0;  // for messages: an MPI rank
+  virtual std::string label() const = 0;  // for messages, behind "memory server": "rank 3", "127.0.0.1:7000"
   virtual uint32_t clients() const = 0;
-  virtual std::span<std::byte> pool() = 0;
+  virtual uint64_t pool_bytes() const = 0;
+  // One pool that all clients reach, whose pages the server's loop makes resident; empty where each lease has memory of
+  // its own, which Provide makes.
+  virtual std::span<std::byte> pool() { return {}; }
+  // A lease is about to be granted: its memory and the client's way to it. False: the system has no memory for it.
+  virtual bool Provide(uint32_t /*client*/, const Lease& /*lease*/) { return true; }
+  // A lease came back, or its client is gone: nobody may reach the memory any more.
+  virtual void Reclaim(const Lease& /*lease*/) {}
+
+  // Whether the server goes on when the last client has left, until ShouldEnd.
+  virtual bool is_service() const { return false; }
+  virtual bool ShouldEnd() const { return false; }
 
   // Some client moves bytes by calls that stand still while this server does not poll, although it is not concerned.
   virtual bool needs_polling() const = 0;
@@ -47,9 +62,18 @@ class Endpoint {
   // Progress alone: messages stay where they are.
   virtual void Progress() = 0;
 
+  // Nothing is to be done: waits, for so long at most. True: something woke it, so that Poll is worth while.
+  virtual bool Wait(std::chrono::microseconds at_most) {
+    std::this_thread::sleep_for(at_most);
+    return false;
+  }
+
   // Sends without waiting. False: it cannot be sent and never will be, because the client does not take its answers or is
   // gone; what was granted in it has to be taken back.
   [[nodiscard]] virtual bool Answer(uint32_t client, const WireMessage& message) = 0;
+
+  // A client that has come since the last call, with a number that is nobody's.
+  virtual std::optional<uint32_t> NextArrival() { return std::nullopt; }
 
   // A client that is known to have died since the last call. Over MPI nobody learns of deaths: they end the job.
   virtual std::optional<uint32_t> NextDeath() { return std::nullopt; }

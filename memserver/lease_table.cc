@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "common/check.h"
 
@@ -17,16 +18,29 @@ uint64_t QuarterShare(uint64_t pool_bytes, uint32_t clients, uint64_t most) {
 
 }  // namespace
 
-LeaseTable::LeaseTable(uint64_t pool_bytes, uint32_t clients)
+LeaseTable::LeaseTable(uint64_t pool_bytes, uint32_t clients, std::function<void(const Lease&)> released)
     : pool_bytes_(RoundDown(pool_bytes)),
+      released_(std::move(released)),
       lease_bytes_max_(QuarterShare(pool_bytes, std::max(clients, 1u), uint64_t{256} << 20)),
       reserve_bytes_(QuarterShare(pool_bytes, std::max(clients, 1u), uint64_t{64} << 20)),
       space_(pool_bytes_ / kLeaseGranule),
       held_(clients),
       retired_(clients),
       free_bytes_(pool_bytes_) {
-  RS_CHECK(clients > 0 && pool_bytes_ > 0, "a pool of %llu bytes for %u clients",
+  RS_CHECK(pool_bytes_ > 0, "a pool of %llu bytes for %u clients",
            static_cast<unsigned long long>(pool_bytes), clients);
+}
+
+void LeaseTable::Welcome(uint32_t client) {
+  RS_CHECK(client <= held_.size() && (client == held_.size() || retired_[client]), "client %u is here already", client);
+  if (client == held_.size()) {
+    held_.push_back(0);
+    retired_.push_back(false);
+  }
+  retired_[client] = false;
+  const auto here = static_cast<uint32_t>(std::count(retired_.begin(), retired_.end(), false));
+  lease_bytes_max_ = QuarterShare(pool_bytes_, here, uint64_t{256} << 20);
+  reserve_bytes_ = QuarterShare(pool_bytes_, here, uint64_t{64} << 20);
 }
 
 uint64_t LeaseTable::FreeFor(uint32_t client) const {
@@ -88,6 +102,7 @@ void LeaseTable::Retire(uint32_t client) {
 
 void LeaseTable::Release(std::map<uint64_t, Lease>::iterator lease) {
   const Lease& l = lease->second;
+  if (released_) released_(l);
   space_.Free(l.offset / kLeaseGranule, l.bytes / kLeaseGranule);
   held_[l.client] -= l.bytes;
   free_bytes_ += l.bytes;

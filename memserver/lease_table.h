@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -29,8 +30,12 @@ struct Lease {
 
 class LeaseTable {
  public:
-  // `pool_bytes` is cut down to a multiple of kLeaseGranule and must hold one; clients are numbered [0, clients).
-  LeaseTable(uint64_t pool_bytes, uint32_t clients);
+  // `pool_bytes` is cut down to a multiple of kLeaseGranule and must hold one; clients are numbered [0, clients). `released`
+  // hears of each lease that comes back, before its place is free.
+  LeaseTable(uint64_t pool_bytes, uint32_t clients, std::function<void(const Lease&)> released = nullptr);
+
+  // One more client, with the next number or one that was retired. Shares are then counted anew, between those that are here.
+  void Welcome(uint32_t client);
 
   // The largest lease of at most `want` bytes (multiples of the granule) that pool, cap and quota allow.
   // kResourceExhausted: the pool has no `minimum` in one piece; kUnavailable: it has, but it is promised to others.
@@ -56,8 +61,8 @@ class LeaseTable {
  private:
   void Release(std::map<uint64_t, Lease>::iterator lease);
 
-  // Constant after construction.
-  uint64_t pool_bytes_;
+  const uint64_t pool_bytes_;
+  const std::function<void(const Lease&)> released_;
   uint64_t lease_bytes_max_;
   uint64_t reserve_bytes_;
 

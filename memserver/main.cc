@@ -67,7 +67,7 @@ void CatchSignals() {
   std::signal(SIGHUP, SIG_IGN);
 }
 
-Status Serve() {
+Status ServeJob() {
   // First of all, because hydra does not notice a rank that ends before: the others would wait for it in MPI_Init.
   if (Status initialised = InitMpiThreadMultiple(nullptr, nullptr); !initialised.ok()) return initialised;
   CatchSignals();  // after MPI has set its own handlers
@@ -83,7 +83,7 @@ Status Serve() {
   Result<bool> together = false;
   {
     MpiEndpoint endpoint(*world.value());
-    together = ServeUntilBye(endpoint);
+    together = Serve(endpoint);
   }
   if (!together.ok()) return together.status();
   if (together.value()) {
@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
     std::fputs(ramspan::kHelp, help ? stdout : stderr);
     return help ? 0 : 2;
   }
-  const ramspan::Status served = ramspan::Serve();
+  const ramspan::Status served = ramspan::ServeJob();
   if (served.ok()) return 0;
   std::fprintf(stderr, "ramspan-memserver: %s\n", served.message().c_str());
   // Not MPI_Finalize, which would wait for ranks that may be gone; the status tells the launcher to end the job.

@@ -20,8 +20,9 @@ class MpiEndpoint final : public Endpoint {
  public:
   explicit MpiEndpoint(MpiWorld& world);
 
-  int name() const override { return world_.rank(); }
+  std::string label() const override { return "rank " + std::to_string(world_.rank()); }
   uint32_t clients() const override { return static_cast<uint32_t>(world_.clients().size()); }
+  uint64_t pool_bytes() const override { return world_.pool_bytes(); }
   std::span<std::byte> pool() override { return {world_.pool(), world_.pool_bytes()}; }
   bool needs_polling() const override { return needs_polling_; }
   Status Poll(std::optional<Message>* message) override;

@@ -20,7 +20,7 @@ constexpr uint64_t kActivityBytesPerMs = 20'000;
 }  // namespace
 
 MemServer::MemServer(MemServerOptions options)
-    : options_(std::move(options)), leases_(options_.pool_bytes, options_.clients), sessions_(options_.clients),
+    : options_(std::move(options)), leases_(options_.pool_bytes, options_.clients, options_.reclaim), sessions_(options_.clients),
       active_until_(options_.clients), granted_(options_.clients) {}
 
 bool MemServer::RmaIsActive(Clock::time_point now) const {
@@ -75,7 +75,7 @@ WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request
   if (!lease.ok()) {
     const bool quota = lease.status().code() == StatusCode::kUnavailable;
     answer.flags = static_cast<uint32_t>(quota ? FullReason::kQuota : FullReason::kPool);
-  } else if (options_.populate && !options_.populate(lease.value().offset, lease.value().bytes)) {
+  } else if (options_.provide && !options_.provide(lease.value())) {
     const Status returned = leases_.Return(client, lease.value().id);
     RS_CHECK(returned.ok(), "lease %llu just made: %s", static_cast<unsigned long long>(lease.value().id),
              returned.message().c_str());
@@ -102,6 +102,24 @@ void MemServer::Withdraw(uint32_t client, const WireMessage& answer) {
            returned.message().c_str());
 }
 
+void MemServer::NoteArrival(uint32_t client) {
+  RS_CHECK(client <= sessions_.size(), "client %u comes when there are %zu", client, sessions_.size());
+  leases_.Welcome(client);
+  if (client == sessions_.size()) {
+    sessions_.emplace_back();
+    active_until_.emplace_back();
+    granted_.emplace_back();
+    return;
+  }
+  const SessionState before = sessions_[client].state();
+  RS_CHECK(before == SessionState::kDraining || before == SessionState::kGone, "client %u comes while it is %s", client,
+           SessionStateName(before));
+  sessions_[client] = {};
+  active_until_[client] = {};
+  granted_[client] = {};
+  --draining_;
+}
+
 void MemServer::NoteDeath(uint32_t client) {
   if (client >= sessions_.size() || !sessions_[client].NoteDeath()) return;
   leases_.Retire(client);
@@ -123,7 +141,7 @@ Result<bool> MemServer::LeaveTogether() const {
 void MemServer::NoteBad(uint32_t client, const Status& why) {
   Session& session = sessions_[client];
   if (!session.NoteBadMessage()) return;
-  LogWarning("memory server rank %d: ignored message %llu from client %u: %s", options_.rank,
+  LogWarning("memory server %s: ignored message %llu from client %u: %s", options_.label.c_str(),
              static_cast<unsigned long long>(session.bad_messages()), client, why.message().c_str());
 }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/running_clock.h"
@@ -21,11 +22,13 @@ namespace ramspan {
 
 struct MemServerOptions {
   uint64_t pool_bytes = 0;
-  uint32_t clients = 0;
-  int rank = -1;  // for messages
-  // Makes [offset, offset + bytes) of the pool resident before a client touches it; false when the system has no
-  // memory left. Ahead of the grant, because a client's store into a page that cannot be had would be a SIGBUS.
-  std::function<bool(uint64_t offset, uint64_t bytes)> populate;
+  uint32_t clients = 0;  // that are here from the beginning
+  std::string label;     // for messages
+  // Makes the memory of a lease ready before its client has it; false when the system has no memory left. Ahead of the grant,
+  // because a client's store into a page that cannot be had would be a SIGBUS.
+  std::function<bool(const Lease& lease)> provide;
+  // The lease is nobody's any more, before it can be granted again.
+  std::function<void(const Lease& lease)> reclaim;
 };
 
 class MemServer {
@@ -41,6 +44,8 @@ class MemServer {
   // The answer that Handle has just returned could not be sent: what it newly grants is free again.
   void Withdraw(uint32_t client, const WireMessage& answer);
 
+  // One more client, with a number that is not in use: the next one, or that of a client that has said bye or died.
+  void NoteArrival(uint32_t client);
   // The client is gone without a bye: its leases come back, and nobody waits for it.
   void NoteDeath(uint32_t client);
 

@@ -31,16 +31,19 @@ constexpr microseconds kSpinAfterArrival{1000};
 // The longest wait then. Progress that MPI owes somebody without an arrival (which the endpoint may not see) comes this late.
 constexpr microseconds kWaitMax{1000};
 constexpr microseconds kSleepMin{50}, kSleepMaxNear{4000}, kSleepMaxFar{1000};
+// A service is woken by what comes, and looks by itself only for clients that are late.
+constexpr microseconds kSleepService{100'000};
 
 class Loop {
  public:
   explicit Loop(Endpoint& endpoint)
       : endpoint_(endpoint),
         pages_(endpoint.pool(), [this](nanoseconds took) { LetTransfersCatchUp(took); }),
-        server_({.pool_bytes = endpoint.pool().size(),
+        server_({.pool_bytes = endpoint.pool_bytes(),
                  .clients = endpoint.clients(),
-                 .rank = endpoint.name(),
-                 .populate = [this](uint64_t at, uint64_t bytes) { return Populate(at, bytes); }}),
+                 .label = endpoint.label(),
+                 .provide = [this](const Lease& lease) { return Provide(lease); },
+                 .reclaim = [this](const Lease& lease) { endpoint_.Reclaim(lease); }}),
         sleep_max_(endpoint.needs_polling() ? kSleepMaxFar : kSleepMaxNear) {}
 
   Result<bool> Run() {
@@ -48,10 +51,11 @@ class Loop {
     last_arrival_ = last_message;
     microseconds sleep = kSleepMin;
     std::optional<Endpoint::Message> message;
-    while (!server_.Done()) {
+    while (endpoint_.is_service() ? !endpoint_.ShouldEnd() : !server_.Done()) {
       const MemServer::Clock::time_point now = clock_.Now();
       if (Status polled = endpoint_.Poll(&message); !polled.ok()) return polled;
       while (const std::optional<uint32_t> dead = endpoint_.NextDeath()) server_.NoteDeath(*dead);
+      while (const std::optional<uint32_t> come = endpoint_.NextArrival()) server_.NoteArrival(*come);
       if (message) {
         Answer(*message, now);
         last_message = last_arrival_ = now;
@@ -60,10 +64,11 @@ class Loop {
         if (++polls_ % kPollsPerLook == 0) PauseWhileActive(now);
         sleep = kSleepMin;
       } else if (!pages_.PopulateAhead()) {
-        std::this_thread::sleep_for(sleep);
+        if (endpoint_.Wait(endpoint_.is_service() ? kSleepService : sleep)) last_message = now;
         sleep = std::min(sleep * 2, sleep_max_);
       }
     }
+    if (endpoint_.is_service()) return true;
     server_.Finish();
     return server_.LeaveTogether();
   }
@@ -93,10 +98,11 @@ class Loop {
     if (answer && !endpoint_.Answer(message.client, *answer)) server_.Withdraw(message.client, *answer);
   }
 
-  bool Populate(uint64_t offset, uint64_t bytes) {
-    if (pages_.Populate(offset, bytes)) return true;
-    LogWarning("memory server rank %d: no memory for a lease of %llu MiB: lower --server-memory", endpoint_.name(),
-               static_cast<unsigned long long>(bytes >> 20));
+  bool Provide(const Lease& lease) {
+    const bool resident = endpoint_.pool().empty() || pages_.Populate(lease.offset, lease.bytes);
+    if (resident && endpoint_.Provide(lease.client, lease)) return true;
+    LogWarning("memory server %s: no memory for a lease of %llu MiB: let it lend less", endpoint_.label().c_str(),
+               static_cast<unsigned long long>(lease.bytes >> 20));
     return false;
   }
 
@@ -119,6 +125,6 @@ class Loop {
 
 }  // namespace
 
-Result<bool> ServeUntilBye(Endpoint& endpoint) { return Loop(endpoint).Run(); }
+Result<bool> Serve(Endpoint& endpoint) { return Loop(endpoint).Run(); }
 
 }  // namespace ramspan

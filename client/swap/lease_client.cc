@@ -34,7 +34,7 @@ std::optional<LeaseClient::Answer> LeaseClient::Next() {
   while (const std::optional<ServerTransport::Control> control = transport_.Receive()) {
     const Result<WireMessage> decoded = Decode(control->record);
     if (!decoded.ok()) {
-      LogWarning("ignored a message of memory server rank %d: %s", transport_.server(control->server).name,
+      LogWarning("ignored a message of memory server %s: %s", transport_.server(control->server).label.c_str(),
                  decoded.status().message().c_str());
       continue;
     }
@@ -50,7 +50,7 @@ std::optional<LeaseClient::Answer> LeaseClient::Judge(uint32_t number, const Wir
     case LeaseLedger::Verdict::kTake:
     case LeaseLedger::Verdict::kFull: return Answer{number, message};
     case LeaseLedger::Verdict::kBroken:
-      LogWarning("memory server rank %d granted memory that cannot be granted; it counts as full for now", server.name);
+      LogWarning("memory server %s granted memory that cannot be granted; it counts as full for now", server.label.c_str());
       if (!ledger_.Holds(number, message.lease)) Return(number, message.lease);
       return Answer{number, {.type = WireType::kFull, .sequence = message.sequence}};
     case LeaseLedger::Verdict::kGiveBack: Return(number, message.lease); break;

@@ -313,9 +313,9 @@ void LeaseKeeper::CloseDeadServers() {
       if (std::exchange(state.closed, true)) continue;
       lost = sides_[state.near()].space.CloseServer(server);
     }
-    LogWarning("memory server rank %d died with %s of this rank's chunks; a chunk that is used and lives only there is "
+    LogWarning("memory server %s died with %s of this rank's chunks; a chunk that is used and lives only there is "
                "lost. Remedy: see why the server died (its own message, memory limits of its host), start the job again",
-               transport_.server(server).name, FormatBytes(lost).c_str());
+               transport_.server(server).label.c_str(), FormatBytes(lost).c_str());
   }
 }
 

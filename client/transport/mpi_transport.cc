@@ -15,7 +15,7 @@ MpiTransport::MpiTransport(MpiWorld& world, MpiWatchdog::Options watchdog)
 
 ServerTransport::Server MpiTransport::server(uint32_t number) const {
   const MpiWorld::Server& server = world_.servers()[number];
-  return {.name = server.world_rank,
+  return {.label = "rank " + std::to_string(server.world_rank),
           .distance = server.distance,
           .capacity_bytes = server.pool_bytes,
           .mapped = server.shared};

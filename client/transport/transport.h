@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/status.h"
@@ -34,7 +35,7 @@ class ServerTransport {
   enum class ServerState : uint8_t { kAlive, kDraining, kDead };
 
   struct Server {
-    int name = -1;                // for messages: an MPI rank
+    std::string label;            // for messages, behind "memory server": "rank 3", "127.0.0.1:7000"
     int distance = 2;             // common/topology.h
     // Of its pool, and never more than this side knows to be there, whatever the server says: what bounds each store.
     uint64_t capacity_bytes = 0;

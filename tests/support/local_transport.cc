@@ -21,7 +21,7 @@ class LocalTransport final : public ServerTransport {
   Server server(uint32_t number) const override {
     const std::lock_guard lock(all_.mutex_);
     LocalServers::Server& server = *all_.servers_[number];
-    return {.name = static_cast<int>(100 + number),
+    return {.label = "rank " + std::to_string(100 + number),
             .distance = server.near ? 1 : 2,
             .capacity_bytes = all_.options_.pool_bytes,
             .mapped = server.near ? server.pool.get() : nullptr};

@@ -97,7 +97,7 @@ TEST(MemServer, AnswersARequestWithALeaseAndWithFullWhenThereIsNone) {
 }
 
 TEST(MemServer, ALeaseThatCannotBeMadeResidentIsNotGranted) {
-  MemServer server({.pool_bytes = 4 * kMiB, .clients = 1, .populate = [](uint64_t, uint64_t) { return false; }});
+  MemServer server({.pool_bytes = 4 * kMiB, .clients = 1, .provide = [](const Lease&) { return false; }});
   const std::optional<WireMessage> answer = server.Handle(0, Request(kMiB), kNow);
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->type, WireType::kFull);

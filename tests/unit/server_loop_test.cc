@@ -17,7 +17,8 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class ScriptedEndpoint final : public Endpoint {
  public:
-  int name() const override { return 7; }
+  std::string label() const override { return "rank 7"; }
+  uint64_t pool_bytes() const override { return 8 * kMiB; }
   uint32_t clients() const override { return 2; }
   std::span<std::byte> pool() override { return {pool_.get(), 8 * kMiB}; }
   bool needs_polling() const override { return true; }
@@ -91,7 +92,7 @@ TEST(ServerLoop, ServesUntilAllHaveSaidBye) {
   endpoint.AskFor(0, kMiB);
   endpoint.SayBye(0);
   endpoint.SayBye(1);
-  const Result<bool> together = ServeUntilBye(endpoint);
+  const Result<bool> together = Serve(endpoint);
   ASSERT_TRUE(together.ok());
   EXPECT_TRUE(together.value());
   ASSERT_EQ(endpoint.answers.size(), 1u);
@@ -106,7 +107,7 @@ TEST(ServerLoop, WhatAClientDoesNotTakeIsNotLeasedToIt) {
   for (int i = 0; i < 7; ++i) endpoint.AskFor(1, kMiB);
   endpoint.SayBye(0);
   endpoint.SayBye(1);
-  ASSERT_TRUE(ServeUntilBye(endpoint).ok());
+  ASSERT_TRUE(Serve(endpoint).ok());
   ASSERT_EQ(endpoint.answers.size(), 7u);
   for (const auto& [client, answer] : endpoint.answers) EXPECT_EQ(answer.type, WireType::kLeaseGrant);
 }
@@ -115,7 +116,7 @@ TEST(ServerLoop, AClientThatDiesIsNotWaitedFor) {
   ScriptedEndpoint endpoint;
   endpoint.SayBye(0, false);
   endpoint.deaths = {1, 1, 99};
-  const Result<bool> together = ServeUntilBye(endpoint);
+  const Result<bool> together = Serve(endpoint);
   ASSERT_TRUE(together.ok());
   EXPECT_FALSE(together.value());
 }
@@ -124,13 +125,13 @@ TEST(ServerLoop, ByesThatContradictEachOtherAreAnError) {
   ScriptedEndpoint endpoint;
   endpoint.SayBye(0);
   endpoint.SayBye(1, false);
-  EXPECT_EQ(ServeUntilBye(endpoint).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Serve(endpoint).status().code(), StatusCode::kFailedPrecondition);
 }
 
 TEST(ServerLoop, ALostTransportEndsIt) {
   ScriptedEndpoint endpoint;
   endpoint.broken = true;
-  EXPECT_EQ(ServeUntilBye(endpoint).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Serve(endpoint).status().code(), StatusCode::kUnavailable);
 }
 
 TEST(ServerLoop, RecordsOfAnyLengthAndStrangersAreIgnored) {
@@ -140,7 +141,7 @@ TEST(ServerLoop, RecordsOfAnyLengthAndStrangersAreIgnored) {
   endpoint.SayBye(5);
   endpoint.SayBye(0);
   endpoint.SayBye(1);
-  EXPECT_TRUE(ServeUntilBye(endpoint).value());
+  EXPECT_TRUE(Serve(endpoint).value());
   EXPECT_TRUE(endpoint.answers.empty());
 }
 

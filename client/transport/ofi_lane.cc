@@ -1,0 +1,197 @@
+#include "client/transport/ofi_lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/log.h"
+
+namespace ramspan {
+namespace {
+
+// No reason to cut where the network takes more; keeps a part's progress visible to who looks for a lane that stands still.
+constexpr size_t kPartBytesMax = size_t{64} << 20;
+
+}  // namespace
+
+OfiLane::OfiLane(std::unique_ptr<FabricEndpoint> endpoint, uint64_t peer, std::shared_ptr<OfiRegistrations> registrations, uint32_t server)
+    : peer_(peer), registrations_(std::move(registrations)), server_(server),
+      part_bytes_max_(std::min(kPartBytesMax, registrations_->domain().transfer_bytes_max())), endpoint_(std::move(endpoint)) {}
+
+OfiLane::~OfiLane() { endpoint_.reset(); }
+
+template <class T>
+T* OfiLane::Take(T** free, std::deque<T>* all) {
+  if (*free == nullptr) return &all->emplace_back();
+  T* taken = *free;
+  *free = taken->next;
+  return taken;
+}
+
+void OfiLane::Queue(Whole* whole, const Part& like) {
+  Part* part = Take(&free_parts_, &parts_);
+  part->whole = whole;
+  part->next = nullptr;
+  part->is_write = like.is_write;
+  part->local = like.local;
+  part->key = like.key;
+  part->address = like.address;
+  (waiting_last_ == nullptr ? waiting_first_ : waiting_last_->next) = part;
+  waiting_last_ = part;
+}
+
+void OfiLane::Start(const ServerTransport::Transfer& transfer, uint64_t key, uint64_t address) {
+  {
+    MutexLock lock(mutex_);
+    ++in_flight_;
+    if (buried_) {
+      done_.push_back({transfer.cookie, server_, StatusCode::kUnavailable});
+      return;
+    }
+    Whole* whole = Take(&free_wholes_, &wholes_);
+    *whole = {.cookie = transfer.cookie};
+    auto* buffer = static_cast<std::byte*>(transfer.buffer);
+    size_t at = 0;
+    do {
+      const size_t bytes = std::min(part_bytes_max_, transfer.bytes - at);
+      ++whole->parts_left;
+      Part like;
+      like.is_write = transfer.is_write;
+      like.local = {buffer + at, bytes};
+      like.key = key;
+      like.address = address + at;
+      Queue(whole, like);
+      at += bytes;
+    } while (at < transfer.bytes);
+  }
+  PostWaiting();
+}
+
+void OfiLane::PostWaiting() {
+  for (;;) {
+    Part* part = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (posting_ || failed_ || waiting_first_ == nullptr) break;
+      // Out of the queue before it is posted: from then on another thread may find that it has ended.
+      part = std::exchange(waiting_first_, waiting_first_->next);
+      if (waiting_first_ == nullptr) waiting_last_ = nullptr;
+      posting_ = true;
+      ++users_;
+    }
+    const FabricEndpoint::Posted posted = Post(part);
+    MutexLock lock(mutex_);
+    posting_ = false;
+    --users_;
+    if (posted == FabricEndpoint::Posted::kYes) continue;
+    part->next = waiting_first_;
+    waiting_first_ = part;
+    if (waiting_last_ == nullptr) waiting_last_ = part;
+    if (posted == FabricEndpoint::Posted::kFailed) failed_ = true;
+    break;
+  }
+  Bury();
+}
+
+FabricEndpoint::Posted OfiLane::Post(Part* part) {
+  void* descriptor = nullptr;
+  if (registrations_->domain().needs_local_registration() && part->region == nullptr) {
+    Result<std::shared_ptr<const FabricRegion>> region = registrations_->Find(part->local);
+    if (!region.ok()) {
+      LogWarning("%s", region.status().message().c_str());
+      return FabricEndpoint::Posted::kFailed;
+    }
+    part->region = std::move(region).value();
+  }
+  if (part->region != nullptr) descriptor = part->region->descriptor();
+  return endpoint_->Post({.is_write = part->is_write,
+                          .local = {&part->local, 1},
+                          .descriptors = {&descriptor, 1},
+                          .peer = peer_,
+                          .address = part->address,
+                          .key = part->key,
+                          .context = part});
+}
+
+void OfiLane::Finish(Part* part, bool ok) {
+  Whole* whole = part->whole;
+  part->region.reset();
+  part->whole = nullptr;
+  part->next = free_parts_;
+  free_parts_ = part;
+  ++ended_;
+  whole->failed = whole->failed || !ok;
+  if (--whole->parts_left > 0) return;
+  done_.push_back({whole->cookie, server_, whole->failed ? StatusCode::kUnavailable : StatusCode::kOk});
+  whole->next = free_wholes_;
+  free_wholes_ = whole;
+}
+
+bool OfiLane::Collect(std::vector<ServerTransport::Completion>* done) {
+  const bool polled = Poll();
+  PostWaiting();
+  MutexLock lock(mutex_);
+  const bool some = !done_.empty();
+  done->insert(done->end(), done_.begin(), done_.end());
+  in_flight_ -= done_.size();
+  done_.clear();
+  return polled || some;
+}
+
+bool OfiLane::Poll() {
+  {
+    MutexLock lock(mutex_);
+    if (in_flight_ == 0 || polling_) return false;
+    if (failed_) return true;
+    polling_ = true;
+    ++users_;
+  }
+  std::array<FabricCompletion, 16> ended;
+  bool broken = false;
+  const size_t n = endpoint_->Poll(ended, &broken);
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < n; ++i) {
+    Finish(static_cast<Part*>(ended[i].context), ended[i].ok);
+    broken = broken || !ended[i].ok;
+  }
+  if (broken) {
+    failed_ = true;
+    failed_flag_.store(true, std::memory_order_relaxed);
+  }
+  polling_ = false;
+  --users_;
+  return true;
+}
+
+void OfiLane::Fail() {
+  {
+    MutexLock lock(mutex_);
+    failed_ = true;
+  }
+  Bury();
+}
+
+// Of a lane that has failed, as soon as nobody is inside the endpoint: closes it and ends what is left.
+void OfiLane::Bury() {
+  std::unique_ptr<FabricEndpoint> endpoint;
+  {
+    MutexLock lock(mutex_);
+    if (!failed_) return;
+    failed_flag_.store(true, std::memory_order_relaxed);
+    if (users_ > 0 || endpoint_ == nullptr) return;
+    endpoint = std::move(endpoint_);
+  }
+  endpoint.reset();  // no buffer is touched any more
+  MutexLock lock(mutex_);
+  for (Part& part : parts_) {
+    if (part.whole != nullptr) Finish(&part, false);
+  }
+  waiting_first_ = waiting_last_ = nullptr;
+  buried_ = true;
+}
+
+OfiLane::Look OfiLane::look() const {
+  MutexLock lock(mutex_);
+  return {in_flight_ - done_.size(), ended_};
+}
+
+}  // namespace ramspan

@@ -1,0 +1,98 @@
+// OfiLane: transfers between this process and one far server, over an endpoint of their own. What the network cannot take at once
+// waits in a queue here and is posted as others end. The first transfer that fails fails the lane: the server is not there any
+// more, or does not know this client. Then the endpoint is closed, which is the only way to be sure that the network lets go of
+// the buffers, and every transfer ends with an error.
+//
+// Thread-safety: any thread, any call. The mutex is held for bookkeeping only. One thread at a time posts and one polls; each
+// is counted in users_, and the endpoint is closed when nobody is inside it.
+// Ownership: of the endpoint; borrows buffers until their transfers have ended.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "client/transport/ofi_registrations.h"
+#include "client/transport/transport.h"
+#include "common/fabric.h"
+#include "common/mutex.h"
+
+namespace ramspan {
+
+class OfiLane {
+ public:
+  OfiLane(std::unique_ptr<FabricEndpoint> endpoint, uint64_t peer, std::shared_ptr<OfiRegistrations> registrations, uint32_t server);
+  ~OfiLane();  // closes the endpoint; what was in flight is not reported any more
+  OfiLane(const OfiLane&) = delete;
+  OfiLane& operator=(const OfiLane&) = delete;
+
+  // `key`, `address`: of the transfer's first byte in the server's memory. Does not wait; allocates nothing once warm.
+  void Start(const ServerTransport::Transfer& transfer, uint64_t key, uint64_t address);
+  // Appends what has ended, without waiting. False: nothing was in flight, or another thread is polling.
+  bool Collect(std::vector<ServerTransport::Completion>* done);
+
+  // For ever. What is in flight ends with an error in the next Collect.
+  void Fail();
+  bool has_failed() const { return failed_flag_.load(std::memory_order_relaxed); }
+
+  // Who sees `in_flight` above zero and `ended` unchanged for long enough knows that nothing moves.
+  struct Look {
+    size_t in_flight = 0;
+    uint64_t ended = 0;
+  };
+  Look look() const;
+
+ private:
+  // A transfer of the caller's, which may be too long for one of the network's.
+  struct Whole {
+    void* cookie = nullptr;
+    uint32_t parts_left = 0;
+    bool failed = false;
+    Whole* next = nullptr;
+  };
+  struct Part {
+    std::array<std::byte, kFabricContextBytes> context;  // first: the network gives its address back
+    Whole* whole = nullptr;  // null: this part is free
+    Part* next = nullptr;    // in waiting_ or among the free ones
+    bool is_write = false;
+    std::span<std::byte> local;
+    uint64_t key = 0, address = 0;
+    std::shared_ptr<const FabricRegion> region;
+  };
+
+  void Queue(Whole* whole, const Part& part) RS_REQUIRES(mutex_);
+  void PostWaiting();
+  FabricEndpoint::Posted Post(Part* part);
+  void Finish(Part* part, bool ok) RS_REQUIRES(mutex_);
+  bool Poll();
+  void Bury();
+  template <class T>
+  static T* Take(T** free, std::deque<T>* all);
+
+  // Constant after construction.
+  const uint64_t peer_;
+  const std::shared_ptr<OfiRegistrations> registrations_;
+  const uint32_t server_;
+  const size_t part_bytes_max_;
+
+  std::atomic<bool> failed_flag_{false};  // repeats failed_ for looks without the mutex; publishes nothing
+  mutable Mutex mutex_{LockRank::kTransport};
+  std::unique_ptr<FabricEndpoint> endpoint_;  // used by counted users without the mutex; null once buried
+  int users_ RS_GUARDED_BY(mutex_) = 0;
+  bool failed_ RS_GUARDED_BY(mutex_) = false, buried_ RS_GUARDED_BY(mutex_) = false;
+  bool posting_ RS_GUARDED_BY(mutex_) = false, polling_ RS_GUARDED_BY(mutex_) = false;
+  std::deque<Part> parts_ RS_GUARDED_BY(mutex_);  // a deque: their addresses are the network's
+  std::deque<Whole> wholes_ RS_GUARDED_BY(mutex_);
+  Part* free_parts_ RS_GUARDED_BY(mutex_) = nullptr;
+  Whole* free_wholes_ RS_GUARDED_BY(mutex_) = nullptr;
+  Part* waiting_first_ RS_GUARDED_BY(mutex_) = nullptr;
+  Part* waiting_last_ RS_GUARDED_BY(mutex_) = nullptr;
+  std::vector<ServerTransport::Completion> done_ RS_GUARDED_BY(mutex_);
+  size_t in_flight_ RS_GUARDED_BY(mutex_) = 0;  // wholes, and those in done_
+  uint64_t ended_ RS_GUARDED_BY(mutex_) = 0;    // parts
+};
+
+}  // namespace ramspan

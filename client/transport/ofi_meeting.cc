@@ -1,0 +1,72 @@
+#include "client/transport/ofi_meeting.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "common/running_clock.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLookEvery{100};  // the running clock counts half a second a look at most
+
+// Waits until the socket is ready; false: the deadline has passed.
+bool AwaitReady(int descriptor, short events, RunningClock* clock, RunningClock::time_point deadline) {
+  while (clock->Now() < deadline) {
+    pollfd polled{.fd = descriptor, .events = events, .revents = 0};
+    if (poll(&polled, 1, static_cast<int>(kLookEvery.count())) > 0) return true;
+  }
+  return false;
+}
+
+Result<Descriptor> ConnectTo(const SocketPlace& place, RunningClock* clock, RunningClock::time_point deadline) {
+  const Result<std::vector<SocketAddress>> addresses = Resolve(place);
+  if (!addresses.ok()) return addresses.status();
+  Status last;
+  for (const SocketAddress& address : addresses.value()) {
+    Result<Descriptor> socket = StartConnect(address);
+    if (socket.ok() && !AwaitReady(socket.value().number(), POLLOUT, clock, deadline)) return Unavailable("nobody answers");
+    last = socket.ok() ? FinishConnect(socket.value()) : socket.status();
+    if (last.ok()) return socket;
+  }
+  return last;
+}
+
+}  // namespace
+
+Result<OfiMeeting> OfiMeeting::With(const SocketPlace& place, const Secret& secret, milliseconds at_most) {
+  RunningClock clock;
+  const RunningClock::time_point deadline = clock.Now() + at_most;
+  Result<Descriptor> socket = ConnectTo(place, &clock, deadline);
+  if (!socket.ok()) return socket.status();
+  OfiMeeting meeting{.link = std::make_unique<Link>(std::move(socket).value(), Handshake::Role::kClient, secret), .introduction = {}};
+  Link& link = *meeting.link;
+  Frame frame;
+  Descriptor none;
+  for (;;) {
+    link.Progress();
+    if (link.Next(&frame, &none)) break;
+    if (link.is_closed()) return link.why_closed();
+    const short events = static_cast<short>(POLLIN | (link.wants_to_write() ? POLLOUT : 0));
+    if (!AwaitReady(link.descriptor(), events, &clock, deadline)) return Unavailable("it does not answer in time");
+  }
+  if (frame.kind != Frame::Kind::kIntroduction) return FailedPrecondition("it does not introduce itself");
+  meeting.introduction = frame.introduction;
+  return meeting;
+}
+
+std::string OwnLabel() {
+  char host[64] = "";
+  gethostname(host, sizeof host - 1);
+  std::string label = std::string(program_invocation_short_name) + "[" + std::to_string(getpid()) + "]@" + host;
+  for (char& c : label) c = c >= ' ' && c <= '~' ? c : '?';
+  return label.substr(0, kFrameTextMax);
+}
+
+}  // namespace ramspan

@@ -1,0 +1,243 @@
+#include "client/transport/ofi_server.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "common/log.h"
+
+namespace ramspan {
+namespace {
+
+// A fifth of the time for which a server believes it (memserver/server.cc).
+constexpr int64_t kAnnounceEveryMs = 5;
+// Answers that nobody has taken: a server that sends more without being asked breaks the protocol.
+constexpr size_t kInboxMax = 256;
+
+int64_t NowMs() {
+  using std::chrono::steady_clock;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OfiServer>> OfiServer::Make(uint32_t number, std::string label, std::unique_ptr<Link> link,
+                                                   const Introduction& introduction, std::unique_ptr<OfiLane> lane) {
+  if (introduction.capacity_bytes < kLeaseGranule) return InvalidArgument(label + " lends nothing");
+  const bool near = lane == nullptr;
+  auto server = std::unique_ptr<OfiServer>(new OfiServer(number, std::move(link), std::move(lane)));
+  server->instance_ = introduction.instance;
+  server->description_ = {.label = std::move(label), .distance = near ? 1 : 2, .capacity_bytes = introduction.capacity_bytes};
+  if (!near) return server;
+  void* range = mmap(nullptr, introduction.capacity_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) {
+    return ResourceExhausted("no addresses for the " + std::to_string(introduction.capacity_bytes >> 20) + " MiB of " +
+                             server->description_.label + ": " + std::strerror(errno));
+  }
+  server->description_.mapped = static_cast<std::byte*>(range);
+  return server;
+}
+
+OfiServer::~OfiServer() {
+  if (is_near()) munmap(description_.mapped, description_.capacity_bytes);
+}
+
+// ---- Transfers ----
+
+void OfiServer::Start(const ServerTransport::Transfer& transfer) {
+  LeaseAccess access;
+  uint64_t begin = 0;
+  bool leased = false;
+  {
+    MutexLock lock(mutex_);
+    auto held = leases_.upper_bound(transfer.offset);
+    if (held != leases_.begin()) {
+      --held;
+      begin = held->first;
+      leased = transfer.offset - begin <= held->second.bytes && transfer.bytes <= held->second.bytes - (transfer.offset - begin);
+      access = held->second.access;
+    }
+  }
+  if (lane_ == nullptr || !leased) return CopyNear(transfer, leased);
+  Announce();
+  lane_->Start(transfer, access.key, access.address + (transfer.offset - begin));
+}
+
+// A near server's memory is there, with all that was written, also when the server has died.
+void OfiServer::CopyNear(const ServerTransport::Transfer& transfer, bool leased) {
+  const bool ok = leased && lane_ == nullptr && !is_dead();
+  if (ok) {
+    std::byte* there = description_.mapped + transfer.offset;
+    transfer.is_write ? std::memcpy(there, transfer.buffer, transfer.bytes) : std::memcpy(transfer.buffer, there, transfer.bytes);
+  }
+  MutexLock lock(mutex_);
+  done_.push_back({transfer.cookie, number_, ok ? StatusCode::kOk : StatusCode::kUnavailable});
+}
+
+bool OfiServer::Collect(std::vector<ServerTransport::Completion>* done) {
+  const bool lane = lane_ && lane_->Collect(done);
+  MutexLock lock(mutex_);
+  const bool some = !done_.empty();
+  done->insert(done->end(), done_.begin(), done_.end());
+  done_.clear();
+  return lane || some;
+}
+
+void OfiServer::Announce() {
+  if (lane_ == nullptr) return;
+  const int64_t now = NowMs();
+  int64_t last = announced_ms_.load(std::memory_order_relaxed);
+  if (now - last < kAnnounceEveryMs || !announced_ms_.compare_exchange_strong(last, now, std::memory_order_relaxed)) return;
+  MutexLock lock(mutex_);
+  link_->Send({.kind = Frame::Kind::kRecord, .record = Encode({.type = WireType::kActivity})});
+}
+
+// ---- Records ----
+
+void OfiServer::Send(const WireMessage& message) {
+  MutexLock lock(mutex_);
+  if (message.type == WireType::kLeaseReturn) {
+    const auto held = std::find_if(leases_.begin(), leases_.end(), [&](const auto& one) { return one.second.id == message.lease; });
+    if (held != leases_.end()) {
+      if (is_near()) Unmap(held->first, held->second.bytes);
+      leases_.erase(held);
+    }
+  }
+  link_->Send({.kind = Frame::Kind::kRecord, .record = Encode(message)});
+}
+
+std::optional<WireRecord> OfiServer::Receive() {
+  MutexLock lock(mutex_);
+  if (inbox_.empty()) return std::nullopt;
+  const WireRecord record = inbox_.front();
+  inbox_.pop_front();
+  return record;
+}
+
+void OfiServer::Prepare(uint64_t offset, uint64_t bytes) {
+  if (!is_near()) return;
+  // Kernels before 5.14 do not know it; then each page is mapped by its first use.
+  if (madvise(description_.mapped + offset, bytes, MADV_POPULATE_WRITE) != 0) errno = 0;
+}
+
+void OfiServer::Progress() {
+  std::string why;
+  const char* unusable = nullptr;
+  {
+    MutexLock lock(mutex_);
+    link_->Progress();
+    Frame frame;
+    Descriptor descriptor;
+    while (link_->Next(&frame, &descriptor)) {
+      if (const char* wrong = Take(frame, descriptor)) unusable = wrong;
+    }
+    if (link_->is_closed()) why = link_->why_closed().message();
+  }
+  if (unusable != nullptr) {
+    LogWarning("memory server %s granted what cannot be used (%s); it counts as full for now", description_.label.c_str(), unusable);
+  }
+  if (!why.empty()) Bury(why);
+}
+
+// What is wrong with a grant that it holds; null: nothing.
+const char* OfiServer::Take(const Frame& frame, const Descriptor& descriptor) {
+  if (frame.kind == Frame::Kind::kPong) return nullptr;
+  const bool is_record = frame.kind == Frame::Kind::kRecord || frame.kind == Frame::Kind::kGrant;
+  const Result<WireMessage> message = is_record ? Decode(frame.record) : Result<WireMessage>(InvalidArgument("a frame that only clients send"));
+  if (!message.ok()) {
+    link_->Close(FailedPrecondition(message.status().message()));
+    return nullptr;
+  }
+  const bool is_grant = message.value().type == WireType::kLeaseGrant;
+  if (is_grant != (frame.kind == Frame::Kind::kGrant) || inbox_.size() >= kInboxMax) {
+    link_->Close(FailedPrecondition(inbox_.size() >= kInboxMax ? "it answers what nobody has asked" : "a grant in the wrong frame"));
+    return nullptr;
+  }
+  const char* wrong = is_grant ? TakeGrant(message.value(), frame.access, descriptor) : nullptr;
+  if (wrong == nullptr) {
+    inbox_.push_back(frame.record);
+    return nullptr;
+  }
+  link_->Send({.kind = Frame::Kind::kRecord, .record = Encode({.type = WireType::kLeaseReturn, .lease = message.value().lease})});
+  inbox_.push_back(Encode({.type = WireType::kFull, .sequence = message.value().sequence, .flags = static_cast<uint32_t>(FullReason::kNoMemory)}));
+  return wrong;
+}
+
+// What is wrong with it, or null: it can be used. A grant that is held already was sent again.
+const char* OfiServer::TakeGrant(const WireMessage& grant, const LeaseAccess& access, const Descriptor& descriptor) {
+  const auto same = leases_.find(grant.offset);
+  if (same != leases_.end() && same->second.id == grant.lease && same->second.bytes == grant.bytes) return nullptr;
+  const uint64_t capacity = description_.capacity_bytes;
+  if (grant.bytes > capacity || grant.offset > capacity - grant.bytes) return "it lies beyond the pool";
+  if (Overlaps(grant.offset, grant.bytes)) return "it overlaps another lease";
+  if (access.has_descriptor != is_near()) return "it cannot be reached";
+  if (is_near()) {
+    if (const char* wrong = Map(grant, descriptor)) return wrong;
+  }
+  leases_[grant.offset] = {.bytes = grant.bytes, .id = grant.lease, .access = access};
+  return nullptr;
+}
+
+bool OfiServer::Overlaps(uint64_t offset, uint64_t bytes) const {
+  const auto next = leases_.lower_bound(offset);
+  // Differences, not sums: nothing here can wrap.
+  if (next != leases_.end() && next->first - offset < bytes) return true;
+  if (next == leases_.begin()) return false;
+  const auto before = std::prev(next);
+  return offset - before->first < before->second.bytes;
+}
+
+// A file that could shrink would make each access a SIGBUS, whenever the server likes.
+const char* OfiServer::Map(const WireMessage& grant, const Descriptor& file) {
+  struct stat status {};
+  const int seals = fcntl(file.number(), F_GET_SEALS);
+  if (fstat(file.number(), &status) != 0 || static_cast<uint64_t>(status.st_size) != grant.bytes) return "its memory has another size";
+  if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW)) return "its memory could shrink";
+  void* place = description_.mapped + grant.offset;
+  if (mmap(place, grant.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.number(), 0) == MAP_FAILED) return "it cannot be mapped";
+  return nullptr;
+}
+
+void OfiServer::Unmap(uint64_t offset, uint64_t bytes) {
+  mmap(description_.mapped + offset, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+// ---- Life ----
+
+int OfiServer::descriptor(bool* wants_to_write) {
+  MutexLock lock(mutex_);
+  *wants_to_write = link_->wants_to_write();
+  return link_->descriptor();
+}
+
+void OfiServer::Ping() {
+  MutexLock lock(mutex_);
+  link_->Send({.kind = Frame::Kind::kPing});
+}
+
+uint64_t OfiServer::arrivals() {
+  MutexLock lock(mutex_);
+  return link_->arrivals();
+}
+
+void OfiServer::Bury(const std::string& why) {
+  {
+    MutexLock lock(mutex_);
+    link_->Close(Unavailable(why));
+  }
+  if (lane_) lane_->Fail();
+  // From here on transfers that fail mean that what was there is lost.
+  if (!dead_.exchange(true, std::memory_order_release)) LogWarning("memory server %s is gone: %s", description_.label.c_str(), why.c_str());
+}
+
+void OfiServer::CloseInForkedChild() {
+  if (const int number = link_->descriptor(); number >= 0) close(number);
+}
+
+}  // namespace ramspan

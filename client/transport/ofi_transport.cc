@@ -1,0 +1,282 @@
+#include "client/transport/ofi_transport.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "client/transport/ofi_meeting.h"
+#include "common/log.h"
+#include "common/own_thread.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Looks often enough for the running clock, which counts half a second a look at most.
+constexpr milliseconds kLookEvery{200};
+constexpr milliseconds kPingEvery{1000};
+constexpr milliseconds kSeekEvery{3000}, kSeekMax{2000};
+// What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
+constexpr std::chrono::microseconds kCollectSpin{300};
+constexpr unsigned kPollsPerYield = 16;
+
+uint32_t RandomNumber() {
+  uint32_t number = 0;
+  RS_CHECK(getrandom(&number, sizeof number, 0) == sizeof number, "the system has no random %s", "numbers");
+  return number;
+}
+
+// A child that the program forks has copies of all sockets: servers would not see the end of the parent.
+std::atomic<OfiTransport*> of_this_process{nullptr};
+
+}  // namespace
+
+OfiTransport::OfiTransport(const OfiOptions& options, const Secret& secret)
+    : options_(options), secret_(secret), self_(RandomNumber()), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  for (const SocketPlace& place : options.places) sought_.push_back({.place = place});
+}
+
+Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& options, const Secret& secret) {
+  auto transport = std::unique_ptr<OfiTransport>(new OfiTransport(options, secret));
+  Status last = InvalidArgument("no memory server is named (servers)");
+  for (Sought& sought : transport->sought_) {
+    Status met = transport->Connect(&sought, options.connect_max);
+    if (met.ok()) continue;
+    last = Unavailable("memory server " + sought.place.text() + " cannot be used: " + met.message());
+    LogWarning("%s", last.message().c_str());
+  }
+  if (transport->servers() == 0) return last;
+  OfiTransport* const raw = transport.get();
+  try {
+    raw->thread_ = StartOwnThread([raw] { raw->Run(); });
+  } catch (const std::system_error& error) {
+    return ResourceExhausted(std::string("no thread for the memory servers' links: ") + error.what());
+  }
+  static const bool registered = pthread_atfork(nullptr, nullptr, [] {
+    const OfiTransport* parents = of_this_process.load(std::memory_order_relaxed);
+    for (uint32_t i = 0; parents != nullptr && i < parents->servers(); ++i) parents->servers_[i]->CloseInForkedChild();
+  }) == 0;
+  static_cast<void>(registered);
+  of_this_process.store(raw, std::memory_order_relaxed);
+  return transport;
+}
+
+OfiTransport::~OfiTransport() {
+  OfiTransport* self = this;
+  of_this_process.compare_exchange_strong(self, nullptr);
+  ends_.store(true, std::memory_order_relaxed);
+  const uint64_t one = 1;
+  static_cast<void>(!write(wake_.number(), &one, sizeof one));
+  if (thread_.joinable()) thread_.join();
+  for (uint32_t i = 0; i < servers(); ++i) servers_[i]->Send({.type = WireType::kBye});
+}
+
+// ---- Connecting ----
+
+bool OfiTransport::Knows(uint64_t instance) const {
+  for (uint32_t i = 0; i < servers(); ++i) {
+    if (servers_[i]->instance() == instance && !servers_[i]->is_dead()) return true;
+  }
+  return false;
+}
+
+Status OfiTransport::Connect(Sought* sought, milliseconds at_most) {
+  const uint32_t number = servers();
+  if (number == kServersMax) return ResourceExhausted("there were " + std::to_string(kServersMax) + " servers already");
+  Result<std::unique_ptr<OfiServer>> met = Meet(sought->place, at_most);
+  if (!met.ok()) return met.status();
+  if (Knows(met.value()->instance())) return {};  // it has two names
+  sought->instance = met.value()->instance();
+  sought->number = number;
+  servers_[number] = std::move(met).value();
+  const RunningClock::time_point now = clock_.Now();
+  watched_[number] = {.last_arrival = now, .last_end = now, .last_ping = now};
+  count_.store(number + 1, std::memory_order_release);
+  LogInfo("memory server %s: %llu MiB, %s", servers_[number]->description().label.c_str(),
+          static_cast<unsigned long long>(servers_[number]->description().capacity_bytes >> 20),
+          servers_[number]->description().mapped != nullptr ? "on this host" : "over the network");
+  return {};
+}
+
+Result<std::unique_ptr<OfiServer>> OfiTransport::Meet(const SocketPlace& place, milliseconds at_most) {
+  Result<OfiMeeting> met = OfiMeeting::With(place, secret_, at_most);
+  if (!met.ok()) return met.status();
+  OfiMeeting meeting = std::move(met).value();
+  if (options_.near && !meeting.introduction.near && !meeting.introduction.local_name.empty()) {
+    // It may be on this host. A name without a file is found in this network namespace only, so its owner is; and that it is the
+    // same server, it proves as before.
+    const Result<SocketPlace> local = ParseSocketPlace(meeting.introduction.local_name);
+    if (local.ok() && local.value().is_local()) {
+      Result<OfiMeeting> nearer = OfiMeeting::With(local.value(), secret_, at_most);
+      if (nearer.ok() && nearer.value().introduction.instance == meeting.introduction.instance) meeting = std::move(nearer).value();
+    }
+  }
+  Introduction self{.instance = self_, .label = OwnLabel()};
+  std::unique_ptr<OfiLane> lane;
+  if (!meeting.introduction.near) {
+    Result<std::unique_ptr<OfiLane>> opened = OpenLane(meeting.introduction, &self.fabric);
+    if (!opened.ok()) return opened.status();
+    lane = std::move(opened).value();
+  }
+  if (!meeting.link->Send({.kind = Frame::Kind::kIntroduction, .introduction = self})) return meeting.link->why_closed();
+  return OfiServer::Make(servers(), place.text(), std::move(meeting.link), meeting.introduction, std::move(lane));
+}
+
+Result<std::unique_ptr<OfiLane>> OfiTransport::OpenLane(const Introduction& introduction, FabricAddress* here) {
+  if (introduction.fabric.bytes.empty()) return InvalidArgument("it can be used on its own host only (it was started without --listen)");
+  Result<std::shared_ptr<FabricDomain>> opened = FabricDomain::OpenTowards(introduction.fabric, options_.fabric);
+  if (!opened.ok()) return opened.status();
+  std::shared_ptr<OfiRegistrations> network;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& known : networks_) {
+      if (known->domain().IsSame(*opened.value())) network = known;
+    }
+    if (network == nullptr) networks_.push_back(network = std::make_shared<OfiRegistrations>(opened.value()));
+  }
+  Result<std::unique_ptr<FabricEndpoint>> endpoint = FabricEndpoint::Open(network->domain().shared_from_this());
+  if (!endpoint.ok()) return endpoint.status();
+  const Result<uint64_t> peer = endpoint.value()->AddPeer(introduction.fabric);
+  if (!peer.ok()) return peer.status();
+  *here = endpoint.value()->address();
+  return std::make_unique<OfiLane>(std::move(endpoint).value(), peer.value(), std::move(network), servers());
+}
+
+// ---- The port ----
+
+void OfiTransport::Start(std::span<const Transfer> batch) {
+  for (const Transfer& transfer : batch) servers_[transfer.server]->Start(transfer);
+}
+
+bool OfiTransport::Collect(std::vector<Completion>* done) {
+  const size_t before = done->size();
+  const auto begin = std::chrono::steady_clock::now();
+  for (unsigned polls = 1;; ++polls) {
+    bool any = false;
+    for (uint32_t i = 0; i < servers(); ++i) {
+      if (!servers_[i]->Collect(done)) continue;
+      any = true;
+      servers_[i]->Announce();
+    }
+    if (done->size() > before || !any) return any;
+    // Not at each poll: where the cores are busy a yield costs a time slice.
+    if (polls % kPollsPerYield != 0) continue;
+    if (std::chrono::steady_clock::now() - begin > kCollectSpin) return true;
+    sched_yield();
+  }
+}
+
+std::optional<ServerTransport::Control> OfiTransport::Receive() {
+  const uint32_t count = servers();
+  const uint32_t first = receive_next_.fetch_add(1, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t number = (first + i) % count;
+    if (const std::optional<WireRecord> record = servers_[number]->Receive()) return Control{number, *record};
+  }
+  return std::nullopt;
+}
+
+void OfiTransport::ForgetMemory(std::span<std::byte> memory) {
+  std::vector<std::shared_ptr<OfiRegistrations>> networks;
+  {
+    MutexLock lock(mutex_);
+    networks = networks_;
+  }
+  for (const auto& network : networks) network->Forget(memory);
+}
+
+OfiRegistrations::Statistics OfiTransport::registrations() const {
+  std::vector<std::shared_ptr<OfiRegistrations>> networks;
+  {
+    MutexLock lock(mutex_);
+    networks = networks_;
+  }
+  OfiRegistrations::Statistics sum;
+  for (const auto& network : networks) {
+    const OfiRegistrations::Statistics one = network->statistics();
+    sum.count += one.count;
+    sum.bytes += one.bytes;
+    sum.made += one.made;
+  }
+  return sum;
+}
+
+// ---- The thread ----
+
+void OfiTransport::Run() {
+  pthread_setname_np(pthread_self(), "ramspan-links");
+  while (!ends_.load(std::memory_order_relaxed)) {
+    WaitForLinks();
+    const RunningClock::time_point now = clock_.Now();
+    Judge(now);
+    SeekMissing(now);
+  }
+}
+
+void OfiTransport::WaitForLinks() {
+  std::array<pollfd, kServersMax + 1> polled;
+  std::array<uint32_t, kServersMax + 1> whose;
+  nfds_t n = 0;
+  polled[n++] = {.fd = wake_.number(), .events = POLLIN, .revents = 0};
+  for (uint32_t i = 0; i < servers(); ++i) {
+    bool wants_to_write = false;
+    const int descriptor = servers_[i]->descriptor(&wants_to_write);
+    if (descriptor < 0) continue;
+    whose[n] = i;
+    polled[n++] = {.fd = descriptor, .events = static_cast<short>(POLLIN | (wants_to_write ? POLLOUT : 0)), .revents = 0};
+  }
+  if (poll(polled.data(), n, static_cast<int>(kLookEvery.count())) <= 0) return;
+  for (nfds_t i = 1; i < n; ++i) {
+    if (polled[i].revents != 0) servers_[whose[i]]->Progress();
+  }
+}
+
+// Who has gone silent, and where nothing moves.
+void OfiTransport::Judge(RunningClock::time_point now) {
+  for (uint32_t i = 0; i < servers(); ++i) {
+    OfiServer& server = *servers_[i];
+    Watched& watched = watched_[i];
+    if (server.is_dead()) {
+      server.Bury("its transfers fail");
+      continue;
+    }
+    if (const uint64_t arrivals = server.arrivals(); arrivals != watched.arrivals) {
+      watched.arrivals = arrivals;
+      watched.last_arrival = now;
+    }
+    const OfiLane::Look look = server.lane_look();
+    if (look.in_flight == 0 || look.ended != watched.ended) {
+      watched.ended = look.ended;
+      watched.last_end = now;
+    }
+    if (now - watched.last_ping >= kPingEvery) {
+      watched.last_ping = now;
+      server.Ping();
+    }
+    const auto seconds = [](auto time) { return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s"; };
+    if (now - watched.last_arrival > options_.silence_max) server.Bury("it has not answered for " + seconds(now - watched.last_arrival));
+    if (now - watched.last_end > options_.silence_max) server.Bury("it has moved nothing for " + seconds(now - watched.last_end));
+  }
+}
+
+void OfiTransport::SeekMissing(RunningClock::time_point now) {
+  for (Sought& sought : sought_) {
+    const bool is_there = sought.number != UINT32_MAX && !servers_[sought.number]->is_dead();
+    if (is_there || now < sought.next_try) continue;
+    // In vain, mostly; it says nothing then.
+    static_cast<void>(Connect(&sought, kSeekMax).ok());
+    sought.next_try = clock_.Now() + kSeekEvery;
+    return;  // the links come first again
+  }
+}
+
+}  // namespace ramspan

@@ -1,0 +1,109 @@
+// OfiTransport: memory servers that are processes of their own, outside of any MPI job: found at places (host:port, or the /path of
+// a Unix socket), known by a shared secret, reached over libfabric or, on this host, by load and store. A server may die, and new
+// ones may come: what is configured and not there is looked for again and again, and joins with a number of its own.
+//
+// A thread of the transport's keeps the links: it takes what servers send, asks silent ones whether they are there, and gives up
+// who does not answer, or moves nothing of what is in flight, for kSilenceMax of running time (common/running_clock.h).
+//
+// Thread-safety: as ServerTransport says. Ownership: of servers, links and threads; borrows buffers until their transfers end.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/transport/ofi_server.h"
+#include "client/transport/transport.h"
+#include "common/fabric.h"
+#include "common/running_clock.h"
+#include "common/socket_address.h"
+
+namespace ramspan {
+
+struct OfiOptions {
+  std::vector<SocketPlace> places;
+  FabricOptions fabric;
+  // False: also servers of this host are reached over the network. For tests.
+  bool near = true;
+  // Running time. Above what a loaded host keeps a server from answering, and below what a program's user takes for a hang.
+  std::chrono::milliseconds silence_max{30'000};
+  std::chrono::milliseconds connect_max{10'000};  // at the start
+};
+
+class OfiTransport final : public ServerTransport {
+ public:
+  // Connects to all places, as far as they answer; says who does not. kUnavailable: none does.
+  static Result<std::unique_ptr<OfiTransport>> Open(const OfiOptions& options, const Secret& secret);
+  ~OfiTransport() override;
+
+  Capabilities capabilities() const override { return {.name = "ofi", .isolation = true, .survives_server_death = true}; }
+  uint32_t self() const override { return self_; }
+  uint32_t servers() const override { return count_.load(std::memory_order_acquire); }
+  Server server(uint32_t number) const override { return servers_[number]->description(); }
+  ServerState state(uint32_t number) const override {
+    return servers_[number]->is_dead() ? ServerState::kDead : ServerState::kAlive;
+  }
+  void Start(std::span<const Transfer> batch) override;
+  bool Collect(std::vector<Completion>* done) override;
+  void Send(uint32_t server, const WireMessage& message) override { servers_[server]->Send(message); }
+  std::optional<Control> Receive() override;
+  void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) override { servers_[server]->Prepare(offset, bytes); }
+  void ForgetMemory(std::span<std::byte> memory) override;
+
+  // Local buffers that the network knows, over all networks.
+  OfiRegistrations::Statistics registrations() const;
+
+ private:
+  // Places and servers that were started again in their stead; a job that sees more has another problem.
+  static constexpr uint32_t kServersMax = 256;
+  // Of one server, for the thread that watches it.
+  struct Watched {
+    int descriptor = -1;
+    uint64_t arrivals = 0, ended = 0;
+    RunningClock::time_point last_arrival{}, last_end{}, last_ping{};
+  };
+  struct Sought {
+    SocketPlace place;
+    uint64_t instance = 0;     // of the server that was found there
+    uint32_t number = UINT32_MAX;  // its number
+    RunningClock::time_point next_try{};
+  };
+
+  OfiTransport(const OfiOptions& options, const Secret& secret);
+  Status Connect(Sought* sought, std::chrono::milliseconds at_most);
+  Result<std::unique_ptr<OfiServer>> Meet(const SocketPlace& place, std::chrono::milliseconds at_most);
+  Result<std::unique_ptr<OfiLane>> OpenLane(const Introduction& introduction, FabricAddress* here);
+  bool Knows(uint64_t instance) const;
+  void Run();
+  void WaitForLinks();
+  void Judge(RunningClock::time_point now);
+  void SeekMissing(RunningClock::time_point now);
+
+  // Constant after construction.
+  const OfiOptions options_;
+  const Secret secret_;
+  const uint32_t self_;
+
+  // A server is there, whole, before count_ says so (release), and stays until the end.
+  std::array<std::unique_ptr<OfiServer>, kServersMax> servers_;
+  std::atomic<uint32_t> count_{0};
+  std::atomic<uint32_t> receive_next_{0};  // whose turn it is; any order will do
+
+  mutable Mutex mutex_{LockRank::kTransport};
+  std::vector<std::shared_ptr<OfiRegistrations>> networks_ RS_GUARDED_BY(mutex_);
+
+  // Open's, then the thread's alone.
+  std::vector<Sought> sought_;
+  std::array<Watched, kServersMax> watched_;
+  RunningClock clock_;
+
+  Descriptor wake_;
+  std::atomic<bool> ends_{false};  // publishes nothing but itself
+  std::thread thread_;
+};
+
+}  // namespace ramspan

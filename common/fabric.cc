@@ -1,0 +1,303 @@
+#include "common/fabric.h"
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace ramspan {
+namespace {
+
+const uint32_t kApiVersion = FI_VERSION(1, 17);
+// All that Register and the callers of it can do; a provider takes what it needs of them.
+constexpr int kMemoryModes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+// Transfers that may be under way on one endpoint: more than a client starts at a time, so that Post seldom says kAgain.
+// Few messages come (only what providers send to each other), and each costs a buffer of 16 KiB.
+constexpr size_t kQueueTransfers = 256, kQueueMessages = 32;
+constexpr int kKeyTries = 8;
+constexpr size_t kPiecesMax = 4;
+
+static_assert(sizeof(fi_context2) <= kFabricContextBytes);
+
+// Some providers (psm2, psm3) install handlers for SIGSEGV, SIGABRT, SIGINT and others when they are looked at, whether they are
+// of use or not. Signals are the program's.
+class SignalHandlersKept {
+ public:
+  SignalHandlersKept() {
+    for (size_t i = 0; i < handlers_.size(); ++i) sigaction(kSignals[i], nullptr, &handlers_[i]);
+  }
+  ~SignalHandlersKept() {
+    for (size_t i = 0; i < handlers_.size(); ++i) sigaction(kSignals[i], &handlers_[i], nullptr);
+  }
+  SignalHandlersKept(const SignalHandlersKept&) = delete;
+  SignalHandlersKept& operator=(const SignalHandlersKept&) = delete;
+
+ private:
+  static constexpr int kSignals[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGUSR1, SIGSEGV, SIGUSR2, SIGPIPE, SIGALRM, SIGTERM, SIGCHLD};
+  std::array<struct sigaction, std::size(kSignals)> handlers_{};
+};
+
+std::string Words(int error) { return fi_strerror(error < 0 ? -error : error); }
+
+fi_info* NewHints() {
+  fi_info* hints = fi_allocinfo();
+  RS_CHECK(hints != nullptr, "no memory for libfabric's %s", "hints");
+  hints->caps = FI_MSG | FI_RMA | FI_REMOTE_COMM;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->mr_mode = kMemoryModes;
+  hints->domain_attr->threading = FI_THREAD_SAFE;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+  hints->tx_attr->size = kQueueTransfers;
+  hints->rx_attr->size = kQueueMessages;
+  return hints;
+}
+
+Status NoProvider(const std::string& where, const FabricOptions& options, int error) {
+  const std::string which = options.provider.empty() ? "" : " \"" + options.provider + "\" (fabricProvider)";
+  return Unavailable("no provider" + which + " of libfabric for one-sided transfers " + where + ": " + Words(error) +
+                     "; `fi_info -t FI_EP_RDM -c FI_RMA` lists what there is, and the environment variable FI_PROVIDER may hide some");
+}
+
+}  // namespace
+
+// ---- Domain ----
+
+Result<std::shared_ptr<FabricDomain>> FabricDomain::Open(fi_info* hints, const char* host, const FabricOptions& options) {
+  if (!options.provider.empty()) hints->fabric_attr->prov_name = strdup(options.provider.c_str());
+  auto domain = std::shared_ptr<FabricDomain>(new FabricDomain);
+  const SignalHandlersKept kept;
+  const int found = fi_getinfo(kApiVersion, host, nullptr, host == nullptr ? 0 : FI_SOURCE, hints, &domain->info_);
+  fi_freeinfo(hints);
+  const std::string where = host == nullptr ? "reaches this server" : "works at " + std::string(host);
+  if (found != 0) return NoProvider(where, options, found);
+  domain->register_local_ = options.register_local || (domain->info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
+  int error = fi_fabric(domain->info_->fabric_attr, &domain->fabric_, nullptr);
+  if (error == 0) error = fi_domain(domain->fabric_, domain->info_, &domain->domain_, nullptr);
+  if (error != 0) return NoProvider(where, options, error);
+  return domain;
+}
+
+Result<std::shared_ptr<FabricDomain>> FabricDomain::OpenAt(const std::string& host, const FabricOptions& options) {
+  return Open(NewHints(), host.c_str(), options);
+}
+
+Result<std::shared_ptr<FabricDomain>> FabricDomain::OpenTowards(const FabricAddress& peer, const FabricOptions& options) {
+  fi_info* hints = NewHints();
+  hints->ep_attr->protocol = peer.protocol;
+  hints->ep_attr->protocol_version = peer.protocol_version;
+  hints->addr_format = peer.format;
+  hints->dest_addrlen = peer.bytes.size();
+  hints->dest_addr = std::malloc(peer.bytes.size());  // fi_freeinfo frees it
+  RS_CHECK(hints->dest_addr != nullptr, "no memory for an address of %zu bytes", peer.bytes.size());
+  std::memcpy(hints->dest_addr, peer.bytes.data(), peer.bytes.size());
+  return Open(hints, nullptr, options);
+}
+
+FabricDomain::~FabricDomain() {
+  if (domain_ != nullptr) fi_close(&domain_->fid);
+  if (fabric_ != nullptr) fi_close(&fabric_->fid);
+  if (info_ != nullptr) fi_freeinfo(info_);
+}
+
+bool FabricDomain::IsSame(const FabricDomain& other) const {
+  const auto same = [](const char* a, const char* b) { return std::strcmp(a, b) == 0; };
+  return same(info_->fabric_attr->prov_name, other.info_->fabric_attr->prov_name) &&
+         same(info_->fabric_attr->name, other.info_->fabric_attr->name) &&
+         same(info_->domain_attr->name, other.info_->domain_attr->name) &&
+         info_->ep_attr->protocol == other.info_->ep_attr->protocol;
+}
+
+const char* FabricDomain::provider() const { return info_->fabric_attr->prov_name; }
+size_t FabricDomain::transfer_bytes_max() const { return info_->ep_attr->max_msg_size; }
+size_t FabricDomain::pieces_max() const { return std::clamp<size_t>(info_->tx_attr->iov_limit, 1, kPiecesMax); }
+
+// ---- Endpoint ----
+
+Result<std::unique_ptr<FabricEndpoint>> FabricEndpoint::Open(std::shared_ptr<FabricDomain> domain) {
+  auto endpoint = std::unique_ptr<FabricEndpoint>(new FabricEndpoint(std::move(domain)));
+  if (Status made = endpoint->Make(); !made.ok()) return made;
+  return endpoint;
+}
+
+Status FabricEndpoint::Make() {
+  fi_info* info = domain_->info_;
+  fi_av_attr av_attributes{};
+  av_attributes.type = info->domain_attr->av_type == FI_AV_MAP ? FI_AV_MAP : FI_AV_TABLE;
+  fi_cq_attr cq_attributes{};
+  cq_attributes.format = FI_CQ_FORMAT_CONTEXT;
+  cq_attributes.wait_obj = FI_WAIT_FD;
+  cq_attributes.size = kQueueTransfers + kQueueMessages;
+  int error = fi_av_open(domain_->domain_, &av_attributes, &av_, nullptr);
+  if (error == 0) {
+    error = fi_cq_open(domain_->domain_, &cq_attributes, &cq_, nullptr);
+    if (error != 0) {
+      cq_attributes.wait_obj = FI_WAIT_NONE;  // then who waits has to poll
+      error = fi_cq_open(domain_->domain_, &cq_attributes, &cq_, nullptr);
+    }
+  }
+  if (error == 0) error = fi_endpoint(domain_->domain_, info, &ep_, nullptr);
+  if (error == 0) error = fi_ep_bind(ep_, &av_->fid, 0);
+  if (error == 0) error = fi_ep_bind(ep_, &cq_->fid, FI_TRANSMIT | FI_RECV);
+  if (error == 0) error = fi_enable(ep_);
+  if (error != 0) return Unavailable("an endpoint of " + std::string(domain_->provider()) + ": " + Words(error));
+  int descriptor = -1;
+  if (cq_attributes.wait_obj == FI_WAIT_FD && fi_control(&cq_->fid, FI_GETWAIT, &descriptor) == 0) wait_descriptor_ = descriptor;
+  size_t length = kFabricAddressBytesMax;
+  address_ = {info->ep_attr->protocol, info->ep_attr->protocol_version, info->addr_format, std::vector<std::byte>(length)};
+  error = fi_getname(&ep_->fid, address_.bytes.data(), &length);
+  if (error != 0) return Unavailable("the address of an endpoint of " + std::string(domain_->provider()) + ": " + Words(error));
+  address_.bytes.resize(length);
+  return {};
+}
+
+FabricEndpoint::~FabricEndpoint() {
+  if (ep_ != nullptr) fi_close(&ep_->fid);
+  if (cq_ != nullptr) fi_close(&cq_->fid);
+  if (av_ != nullptr) fi_close(&av_->fid);
+}
+
+Result<uint64_t> FabricEndpoint::AddPeer(const FabricAddress& address) {
+  const bool speaks_the_same = address.protocol == address_.protocol && address.format == address_.format;
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  // The provider reads as many bytes as its own addresses have, wherever they end.
+  if (!speaks_the_same || address.bytes.size() != address_.bytes.size() ||
+      fi_av_insert(av_, address.bytes.data(), 1, &peer, 0, nullptr) != 1) {
+    return InvalidArgument("an address that " + std::string(domain_->provider()) + " cannot use: protocol " +
+                           std::to_string(address.protocol) + ", here " + std::to_string(address_.protocol) +
+                           "; set fabricProvider alike on both sides");
+  }
+  return uint64_t{peer};
+}
+
+void FabricEndpoint::RemovePeer(uint64_t peer) {
+  fi_addr_t address = peer;
+  fi_av_remove(av_, &address, 1, 0);
+}
+
+FabricEndpoint::Posted FabricEndpoint::Post(const FabricTransfer& transfer) {
+  std::array<iovec, kPiecesMax> local;
+  RS_CHECK(transfer.local.size() <= domain_->pieces_max(), "%zu pieces in one transfer", transfer.local.size());
+  size_t bytes = 0;
+  for (size_t i = 0; i < transfer.local.size(); ++i) {
+    local[i] = {transfer.local[i].data(), transfer.local[i].size()};
+    bytes += transfer.local[i].size();
+  }
+  const fi_rma_iov remote{.addr = transfer.address, .len = bytes, .key = transfer.key};
+  fi_msg_rma message{};
+  message.msg_iov = local.data();
+  message.desc = const_cast<void**>(transfer.descriptors.data());
+  message.iov_count = transfer.local.size();
+  message.addr = transfer.peer;
+  message.rma_iov = &remote;
+  message.rma_iov_count = 1;
+  message.context = transfer.context;
+  const ssize_t posted = transfer.is_write ? fi_writemsg(ep_, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
+                                           : fi_readmsg(ep_, &message, FI_COMPLETION);
+  return posted == 0 ? Posted::kYes : posted == -FI_EAGAIN ? Posted::kAgain : Posted::kFailed;
+}
+
+size_t FabricEndpoint::Poll(std::span<FabricCompletion> done, bool* broken) {
+  std::array<fi_cq_entry, 16> entries;
+  *broken = false;
+  const ssize_t n = fi_cq_read(cq_, entries.data(), std::min(entries.size(), done.size()));
+  if (n == -FI_EAVAIL) return TakeError(done.data(), broken);
+  if (n < 0) {
+    *broken = n != -FI_EAGAIN;
+    return 0;
+  }
+  for (ssize_t i = 0; i < n; ++i) done[static_cast<size_t>(i)] = {entries[static_cast<size_t>(i)].op_context, true};
+  return static_cast<size_t>(n);
+}
+
+size_t FabricEndpoint::TakeError(FabricCompletion* done, bool* broken) {
+  fi_cq_err_entry error{};
+  const ssize_t n = fi_cq_readerr(cq_, &error, 0);
+  if (n <= 0) {
+    *broken = n != -FI_EAGAIN && n != 0;
+    return 0;
+  }
+  if (error.op_context == nullptr) return 0;  // of something that the provider did by itself
+  *done = {error.op_context, false};
+  return 1;
+}
+
+bool FabricEndpoint::MayWait() {
+  fid* queue = &cq_->fid;
+  return fi_trywait(domain_->fabric_, &queue, 1) == FI_SUCCESS;
+}
+
+// ---- Region ----
+
+Status FabricRegion::Register(FabricDomain& domain, std::span<std::byte> memory, uint64_t access, FabricEndpoint* endpoint) {
+  const int modes = domain.info_->domain_attr->mr_mode;
+  const size_t key_bytes = domain.info_->domain_attr->mr_key_size;
+  int error = 0;
+  for (int i = 0; i < kKeyTries; ++i) {
+    // Where the provider does not choose the key, nobody shall guess it.
+    uint64_t key = 0;
+    if (getrandom(&key, sizeof key, 0) != sizeof key) return Unavailable("the system has no random numbers");
+    if (key_bytes > 0 && key_bytes < sizeof key) key &= (uint64_t{1} << (8 * key_bytes)) - 1;
+    error = fi_mr_reg(domain.domain_, memory.data(), memory.size(), access, 0, key, 0, &region_, nullptr);
+    if (error != -FI_ENOKEY) break;
+  }
+  if (error == 0 && endpoint != nullptr && (modes & FI_MR_ENDPOINT) != 0) {
+    error = fi_mr_bind(region_, &endpoint->ep_->fid, 0);
+    if (error == 0) error = fi_mr_enable(region_);
+  }
+  if (error != 0) {
+    Close();
+    return ResourceExhausted("memory of " + std::to_string(memory.size()) + " bytes cannot be registered with " +
+                             domain.provider() + ": " + Words(error) + "; see the limit of locked memory (ulimit -l)");
+  }
+  key_ = fi_mr_key(region_);
+  address_ = (modes & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<uint64_t>(memory.data()) : 0;
+  return {};
+}
+
+Result<FabricRegion> FabricRegion::ForLocal(const std::shared_ptr<FabricDomain>& domain, std::span<std::byte> memory) {
+  FabricRegion region;
+  region.domain_ = domain;
+  const Status made = region.Register(*domain, memory, FI_READ | FI_WRITE, nullptr);
+  if (!made.ok()) return made;
+  return region;
+}
+
+Result<FabricRegion> FabricRegion::ForPeer(FabricEndpoint& endpoint, std::span<std::byte> memory) {
+  FabricRegion region;
+  region.domain_ = endpoint.domain_;
+  const Status made = region.Register(*region.domain_, memory, FI_REMOTE_READ | FI_REMOTE_WRITE, &endpoint);
+  if (!made.ok()) return made;
+  return region;
+}
+
+FabricRegion::FabricRegion(FabricRegion&& other) noexcept { *this = std::move(other); }
+
+FabricRegion& FabricRegion::operator=(FabricRegion&& other) noexcept {
+  if (this == &other) return *this;
+  Close();
+  domain_ = std::move(other.domain_);
+  region_ = std::exchange(other.region_, nullptr);
+  key_ = other.key_;
+  address_ = other.address_;
+  return *this;
+}
+
+void FabricRegion::Close() {
+  if (region_ != nullptr) fi_close(&std::exchange(region_, nullptr)->fid);
+}
+
+void* FabricRegion::descriptor() const { return region_ == nullptr ? nullptr : fi_mr_desc(region_); }
+
+}  // namespace ramspan

@@ -1,0 +1,212 @@
+#include "common/link.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/bytes.h"
+
+namespace ramspan {
+namespace {
+
+unsigned char* Raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
+const unsigned char* Raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
+bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+Link::Link(Descriptor socket, Handshake::Role role, const Secret& secret)
+    : socket_(std::move(socket)), role_(role), handshake_(std::make_unique<Handshake>(role, secret)) {}
+
+void Link::Close(Status why) {
+  if (is_closed()) return;
+  closed_ = std::move(why);
+  socket_.Close();
+  unsent_.clear();
+  descriptors_.clear();
+}
+
+void Link::Progress() {
+  Flush();
+  if (handshake_) Greet();
+  while (!is_closed() && Read()) {
+    if (handshake_) Greet();
+  }
+}
+
+// True: something has come, and there may be more.
+bool Link::Read() {
+  if (input_begin_ > 0) {
+    std::memmove(input_.data(), input_.data() + input_begin_, input_end_ - input_begin_);
+    input_end_ -= std::exchange(input_begin_, 0);
+  }
+  if (input_end_ == input_.size()) return false;  // Next makes room
+  iovec part{input_.data() + input_end_, input_.size() - input_end_};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kDescriptorsMax)> control;
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (role_ == Handshake::Role::kClient && trusted_) {  // others' descriptors are dropped by the kernel
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+  }
+  const ssize_t n = recvmsg(socket_.number(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n < 0 && WouldBlock(errno)) return false;
+  if (n <= 0) {
+    const std::string reason = n == 0 ? "the connection was closed" : std::strerror(errno);
+    Close(Unavailable(trusted_ ? reason : reason + " before both sides had proved to know the secret (the same key file?)"));
+    return false;
+  }
+  ++arrivals_;
+  input_end_ += static_cast<size_t>(n);
+  TakeDescriptors(&message);
+  return true;
+}
+
+void Link::TakeDescriptors(void* raw) {
+  auto* message = static_cast<msghdr*>(raw);
+  if (message->msg_control == nullptr) return;
+  for (cmsghdr* one = CMSG_FIRSTHDR(message); one != nullptr; one = CMSG_NXTHDR(message, one)) {
+    if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (one->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(one) + i * sizeof number, sizeof number);
+      descriptors_.emplace_back(number);
+    }
+  }
+  if (descriptors_.size() > kDescriptorsMax || (message->msg_flags & MSG_CTRUNC) != 0) {
+    Close(FailedPrecondition("it sends more descriptors than leases"));
+  }
+}
+
+void Link::Greet() {
+  input_begin_ += handshake_->Take(input());
+  if (const std::span<const std::byte> out = handshake_->Give(); !out.empty() && !SendBytes(out, -1)) return;
+  if (handshake_->state() == Handshake::State::kFailed) return Close(handshake_->failure());
+  if (handshake_->state() != Handshake::State::kTrusted) return;
+  keys_ = handshake_->keys();
+  handshake_.reset();
+  trusted_ = true;
+  BeginSealing();
+}
+
+void Link::BeginSealing() {
+  const bool is_client = role_ == Handshake::Role::kClient;
+  std::array<std::byte, kHeaderBytes> header;
+  crypto_secretstream_xchacha20poly1305_init_push(&seal_, Raw(header.data()), Raw((is_client ? keys_.to_server : keys_.to_client).data()));
+  SendBytes(header, -1);
+}
+
+bool Link::TakePeersHeader() {
+  if (peers_header_known_) return true;
+  if (input().size() < kHeaderBytes) return false;
+  const bool is_client = role_ == Handshake::Role::kClient;
+  const int error = crypto_secretstream_xchacha20poly1305_init_pull(
+      &unseal_, Raw(input().data()), Raw((is_client ? keys_.to_client : keys_.to_server).data()));
+  input_begin_ += kHeaderBytes;
+  sodium_memzero(&keys_, sizeof keys_);
+  if (error != 0) Close(FailedPrecondition("the seal does not begin as it should"));
+  return peers_header_known_ = error == 0;
+}
+
+bool Link::Next(Frame* frame, Descriptor* descriptor) {
+  if (!is_trusted()) return false;
+  if (input().size() < 2 || input().size() < 2 + size_t{GetLittle<uint16_t>(input(), 0)}) Read();
+  if (is_closed() || !TakePeersHeader() || input().size() < 2) return false;
+  const size_t sealed = GetLittle<uint16_t>(input(), 0);
+  if (sealed <= kSealBytes || sealed > kSealedBytesMax) {
+    Close(FailedPrecondition("it sends a frame of " + std::to_string(sealed) + " bytes"));
+    return false;
+  }
+  if (input().size() < 2 + sealed) return false;
+  FrameBuffer plain;
+  unsigned long long length = 0;
+  unsigned char tag = 0;
+  const int error = crypto_secretstream_xchacha20poly1305_pull(&unseal_, Raw(plain.data()), &length, &tag, Raw(input().data() + 2), sealed, nullptr, 0);
+  input_begin_ += 2 + sealed;
+  Status decoded = error == 0 ? DecodeFrame(std::span(plain).first(length), frame) : FailedPrecondition("a broken seal: somebody else writes into the connection");
+  if (decoded.ok() && frame->access.has_descriptor && descriptors_.empty()) decoded = FailedPrecondition("a frame without its descriptor");
+  if (!decoded.ok()) {
+    Close(FailedPrecondition(decoded.message()));
+    return false;
+  }
+  if (frame->access.has_descriptor) {
+    *descriptor = std::move(descriptors_.front());
+    descriptors_.pop_front();
+  }
+  return true;
+}
+
+bool Link::Send(const Frame& frame, int descriptor) {
+  if (!is_trusted()) return false;
+  FrameBuffer plain;
+  const size_t length = EncodeFrame(frame, &plain);
+  std::array<std::byte, 2 + kSealedBytesMax> sealed;
+  crypto_secretstream_xchacha20poly1305_push(&seal_, Raw(sealed.data() + 2), nullptr, Raw(plain.data()), length, nullptr, 0,
+                                             crypto_secretstream_xchacha20poly1305_TAG_MESSAGE);
+  PutLittle(sealed, 0, static_cast<uint16_t>(length + kSealBytes));
+  return SendBytes(std::span(sealed).first(2 + length + kSealBytes), descriptor);
+}
+
+ssize_t Link::Write(std::span<const std::byte> bytes, int descriptor) {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof descriptor);
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  }
+  return sendmsg(socket_.number(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+// Now if the socket takes it; else it is kept.
+bool Link::SendBytes(std::span<const std::byte> bytes, int descriptor) {
+  if (is_closed()) return false;
+  size_t sent = 0;
+  if (unsent_.empty()) {
+    const ssize_t n = Write(bytes, descriptor);
+    if (n < 0 && !WouldBlock(errno)) {
+      Close(Unavailable(std::strerror(errno)));
+      return false;
+    }
+    if (n > 0) {
+      sent = static_cast<size_t>(n);
+      descriptor = -1;
+    }
+  }
+  if (sent == bytes.size()) return true;
+  if (unsent_.size() == kUnsentFramesMax) {
+    Close(Unavailable("it does not take what is sent to it"));
+    return false;
+  }
+  Unsent& rest = unsent_.emplace_back();
+  std::copy(bytes.begin() + static_cast<ptrdiff_t>(sent), bytes.end(), rest.bytes.begin());
+  rest.end = bytes.size() - sent;
+  if (descriptor >= 0) rest.descriptor = Descriptor(dup(descriptor));
+  return true;
+}
+
+void Link::Flush() {
+  while (!unsent_.empty() && !is_closed()) {
+    Unsent& first = unsent_.front();
+    const ssize_t n = Write(std::span(first.bytes).subspan(first.begin, first.end - first.begin), first.descriptor.number());
+    if (n < 0 && WouldBlock(errno)) return;
+    if (n < 0) return Close(Unavailable(std::strerror(errno)));
+    first.descriptor.Close();
+    first.begin += static_cast<size_t>(n);
+    if (first.begin == first.end) unsent_.pop_front();
+  }
+}
+
+}  // namespace ramspan

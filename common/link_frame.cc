@@ -1,0 +1,151 @@
+#include "common/link_frame.h"
+
+#include <algorithm>
+
+#include "common/bytes.h"
+
+namespace ramspan {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(FrameBuffer* out) : out_(*out) {}
+  template <class T>
+  void Number(T value) {
+    PutLittle(out_, at_, value);
+    at_ += sizeof value;
+  }
+  void Bytes(std::span<const std::byte> bytes) {
+    std::copy(bytes.begin(), bytes.end(), out_.begin() + static_cast<ptrdiff_t>(at_));
+    at_ += bytes.size();
+  }
+  void Text(const std::string& text) {
+    RS_CHECK(text.size() <= kFrameTextMax, "a text of %zu bytes in a frame", text.size());
+    Number(static_cast<uint8_t>(text.size()));
+    Bytes(std::as_bytes(std::span(text)));
+  }
+  size_t at() const { return at_; }
+
+ private:
+  FrameBuffer& out_;
+  size_t at_ = 0;
+};
+
+// Reads past the end give zeros; ok() tells at the end.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  template <class T>
+  T Number() {
+    const std::span<const std::byte> raw = Bytes(sizeof(T));
+    return raw.size() == sizeof(T) ? GetLittle<T>(raw, 0) : T{0};
+  }
+  std::span<const std::byte> Bytes(size_t n) {
+    if (n > bytes_.size() - at_) {
+      short_ = true;
+      return {};
+    }
+    at_ += n;
+    return bytes_.subspan(at_ - n, n);
+  }
+  // Printable ASCII only: texts end up in messages on terminals.
+  std::string Text() {
+    const size_t length = Number<uint8_t>();
+    const std::span<const std::byte> raw = Bytes(std::min(length, kFrameTextMax));
+    strange_ = strange_ || length > kFrameTextMax || std::any_of(raw.begin(), raw.end(), [](std::byte c) { return c < std::byte{32} || c > std::byte{126}; });
+    return std::string(reinterpret_cast<const char*>(raw.data()), raw.size());
+  }
+  bool Flag() {
+    const auto value = Number<uint8_t>();
+    strange_ = strange_ || value > 1;
+    return value != 0;
+  }
+  bool ok() const { return !short_ && !strange_ && at_ == bytes_.size(); }
+
+ private:
+  const std::span<const std::byte> bytes_;
+  size_t at_ = 0;
+  bool short_ = false, strange_ = false;
+};
+
+void Write(const Introduction& introduction, Writer* out) {
+  const FabricAddress& fabric = introduction.fabric;
+  RS_CHECK(fabric.bytes.size() <= kFabricAddressBytesMax, "an address of %zu bytes in a frame", fabric.bytes.size());
+  out->Number(introduction.instance);
+  out->Number(introduction.capacity_bytes);
+  out->Number(static_cast<uint8_t>(introduction.near));
+  out->Number(fabric.protocol);
+  out->Number(fabric.protocol_version);
+  out->Number(fabric.format);
+  out->Number(static_cast<uint16_t>(fabric.bytes.size()));
+  out->Bytes(fabric.bytes);
+  out->Text(introduction.local_name);
+  out->Text(introduction.label);
+}
+
+bool Read(Reader* in, Introduction* introduction) {
+  introduction->instance = in->Number<uint64_t>();
+  introduction->capacity_bytes = in->Number<uint64_t>();
+  introduction->near = in->Flag();
+  FabricAddress& fabric = introduction->fabric;
+  fabric.protocol = in->Number<uint32_t>();
+  fabric.protocol_version = in->Number<uint32_t>();
+  fabric.format = in->Number<uint32_t>();
+  const size_t length = in->Number<uint16_t>();
+  if (length > kFabricAddressBytesMax || introduction->capacity_bytes > kPoolBytesMax) return false;
+  const std::span<const std::byte> address = in->Bytes(length);
+  fabric.bytes.assign(address.begin(), address.end());
+  introduction->local_name = in->Text();
+  introduction->label = in->Text();
+  return true;
+}
+
+}  // namespace
+
+size_t EncodeFrame(const Frame& frame, FrameBuffer* out) {
+  Writer writer(out);
+  writer.Number(static_cast<uint8_t>(frame.kind));
+  switch (frame.kind) {
+    case Frame::Kind::kIntroduction: Write(frame.introduction, &writer); break;
+    case Frame::Kind::kRecord: writer.Bytes(frame.record); break;
+    case Frame::Kind::kGrant:
+      writer.Bytes(frame.record);
+      writer.Number(frame.access.key);
+      writer.Number(frame.access.address);
+      writer.Number(static_cast<uint8_t>(frame.access.has_descriptor));
+      break;
+    case Frame::Kind::kPing:
+    case Frame::Kind::kPong: break;
+  }
+  return writer.at();
+}
+
+Status DecodeFrame(std::span<const std::byte> bytes, Frame* frame) {
+  Reader reader(bytes);
+  const auto kind = reader.Number<uint8_t>();
+  frame->kind = static_cast<Frame::Kind>(kind);
+  frame->access = {};
+  bool good = true;
+  switch (frame->kind) {
+    case Frame::Kind::kIntroduction: good = Read(&reader, &frame->introduction); break;
+    case Frame::Kind::kRecord:
+    case Frame::Kind::kGrant: {
+      const std::span<const std::byte> record = reader.Bytes(kWireBytes);
+      std::copy(record.begin(), record.end(), frame->record.begin());
+      if (frame->kind == Frame::Kind::kRecord) break;
+      frame->access.key = reader.Number<uint64_t>();
+      frame->access.address = reader.Number<uint64_t>();
+      frame->access.has_descriptor = reader.Flag();
+      break;
+    }
+    case Frame::Kind::kPing:
+    case Frame::Kind::kPong: break;
+    default: good = false;
+  }
+  if (!good || !reader.ok()) {
+    return InvalidArgument("a frame of kind " + std::to_string(kind) + " and " + std::to_string(bytes.size()) + " bytes that cannot be");
+  }
+  return {};
+}
+
+}  // namespace ramspan

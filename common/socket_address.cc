@@ -1,0 +1,189 @@
+#include "common/socket_address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+namespace ramspan {
+namespace {
+
+constexpr int kBacklog = 64;
+// A host that is gone answers no probe: after 5 s of silence one every 5 s, and the connection fails with the third, or when
+// what was sent is not acknowledged for 20 s. A process that is stopped has a kernel that answers, and is not taken for dead.
+constexpr int kKeepIdleSeconds = 5, kKeepEverySeconds = 5, kKeepProbes = 3;
+constexpr unsigned kUserTimeoutMs = 20'000;
+
+std::string Reason() { return std::strerror(errno); }
+
+bool IsPort(const std::string& text) {
+  return !text.empty() && text.size() <= 5 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
+         std::stoul(text) <= 65535;
+}
+
+void Set(int socket, int level, int option, int value) { setsockopt(socket, level, option, &value, sizeof value); }
+
+void NoticeDeadHosts(int socket) {
+  Set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  Set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  Set(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
+  Set(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepEverySeconds);
+  Set(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
+  Set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(kUserTimeoutMs));
+}
+
+Result<SocketAddress> LocalAddress(const std::string& path) {
+  SocketAddress address;
+  auto* local = reinterpret_cast<sockaddr_un*>(&address.storage);
+  if (path.size() >= sizeof local->sun_path) return InvalidArgument(path + ": a Unix socket's path has at most 107 characters");
+  local->sun_family = AF_UNIX;
+  std::memcpy(local->sun_path, path.data(), path.size());
+  const bool has_file = path[0] != '@';
+  if (!has_file) local->sun_path[0] = '\0';
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (has_file ? 1 : 0));
+  return address;
+}
+
+Descriptor Open(const SocketAddress& address) {
+  Descriptor opened(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (opened && address.storage.ss_family != AF_UNIX) NoticeDeadHosts(opened.number());
+  return opened;
+}
+
+// A server that was killed leaves its socket's file; one that lives answers.
+void RemoveDeadFile(const SocketAddress& address, const std::string& path) {
+  struct stat status {};
+  if (path[0] == '@' || lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  const Descriptor probe = Open(address);
+  const bool refused = probe && connect(probe.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 &&
+                       errno == ECONNREFUSED;
+  if (refused) unlink(path.c_str());
+}
+
+}  // namespace
+
+std::string SocketPlace::text() const {
+  if (is_local()) return path;
+  return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
+}
+
+Result<SocketPlace> ParseSocketPlace(const std::string& text) {
+  SocketPlace place;
+  if (!text.empty() && (text[0] == '/' || text[0] == '@')) {
+    place.path = text;
+    if (text.size() > 1) return place;
+  }
+  const size_t colon = text.rfind(':');
+  if (colon != std::string::npos && colon > 0) {
+    place.host = text.substr(0, colon);
+    place.port = text.substr(colon + 1);
+    const bool bracketed = place.host.size() > 2 && place.host.front() == '[' && place.host.back() == ']';
+    if (bracketed) place.host = place.host.substr(1, place.host.size() - 2);
+    const bool host_ok = bracketed || place.host.find_first_of(":[]/ \t") == std::string::npos;
+    if (host_ok && !place.host.empty() && IsPort(place.port)) return place;
+  }
+  return InvalidArgument("\"" + text + "\" is no place of a memory server; write HOST:PORT, [IPV6]:PORT or the /path of a Unix socket");
+}
+
+Result<std::vector<SocketPlace>> ParseSocketPlaces(const std::string& text) {
+  std::vector<SocketPlace> places;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string one = text.substr(begin, end - begin);
+    one.erase(0, one.find_first_not_of(' '));
+    one.erase(one.find_last_not_of(' ') + 1);
+    Result<SocketPlace> place = ParseSocketPlace(one);
+    if (!place.ok()) return place.status();
+    places.push_back(std::move(place).value());
+    begin = end + 1;
+  }
+  return places;
+}
+
+std::string SocketAddress::host() const {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (storage.ss_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, text, sizeof text);
+  } else if (storage.ss_family == AF_INET6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr, text, sizeof text);
+  }
+  return text;
+}
+
+uint16_t SocketAddress::port() const {
+  if (storage.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
+  return storage.ss_family == AF_INET6 ? ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port) : uint16_t{0};
+}
+
+Result<std::vector<SocketAddress>> Resolve(const SocketPlace& place) {
+  if (place.is_local()) {
+    const Result<SocketAddress> local = LocalAddress(place.path);
+    if (!local.ok()) return local.status();
+    return std::vector{local.value()};
+  }
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(place.host.c_str(), place.port.c_str(), &hints, &found); error != 0) {
+    return Unavailable(place.text() + ": " + gai_strerror(error));
+  }
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    SocketAddress& address = addresses.emplace_back();
+    std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+    address.length = one->ai_addrlen;
+  }
+  freeaddrinfo(found);
+  return addresses;
+}
+
+Result<Descriptor> Listen(const SocketPlace& place, SocketAddress* bound) {
+  const Result<std::vector<SocketAddress>> addresses = Resolve(place);
+  if (!addresses.ok()) return InvalidArgument("cannot listen at " + addresses.status().message());
+  const SocketAddress& address = addresses.value()[0];
+  Descriptor listener = Open(address);
+  if (!listener) return Unavailable("cannot listen at " + place.text() + ": " + Reason());
+  if (place.is_local()) RemoveDeadFile(address, place.path);
+  else Set(listener.number(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||
+      listen(listener.number(), kBacklog) != 0) {
+    return InvalidArgument("cannot listen at " + place.text() + ": " + Reason());
+  }
+  bound->length = sizeof bound->storage;
+  getsockname(listener.number(), reinterpret_cast<sockaddr*>(&bound->storage), &bound->length);
+  return listener;
+}
+
+Descriptor Accept(const Descriptor& listener) {
+  Descriptor socket(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket) NoticeDeadHosts(socket.number());  // refused, and not needed, for a Unix socket
+  return socket;
+}
+
+Result<Descriptor> StartConnect(const SocketAddress& address) {
+  Descriptor socket = Open(address);
+  if (!socket) return Unavailable(Reason());
+  if (connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 && errno != EINPROGRESS) {
+    return Unavailable(Reason());
+  }
+  return socket;
+}
+
+Status FinishConnect(const Descriptor& socket) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  if (error == 0) return {};
+  return Unavailable(std::strerror(error));
+}
+
+}  // namespace ramspan

@@ -1,0 +1,54 @@
+// Stream sockets between clients and memory servers: names of places, listening, connecting. Every socket here has
+// close-on-exec and does not block, and writing to a closed one raises no signal (senders use MSG_NOSIGNAL).
+//
+// Places: "host:port" and "[v6 address]:port" (TCP), "/path" (a Unix socket in the file system), "@name" (one without a file,
+// in this network namespace).
+//
+// Any thread; a host's name is looked up by blocking calls.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/descriptor.h"
+#include "common/status.h"
+
+namespace ramspan {
+
+struct SocketPlace {
+  std::string host, port;  // TCP
+  std::string path;        // Unix; empty for TCP
+  bool is_local() const { return !path.empty(); }
+  std::string text() const;
+};
+
+// kInvalidArgument with what to write. Port 0 is for listeners only: any free one.
+Result<SocketPlace> ParseSocketPlace(const std::string& text);
+// Comma-separated, at least one.
+Result<std::vector<SocketPlace>> ParseSocketPlaces(const std::string& text);
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  std::string host() const;  // numeric; empty for a Unix socket
+  uint16_t port() const;
+};
+
+// All addresses of the place, at least one. kUnavailable: the name is not known now.
+Result<std::vector<SocketAddress>> Resolve(const SocketPlace& place);
+
+// kInvalidArgument: the place cannot be listened at, with the reason. A file of a Unix socket that nobody listens at any more is
+// replaced.
+Result<Descriptor> Listen(const SocketPlace& place, SocketAddress* bound);
+// The next one who knocks; none: an empty descriptor. Sets what notices a dead host (below).
+Descriptor Accept(const Descriptor& listener);
+
+// Begins to connect; the socket becomes writable when it has succeeded or failed.
+Result<Descriptor> StartConnect(const SocketAddress& address);
+// Whether it has succeeded. REQUIRES: it was writable.
+Status FinishConnect(const Descriptor& socket);
+
+}  // namespace ramspan

@@ -1,0 +1,124 @@
+// OfiEndpoint: the clients of a memory server that stands by itself. They come and go over stream sockets (common/link.h), prove
+// that they know the secret, and then reach their leases by one-sided transfers over libfabric, or, on this host, by load and
+// store: the memory of a near client's lease is a memory file that is handed to it alone.
+//
+// Isolation: each lease is registered by itself, with a key that only its client is told, and the registration ends with the
+// lease; memory is made for one lease and never passed on (lease_memory.h).
+//
+// What strangers can cost: kStrangersMax connections that have not yet proved anything, each for kGreetingMax at most; the oldest
+// of them goes when one more knocks.
+//
+// Thread-safety: as Endpoint says; End may be called by any thread or signal handler. Ownership: of everything.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/fabric.h"
+#include "common/link.h"
+#include "common/running_clock.h"
+#include "common/socket_address.h"
+#include "memserver/endpoint.h"
+#include "memserver/lease_memory.h"
+
+namespace ramspan {
+
+struct OfiEndpointOptions {
+  uint64_t pool_bytes = 0;
+  std::string listen;  // "host:port", with a host of this machine; empty: only clients of this host
+  std::string socket;  // path of a Unix socket for clients of this host, or empty
+  FabricOptions fabric;
+};
+
+class OfiEndpoint final : public Endpoint {
+ public:
+  static constexpr size_t kStrangersMax = 64;
+  static constexpr std::chrono::seconds kGreetingMax{5};
+  // Who has proved to know the secret may take longer until it is there: it looks for a way over the fabric.
+  static constexpr std::chrono::seconds kArrivalMax{30};
+
+  // kInvalidArgument, kUnavailable: what to change. Clients of this host are welcome in any case, at a name without a file.
+  static Result<std::unique_ptr<OfiEndpoint>> Open(const OfiEndpointOptions& options, const Secret& secret);
+  ~OfiEndpoint() override;
+
+  // Where clients find it, with the port that was chosen; the Unix socket's path, or its name, without `listen`.
+  const std::string& place() const { return place_; }
+  const char* provider() const { return domain_ ? domain_->provider() : "none"; }
+  // Asks the server's loop to end.
+  void End();
+
+  std::string label() const override { return place_; }
+  uint32_t clients() const override { return 0; }
+  uint64_t pool_bytes() const override { return memory_->bytes(); }
+  bool is_service() const override { return true; }
+  bool ShouldEnd() const override { return ends_.load(std::memory_order_relaxed); }
+  bool needs_polling() const override { return true; }
+  Status Poll(std::optional<Message>* message) override;
+  void Progress() override;
+  bool Wait(std::chrono::microseconds at_most) override;
+  bool Answer(uint32_t client, const WireMessage& message) override;
+  bool Provide(uint32_t client, const Lease& lease) override;
+  void Reclaim(const Lease& lease) override;
+  std::optional<uint32_t> NextArrival() override;
+  std::optional<uint32_t> NextDeath() override;
+
+ private:
+  struct Visitor;
+  struct Listener {
+    Descriptor socket;
+    bool near = false;
+  };
+  // How a lease's client reaches it.
+  struct Provided {
+    uint32_t client = 0;
+    FabricRegion region;  // empty for a near client
+  };
+
+  OfiEndpoint(const OfiEndpointOptions& options, const Secret& secret);
+  Status Make();
+  Status AddListener(const std::string& where, bool near, SocketAddress* bound);
+  Status OpenFabric(const std::string& host);
+  void Watch(int descriptor, uint64_t id);
+  bool LookAtSockets(int wait_ms);
+  void AcceptFrom(const Listener& listener);
+  void DropExtraStrangers();
+  void Visit(Visitor& visitor);
+  bool TakeFrame(Visitor& visitor, Message* message);
+  void Greet(Visitor& visitor);
+  void Welcome(Visitor& visitor, const Introduction& introduction);
+  void LookForLateOnes();
+  void Leave(uint64_t id);
+  Visitor* ByNumber(uint32_t client);
+
+  // Constant after Make.
+  const OfiEndpointOptions options_;
+  const Secret secret_;
+  std::string place_, local_name_;
+  uint64_t instance_ = 0;
+  Descriptor epoll_, wake_;
+  std::vector<Listener> listeners_;
+
+  std::unique_ptr<LeaseMemory> memory_;
+  std::shared_ptr<FabricDomain> domain_;        // null without `listen`
+  std::unique_ptr<FabricEndpoint> fabric_;      // likewise
+  std::map<uint64_t, Provided> provided_;       // by lease; before the endpoint that its regions were made for goes
+  Descriptor spare_;                            // given up for a moment when there are no more descriptors
+
+  std::map<uint64_t, std::unique_ptr<Visitor>> visitors_;  // by a number that is never used again
+  uint64_t next_id_ = 0;
+  std::vector<uint64_t> visitor_of_client_;  // by client; 0: nobody
+  std::deque<uint64_t> ready_;               // visitors that may have frames for us
+  std::deque<uint32_t> arrivals_, deaths_;
+  std::vector<uint32_t> told_dead_, free_numbers_;
+  WireRecord last_{};
+  unsigned polls_ = 0;
+  RunningClock clock_;
+  RunningClock::time_point next_look_{};
+  std::atomic<bool> ends_{false};  // publishes nothing but itself
+};
+
+}  // namespace ramspan

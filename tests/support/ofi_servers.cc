@@ -1,0 +1,87 @@
+#include "tests/support/ofi_servers.h"
+
+#include <utility>
+
+#include "memserver/server_loop.h"
+
+namespace ramspan {
+
+Secret TestSecret(const std::string& text) { return Secret::From(std::as_bytes(std::span(text))).value(); }
+
+// The endpoint, but for what the test says of it.
+class OfiServers::Guarded final : public Endpoint {
+ public:
+  explicit Guarded(Server* server) : server_(*server), real_(*server->endpoint) {}
+  std::string label() const override { return real_.label(); }
+  uint32_t clients() const override { return real_.clients(); }
+  uint64_t pool_bytes() const override { return real_.pool_bytes(); }
+  bool is_service() const override { return real_.is_service(); }
+  bool ShouldEnd() const override { return real_.ShouldEnd(); }
+  bool needs_polling() const override { return real_.needs_polling(); }
+  Status Poll(std::optional<Message>* message) override {
+    while (server_.frozen && !server_.killed) {
+      server_.is_frozen = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    server_.is_frozen = false;
+    return server_.killed ? Unavailable("killed") : real_.Poll(message);
+  }
+  void Progress() override { real_.Progress(); }
+  bool Wait(std::chrono::microseconds at_most) override { return real_.Wait(std::min(at_most, std::chrono::microseconds(5000))); }
+  bool Answer(uint32_t client, const WireMessage& message) override { return real_.Answer(client, message); }
+  bool Provide(uint32_t client, const Lease& lease) override {
+    if (!real_.Provide(client, lease)) return false;
+    server_.leased_bytes += lease.bytes;
+    return true;
+  }
+  void Reclaim(const Lease& lease) override {
+    real_.Reclaim(lease);
+    server_.leased_bytes -= lease.bytes;
+  }
+  std::optional<uint32_t> NextArrival() override { return real_.NextArrival(); }
+  std::optional<uint32_t> NextDeath() override { return real_.NextDeath(); }
+
+ private:
+  Server& server_;
+  OfiEndpoint& real_;
+};
+
+OfiServers::OfiServers(const Options& options) {
+  for (uint32_t i = 0; i < options.servers; ++i) {
+    auto server = std::make_unique<Server>();
+    auto endpoint = OfiEndpoint::Open({.pool_bytes = options.pool_bytes, .listen = options.listen, .socket = "", .fabric = options.fabric}, TestSecret());
+    RS_CHECK(endpoint.ok(), "%s", endpoint.status().message().c_str());
+    server->endpoint = std::move(endpoint).value();
+    server->place = server->endpoint->place();
+    server->thread = std::thread(Serve, server.get());
+    servers_.push_back(std::move(server));
+  }
+}
+
+OfiServers::~OfiServers() {
+  for (uint32_t i = 0; i < servers_.size(); ++i) Kill(i);
+}
+
+void OfiServers::Serve(Server* server) {
+  Guarded guarded(server);
+  static_cast<void>(ramspan::Serve(guarded).ok());
+  server->endpoint.reset();
+}
+
+std::vector<SocketPlace> OfiServers::places() const {
+  std::vector<SocketPlace> places;
+  for (const auto& server : servers_) places.push_back(ParseSocketPlace(server->place).value());
+  return places;
+}
+
+void OfiServers::Kill(uint32_t number) {
+  servers_[number]->killed = true;
+  if (servers_[number]->thread.joinable()) servers_[number]->thread.join();
+}
+
+void OfiServers::Freeze(uint32_t number, bool frozen) {
+  servers_[number]->frozen = frozen;
+  while (frozen && !servers_[number]->is_frozen) std::this_thread::yield();
+}
+
+}  // namespace ramspan
