@@ -18,7 +18,7 @@ namespace po = boost::program_options;
 constexpr std::string_view kTestPrefix = "RAMSPAN_TEST_";  // fail points and the like, read by who defines them
 
 // Read by the launcher, the servers, the log and ProcessConfigSources; not keys, so no file can set them.
-constexpr const char* kOtherVariables[] = {"RAMSPAN_CONFIG", "RAMSPAN_LOG", "RAMSPAN_SERVERS", "RAMSPAN_SERVER_MEMORY",
+constexpr const char* kOtherVariables[] = {"RAMSPAN_CONFIG", "RAMSPAN_LOG", "RAMSPAN_SERVER_MEMORY",
                                            "RAMSPAN_RUN_DIR"};
 
 // swapMemory -> RAMSPAN_SWAP_MEMORY, enableDMA -> RAMSPAN_ENABLE_DMA.
@@ -63,8 +63,12 @@ std::vector<Setting> ProgramSettings(const Options& options) {
   if (options.transport) {
     add("transport", *options.transport == Transport::kAuto  ? "auto"
                      : *options.transport == Transport::kMpi ? "mpi"
+                     : *options.transport == Transport::kOfi ? "ofi"
                                                              : "none");
   }
+  if (options.servers) add("servers", *options.servers);
+  if (options.serverKeyFile) add("serverKeyFile", *options.serverKeyFile);
+  if (options.fabricProvider) add("fabricProvider", *options.fabricProvider);
   add_switch("checksum", options.checksum);
   add_switch("preemptive", options.preemptive);
   add_switch("debug", options.debug);
@@ -140,6 +144,15 @@ void Loader::DescribeKeys() {
   const auto dma = [&c](const std::string& text) { return SetSwitch(text, &c.enable_dma); };
   const auto policy = [&c](const std::string& text) { return SetPolicy(text, &c.policy); };
   const auto transport = [&c](const std::string& text) { return SetTransport(text, &c.transport); };
+  const auto servers = [this, &c](const std::string& text) { return SetServers(text, where_["servers"].starts_with("environment"), &c.servers); };
+  const auto key_file = [&c](const std::string& text) {
+    c.server_key_file = text;
+    return Status();
+  };
+  const auto provider = [&c](const std::string& text) {
+    c.fabric_provider = text;
+    return Status();
+  };
   const auto checksum = [&c](const std::string& text) { return SetSwitch(text, &c.checksum); };
   const auto preemptive = [&c](const std::string& text) { return SetSwitch(text, &c.preemptive); };
   const auto debug = [&c](const std::string& text) { return SetSwitch(text, &c.debug); };
@@ -156,6 +169,9 @@ void Loader::DescribeKeys() {
   AddKey("enableDMA", dma, "bypass the page cache");
   AddKey("policy", policy, "what to do when the swap files are full");
   AddKey("transport", transport, "the way to the servers");
+  AddKey("servers", servers, "memory servers outside of this job, as host:port,host:port");
+  AddKey("serverKeyFile", key_file, "file with the secret that is shared with those servers");
+  AddKey("fabricProvider", provider, "libfabric's provider for those servers, by name");
   AddKey("checksum", checksum, "verify what comes back from swap");
   AddKey("preemptive", preemptive, "read ahead, write back ahead");
   AddKey("debug", debug, "catch pointers used after their adhereTo, and forgotten const");

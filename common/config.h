@@ -29,6 +29,9 @@ struct Config {
   bool enable_dma = false;
   SwapPolicy policy = SwapPolicy::kAutoextendable;
   Transport transport = Transport::kAuto;
+  std::string servers;          // empty = none
+  std::string server_key_file;  // empty = ~/.ramspan.key
+  std::string fabric_provider;  // empty = any
   bool checksum = true;
   bool preemptive = true;
   bool debug = false;

@@ -91,11 +91,18 @@ Status SetManager(const std::string& text, std::string* out) {
 }
 
 Status SetTransport(const std::string& text, Transport* out) {
-  if (text == "ofi") {
-    return InvalidArgument("\"ofi\": this version has no libfabric transport yet; the choices are auto, mpi, none");
-  }
   return SetChoice<Transport>(
-      text, {{"auto", Transport::kAuto}, {"mpi", Transport::kMpi}, {"none", Transport::kNone}}, out);
+      text, {{"auto", Transport::kAuto}, {"mpi", Transport::kMpi}, {"ofi", Transport::kOfi}, {"none", Transport::kNone}}, out);
+}
+
+Status SetServers(const std::string& text, bool may_be_number, std::string* out) {
+  const bool is_number = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!(is_number && may_be_number) && text.find_first_of(":/@") == std::string::npos && !text.empty()) {
+    return InvalidArgument("\"" + Printable(text) + "\" is neither a list of memory servers, like node7:7117,node8:7117, nor (from the "
+                           "launcher) a number of memory servers");
+  }
+  *out = is_number ? "" : text;
+  return Status();
 }
 
 Status SetPolicy(const std::string& text, SwapPolicy* out) {

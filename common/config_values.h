@@ -23,6 +23,8 @@ Status SetSwapMemory(const std::string& text, uint64_t* out);
 Status SetSwitch(std::string text, bool* out);
 Status SetManager(const std::string& text, std::string* out);
 Status SetTransport(const std::string& text, Transport* out);
+// A plain number is the launcher's count of a job's own servers, and no place: in the environment it names none, elsewhere it is wrong.
+Status SetServers(const std::string& text, bool may_be_number, std::string* out);
 Status SetPolicy(const std::string& text, SwapPolicy* out);
 Status SetMask(const std::string& text, std::string* out);
 

@@ -90,6 +90,8 @@ Result<int> AnnouncedServers() {
   const char* text = std::getenv("RAMSPAN_SERVERS");
   if (text == nullptr || *text == '\0') return 0;
   const std::string_view all(text);
+  // Places of servers outside of the job (the key `servers`): this one has none.
+  if (all.find_first_of(":/@") != std::string_view::npos) return 0;
   int servers = 0;
   const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), servers);
   if (error != std::errc() || end != all.data() + all.size() || servers < 0) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -91,6 +92,12 @@ Result<Secret> Secret::FromFileOrNew(const std::string& path) {
     if (file) unlink(fresh.c_str());
   }
   return FromFile(path);
+}
+
+Result<std::string> DefaultKeyFile() {
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') return InvalidArgument("HOME is not set; name a key file (serverKeyFile, --key-file)");
+  return std::string(home) + "/.ramspan.key";
 }
 
 }  // namespace ramspan

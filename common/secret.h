@@ -37,4 +37,7 @@ class Secret {
   std::array<std::byte, kBytes> bytes_{};
 };
 
+// ~/.ramspan.key: what clients and servers of one user take when nobody names a file. kInvalidArgument: there is no home.
+Result<std::string> DefaultKeyFile();
+
 }  // namespace ramspan

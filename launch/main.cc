@@ -114,15 +114,26 @@ int Run(const Arguments& arguments) {
   return 0;
 }
 
+int Become(const std::string& program, const Arguments& arguments) {
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  return Fail(Unavailable("cannot run " + program + ": " + std::strerror(errno)));
+}
+
 // The benchmarks are an executable of their own, so that the launcher does not link what they measure.
 int Bench(const Arguments& arguments) {
   const std::string bench = FindCompanion("ramspan-bench");
   if (bench.empty()) return Fail(InvalidArgument("ramspan-bench is not beside " + SelfPath() + " nor in PATH"));
-  std::vector<char*> argv = {const_cast<char*>(bench.c_str())};
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  execv(bench.c_str(), argv.data());
-  return Fail(Unavailable("cannot run " + bench + ": " + std::strerror(errno)));
+  return Become(bench, arguments);
+}
+
+// The server is an executable of its own, so that the launcher links no network.
+int Server(const Arguments& arguments) {
+  const std::string server = FindCompanion("ramspan-server");
+  if (server.empty()) return Fail(InvalidArgument("ramspan-server is not beside " + SelfPath() + " nor in PATH"));
+  return Become(server, arguments);
 }
 
 int Report(const Arguments& arguments) {
@@ -148,6 +159,7 @@ int Dispatch(const Arguments& all) {
   if (command == "run") return Run(rest);
   if (command == "bench") return Bench(rest);
   if (command == "report") return Report(rest);
+  if (command == "server") return Server(rest);
   if (command == "__rank" && rest.size() > 1) return RunKeeper(Arguments(rest.begin() + 1, rest.end()));
   if (command == "--help" || command == "-h" || command == "help") {
     std::fputs(MainHelp().c_str(), stdout);

@@ -335,8 +335,10 @@ void Planner::AddRanks(int count, const Environment& env, const std::vector<std:
 Status Planner::BuildLine() {
   const bool hosts_named = !options_.hostfile.empty() || !options_.mpi_args.empty();
   plan_.by_mpiexec = plan_.ranks > 1 || plan_.servers > 0 || hosts_named || !options_.mpiexec.empty();
-  plan_.env.emplace_back("RAMSPAN_SERVERS", std::to_string(plan_.servers));
-  if (plan_.servers == 0) plan_.env.emplace_back("RAMSPAN_TRANSPORT", "none");
+  // Servers outside of the job, named by the user in the same variable, stay named.
+  const bool outside = plan_.servers == 0 && options_.transport == "auto" && Setting("RAMSPAN_SERVERS").find_first_of(":/@") != std::string::npos;
+  if (!outside) plan_.env.emplace_back("RAMSPAN_SERVERS", std::to_string(plan_.servers));
+  if (!outside && plan_.servers == 0) plan_.env.emplace_back("RAMSPAN_TRANSPORT", "none");
   if (plan_.servers > 0 && options_.transport == "mpi") plan_.env.emplace_back("RAMSPAN_TRANSPORT", "mpi");
   Environment app_env;
   if (!memory_.empty()) app_env.emplace_back("RAMSPAN_MEMORY", memory_);

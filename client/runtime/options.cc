@@ -31,6 +31,9 @@ void MergeOptions(const Options& options, Options* merged) {
   take(all.enableDMA, options.enableDMA);
   take(all.policy, options.policy);
   take(all.transport, options.transport);
+  take(all.servers, options.servers);
+  take(all.serverKeyFile, options.serverKeyFile);
+  take(all.fabricProvider, options.fabricProvider);
   take(all.checksum, options.checksum);
   take(all.preemptive, options.preemptive);
   take(all.debug, options.debug);
@@ -83,6 +86,9 @@ void CheckFixedKeys(const Config& now, const Config& next) {
   fixed(next.swapfiles == now.swapfiles, "swapfiles");
   fixed(next.enable_dma == now.enable_dma, "enableDMA");
   fixed(next.transport == now.transport, "transport");
+  fixed(next.servers == now.servers, "servers");
+  fixed(next.server_key_file == now.server_key_file, "serverKeyFile");
+  fixed(next.fabric_provider == now.fabric_provider, "fabricProvider");
   fixed(next.checksum == now.checksum, "checksum");
   fixed(next.debug == now.debug, "debug");
   fixed(next.bundles == now.bundles, "bundles");

@@ -51,6 +51,9 @@ Options Runtime::EffectiveOptions() {
   options.enableDMA = config_.enable_dma;
   options.policy = files_ != nullptr ? files_->policy() : config_.policy;
   options.transport = config_.transport;
+  options.servers = config_.servers;
+  options.serverKeyFile = config_.server_key_file;
+  options.fabricProvider = config_.fabric_provider;
   options.checksum = config_.checksum;
   options.preemptive = engine_->load_ahead() || engine_->write_ahead();
   options.debug = config_.debug;

@@ -20,6 +20,7 @@
 #include "client/swap/remote_swap.h"
 #include "client/swap/retirable_tier.h"
 #include "client/transport/mpi_entry.h"
+#include "client/transport/ofi_door.h"
 #include "common/errno_guard.h"
 #include "ramspan/errors.h"
 
@@ -100,17 +101,29 @@ Status Runtime::Compose(const Options& program) {
   return Status();
 }
 
-Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
-  const Result<ServerTransport*> transport = JobTransport();
-  if (!transport.ok()) return transport.status();
-  const bool has_servers = transport.value() != nullptr;
+// The servers of this job, or those outside of it that are configured; null: none, or not wanted.
+Result<ServerTransport*> Runtime::ChooseTransport() {
+  const Result<ServerTransport*> job = JobTransport();
+  if (!job.ok()) return job;
   const bool wanted = config_.transport != Transport::kNone && config_.swap != "file";
-  if (!has_servers && (config_.swap == "remote" || config_.transport == Transport::kMpi)) {
-    return InvalidArgument("remote swap is asked for (" + std::string(config_.swap == "remote" ? "swap = remote"
-                           : "transport = mpi") + "), but there are no memory servers; start the program with "
-                           "`ramspan run -s SERVERS -- PROGRAM`, or leave the key at auto");
+  if (job.value() != nullptr && config_.transport != Transport::kOfi) return wanted ? job : Result<ServerTransport*>(nullptr);
+  if (config_.transport == Transport::kMpi || config_.servers.empty()) {
+    if (config_.swap != "remote" && config_.transport != Transport::kMpi && config_.transport != Transport::kOfi) return nullptr;
+    const std::string key = config_.swap == "remote" ? "swap = remote" : config_.transport == Transport::kMpi ? "transport = mpi" : "transport = ofi";
+    return InvalidArgument("remote swap is asked for (" + key + "), but there are no memory servers; start the program with `ramspan run -s "
+                           "SERVERS -- PROGRAM`, or name servers that `ramspan server` started (servers = HOST:PORT), or leave the key at auto");
   }
-  if (!has_servers || !wanted) return Status();
+  if (!wanted) return nullptr;
+  Result<std::unique_ptr<ServerTransport>> outside = OpenOfi({config_.servers, config_.server_key_file, config_.fabric_provider});
+  if (!outside.ok()) return outside.status();
+  // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
+  return outside.value().release();
+}
+
+Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
+  const Result<ServerTransport*> transport = ChooseTransport();
+  if (!transport.ok()) return transport.status();
+  if (transport.value() == nullptr) return Status();
   auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*transport.value()));
   remote_ = remote.get();
   tiers->push_back(std::move(remote));

@@ -20,6 +20,7 @@ class FileSwap;
 class MappedFiles;
 class RetirableTier;
 class RuntimeStatistics;
+class ServerTransport;
 class Swaps;
 class SwapTier;
 class TieredSwap;
@@ -52,6 +53,7 @@ class Runtime {
   Runtime();
   static Runtime& Start();
   Status Compose(const Options& program);
+  Result<ServerTransport*> ChooseTransport();
   Status AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
   Status AddFileTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
   void LeaveRemote();

@@ -27,12 +27,13 @@ uint64_t ProcStatus(const char* name) {
 
 Json ConfigJson(const Config& c) {
   const char* policies[] = {"fail", "interactive", "autoextendable"};
-  const char* transports[] = {"auto", "mpi", "none"};
+  const char* transports[] = {"auto", "mpi", "none", "ofi"};
   return {{"memory", c.memory},         {"swapMemory", c.swap_memory},
           {"memoryManager", c.memory_manager}, {"swap", c.swap},
           {"swapfiles", c.swapfiles},   {"enableDMA", c.enable_dma},
           {"policy", policies[static_cast<int>(c.policy)]},
           {"transport", transports[static_cast<int>(c.transport)]},
+          {"servers", c.servers},
           {"checksum", c.checksum},     {"preemptive", c.preemptive},
           {"debug", c.debug},           {"bundles", c.bundles}};
 }

@@ -11,8 +11,9 @@ namespace ramspan {
 // What happens when swap is full: fail at once, ask on the terminal, or extend the swap files while the disk has room.
 enum class SwapPolicy { kFail, kInteractive, kAutoextendable };
 
-// How chunks travel to memory servers. kAuto: MPI when the launcher started servers, else none.
-enum class Transport { kAuto, kMpi, kNone };
+// How chunks travel to memory servers. kAuto: MPI when the launcher started servers in this job, else libfabric when `servers`
+// names some, else not at all.
+enum class Transport { kAuto, kMpi, kNone, kOfi };
 
 struct Options {
   std::optional<uint64_t> memory;             // bytes; the hard limit. Default: half of the available memory
@@ -23,6 +24,9 @@ struct Options {
   std::optional<bool> enableDMA;              // swap files bypass the page cache (O_DIRECT) where the file system can
   std::optional<SwapPolicy> policy;
   std::optional<Transport> transport;
+  std::optional<std::string> servers;         // memory servers outside of this job: "host:port,host:port"
+  std::optional<std::string> serverKeyFile;   // the secret shared with them. Default: ~/.ramspan.key
+  std::optional<std::string> fabricProvider;  // libfabric's provider by name. Default: the first that can
   std::optional<bool> checksum;               // verify every chunk that comes back from swap
   std::optional<bool> preemptive;             // read ahead and write back ahead of need
   std::optional<bool> debug;                  // catch pointers used after their adhereTo, and forgotten const

@@ -1,0 +1,119 @@
+// ramspan-server (`ramspan server`): a memory server that stands by itself. It lends memory to whoever knows its secret, for as long as
+// it runs, and outlives its clients.
+#include <signal.h>
+
+#include <boost/program_options.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <string>
+
+#include "common/units.h"
+#include "memserver/ofi_endpoint.h"
+#include "memserver/server_loop.h"
+
+namespace ramspan {
+namespace {
+
+namespace po = boost::program_options;
+
+struct ServiceOptions {
+  std::string memory;
+  OfiEndpointOptions endpoint;
+  std::string key_file;
+  bool help = false;
+};
+
+po::options_description Description(ServiceOptions& options) {
+  po::options_description text("options");
+  auto add = text.add_options();
+  add("memory", po::value(&options.memory)->value_name("SIZE"), "what it lends, like 64GiB; taken from the system as it is leased");
+  add("listen", po::value(&options.endpoint.listen)->value_name("HOST:PORT"),
+      "where clients of other hosts find it: a name or address of one interface of this host, and a port (0: any free one). Without it "
+      "only clients of this host are served");
+  add("socket", po::value(&options.endpoint.socket)->value_name("PATH"), "a Unix socket where clients of this host find it");
+  add("key-file", po::value(&options.key_file)->value_name("FILE"),
+      "the secret that clients have to know, readable by its owner alone; made if it does not exist. Default: ~/.ramspan.key");
+  add("provider", po::value(&options.endpoint.fabric.provider)->value_name("NAME"),
+      "libfabric's provider, like verbs;ofi_rxm. Default: the first that can");
+  add("help,h", po::bool_switch(&options.help), "this text");
+  return text;
+}
+
+void PrintHelp(std::ostream& out) {
+  ServiceOptions options;
+  out << "usage: ramspan server --memory SIZE [--listen HOST:PORT] [--socket PATH] [options]\n\n"
+         "Lends memory of this host to programs that use Ramspan, until SIGTERM or ^C. They find it by\n"
+         "  servers = HOST:PORT          (in ~/.ramspan.conf), or\n"
+         "  RAMSPAN_SERVERS=HOST:PORT    (environment; the PATH of a Unix socket will do on this host)\n"
+         "and have to know the same secret.\n\n"
+         "example:\n"
+         "  ramspan server --memory 64GiB --listen node7:7117\n"
+         "  RAMSPAN_SERVERS=node7:7117 RAMSPAN_MEMORY=4GiB ./app\n\n"
+      << Description(options);
+}
+
+Result<ServiceOptions> Parse(int argc, char** argv) {
+  ServiceOptions options;
+  try {
+    po::variables_map values;
+    const po::options_description known = Description(options);
+    const po::positional_options_description none;
+    po::store(po::command_line_parser(argc, argv).options(known).positional(none).style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing).run(), values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    return InvalidArgument(std::string(error.what()) + " (see ramspan server --help)");
+  }
+  if (options.help) return options;
+  if (options.memory.empty()) return InvalidArgument("--memory SIZE says how much it lends, like --memory 64GiB");
+  const Result<uint64_t> bytes = ParseBytes(options.memory);
+  if (!bytes.ok()) return InvalidArgument("--memory: " + bytes.status().message());
+  constexpr uint64_t kMin = uint64_t{1} << 20;
+  if (bytes.value() < kMin || bytes.value() > kPoolBytesMax) {
+    return InvalidArgument("--memory " + options.memory + " is not between " + FormatBytes(kMin) + " and " + FormatBytes(kPoolBytesMax));
+  }
+  options.endpoint.pool_bytes = bytes.value() / kLeaseGranule * kLeaseGranule;
+  return options;
+}
+
+OfiEndpoint* serving = nullptr;  // for the signal handler; set before it can run
+extern "C" void EndService(int) { serving->End(); }
+
+void CatchSignals() {
+  struct sigaction action {};
+  action.sa_handler = EndService;
+  for (const int signal : {SIGTERM, SIGINT}) sigaction(signal, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+Status ServeAll(const ServiceOptions& options) {
+  const Result<std::string> file = options.key_file.empty() ? DefaultKeyFile() : Result<std::string>(options.key_file);
+  if (!file.ok()) return file.status();
+  const Result<Secret> secret = Secret::FromFileOrNew(file.value());
+  if (!secret.ok()) return secret.status();
+  Result<std::unique_ptr<OfiEndpoint>> endpoint = OfiEndpoint::Open(options.endpoint, secret.value());
+  if (!endpoint.ok()) return endpoint.status();
+  serving = endpoint.value().get();
+  CatchSignals();
+  std::printf("ramspan server: lends %s at %s, provider %s, secret in %s\n", FormatBytes(options.endpoint.pool_bytes).c_str(),
+              serving->place().c_str(), serving->provider(), file.value().c_str());
+  std::fflush(stdout);
+  return Serve(*serving).status();
+}
+
+}  // namespace
+}  // namespace ramspan
+
+int main(int argc, char** argv) {
+  const ramspan::Result<ramspan::ServiceOptions> options = ramspan::Parse(argc, argv);
+  if (!options.ok()) {
+    std::fprintf(stderr, "ramspan server: %s\n", options.status().message().c_str());
+    return 2;
+  }
+  if (options.value().help) return ramspan::PrintHelp(std::cout), 0;
+  const ramspan::Status served = ramspan::ServeAll(options.value());
+  if (served.ok()) return 0;
+  std::fprintf(stderr, "ramspan server: %s\n", served.message().c_str());
+  return served.code() == ramspan::StatusCode::kInvalidArgument ? 2 : 1;
+}
