@@ -1,0 +1,201 @@
+// `ramspan server` and programs that use it, as a user starts them: servers that outlive clients, clients that outlive servers.
+#include <signal.h>
+
+#include <cstdio>
+#include <fstream>
+#include <regex>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/job_fixture.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+class Service : public JobFixture {
+ protected:
+  struct Server {
+    pid_t pid = -1;
+    std::string place;
+  };
+
+  // REQUIRES: what it is told is right.
+  Server StartServer(const std::string& memory, Words more = {"--listen", "127.0.0.1:0"}) {
+    const std::string out = (folder_ / ("server-" + std::to_string(++started_))).string();
+    Words words = {"sh", "-c", "exec \"$@\" > " + out + " 2> " + out + ".err", "sh", LAUNCHER, "server", "--memory", memory};
+    words.insert(words.end(), more.begin(), more.end());
+    const pid_t pid = StartCommand(words);
+    std::smatch found;
+    std::string text;
+    for (int i = 0; i < 4000 && !std::regex_search(text, found, std::regex(" at ([^ ]+), ")); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      text = ReadFile(out);
+    }
+    EXPECT_FALSE(found.empty()) << text << ReadFile(out + ".err");
+    return {pid, found.empty() ? "" : found[1].str()};
+  }
+  void EndServer(const Server& server, int signal = SIGTERM, int status = 0) {
+    kill(server.pid, signal);
+    EXPECT_EQ(Wait(server.pid).status, status);
+  }
+
+  static Words Sweep(size_t bytes, int sweeps = 1) { return {SWEEP_PROGRAM, std::to_string(bytes), std::to_string(256 << 10), "2", "1", std::to_string(sweeps)}; }
+  Outcome Run(const Words& command, const Words& environment, seconds patience = seconds(60)) { return Wait(StartCommand(command, environment), patience); }
+  static Words To(const std::string& servers, bool far, Words more = {}) {
+    more.insert(more.end(), {"RAMSPAN_SERVERS=" + servers, "RAMSPAN_TRANSPORT=ofi", "RAMSPAN_MEMORY=4MiB"});
+    if (far) more.push_back("RAMSPAN_TEST_FAR=1");
+    return more;
+  }
+  Words Loss() const { return {LOSS_PROGRAM, "64", std::to_string(256 << 10)}; }
+  void SayGo() const { std::ofstream(folder_ / "ready/go") << ""; }
+
+  int started_ = 0;
+};
+
+TEST_F(Service, AProgramSwapsThroughAServerAndTheServerOutlivesIt) {
+  const Server server = StartServer("64MiB");
+  for (const bool far : {true, false, true}) {
+    const Outcome outcome = Run(Sweep(24 * kMiB), To(server.place, far, {"RAMSPAN_SWAP=remote"}));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
+    EXPECT_EQ(outcome.err, "") << "nothing is printed in a healthy run";
+  }
+  EndServer(server);
+}
+
+TEST_F(Service, AServerOfThisHostIsFoundAtAUnixSocketAlone) {
+  const Server server = StartServer("64MiB", {"--socket", (folder_ / "socket").string()});
+  EXPECT_EQ(server.place, (folder_ / "socket").string());
+  const Outcome outcome = Run(Sweep(24 * kMiB), To(server.place, false, {"RAMSPAN_SWAP=remote"}));
+  EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
+  EndServer(server);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "socket"));
+}
+
+TEST_F(Service, SeveralProgramsShareSeveralServers) {
+  const Server first = StartServer("64MiB"), second = StartServer("64MiB");
+  std::vector<pid_t> programs;
+  for (int i = 0; i < 3; ++i) {
+    Words command = Sweep(20 * kMiB);
+    command.insert(command.begin(), {"sh", "-c", "exec \"$@\" > " + (folder_ / ("program-" + std::to_string(i))).string(), "sh"});
+    programs.push_back(StartCommand(command, To(first.place + "," + second.place, i != 1, {"RAMSPAN_SWAP=remote"})));
+  }
+  for (const pid_t program : programs) EXPECT_EQ(Wait(program, seconds(60)).status, 0) << ReadFile(folder_ / "err");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ReadFile(folder_ / ("program-" + std::to_string(i))), "verified " + std::to_string(20 * kMiB) + " bytes\n");
+  EndServer(first);
+  EndServer(second);
+}
+
+TEST_F(Service, AServerThatIsKilledTakesWhatLivedOnlyThereAndEverythingElseGoesOn) {
+  const Server server = StartServer("64MiB");
+  const pid_t program = StartCommand(Loss(), To(server.place, true));
+  Ready(0);
+  EndServer(server, SIGKILL, 128 + SIGKILL);
+  SayGo();
+  const Outcome outcome = Wait(program, seconds(60));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  unsigned kept = 0, lost = 0;
+  ASSERT_EQ(std::sscanf(outcome.out.c_str(), "kept %u lost %u wrong 0 new 64", &kept, &lost), 2) << outcome.out << outcome.err;
+  EXPECT_EQ(kept + lost, 64u);
+  EXPECT_GE(kept, 8u) << "what was in memory";
+  EXPECT_GE(lost, 40u) << "what was on the server";
+  EXPECT_THAT(outcome.err, HasSubstr("memory server " + server.place));
+  EXPECT_THAT(outcome.err, HasSubstr("died with"));
+}
+
+TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsKilled) {
+  const Server server = StartServer("64MiB");
+  const pid_t program = StartCommand(Loss(), To(server.place, false));
+  Ready(0);
+  EndServer(server, SIGKILL, 128 + SIGKILL);
+  SayGo();
+  const Outcome outcome = Wait(program, seconds(60));
+  EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << outcome.err;
+}
+
+TEST_F(Service, AServerThatIsStoppedForTooLongIsGivenUp) {
+  const Server server = StartServer("64MiB");
+  const pid_t program = StartCommand(Loss(), To(server.place, true, {"RAMSPAN_TEST_SILENCE_MAX=2"}));
+  Ready(0);
+  kill(server.pid, SIGSTOP);
+  SayGo();
+  const Outcome outcome = Wait(program, seconds(60));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("wrong 0 new 64")) << outcome.err;
+  EXPECT_THAT(outcome.out, Not(HasSubstr("lost 0 ")));
+  kill(server.pid, SIGCONT);
+  EndServer(server);
+}
+
+TEST_F(Service, TheLeasesOfAKilledClientComeBack) {
+  const Server server = StartServer("32MiB");
+  for (const bool far : {true, false}) {
+    ClearReady();
+    const pid_t hog = StartCommand(Sweep(24 * kMiB, 0), To(server.place, far, {"RAMSPAN_SWAP=remote"}));
+    Ready(0);
+    kill(hog, SIGKILL);
+    EXPECT_EQ(Wait(hog).status, 128 + SIGKILL);
+    const Outcome outcome = Run(Sweep(24 * kMiB), To(server.place, far, {"RAMSPAN_SWAP=remote"}));
+    EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
+  }
+  EndServer(server);
+}
+
+TEST_F(Service, WithAnotherSecretNobodyGetsIn) {
+  const Server server = StartServer("32MiB");
+  std::ofstream(folder_ / "other.key") << "another secret, long enough\n";
+  std::filesystem::permissions(folder_ / "other.key", std::filesystem::perms(0600));
+  const Outcome outcome = Run(Sweep(8 * kMiB), To(server.place, true, {"RAMSPAN_SERVER_KEY_FILE=" + (folder_ / "other.key").string()}));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("the same key file?"));
+  EXPECT_THAT(ReadFile(folder_ / "server-1.err"), HasSubstr("it has another secret"));
+  EXPECT_EQ(Run(Sweep(8 * kMiB), To(server.place, true)).status, 0) << "those who know it do";
+  EndServer(server);
+}
+
+TEST_F(Service, AKeyFileThatOthersMayReadIsRefused) {
+  std::ofstream(folder_ / "home/.ramspan.key") << "a secret that is none any more\n";
+  std::filesystem::permissions(folder_ / "home/.ramspan.key", std::filesystem::perms(0644));
+  const Outcome outcome = Run({LAUNCHER, "server", "--memory", "8MiB"}, {});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("chmod 600"));
+}
+
+TEST_F(Service, ServersThatAreNotThereAreAnErrorThatNamesThem) {
+  std::ofstream(folder_ / "home/.ramspan.key") << "a secret that nobody needs\n";
+  std::filesystem::permissions(folder_ / "home/.ramspan.key", std::filesystem::perms(0600));
+  const Outcome outcome = Run(Sweep(8 * kMiB), To("127.0.0.1:1", true));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("memory server 127.0.0.1:1 cannot be used: Connection refused"));
+}
+
+TEST_F(Service, WhatCannotBeListenedAtIsAnErrorThatSaysWhy) {
+  for (const auto& [listen, what] : std::vector<std::pair<std::string, std::string>>{
+           {"0.0.0.0:0", "open to all networks"}, {"nowhere", "write HOST:PORT"}, {"192.0.2.77:0", "cannot listen at 192.0.2.77:0"}}) {
+    const Outcome outcome = Run({LAUNCHER, "server", "--memory", "8MiB", "--listen", listen}, {});
+    EXPECT_EQ(outcome.status, 2) << listen;
+    EXPECT_THAT(outcome.err, HasSubstr(what));
+  }
+}
+
+TEST_F(Service, NeitherSideLoadsWhatItDoesNotUse) {
+  const Server server = StartServer("32MiB");
+  const auto libraries = [](pid_t pid) { return ReadFile("/proc/" + std::to_string(pid) + "/maps"); };
+  EXPECT_THAT(libraries(server.pid), Not(HasSubstr("libmpi")));
+  const pid_t without = StartCommand(Sweep(8 * kMiB, 0), {"RAMSPAN_MEMORY=4MiB"});
+  Ready(0);
+  EXPECT_THAT(libraries(without), Not(HasSubstr("libfabric")));
+  std::ofstream(folder_ / "ready/stop") << "";
+  EXPECT_EQ(Wait(without).status, 0);
+  EndServer(server);
+}
+
+}  // namespace
+}  // namespace ramspan
