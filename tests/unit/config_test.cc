@@ -278,9 +278,21 @@ TEST_F(ConfigOf, ChoicesNameWhatExists) {
             ":2: policy: \"Fail\" is not known; the choices are fail, interactive, autoextendable");
 }
 
-TEST_F(ConfigOf, TheTransportThatIsYetToComeIsNamedAsSuch) {
-  EXPECT_EQ(FileError("[default]\ntransport = ofi\n"),
-            ":2: transport: \"ofi\": this version has no libfabric transport yet; the choices are auto, mpi, none");
+TEST_F(ConfigOf, ServersAreAListOfPlaces) {
+  EXPECT_TRUE(Accepts("transport = ofi"));
+  EXPECT_TRUE(Accepts("servers = node7:7117,node8:7117"));
+  EXPECT_TRUE(Accepts("servers = /run/ramspan.sock"));
+  EXPECT_EQ(FileError("[default]\nservers = 2\n"),
+            ":2: servers: \"2\" is neither a list of memory servers, like node7:7117,node8:7117, nor (from the launcher) a number of memory servers");
+}
+
+TEST_F(ConfigOf, ServersInTheEnvironmentMayBeTheLaunchersNumber) {
+  SetEnvironment("RAMSPAN_SERVERS", "2");
+  EXPECT_EQ(Loaded().servers, "");
+  SetEnvironment("RAMSPAN_SERVERS", "node7:7117");
+  EXPECT_EQ(Loaded().servers, "node7:7117");
+  SetEnvironment("RAMSPAN_SERVERS", "many");
+  EXPECT_TRUE(Error().starts_with("environment RAMSPAN_SERVERS: servers: \"many\" is neither a list"));
 }
 
 TEST_F(ConfigOf, SwapFileMasksHoldExactlyTwoNumbers) {
@@ -335,7 +347,7 @@ TEST_F(ConfigOf, ABareNumberThatIsTooSmallIsAskedForItsUnits) {
 }
 
 TEST_F(ConfigOf, VariablesOfLauncherServerLogAndTestsAreLegal) {
-  for (const char* name : {"RAMSPAN_CONFIG", "RAMSPAN_SERVERS", "RAMSPAN_SERVER_MEMORY", "RAMSPAN_RUN_DIR",
+  for (const char* name : {"RAMSPAN_CONFIG", "RAMSPAN_SERVER_MEMORY", "RAMSPAN_RUN_DIR",
                            "RAMSPAN_TEST_ANYTHING", "RAMSPANNER", "PATH"}) {
     SetEnvironment(name, "x");
   }

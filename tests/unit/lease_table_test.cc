@@ -112,5 +112,18 @@ TEST(LeaseTable, RandomTrafficNeverOverlapsLeasesOrLosesBytes) {
   EXPECT_TRUE(table.IsValid());
 }
 
+TEST(LeaseTable, SharesAreCountedAnewWhenAClientComes) {
+  LeaseTable table(64 * kLeaseGranule, 0);
+  table.Welcome(0);
+  EXPECT_EQ(table.lease_bytes_max(), 16 * kLeaseGranule);
+  EXPECT_EQ(table.FreeFor(0), 64 * kLeaseGranule);
+  table.Welcome(1);
+  EXPECT_EQ(table.lease_bytes_max(), 8 * kLeaseGranule);
+  EXPECT_EQ(table.FreeFor(0), 56 * kLeaseGranule) << "the other one's reserve";
+  table.Retire(1);
+  table.Welcome(1);
+  EXPECT_TRUE(table.IsValid());
+}
+
 }  // namespace
 }  // namespace ramspan

@@ -190,6 +190,28 @@ TEST(MemServer, AServersOwnMessagesAreRefusedFromAClient) {
   EXPECT_EQ(server.session(0).bad_messages(), 1u);
 }
 
+TEST(MemServer, ClientsMayComeLaterAndTakeNumbersOfThoseWhoLeft) {
+  std::vector<uint64_t> reclaimed;
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 0, .reclaim = [&](const Lease& lease) { reclaimed.push_back(lease.id); }});
+  server.NoteArrival(0);
+  server.NoteArrival(1);
+  const std::optional<WireMessage> first = server.Handle(0, Request(kMiB, 9), kNow);
+  ASSERT_TRUE(first.has_value() && first->type == WireType::kLeaseGrant);
+  server.NoteDeath(0);
+  EXPECT_EQ(reclaimed, std::vector{first->lease});
+  server.NoteArrival(0);
+  const std::optional<WireMessage> second = server.Handle(0, Request(kMiB, 9), kNow);
+  ASSERT_TRUE(second.has_value() && second->type == WireType::kLeaseGrant);
+  EXPECT_NE(second->lease, first->lease) << "the newcomer's request is not the dead one's, sent again";
+  EXPECT_TRUE(server.leases().IsValid());
+}
+
+TEST(MemServerDeathTest, ANumberThatIsInUseIsGivenToNobodyElse) {
+  MemServer server({.pool_bytes = 8 * kMiB, .clients = 1});
+  EXPECT_DEATH(server.NoteArrival(0), "is here already");
+  EXPECT_DEATH(server.NoteArrival(2), "client 2");
+}
+
 TEST(MemServer, AForeignRankIsIgnored) {
   MemServer server({.pool_bytes = 8 * kMiB, .clients = 1});
   EXPECT_FALSE(server.Handle(1, Request(kMiB), kNow).has_value());

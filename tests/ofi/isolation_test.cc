@@ -1,0 +1,244 @@
+// What a client may not do: reach memory that is not leased to it, keep what it gave back, find what another one left, or cost a server
+// more than it may; and what a server may not do to a client.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "client/transport/ofi_meeting.h"
+#include "client/transport/ofi_transport.h"
+#include "tests/support/ofi_servers.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr auto kPatience = std::chrono::seconds(30);
+
+template <class Condition>
+bool Eventually(Condition condition) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// A client that keeps to no rules: it has the link, and an endpoint of its own.
+class Rogue {
+ public:
+  explicit Rogue(const SocketPlace& place) : meeting_(OfiMeeting::With(place, TestSecret(), kPatience).value()) {
+    Introduction self{.instance = 1, .label = "rogue"};
+    if (!meeting_.introduction.near) {
+      endpoint_ = FabricEndpoint::Open(FabricDomain::OpenTowards(meeting_.introduction.fabric, {}).value()).value();
+      peer_ = endpoint_->AddPeer(meeting_.introduction.fabric).value();
+      self.fabric = endpoint_->address();
+    }
+    meeting_.link->Send({.kind = Frame::Kind::kIntroduction, .introduction = self});
+  }
+  Link& link() { return *meeting_.link; }
+
+  struct Grant {
+    WireMessage message;
+    LeaseAccess access;
+    Descriptor file;
+  };
+  Grant Lease(uint64_t bytes) {
+    Say({.type = WireType::kLeaseRequest, .sequence = ++sequence_, .bytes = bytes, .minimum_bytes = bytes});
+    Grant grant;
+    Frame frame;
+    EXPECT_TRUE(Eventually([&] {
+      link().Progress();
+      return link().Next(&frame, &grant.file);
+    }));
+    grant.message = Decode(frame.record).value();
+    EXPECT_EQ(grant.message.type, WireType::kLeaseGrant);
+    grant.access = frame.access;
+    return grant;
+  }
+  void Say(const WireMessage& message) { link().Send({.kind = Frame::Kind::kRecord, .record = Encode(message)}); }
+
+  // True: the bytes were moved.
+  bool Move(bool is_write, std::span<std::byte> buffer, uint64_t key, uint64_t address) {
+    alignas(16) std::array<std::byte, kFabricContextBytes> context;
+    void* descriptor = nullptr;
+    const FabricTransfer transfer{.is_write = is_write, .local = {&buffer, 1}, .descriptors = {&descriptor, 1}, .peer = peer_, .address = address, .key = key, .context = &context};
+    std::array<FabricCompletion, 1> done;
+    bool broken = false, posted = false, failed = false, ended = false;
+    EXPECT_TRUE(Eventually([&] {
+      if (!posted) {
+        const FabricEndpoint::Posted result = endpoint_->Post(transfer);
+        posted = result == FabricEndpoint::Posted::kYes;
+        failed = result == FabricEndpoint::Posted::kFailed;
+      }
+      if (endpoint_->Poll(done, &broken) == 1) ended = true;
+      Say({.type = WireType::kActivity});
+      return failed || ended || broken;
+    }));
+    return ended && done[0].ok;
+  }
+
+ private:
+  OfiMeeting meeting_;
+  std::unique_ptr<FabricEndpoint> endpoint_;
+  uint64_t peer_ = 0;
+  uint32_t sequence_ = 0;
+};
+
+TEST(Isolation, AWrongKeyAndAWrongPlaceAreRefusedByTheFabric) {
+  OfiServers servers({});
+  std::vector<std::byte> bytes(4096, std::byte{3});
+  const auto attempt = [&](auto change) {
+    Rogue rogue(servers.places()[0]);  // a failed transfer may cost the connection
+    const Rogue::Grant grant = rogue.Lease(kMiB);
+    uint64_t key = grant.access.key, address = grant.access.address;
+    EXPECT_TRUE(rogue.Move(true, bytes, key, address)) << "the right one";
+    change(&key, &address);
+    return rogue.Move(true, bytes, key, address) || rogue.Move(false, bytes, key, address);
+  };
+  EXPECT_FALSE(attempt([](uint64_t* key, uint64_t*) { *key ^= 1; }));
+  EXPECT_FALSE(attempt([](uint64_t* key, uint64_t*) { *key = 0; }));
+  EXPECT_FALSE(attempt([](uint64_t*, uint64_t* address) { *address += kMiB; }));
+  EXPECT_FALSE(attempt([](uint64_t*, uint64_t* address) { *address += kMiB - 1000; }));
+}
+
+TEST(Isolation, AKeyOfALeaseThatWasGivenBackOpensNothing) {
+  OfiServers servers({});
+  Rogue rogue(servers.places()[0]);
+  const Rogue::Grant grant = rogue.Lease(kMiB);
+  std::vector<std::byte> bytes(4096, std::byte{3});
+  ASSERT_TRUE(rogue.Move(true, bytes, grant.access.key, grant.access.address));
+  rogue.Say({.type = WireType::kLeaseReturn, .lease = grant.message.lease});
+  ASSERT_TRUE(Eventually([&] { return servers.leased_bytes(0) == 0; }));
+  EXPECT_FALSE(rogue.Move(false, bytes, grant.access.key, grant.access.address));
+}
+
+TEST(Isolation, WhatAClientLeftIsZeroForTheNextOne) {
+  OfiServers servers({.pool_bytes = 8 * kMiB});
+  uint64_t place = 0;
+  {
+    Rogue first(servers.places()[0]);
+    const Rogue::Grant grant = first.Lease(kMiB);
+    place = grant.message.offset;
+    std::vector<std::byte> bytes(kMiB, std::byte{0xee});
+    ASSERT_TRUE(first.Move(true, bytes, grant.access.key, grant.access.address));
+  }
+  ASSERT_TRUE(Eventually([&] { return servers.leased_bytes(0) == 0; })) << "a client that is gone holds nothing";
+  Rogue second(servers.places()[0]);
+  const Rogue::Grant grant = second.Lease(kMiB);
+  EXPECT_EQ(grant.message.offset, place) << "the same place, or the test says nothing";
+  std::vector<std::byte> bytes(kMiB, std::byte{1});
+  ASSERT_TRUE(second.Move(false, bytes, grant.access.key, grant.access.address));
+  EXPECT_EQ(bytes, std::vector<std::byte>(kMiB));
+}
+
+TEST(Isolation, AMemoryFileIsOneClientsAloneSealedAndEmptyWhenItIsGivenBack) {
+  OfiServers servers({.listen = ""});
+  Rogue first(servers.places()[0]), second(servers.places()[0]);
+  const Rogue::Grant one = first.Lease(kMiB), two = second.Lease(kMiB);
+  struct stat of_one {}, of_two {};
+  ASSERT_TRUE(fstat(one.file.number(), &of_one) == 0 && fstat(two.file.number(), &of_two) == 0);
+  EXPECT_NE(of_one.st_ino, of_two.st_ino);
+  EXPECT_EQ(of_one.st_size, ssize_t{kMiB});
+  EXPECT_NE(ftruncate(one.file.number(), 4096), 0);
+  EXPECT_NE(ftruncate(one.file.number(), 2 * kMiB), 0);
+  auto* mapped = static_cast<std::byte*>(mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, one.file.number(), 0));
+  ASSERT_NE(mapped, MAP_FAILED);
+  mapped[77] = std::byte{1};
+  EXPECT_GE(of_one.st_blocks * 512, ssize_t{kMiB}) << "all of it is there before it is granted";
+  first.Say({.type = WireType::kLeaseReturn, .lease = one.message.lease});
+  EXPECT_TRUE(Eventually([&] { return fstat(one.file.number(), &of_one) == 0 && of_one.st_blocks == 0; }));
+  EXPECT_EQ(mapped[77], std::byte{0}) << "who keeps a mapping has nothing of the server's";
+  munmap(mapped, kMiB);
+}
+
+TEST(Isolation, StrangersWhoSayNothingCostLittleAndAreInNobodysWay) {
+  OfiServers servers({});
+  std::vector<Descriptor> strangers;
+  const SocketAddress address = Resolve(servers.places()[0]).value()[0];
+  for (size_t i = 0; i < 2 * OfiEndpoint::kStrangersMax; ++i) {
+    Result<Descriptor> stranger = StartConnect(address);
+    ASSERT_TRUE(stranger.ok());
+    strangers.push_back(std::move(stranger).value());
+    if (i % 16 == 0) Rogue honest(servers.places()[0]);
+  }
+  Rogue honest(servers.places()[0]);
+  EXPECT_EQ(honest.Lease(kMiB).message.bytes, kMiB);
+  char byte;
+  EXPECT_TRUE(Eventually([&] { return recv(strangers[0].number(), &byte, 1, MSG_DONTWAIT) == 0; })) << "the oldest one was sent away";
+}
+
+TEST(Isolation, AClientThatBreaksTheRulesIsSentAwayAndOthersDoNotNotice) {
+  OfiServers servers({});
+  Rogue honest(servers.places()[0]);
+  const Rogue::Grant grant = honest.Lease(kMiB);
+  for (int breach = 0; breach < 2; ++breach) {
+    Rogue rogue(servers.places()[0]);
+    rogue.Lease(kMiB);
+    if (breach == 0) rogue.link().Send({.kind = Frame::Kind::kIntroduction});
+    if (breach == 1) {
+      ASSERT_GT(send(rogue.link().descriptor(), "zzzzzzzz", 8, MSG_NOSIGNAL), 0);
+    }
+    EXPECT_TRUE(Eventually([&] {
+      Frame frame;
+      Descriptor none;
+      rogue.link().Progress();
+      rogue.link().Next(&frame, &none);
+      return rogue.link().is_closed();
+    }));
+  }
+  std::vector<std::byte> bytes(4096, std::byte{3});
+  EXPECT_TRUE(honest.Move(true, bytes, grant.access.key, grant.access.address));
+  EXPECT_TRUE(Eventually([&] { return servers.leased_bytes(0) == kMiB; })) << "of the honest one";
+}
+
+// ---- Key files ----
+
+TEST(KeyFile, OneThatDoesNotExistIsMadeForItsOwnerAloneAndStays) {
+  const std::string path = testing::TempDir() + "ramspan-key-" + std::to_string(getpid());
+  const Result<Secret> made = Secret::FromFileOrNew(path), again = Secret::FromFileOrNew(path), read = Secret::FromFile(path);
+  ASSERT_TRUE(made.ok() && again.ok() && read.ok());
+  EXPECT_TRUE(std::equal(made.value().bytes().begin(), made.value().bytes().end(), again.value().bytes().begin()));
+  EXPECT_TRUE(std::equal(made.value().bytes().begin(), made.value().bytes().end(), read.value().bytes().begin()));
+  struct stat status {};
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  unlink(path.c_str());
+}
+
+TEST(KeyFile, AShortSecretIsRefusedAndWhiteSpaceAtTheEndDoesNotCount) {
+  const auto secret = [](const std::string& text) { return Secret::From(std::as_bytes(std::span(text))); };
+  EXPECT_FALSE(secret("fifteen bytes..  \n").ok());
+  const Result<Secret> one = secret("sixteen bytes .."), other = secret("sixteen bytes ..\r\n");
+  ASSERT_TRUE(one.ok() && other.ok());
+  EXPECT_TRUE(std::equal(one.value().bytes().begin(), one.value().bytes().end(), other.value().bytes().begin()));
+}
+
+TEST(KeyFile, AnInheritedDescriptorWillDo) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_GT(write(ends[1], "a secret that came by a pipe\n", 29), 0);
+  close(ends[1]);
+  EXPECT_TRUE(Secret::FromFile("/dev/fd/" + std::to_string(ends[0])).ok());
+  close(ends[0]);
+}
+
+// ---- Places ----
+
+TEST(Places, AreHostsWithPortsOrPaths) {
+  const Result<std::vector<SocketPlace>> places = ParseSocketPlaces("node7:7117, [fd00::1]:80,/run/ramspan.sock,@name");
+  ASSERT_TRUE(places.ok());
+  std::vector<std::string> texts;
+  for (const SocketPlace& place : places.value()) texts.push_back(place.text());
+  EXPECT_THAT(texts, testing::ElementsAre("node7:7117", "[fd00::1]:80", "/run/ramspan.sock", "@name"));
+  for (const char* wrong : {"", "node7", ":7117", "node7:", "node7:65536", "node7:-1", "fd00::1:80", "a:1,,b:2", "a:1,", "/", "a b:1"}) {
+    EXPECT_FALSE(ParseSocketPlaces(wrong).ok()) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace ramspan

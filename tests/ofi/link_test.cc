@@ -1,0 +1,189 @@
+// Links over a pair of sockets, and the frames on them: what peers may say, what they may not, and what they can cost.
+#include "common/link.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <random>
+
+#include "tests/support/ofi_servers.h"
+
+namespace ramspan {
+namespace {
+
+struct Sockets {
+  Sockets() {
+    int pair[2];
+    RS_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0, "socketpair %d", errno);
+    client = Descriptor(pair[0]);
+    server = Descriptor(pair[1]);
+  }
+  Descriptor client, server;
+};
+
+class LinkPair : public testing::Test {
+ protected:
+  LinkPair() {
+    Sockets sockets;
+    client_raw_ = sockets.client.number();
+    client = std::make_unique<Link>(std::move(sockets.client), Handshake::Role::kClient, TestSecret());
+    server = std::make_unique<Link>(std::move(sockets.server), Handshake::Role::kServer, TestSecret());
+    for (int i = 0; i < 4; ++i) {
+      client->Progress();
+      server->Progress();
+    }
+  }
+  std::optional<Frame> Receive(Link& link, Descriptor* descriptor = nullptr) {
+    Descriptor ignored;
+    Frame frame;
+    link.Progress();
+    if (!link.Next(&frame, descriptor == nullptr ? &ignored : descriptor)) return std::nullopt;
+    return frame;
+  }
+
+  int client_raw_ = -1;
+  std::unique_ptr<Link> client, server;
+};
+
+Frame Record(uint32_t sequence) {
+  return {.kind = Frame::Kind::kRecord, .record = Encode({.type = WireType::kActivity, .sequence = sequence})};
+}
+
+TEST_F(LinkPair, FramesArriveInOrderInBothDirections) {
+  ASSERT_TRUE(client->is_trusted() && server->is_trusted());
+  for (uint32_t i = 0; i < 100; ++i) ASSERT_TRUE(client->Send(Record(i)));
+  ASSERT_TRUE(server->Send({.kind = Frame::Kind::kPong}));
+  for (uint32_t i = 0; i < 100; ++i) {
+    const std::optional<Frame> frame = Receive(*server);
+    ASSERT_TRUE(frame.has_value()) << i;
+    EXPECT_EQ(frame->record, Record(i).record);
+  }
+  EXPECT_FALSE(Receive(*server).has_value());
+  EXPECT_EQ(Receive(*client)->kind, Frame::Kind::kPong);
+}
+
+TEST_F(LinkPair, ADescriptorArrivesWithItsFrame) {
+  const Descriptor file(memfd_create("test", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(file.number(), 4321), 0);
+  Frame grant{.kind = Frame::Kind::kGrant, .record = Record(1).record, .access = {.key = 5, .address = 6, .has_descriptor = true}};
+  ASSERT_TRUE(server->Send({.kind = Frame::Kind::kPong}));
+  ASSERT_TRUE(server->Send(grant, file.number()));
+  Descriptor came;
+  EXPECT_EQ(Receive(*client, &came)->kind, Frame::Kind::kPong);
+  EXPECT_FALSE(came);
+  const std::optional<Frame> frame = Receive(*client, &came);
+  ASSERT_TRUE(frame.has_value() && came);
+  EXPECT_EQ(frame->access, grant.access);
+  EXPECT_EQ(lseek(came.number(), 0, SEEK_END), 4321);
+}
+
+TEST_F(LinkPair, AFrameThatPromisesADescriptorAndHasNoneEndsTheLink) {
+  ASSERT_TRUE(server->Send({.kind = Frame::Kind::kGrant, .record = Record(1).record, .access = {.has_descriptor = true}}));
+  EXPECT_FALSE(Receive(*client).has_value());
+  EXPECT_EQ(client->why_closed().code(), StatusCode::kFailedPrecondition);
+}
+
+// Somebody in the middle, who can change, repeat and insert bytes but does not know the secret.
+TEST_F(LinkPair, BytesThatAreNotThePeersEndTheLink) {
+  std::array<std::byte, 100> forged{};
+  forged[0] = std::byte{98};
+  ASSERT_EQ(send(client_raw_, forged.data(), forged.size(), 0), 100);
+  EXPECT_FALSE(Receive(*server).has_value());
+  EXPECT_THAT(server->why_closed().message(), testing::HasSubstr("broken seal"));
+}
+
+TEST_F(LinkPair, AFrameThatIsTooLongEndsTheLinkBeforeItHasCome) {
+  const std::array<std::byte, 2> length{std::byte{0xff}, std::byte{0xff}};
+  ASSERT_EQ(send(client_raw_, length.data(), 2, 0), 2);
+  EXPECT_FALSE(Receive(*server).has_value());
+  EXPECT_TRUE(server->is_closed());
+}
+
+TEST_F(LinkPair, APeerThatTakesNothingLosesTheLinkBeforeItCostsMemory) {
+  int sent = 0;
+  while (client->Send(Record(0)) && sent < 100'000) ++sent;
+  EXPECT_LT(sent, 100'000);
+  EXPECT_THAT(client->why_closed().message(), testing::HasSubstr("does not take"));
+}
+
+TEST_F(LinkPair, WhatDidNotFitIsSentLaterInOrder) {
+  uint32_t sent = 0;
+  while (!client->wants_to_write()) ASSERT_TRUE(client->Send(Record(sent++)));
+  for (int more = 0; more < 50; ++more) ASSERT_TRUE(client->Send(Record(sent++)));
+  for (uint32_t i = 0; i < sent; ++i) {
+    client->Progress();
+    const std::optional<Frame> frame = Receive(*server);
+    ASSERT_TRUE(frame.has_value()) << i;
+    ASSERT_EQ(frame->record, Record(i).record);
+  }
+}
+
+TEST(Link, AStrangerGetsNothingButAChallenge) {
+  Sockets sockets;
+  Link server(std::move(sockets.server), Handshake::Role::kServer, TestSecret());
+  std::array<std::byte, 4096> garbage;
+  garbage.fill(std::byte{0x5a});
+  ASSERT_GT(send(sockets.client.number(), garbage.data(), garbage.size(), 0), 0);
+  server.Progress();
+  EXPECT_TRUE(server.is_closed());
+  EXPECT_FALSE(server.is_trusted());
+  EXPECT_LE(recv(sockets.client.number(), garbage.data(), garbage.size(), MSG_DONTWAIT), ssize_t{kHelloBytes});
+}
+
+// ---- Frames ----
+
+std::vector<Frame> OneOfEachKind() {
+  Frame introduction{.kind = Frame::Kind::kIntroduction};
+  introduction.introduction.instance = 7;
+  introduction.introduction.capacity_bytes = kPoolBytesMax;
+  introduction.introduction.near = true;
+  introduction.introduction.fabric = {11, 1, 2, std::vector<std::byte>(16, std::byte{9})};
+  introduction.introduction.local_name = "@name";
+  introduction.introduction.label.assign(kFrameTextMax, 'x');
+  return {introduction, Record(3), {.kind = Frame::Kind::kGrant, .record = Record(4).record, .access = {1, 2, true}}, {.kind = Frame::Kind::kPing},
+          {.kind = Frame::Kind::kPong}};
+}
+
+TEST(LinkFrame, EveryKindSurvivesARoundTrip) {
+  for (const Frame& frame : OneOfEachKind()) {
+    FrameBuffer buffer;
+    const size_t length = EncodeFrame(frame, &buffer);
+    Frame back;
+    ASSERT_TRUE(DecodeFrame(std::span(buffer).first(length), &back).ok());
+    EXPECT_EQ(back.kind, frame.kind);
+    EXPECT_EQ(back.introduction, frame.introduction);
+    EXPECT_EQ(back.access, frame.access);
+    if (frame.kind == Frame::Kind::kRecord || frame.kind == Frame::Kind::kGrant) {
+      EXPECT_EQ(back.record, frame.record);
+    }
+    for (size_t cut = 0; cut < length; ++cut) EXPECT_FALSE(DecodeFrame(std::span(buffer).first(cut), &back).ok()) << cut;
+    EXPECT_FALSE(DecodeFrame(std::span(buffer).first(length + 1), &back).ok());
+  }
+}
+
+TEST(LinkFrameFuzz, WhateverDecodesIsWithinBoundsAndEncodesToTheSameBytes) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const std::vector<Frame> kinds = OneOfEachKind();
+  int good = 0;
+  for (int i = 0; i < 50'000; ++i) {
+    FrameBuffer buffer, again;
+    size_t length = EncodeFrame(kinds[random() % kinds.size()], &buffer);
+    for (unsigned changes = random() % 3; changes > 0; --changes) buffer[random() % std::min<size_t>(length, 60)] = static_cast<std::byte>(random());
+    if (random() % 8 == 0) length = random() % buffer.size();
+    Frame frame;
+    if (!DecodeFrame(std::span(buffer).first(length), &frame).ok()) continue;
+    ++good;
+    ASSERT_LE(frame.introduction.label.size(), kFrameTextMax);
+    ASSERT_LE(frame.introduction.capacity_bytes, kPoolBytesMax);
+    ASSERT_EQ(EncodeFrame(frame, &again), length);
+    ASSERT_TRUE(std::equal(buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(length), again.begin()));
+  }
+  EXPECT_GT(good, 10'000);
+}
+
+}  // namespace
+}  // namespace ramspan
