@@ -12,7 +12,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 
 #include "common/status.h"
 #include "common/wire.h"
@@ -61,12 +60,6 @@ class Endpoint {
 
   // Progress alone: messages stay where they are.
   virtual void Progress() = 0;
-
-  // Nothing is to be done: waits, for so long at most. True: something woke it, so that Poll is worth while.
-  virtual bool Wait(std::chrono::microseconds at_most) {
-    std::this_thread::sleep_for(at_most);
-    return false;
-  }
 
   // Sends without waiting. False: it cannot be sent and never will be, because the client does not take its answers or is
   // gone; what was granted in it has to be taken back.

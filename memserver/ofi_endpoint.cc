@@ -171,13 +171,12 @@ Status OfiEndpoint::Poll(std::optional<Message>* message) {
   return {};
 }
 
-bool OfiEndpoint::Wait(std::chrono::microseconds at_most) {
-  const bool fabric_wakes = !fabric_ || (fabric_->wait_descriptor() >= 0 && fabric_->MayWait());
-  // A provider without a descriptor, or with something to do right now.
-  const int wait_ms = fabric_wakes ? static_cast<int>(std::chrono::ceil<milliseconds>(at_most).count()) : 1;
-  const bool woken = LookAtSockets(wait_ms) || !fabric_wakes;
+Endpoint::Arrival OfiEndpoint::Wait(std::chrono::microseconds timeout) {
+  const bool can_wait = !fabric_ || fabric_->wait_descriptor() >= 0;
+  const bool has_work = fabric_ && can_wait && !fabric_->MayWait();
+  const bool some = LookAtSockets(can_wait && !has_work ? static_cast<int>(std::chrono::ceil<milliseconds>(timeout).count()) : 0) || has_work;
   LookForLateOnes();
-  return woken;
+  return some ? Arrival::kSome : can_wait ? Arrival::kNone : Arrival::kUnknown;
 }
 
 bool OfiEndpoint::LookAtSockets(int wait_ms) {

@@ -59,7 +59,7 @@ class OfiEndpoint final : public Endpoint {
   bool needs_polling() const override { return true; }
   Status Poll(std::optional<Message>* message) override;
   void Progress() override;
-  bool Wait(std::chrono::microseconds at_most) override;
+  Arrival Wait(std::chrono::microseconds timeout) override;
   bool Answer(uint32_t client, const WireMessage& message) override;
   bool Provide(uint32_t client, const Lease& lease) override;
   void Reclaim(const Lease& lease) override;

@@ -64,7 +64,10 @@ class Loop {
         if (++polls_ % kPollsPerLook == 0) PauseWhileActive(now);
         sleep = kSleepMin;
       } else if (!pages_.PopulateAhead()) {
-        if (endpoint_.Wait(endpoint_.is_service() ? kSleepService : sleep)) last_message = now;
+        const bool waits = endpoint_.is_service();
+        const Endpoint::Arrival arrival = waits ? endpoint_.Wait(kSleepService) : Endpoint::Arrival::kUnknown;
+        if (arrival == Endpoint::Arrival::kSome) last_message = last_arrival_ = clock_.Now();
+        if (arrival == Endpoint::Arrival::kUnknown) std::this_thread::sleep_for(sleep);
         sleep = std::min(sleep * 2, sleep_max_);
       }
     }

@@ -27,7 +27,7 @@ class OfiServers::Guarded final : public Endpoint {
     return server_.killed ? Unavailable("killed") : real_.Poll(message);
   }
   void Progress() override { real_.Progress(); }
-  bool Wait(std::chrono::microseconds at_most) override { return real_.Wait(std::min(at_most, std::chrono::microseconds(5000))); }
+  Arrival Wait(std::chrono::microseconds timeout) override { return real_.Wait(std::min(timeout, std::chrono::microseconds(5000))); }
   bool Answer(uint32_t client, const WireMessage& message) override { return real_.Answer(client, message); }
   bool Provide(uint32_t client, const Lease& lease) override {
     if (!real_.Provide(client, lease)) return false;
