@@ -259,7 +259,6 @@ TEST_P(TransportContract, ADeadServersTransfersFailAndTheOthersGoOn) {
 }
 
 TEST_P(TransportContract, TransfersInFlightEndWhenTheirServerDies) {
-  if (transport().server(0).mapped != nullptr) return;  // transfers are copies: nothing is in flight
   const Leased lease(transport(), 0, kLeaseGranule);
   ASSERT_TRUE(lease);
   if (!bed_->Freeze(0, true)) return;  // as above
@@ -268,6 +267,12 @@ TEST_P(TransportContract, TransfersInFlightEndWhenTheirServerDies) {
   transport().Start({&transfer, 1});
   std::vector<Completion> done;
   for (int i = 0; i < 50; ++i) transport().Collect(&done);
+  if (transport().server(0).mapped != nullptr && !done.empty()) {
+    // Such a transport may copy by itself, without the server; then nothing was in flight.
+    EXPECT_EQ(done.front().result, StatusCode::kOk);
+    bed_->Kill(0);
+    return;
+  }
   EXPECT_TRUE(done.empty());
   bed_->Kill(0);
   const auto results = CollectAll(transport(), 1);
