@@ -16,6 +16,9 @@ namespace {
 
 // 0.1 to 0.3 ms: others' transfers wait no longer for their turn.
 constexpr uint64_t kStepBytes = uint64_t{256} << 10;
+constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+// A transfer that was under way when its lease came back ends, or fails with its connection, before many more leases come back.
+constexpr size_t kGravesMax = 16;
 
 Status NoMemory(uint64_t bytes) {
   return ResourceExhausted("no memory for a lease of " + std::to_string(bytes >> 20) + " MiB: " + std::strerror(errno));
@@ -23,24 +26,33 @@ Status NoMemory(uint64_t bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<LeaseMemory>> LeaseMemory::Reserve(uint64_t bytes, std::function<void()> between_steps) {
-  void* base = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return InvalidArgument("no addresses for " + std::to_string(bytes) + " bytes (--memory): " + std::strerror(errno));
-  return std::unique_ptr<LeaseMemory>(new LeaseMemory(static_cast<std::byte*>(base), bytes, std::move(between_steps)));
+LeaseMemory::~LeaseMemory() {
+  for (const auto& [offset, made] : made_) {
+    if (!made.shared) munmap(made.begin, made.bytes);
+  }
 }
-
-LeaseMemory::~LeaseMemory() { munmap(base_, bytes_); }
 
 Status LeaseMemory::MakePrivate(uint64_t offset, uint64_t bytes) {
   RS_CHECK(offset <= bytes_ && bytes <= bytes_ - offset, "a lease of %llu bytes beyond the pool", static_cast<unsigned long long>(bytes));
-  std::byte* begin = base_ + offset;
+  // Addresses that nobody had: those of earlier leases stay taken (Drop). Some more, so that huge pages fit in.
+  void* range = mmap(nullptr, bytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return NoMemory(bytes);
+  const uint64_t before = (kHugePageBytes - reinterpret_cast<uintptr_t>(range) % kHugePageBytes) % kHugePageBytes;
+  std::byte* begin = static_cast<std::byte*>(range) + before;
+  if (before > 0) munmap(range, before);
+  munmap(begin + bytes, kHugePageBytes - before);
   if (mmap(begin, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
-    return NoMemory(bytes);
+    const Status none = NoMemory(bytes);
+    munmap(begin, bytes);
+    return none;
   }
-  RS_CHECK(made_.emplace(offset, Made{bytes, {}}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));
+  RS_CHECK(made_.emplace(offset, Made{bytes, begin, {}}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));
   madvise(begin, bytes, MADV_HUGEPAGE);  // a wish: 19 instead of 2 GB/s where the system grants it
   Status populated = Populate(begin, bytes);
-  if (!populated.ok()) Drop(offset);
+  if (!populated.ok()) {
+    made_.erase(offset);  // nobody has heard of these addresses
+    munmap(begin, bytes);
+  }
   return populated;
 }
 
@@ -64,7 +76,7 @@ Status LeaseMemory::MakeShared(uint64_t offset, uint64_t bytes) {
     if (fallocate(file.number(), 0, static_cast<off_t>(at), static_cast<off_t>(std::min(kStepBytes, bytes - at))) != 0) return NoMemory(bytes);
     between_steps_();
   }
-  RS_CHECK(made_.emplace(offset, Made{bytes, std::move(file)}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));
+  RS_CHECK(made_.emplace(offset, Made{bytes, nullptr, std::move(file)}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));
   return {};
 }
 
@@ -75,16 +87,26 @@ void LeaseMemory::Drop(uint64_t offset) {
     // A client may keep its mapping; what is in it is no longer this server's to pay for.
     fallocate(made->second.shared.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(made->second.bytes));
   } else {
-    const void* again = mmap(base_ + offset, made->second.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    RS_CHECK(again != MAP_FAILED, "memory of a lease cannot be given back: %s", std::strerror(errno));
+    Entomb({made->second.begin, made->second.bytes});
   }
   made_.erase(made);
+}
+
+// Providers look at a registration when a transfer begins. One that is under way now, by a client that does not keep to the rules, goes on
+// writing to these addresses. So they are never another lease's, and there is something to write to: a provider that copies
+// there itself would end this process. What has been written there is given back as more leases go.
+void LeaseMemory::Entomb(std::span<std::byte> memory) {
+  const void* again = mmap(memory.data(), memory.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  RS_CHECK(again != MAP_FAILED, "memory of a lease cannot be given back: %s", std::strerror(errno));
+  for (const std::span<std::byte> grave : graves_) madvise(grave.data(), grave.size(), MADV_DONTNEED);
+  graves_.push_back(memory);
+  if (graves_.size() > kGravesMax) graves_.pop_front();
 }
 
 std::span<std::byte> LeaseMemory::private_memory(uint64_t offset) const {
   const auto made = made_.find(offset);
   RS_CHECK(made != made_.end() && !made->second.shared, "no private lease at %llu", static_cast<unsigned long long>(offset));
-  return {base_ + offset, made->second.bytes};
+  return {made->second.begin, made->second.bytes};
 }
 
 int LeaseMemory::shared_descriptor(uint64_t offset) const {

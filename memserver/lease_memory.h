@@ -1,6 +1,7 @@
-// LeaseMemory: the memory of a server's leases where each lease has memory of its own. An offset stands for the same place for
-// ever, but the memory behind it is made for one lease and given back to the system with it. So the next client finds zeros, a
-// client that keeps an old mapping or an old registration finds nothing of others, and a server takes no more than was leased.
+// LeaseMemory: the memory of a server's leases where each lease has memory of its own, at addresses of its own: both are made for one
+// lease. The memory is given back to the system with it, the addresses are never used again (of 128 TiB, so after tens of
+// millions of leases there are no more). So the next client finds zeros, a client that keeps an old mapping or registration, or
+// whose write is still under way, reaches nothing of others, and a server takes no more than was leased.
 //
 // Private leases are anonymous memory of this process, for one-sided transfers. Shared ones are sealed memory files (memfd) for
 // clients of this host, which map them; this process never touches those.
@@ -13,10 +14,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
+#include <utility>
 
 #include "common/descriptor.h"
 #include "common/status.h"
@@ -25,8 +27,8 @@ namespace ramspan {
 
 class LeaseMemory {
  public:
-  // Reserves addresses, no memory. `between_steps` is called while a lease is made.
-  static Result<std::unique_ptr<LeaseMemory>> Reserve(uint64_t bytes, std::function<void()> between_steps);
+  // For offsets below `bytes`. `between_steps` is called while a lease is made.
+  LeaseMemory(uint64_t bytes, std::function<void()> between_steps) : bytes_(bytes), between_steps_(std::move(between_steps)) {}
   ~LeaseMemory();
   LeaseMemory(const LeaseMemory&) = delete;
   LeaseMemory& operator=(const LeaseMemory&) = delete;
@@ -46,17 +48,17 @@ class LeaseMemory {
  private:
   struct Made {
     uint64_t bytes = 0;
+    std::byte* begin = nullptr;  // of a private one
     Descriptor shared;  // empty: private
   };
 
-  LeaseMemory(std::byte* base, uint64_t bytes, std::function<void()> between_steps)
-      : base_(base), bytes_(bytes), between_steps_(std::move(between_steps)) {}
   Status Populate(std::byte* begin, uint64_t bytes);
+  void Entomb(std::span<std::byte> memory);
 
-  std::byte* const base_;
   const uint64_t bytes_;
   const std::function<void()> between_steps_;
   std::map<uint64_t, Made> made_;
+  std::deque<std::span<std::byte>> graves_;  // the last ones that were dropped
 };
 
 }  // namespace ramspan

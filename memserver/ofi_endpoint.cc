@@ -77,9 +77,7 @@ Status OfiEndpoint::Make() {
   Watch(wake_.number(), kWakeId);
   instance_ = RandomNumber();
   next_id_ = kFirstVisitorId;
-  auto memory = LeaseMemory::Reserve(options_.pool_bytes, [this] { Progress(); });
-  if (!memory.ok()) return memory.status();
-  memory_ = std::move(memory).value();
+  memory_ = std::make_unique<LeaseMemory>(options_.pool_bytes, [this] { Progress(); });
   local_name_ = "@ramspan-" + Hex(instance_);
   place_ = options_.socket.empty() ? local_name_ : options_.socket;
   SocketAddress bound;

@@ -62,6 +62,30 @@ class Rogue {
   }
   void Say(const WireMessage& message) { link().Send({.kind = Frame::Kind::kRecord, .record = Encode(message)}); }
 
+  // Begins a write of more than sockets hold, while nobody takes it: it ends in the middle.
+  void WriteHalf(std::span<std::byte> buffer, uint64_t key, uint64_t address) {
+    static void* none = nullptr;
+    half_local_ = buffer;
+    const FabricTransfer transfer{.is_write = true, .local = {&half_local_, 1}, .descriptors = {&none, 1}, .peer = peer_, .address = address, .key = key, .context = &half_context_};
+    ASSERT_EQ(endpoint_->Post(transfer), FabricEndpoint::Posted::kYes);
+    for (int i = 0; i < 100; ++i) ASSERT_FALSE(HalfHasEnded());
+  }
+  void AwaitPong() {
+    link().Send({.kind = Frame::Kind::kPing});
+    Frame frame;
+    Descriptor none;
+    ASSERT_TRUE(Eventually([&] {
+      link().Progress();
+      return link().Next(&frame, &none);
+    }));
+    ASSERT_EQ(frame.kind, Frame::Kind::kPong);
+  }
+  bool HalfHasEnded() {
+    std::array<FabricCompletion, 1> done;
+    bool broken = false;
+    return endpoint_->Poll(done, &broken) == 1 || broken;
+  }
+
   // True: the bytes were moved.
   bool Move(bool is_write, std::span<std::byte> buffer, uint64_t key, uint64_t address) {
     alignas(16) std::array<std::byte, kFabricContextBytes> context;
@@ -87,6 +111,8 @@ class Rogue {
   std::unique_ptr<FabricEndpoint> endpoint_;
   uint64_t peer_ = 0;
   uint32_t sequence_ = 0;
+  std::span<std::byte> half_local_;
+  alignas(16) std::array<std::byte, kFabricContextBytes> half_context_;
 };
 
 TEST(Isolation, AWrongKeyAndAWrongPlaceAreRefusedByTheFabric) {
@@ -115,6 +141,30 @@ TEST(Isolation, AKeyOfALeaseThatWasGivenBackOpensNothing) {
   rogue.Say({.type = WireType::kLeaseReturn, .lease = grant.message.lease});
   ASSERT_TRUE(Eventually([&] { return servers.leased_bytes(0) == 0; }));
   EXPECT_FALSE(rogue.Move(false, bytes, grant.access.key, grant.access.address));
+}
+
+TEST(Isolation, AWriteUnderWayWhenItsLeaseGoesReachesNobodyElsesLease) {
+  constexpr uint64_t kBytes = 16 * kMiB;
+  OfiServers servers({.pool_bytes = 8 * kBytes});
+  Rogue honest(servers.places()[0]), rogue(servers.places()[0]);
+  std::vector<std::byte> bytes(kBytes, std::byte{0x66}), small(4096);
+  const Rogue::Grant first = rogue.Lease(kBytes);
+  ASSERT_TRUE(rogue.Move(true, small, first.access.key, first.access.address)) << "so that there is a connection";
+  servers.Freeze(0, true);
+  rogue.WriteHalf(bytes, first.access.key, first.access.address);
+  servers.Freeze(0, false);
+  for (int i = 0; i < 50; ++i) rogue.AwaitPong();  // it takes what has been sent so far
+  rogue.Say({.type = WireType::kLeaseReturn, .lease = first.message.lease});
+  ASSERT_TRUE(Eventually([&] { return servers.leased_bytes(0) == 0; }));
+  const Rogue::Grant second = honest.Lease(kBytes);
+  ASSERT_EQ(second.message.offset, first.message.offset) << "the same place, or the test says nothing";
+  EXPECT_TRUE(Eventually([&] {
+    honest.Say({.type = WireType::kActivity});
+    return rogue.HalfHasEnded();
+  }));
+  std::vector<std::byte> read(kBytes, std::byte{1});
+  ASSERT_TRUE(honest.Move(false, read, second.access.key, second.access.address)) << "the server lives";
+  EXPECT_TRUE(std::all_of(read.begin(), read.end(), [](std::byte b) { return b == std::byte{0}; }));
 }
 
 TEST(Isolation, WhatAClientLeftIsZeroForTheNextOne) {
