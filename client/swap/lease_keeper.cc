@@ -65,6 +65,7 @@ void LeaseKeeper::NoteNewServers() {
     const ServerTransport::Server server = transport_.server(i);
     servers_.push_back({.server = server, .free_bytes = server.capacity_bytes});
     ++sides_[server.mapped != nullptr].servers;
+    if (server.mapped == nullptr) any_far_.store(true, std::memory_order_relaxed);
   }
 }
 
@@ -72,13 +73,6 @@ bool LeaseKeeper::HasServers(bool near) {
   MutexLock lock(mutex_);
   NoteNewServers();
   return sides_[near].servers > 0;
-}
-
-bool LeaseKeeper::AnyFar() const {
-  for (uint32_t i = 0; i < transport_.servers(); ++i) {
-    if (transport_.server(i).mapped == nullptr) return true;
-  }
-  return false;
 }
 
 // ---- Slots ----

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <vector>
@@ -52,8 +53,8 @@ class LeaseKeeper {
   // Looks whose servers have died, and tells the user once for each.
   void CloseDeadServers();
 
-  // Whether any server there is can only be reached by transfers.
-  bool AnyFar() const;
+  // Whether any server that slots may be on, or were, can only be reached by transfers. More servers may join.
+  bool AnyFar() const { return any_far_.load(std::memory_order_relaxed); }
 
  private:
   using Time = RunningClock::time_point;
@@ -107,6 +108,7 @@ class LeaseKeeper {
   // Used in the asking role only.
   LeaseClient client_;
 
+  std::atomic<bool> any_far_{false};  // never false again; publishes nothing but itself
   mutable Mutex mutex_{LockRank::kTier};
   CondVar role_is_free_;
   bool asking_ RS_GUARDED_BY(mutex_) = false;

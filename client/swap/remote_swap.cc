@@ -7,7 +7,7 @@
 namespace ramspan {
 
 RemoteSwap::RemoteSwap(ServerTransport& transport, const RemoteSwapOptions& options)
-    : room_(transport, options), io_(transport), has_far_(room_.AnyFar()) {}
+    : room_(transport, options), io_(transport) {}
 
 SwapTier::Capabilities RemoteSwap::CapabilitiesOfSide(bool near) {
   return {.name = "remote", .synchronous = near, .checksums = near, .max_in_flight = RemoteIo::kInFlightMax};

@@ -19,8 +19,8 @@ class RemoteSwap final : public SwapTier {
   // REQUIRES: nothing in flight, the transport still connected. Gives all leases back; slots that were not freed are gone
   // with them.
 
-  // Of the tier: synchronous only when every server was near at the beginning; CapabilitiesOf tells it slot by slot.
-  Capabilities capabilities() const override { return CapabilitiesOfSide(!has_far_); }
+  // Of the tier: synchronous only as long as every server is near; CapabilitiesOf tells it slot by slot.
+  Capabilities capabilities() const override { return CapabilitiesOfSide(!room_.AnyFar()); }
   Capabilities CapabilitiesOf(SlotRef slot) const override { return CapabilitiesOfSide(!slot_bits::IsFar(slot)); }
   bool IsLost(SlotRef slot, size_t bytes) const override { return room_.IsLost(slot, bytes); }
 
@@ -44,7 +44,6 @@ class RemoteSwap final : public SwapTier {
 
   LeaseKeeper room_;
   RemoteIo io_;
-  const bool has_far_;  // constant after construction
 };
 
 }  // namespace ramspan

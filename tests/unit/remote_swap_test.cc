@@ -285,6 +285,19 @@ TEST(RemoteSwap, AServerThatJoinsIsUsed) {
   EXPECT_EQ(Write(tier, slot.value(), 256 * kKiB, 1), StatusCode::kOk);
 }
 
+TEST(RemoteSwap, AFarServerThatJoinsNearOnesMakesTheTierAsynchronous) {
+  LocalServers servers({.pool_bytes = 8 * kMiB, .near = 1});
+  const auto transport = servers.Connect(0);
+  RemoteSwap tier(*transport);
+  EXPECT_TRUE(tier.capabilities().synchronous && tier.capabilities().checksums);
+  servers.Join();
+  Status end;
+  const std::vector<SlotRef> slots = ReserveAll(tier, kMiB, &end);
+  ASSERT_FALSE(tier.CapabilitiesOf(slots.back()).synchronous) << "a far slot, or the test says nothing";
+  EXPECT_FALSE(tier.capabilities().synchronous || tier.capabilities().checksums);
+  for (const SlotRef slot : slots) tier.Free(slot, kMiB);
+}
+
 TEST(RemoteSwap, TheLeasesOfAClientThatDiedServeOthers) {
   Job job({.clients = 2, .pool_bytes = 4 * kMiB});
   auto dying = std::make_unique<RemoteSwap>(job.transport(0));
