@@ -70,6 +70,34 @@ Status NoProvider(const std::string& where, const FabricOptions& options, int er
                      "; `fi_info -t FI_EP_RDM -c FI_RMA` lists what there is, and the environment variable FI_PROVIDER may hide some");
 }
 
+// ofi_rxm over tcp posts 4096 buffers of 16 KiB for messages that may come, 64 MiB for each endpoint. Here none come but the few by
+// which it connects. 128 is what it posts over other networks, so those do not change. It reads the variable once in a process,
+// when libfabric is looked at for the first time; what the user has set counts, and programs that this one starts do not see it.
+class FewPostedBuffers {
+ public:
+  FewPostedBuffers() : set_here_(std::getenv(kName) == nullptr) { setenv(kName, "128", 0); }
+  ~FewPostedBuffers() {
+    if (set_here_) unsetenv(kName);
+  }
+  FewPostedBuffers(const FewPostedBuffers&) = delete;
+  FewPostedBuffers& operator=(const FewPostedBuffers&) = delete;
+
+ private:
+  static constexpr const char* kName = "FI_OFI_RXM_MSG_RX_SIZE";
+  const bool set_here_;
+};
+
+// Once, by the first who opens a domain: later another thread of the program might be reading the environment.
+void StartLibfabric() {
+  static const bool started = [] {
+    const FewPostedBuffers few;
+    fi_info* any = nullptr;
+    if (fi_getinfo(kApiVersion, nullptr, nullptr, 0, nullptr, &any) == 0) fi_freeinfo(any);
+    return true;
+  }();
+  static_cast<void>(started);
+}
+
 }  // namespace
 
 // ---- Domain ----
@@ -78,6 +106,7 @@ Result<std::shared_ptr<FabricDomain>> FabricDomain::Open(fi_info* hints, const c
   if (!options.provider.empty()) hints->fabric_attr->prov_name = strdup(options.provider.c_str());
   auto domain = std::shared_ptr<FabricDomain>(new FabricDomain);
   const SignalHandlersKept kept;
+  StartLibfabric();
   const int found = fi_getinfo(kApiVersion, host, nullptr, host == nullptr ? 0 : FI_SOURCE, hints, &domain->info_);
   fi_freeinfo(hints);
   const std::string where = host == nullptr ? "reaches this server" : "works at " + std::string(host);

@@ -185,6 +185,21 @@ TEST_F(Service, WhatCannotBeListenedAtIsAnErrorThatSaysWhy) {
   }
 }
 
+// libfabric's default would be 85 MB.
+TEST_F(Service, AFarServerCostsAClientFewBuffersBesideItsLimit) {
+  const Server server = StartServer("64MiB");
+  const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To(server.place, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  const std::string status = ReadFile("/proc/" + std::to_string(program) + "/status");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(status, found, std::regex("RssAnon:\\s+([0-9]+) kB"))) << status;
+  EXPECT_LT(std::stoul(found[1]), 60u << 10) << "KiB, of which 4 MiB are the limit";
+  EXPECT_GT(std::stoul(found[1]), 20u << 10) << "has it swapped at all? Then the documents can promise less";
+  std::ofstream(folder_ / "ready/stop") << "";
+  EXPECT_EQ(Wait(program).status, 0);
+  EndServer(server);
+}
+
 TEST_F(Service, NeitherSideLoadsWhatItDoesNotUse) {
   const Server server = StartServer("32MiB");
   const auto libraries = [](pid_t pid) { return ReadFile("/proc/" + std::to_string(pid) + "/maps"); };
