@@ -264,7 +264,7 @@ void OfiEndpoint::AcceptFrom(const Listener& listener) {
   const uint64_t id = next_id_++;
   Watch(socket.number(), id);
   auto visitor = std::make_unique<Visitor>(id, std::move(socket), secret_, listener.near);
-  visitor->greeting_ends = clock_.Now() + kGreetingMax;
+  visitor->greeting_ends = clock_.Now() + options_.greeting_max;
   visitors_.emplace(id, std::move(visitor));
   DropExtraStrangers();
 }

@@ -5,7 +5,7 @@
 // Isolation: each lease is registered by itself, with a key that only its client is told, and the registration ends with the
 // lease; memory is made for one lease and never passed on (lease_memory.h).
 //
-// What strangers can cost: kStrangersMax connections that have not yet proved anything, each for kGreetingMax at most; the oldest
+// What strangers can cost: kStrangersMax connections that have not yet proved anything, each for greeting_max at most; the oldest
 // of them goes when one more knocks.
 //
 // Thread-safety: as Endpoint says; End may be called by any thread or signal handler. Ownership: of everything.
@@ -32,12 +32,12 @@ struct OfiEndpointOptions {
   std::string listen;  // "host:port", with a host of this machine; empty: only clients of this host
   std::string socket;  // path of a Unix socket for clients of this host, or empty
   FabricOptions fabric;
+  std::chrono::milliseconds greeting_max{5000};  // of running time, for a stranger to prove that it knows the secret
 };
 
 class OfiEndpoint final : public Endpoint {
  public:
   static constexpr size_t kStrangersMax = 64;
-  static constexpr std::chrono::seconds kGreetingMax{5};
   // Who has proved to know the secret may take longer until it is there: it looks for a way over the fabric.
   static constexpr std::chrono::seconds kArrivalMax{30};
 

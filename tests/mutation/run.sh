@@ -133,6 +133,18 @@ policy: touches are taken without acquire @ client/engine/touch_ring.h @ s/end_.
 policy: room for touches is made without release @ client/engine/touch_ring.h @ s/begin_.store(begin, std::memory_order_release)/begin_.store(begin, std::memory_order_relaxed)/ @ tsan/unit_tests:TouchRing.*
 policy: room for touches is found without acquire @ client/engine/touch_ring.h @ s/begin_.load(std::memory_order_acquire)/begin_.load(std::memory_order_relaxed)/ @ tsan/unit_tests:TouchRing.*
 every access fails @ client/engine/fetch.cc @ /^Status Engine::Acquire(/,/^}/s/  return AcquireLocked(.*/  return AcquireLocked(chunk, write, when_pinned).ok() ? Unavailable("") : Unavailable("");/ @ sim_tests:*Schedules*
+ofi: any secret will do @ common/handshake.cc @ s/if (sodium_memcmp(right.data(), in_.data(), kProofBytes) != 0) {/if (false) {/ @ ofi_tests:Handshake.*
+ofi: a challenge is always the same @ common/handshake.cc @ s/  randombytes_buf(mine_.data() + kNonceAt, kNonceBytes);// @ ofi_tests:Handshake.*
+ofi: a broken seal will do @ common/link.cc @ s/error == 0 ? DecodeFrame/true ? DecodeFrame/ @ ofi_tests:LinkPair.*
+ofi: strangers may stay @ memserver/ofi_endpoint.cc @ s/now > visitor->greeting_ends) late.push_back(id);/false) late.push_back(id);/ @ ofi_tests:Isolation.AStranger*
+ofi: a lease's key outlives it @ memserver/ofi_endpoint.cc @ s/  provided_.erase(lease.id);.*// @ ofi_tests:Isolation.AKey*
+ofi: a lease's memory outlives it @ memserver/lease_memory.cc @ s/  const void\* again = mmap(memory.data().*/  const void* again = memory.data();/ @ ofi_tests:LeaseMemory.*
+ofi: a lease's addresses are the next one's @ memserver/lease_memory.cc @ s/    Entomb({made->second.begin, made->second.bytes});/    munmap(made->second.begin, made->second.bytes);/ @ ofi_tests:LeaseMemory.*
+ofi: a near lease's memory outlives it @ memserver/lease_memory.cc @ s/    fallocate(made->second.shared.number(), FALLOC_FL_PUNCH_HOLE.*// @ ofi_tests:Isolation.AMemoryFile*
+ofi: memory files are not sealed @ memserver/lease_memory.cc @ s/F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL/F_SEAL_GROW | F_SEAL_SEAL/ @ ofi_tests:Isolation.AMemoryFile*
+ofi: files that could shrink are mapped @ client/transport/ofi_server.cc @ s/  if (seals < 0 || .*// @ ofi_tests:NearServer.*
+ofi: grants over others are taken @ client/transport/ofi_server.cc @ s/  if (Overlaps(grant.offset, grant.bytes)) return .*// @ ofi_tests:NearServer.*
+ofi: a silent server is waited for @ client/transport/ofi_transport.cc @ s/    if (now - watched.last_arrival > options_.silence_max) .*// @ ofi_tests:Isolation.AServer*
 TXT
 }
 

@@ -222,6 +222,20 @@ TEST(Isolation, StrangersWhoSayNothingCostLittleAndAreInNobodysWay) {
   EXPECT_TRUE(Eventually([&] { return recv(strangers[0].number(), &byte, 1, MSG_DONTWAIT) == 0; })) << "the oldest one was sent away";
 }
 
+TEST(Isolation, AStrangerWhoDoesNotGetOnIsSentAwayInTime) {
+  OfiServers servers({.greeting_max = std::chrono::milliseconds(200)});
+  const Descriptor stranger = StartConnect(Resolve(servers.places()[0]).value()[0]).value();
+  char byte;
+  EXPECT_TRUE(Eventually([&] { return recv(stranger.number(), &byte, 1, MSG_DONTWAIT) == 0; }));
+}
+
+TEST(Isolation, AServerThatDoesNotAnswerIsGivenUp) {
+  OfiServers servers({});
+  auto transport = OfiTransport::Open({.places = servers.places(), .near = false, .silence_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
+  servers.Freeze(0, true);
+  EXPECT_TRUE(Eventually([&] { return transport->state(0) == ServerTransport::ServerState::kDead; }));
+}
+
 TEST(Isolation, AClientThatBreaksTheRulesIsSentAwayAndOthersDoNotNotice) {
   OfiServers servers({});
   Rogue honest(servers.places()[0]);

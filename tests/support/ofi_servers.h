@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@ class OfiServers {
     uint64_t pool_bytes = uint64_t{32} << 20;
     std::string listen = "127.0.0.1:0";
     FabricOptions fabric;
+    std::chrono::milliseconds greeting_max{5000};
   };
   explicit OfiServers(const Options& options);
   ~OfiServers();

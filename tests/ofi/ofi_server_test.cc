@@ -1,0 +1,100 @@
+// What a memory server may say to a client, and what of it is believed: a server of this host, played by the test.
+#include "client/transport/ofi_server.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "tests/support/ofi_servers.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr int kSealed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Descriptor MemoryFile(uint64_t bytes, int seals) {
+  Descriptor file(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  RS_CHECK(ftruncate(file.number(), static_cast<off_t>(bytes)) == 0 && fcntl(file.number(), F_ADD_SEALS, seals) == 0, "memfd: %d", errno);
+  return file;
+}
+
+class NearServer : public testing::Test {
+ protected:
+  NearServer() {
+    int pair[2];
+    RS_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0, "socketpair %d", errno);
+    auto link = std::make_unique<Link>(Descriptor(pair[0]), Handshake::Role::kClient, TestSecret());
+    server_ = std::make_unique<Link>(Descriptor(pair[1]), Handshake::Role::kServer, TestSecret());
+    for (int i = 0; i < 4; ++i) {
+      link->Progress();
+      server_->Progress();
+    }
+    client_ = OfiServer::Make(0, "test", std::move(link), {.instance = 1, .capacity_bytes = 4 * kMiB, .near = true}, nullptr).value();
+  }
+
+  // Whether the client takes it. One that it does not take it gives back, and counts the server as full.
+  bool Takes(uint64_t lease, uint64_t offset, uint64_t bytes, const Descriptor& file) {
+    const WireMessage grant{.type = WireType::kLeaseGrant, .sequence = 1, .lease = lease, .offset = offset, .bytes = bytes};
+    server_->Send({.kind = Frame::Kind::kGrant, .record = Encode(grant), .access = {.has_descriptor = true}}, file.number());
+    client_->Progress();
+    const std::optional<WireRecord> record = client_->Receive();
+    RS_CHECK(record.has_value(), "no answer to a %s", "grant");
+    const bool taken = Decode(*record).value().type == WireType::kLeaseGrant;
+    Frame back;
+    Descriptor none;
+    server_->Progress();
+    EXPECT_EQ(server_->Next(&back, &none), !taken) << "what is not taken is given back";
+    return taken;
+  }
+
+  std::unique_ptr<Link> server_;
+  std::unique_ptr<OfiServer> client_;
+};
+
+TEST_F(NearServer, ALeaseInASealedFileIsTakenAndUsed) {
+  ASSERT_TRUE(Takes(1, kMiB, kMiB, MemoryFile(kMiB, kSealed)));
+  char out[100], in[100] = {};
+  std::fill_n(out, sizeof out, 'x');
+  client_->Start({.server = 0, .is_write = true, .buffer = out, .offset = kMiB + 7, .bytes = sizeof out});
+  client_->Start({.server = 0, .buffer = in, .offset = kMiB + 7, .bytes = sizeof in});
+  std::vector<ServerTransport::Completion> done;
+  client_->Collect(&done);
+  ASSERT_EQ(done.size(), 2u);
+  EXPECT_EQ(done[1].result, StatusCode::kOk);
+  EXPECT_EQ(std::string(in, sizeof in), std::string(out, sizeof out));
+}
+
+TEST_F(NearServer, AFileThatCouldShrinkIsRefused) {
+  EXPECT_FALSE(Takes(1, 0, kMiB, MemoryFile(kMiB, F_SEAL_GROW)));
+  EXPECT_FALSE(Takes(2, 0, kMiB, MemoryFile(kMiB, 0)));
+}
+
+TEST_F(NearServer, AFileOfAnotherSizeIsRefused) {
+  EXPECT_FALSE(Takes(1, 0, kMiB, MemoryFile(kMiB / 2, kSealed)));
+}
+
+TEST_F(NearServer, AGrantBeyondThePoolOrOverAnotherOneIsRefused) {
+  const Descriptor file = MemoryFile(2 * kMiB, kSealed);
+  EXPECT_FALSE(Takes(1, 3 * kMiB, 2 * kMiB, file));
+  ASSERT_TRUE(Takes(2, kMiB, 2 * kMiB, file));
+  EXPECT_FALSE(Takes(3, 2 * kMiB, 2 * kMiB, file));
+  EXPECT_FALSE(Takes(4, 0, 2 * kMiB, file));
+  EXPECT_FALSE(Takes(5, kMiB, 2 * kMiB, file));
+}
+
+TEST_F(NearServer, WhatIsNotLeasedCannotBeReached) {
+  ASSERT_TRUE(Takes(1, 0, kMiB, MemoryFile(kMiB, kSealed)));
+  char byte = 'x';
+  client_->Start({.server = 0, .is_write = true, .buffer = &byte, .offset = kMiB, .bytes = 1});
+  client_->Send({.type = WireType::kLeaseReturn, .lease = 1});
+  client_->Start({.server = 0, .is_write = true, .buffer = &byte, .offset = 0, .bytes = 1});
+  std::vector<ServerTransport::Completion> done;
+  client_->Collect(&done);
+  ASSERT_EQ(done.size(), 2u);
+  for (const auto& one : done) EXPECT_EQ(one.result, StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace ramspan
