@@ -1,4 +1,5 @@
-# Sourced by ./demo and ./check: makes sure that the packages of packages.txt are there. Needs $root, the source folder.
+# Sourced by ./demo and ./check.
+# Makes sure that the packages of packages.txt are there. Needs $root, the source folder.
 # Installs with apt-get when root or when sudo asks for no password; else says what to install and ends with status 2.
 ramspan_setup() {
   local wanted missing=() package sudo=""
@@ -26,4 +27,18 @@ ramspan_setup() {
     exit 2
   fi
   rm -f "$log"
+}
+
+# ramspan_build PRESET [TARGET...]: configures and builds in the working folder. A build folder that exists keeps its generator, which
+# CMake cannot change: `cmake -S . -B build` may have chosen another one than the presets do.
+ramspan_build() {
+  local preset=$1 folder=build generator
+  shift
+  [ "$preset" = release ] || folder=build-$preset
+  generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$folder/CMakeCache.txt" 2>/dev/null)
+  cmake --preset "$preset" ${generator:+-G "$generator"} || {
+    [ ! -e "$folder/CMakeCache.txt" ] || echo "If CMake complains of what was used previously: rm -r $folder" >&2
+    return 1
+  }
+  cmake --build --preset "$preset" -j "$(nproc)" ${1:+--target "$@"}
 }
