@@ -122,10 +122,11 @@ void TellSmallLimits() {
     rlim_t enough;  // a job runs with it, so it explains nothing
     rlim_t unit;    // of the option
   };
-  constexpr rlim_t kKiB = 1024, kMiB = kKiB * kKiB;
+  // Of data and addresses a rank without much data of its own takes some 100 MiB; clusters set them to a node's memory.
+  constexpr rlim_t kKiB = 1024, kMiB = kKiB * kKiB, kGiB = kKiB * kMiB;
   constexpr Limit kLimits[] = {
-      {RLIMIT_STACK, "-s", kMiB, kKiB},   {RLIMIT_DATA, "-d", RLIM_INFINITY, kKiB}, {RLIMIT_AS, "-v", RLIM_INFINITY, kKiB},
-      {RLIMIT_NPROC, "-u", 256, 1},       {RLIMIT_NOFILE, "-n", 64, 1},            {RLIMIT_FSIZE, "-f", RLIM_INFINITY, kKiB},
+      {RLIMIT_STACK, "-s", kMiB, kKiB},   {RLIMIT_DATA, "-d", kGiB, kKiB}, {RLIMIT_AS, "-v", 4 * kGiB, kKiB},
+      {RLIMIT_NPROC, "-u", 256, 1},       {RLIMIT_NOFILE, "-n", 64, 1},            {RLIMIT_FSIZE, "-f", kGiB, kKiB},
   };
   std::string small;
   for (const Limit& one : kLimits) {

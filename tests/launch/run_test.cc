@@ -134,6 +134,20 @@ TEST_F(RunTest, SmallLimitsAreNamedWhenAJobFails) {
   }
 }
 
+// Each finite limit of files, data and addresses was called small.
+TEST_F(RunTest, LimitsOfWholeMachinesAreNotCalledSmall) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer's own memory does not fit these limits";
+#endif
+  for (const std::string limit : {"-f 4000000000", "-d 200000000", "-v 200000000"}) {
+    std::string line = "ulimit " + limit + " && exec " + (folder_ / "bin/ramspan").string() + " run";
+    for (const std::string& word : Job(1, 0, {"sh", "-c", "'kill -SEGV $$'"})) line += " " + word;
+    const Outcome outcome = Wait(StartCommand({"sh", "-c", line}));
+    EXPECT_EQ(outcome.status, 128 + SIGSEGV) << limit << outcome.err;
+    EXPECT_EQ(outcome.err.find("small limits"), std::string::npos) << limit << outcome.err;
+  }
+}
+
 TEST_F(RunTest, AProgramWithoutMpiDoesNotWaitForTheServers) {
   const Outcome outcome = Run(Job(1, 1, {"/bin/true"}));
   EXPECT_EQ(outcome.status, 0);
