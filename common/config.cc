@@ -17,9 +17,15 @@ namespace po = boost::program_options;
 
 constexpr std::string_view kTestPrefix = "RAMSPAN_TEST_";  // fail points and the like, read by who defines them
 
-// Read by the launcher, the servers, the log and ProcessConfigSources; not keys, so no file can set them.
-constexpr const char* kOtherVariables[] = {"RAMSPAN_CONFIG", "RAMSPAN_LOG", "RAMSPAN_SERVER_MEMORY",
-                                           "RAMSPAN_RUN_DIR"};
+// Read by the launcher, the servers, the log and ProcessConfigSources; not keys, so no file can set them. What the launcher
+// sets is no advice for a user.
+constexpr const char* kUsersVariables[] = {"RAMSPAN_CONFIG", "RAMSPAN_LOG"};
+constexpr const char* kLaunchersVariables[] = {"RAMSPAN_SERVER_MEMORY", "RAMSPAN_RUN_DIR"};
+
+// `meant` may be empty: nothing is near.
+std::string DidYouMean(const std::string& meant, const char* quote) {
+  return meant.empty() ? "docs/configuration.md lists them." : std::string("did you mean ") + quote + meant + quote + "?";
+}
 
 // swapMemory -> RAMSPAN_SWAP_MEMORY, enableDMA -> RAMSPAN_ENABLE_DMA.
 std::string EnvironmentName(const std::string& key) {
@@ -196,8 +202,8 @@ Status Loader::Apply(const std::vector<Setting>& settings, const std::string& pl
   for (const Setting& setting : settings) {
     std::string wrong;
     if (keys_.find_nothrow(setting.key, /*approx=*/false) == nullptr) {
-      wrong = setting.where + ": unknown key \"" + Printable(setting.key) + "\"" + place + "; did you mean \"" +
-              MeantName(setting.key, Keys()) + "\"?";
+      wrong = setting.where + ": unknown key \"" + Printable(setting.key) + "\"" + place + "; " +
+              DidYouMean(MeantName(setting.key, Keys()), "\"");
     } else if (const auto [first, fresh] = where_.emplace(setting.key, setting.where); !fresh) {
       wrong = setting.where + ": key \"" + setting.key + "\" is already set at " + first->second +
               "; remove one of the two";
@@ -258,13 +264,16 @@ Status Loader::ApplyEnvironment() {
 }
 
 Status Loader::CheckEnvironmentNames() const {
-  std::vector<std::string> known(std::begin(kOtherVariables), std::end(kOtherVariables));
-  for (const std::string& key : Keys()) known.push_back(EnvironmentName(key));
+  std::vector<std::string> users(std::begin(kUsersVariables), std::end(kUsersVariables));
+  for (const std::string& key : Keys()) users.push_back(EnvironmentName(key));
+  std::vector<std::string> known = users;
+  known.insert(known.end(), std::begin(kLaunchersVariables), std::end(kLaunchersVariables));
   for (const std::string& name : sources_.environment_names) {
     if (!name.starts_with(kEnvironmentPrefix) || name.starts_with(kTestPrefix)) continue;
     if (Environment(name) == nullptr || std::find(known.begin(), known.end(), name) != known.end()) continue;
-    return InvalidArgument("environment " + Printable(name) + ": unknown variable; did you mean " +
-                           MeantName(name, known, kEnvironmentPrefix) + "? Unset it if it is not meant for Ramspan");
+    return InvalidArgument("environment " + Printable(name) + ": unknown variable; " +
+                           DidYouMean(MeantName(name, users, kEnvironmentPrefix), "") +
+                           " Unset it if it is not meant for Ramspan");
   }
   if (const char* log = Environment("RAMSPAN_LOG")) {
     int ignored = 0;

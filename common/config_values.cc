@@ -50,8 +50,7 @@ Status SetBytes(const std::string& text, uint64_t min, uint64_t max, const char*
   Result<uint64_t> bytes = ParseBytes(text);
   if (!bytes.ok()) return bytes.status();
   if (bytes.value() < min || bytes.value() > max) {
-    const bool bare_number = bytes.value() > 0 && text.find_first_not_of("0123456789") == std::string::npos;
-    const std::string units = bare_number && bytes.value() < min ? "; units forgotten? (" + text + "MiB)" : "";
+    const std::string units = bytes.value() < min ? UnitsForgotten(text) : "";
     return InvalidArgument("\"" + Printable(text) + "\" is not between " + FormatBytes(min) + " and " +
                            FormatBytes(max) + units + remedy);
   }
@@ -137,9 +136,12 @@ std::string MeantName(std::string_view name, const std::vector<std::string>& nam
   for (const auto& [word, key] : kSynonyms) {
     if (wanted == word) wanted = key;
   }
-  return *std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return EditDistance(wanted, Plain(a, prefix)) < EditDistance(wanted, Plain(b, prefix));
-  });
+  const auto distance = [&](const std::string& known) { return EditDistance(wanted, Plain(known, prefix)); };
+  const std::string& nearest = *std::min_element(
+      names.begin(), names.end(), [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });
+  // With more than half of the letters wrong it is another word, and a guess misleads.
+  const size_t length = std::max(wanted.size(), Plain(nearest, prefix).size());
+  return 2 * distance(nearest) <= length ? nearest : "";
 }
 
 }  // namespace ramspan

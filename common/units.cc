@@ -138,4 +138,10 @@ std::string FormatBytes(uint64_t bytes) {
   return std::string(text, end.ptr) + " " + kNames[unit];
 }
 
+std::string UnitsForgotten(const std::string& text) {
+  const bool bare = text.find_first_not_of("0123456789") == std::string::npos;
+  const bool zero = text.find_first_not_of('0') == std::string::npos;
+  return bare && !zero ? "; units forgotten? (" + text + "MiB)" : "";
+}
+
 }  // namespace ramspan

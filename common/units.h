@@ -18,4 +18,7 @@ Result<uint64_t> ParseBytes(std::string_view text);
 // "64 MiB", "1.50 GiB", "17 B": at most three significant decimals, powers of two.
 std::string FormatBytes(uint64_t bytes);
 
+// What to add to the error about a size that is too small: "; units forgotten? (64MiB)" for "64", nothing for one with units or for 0.
+std::string UnitsForgotten(const std::string& text);
+
 }  // namespace ramspan

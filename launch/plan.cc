@@ -196,7 +196,8 @@ Result<uint64_t> Planner::Size(const char* option, const std::string& text) cons
   Result<uint64_t> bytes = ParseBytes(text);
   if (!bytes.ok()) return InvalidArgument(std::string(option) + ": " + bytes.status().message());
   if (bytes.value() < kSmallestMemory) {
-    return InvalidArgument(std::string(option) + " " + text + ": at least " + FormatBytes(kSmallestMemory));
+    return InvalidArgument(std::string(option) + " " + text + ": at least " + FormatBytes(kSmallestMemory) +
+                           UnitsForgotten(text));
   }
   return bytes;
 }

@@ -125,8 +125,16 @@ TEST_F(PlanTest, BadCountsAndSizesAreErrors) {
   Ranks(2, 1);
   options_.memory = "64 Mub";
   EXPECT_NE(Error().find("--memory"), std::string::npos);
+  options_.memory = "64KiB";
+  EXPECT_EQ(Error(), "--memory 64KiB: at least 1 MiB");
+}
+
+TEST_F(PlanTest, ABareNumberThatIsTooSmallIsAskedForItsUnits) {
   options_.memory = "64";
-  EXPECT_NE(Error().find("at least"), std::string::npos);
+  EXPECT_EQ(Error(), "--memory 64: at least 1 MiB; units forgotten? (64MiB)");
+  options_.memory = "64MiB";
+  options_.server_memory = "6";
+  EXPECT_EQ(Error(), "--server-memory 6: at least 1 MiB; units forgotten? (6MiB)");
 }
 
 TEST_F(PlanTest, MissingApplicationIsAnError) {

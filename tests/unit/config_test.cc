@@ -337,6 +337,17 @@ TEST_F(ConfigOf, WhatPeopleCallTheLimitIsUnderstoodAsIt) {
   EXPECT_EQ(FileError("[default]\nstat = a\n"), ":2: unknown key \"stat\" in block [default]; did you mean \"stats\"?");
 }
 
+// RAMSPAN_THREADS was asked for RAMSPAN_SERVERS, which has nothing to do with them.
+TEST_F(ConfigOf, AVariableThatIsNearNoneIsNotGuessedAt) {
+  SetEnvironment("RAMSPAN_THREADS", "2");
+  EXPECT_TRUE(Error().starts_with("environment RAMSPAN_THREADS: unknown variable; docs/configuration.md lists them.")) << Error();
+  environment_.clear();
+  sources_.environment_names.clear();
+  EXPECT_EQ(FileError("[default]\nthreads = 2\n"),
+            ":2: unknown key \"threads\" in block [default]; docs/configuration.md lists them.");
+  EXPECT_EQ(FileError("[default]\nfiles = a\n"), ":2: unknown key \"files\" in block [default]; did you mean \"swapfiles\"?");
+}
+
 TEST_F(ConfigOf, ABareNumberThatIsTooSmallIsAskedForItsUnits) {
   SetEnvironment("RAMSPAN_MEMORY", "64");
   EXPECT_THAT(Error(), testing::HasSubstr("between 1 MiB and 64 TiB; units forgotten? (64MiB)"));
