@@ -271,9 +271,10 @@ void FileSwap::SetPolicy(SwapPolicy policy) {
 }
 
 Status FileSwap::FullError(const std::string& why) const {
-  return ResourceExhausted("swap files in " + DirectoryOf(options_.mask) + " are full: " + why +
-                           "; raise swapMemory (RAMSPAN_SWAP_MEMORY), set policy to autoextendable, make room on the "
-                           "disk, or set swapfiles to a directory on a larger one");
+  const bool grows = policy_ == SwapPolicy::kAutoextendable;  // then swapMemory is no limit, and only the disk is full
+  return ResourceExhausted("swap files in " + DirectoryOf(options_.mask) + " are full: " + why + "; " +
+                           (grows ? "" : "raise swapMemory (RAMSPAN_SWAP_MEMORY), set policy to autoextendable, ") +
+                           "make room on the disk, or set swapfiles to a directory on a larger one");
 }
 
 void FileSwap::Free(SlotRef slot, size_t bytes) {

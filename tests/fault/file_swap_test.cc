@@ -240,6 +240,16 @@ TEST_F(FileSwapFault, AFixedSizeIsNotExceeded) {
   EXPECT_GE(held.size() * 300 * kKiB, 4 * kMiB);
 }
 
+TEST_F(FileSwapFault, AutoextendableIsNoAdviceWhereItIsInForce) {
+  FileSwapOptions options = Options(true, 1 * kMiB);
+  options.policy = SwapPolicy::kAutoextendable;
+  const auto swap = Make(options);
+  Result<SlotRef> slot = swap->Reserve(uint64_t{1} << 50);  // no disk has room for it
+  ASSERT_EQ(slot.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(Contains(slot.status().message(), "autoextendable")) << slot.status().message();
+  EXPECT_TRUE(Contains(slot.status().message(), "swapfiles")) << slot.status().message();
+}
+
 TEST_F(FileSwapFault, AutoextendableGrowsBeyondTheLimit) {
   FileSwapOptions options = Options(true, 2 * kMiB);
   options.policy = SwapPolicy::kAutoextendable;
