@@ -89,6 +89,7 @@ class blockedArray {
   // REQUIRES of all: b[d] < block_counts()[d].
   arrayBlock<T, D> block(const Index& b) { return {chunk(b), OriginOf(b), ShapeOf(b)}; }
   arrayBlock<const T, D> read(const Index& b) const { return {chunk(b), OriginOf(b), ShapeOf(b)}; }
+  arrayBlock<const T, D> block(const Index& b) const { return read(b); }
   // A hint that the block will be needed soon.
   void prepareUse(const Index& b) const noexcept { chunk(b).prepareUse(); }
   managedPtr<T>& chunk(const Index& b) { return chunks_[Number(b)]; }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <ranges>
+#include <type_traits>
 #include <utility>
 
 #include "ramspan/blocked_array.h"
@@ -91,6 +92,9 @@ TEST(BlockedArray, TwoDimensionsWithUnevenEnds) {
   EXPECT_EQ(last.shape(), (std::array<size_t, 2>{1000 - 7 * 128, 777 - 700}));
   EXPECT_EQ(last(last.shape()[0] - 1, last.shape()[1] - 1), 1000 * 777 - 1);
   EXPECT_EQ(a.read({1, 0})(0, 99), 128 * 777 + 99);
+  const auto same = std::as_const(a).block({1, 0});
+  static_assert(std::is_same_v<decltype(same.data()), const double*>, "a constant array gives blocks for reading");
+  EXPECT_EQ(same(0, 99), 128 * 777 + 99);
 }
 
 TEST(BlockedArray, ThreeDimensionsLargerThanTheLimit) {
