@@ -11,6 +11,9 @@
 // is initialised. A job without memory servers behaves as if this were <mpi.h>.
 #pragma once
 
+#if !__has_include(<mpi.h>)
+#error "<mpi.h> is not found: compile by mpicxx, with `pkg-config ramspan-mpi`, or with CMake's ramspan::mpi"
+#endif
 #include <mpi.h>
 
 namespace ramspan {

@@ -2,6 +2,8 @@
 // environment, a configuration file or the default, in that order (docs/configuration.md). Value type.
 #pragma once
 
+#include "ramspan/detail/cxx17.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>

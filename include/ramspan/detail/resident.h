@@ -10,6 +10,8 @@
 //   eviction. state (store-release when a load finishes) -> pin's acquire load: the frame pointer and bytes are seen.
 #pragma once
 
+#include "ramspan/detail/cxx17.h"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

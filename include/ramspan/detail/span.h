@@ -2,6 +2,8 @@
 // way: pointer, then size. Private to Ramspan although installed.
 #pragma once
 
+#include "ramspan/detail/cxx17.h"
+
 #include <cstddef>
 
 #if defined(__cplusplus) && __cplusplus >= 202002L

@@ -1,0 +1,6 @@
+// Included by the headers that all others come to, before anything that is not C++14: the first error names the remedy.
+#pragma once
+
+#if __cplusplus < 201703L
+#error "Ramspan needs C++17 (-std=c++17) or later"
+#endif

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# usage: refused.sh CXX INCLUDE_FOLDER. The first error of a program that cannot be compiled so names the remedy.
+set -u -o pipefail
+cxx=$1 include=$2 failed=0
+
+# Headers whose declarations C++14 has are as good to it alone; those that a program begins with are not.
+# expect TEXT HEADER OPTION...
+expect() {
+  local text=$1 header=$2 out
+  shift 2
+  out=$(echo "#include <$header>" | "$cxx" -fsyntax-only -x c++ "$@" -I "$include" - 2>&1) && {
+    [[ $header != */managed?tr.h && $header != */managed_ptr.h && $header != */options.h && $header != */mpi.h ]] && return
+    echo "$header $*: it compiles"
+    failed=1
+  }
+  grep -m1 error <<<"$out" | grep -qF "$text" && return
+  echo "$header $*: the first error does not say \"$text\": $(grep -m1 error <<<"$out")"
+  failed=1
+}
+
+cd "$include" || exit 1
+for header in ramspan/*.h rambrain/*.h; do
+  [ "$header" = ramspan/mpi.h ] || expect "Ramspan needs C++17 (-std=c++17)" "$header" -std=c++14
+done
+echo 'int main() {}' | "$cxx" -fsyntax-only -x c++ -include mpi.h - 2>/dev/null ||  # where it is always found, nothing is to be said
+  expect "pkg-config ramspan-mpi" ramspan/mpi.h -std=c++17
+exit $failed
