@@ -9,8 +9,10 @@ enum class LockRank : int {
   kMappedFiles = 11, // the tier of mapped files: that there is one
   kSwaps = 12,       // which swaps there are; held while one is brought home
   kBundles = 15,     // one shard's bundles of small objects
+  kProgramPolicy = 18, // a program's own policy: one question at a time; held over its code, without the engine's mutex
   kEngine = 20,      // chunk transitions, policy lists, operations in flight
   kPinRegistry = 30, // the list of all threads' pin tables (taken by the evictor's scan)
+  kPolicyEvents = 35,  // what a program's own policy has not been told yet
   kTier = 40,        // one swap tier's slots and completion queue
   kTransport = 50,   // one transport's requests
   kMetadata = 60,    // the memory of tables of small objects

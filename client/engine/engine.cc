@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "common/checksum.h"
@@ -15,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr auto kMoverNap = microseconds(200);
+constexpr auto kConsultingNap = microseconds(100);  // between looks whether a policy that goes is still being asked
 // Descriptors of transfers that are there from the start, so that the miss path allocates none: more than that many are in
 // flight only with many threads at once, and then stay for later ones.
 constexpr size_t kOpsAtStart = 128;
@@ -317,6 +319,7 @@ bool Engine::MoverStep() {
   TellLimits();
   if (write_ahead()) worked |= RefillReserve();
   if (load_ahead()) worked |= ReadAhead();
+  static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // what it has not heard yet must not pile up
   worked |= feed_.StepEpoch();
   const auto now = Clock::now();
   if (now - last_upkeep_ > std::chrono::milliseconds(5)) {
@@ -361,7 +364,21 @@ void Engine::SetPreemptive(bool loading, bool unloading) {
 
 std::unique_ptr<CachePolicy> Engine::ReplacePolicy(
     const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) {
-  MutexLock lock(mutex_);
+  std::unique_ptr<CachePolicy> next;
+  {
+    MutexLock lock(mutex_);
+    next = ReplacePolicyLocked(make_policy);
+    while (next->consulting > 0) {  // the program may destroy its own policy when this returns
+      MutexUnlock unlocked(mutex_);
+      std::this_thread::sleep_for(kConsultingNap);
+    }
+  }
+  static_cast<void>(next->Consult(CachePolicy::Ask::kNothing, 0, 0));  // tells it the rest
+  return next;
+}
+
+std::unique_ptr<CachePolicy> Engine::ReplacePolicyLocked(
+    const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) {
   std::unique_ptr<CachePolicy> next = make_policy(&chunks_);
   feed_.Drain();
   feed_.SetPolicy(next.get());
@@ -380,6 +397,22 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicy(
   }
   std::swap(policy_, next);
   return next;
+}
+
+// Lets the program's own policy decide, without the mutex; another thread may have replaced it meanwhile, which does no harm:
+// the one that picks then has named nobody. The mutex is held when the turn ends, so who waits for `consulting` to be 0 can
+// destroy the policy.
+CachePolicy::Turn Engine::Consult(CachePolicy::Ask ask, uint64_t bytes, size_t places) {
+  CachePolicy::Turn turn;
+  if (!policy_->decides_in_consult()) return turn;
+  CachePolicy* const policy = policy_.get();
+  ++policy->consulting;
+  {
+    MutexUnlock unlocked(mutex_);
+    turn = policy->Consult(ask, bytes, places);
+  }
+  --policy->consulting;
+  return turn;
 }
 
 void Engine::TellTouches() {

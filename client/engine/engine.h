@@ -3,8 +3,8 @@
 //
 // Thread-safety: all calls from any thread. One mutex guards states, lists and the arena. It is not held while bytes move
 // or somebody is waited for: Reserve, SubmitRead, SubmitWrite, Poll and Upkeep of the tier, copies and checksums of chunk
-// data, logging. It IS held for the tier's short questions (TryReserve, Free, IsLost, ShouldMove, CapabilitiesOf) and for
-// the policy, a program's own EvictionPolicy included (which is told so); a program's SwapStore is never called then. A thread that misses submits and polls for
+// data, logging, and the program's own code (its EvictionPolicy, its SwapStore). It IS held for the tier's short questions
+// (TryReserve, Free, IsLost, ShouldMove, CapabilitiesOf) and for the policy. A thread that misses submits and polls for
 // itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
 // mover.
 #pragma once
@@ -281,6 +281,9 @@ class Engine {
   void NoteLoss(const IoOp& op) RS_REQUIRES(mutex_);
   void TellLosses() RS_REQUIRES(mutex_);  // releases and retakes the mutex
   bool ReadAhead() RS_REQUIRES(mutex_);
+  std::unique_ptr<CachePolicy> ReplacePolicyLocked(
+      const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) RS_REQUIRES(mutex_);
+  CachePolicy::Turn Consult(CachePolicy::Ask ask, uint64_t bytes, size_t places) RS_REQUIRES(mutex_);
   Status WaitFor(IoOp* op, std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
   void SleepUntilDone(IoOp* op) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   void WakeSleepers(IoOp* op) RS_REQUIRES(mutex_);

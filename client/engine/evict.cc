@@ -60,7 +60,11 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
        bytes = std::min(2 * bytes, std::max(bytes, budget_.limit()))) {  // it must not wrap to 0
     Chunk* victims[kBatch];
     bool keep[kBatch] = {};
-    const size_t n = policy_->PickVictims(bytes, victims);
+    size_t n;
+    {
+      const CachePolicy::Turn turn = Consult(CachePolicy::Ask::kVictims, bytes, kBatch);
+      n = policy_->PickVictims(bytes, victims);
+    }
     if (n == 0) break;
     seen += n;
     CloseUnpinned(std::span(victims, n), std::span(keep, n));

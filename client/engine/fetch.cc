@@ -252,7 +252,11 @@ void Engine::Prefetch(Chunk* chunk) {
 bool Engine::ReadAhead() {
   Chunk* wanted[8];
   const size_t most = tier_->capabilities().synchronous ? 1 : 8;
-  const size_t n = policy_->PickReadAhead(std::span(wanted, most));
+  size_t n;
+  {
+    const CachePolicy::Turn turn = Consult(CachePolicy::Ask::kReadAhead, 0, most);
+    n = policy_->PickReadAhead(std::span(wanted, most));
+  }
   IoOp* ops[8];
   size_t started = 0;
   for (; started < n; ++started) {

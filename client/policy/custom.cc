@@ -2,24 +2,84 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+
+#include "common/log.h"
 
 namespace ramspan {
 
+void CustomPolicy::Note(Event::Kind kind, Chunk* chunk) {
+  MutexLock lock(events_mutex_);
+  events_.push_back({kind, chunk->id, chunk, chunk->bytes});
+}
+
+// REQUIRES: the turn. Both vectors keep what they have grown to.
+void CustomPolicy::Tell() {
+  {
+    MutexLock lock(events_mutex_);
+    telling_.swap(events_);
+  }
+  for (const Event& event : telling_) {
+    if (event.kind == Event::kCreated) {
+      if (event.id >= heard_.size()) heard_.resize(event.id + 1);
+      heard_[event.id] = {event.chunk, event.bytes};
+      policy_->Created(*this, event.id);
+    } else if (event.kind == Event::kFreed) {
+      policy_->Freed(*this, event.id);
+    } else if (event.kind == Event::kMissed) {
+      policy_->Missed(*this, event.id);
+    } else {
+      policy_->AheadUsed(*this, event.id);
+    }
+  }
+  telling_.clear();
+}
+
+CachePolicy::Turn CustomPolicy::Consult(Ask ask, uint64_t bytes, size_t places) {
+  Turn turn(turn_);
+  const std::span names(named_.data(), std::min(places, named_.size()));
+  named_count_ = 0;
+  try {
+    Tell();
+    if (ask == Ask::kVictims) named_count_ = std::min(policy_->Victims(*this, bytes, names), names.size());
+    if (ask == Ask::kReadAhead) {
+      const uint64_t most = ahead_bytes_max_, now = preemptive_bytes_;
+      if (now < most) named_count_ = std::min(policy_->ReadAhead(*this, most - now, names), names.size());
+    }
+  } catch (...) {  // it should not: it has named nobody
+    telling_.clear();
+    if (!std::exchange(told_of_exception_, true)) LogWarning("an EvictionPolicy of the program's throws; Ramspan chooses instead");
+  }
+  return turn;
+}
+
+// Of a number that it was never told, nothing.
+const CustomPolicy::Heard& CustomPolicy::Of(uint32_t id) const {
+  static const Heard nobody;
+  return id < heard_.size() ? heard_[id] : nobody;
+}
+
+bool CustomPolicy::InSwap(uint32_t id) const {
+  if (Of(id).chunk == nullptr) return false;
+  const uint64_t word = Of(id).chunk->state.load(std::memory_order_acquire);
+  return PhaseOf(word) == Phase::kSwapped && (word & kHasSlot) != 0;
+}
+
 void CustomPolicy::OnMiss(Chunk* chunk, uint32_t /*thread*/) {
   wants_ahead_ = true;
-  policy_->Missed(*this, chunk->id);
+  Note(Event::kMissed, chunk);
 }
 
 void CustomPolicy::OnPrefetchHit(Chunk* chunk) {
   LeaveWindow(chunk);
   wants_ahead_ = true;
-  policy_->AheadUsed(*this, chunk->id);
+  Note(Event::kAheadUsed, chunk);
 }
 
 void CustomPolicy::OnPrefetchWasted(Chunk* chunk) { LeaveWindow(chunk); }
 
 void CustomPolicy::LeaveWindow(Chunk* chunk) {
-  preemptive_bytes_ -= std::min<uint64_t>(preemptive_bytes_, chunk->bytes);
+  preemptive_bytes_ = preemptive_bytes_ - std::min<uint64_t>(preemptive_bytes_, chunk->bytes);
 }
 
 bool CustomPolicy::Chosen::Holds(const Chunk* chunk) const {
@@ -34,16 +94,16 @@ void CustomPolicy::Chosen::Add(Chunk* chunk) {
 }
 
 bool CustomPolicy::TestAndClearUsed(uint32_t id) const {
-  Chunk* c = chunks_->At(id);
-  if (!Has(c, kReferenced)) return false;
+  Chunk* c = Of(id).chunk;
+  if (c == nullptr || !Has(c, kReferenced)) return false;
   ClearBits(c, kReferenced);
   return true;
 }
 
 size_t CustomPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
-  std::array<uint32_t, kNamedMax> named;
+  const auto& named = named_;
   const size_t room = std::min(out.size(), named.size());
-  const size_t count = std::min(policy_->Victims(*this, bytes, std::span(named.data(), room)), room);
+  const size_t count = std::min(std::exchange(named_count_, 0), room);
   // A policy that knows nothing of pins may name the same objects again although they are pinned, and so for ever. That is
   // noticed where its names fill all places (with fewer, the engine asks for more bytes): then half of the places are the
   // sweep's, which goes on to others.
@@ -68,11 +128,10 @@ void CustomPolicy::FillBySweep(uint64_t bytes, Chosen* chosen) {
 }
 
 size_t CustomPolicy::PickReadAhead(std::span<Chunk*> out) {
+  const size_t count = std::min(std::exchange(named_count_, 0), out.size());
   if (preemptive_bytes_ >= ahead_bytes_max_) return 0;
-  std::array<uint32_t, kNamedMax> named;
-  const size_t room = std::min(out.size(), named.size());
+  const auto& named = named_;
   uint64_t left = ahead_bytes_max_ - preemptive_bytes_;
-  const size_t count = std::min(policy_->ReadAhead(*this, left, std::span(named.data(), room)), room);
   Chosen chosen{out};
   for (size_t i = 0; i < count; ++i) {
     if (!Known(named[i]) || !MayReadAhead(chunks_->At(named[i]))) continue;
@@ -90,7 +149,7 @@ std::string CustomPolicy::Describe() const {
   std::string text;
   for (uint32_t id = 0; id < chunks_->ids(); ++id) {
     if (!Known(id)) continue;
-    text += std::to_string(id) + (InMemory(id) ? " resident " : " swapped ") + std::to_string(Bytes(id)) + " B\n";
+    text += std::to_string(id) + (MayLeave(id) ? " resident " : " swapped ") + std::to_string(chunks_->At(id)->bytes) + " B\n";
   }
   return text;
 }

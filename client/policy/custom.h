@@ -1,9 +1,15 @@
 // Custom: a program's own EvictionPolicy behind the engine's port. What it names is checked: only objects that can leave
 // leave. Where it names too few, the table is swept, so a poor policy is slow but never ends a program.
+//
+// The program's code runs in Consult only, without the engine's mutex: what happens meanwhile is noted, and told it in order
+// before the next question. What it knows may be a little old, which costs a bad choice at most.
 // Thread-safety: as CachePolicy says. Does not own the program's policy.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <string>
+#include <vector>
 
 #include "client/chunk/chunk_table.h"
 #include "client/policy/policy.h"
@@ -15,8 +21,8 @@ class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
  public:
   CustomPolicy(const ChunkTable* chunks, EvictionPolicy* policy) : chunks_(chunks), policy_(policy) {}
 
-  void OnCreate(Chunk* chunk) override { policy_->Created(*this, chunk->id); }
-  void OnFree(Chunk* chunk) override { policy_->Freed(*this, chunk->id); }
+  void OnCreate(Chunk* chunk) override { Note(Event::kCreated, chunk); }
+  void OnFree(Chunk* chunk) override { Note(Event::kFreed, chunk); }
   void OnMiss(Chunk* chunk, uint32_t thread) override;
   void OnPrefetchHit(Chunk* chunk) override;
   void OnPrefetchWasted(Chunk* chunk) override;
@@ -25,6 +31,8 @@ class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
   size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
   bool WantsReadAhead() const override { return wants_ahead_ && preemptive_bytes_ <= ahead_bytes_max_ / 4 * 3; }
   size_t PickReadAhead(std::span<Chunk*> out) override;
+  bool decides_in_consult() const override { return true; }
+  Turn Consult(Ask ask, uint64_t bytes, size_t places) override;
   uint64_t preemptive_bytes() const override { return preemptive_bytes_; }
   std::string Describe() const override;
 
@@ -33,9 +41,25 @@ class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
   // does not cut what it names. At half it is just enough; at twice nothing changes.
   static constexpr size_t kNamedMax = 64;
 
-  uint64_t Bytes(uint32_t id) const override { return chunks_->At(id)->bytes; }
-  bool InMemory(uint32_t id) const override { return PhaseOf(chunks_->At(id)) == Phase::kResident; }
-  bool InSwap(uint32_t id) const override { return PhaseOf(chunks_->At(id)) == Phase::kSwapped && chunks_->At(id)->slot; }
+  struct Event {
+    enum Kind : uint8_t { kCreated, kFreed, kMissed, kAheadUsed } kind;
+    uint32_t id;
+    Chunk* chunk;
+    uint64_t bytes;
+  };
+  void Note(Event::Kind kind, Chunk* chunk);
+  void Tell();
+
+  // What the program may ask in its turn: answered from what it was told and the chunk's state word, since the table and
+  // the rest of a descriptor are the engine's.
+  struct Heard {
+    Chunk* chunk = nullptr;
+    uint64_t bytes = 0;
+  };
+  const Heard& Of(uint32_t id) const;
+  uint64_t Bytes(uint32_t id) const override { return Of(id).bytes; }
+  bool InMemory(uint32_t id) const override { return Of(id).chunk != nullptr && PhaseOf(Of(id).chunk) == Phase::kResident; }
+  bool InSwap(uint32_t id) const override;
   bool TestAndClearUsed(uint32_t id) const override;
 
   // What is handed to the engine: each chunk once, though the program may name it twice.
@@ -51,14 +75,30 @@ class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
   void LeaveWindow(Chunk* chunk);
 
   bool Known(uint32_t id) const { return id < chunks_->ids() && PhaseOf(chunks_->At(id)) != Phase::kFreed; }
-  bool MayLeave(uint32_t id) const { return Known(id) && InMemory(id) && !Has(chunks_->At(id), kDoomed); }
+  bool MayLeave(uint32_t id) const {
+    return Known(id) && PhaseOf(chunks_->At(id)) == Phase::kResident && !Has(chunks_->At(id), kDoomed);
+  }
 
   const ChunkTable* const chunks_;
   EvictionPolicy* const policy_;
+
+  Mutex events_mutex_{LockRank::kPolicyEvents};
+  std::vector<Event> events_ RS_GUARDED_BY(events_mutex_);  // not told yet
+
+  Mutex turn_{LockRank::kProgramPolicy};
+  // With the turn:
+  std::vector<Event> telling_;
+  std::vector<Heard> heard_;  // by id
+  std::array<uint32_t, kNamedMax> named_{};  // the answer, until it is picked
+  size_t named_count_ = 0;
+  bool told_of_exception_ = false;
+
+  // With the engine's mutex:
   uint32_t sweep_ = 0;
   uint32_t last_first_ = UINT32_MAX;  // whom the policy named first, last time
-  uint64_t ahead_bytes_max_ = 0;
-  uint64_t preemptive_bytes_ = 0;
+  // Also read in Consult, where a number that has just changed does no harm: relaxed.
+  std::atomic<uint64_t> ahead_bytes_max_{0};
+  std::atomic<uint64_t> preemptive_bytes_{0};
   bool wants_ahead_ = false;  // something has been missed since it last named nobody
 };
 

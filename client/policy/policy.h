@@ -6,16 +6,18 @@
 // once; the other pins are as fast as ever. A miss is a touch, too, and is not reported as one besides. A policy that
 // clears the bit of a chunk by itself hears of the chunk's next pin likewise.
 //
-// Thread-safety: every call is made under the engine's mutex; a policy keeps its order in the chunks' prev/next and
-// must not block, allocate memory per call, or change a chunk's state but for clearing kReferenced.
+// Thread-safety: every call but Consult is made under the engine's mutex; a policy keeps its order in the chunks' prev/next
+// and must not block, allocate memory per call, or change a chunk's state but for clearing kReferenced.
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 
 #include "client/chunk/chunk.h"
 #include "client/policy/tier_costs.h"
+#include "common/mutex.h"
 
 namespace ramspan {
 
@@ -68,6 +70,15 @@ class CachePolicy {
   virtual bool WantsReadAhead() const = 0;
   // Fills out with chunks that MayReadAhead to be fetched ahead now; returns how many.
   virtual size_t PickReadAhead(std::span<Chunk*> out) = 0;
+
+  // A policy that is the program's own code decides in Consult, which is called WITHOUT the engine's mutex, right before the
+  // call that takes what it decided. The turn that it returns keeps other threads from asking before that call is made. All
+  // others decide in the Pick calls.
+  using Turn = std::unique_lock<Mutex>;
+  enum class Ask { kNothing, kVictims, kReadAhead };
+  virtual bool decides_in_consult() const { return false; }
+  virtual Turn Consult(Ask /*ask*/, uint64_t /*bytes*/, size_t /*places*/) { return {}; }
+  uint32_t consulting = 0;  // threads in Consult or with its turn; the engine's, under its mutex
 
   // For people and tests; these may allocate.
   virtual uint64_t preemptive_bytes() const { return 0; }  // fetched ahead, not yet touched

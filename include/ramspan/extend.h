@@ -101,8 +101,10 @@ RAMSPAN_API void SetSwapPolicy(SwapId id, SwapPolicy policy);
 // when their objects are gone. An object here is what is swapped as one: small ones come as bundles (the key `bundles`).
 // Derive from it and SetEvictionPolicy it.
 //
-// Thread-safety: one call at a time, under Ramspan's lock, because what it is asked about may not change meanwhile: be quick,
-// do not block, throw nothing, and use nothing of Ramspan but the functions of Objects.
+// Thread-safety: one call at a time, of any thread, with no lock that a pull or any other call of Ramspan's needs; who needs
+// memory waits for it, so be quick, throw nothing, and use nothing of Ramspan but the functions of Objects (only within a
+// call). What happened is told in order, before the next question: an object may have left, come or ended meanwhile. Naming
+// such a one does no harm.
 class RAMSPAN_API EvictionPolicy {
  public:
   // Where a policy writes the numbers of objects: std::span<uint32_t> in C++20, and in C++17 what is used like one.

@@ -1,0 +1,90 @@
+// A program's own EvictionPolicy runs without Ramspan's mutex.
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "ramspan/adhere_to.h"
+#include "ramspan/extend.h"
+#include "ramspan/managed_ptr.h"
+#include "ramspan/runtime.h"
+
+namespace {
+
+using ramspan::adhereTo;
+using ramspan::managedPtr;
+
+constexpr size_t kMib = size_t{1} << 20;
+
+// Names nobody; what it does when it is asked is the test's.
+class NamesNobody : public ramspan::EvictionPolicy {
+ public:
+  void Created(const Objects&, uint32_t) override { ++created; }
+  void Freed(const Objects&, uint32_t) override { ++freed; }
+  void Missed(const Objects&, uint32_t) override {}
+  std::atomic<int> created{0}, freed{0};
+};
+
+void SweepTwice() {
+  std::vector<managedPtr<char>> all;
+  for (int i = 0; i < 24; ++i) all.emplace_back(kMib, static_cast<char>(i));
+  for (int i = 0; i < 48; ++i) {
+    const adhereTo<char> glue(all[static_cast<size_t>(i % 24)]);
+    const char* data = glue;
+    ASSERT_EQ(data[4096], static_cast<char>(i % 24));
+  }
+}
+
+TEST(ProgramPolicy, OtherThreadsUseRamspanWhileItThinks) {
+  struct Thinks final : NamesNobody {
+    size_t Victims(const Objects&, uint64_t, Ids) override {
+      if (!asked.exchange(true)) {
+        const auto begin = std::chrono::steady_clock::now();
+        while (!answered && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)) std::this_thread::yield();
+        in_time = answered.load();
+      }
+      return 0;
+    }
+    std::atomic<bool> asked{false}, answered{false}, in_time{false};
+  } policy;
+  ramspan::SetEvictionPolicy(&policy);
+  std::thread other([&policy] {
+    while (!policy.asked) std::this_thread::yield();
+    { const managedPtr<char> made(64 << 10); }  // needs the engine, but no memory
+    policy.answered = true;
+  });
+  SweepTwice();
+  other.join();
+  ramspan::SetEvictionPolicy(nullptr);
+  EXPECT_TRUE(policy.in_time);
+}
+
+TEST(ProgramPolicy, HearsOfAllUntilItIsReplacedAndOfNothingAfterwards) {
+  struct Counts final : NamesNobody {
+    size_t Victims(const Objects&, uint64_t, Ids) override { return 0; }
+  } policy;
+  ramspan::SetEvictionPolicy(&policy);
+  const int before = policy.created;
+  { SweepTwice(); }
+  ramspan::SetEvictionPolicy(nullptr);
+  EXPECT_GE(policy.created - before, 24);
+  EXPECT_EQ(policy.created, policy.freed) << "a policy that goes sees its objects go";
+  const int at_the_end = policy.created;
+  { SweepTwice(); }
+  EXPECT_EQ(policy.created, at_the_end);
+}
+
+TEST(ProgramPolicy, OneThatThrowsNamesNobody) {
+  struct Throws final : NamesNobody {
+    size_t Victims(const Objects&, uint64_t, Ids) override { throw std::runtime_error("no idea"); }
+    size_t ReadAhead(const Objects&, uint64_t, Ids) override { throw 7; }
+  } policy;
+  ramspan::SetEvictionPolicy(&policy);
+  SweepTwice();
+  ramspan::SetEvictionPolicy(nullptr);
+}
+
+}  // namespace
