@@ -79,6 +79,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   all_sizes_.Note(bytes);
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
+  static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // a program's own policy knows its objects
   return chunk;
 }
 
@@ -104,6 +105,7 @@ void Engine::Free(Chunk* chunk) {
   }
   policy_->OnFree(chunk);
   Forget(chunk);
+  static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));
 }
 
 bool Engine::IsLost(const Chunk* chunk) const {

@@ -182,7 +182,7 @@ TEST_F(Full, OneLargeObjectKeepsLittleMoreThanItsOwnSizeFree) {
     Status status;
     while (status.ok() && chunks_.size() < 1000) status = Add(60 << 10);
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
-    EXPECT_GE(large + (chunks_.size() - 1) * (60 << 10), 16 * kMiB - large - kMiB / 2);
+    EXPECT_GE(large + (chunks_.size() - 1) * (60 << 10), 16 * kMiB - large - kMiB);
     ReadAll();
     ReadAll();
     for (Chunk* chunk : chunks_) engine_->Free(chunk);
