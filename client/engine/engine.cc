@@ -370,6 +370,7 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicy(
   {
     MutexLock lock(mutex_);
     next = ReplacePolicyLocked(make_policy);
+    static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // what there is already
     while (next->consulting > 0) {  // the program may destroy its own policy when this returns
       MutexUnlock unlocked(mutex_);
       std::this_thread::sleep_for(kConsultingNap);

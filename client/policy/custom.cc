@@ -36,7 +36,12 @@ void CustomPolicy::Tell() {
 }
 
 CachePolicy::Turn CustomPolicy::Consult(Ask ask, uint64_t bytes, size_t places) {
-  Turn turn(turn_);
+  Turn turn(turn_, std::defer_lock);
+  if (ask != Ask::kNothing) {
+    turn.lock();
+  } else if (!turn.try_lock()) {
+    return turn;  // it thinks right now; before its next question it is told
+  }
   const std::span names(named_.data(), std::min(places, named_.size()));
   named_count_ = 0;
   try {
