@@ -402,20 +402,22 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicyLocked(
   return next;
 }
 
-// Lets the program's own policy decide, without the mutex; another thread may have replaced it meanwhile, which does no harm:
-// the one that picks then has named nobody. The mutex is held when the turn ends, so who waits for `consulting` to be 0 can
-// destroy the policy.
+// Lets the program's own policy decide, without the mutex. Where another thread has replaced it meanwhile, the new one is asked:
+// what a policy has named may be picked with its own turn only. The mutex is held when a turn ends, so who waits for
+// `consulting` to be 0 can destroy the policy.
 CachePolicy::Turn Engine::Consult(CachePolicy::Ask ask, uint64_t bytes, size_t places) {
-  CachePolicy::Turn turn;
-  if (!policy_->decides_in_consult()) return turn;
-  CachePolicy* const policy = policy_.get();
-  ++policy->consulting;
-  {
-    MutexUnlock unlocked(mutex_);
-    turn = policy->Consult(ask, bytes, places);
+  while (policy_->decides_in_consult()) {
+    CachePolicy* const policy = policy_.get();
+    CachePolicy::Turn turn;
+    ++policy->consulting;
+    {
+      MutexUnlock unlocked(mutex_);
+      turn = policy->Consult(ask, bytes, places);
+    }
+    --policy->consulting;
+    if (policy == policy_.get()) return turn;
   }
-  --policy->consulting;
-  return turn;
+  return {};
 }
 
 void Engine::TellTouches() {
