@@ -5,7 +5,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -39,18 +38,6 @@ Result<sockaddr_un> UnixAddress(const std::string& folder) {
   if (path.size() >= sizeof address.sun_path) return InvalidArgument(path + " is too long for a socket; set TMPDIR");
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
-}
-
-std::string RandomSecret() {
-  unsigned char bytes[16];
-  RS_CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes, "getrandom: %s", std::strerror(errno));
-  std::string text;
-  char hex[3];
-  for (unsigned char byte : bytes) {
-    std::snprintf(hex, sizeof hex, "%02x", byte);
-    text += hex;
-  }
-  return text;
 }
 
 // Takes as long for a wrong text as for the right one, so that its time does not tell how much of it was right.

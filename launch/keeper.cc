@@ -27,6 +27,7 @@
 #include "launch/pmi_relay.h"
 #include "launch/process.h"
 #include "launch/run_folder.h"
+#include "launch/server_start.h"
 
 namespace ramspan {
 namespace {
@@ -111,12 +112,26 @@ void RestoreFileLimit() {
   unsetenv(kFileLimitVariable);
 }
 
+// The memory servers' secret lies in the job's folder, on the launcher's host. On others this process has been told it.
+void ProvideServerSecret() {
+  const char* secret = std::getenv(kServerSecretVariable);
+  const char* file = std::getenv("RAMSPAN_SERVER_KEY_FILE");
+  if (secret == nullptr) return;
+  if (file == nullptr || access(file, R_OK) != 0) {
+    const Result<std::string> path = SecretAsDescriptor(secret);
+    if (path.ok()) setenv("RAMSPAN_SERVER_KEY_FILE", path.value().c_str(), 1);
+    if (!path.ok()) std::fprintf(stderr, "ramspan: %s\n", path.status().message().c_str());
+  }
+  unsetenv(kServerSecretVariable);
+}
+
 void Keeper::BecomeProgram(pid_t keeper) {
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (getppid() != keeper) _exit(128 + SIGKILL);  // died before the line above
   RecordProcess(folder_, Identify(getpid()));     // before it can make anything
   RestoreSignals();
   unsetenv(kControlVariable);
+  ProvideServerSecret();
   RestoreFileLimit();
   std::vector<char*> argv;
   for (const std::string& argument : program_) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -13,6 +13,7 @@
 
 #include "common/config.h"
 #include "common/topology.h"
+#include "launch/elf_needs.h"
 #include "launch/keeper.h"
 #include "launch/leftovers.h"
 #include "launch/nesting.h"
@@ -22,6 +23,7 @@
 #include "launch/report.h"
 #include "launch/run.h"
 #include "launch/run_folder.h"
+#include "launch/server_start.h"
 
 namespace ramspan {
 namespace {
@@ -82,6 +84,8 @@ Facts HostFacts(const RunOptions& options) {
   facts.read_file = ReadWholeFile;
   facts.launcher = SelfPath();
   facts.memserver = FindCompanion("ramspan-memserver");
+  facts.server = FindCompanion("ramspan-server");
+  facts.is_linked_with_mpi = IsLinkedWithMpi;
   facts.available_memory = AvailableMemory();
   facts.shared_memory_free = SharedMemoryFree();
   facts.app_memory_configured = !options.app.empty() && AppIsConfigured(options.app[0]);
@@ -160,6 +164,8 @@ int Dispatch(const Arguments& all) {
   if (command == "bench") return Bench(rest);
   if (command == "report") return Report(rest);
   if (command == "server") return Server(rest);
+  if (command == "__nothing") return 0;
+  if (command == "__server" && rest.size() > 1) return BecomeServer(Arguments(rest.begin() + 1, rest.end()));
   if (command == "__rank" && rest.size() > 1) return RunKeeper(Arguments(rest.begin() + 1, rest.end()));
   if (command == "--help" || command == "-h" || command == "help") {
     std::fputs(MainHelp().c_str(), stdout);

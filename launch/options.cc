@@ -14,14 +14,16 @@ po::options_description Description(RunOptions& options, int& ranks) {
   add("ranks,n", po::value(&ranks)->value_name("RANKS"),
       "compute ranks. Default: 1; in a SLURM job SLURM_NTASKS minus the servers");
   add("servers,s", po::value(&options.servers)->value_name("SERVERS")->default_value(0),
-      "memory-server ranks, started after the compute ranks. 0: swap goes to local files only");
+      "memory servers: ranks after the compute ranks, or processes of their own (--transport). 0: swap goes to local files only");
   add("memory", po::value(&options.memory)->value_name("SIZE"),
       "limit of each compute rank for managed data, like 64MiB. Default: RAMSPAN_MEMORY, else the configuration file, "
       "else a fair part of this host's available memory");
   add("server-memory", po::value(&options.server_memory)->value_name("SIZE"),
       "what each server lends. Default: half of its host's available memory, shared between the host's servers");
   add("transport", po::value(&options.transport)->value_name("T")->default_value("auto"),
-      "auto: MPI when there are servers; mpi: insist on servers; none: files only, -s is ignored");
+      "mpi: servers are ranks of the program's MPI job; ofi: they are processes outside of it (ramspan server), so MPI is not needed, "
+      "MPI_COMM_WORLD is the program's alone and a server's death does not end the job; none: files only, -s is ignored; auto: mpi for "
+      "MPI programs, ofi for others, and says which and why");
   add("stats", po::value(&options.stats)->value_name("FILE"),
       "each compute rank writes its statistics (JSON) at its end; %r is the rank, %p the process id");
   add("hostfile", po::value(&options.hostfile)->value_name("FILE"),
@@ -32,7 +34,7 @@ po::options_description Description(RunOptions& options, int& ranks) {
       "MPICH's mpiexec. Default: mpiexec.hydra, mpiexec.mpich or mpiexec in PATH");
   add("mpi-arg", po::value(&options.mpi_args)->value_name("ARG")->composing(),
       "a global option for mpiexec, as --mpi-arg=-bind-to --mpi-arg=core; may be repeated");
-  add("dry-run", po::bool_switch(&options.dry_run), "print the line that would be started, and start nothing");
+  add("dry-run", po::bool_switch(&options.dry_run), "print the lines that would be started, and start nothing");
   add("help,h", "this text");
   return text;
 }
@@ -81,6 +83,8 @@ std::string RunHelp() {
           "      one process, no server, swap to files in $TMPDIR\n"
           "  ramspan run -n 6 -s 2 --hostfile hosts.txt --stats run.%r.json -- ./app && ramspan report run.*.json\n"
           "      eight ranks over several hosts, and a table of what they did\n"
+          "  ramspan run -n 4 -s 2 --transport ofi -- ./app\n"
+          "      an MPI program with a whole MPI_COMM_WORLD of four, and two servers beside its job\n"
           "  ramspan run -s 2 -- ./app\n"
           "      inside a SLURM allocation: all its tasks, two of them as servers\n\n"
        << Description(options, ranks)

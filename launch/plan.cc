@@ -1,14 +1,11 @@
 #include "launch/plan.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstring>
-#include <set>
-#include <sstream>
-#include <string_view>
+#include <utility>
 
 #include "common/topology.h"
 #include "common/units.h"
+#include "launch/allocation.h"
 #include "launch/argument_code.h"
 
 namespace ramspan {
@@ -24,53 +21,16 @@ std::string Env(const Facts& facts, const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::optional<int> PositiveNumber(const std::string& text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
-  return number;
-}
-
-// What SLURM tells inside an allocation; hydra reads the list of nodes by itself.
-struct Allocation {
-  bool present = false;
-  int nodes = 1;
-  std::optional<int> tasks;
-};
-
-Allocation SlurmAllocation(const Facts& facts) {
-  Allocation allocation;
-  allocation.present = !Env(facts, "SLURM_JOB_ID").empty();
-  if (!allocation.present) return allocation;
-  std::string nodes = Env(facts, "SLURM_NNODES");
-  if (nodes.empty()) nodes = Env(facts, "SLURM_JOB_NUM_NODES");
-  allocation.nodes = PositiveNumber(nodes).value_or(1);
-  allocation.tasks = PositiveNumber(Env(facts, "SLURM_NTASKS"));
-  return allocation;
-}
-
-// The names in a hydra host file: "host[:slots] [options]", one a line, "#" begins a comment.
-std::set<std::string> HostsOf(const std::string& text) {
-  std::set<std::string> hosts;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string host;
-    if (words >> host) hosts.insert(host.substr(0, host.find(':')));
-  }
-  return hosts;
-}
-
 class Planner {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
 
   Planner(const RunOptions& options, const Facts& facts)
-      : options_(options), facts_(facts), allocation_(SlurmAllocation(facts)) {}
+      : options_(options), facts_(facts), allocation_(SlurmAllocation(facts.getenv)) {}
 
   Result<Plan> Make() {
     for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts,
-                      &Planner::CheckEnvironment, &Planner::CheckMemory, &Planner::TuneTcp, &Planner::BuildLine}) {
+                      &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::CheckMemory, &Planner::TuneTcp, &Planner::BuildLine}) {
       if (Status status = (this->*step)(); !status.ok()) return status;
     }
     return std::move(plan_);
@@ -82,18 +42,24 @@ class Planner {
   Status FindApp();
   Status FindHosts();
   Status CheckEnvironment();
+  Status ChooseTransport();
+  std::string ChooseByFacts();
   Status CheckMemory();
   Status CheckServerMemory(uint64_t server_bytes);
   void WarnOfMemory(uint64_t servers_take);
   void ChooseMemory(uint64_t servers_take);
   Status TuneTcp();
   Status BuildLine();
-  Status FindMpiexec();
+  Result<std::string> FindMpiexec();
   Result<uint64_t> Size(const char* option, const std::string& text) const;
   Status BuildMpiexecLine(const Environment& app_env);
+  Status BuildServerLine();
+  std::vector<std::string> MpiexecLine(const std::string& mpiexec) const;
   void AddKept(const std::vector<std::string>& program);
   void AddRanks(int count, const Environment& env, const std::vector<std::string>& program);
   std::string StatsFile();
+  int AllServers() const { return plan_.servers + plan_.outside_servers; }
+  bool NamesServers() const { return Setting("RAMSPAN_SERVERS").find_first_of(":/@") != std::string::npos; }
   bool UserHas(const std::string& name) const;
   std::string Setting(const std::string& name) const;
 
@@ -102,16 +68,14 @@ class Planner {
   const Allocation allocation_;
   Plan plan_;
   std::vector<std::string> app_;
+  std::string server_memory_;  // of one server; empty: nobody says
   std::string memory_;  // RAMSPAN_MEMORY for the application; empty: leave it to the application
 };
 
 Status Planner::CheckTransport() {
   const std::string& transport = options_.transport;
-  if (transport == "ofi") {
-    return InvalidArgument("--transport ofi: this version reaches memory servers by MPI only; use --transport mpi");
-  }
-  if (transport != "auto" && transport != "mpi" && transport != "none") {
-    return InvalidArgument("--transport " + transport + ": choose auto, mpi or none (files only)");
+  if (transport != "auto" && transport != "mpi" && transport != "ofi" && transport != "none") {
+    return InvalidArgument("--transport " + transport + ": choose auto, mpi, ofi or none (files only)");
   }
   if (options_.servers < 0) return InvalidArgument("-s " + std::to_string(options_.servers) + ": 0 servers or more");
   plan_.servers = options_.servers;
@@ -122,6 +86,37 @@ Status Planner::CheckTransport() {
   if (transport == "mpi" && plan_.servers == 0) {
     return InvalidArgument("--transport mpi needs memory servers: give -s 1 or more, or --transport none");
   }
+  return {};
+}
+
+// Which kind of servers, when nobody says. Both reach servers of this host by load and store.
+std::string Planner::ChooseByFacts() {
+  if (facts_.server.empty()) return "mpi: ramspan-server (libfabric) is not installed";
+  if (facts_.memserver.empty()) return "ofi: ramspan-memserver (MPI) is not installed";
+  if (plan_.ranks > 1) return "mpi: with several ranks servers are ranks, too; with ofi they would be processes outside of the job, whose death does not end it";
+  const std::optional<bool> mpi = facts_.is_linked_with_mpi(app_[0]);
+  if (!mpi) return "mpi: " + plan_.app_name + " is no binary that says whether it uses MPI";
+  if (*mpi) return "mpi: " + plan_.app_name + " is linked with MPI, so servers are ranks of its job";
+  return "ofi: " + plan_.app_name + " is not linked with MPI, so servers are processes of their own, whose death does not end the job";
+}
+
+Status Planner::ChooseTransport() {
+  std::string transport = options_.transport;
+  if (plan_.servers == 0) {
+    if (transport != "ofi" || NamesServers()) return {};
+    return InvalidArgument("--transport ofi needs memory servers: give -s 1 or more, or name some (RAMSPAN_SERVERS=HOST:PORT), or --transport none");
+  }
+  if (transport == "auto") {
+    const std::string choice = ChooseByFacts();
+    transport = choice.substr(0, choice.find(':'));
+    plan_.notes.push_back("--transport " + choice);
+  }
+  if (transport != "ofi") return {};
+  if (facts_.server.empty()) {
+    return InvalidArgument("--transport ofi: ramspan-server is neither beside " + facts_.launcher + " nor in PATH: the installation is incomplete; "
+                           "use --transport mpi");
+  }
+  plan_.outside_servers = std::exchange(plan_.servers, 0);
   return {};
 }
 
@@ -207,18 +202,19 @@ Status Planner::CheckMemory() {
     if (Result<uint64_t> bytes = Size("--memory", options_.memory); !bytes.ok()) return bytes.status();
     memory_ = options_.memory;
   }
-  uint64_t servers_take = plan_.servers > 0 ? facts_.available_memory / 2 : 0;  // the servers' own default
+  uint64_t servers_take = AllServers() > 0 ? facts_.available_memory / 2 : 0;  // the servers' own default
   const bool by_option = !options_.server_memory.empty();
   const std::string text = by_option ? options_.server_memory : Setting("RAMSPAN_SERVER_MEMORY");
   if (!text.empty()) {
     Result<uint64_t> bytes = Size(by_option ? "--server-memory" : "RAMSPAN_SERVER_MEMORY", text);
     if (!bytes.ok()) return bytes.status();
-    if (plan_.servers == 0) {
+    if (AllServers() == 0) {
       if (by_option) plan_.notes.push_back("--server-memory has no effect without servers (-s)");
     } else if (Status status = CheckServerMemory(bytes.value()); !status.ok()) {
       return status;
     } else {
-      servers_take = bytes.value() * static_cast<uint64_t>(plan_.servers);
+      servers_take = bytes.value() * static_cast<uint64_t>(AllServers());
+      server_memory_ = text;
     }
   }
   WarnOfMemory(servers_take);
@@ -231,12 +227,13 @@ Status Planner::CheckMemory() {
 // servers themselves check it everywhere.
 Status Planner::CheckServerMemory(uint64_t server_bytes) {
   if (plan_.several_hosts) return {};
-  const uint64_t servers = static_cast<uint64_t>(plan_.servers);
-  const uint64_t shared = SharedMemoryRoom(facts_.shared_memory_free, plan_.ranks + plan_.servers);
+  const uint64_t servers = static_cast<uint64_t>(AllServers());
+  // Servers outside of MPI lend files in memory that are not in /dev/shm.
+  const uint64_t shared = plan_.servers == 0 ? UINT64_MAX : SharedMemoryRoom(facts_.shared_memory_free, plan_.ranks + plan_.servers);
   const bool shared_is_smaller = shared < facts_.available_memory;
   const uint64_t room = std::min(facts_.available_memory, shared);
   if (server_bytes <= room / servers) return {};
-  std::string what = std::to_string(plan_.servers) + (plan_.servers == 1 ? " server" : " servers") + " of " +
+  std::string what = std::to_string(servers) + (servers == 1 ? " server" : " servers") + " of " +
                      FormatBytes(server_bytes) + " do not fit: this host has " + FormatBytes(room) +
                      (shared_is_smaller ? " for servers in /dev/shm" : " of memory available") + ". Remedy: --server-memory " +
                      std::to_string((room / servers) >> 20) + "MiB or less";
@@ -254,7 +251,7 @@ void Planner::WarnOfMemory(uint64_t servers_take) {
   if (all <= facts_.available_memory) return;
   std::string what = "warning: " + std::to_string(plan_.ranks) + (plan_.ranks == 1 ? " rank of " : " ranks of ") +
                      FormatBytes(bytes.value());
-  if (plan_.servers > 0) what += " and " + FormatBytes(servers_take) + " for the servers";
+  if (AllServers() > 0) what += " and " + FormatBytes(servers_take) + " for the servers";
   plan_.notes.push_back(what + " make " + FormatBytes(all) + ", but this host has " +
                         FormatBytes(facts_.available_memory) +
                         " of memory available: a job that uses its limits is killed. Lower --memory or --server-memory");
@@ -262,7 +259,7 @@ void Planner::WarnOfMemory(uint64_t servers_take) {
 
 // Each process's own default is half of what is available, which several of them on one host must not take at once.
 void Planner::ChooseMemory(uint64_t servers_take) {
-  if (plan_.several_hosts || (plan_.ranks == 1 && plan_.servers == 0)) return;
+  if (plan_.several_hosts || (plan_.ranks == 1 && AllServers() == 0)) return;
   const uint64_t left = facts_.available_memory - std::min(servers_take, facts_.available_memory);
   const uint64_t mebibytes = std::max<uint64_t>(1, (left / 2 / static_cast<uint64_t>(plan_.ranks)) >> 20);
   memory_ = std::to_string(mebibytes) + "MiB";
@@ -292,18 +289,15 @@ Status Planner::TuneTcp() {
   return {};
 }
 
-Status Planner::FindMpiexec() {
+Result<std::string> Planner::FindMpiexec() {
   if (!options_.mpiexec.empty()) {
     Result<std::string> found = facts_.find_program(options_.mpiexec);
     if (!found.ok()) return InvalidArgument("--mpiexec: " + found.status().message());
-    plan_.argv.push_back(found.value());
-    return {};
+    return found;
   }
   for (const char* name : {"mpiexec.hydra", "mpiexec.mpich", "mpiexec"}) {
     Result<std::string> found = facts_.find_program(name);
-    if (!found.ok()) continue;
-    plan_.argv.push_back(found.value());
-    return {};
+    if (found.ok()) return found;
   }
   return InvalidArgument("MPICH's mpiexec is not in PATH: install it (apt-get install mpich) or give --mpiexec PATH");
 }
@@ -337,23 +331,62 @@ Status Planner::BuildLine() {
   const bool hosts_named = !options_.hostfile.empty() || !options_.mpi_args.empty();
   plan_.by_mpiexec = plan_.ranks > 1 || plan_.servers > 0 || hosts_named || !options_.mpiexec.empty();
   // Servers outside of the job, named by the user in the same variable, stay named.
-  const bool outside = plan_.servers == 0 && options_.transport == "auto" && Setting("RAMSPAN_SERVERS").find_first_of(":/@") != std::string::npos;
+  const bool outside = plan_.outside_servers > 0 ||
+                       (plan_.servers == 0 && (options_.transport == "auto" || options_.transport == "ofi") && NamesServers());
   if (!outside) plan_.env.emplace_back("RAMSPAN_SERVERS", std::to_string(plan_.servers));
   if (!outside && plan_.servers == 0) plan_.env.emplace_back("RAMSPAN_TRANSPORT", "none");
   if (plan_.servers > 0 && options_.transport == "mpi") plan_.env.emplace_back("RAMSPAN_TRANSPORT", "mpi");
   Environment app_env;
   if (!memory_.empty()) app_env.emplace_back("RAMSPAN_MEMORY", memory_);
   if (!options_.stats.empty()) app_env.emplace_back("RAMSPAN_STATS", StatsFile());
+  if (Status status = BuildServerLine(); !status.ok()) return status;
   if (plan_.by_mpiexec) return BuildMpiexecLine(app_env);
   plan_.env.insert(plan_.env.end(), app_env.begin(), app_env.end());
   AddKept(app_);
   return {};
 }
 
+std::vector<std::string> Planner::MpiexecLine(const std::string& mpiexec) const {
+  std::vector<std::string> line = {mpiexec};
+  line.insert(line.end(), options_.mpi_args.begin(), options_.mpi_args.end());
+  if (!options_.hostfile.empty()) line.insert(line.end(), {"-f", options_.hostfile});
+  return line;
+}
+
+// Servers outside of the job. On several hosts mpiexec puts them where ranks behind the application's would be: the places of
+// the application's ranks are held by processes that end at once.
+Status Planner::BuildServerLine() {
+  if (plan_.outside_servers == 0) return {};
+  std::vector<std::string> server = {facts_.server};
+  if (server_memory_.empty() && !plan_.several_hosts) {
+    const uint64_t each = facts_.available_memory / 2 / static_cast<uint64_t>(plan_.outside_servers);
+    server_memory_ = std::to_string(std::max<uint64_t>(1, each >> 20)) + "MiB";
+    plan_.notes.push_back("--server-memory " + server_memory_ + " for each server (half of what is available, shared)");
+  }
+  if (!server_memory_.empty()) server.insert(server.end(), {"--memory", server_memory_});
+  if (!plan_.several_hosts) {
+    plan_.server_argv = std::move(server);
+    return {};
+  }
+  Result<std::string> mpiexec = FindMpiexec();
+  if (!mpiexec.ok()) return mpiexec.status();
+  plan_.servers_by_mpiexec = true;
+  plan_.server_argv = MpiexecLine(mpiexec.value());
+  std::vector<std::string>& line = plan_.server_argv;
+  const std::string servers = std::to_string(plan_.outside_servers);
+  // The death of one is not the end of the others.
+  line.insert(line.end(), {"-disable-auto-cleanup", "-n", std::to_string(plan_.ranks), facts_.launcher, "__nothing", ":"});
+  line.insert(line.end(), {"-n", servers, facts_.launcher, "__server", "--"});
+  server.insert(server.begin(), servers);
+  const std::vector<std::string> words = EncodeArguments(server);
+  line.insert(line.end(), words.begin(), words.end());
+  return {};
+}
+
 Status Planner::BuildMpiexecLine(const Environment& app_env) {
-  if (Status status = FindMpiexec(); !status.ok()) return status;
-  plan_.argv.insert(plan_.argv.end(), options_.mpi_args.begin(), options_.mpi_args.end());
-  if (!options_.hostfile.empty()) plan_.argv.insert(plan_.argv.end(), {"-f", options_.hostfile});
+  Result<std::string> mpiexec = FindMpiexec();
+  if (!mpiexec.ok()) return mpiexec.status();
+  plan_.argv = MpiexecLine(mpiexec.value());
   AddRanks(plan_.ranks, app_env, app_);
   if (plan_.servers == 0) return {};
   if (facts_.memserver.empty()) {
@@ -367,23 +400,8 @@ Status Planner::BuildMpiexecLine(const Environment& app_env) {
   return {};
 }
 
-std::string Quoted(const std::string& word) {
-  constexpr std::string_view kSafe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
-  if (!word.empty() && word.find_first_not_of(kSafe) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
 }  // namespace
 
 Result<Plan> MakePlan(const RunOptions& options, const Facts& facts) { return Planner(options, facts).Make(); }
-
-std::string ShellLine(const Plan& plan) {
-  std::string line;
-  for (const auto& [name, value] : plan.env) line += name + "=" + Quoted(value) + " ";
-  for (size_t i = 0; i < plan.argv.size(); ++i) line += (i == 0 ? "" : " ") + Quoted(plan.argv[i]);
-  return line;
-}
 
 }  // namespace ramspan

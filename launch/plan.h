@@ -19,7 +19,7 @@ struct RunOptions {
   int servers = 0;                    // -s
   std::string memory;                 // a size as the user wrote it; empty: not given
   std::string server_memory;          // the same
-  std::string transport = "auto";     // auto, mpi, none
+  std::string transport = "auto";     // auto, mpi, ofi, none
   std::string stats;                  // a file; empty: none
   std::string hostfile;               // handed to mpiexec
   std::string mpiexec;                // empty: mpiexec.hydra, mpiexec.mpich or mpiexec in PATH
@@ -34,7 +34,9 @@ struct Facts {
   std::function<Result<std::string>(const std::string&)> find_program;  // as FindProgram along PATH
   std::function<Result<std::string>(const std::string&)> read_file;
   std::string launcher;                // this executable
-  std::string memserver;               // empty: not found
+  std::string memserver;               // empty: not found; likewise:
+  std::string server;                  // ramspan-server
+  std::function<std::optional<bool>(const std::string&)> is_linked_with_mpi;  // launch/elf_needs.h
   uint64_t available_memory = 0;       // of this host, bytes
   uint64_t shared_memory_free = 0;     // of this host's /dev/shm, bytes
   bool app_memory_configured = false;  // the environment or a configuration file limits the application already
@@ -46,7 +48,11 @@ struct Plan {
   std::vector<std::string> notes;                            // for stderr: what was chosen without being asked for
   std::string app_name;                                      // for messages
   int ranks = 1;
-  int servers = 0;
+  int servers = 0;               // ranks of the job that are memory servers
+  // Memory servers that are no ranks: the line of one, without where it listens and its secret; or mpiexec's, for all of them.
+  int outside_servers = 0;
+  bool servers_by_mpiexec = false;
+  std::vector<std::string> server_argv;
   bool several_hosts = false;
   bool by_mpiexec = false;  // else the application is started without MPI's help
 };
@@ -54,7 +60,7 @@ struct Plan {
 // kInvalidArgument: names the option and what would work. kResourceExhausted: asks for more memory than there is.
 Result<Plan> MakePlan(const RunOptions& options, const Facts& facts);
 
-// The plan as a line for a POSIX shell, with its environment in front.
+// The plan as lines for a POSIX shell: the servers outside of the job, if any, and the job with its environment in front.
 std::string ShellLine(const Plan& plan);
 
 }  // namespace ramspan

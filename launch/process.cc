@@ -1,8 +1,10 @@
 #include "launch/process.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -72,6 +74,24 @@ bool IsFile(const std::string& path) {
 void UniqueFd::Reset() {
   if (fd_ >= 0) close(fd_);
   fd_ = -1;
+}
+
+Pipe MakePipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return {UniqueFd(), UniqueFd()};
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+std::string RandomSecret() {
+  unsigned char bytes[16];
+  RS_CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes, "getrandom: %s", std::strerror(errno));
+  std::string text;
+  char hex[3];
+  for (unsigned char byte : bytes) {
+    std::snprintf(hex, sizeof hex, "%02x", byte);
+    text += hex;
+  }
+  return text;
 }
 
 std::string SelfPath() {

@@ -31,6 +31,15 @@ class UniqueFd {
   int fd_;
 };
 
+struct Pipe {
+  UniqueFd read_end, write_end;
+};
+// With close-on-exec; both ends are empty when there are no descriptors left (errno).
+Pipe MakePipe();
+
+// 128 random bits as text.
+std::string RandomSecret();
+
 // The executable of this process, and the folder it lies in.
 std::string SelfPath();
 std::string SelfFolder();

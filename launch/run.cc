@@ -1,6 +1,5 @@
 #include "launch/run.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -21,6 +20,7 @@
 #include "launch/job.h"
 #include "launch/leftovers.h"
 #include "launch/output_filter.h"
+#include "launch/outside_servers.h"
 #include "launch/process.h"
 #include "launch/pump.h"
 #include "launch/run_folder.h"
@@ -34,19 +34,10 @@ constexpr int kTickMs = 100;
 constexpr int kSettleMs = 20;                      // a paused stream's held-back bytes are let out after this
 constexpr int64_t kMpiexecMayTake = 3 * kSecond;   // to end by itself after all ranks were killed
 constexpr int64_t kMpiexecMayIdle = 15 * kSecond;  // to end by itself after all ranks have ended
+constexpr int64_t kServersMayTake = 3 * kSecond;   // to end by themselves; then they are killed
 constexpr int64_t kLastBytesMayTake = 2 * kSecond;
 
 constexpr int kFilesMin = 24;  // of the guard, its worker and mpiexec, for one rank
-
-struct Pipe {
-  UniqueFd read_end, write_end;
-};
-
-Pipe MakePipe() {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return {UniqueFd(), UniqueFd()};
-  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
-}
 
 class Runner {
  public:
@@ -57,6 +48,7 @@ class Runner {
 
  private:
   Status Listen();
+  Status StartServers();
   Status Start();
   [[noreturn]] void BecomeChild(pid_t launcher);
   void RaiseFileLimit();
@@ -69,6 +61,7 @@ class Runner {
   void Stop(int signal_number, bool app_has_it);
   void ReapChild();
   void Tick();
+  void EndServers();
   void GiveOrders();
   void WatchMpiexec(int64_t now_ns);
   void WatchStart(int64_t now_ns);
@@ -86,6 +79,7 @@ class Runner {
   LineReader order_lines_;
   UniqueFd signals_;
   std::unique_ptr<ControlServer> control_;
+  std::unique_ptr<OutsideServers> servers_;  // null without such
   std::vector<int> closed_;  // ranks whose keepers have gone; told to the job when all their words have been read
   pid_t child_ = -1;         // mpiexec, or the keeper
   rlim_t soft_file_limit_ = RLIM_INFINITY;  // the user's
@@ -144,6 +138,7 @@ void Runner::BecomeChild(pid_t launcher) {
     dup2(stderr_.write_end.get(), STDERR_FILENO);
   }
   for (const auto& [name, value] : plan_.env) setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : servers_ ? servers_->ForApplication() : OutsideServers::Environment()) setenv(name.c_str(), value.c_str(), 1);
   setenv("RAMSPAN_RUN_DIR", folder_.c_str(), 1);
   setenv(kFileLimitVariable, std::to_string(soft_file_limit_).c_str(), 1);
   unsetenv(kControlVariable);
@@ -166,8 +161,19 @@ void Runner::RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
+// Returns when all of them listen, or the job is to end before it has begun.
+Status Runner::StartServers() {
+  if (plan_.outside_servers == 0) return {};
+  servers_ = std::make_unique<OutsideServers>(loop_, plan_, folder_, control_->address());
+  if (Status started = servers_->Start(); !started.ok()) return started;
+  while (!servers_->listening() && servers_->failure().ok() && stops_ == 0) {
+    loop_.RunOnce(kTickMs);
+    servers_->OnTick(RunningNs());
+  }
+  return servers_->failure();
+}
+
 Status Runner::Start() {
-  RaiseFileLimit();
   if (plan_.by_mpiexec) {
     for (Pipe* one : {&rank_0_stdin_, &hydra_stdin_, &stdout_, &stderr_}) {
       *one = MakePipe();
@@ -216,6 +222,7 @@ void Runner::OnOrders() {
   if (!order_lines_.ReadFrom(orders_.get())) {
     loop_.Unwatch(orders_.get());
     // The guard was killed: what it cannot do any more, we do at once.
+    ++stops_;
     job_.OnSignal(SIGKILL);
     job_.OnSignal(SIGKILL);
     return;
@@ -238,7 +245,7 @@ void Runner::OnSignal(int signal_number, bool by_terminal) {
 void Runner::Stop(int signal_number, bool app_has_it) {
   ++stops_;
   job_.OnSignal(signal_number);
-  if (!child_ended_ && control_->connected() == 0) kill(child_, SIGTERM);  // still starting
+  if (!child_ended_ && child_ > 0 && control_->connected() == 0) kill(child_, SIGTERM);  // still starting
   if (app_has_it) return;
   if (signal_number == SIGHUP) signal_number = SIGTERM;  // UCX takes a SIGHUP as a wish to debug
   // Not to the servers: an application that ends in order still needs them.
@@ -253,6 +260,7 @@ void Runner::ReapChild() {
     int status = 0;
     const pid_t pid = waitpid(-1, &status, WNOHANG);
     if (pid <= 0) return;
+    if (servers_ && servers_->OnChildEnd(pid, status)) continue;
     if (pid != child_) continue;  // an orphan that fell to us
     child_ended_ = true;
     // The keeper's status repeats its report; only mpiexec's own death is news.
@@ -323,6 +331,12 @@ void Runner::FinishOutput() {
   }
 }
 
+void Runner::EndServers() {
+  if (servers_ == nullptr) return;
+  servers_->End();
+  for (int64_t until = RunningNs() + kServersMayTake; servers_->running() && RunningNs() < until;) loop_.RunOnce(kTickMs);
+}
+
 int Runner::Conclude() {
   const Job::Verdict verdict = job_.Finish();
   if (!verdict.explained) {
@@ -338,15 +352,19 @@ int Runner::Run() {
   signal(SIGPIPE, SIG_IGN);
   signals_ = BlockSignals({SIGCHLD});  // the others are the guard's
   AdoptOrphans();
-  Status status = Listen();
-  if (status.ok()) status = Start();
-  if (!status.ok()) {
-    std::fprintf(stderr, "ramspan: %s\n", status.message().c_str());
-    RemoveRunFolder(folder_);
-    return 1;
-  }
   loop_.Watch(signals_.get(), POLLIN, [this](short) { ReapChild(); });
   loop_.Watch(orders_.get(), POLLIN, [this](short) { OnOrders(); });
+  RaiseFileLimit();
+  Status status = Listen();
+  if (status.ok()) status = StartServers();
+  if (status.ok() && stops_ == 0) status = Start();
+  if (!status.ok() || stops_ > 0) {
+    if (!status.ok()) std::fprintf(stderr, "ramspan: %s\n", status.message().c_str());
+    EndServers();
+    EndChildren(std::chrono::milliseconds(0));
+    RemoveRunFolder(folder_);
+    return status.ok() ? job_.Finish().status : 1;
+  }
   while (!child_ended_) {
     const bool pending = banner_.has_pending() || complaints_.has_pending();
     if (loop_.RunOnce(pending ? kSettleMs : kTickMs) == 0 && pending) {
@@ -360,6 +378,7 @@ int Runner::Run() {
     loop_.RunOnce(kTickMs);
     Tick();
   }
+  EndServers();
   EndChildren(std::chrono::milliseconds(0));
   if (plan_.by_mpiexec) FinishOutput();
   CleanUpRun(folder_, started_ns_);

@@ -40,7 +40,7 @@ bool Append(int fd, const std::string& text) {
 }  // namespace
 
 std::string RunFolderParent(const std::string& wished) {
-  return wished.empty() || wished.size() > kParentMax ? "/tmp" : wished;
+  return wished.empty() || wished.size() > kParentMax || wished.find(',') != std::string::npos ? "/tmp" : wished;
 }
 
 Result<std::string> MakeRunFolder(const std::string& wished) {

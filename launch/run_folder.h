@@ -12,7 +12,8 @@
 
 namespace ramspan {
 
-// Where MakeRunFolder makes it: in `wished` (TMPDIR), or in /tmp where that is empty or too long for a socket's name.
+// Where MakeRunFolder makes it: in `wished` (TMPDIR), or in /tmp where that is empty, too long for a socket's name, or has a
+// comma, which ends a name in a list of servers.
 std::string RunFolderParent(const std::string& wished);
 
 // A new folder "ramspan-run-XXXXXX" with mode 0700 in RunFolderParent(wished).

@@ -26,6 +26,8 @@ class PlanTest : public testing::Test {
     facts_.read_file = [this](const std::string&) -> Result<std::string> { return hostfile_; };
     facts_.launcher = "/opt/bin/ramspan";
     facts_.memserver = "/opt/bin/ramspan-memserver";
+    facts_.server = "/opt/bin/ramspan-server";
+    facts_.is_linked_with_mpi = [this](const std::string&) { return linked_with_mpi_; };
     facts_.available_memory = 8 * kGiB;
     facts_.shared_memory_free = 4 * kGiB;
     options_.app = {"./app", "in.txt"};
@@ -60,6 +62,7 @@ class PlanTest : public testing::Test {
 
   std::map<std::string, std::string> environment_;
   std::string hostfile_;
+  std::optional<bool> linked_with_mpi_ = true;
   Facts facts_;
   RunOptions options_;
 };
@@ -72,7 +75,7 @@ TEST_F(PlanTest, RanksAndServersBecomeOneMpmdLine) {
                               "/opt/bin/ramspan", "__rank", "--", "/opt/bin/ramspan-memserver"}));
   EXPECT_EQ(Env(plan, "RAMSPAN_SERVERS"), "1");
   EXPECT_TRUE(plan.by_mpiexec);
-  EXPECT_TRUE(plan.notes.empty());
+  EXPECT_EQ(plan.notes.size(), 1u) << "which servers, and why";
 }
 
 TEST_F(PlanTest, WithoutServersThereIsNoServerPartAndNoTransport) {
@@ -110,11 +113,89 @@ TEST_F(PlanTest, ArgumentsThatHydraWouldMisreadAreEncoded) {
   EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), "a b"), 1);
 }
 
-TEST_F(PlanTest, OfiIsAnErrorThatSaysWhatThereIs) {
-  options_.transport = "ofi";
-  EXPECT_NE(Error().find("--transport mpi"), std::string::npos);
+TEST_F(PlanTest, AnUnknownTransportIsAnErrorThatSaysWhatThereIs) {
   options_.transport = "pigeon";
-  EXPECT_NE(Error().find("auto, mpi or none"), std::string::npos);
+  EXPECT_NE(Error().find("auto, mpi, ofi or none"), std::string::npos);
+}
+
+TEST_F(PlanTest, OfiServersAreProcessesBesideAJobThatKnowsNothingOfThem) {
+  Ranks(4, 2);
+  options_.transport = "ofi";
+  const Plan plan = Make();
+  EXPECT_EQ(plan.argv, (Words{"/usr/bin/mpiexec.hydra", "-n", "4", "-env", "RAMSPAN_MEMORY", "64MiB", "/opt/bin/ramspan", "__rank", "--",
+                              "./app", "in.txt"}));
+  EXPECT_EQ(plan.server_argv, (Words{"/opt/bin/ramspan-server", "--memory", "512MiB"}));
+  EXPECT_EQ(plan.outside_servers, 2);
+  EXPECT_EQ(plan.servers, 0);
+  EXPECT_FALSE(plan.servers_by_mpiexec);
+  EXPECT_EQ(Env(plan, "RAMSPAN_SERVERS"), "(unset)") << "known when they listen";
+  EXPECT_TRUE(plan.notes.empty());
+  Ranks(1, 1);
+  EXPECT_FALSE(Make().by_mpiexec);
+}
+
+TEST_F(PlanTest, OfiServersOfSeveralHostsAreAJobOfTheirOwnInThePlacesBehindTheRanks) {
+  Ranks(4, 2);
+  options_.transport = "ofi";
+  options_.hostfile = "hosts";
+  hostfile_ = "alpha:4\nbeta:4\n";
+  const Plan plan = Make();
+  EXPECT_TRUE(plan.servers_by_mpiexec);
+  EXPECT_EQ(plan.server_argv, (Words{"/usr/bin/mpiexec.hydra", "-f", "hosts", "-disable-auto-cleanup", "-n", "4", "/opt/bin/ramspan", "__nothing", ":",
+                                     "-n", "2", "/opt/bin/ramspan", "__server", "--", "2", "/opt/bin/ramspan-server", "--memory", "512MiB"}));
+  EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), ":"), 0);
+}
+
+TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
+  Ranks(1, 1);
+  EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is linked with MPI"));
+  EXPECT_EQ(Make().servers, 1);
+  linked_with_mpi_ = false;
+  EXPECT_TRUE(Notes(Make(), "--transport ofi: ./app is not linked with MPI"));
+  EXPECT_EQ(Make().outside_servers, 1);
+  linked_with_mpi_ = std::nullopt;
+  EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is no binary"));
+  linked_with_mpi_ = false;
+  Ranks(2, 1);
+  EXPECT_TRUE(Notes(Make(), "--transport mpi: with several ranks"));
+  facts_.memserver = "";
+  EXPECT_TRUE(Notes(Make(), "--transport ofi: ramspan-memserver"));
+  facts_.server = "";
+  facts_.memserver = "/opt/bin/ramspan-memserver";
+  EXPECT_TRUE(Notes(Make(), "--transport mpi: ramspan-server (libfabric) is not installed"));
+  options_.transport = "ofi";
+  EXPECT_NE(Error().find("ramspan-server is neither beside"), std::string::npos);
+}
+
+TEST_F(PlanTest, OfiWithoutServersNeedsTheNamesOfSome) {
+  Ranks(1, 0);
+  options_.transport = "ofi";
+  EXPECT_NE(Error().find("-s 1 or more"), std::string::npos);
+  environment_["RAMSPAN_SERVERS"] = "node7:7117";
+  EXPECT_EQ(Env(Make(), "RAMSPAN_TRANSPORT"), "(unset)");
+}
+
+TEST_F(PlanTest, OfiServersNeedNoRoomInSharedMemory) {
+  Ranks(2, 2);
+  options_.transport = "ofi";
+  facts_.shared_memory_free = 0;
+  options_.server_memory = "3GiB";
+  EXPECT_EQ(Make().outside_servers, 2);
+  options_.server_memory = "5GiB";
+  EXPECT_NE(Error().find("--server-memory 4096MiB or less"), std::string::npos);
+  options_.server_memory = "";
+  EXPECT_TRUE(Notes(Make(), "--server-memory 2048MiB for each server"));
+}
+
+TEST_F(PlanTest, TheDryRunOfOfiShowsServersAndJob) {
+  Ranks(1, 2);
+  options_.transport = "ofi";
+  EXPECT_EQ(ShellLine(Make()),
+            "RUN=$(mktemp -d)\n"
+            "/opt/bin/ramspan-server --memory 512MiB --socket $RUN/server-0 --key-file $RUN/server-key &\n"
+            "/opt/bin/ramspan-server --memory 512MiB --socket $RUN/server-1 --key-file $RUN/server-key &\n"
+            "RAMSPAN_SERVERS=$RUN/server-0,$RUN/server-1 RAMSPAN_TRANSPORT=ofi RAMSPAN_SERVER_KEY_FILE=$RUN/server-key "
+            "RAMSPAN_MEMORY=64MiB /opt/bin/ramspan __rank -- ./app in.txt");
 }
 
 TEST_F(PlanTest, BadCountsAndSizesAreErrors) {

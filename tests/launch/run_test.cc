@@ -42,7 +42,7 @@ class RunTest : public JobFixture {
   // A job's arguments: ranks, servers, and the stand-in with its mode.
   Words Job(int ranks, int servers, const Words& app) {
     Words words = {"-n", std::to_string(ranks), "-s", std::to_string(servers), "--memory", "8MiB"};
-    if (servers > 0) words.insert(words.end(), {"--server-memory", "8MiB"});
+    if (servers > 0) words.insert(words.end(), {"--server-memory", "8MiB", "--transport", "mpi"});
     words.push_back("--");
     words.insert(words.end(), app.begin(), app.end());
     return words;

@@ -1,0 +1,84 @@
+#include "launch/elf_needs.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "launch/process.h"
+
+namespace ramspan {
+namespace {
+
+// Nothing in a file is believed: these bound what is read of a broken one.
+constexpr size_t kHeadersMax = 1024, kEntriesMax = 65536, kNameMax = 256;
+
+template <typename T>
+bool ReadAt(int fd, uint64_t offset, T* out) {
+  return pread(fd, out, sizeof *out, static_cast<off_t>(offset)) == static_cast<ssize_t>(sizeof *out);
+}
+
+struct Segments {
+  std::vector<Elf64_Phdr> all;
+  // Where in the file an address of the loaded program lies.
+  std::optional<uint64_t> FileOffset(uint64_t address) const {
+    for (const Elf64_Phdr& one : all) {
+      if (one.p_type == PT_LOAD && address >= one.p_vaddr && address - one.p_vaddr < one.p_filesz) return address - one.p_vaddr + one.p_offset;
+    }
+    return std::nullopt;
+  }
+};
+
+std::optional<Segments> ReadSegments(int fd) {
+  Elf64_Ehdr header;
+  if (!ReadAt(fd, 0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return std::nullopt;
+  const unsigned char here = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ELFDATA2LSB : ELFDATA2MSB;
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != here) return std::nullopt;
+  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kHeadersMax) return std::nullopt;
+  Segments segments;
+  for (size_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr one;
+    if (!ReadAt(fd, header.e_phoff + i * sizeof one, &one)) return std::nullopt;
+    segments.all.push_back(one);
+  }
+  return segments;
+}
+
+std::string NameAt(int fd, uint64_t offset) {
+  char text[kNameMax] = "";
+  const ssize_t length = pread(fd, text, sizeof text - 1, static_cast<off_t>(offset));
+  return length > 0 ? std::string(text) : "";
+}
+
+}  // namespace
+
+std::optional<std::vector<std::string>> LibrariesNeeded(const std::string& program) {
+  const UniqueFd file(open(program.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::optional<Segments> segments = file ? ReadSegments(file.get()) : std::nullopt;
+  if (!segments) return std::nullopt;
+  std::vector<uint64_t> offsets;
+  uint64_t names = 0;
+  for (const Elf64_Phdr& one : segments->all) {
+    if (one.p_type != PT_DYNAMIC) continue;
+    const size_t entries = std::min<uint64_t>(one.p_filesz / sizeof(Elf64_Dyn), kEntriesMax);
+    for (size_t i = 0; i < entries; ++i) {
+      Elf64_Dyn entry;
+      if (!ReadAt(file.get(), one.p_offset + i * sizeof entry, &entry) || entry.d_tag == DT_NULL) break;
+      if (entry.d_tag == DT_NEEDED) offsets.push_back(entry.d_un.d_val);
+      if (entry.d_tag == DT_STRTAB) names = segments->FileOffset(entry.d_un.d_ptr).value_or(0);
+    }
+  }
+  std::vector<std::string> libraries;
+  for (const uint64_t offset : offsets) libraries.push_back(NameAt(file.get(), names + offset));
+  return libraries;
+}
+
+std::optional<bool> IsLinkedWithMpi(const std::string& program) {
+  const auto libraries = LibrariesNeeded(program);
+  if (!libraries) return std::nullopt;
+  return std::any_of(libraries->begin(), libraries->end(), [](const std::string& name) { return name.rfind("libmpi", 0) == 0; });
+}
+
+}  // namespace ramspan

@@ -1,0 +1,179 @@
+// `ramspan run --transport ofi`: whole jobs with memory servers beside them, as a user starts, interrupts and kills them.
+#include <signal.h>
+
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/job_fixture.h"
+
+namespace ramspan {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+class OfiJob : public JobFixture {
+ protected:
+  // Four hosts, all of them this one, so that servers and ranks meet over the network and mpiexec starts the servers.
+  static Words Hosts() {
+    return {"--mpi-arg=-launcher", "--mpi-arg=fork", "--mpi-arg=-hosts", "--mpi-arg=localhost:1,127.0.0.1:1,127.0.0.2:1,127.0.0.3:1"};
+  }
+  static Words Run(int ranks, int servers, const Words& app, const Words& more = {}) {
+    Words words = {LAUNCHER, "run", "--transport", "ofi", "-n", std::to_string(ranks), "-s", std::to_string(servers), "--memory", "4MiB",
+                   "--server-memory", "64MiB"};
+    words.insert(words.end(), more.begin(), more.end());
+    words.push_back("--");
+    words.insert(words.end(), app.begin(), app.end());
+    return words;
+  }
+  static Words Sweep(size_t bytes, int sweeps = 1) { return {SWEEP_PROGRAM, std::to_string(bytes), std::to_string(256 << 10), "2", "1", std::to_string(sweeps)}; }
+  static Words Loss() { return {LOSS_PROGRAM, "64", std::to_string(256 << 10)}; }
+  Outcome RunAll(const Words& command, const Words& environment = {}) { return Wait(StartCommand(command, environment), seconds(60)); }
+  void SayGo() const { std::ofstream(folder_ / "ready/go") << ""; }
+
+  // A launcher with this in the place of the server.
+  std::string LauncherWithServer(const std::string& script) {
+    fs::copy_file(LAUNCHER, folder_ / "bin/ramspan");
+    const fs::path server = folder_ / "bin/ramspan-server";
+    std::ofstream(server) << "#!/bin/sh\n" << script << "\n";
+    fs::permissions(server, fs::perms(0755));
+    return (folder_ / "bin/ramspan").string();
+  }
+};
+
+TEST_F(OfiJob, AnMpiProgramHasAWholeWorldAndSwapsToServersBesideIt) {
+  const Outcome outcome = RunAll(Run(4, 2, {WORLD_PROGRAM, "40", std::to_string(256 << 10)}), {"RAMSPAN_SWAP=remote"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "ranks 4 bytes " + std::to_string(4 * 10 * kMiB) + "\n") << outcome.err;
+  EXPECT_EQ(outcome.err, "") << "a good job is silent";
+}
+
+TEST_F(OfiJob, AProgramWithoutMpiNeedsNoMpiexec) {
+  const pid_t launcher = StartCommand(Run(1, 1, Sweep(24 * kMiB, 0)), {"RAMSPAN_SWAP=remote"});
+  const pid_t program = Ready(0);
+  EXPECT_EQ(JobProcess("mpiexec.hydra"), -1);
+  EXPECT_THAT(ReadFile("/proc/" + std::to_string(program) + "/maps"), HasSubstr("memfd:")) << "the server's memory, by load and store";
+  std::ofstream(folder_ / "ready/stop") << "";
+  const Outcome outcome = Wait(launcher, seconds(60));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+TEST_F(OfiJob, TheStatusIsTheApplications) {
+  EXPECT_EQ(RunAll(Run(1, 1, {"sh", "-c", "exit 7"})).status, 7);
+  EXPECT_EQ(RunAll(Run(1, 1, {"sh", "-c", "kill -SEGV $$"})).status, 139);
+  EXPECT_EQ(RunAll(Run(2, 1, {"sh", "-c", "exit 3"})).status, 3);
+}
+
+TEST_F(OfiJob, TheSecretIsTheJobsAloneAndOnlyItsOwnerCanReadIt) {
+  const Outcome outcome = RunAll(Run(1, 1, {"sh", "-c", "stat -c %a $RAMSPAN_SERVER_KEY_FILE; cat $RAMSPAN_SERVER_KEY_FILE; env"}));
+  EXPECT_THAT(outcome.out, testing::StartsWith("600\n"));
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("RAMSPAN_RUN_SERVER_SECRET")));
+  EXPECT_NE(outcome.out.substr(4, 32), RunAll(Run(1, 1, {"sh", "-c", "cat $RAMSPAN_SERVER_KEY_FILE"})).out.substr(0, 32));
+}
+
+TEST_F(OfiJob, AServerThatIsKilledDoesNotEndTheJob) {
+  const pid_t launcher = StartCommand(Run(1, 2, Loss()));
+  Ready(0);
+  kill(JobProcess("ramspan-server"), SIGKILL);
+  SayGo();
+  const Outcome outcome = Wait(launcher, seconds(60));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << "on one host what it held stays mapped. " << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("was killed by signal 9 (Killed). The application goes on"));
+}
+
+TEST_F(OfiJob, OverTheNetworkAKilledServerTakesOnlyWhatWasThere) {
+  const pid_t launcher = StartCommand(Run(1, 2, Loss(), Hosts()), {"RAMSPAN_TEST_FAR=1"});
+  Ready(0);
+  kill(JobProcess("ramspan-server"), SIGKILL);
+  SayGo();
+  const Outcome outcome = Wait(launcher, seconds(60));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  unsigned kept = 0, lost = 0;
+  ASSERT_EQ(std::sscanf(outcome.out.c_str(), "kept %u lost %u wrong 0 new 64", &kept, &lost), 2) << outcome.out << outcome.err;
+  EXPECT_EQ(kept + lost, 64u);
+  EXPECT_GE(lost, 1u);
+  EXPECT_GE(kept, 9u) << "what was in memory and on the other server";
+  EXPECT_THAT(outcome.err, HasSubstr("died with"));
+}
+
+TEST_F(OfiJob, ServersOfSeveralHostsListenAtOneInterfaceAndAreReached) {
+  const Outcome outcome = RunAll(Run(2, 2, {"sh", "-c", "echo $RAMSPAN_SERVERS >&2; exec \"$@\"", "sh", WORLD_PROGRAM, "40", std::to_string(256 << 10)}, Hosts()),
+                                 {"RAMSPAN_SWAP=remote", "RAMSPAN_TEST_FAR=1", "UCX_TCP_TX_SEG_SIZE=64k"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "ranks 2 bytes " + std::to_string(2 * 10 * kMiB) + "\n") << outcome.err;
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("0.0.0.0")));
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("mpiexec@"))) << "nothing of how the servers were ended";
+}
+
+// On another host the folder with the secret is not there.
+TEST_F(OfiJob, ARankThatDoesNotSeeTheFolderGetsTheSecretByADescriptor) {
+  const std::string key = "RAMSPAN_SERVER_KEY_FILE=/nowhere";
+  Words command = {"env", key, "RAMSPAN_RUN_SERVER_SECRET=a secret of a test, long enough", LAUNCHER, "__rank", "--", "sh", "-c",
+                   "cat $RAMSPAN_SERVER_KEY_FILE; stat -L -c :%a $RAMSPAN_SERVER_KEY_FILE; echo $RAMSPAN_RUN_SERVER_SECRET"};
+  EXPECT_EQ(RunAll(command).out, "a secret of a test, long enough:600\n\n");
+}
+
+TEST_F(OfiJob, InterruptsReachTheApplicationAndEndTheServers) {
+  for (const auto& [number, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    ClearReady();
+    const pid_t launcher = StartCommand(Run(1, 2, Sweep(8 * kMiB, 0)));
+    Ready(0);
+    kill(launcher, number);
+    EXPECT_EQ(Wait(launcher).status, status);
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(OfiJob, NothingIsLeftWhoeverIsKilled) {
+  for (const bool several_hosts : {false, true}) {
+    for (const char* victim : {"launcher", "worker", "both", "keeper"}) {
+      // mpiexec's proxies kill the keepers before these can clean up; the next run does.
+      if (several_hosts && std::string(victim) == "both") continue;
+      ClearReady();
+      const pid_t launcher = StartCommand(Run(1, 2, Sweep(8 * kMiB, 0), several_hosts ? Hosts() : Words()));
+      const pid_t program = Ready(0);
+      ASSERT_GT(program, 1);
+      const pid_t server = JobProcess("ramspan-server");
+      ASSERT_GT(server, 1);
+      pid_t worker = program;
+      for (pid_t up = program; up > 1 && up != launcher; up = ParentOf(up)) worker = up;
+      const std::string who = victim;
+      if (who == "keeper") kill(ParentOf(program), SIGKILL);
+      if (who == "worker" || who == "both") kill(worker, SIGKILL);
+      if (who == "launcher" || who == "both") kill(launcher, SIGKILL);
+      EXPECT_EQ(Wait(launcher).status, 128 + SIGKILL) << who;
+      ExpectNothingLeft();
+    }
+  }
+}
+
+TEST_F(OfiJob, AServerThatDoesNotStartIsAnErrorBeforeTheApplicationStarts) {
+  Words command = Run(1, 2, {"touch", (folder_ / "started").string()});
+  command[0] = LauncherWithServer("echo 'no memory, no wonder' >&2; exit 3");
+  const Outcome outcome = RunAll(command);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("no memory, no wonder"));
+  EXPECT_THAT(outcome.err, HasSubstr("ended with status 3 before it listened; the application was not started"));
+  EXPECT_FALSE(fs::exists(folder_ / "started"));
+}
+
+TEST_F(OfiJob, AnInterruptWhileServersStartEndsTheJob) {
+  Words command = Run(1, 2, {"true"});
+  command[0] = LauncherWithServer("touch \"$RAMSPAN_TEST_READY/new-$$\"; mv \"$RAMSPAN_TEST_READY/new-$$\" "
+                                  "\"$RAMSPAN_TEST_READY/starting\"; while :; do sleep 0.1; done");
+  const pid_t launcher = StartCommand(command);
+  for (int i = 0; i < 4000 && !fs::exists(folder_ / "ready/starting"); ++i) std::this_thread::sleep_for(milliseconds(5));
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(Wait(launcher).status, 143);
+}
+
+}  // namespace
+}  // namespace ramspan
