@@ -1,4 +1,5 @@
 #include "common/fabric.h"
+#include "common/signal_handlers_kept.h"
 
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -28,24 +28,6 @@ constexpr int kKeyTries = 8;
 constexpr size_t kPiecesMax = 4;
 
 static_assert(sizeof(fi_context2) <= kFabricContextBytes);
-
-// Some providers (psm2, psm3) install handlers for SIGSEGV, SIGABRT, SIGINT and others when they are looked at, whether they are
-// of use or not. Signals are the program's.
-class SignalHandlersKept {
- public:
-  SignalHandlersKept() {
-    for (size_t i = 0; i < handlers_.size(); ++i) sigaction(kSignals[i], nullptr, &handlers_[i]);
-  }
-  ~SignalHandlersKept() {
-    for (size_t i = 0; i < handlers_.size(); ++i) sigaction(kSignals[i], &handlers_[i], nullptr);
-  }
-  SignalHandlersKept(const SignalHandlersKept&) = delete;
-  SignalHandlersKept& operator=(const SignalHandlersKept&) = delete;
-
- private:
-  static constexpr int kSignals[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGUSR1, SIGSEGV, SIGUSR2, SIGPIPE, SIGALRM, SIGTERM, SIGCHLD};
-  std::array<struct sigaction, std::size(kSignals)> handlers_{};
-};
 
 std::string Words(int error) { return fi_strerror(error < 0 ? -error : error); }
 
