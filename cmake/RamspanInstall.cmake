@@ -13,7 +13,7 @@ install(TARGETS ramspan EXPORT ramspanTargets LIBRARY DESTINATION ${CMAKE_INSTAL
 # Beside the library, where it looks for it; it finds the library in its turn.
 set_target_properties(ramspan_ofi_module PROPERTIES INSTALL_RPATH "$ORIGIN/..")
 install(TARGETS ramspan_ofi_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ramspan)
-install(TARGETS ramspan-launcher ramspan-memserver ramspan-server RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS ramspan-launcher ramspan-memserver ramspan-server ramspan-ctl RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET ramspan-bench)
   file(RELATIVE_PATH to_libraries /${RAMSPAN_LIBEXECDIR} /${CMAKE_INSTALL_LIBDIR})
   set_target_properties(ramspan-bench PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")

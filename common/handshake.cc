@@ -25,7 +25,7 @@ Handshake::Handshake(Role role, const Secret& secret) : role_(role), secret_(sec
   PutLittle(mine_, 4, kLinkVersion);
   PutLittle(mine_, 6, static_cast<uint16_t>(role));
   randombytes_buf(mine_.data() + kNonceAt, kNonceBytes);
-  if (role == Role::kClient) Send(mine_);
+  if (role != Role::kServer) Send(mine_);
 }
 
 size_t Handshake::Take(std::span<const std::byte> bytes) {
@@ -53,7 +53,10 @@ void Handshake::TakeHello() {
     return Fail("it speaks version " + std::to_string(version) + " of the protocol, this side " + std::to_string(kLinkVersion) +
                 ": use one Ramspan version for clients and servers");
   }
-  if (role != static_cast<uint16_t>(role_ == Role::kClient ? Role::kServer : Role::kClient)) return Fail("it is on the same side as this one");
+  const bool is_server = role == static_cast<uint16_t>(Role::kServer);
+  const bool is_known = is_server || role == static_cast<uint16_t>(Role::kClient) || role == static_cast<uint16_t>(Role::kController);
+  if (!is_known || is_server == (role_ == Role::kServer)) return Fail("it is on the same side as this one");
+  peer_role_ = static_cast<Role>(role);
   peers_ = in_;
   peer_hello_known_ = true;
   if (role_ == Role::kServer) return Send(mine_);
@@ -75,7 +78,7 @@ void Handshake::Send(std::span<const std::byte> bytes) {
 }
 
 std::array<std::byte, 32> Handshake::Mac(const char* what) const {
-  const bool is_client = role_ == Role::kClient;
+  const bool is_client = role_ != Role::kServer;
   const auto& hello = is_client ? mine_ : peers_;
   const auto& challenge = is_client ? peers_ : mine_;
   const auto key = secret_.bytes();

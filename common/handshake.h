@@ -35,7 +35,8 @@ struct SealKeys {
 
 class Handshake {
  public:
-  enum class Role : uint16_t { kClient = 1, kServer = 2 };
+  // A controller is the other end of a server, as a client is, and may give orders.
+  enum class Role : uint16_t { kClient = 1, kServer = 2, kController = 3 };
   enum class State {
     kGoesOn,   // more bytes are awaited
     kTrusted,  // the peer knows the secret; bytes behind what was consumed are the first of what follows
@@ -51,6 +52,7 @@ class Handshake {
 
   State state() const { return state_; }
   const Status& failure() const { return failure_; }
+  Role peer_role() const { return peer_role_; }  // REQUIRES: kTrusted
   SealKeys keys() const;  // REQUIRES: kTrusted
 
  private:
@@ -62,6 +64,7 @@ class Handshake {
   void Fail(std::string why);
 
   const Role role_;
+  Role peer_role_ = Role::kServer;
   const Secret secret_;
   State state_ = State::kGoesOn;
   Status failure_;

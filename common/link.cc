@@ -49,7 +49,7 @@ bool Link::Read() {
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (role_ == Handshake::Role::kClient && trusted_) {  // others' descriptors are dropped by the kernel
+  if (role_ != Handshake::Role::kServer && trusted_) {  // others' descriptors are dropped by the kernel
     message.msg_control = control.data();
     message.msg_controllen = control.size();
   }
@@ -89,13 +89,14 @@ void Link::Greet() {
   if (handshake_->state() == Handshake::State::kFailed) return Close(handshake_->failure());
   if (handshake_->state() != Handshake::State::kTrusted) return;
   keys_ = handshake_->keys();
+  peer_role_ = handshake_->peer_role();
   handshake_.reset();
   trusted_ = true;
   BeginSealing();
 }
 
 void Link::BeginSealing() {
-  const bool is_client = role_ == Handshake::Role::kClient;
+  const bool is_client = role_ != Handshake::Role::kServer;
   std::array<std::byte, kHeaderBytes> header;
   crypto_secretstream_xchacha20poly1305_init_push(&seal_, Raw(header.data()), Raw((is_client ? keys_.to_server : keys_.to_client).data()));
   SendBytes(header, -1);
@@ -104,7 +105,7 @@ void Link::BeginSealing() {
 bool Link::TakePeersHeader() {
   if (peers_header_known_) return true;
   if (input().size() < kHeaderBytes) return false;
-  const bool is_client = role_ == Handshake::Role::kClient;
+  const bool is_client = role_ != Handshake::Role::kServer;
   const int error = crypto_secretstream_xchacha20poly1305_init_pull(
       &unseal_, Raw(input().data()), Raw((is_client ? keys_.to_client : keys_.to_server).data()));
   input_begin_ += kHeaderBytes;

@@ -32,6 +32,7 @@ class Link {
   bool is_trusted() const { return trusted_ && !is_closed(); }
   bool is_closed() const { return !closed_.ok(); }
   const Status& why_closed() const { return closed_; }  // kUnavailable: it ended; kFailedPrecondition: it broke the protocol
+  Handshake::Role peer_role() const { return peer_role_; }  // REQUIRES: is_trusted()
   bool wants_to_write() const { return !unsent_.empty(); }
   // How often something has come: tells that the peer lives.
   uint64_t arrivals() const { return arrivals_; }
@@ -72,6 +73,7 @@ class Link {
 
   Descriptor socket_;
   const Handshake::Role role_;
+  Handshake::Role peer_role_ = Handshake::Role::kServer;
   std::unique_ptr<Handshake> handshake_;  // null when it is over
   Status closed_;
   bool trusted_ = false, peers_header_known_ = false;

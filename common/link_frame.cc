@@ -100,6 +100,22 @@ bool Read(Reader* in, Introduction* introduction) {
   return true;
 }
 
+void Write(const ServiceReport& report, Writer* out) {
+  out->Number(static_cast<uint8_t>(report.is_server));
+  out->Number(report.held_bytes);
+  out->Number(report.lent_bytes);
+  out->Number(report.clients);
+  out->Text(report.label);
+}
+
+void Read(Reader* in, ServiceReport* report) {
+  report->is_server = in->Flag();
+  report->held_bytes = in->Number<uint64_t>();
+  report->lent_bytes = in->Number<uint64_t>();
+  report->clients = in->Number<uint32_t>();
+  report->label = in->Text();
+}
+
 }  // namespace
 
 size_t EncodeFrame(const Frame& frame, FrameBuffer* out) {
@@ -114,6 +130,8 @@ size_t EncodeFrame(const Frame& frame, FrameBuffer* out) {
       writer.Number(frame.access.address);
       writer.Number(static_cast<uint8_t>(frame.access.has_descriptor));
       break;
+    case Frame::Kind::kOrder: writer.Number(static_cast<uint8_t>(frame.order)); break;
+    case Frame::Kind::kReport: Write(frame.report, &writer); break;
     case Frame::Kind::kPing:
     case Frame::Kind::kPong: break;
   }
@@ -138,6 +156,13 @@ Status DecodeFrame(std::span<const std::byte> bytes, Frame* frame) {
       frame->access.has_descriptor = reader.Flag();
       break;
     }
+    case Frame::Kind::kOrder: {
+      const auto order = reader.Number<uint8_t>();
+      good = order >= 1 && order <= kServiceOrderMax;
+      frame->order = static_cast<ServiceOrder>(order);
+      break;
+    }
+    case Frame::Kind::kReport: Read(&reader, &frame->report); break;
     case Frame::Kind::kPing:
     case Frame::Kind::kPong: break;
     default: good = false;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "common/fabric.h"
+#include "common/service_order.h"
 #include "common/status.h"
 #include "common/wire.h"
 
@@ -39,19 +40,21 @@ struct LeaseAccess {
 };
 
 struct Frame {
-  // kPing is answered by kPong. kRecord and kGrant hold a record as it came, not decoded.
-  enum class Kind : uint8_t { kIntroduction = 1, kRecord = 2, kGrant = 3, kPing = 4, kPong = 5 };
+  // kPing is answered by kPong. kRecord and kGrant hold a record as it came, not decoded. kOrder comes from controllers only.
+  enum class Kind : uint8_t { kIntroduction = 1, kRecord = 2, kGrant = 3, kPing = 4, kPong = 5, kOrder = 6, kReport = 7 };
   Kind kind = Kind::kPing;
   WireRecord record{};
   LeaseAccess access;
   Introduction introduction;
+  ServiceOrder order = ServiceOrder::kList;
+  ServiceReport report;
 };
 
 using FrameBuffer = std::array<std::byte, kFrameBytesMax>;
 
 // The number of bytes. REQUIRES: texts and address within their bounds.
 size_t EncodeFrame(const Frame& frame, FrameBuffer* out);
-// kInvalidArgument says what is wrong. The frame's texts are allocated for introductions only.
+// kInvalidArgument says what is wrong. The frame's texts are allocated for introductions and reports only.
 Status DecodeFrame(std::span<const std::byte> bytes, Frame* frame);
 
 }  // namespace ramspan

@@ -140,6 +140,13 @@ int Server(const Arguments& arguments) {
   return Become(server, arguments);
 }
 
+// Likewise.
+int Ctl(const Arguments& arguments) {
+  const std::string ctl = FindCompanion("ramspan-ctl");
+  if (ctl.empty()) return Fail(InvalidArgument("ramspan-ctl is not beside " + SelfPath() + " nor in PATH"));
+  return Become(ctl, arguments);
+}
+
 int Report(const Arguments& arguments) {
   if (AsksForHelp(arguments)) {
     std::fputs(ReportHelp().c_str(), stdout);
@@ -164,6 +171,7 @@ int Dispatch(const Arguments& all) {
   if (command == "bench") return Bench(rest);
   if (command == "report") return Report(rest);
   if (command == "server") return Server(rest);
+  if (command == "ctl") return Ctl(rest);
   if (command == "__nothing") return 0;
   if (command == "__server" && rest.size() > 1) return BecomeServer(Arguments(rest.begin() + 1, rest.end()));
   if (command == "__rank" && rest.size() > 1) return RunKeeper(Arguments(rest.begin() + 1, rest.end()));

@@ -114,6 +114,7 @@ std::string MainHelp() {
          "commands:\n"
          "  run      run a program, with MPI ranks and memory servers:  ramspan run -n 2 -s 1 -- ./app\n"
          "  server   lend this node's memory to other jobs:             ramspan server --memory 64GiB --listen node7:7117\n"
+         "  ctl      look at such servers, and end them:                ramspan ctl list node7:7117\n"
          "  bench    measure this machine and the library:              ramspan bench stream\n"
          "  report   a table from the statistics of a run:              ramspan report stats.*.json\n\n"
          "ramspan COMMAND --help explains each; ramspan --version tells the version.\n";

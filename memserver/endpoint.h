@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "common/service_order.h"
 #include "common/status.h"
 #include "common/wire.h"
 #include "memserver/lease_table.h"
@@ -67,6 +68,17 @@ class Endpoint {
 
   // A client that has come since the last call, with a number that is nobody's.
   virtual std::optional<uint32_t> NextArrival() { return std::nullopt; }
+
+  // How a client calls itself; empty: it does not.
+  virtual std::string LabelOf(uint32_t /*client*/) { return ""; }
+
+  // What `ramspan ctl` wants, from somebody who may; each order is answered by reports, the server's own last. False: he has gone.
+  struct Order {
+    uint64_t from = 0;
+    ServiceOrder order = ServiceOrder::kList;
+  };
+  virtual std::optional<Order> NextOrder() { return std::nullopt; }
+  virtual bool Report(uint64_t /*from*/, const ServiceReport& /*report*/) { return false; }
 
   // A client that is known to have died since the last call. Over MPI nobody learns of deaths: they end the job.
   virtual std::optional<uint32_t> NextDeath() { return std::nullopt; }

@@ -298,6 +298,7 @@ bool OfiEndpoint::TakeFrame(Visitor& visitor, Message* message) {
   Frame frame;
   Descriptor none;
   if (!visitor.link.Next(&frame, &none)) return false;
+  if (visitor.link.peer_role() == Handshake::Role::kController) return TakeOrder(visitor, frame);
   const bool is_introduction = frame.kind == Frame::Kind::kIntroduction;
   if (is_introduction == visitor.introduced_itself) {
     visitor.link.Close(FailedPrecondition(is_introduction ? "it introduces itself twice" : "it does not introduce itself"));
@@ -310,6 +311,39 @@ bool OfiEndpoint::TakeFrame(Visitor& visitor, Message* message) {
     *message = {visitor.client, last_};
   }
   return true;
+}
+
+// A controller stays as long as a client may take to arrive, and is none.
+bool OfiEndpoint::TakeOrder(Visitor& visitor, const Frame& frame) {
+  if (frame.kind != Frame::Kind::kOrder) {
+    visitor.link.Close(FailedPrecondition("it came to give orders, and says something else"));
+    return false;
+  }
+  orders_.push_back({.from = visitor.id, .order = frame.order});
+  return true;
+}
+
+std::optional<Endpoint::Order> OfiEndpoint::NextOrder() {
+  if (orders_.empty()) return std::nullopt;
+  const Order order = orders_.front();
+  orders_.pop_front();
+  return order;
+}
+
+bool OfiEndpoint::Report(uint64_t from, const ServiceReport& report) {
+  const auto found = visitors_.find(from);
+  if (found == visitors_.end()) return false;
+  Frame frame{.kind = Frame::Kind::kReport};
+  frame.report = report;
+  frame.report.label = report.label.substr(0, kFrameTextMax);
+  const bool sent = found->second->link.Send(frame);
+  Visit(*found->second);
+  return sent;
+}
+
+std::string OfiEndpoint::LabelOf(uint32_t client) {
+  const Visitor* visitor = ByNumber(client);
+  return visitor == nullptr ? "" : visitor->label;
 }
 
 // The server says first how it is reached, because the client's own address depends on it.

@@ -65,6 +65,9 @@ class OfiEndpoint final : public Endpoint {
   void Reclaim(const Lease& lease) override;
   std::optional<uint32_t> NextArrival() override;
   std::optional<uint32_t> NextDeath() override;
+  std::string LabelOf(uint32_t client) override;
+  std::optional<Order> NextOrder() override;
+  bool Report(uint64_t from, const ServiceReport& report) override;
 
  private:
   struct Visitor;
@@ -88,6 +91,7 @@ class OfiEndpoint final : public Endpoint {
   void DropExtraStrangers();
   void Visit(Visitor& visitor);
   bool TakeFrame(Visitor& visitor, Message* message);
+  bool TakeOrder(Visitor& visitor, const Frame& frame);
   void Greet(Visitor& visitor);
   void Welcome(Visitor& visitor, const Introduction& introduction);
   void LookForLateOnes();
@@ -113,6 +117,7 @@ class OfiEndpoint final : public Endpoint {
   std::vector<uint64_t> visitor_of_client_;  // by client; 0: nobody
   std::deque<uint64_t> ready_;               // visitors that may have frames for us
   std::deque<uint32_t> arrivals_, deaths_;
+  std::deque<Order> orders_;
   std::vector<uint32_t> told_dead_, free_numbers_;
   WireRecord last_{};
   unsigned polls_ = 0;

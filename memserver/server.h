@@ -61,6 +61,7 @@ class MemServer {
   void Finish();
 
   const LeaseTable& leases() const { return leases_; }
+  size_t sessions() const { return sessions_.size(); }  // clients that are here, and those that were
   const Session& session(uint32_t client) const { return sessions_[client]; }
 
  private:

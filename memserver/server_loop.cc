@@ -51,11 +51,12 @@ class Loop {
     last_arrival_ = last_message;
     microseconds sleep = kSleepMin;
     std::optional<Endpoint::Message> message;
-    while (endpoint_.is_service() ? !endpoint_.ShouldEnd() : !server_.Done()) {
+    while (endpoint_.is_service() ? !endpoint_.ShouldEnd() && !stopped_ : !server_.Done()) {
       const MemServer::Clock::time_point now = clock_.Now();
       if (Status polled = endpoint_.Poll(&message); !polled.ok()) return polled;
       while (const std::optional<uint32_t> dead = endpoint_.NextDeath()) server_.NoteDeath(*dead);
       while (const std::optional<uint32_t> come = endpoint_.NextArrival()) server_.NoteArrival(*come);
+      while (const std::optional<Endpoint::Order> order = endpoint_.NextOrder()) Obey(*order);
       if (message) {
         Answer(*message, now);
         last_message = last_arrival_ = now;
@@ -101,6 +102,20 @@ class Loop {
     if (answer && !endpoint_.Answer(message.client, *answer)) server_.Withdraw(message.client, *answer);
   }
 
+  void Obey(const Endpoint::Order& order) {
+    ServiceReport all{.is_server = true, .lent_bytes = endpoint_.pool_bytes(), .label = endpoint_.label()};
+    for (uint32_t client = 0; client < server_.sessions(); ++client) {
+      const SessionState state = server_.session(client).state();
+      if (state == SessionState::kGone || state == SessionState::kDraining) continue;
+      ServiceReport one{.held_bytes = server_.leases().HeldBy(client), .label = endpoint_.LabelOf(client)};
+      all.held_bytes += one.held_bytes;
+      ++all.clients;
+      if (order.order == ServiceOrder::kList && !endpoint_.Report(order.from, one)) return;
+    }
+    endpoint_.Report(order.from, all);
+    stopped_ = stopped_ || order.order == ServiceOrder::kStop;
+  }
+
   bool Provide(const Lease& lease) {
     const bool resident = endpoint_.pool().empty() || pages_.Populate(lease.offset, lease.bytes);
     if (resident && endpoint_.Provide(lease.client, lease)) return true;
@@ -122,6 +137,7 @@ class Loop {
   PoolPages pages_;
   MemServer server_;
   const microseconds sleep_max_;
+  bool stopped_ = false;  // by an order
   MemServer::Clock::time_point last_arrival_{};
   unsigned polls_ = 0;  // since the last arrival or wait
 };

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-#include "client/transport/ofi_meeting.h"
+#include "common/meeting.h"
 #include "common/log.h"
 #include "common/own_thread.h"
 
@@ -108,15 +108,15 @@ Status OfiTransport::Connect(Sought* sought, milliseconds at_most) {
 }
 
 Result<std::unique_ptr<OfiServer>> OfiTransport::Meet(const SocketPlace& place, milliseconds at_most) {
-  Result<OfiMeeting> met = OfiMeeting::With(place, secret_, at_most);
+  Result<Meeting> met = Meeting::With(place, secret_, at_most);
   if (!met.ok()) return met.status();
-  OfiMeeting meeting = std::move(met).value();
+  Meeting meeting = std::move(met).value();
   if (options_.near && !meeting.introduction.near && !meeting.introduction.local_name.empty()) {
     // It may be on this host. A name without a file is found in this network namespace only, so its owner is; and that it is the
     // same server, it proves as before.
     const Result<SocketPlace> local = ParseSocketPlace(meeting.introduction.local_name);
     if (local.ok() && local.value().is_local()) {
-      Result<OfiMeeting> nearer = OfiMeeting::With(local.value(), secret_, at_most);
+      Result<Meeting> nearer = Meeting::With(local.value(), secret_, at_most);
       if (nearer.ok() && nearer.value().introduction.instance == meeting.introduction.instance) meeting = std::move(nearer).value();
     }
   }

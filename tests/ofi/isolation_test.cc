@@ -8,7 +8,7 @@
 
 #include <fstream>
 
-#include "client/transport/ofi_meeting.h"
+#include "common/meeting.h"
 #include "client/transport/ofi_transport.h"
 #include "tests/support/ofi_servers.h"
 
@@ -31,7 +31,7 @@ bool Eventually(Condition condition) {
 // A client that keeps to no rules: it has the link, and an endpoint of its own.
 class Rogue {
  public:
-  explicit Rogue(const SocketPlace& place) : meeting_(OfiMeeting::With(place, TestSecret(), kPatience).value()) {
+  explicit Rogue(const SocketPlace& place) : meeting_(Meeting::With(place, TestSecret(), kPatience).value()) {
     Introduction self{.instance = 1, .label = "rogue"};
     if (!meeting_.introduction.near) {
       endpoint_ = FabricEndpoint::Open(FabricDomain::OpenTowards(meeting_.introduction.fabric, {}).value()).value();
@@ -107,7 +107,7 @@ class Rogue {
   }
 
  private:
-  OfiMeeting meeting_;
+  Meeting meeting_;
   std::unique_ptr<FabricEndpoint> endpoint_;
   uint64_t peer_ = 0;
   uint32_t sequence_ = 0;

@@ -85,6 +85,20 @@ TEST_F(LinkPair, AFrameThatPromisesADescriptorAndHasNoneEndsTheLink) {
   EXPECT_EQ(client->why_closed().code(), StatusCode::kFailedPrecondition);
 }
 
+// What `ramspan ctl` and the server say to each other arrives as it was sent, and nothing else passes for it.
+TEST_F(LinkPair, OrdersAndReportsArriveAndUnknownOrdersEndTheLink) {
+  ASSERT_TRUE(client->Send({.kind = Frame::Kind::kOrder, .order = ServiceOrder::kStop}));
+  EXPECT_EQ(Receive(*server)->order, ServiceOrder::kStop);
+  Frame report{.kind = Frame::Kind::kReport};
+  report.report = {.is_server = true, .held_bytes = 5, .lent_bytes = 1u << 30, .clients = 7, .label = "node7:7117"};
+  ASSERT_TRUE(server->Send(report));
+  EXPECT_EQ(Receive(*client)->report, report.report);
+  EXPECT_EQ(server->peer_role(), Handshake::Role::kClient);
+  ASSERT_TRUE(client->Send({.kind = Frame::Kind::kOrder, .order = static_cast<ServiceOrder>(kServiceOrderMax + 1)}));
+  EXPECT_FALSE(Receive(*server).has_value());
+  EXPECT_TRUE(server->is_closed());
+}
+
 // Somebody in the middle, who can change, repeat and insert bytes but does not know the secret.
 TEST_F(LinkPair, BytesThatAreNotThePeersEndTheLink) {
   std::array<std::byte, 100> forged{};

@@ -148,6 +148,56 @@ TEST_F(Service, TheLeasesOfAKilledClientComeBack) {
   EndServer(server);
 }
 
+TEST_F(Service, CtlListsWhoIsThereAndWhatTheyHold) {
+  const Server server = StartServer("64MiB");
+  const auto list = [&] { return Run({LAUNCHER, "ctl", "list", server.place}, {}); };
+  const Outcome empty = list();
+  EXPECT_EQ(empty.status, 0) << empty.err;
+  EXPECT_EQ(empty.out, server.place + " lends 64 MiB, of which 0 clients hold 0 B\n");
+  const pid_t far = StartCommand(Sweep(24 * kMiB, 0), To(server.place, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  // Its output goes to a file of its own, because the program's goes where the next Wait reads.
+  Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "list").string(), "sh", LAUNCHER, "ctl", "list", server.place};
+  EXPECT_EQ(Wait(StartCommand(command)).status, 0);
+  const std::string text = ReadFile(folder_ / "list");
+  EXPECT_THAT(text, HasSubstr("of which 1 client holds "));
+  EXPECT_THAT(text, HasSubstr("sweep_program[" + std::to_string(far) + "]@"));
+  EXPECT_THAT(text, Not(HasSubstr("  0 B ")));
+  std::ofstream(folder_ / "ready/stop") << "";
+  EXPECT_EQ(Wait(far, seconds(60)).status, 0);
+  EndServer(server);
+}
+
+TEST_F(Service, CtlStopEndsAServerAndItsClientsGoOn) {
+  const Server first = StartServer("64MiB"), second = StartServer("64MiB", {"--socket", (folder_ / "socket").string()});
+  const pid_t program = StartCommand(Loss(), To(second.place, false));
+  Ready(0);
+  Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "stop").string(), "sh", LAUNCHER, "ctl", "stop", first.place, second.place};
+  EXPECT_EQ(Wait(StartCommand(command)).status, 0);
+  EXPECT_EQ(ReadFile(folder_ / "stop"), first.place + " ends\n" + second.place + " ends\n");
+  EXPECT_EQ(Wait(first.pid).status, 0);
+  EXPECT_EQ(Wait(second.pid).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "socket"));
+  SayGo();
+  EXPECT_EQ(Wait(program, seconds(60)).status, 0);
+}
+
+TEST_F(Service, CtlSaysWhatIsWrong) {
+  const Server server = StartServer("64MiB");
+  std::ofstream(folder_ / "other.key") << "another secret, long enough\n";
+  std::filesystem::permissions(folder_ / "other.key", std::filesystem::perms(0600));
+  const Outcome stranger = Run({LAUNCHER, "ctl", "stop", server.place, "--key-file", (folder_ / "other.key").string()}, {});
+  EXPECT_EQ(stranger.status, 1);
+  EXPECT_THAT(stranger.err, HasSubstr("secret"));
+  EXPECT_EQ(Run({LAUNCHER, "ctl", "list"}, {"RAMSPAN_SERVERS=" + server.place}).status, 0) << "it is still there";
+  const Outcome absent = Run({LAUNCHER, "ctl", "list", "127.0.0.1:1"}, {});
+  EXPECT_EQ(absent.status, 1);
+  EXPECT_THAT(absent.err, HasSubstr("127.0.0.1:1: Connection refused"));
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "destroy", server.place}, {}).err, HasSubstr("list or stop"));
+  EXPECT_EQ(Run({LAUNCHER, "ctl"}, {}).status, 2);
+  EndServer(server);
+}
+
 TEST_F(Service, WithAnotherSecretNobodyGetsIn) {
   const Server server = StartServer("32MiB");
   std::ofstream(folder_ / "other.key") << "another secret, long enough\n";

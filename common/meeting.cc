@@ -1,4 +1,4 @@
-#include "client/transport/ofi_meeting.h"
+#include "common/meeting.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -38,27 +38,36 @@ Result<Descriptor> ConnectTo(const SocketPlace& place, RunningClock* clock, Runn
   return last;
 }
 
+Status AwaitFrame(Link& link, Frame* frame, RunningClock* clock, RunningClock::time_point deadline) {
+  Descriptor none;
+  for (;;) {
+    link.Progress();
+    if (link.Next(frame, &none)) return {};
+    if (link.is_closed()) return link.why_closed();
+    const short events = static_cast<short>(POLLIN | (link.wants_to_write() ? POLLOUT : 0));
+    if (!AwaitReady(link.descriptor(), events, clock, deadline)) return Unavailable("it does not answer in time");
+  }
+}
+
 }  // namespace
 
-Result<OfiMeeting> OfiMeeting::With(const SocketPlace& place, const Secret& secret, milliseconds at_most) {
+Result<Meeting> Meeting::With(const SocketPlace& place, const Secret& secret, milliseconds at_most, Handshake::Role role) {
   RunningClock clock;
   const RunningClock::time_point deadline = clock.Now() + at_most;
   Result<Descriptor> socket = ConnectTo(place, &clock, deadline);
   if (!socket.ok()) return socket.status();
-  OfiMeeting meeting{.link = std::make_unique<Link>(std::move(socket).value(), Handshake::Role::kClient, secret), .introduction = {}};
-  Link& link = *meeting.link;
+  Meeting meeting{.link = std::make_unique<Link>(std::move(socket).value(), role, secret), .introduction = {}};
   Frame frame;
-  Descriptor none;
-  for (;;) {
-    link.Progress();
-    if (link.Next(&frame, &none)) break;
-    if (link.is_closed()) return link.why_closed();
-    const short events = static_cast<short>(POLLIN | (link.wants_to_write() ? POLLOUT : 0));
-    if (!AwaitReady(link.descriptor(), events, &clock, deadline)) return Unavailable("it does not answer in time");
-  }
+  if (Status received = AwaitFrame(*meeting.link, &frame, &clock, deadline); !received.ok()) return received;
   if (frame.kind != Frame::Kind::kIntroduction) return FailedPrecondition("it does not introduce itself");
   meeting.introduction = frame.introduction;
   return meeting;
+}
+
+Status Meeting::Receive(Frame* frame, milliseconds at_most) {
+  RunningClock clock;
+  const RunningClock::time_point deadline = clock.Now() + at_most;
+  return AwaitFrame(*link, frame, &clock, deadline);
 }
 
 std::string OwnLabel() {
