@@ -105,6 +105,7 @@ void Write(const ServiceReport& report, Writer* out) {
   out->Number(report.held_bytes);
   out->Number(report.lent_bytes);
   out->Number(report.clients);
+  out->Number(static_cast<uint8_t>(report.draining));
   out->Text(report.label);
 }
 
@@ -113,6 +114,7 @@ void Read(Reader* in, ServiceReport* report) {
   report->held_bytes = in->Number<uint64_t>();
   report->lent_bytes = in->Number<uint64_t>();
   report->clients = in->Number<uint32_t>();
+  report->draining = in->Flag();
   report->label = in->Text();
 }
 
@@ -132,6 +134,7 @@ size_t EncodeFrame(const Frame& frame, FrameBuffer* out) {
       break;
     case Frame::Kind::kOrder: writer.Number(static_cast<uint8_t>(frame.order)); break;
     case Frame::Kind::kReport: Write(frame.report, &writer); break;
+    case Frame::Kind::kDraining: writer.Number(static_cast<uint8_t>(frame.draining)); break;
     case Frame::Kind::kPing:
     case Frame::Kind::kPong: break;
   }
@@ -163,6 +166,7 @@ Status DecodeFrame(std::span<const std::byte> bytes, Frame* frame) {
       break;
     }
     case Frame::Kind::kReport: Read(&reader, &frame->report); break;
+    case Frame::Kind::kDraining: frame->draining = reader.Flag(); break;
     case Frame::Kind::kPing:
     case Frame::Kind::kPong: break;
     default: good = false;

@@ -41,13 +41,14 @@ struct LeaseAccess {
 
 struct Frame {
   // kPing is answered by kPong. kRecord and kGrant hold a record as it came, not decoded. kOrder comes from controllers only.
-  enum class Kind : uint8_t { kIntroduction = 1, kRecord = 2, kGrant = 3, kPing = 4, kPong = 5, kOrder = 6, kReport = 7 };
+  enum class Kind : uint8_t { kIntroduction = 1, kRecord = 2, kGrant = 3, kPing = 4, kPong = 5, kOrder = 6, kReport = 7, kDraining = 8 };
   Kind kind = Kind::kPing;
   WireRecord record{};
   LeaseAccess access;
   Introduction introduction;
   ServiceOrder order = ServiceOrder::kList;
   ServiceReport report;
+  bool draining = false;  // kDraining, from a server: whether clients should leave
 };
 
 using FrameBuffer = std::array<std::byte, kFrameBytesMax>;

@@ -8,14 +8,15 @@
 
 namespace ramspan {
 
-enum class ServiceOrder : uint8_t { kList = 1, kStop = 2 };
-inline constexpr uint8_t kServiceOrderMax = 2;
+enum class ServiceOrder : uint8_t { kList = 1, kStop = 2, kDrain = 3, kUndrain = 4 };
+inline constexpr uint8_t kServiceOrderMax = 4;
 
 struct ServiceReport {
   bool is_server = false;  // else of one client
   uint64_t held_bytes = 0;  // leased to it; of the server: to all
   uint64_t lent_bytes = 0;  // what the server lends; 0 of a client
   uint32_t clients = 0;     // of the server
+  bool draining = false;    // of the server
   std::string label;        // who it is
   bool operator==(const ServiceReport&) const = default;
 };

@@ -29,7 +29,8 @@ struct CommandName {
   const char* name;
   ServiceOrder order;
 };
-constexpr CommandName kCommands[] = {{"list", ServiceOrder::kList}, {"stop", ServiceOrder::kStop}};
+constexpr CommandName kCommands[] = {
+    {"list", ServiceOrder::kList}, {"drain", ServiceOrder::kDrain}, {"undrain", ServiceOrder::kUndrain}, {"stop", ServiceOrder::kStop}};
 
 po::options_description Description(CtlOptions& options) {
   po::options_description text("options");
@@ -41,10 +42,13 @@ po::options_description Description(CtlOptions& options) {
 
 void PrintHelp(std::ostream& out) {
   CtlOptions options;
-  out << "usage: ramspan ctl list|stop [SERVER...] [options]\n\n"
+  out << "usage: ramspan ctl list|drain|undrain|stop [SERVER...] [options]\n\n"
          "SERVER is HOST:PORT or the PATH of a Unix socket, as in the key `servers`; several may be joined by commas. Without any:\n"
          "those of RAMSPAN_SERVERS.\n\n"
          "  list   what each server lends, and which clients hold how much of it\n"
+         "  drain  the server lends nothing any more, its clients move what is there to other servers or files while they go on,\n"
+         "         and when it holds nothing it ends. Nothing is lost\n"
+         "  undrain  a server that has not yet ended lends again\n"
          "  stop   ends the server at once. What lived only there is lost to its clients, which go on\n\n"
          "example:\n"
          "  ramspan ctl list node7:7117\n\n"
@@ -85,13 +89,13 @@ Result<ServiceOrder> OrderNamed(const std::string& name) {
   for (const CommandName& command : kCommands) {
     if (name == command.name) return command.order;
   }
-  return InvalidArgument("there is no command \"" + name + "\": list or stop (see ramspan ctl --help)");
+  return InvalidArgument("there is no command \"" + name + "\": list, drain, undrain or stop (see ramspan ctl --help)");
 }
 
 void Print(const std::string& place, const std::vector<ServiceReport>& reports) {
   const ServiceReport& server = reports.back();
-  std::printf("%s lends %s, of which %u client%s %s\n", place.c_str(), FormatBytes(server.lent_bytes).c_str(), server.clients,
-              server.clients == 1 ? " holds" : "s hold", FormatBytes(server.held_bytes).c_str());
+  std::printf("%s lends %s, of which %u client%s %s%s\n", place.c_str(), FormatBytes(server.lent_bytes).c_str(), server.clients,
+              server.clients == 1 ? " holds" : "s hold", FormatBytes(server.held_bytes).c_str(), server.draining ? "; it drains" : "");
   for (const ServiceReport& one : reports) {
     if (!one.is_server) std::printf("  %-12s %s\n", FormatBytes(one.held_bytes).c_str(), one.label.c_str());
   }
@@ -111,6 +115,8 @@ Status Give(const SocketPlace& place, const Secret& secret, ServiceOrder order) 
   }
   if (order == ServiceOrder::kList) Print(place.text(), reports);
   if (order == ServiceOrder::kStop) std::printf("%s ends\n", place.text().c_str());
+  if (order == ServiceOrder::kDrain) std::printf("%s drains: %s to go\n", place.text().c_str(), FormatBytes(reports.back().held_bytes).c_str());
+  if (order == ServiceOrder::kUndrain) std::printf("%s lends again\n", place.text().c_str());
   return {};
 }
 

@@ -80,6 +80,9 @@ class Endpoint {
   virtual std::optional<Order> NextOrder() { return std::nullopt; }
   virtual bool Report(uint64_t /*from*/, const ServiceReport& /*report*/) { return false; }
 
+  // From now on clients, those that come later too, are told that they should leave; or that they may stay.
+  virtual void TellDraining(bool /*draining*/) {}
+
   // A client that is known to have died since the last call. Over MPI nobody learns of deaths: they end the job.
   virtual std::optional<uint32_t> NextDeath() { return std::nullopt; }
 };

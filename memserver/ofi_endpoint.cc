@@ -341,6 +341,15 @@ bool OfiEndpoint::Report(uint64_t from, const ServiceReport& report) {
   return sent;
 }
 
+void OfiEndpoint::TellDraining(bool draining) {
+  draining_ = draining;
+  for (auto& [id, visitor] : visitors_) {
+    if (!visitor->introduced_itself) continue;
+    visitor->link.Send({.kind = Frame::Kind::kDraining, .draining = draining});
+    Visit(*visitor);
+  }
+}
+
 std::string OfiEndpoint::LabelOf(uint32_t client) {
   const Visitor* visitor = ByNumber(client);
   return visitor == nullptr ? "" : visitor->label;
@@ -376,6 +385,7 @@ void OfiEndpoint::Welcome(Visitor& visitor, const Introduction& introduction) {
   }
   visitor_of_client_[visitor.client] = visitor.id;
   arrivals_.push_back(visitor.client);
+  if (draining_) visitor.link.Send({.kind = Frame::Kind::kDraining, .draining = true});
 }
 
 void OfiEndpoint::LookForLateOnes() {

@@ -68,6 +68,7 @@ class OfiEndpoint final : public Endpoint {
   std::string LabelOf(uint32_t client) override;
   std::optional<Order> NextOrder() override;
   bool Report(uint64_t from, const ServiceReport& report) override;
+  void TellDraining(bool draining) override;
 
  private:
   struct Visitor;
@@ -118,6 +119,7 @@ class OfiEndpoint final : public Endpoint {
   std::deque<uint64_t> ready_;               // visitors that may have frames for us
   std::deque<uint32_t> arrivals_, deaths_;
   std::deque<Order> orders_;
+  bool draining_ = false;
   std::vector<uint32_t> told_dead_, free_numbers_;
   WireRecord last_{};
   unsigned polls_ = 0;

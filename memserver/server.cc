@@ -71,6 +71,10 @@ WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request
   const WireMessage& before = granted_[client];
   if (before.lease != 0 && before.sequence == request.sequence && leases_.Holds(client, before.lease)) return before;
   WireMessage answer{.type = WireType::kFull, .sequence = request.sequence};
+  if (is_draining_) {
+    answer.flags = static_cast<uint32_t>(FullReason::kPool);
+    return answer;
+  }
   const Result<Lease> lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
   if (!lease.ok()) {
     const bool quota = lease.status().code() == StatusCode::kUnavailable;

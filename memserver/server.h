@@ -52,6 +52,10 @@ class MemServer {
   // Some client moves bytes by RMA now: the loop must keep calling MPI, or those transfers stall.
   bool RmaIsActive(Clock::time_point now) const;
 
+  // While it drains it grants nothing; clients are told that it is full.
+  void SetDraining(bool draining) { is_draining_ = draining; }
+  bool is_draining() const { return is_draining_; }
+
   // All clients have said bye or died.
   bool Done() const { return draining_ == sessions_.size(); }
   // True: all of them found everybody alive. kFailedPrecondition: some did and some did not, although they agree on it
@@ -74,7 +78,8 @@ class MemServer {
   std::vector<Clock::time_point> active_until_;  // by client
   std::vector<WireMessage> granted_;             // by client: the last grant, for a request that is sent again
   uint64_t new_lease_ = 0;                       // granted by the last request; 0 if it got an old one or none
-  size_t draining_ = 0;
+  size_t draining_ = 0;       // clients that have said bye or died
+  bool is_draining_ = false;  // the server itself
   size_t byes_together_ = 0, byes_alone_ = 0;
 };
 

@@ -51,7 +51,7 @@ class Loop {
     last_arrival_ = last_message;
     microseconds sleep = kSleepMin;
     std::optional<Endpoint::Message> message;
-    while (endpoint_.is_service() ? !endpoint_.ShouldEnd() && !stopped_ : !server_.Done()) {
+    while (endpoint_.is_service() ? !endpoint_.ShouldEnd() && !stopped_ && !HasDrained() : !server_.Done()) {
       const MemServer::Clock::time_point now = clock_.Now();
       if (Status polled = endpoint_.Poll(&message); !polled.ok()) return polled;
       while (const std::optional<uint32_t> dead = endpoint_.NextDeath()) server_.NoteDeath(*dead);
@@ -102,8 +102,11 @@ class Loop {
     if (answer && !endpoint_.Answer(message.client, *answer)) server_.Withdraw(message.client, *answer);
   }
 
+  // Nobody has anything here any more, and nobody will.
+  bool HasDrained() const { return server_.is_draining() && server_.leases().leases() == 0; }
+
   void Obey(const Endpoint::Order& order) {
-    ServiceReport all{.is_server = true, .lent_bytes = endpoint_.pool_bytes(), .label = endpoint_.label()};
+    ServiceReport all{.is_server = true, .lent_bytes = endpoint_.pool_bytes(), .draining = server_.is_draining(), .label = endpoint_.label()};
     for (uint32_t client = 0; client < server_.sessions(); ++client) {
       const SessionState state = server_.session(client).state();
       if (state == SessionState::kGone || state == SessionState::kDraining) continue;
@@ -114,6 +117,9 @@ class Loop {
     }
     endpoint_.Report(order.from, all);
     stopped_ = stopped_ || order.order == ServiceOrder::kStop;
+    if (order.order != ServiceOrder::kDrain && order.order != ServiceOrder::kUndrain) return;
+    server_.SetDraining(order.order == ServiceOrder::kDrain);
+    endpoint_.TellDraining(server_.is_draining());
   }
 
   bool Provide(const Lease& lease) {

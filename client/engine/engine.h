@@ -139,7 +139,7 @@ class Engine {
   // Brings home what is in slots for which `leaving` says true, so that they can be given up. The tier must refuse new
   // slots there already. Blocks; evicts to what is left. One thread at a time.
   // kResourceExhausted: not all that is there could be read any more. With `even_if_full` it comes home all the same.
-  Status Vacate(const std::function<bool(SlotRef)>& leaving, bool even_if_full = false) RS_EXCLUDES(mutex_);
+  Status Vacate(const std::function<bool(SlotRef slot, size_t bytes)>& leaving, bool even_if_full = false) RS_EXCLUDES(mutex_);
 
   // May be changed at any time: read-ahead; writing back ahead of need; whether a thread waits for other threads' pins or
   // gets kFailedPrecondition at once.

@@ -111,13 +111,13 @@ Status Engine::SetBudget(uint64_t bytes) {
   return Status();
 }
 
-Status Engine::Vacate(const std::function<bool(SlotRef)>& leaving, bool even_if_full) {
+Status Engine::Vacate(const std::function<bool(SlotRef slot, size_t bytes)>& leaving, bool even_if_full) {
   MutexLock lock(mutex_);
   const uint32_t ids = chunks_.ids();
   Status first_failure;
   for (uint32_t id = 0; id < ids; ++id) {
     Chunk* chunk = chunks_.At(id);
-    const auto slot_leaves = [&] { return chunk->slot && !HasReadOnlySlot(chunk) && leaving(chunk->slot); };
+    const auto slot_leaves = [&] { return chunk->slot && !HasReadOnlySlot(chunk) && leaving(chunk->slot, chunk->bytes); };
     const auto is_leaving = [&] {
       return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && slot_leaves();
     };

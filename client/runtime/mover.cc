@@ -7,6 +7,7 @@
 #include <chrono>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "client/engine/engine.h"
 #include "client/runtime/signals.h"
@@ -18,6 +19,7 @@ namespace ramspan {
 
 namespace {
 
+constexpr auto kUpkeepEvery = std::chrono::milliseconds(200);  // a look at a flag, mostly
 constexpr auto kStopPatience = std::chrono::seconds(10);  // a round takes milliseconds; MPI may hang at the end of a job
 
 // Which limit may keep this process from having another thread: the system gives the same error for each.
@@ -41,8 +43,9 @@ std::string LimitOfThreads() {
 
 }  // namespace
 
-Status Mover::Start(Engine* engine) {
+Status Mover::Start(Engine* engine, std::function<void(const std::atomic<bool>& stop)> upkeep) {
   engine_ = engine;
+  upkeep_ = std::move(upkeep);
   try {
     thread_ = StartOwnThread([this] { Run(); });
   } catch (const std::system_error& e) {
@@ -53,9 +56,14 @@ Status Mover::Start(Engine* engine) {
 
 void Mover::Run() {
   BindThreadToSpareCore(UsableCores());
+  auto next_upkeep = std::chrono::steady_clock::now();
   while (!stopping()) {
     if (!engine_->MoverStep()) engine_->MoverWait(std::chrono::milliseconds(20));
     GiveSignalReports();
+    if (const auto now = std::chrono::steady_clock::now(); now >= next_upkeep) {
+      upkeep_(stopping_);
+      next_upkeep = now + kUpkeepEvery;
+    }
   }
   ended_ = true;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "common/status.h"
@@ -15,7 +16,8 @@ class Engine;
 class Mover {
  public:
   // kInvalidArgument: the system refuses another thread. The engine must live until Stop has returned.
-  Status Start(Engine* engine);
+  // `upkeep`: called now and then on the mover's thread; ends early when its argument is set.
+  Status Start(Engine* engine, std::function<void(const std::atomic<bool>& stop)> upkeep);
   // Waits for the end of the round that is under way, at most 10 s: a call of MPI's may never return at the end of a job. Does
   // not wait on the mover's own thread, where the program or MPI may have called exit().
   void Stop();
@@ -24,7 +26,8 @@ class Mover {
  private:
   void Run();
 
-  Engine* engine_ = nullptr;  // constant after Start
+  Engine* engine_ = nullptr;  // constant after Start; likewise:
+  std::function<void(const std::atomic<bool>&)> upkeep_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ended_{false};  // nothing of the runtime is touched any more
   std::thread thread_;

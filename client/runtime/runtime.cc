@@ -45,7 +45,7 @@ Runtime& Runtime::Start() {
   if (Runtime* runtime = instance_.load()) return *runtime;
   auto runtime = std::unique_ptr<Runtime>(new Runtime);
   if (Status status = runtime->Compose(program.options); !status.ok()) throw ConfigError(status.message());
-  if (Status status = runtime->mover_.Start(&runtime->engine()); !status.ok()) throw ConfigError(status.message());
+  if (Status status = runtime->mover_.Start(&runtime->engine(), [swaps = runtime->swaps_.get()](const std::atomic<bool>& stop) { swaps->LeaveDraining(stop); }); !status.ok()) throw ConfigError(status.message());
   Runtime* started = runtime.release();
   instance_.store(started, std::memory_order_release);
   Session::Open(&started->session_);

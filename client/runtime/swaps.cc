@@ -87,7 +87,7 @@ void Swaps::Remove(SwapId id, bool bring_home) {
   added.tier->Close();
   if (in_use_ == id) SetOrder(SwapId::kConfigured);
   if (bring_home) {
-    const Status status = engine_->Vacate([&](SlotRef slot) { return configured_.swap->TierIndexOf(slot) == added.index; });
+    const Status status = engine_->Vacate([&](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == added.index; });
     if (!status.ok()) {
       added.tier->Reopen();
       ThrowStatus(status);
@@ -104,7 +104,7 @@ void Swaps::Close() {
   MutexLock lock(mutex_);
   const std::vector<size_t> order = configured_.swap->order();
   configured_.swap->SetOrder({});
-  const Status status = engine_->Vacate([](SlotRef) { return true; });
+  const Status status = engine_->Vacate([](SlotRef, size_t) { return true; });
   if (status.ok()) return;
   configured_.swap->SetOrder(order);
   ThrowStatus(status);
@@ -141,13 +141,26 @@ size_t Swaps::AddReadOnly(std::unique_ptr<SwapTier> tier) {
   return configured_.swap->Add(std::move(tier));
 }
 
+void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
+  if (configured_.remote == nullptr || !configured_.remote->HasLeaving()) return;
+  MutexLock lock(mutex_);
+  const auto is_leaving = [&](SlotRef slot, size_t bytes) {
+    return !stop.load(std::memory_order_relaxed) && configured_.swap->IsLeaving(slot, bytes);
+  };
+  const Status status = engine_->Vacate(is_leaving);
+  if (status.ok()) return;
+  static bool said = false;  // guarded by mutex_; tried again and again
+  if (!std::exchange(said, true)) LogWarning("a memory server drains, and some chunks have no other place yet: %s", status.message().c_str());
+}
+
 void Swaps::LeaveRemote(bool bring_home) {
   if (configured_.remote == nullptr) return;
   MutexLock lock(mutex_);  // no other swap is brought home meanwhile
   configured_.remote->Close();
   if (bring_home) {
     // Remote memory is the first tier wherever there is one.
-    const Status status = engine_->Vacate([this](SlotRef slot) { return configured_.swap->TierIndexOf(slot) == 0; }, true);
+    const Status status =
+        engine_->Vacate([this](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == 0; }, true);
     if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.message().c_str());
   }
   configured_.remote->Retire();

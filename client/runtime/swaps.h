@@ -6,6 +6,7 @@
 // Ownership: owns nothing; the tiers belong to the TieredSwap, which lives as long as the engine.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -41,6 +42,9 @@ class Swaps {
 
   // One more tier from which chunks are only read. Its index in the TieredSwap, or TieredSwap::kTiersMax: no place left.
   size_t AddReadOnly(std::unique_ptr<SwapTier> tier);
+  // Brings home what is on servers that drain, while the program goes on; it leaves for other servers, or files. For one thread,
+  // now and then; ends early when `stop` is set.
+  void LeaveDraining(const std::atomic<bool>& stop);
   // Gives up remote memory, for good; what lives there comes home before, if that is wanted.
   void LeaveRemote(bool bring_home);
 

@@ -288,6 +288,7 @@ void LeaseKeeper::Upkeep() {
   if (!TryTakeAskingRole()) return;  // whoever has the role is doing what is to be done
   TakeAnswers();
   CloseDeadServers();
+  CloseDrainingServers();
   const Time now = Now();
   for (const bool near : {true, false}) {
     ReturnIdleLeases(near, now);
@@ -300,17 +301,42 @@ void LeaseKeeper::CloseDeadServers() {
   for (uint32_t server = 0; server < transport_.servers(); ++server) {
     if (!IsDead(transport_, server)) continue;
     uint64_t lost = 0;
+    bool expected = false;
     {
       MutexLock lock(mutex_);
       NoteNewServers();
       ServerState& state = servers_[server];
       if (std::exchange(state.closed, true)) continue;
-      lost = sides_[state.near()].space.CloseServer(server);
+      lost = sides_[state.near()].space.CloseServer(server, /*is_dead=*/true);
+      expected = state.drained && lost == 0;
     }
+    if (expected) continue;
     LogWarning("memory server %s died with %s of this rank's chunks; a chunk that is used and lives only there is "
                "lost. Remedy: see why the server died (its own message, memory limits of its host), start the job again",
                transport_.server(server).label.c_str(), FormatBytes(lost).c_str());
   }
+}
+
+// Again and again: a grant may have come since. What is still there is brought home by whoever asks HasLeaving.
+void LeaseKeeper::CloseDrainingServers() {
+  uint64_t left = 0;
+  for (uint32_t server = 0; server < transport_.servers(); ++server) {
+    if (transport_.state(server) != ServerTransport::ServerState::kDraining) continue;
+    MutexLock lock(mutex_);
+    NoteNewServers();
+    servers_[server].drained = true;
+    left += sides_[servers_[server].near()].space.CloseServer(server, /*is_dead=*/false);
+  }
+  leaving_.store(left > 0, std::memory_order_relaxed);
+}
+
+bool LeaseKeeper::IsLeaving(SlotRef slot, size_t bytes) const {
+  std::vector<RemotePiece>& pieces = ThreadScratch<std::vector<RemotePiece>, struct LeavingPiecesTag>();
+  pieces.clear();
+  Locate(slot, bytes, &pieces);
+  return std::any_of(pieces.begin(), pieces.end(), [&](const RemotePiece& piece) {
+    return transport_.state(piece.server) == ServerTransport::ServerState::kDraining;
+  });
 }
 
 // One lease ahead of need: when less than a quarter of the next one is left, so that it is there before it is needed.

@@ -56,6 +56,11 @@ class LeaseKeeper {
   // Whether any server that slots may be on, or were, can only be reached by transfers. More servers may join.
   bool AnyFar() const { return any_far_.load(std::memory_order_relaxed); }
 
+  // Whether slots are left on servers that drain; as of the last Upkeep.
+  bool HasLeaving() const { return leaving_.load(std::memory_order_relaxed); }
+  // Whether the slot has a piece there. REQUIRES: the slot is reserved.
+  bool IsLeaving(SlotRef slot, size_t bytes) const;
+
  private:
   using Time = RunningClock::time_point;
 
@@ -68,6 +73,7 @@ class LeaseKeeper {
   struct ServerState {
     ServerTransport::Server server;  // constant
     bool closed = false;       // found dead, its leases closed
+    bool drained = false;      // was found draining: its end is no surprise
     bool asked = false;
     Time asked_at{};
     // Full until then; the pause doubles while the server keeps saying so.
@@ -92,6 +98,7 @@ class LeaseKeeper {
   void AskAhead(bool near, Time now);
   void ReturnIdleLeases(bool near, Time now);
   void AwaitLastAnswers();
+  void CloseDrainingServers();
 
   void NoteNewServers() RS_REQUIRES(mutex_);
   std::vector<uint32_t> ServersToAsk(bool near, Time now) RS_REQUIRES(mutex_);
@@ -109,6 +116,8 @@ class LeaseKeeper {
   LeaseClient client_;
 
   std::atomic<bool> any_far_{false};  // never false again; publishes nothing but itself
+  std::atomic<bool> leaving_{false};  // publishes nothing but itself
+
   mutable Mutex mutex_{LockRank::kTier};
   CondVar role_is_free_;
   bool asking_ RS_GUARDED_BY(mutex_) = false;

@@ -62,13 +62,13 @@ void LeaseSpace::Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pi
   RS_CHECK(left == 0, "slot %llx is shorter than its chunk", static_cast<unsigned long long>(slot.bits));
 }
 
-uint64_t LeaseSpace::CloseServer(uint32_t server) {
+uint64_t LeaseSpace::CloseServer(uint32_t server, bool is_dead) {
   uint64_t lost = 0;
   for (uint32_t i = 0; i < leases_.size(); ++i) {
     if (leases_[i].lease.bytes == 0 || leases_[i].lease.server != server) continue;
     lost += space_.RegionUsed(i);
-    space_.CloseRegion(i);
-    leases_[i].closed = true;
+    if (!std::exchange(leases_[i].closed, true)) space_.CloseRegion(i);
+    leases_[i].dead = leases_[i].dead || is_dead;
   }
   return lost;
 }
@@ -82,14 +82,14 @@ void LeaseSpace::TakeIdle(Time now, RunningClock::duration idle_for, uint64_t ke
     const bool spare = all_unused || space_.free_bytes() >= keep_free + held.lease.bytes;
     if (!held.closed && (!spare || now - held.empty_since < idle_for)) continue;
     space_.RemoveRegion(i);
-    if (!held.closed) idle->push_back(held.lease);
+    if (!held.dead) idle->push_back(held.lease);
     held = {};
   }
 }
 
 void LeaseSpace::TakeAll(std::vector<Lease>* leases) {
   for (Held& held : leases_) {
-    if (held.lease.bytes != 0 && !held.closed) leases->push_back(held.lease);
+    if (held.lease.bytes != 0 && !held.dead) leases->push_back(held.lease);
     held = {};
   }
 }

@@ -42,12 +42,13 @@ class LeaseSpace {
   // Appends the slot's pieces in the order of its bytes.
   void Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const;
 
-  // The server is dead: its leases give no more slots. Returns the bytes of slots in them.
-  uint64_t CloseServer(uint32_t server);
+  // The server is dead, or wants its memory back: its leases give no more slots. Returns the bytes of slots in them.
+  uint64_t CloseServer(uint32_t server, bool is_dead);
   // Called every few ms. Takes out the leases that have been without slots for `idle_for`, as long as `keep_free` bytes
-  // are left, or where no slot is left at all; and those of closed servers at once. Appends them.
+  // are left, or where no slot is left at all; and those of closed servers at once. Appends them, but
+  // for those of dead servers, which are nobody's.
   void TakeIdle(Time now, RunningClock::duration idle_for, uint64_t keep_free, std::vector<Lease>* idle);
-  // Takes out all leases of servers that are not closed.
+  // Takes out all leases of servers that are not dead.
   void TakeAll(std::vector<Lease>* leases);
 
   uint64_t used_bytes() const { return space_.used_bytes(); }
@@ -59,6 +60,7 @@ class LeaseSpace {
   struct Held {
     Lease lease;
     bool closed = false;
+    bool dead = false;  // then also closed
     bool seen_empty = false;  // by TakeIdle, which looks at a clock so that Free need not
     Time empty_since{};
   };

@@ -23,6 +23,8 @@ class RemoteSwap final : public SwapTier {
   Capabilities capabilities() const override { return CapabilitiesOfSide(!room_.AnyFar()); }
   Capabilities CapabilitiesOf(SlotRef slot) const override { return CapabilitiesOfSide(!slot_bits::IsFar(slot)); }
   bool IsLost(SlotRef slot, size_t bytes) const override { return room_.IsLost(slot, bytes); }
+  bool HasLeaving() const override { return room_.HasLeaving(); }
+  bool IsLeaving(SlotRef slot, size_t bytes) const override { return room_.IsLeaving(slot, bytes); }
 
   // Waits at most answer_timeout for a server's answer. kResourceExhausted: all are full (asked again after 20 ms to 1 s).
   // kUnavailable: all are dead.

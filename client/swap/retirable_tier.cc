@@ -59,6 +59,16 @@ bool RetirableTier::IsLost(SlotRef slot, size_t bytes) const {
   return !use || use->IsLost(slot, bytes);
 }
 
+bool RetirableTier::HasLeaving() const {
+  Use use(this);
+  return use && use->HasLeaving();
+}
+
+bool RetirableTier::IsLeaving(SlotRef slot, size_t bytes) const {
+  Use use(this);
+  return use && use->IsLeaving(slot, bytes);
+}
+
 Status RetirableTier::Ended() const { return Unavailable(name_ + " swap " + ended_); }
 
 Result<SlotRef> RetirableTier::Reserve(size_t bytes) {

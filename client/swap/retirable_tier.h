@@ -28,6 +28,8 @@ class RetirableTier final : public SwapTier {
   Capabilities CapabilitiesOf(SlotRef slot) const override;
   bool ShouldMove(SlotRef slot, size_t bytes) const override;
   bool IsLost(SlotRef slot, size_t bytes) const override;
+  bool HasLeaving() const override;
+  bool IsLeaving(SlotRef slot, size_t bytes) const override;
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   Status MakeRoom(size_t bytes) override;

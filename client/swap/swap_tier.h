@@ -107,6 +107,11 @@ class SwapTier {
   // copy. REQUIRES: the slot is reserved; `bytes` as at Reserve.
   virtual bool IsLost(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
 
+  // Part of the tier is about to go while the rest stays (a server that drains): whether slots are left there, which somebody
+  // should bring home; and whether this slot is one of them. No new slot is there. REQUIRES: as IsLost.
+  virtual bool HasLeaving() const { return false; }
+  virtual bool IsLeaving(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
+
   // Gives a slot back. REQUIRES: no request on it is in flight (I4); `bytes` as at Reserve.
   virtual void Free(SlotRef slot, size_t bytes) = 0;
 

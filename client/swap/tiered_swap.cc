@@ -163,6 +163,17 @@ bool TieredSwap::IsLost(SlotRef slot, size_t bytes) const {
   return At(TierOf(slot, tier_count()))->IsLost(WithoutTier(slot), bytes);
 }
 
+bool TieredSwap::HasLeaving() const {
+  for (size_t i = 0; i < tier_count(); ++i) {
+    if (At(i)->HasLeaving()) return true;
+  }
+  return false;
+}
+
+bool TieredSwap::IsLeaving(SlotRef slot, size_t bytes) const {
+  return At(TierOf(slot, tier_count()))->IsLeaving(WithoutTier(slot), bytes);
+}
+
 void TieredSwap::Free(SlotRef slot, size_t bytes) {
   const size_t i = TierOf(slot, tier_count());
   At(i)->Free(WithoutTier(slot), bytes);

@@ -69,6 +69,8 @@ class TieredSwap final : public SwapTier {
   // and looked up by Upkeep. Who comes too late gets a slot where the chunk is.
   bool ShouldMove(SlotRef slot, size_t bytes) const override;
   bool IsLost(SlotRef slot, size_t bytes) const override;
+  bool HasLeaving() const override;
+  bool IsLeaving(SlotRef slot, size_t bytes) const override;
 
  private:
   // Asks the tiers in their order until one does not answer that it is full or gone. `ask` gets a tier's index.

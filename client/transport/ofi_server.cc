@@ -148,6 +148,10 @@ void OfiServer::Progress() {
 // What is wrong with a grant that it holds; null: nothing.
 const char* OfiServer::Take(const Frame& frame, const Descriptor& descriptor) {
   if (frame.kind == Frame::Kind::kPong) return nullptr;
+  if (frame.kind == Frame::Kind::kDraining) {
+    draining_.store(frame.draining, std::memory_order_relaxed);
+    return nullptr;
+  }
   const bool is_record = frame.kind == Frame::Kind::kRecord || frame.kind == Frame::Kind::kGrant;
   const Result<WireMessage> message = is_record ? Decode(frame.record) : Result<WireMessage>(InvalidArgument("a frame that only clients send"));
   if (!message.ok()) {
@@ -233,7 +237,9 @@ void OfiServer::Bury(const std::string& why) {
   }
   if (lane_) lane_->Fail();
   // From here on transfers that fail mean that what was there is lost.
-  if (!dead_.exchange(true, std::memory_order_release)) LogWarning("memory server %s is gone: %s", description_.label.c_str(), why.c_str());
+  if (dead_.exchange(true, std::memory_order_release)) return;
+  if (is_draining()) return LogInfo("memory server %s has drained and is gone", description_.label.c_str());
+  LogWarning("memory server %s is gone: %s", description_.label.c_str(), why.c_str());
 }
 
 void OfiServer::CloseInForkedChild() {

@@ -37,6 +37,8 @@ class OfiServer {
   uint64_t instance() const { return instance_; }
   bool is_dead() const { return dead_.load(std::memory_order_acquire) || (lane_ && lane_->has_failed()); }
 
+  bool is_draining() const { return draining_.load(std::memory_order_relaxed); }
+
   // As ServerTransport's.
   void Start(const ServerTransport::Transfer& transfer);
   bool Collect(std::vector<ServerTransport::Completion>* done);
@@ -82,6 +84,7 @@ class OfiServer {
   uint64_t instance_ = 0;
 
   std::atomic<bool> dead_{false};  // set after all that a death means here is done: the lane has failed
+  std::atomic<bool> draining_{false};  // the server has said so; publishes nothing but itself
   std::atomic<int64_t> announced_ms_{0};  // of the steady clock; any order will do
   Mutex mutex_{LockRank::kTransport};
   const std::unique_ptr<Link> link_ RS_PT_GUARDED_BY(mutex_);

@@ -45,7 +45,8 @@ class OfiTransport final : public ServerTransport {
   uint32_t servers() const override { return count_.load(std::memory_order_acquire); }
   Server server(uint32_t number) const override { return servers_[number]->description(); }
   ServerState state(uint32_t number) const override {
-    return servers_[number]->is_dead() ? ServerState::kDead : ServerState::kAlive;
+    const OfiServer& server = *servers_[number];
+    return server.is_dead() ? ServerState::kDead : server.is_draining() ? ServerState::kDraining : ServerState::kAlive;
   }
   void Start(std::span<const Transfer> batch) override;
   bool Collect(std::vector<Completion>* done) override;

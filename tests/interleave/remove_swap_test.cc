@@ -219,7 +219,7 @@ TEST_F(SwapsThatGo, TheSlotThatIsKeptFreeIsNotOneOfASwapThatIsGone) {
   ASSERT_TRUE(engine_->Acquire(chunks_.back(), true).ok());
   ASSERT_TRUE(exchanged);
   Fill(30);
-  ASSERT_TRUE(engine_->Vacate([](SlotRef) { return false; }).ok());  // gives that slot back
+  ASSERT_TRUE(engine_->Vacate([](SlotRef, size_t) { return false; }).ok());  // gives that slot back
   for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
   EXPECT_TRUE(engine_->IsValid());
 }

@@ -205,7 +205,7 @@ TEST_F(ReserveThatWaits, VacateMeetsAChunkThatIsFreedMeanwhile) {
     std::erase(chunks_, victim);
     engine_.Free(std::exchange(victim, nullptr));
   };
-  EXPECT_TRUE(engine_.Vacate([&](SlotRef slot) { return victim != nullptr && slot == victim->slot; }).ok());
+  EXPECT_TRUE(engine_.Vacate([&](SlotRef slot, size_t) { return victim != nullptr && slot == victim->slot; }).ok());
   EXPECT_EQ(victim, nullptr);
   EXPECT_TRUE(engine_.IsValid());
   EXPECT_EQ(engine_.counters().chunks, chunks_.size());

@@ -182,6 +182,54 @@ TEST_F(Service, CtlStopEndsAServerAndItsClientsGoOn) {
   EXPECT_EQ(Wait(program, seconds(60)).status, 0);
 }
 
+// The program goes on meanwhile, and every byte is looked at afterwards.
+TEST_F(Service, ADrainedServerEndsAndItsClientsHaveMovedElsewhere) {
+  for (const bool far : {true, false}) {
+    ClearReady();
+    std::filesystem::remove(folder_ / "ready/stop");
+    std::filesystem::remove(folder_ / "ready/go");
+    const Server first = StartServer("64MiB"), second = StartServer("64MiB");
+    const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To(first.place + "," + second.place, far, {"RAMSPAN_SWAP=remote"}));
+    Ready(0);
+    Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "drain").string(), "sh", LAUNCHER, "ctl", "drain", first.place};
+    EXPECT_EQ(Wait(StartCommand(command)).status, 0);
+    EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(" drains: "));
+    EXPECT_EQ(Wait(first.pid).status, 0) << "it ends by itself";
+    std::ofstream(folder_ / "ready/stop") << "";
+    const Outcome outcome = Wait(program, seconds(60));
+    EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
+    EXPECT_EQ(outcome.err, "") << "nobody lost anything";
+    EndServer(second);
+  }
+}
+
+TEST_F(Service, TheLastServerDrainsToFilesOfAProgramThatDoesNothing) {
+  const Server server = StartServer("64MiB");
+  const pid_t program = StartCommand(Loss(), To(server.place, true));
+  Ready(0);
+  Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "drain").string(), "sh", LAUNCHER, "ctl", "drain", server.place};
+  EXPECT_EQ(Wait(StartCommand(command)).status, 0);
+  EXPECT_EQ(Wait(server.pid).status, 0);
+  SayGo();
+  EXPECT_EQ(Wait(program, seconds(60)).out, "kept 64 lost 0 wrong 0 new 64\n");
+}
+
+// Nothing has another place: the data stays where it is.
+TEST_F(Service, AServerThatNobodyCanLeaveStaysAndMayLendAgain) {
+  const Server server = StartServer("64MiB");
+  Words command = Loss();
+  command.insert(command.begin(), {"sh", "-c", "exec \"$@\" > " + (folder_ / "said").string() + " 2>&1", "sh"});
+  const pid_t program = StartCommand(command, To(server.place, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  EXPECT_EQ(Run({LAUNCHER, "ctl", "drain", server.place}, {}).status, 0);
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "list", server.place}, {}).out, HasSubstr("; it drains"));
+  EXPECT_EQ(Run({LAUNCHER, "ctl", "undrain", server.place}, {}).status, 0);
+  SayGo();
+  EXPECT_EQ(Wait(program, seconds(60)).status, 0);
+  EXPECT_THAT(ReadFile(folder_ / "said"), HasSubstr("kept 64 lost 0 wrong 0 new 64\n"));
+  EndServer(server);
+}
+
 TEST_F(Service, CtlSaysWhatIsWrong) {
   const Server server = StartServer("64MiB");
   std::ofstream(folder_ / "other.key") << "another secret, long enough\n";
@@ -193,7 +241,7 @@ TEST_F(Service, CtlSaysWhatIsWrong) {
   const Outcome absent = Run({LAUNCHER, "ctl", "list", "127.0.0.1:1"}, {});
   EXPECT_EQ(absent.status, 1);
   EXPECT_THAT(absent.err, HasSubstr("127.0.0.1:1: Connection refused"));
-  EXPECT_THAT(Run({LAUNCHER, "ctl", "destroy", server.place}, {}).err, HasSubstr("list or stop"));
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "destroy", server.place}, {}).err, HasSubstr("list, drain, undrain or stop"));
   EXPECT_EQ(Run({LAUNCHER, "ctl"}, {}).status, 2);
   EndServer(server);
 }

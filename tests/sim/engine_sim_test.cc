@@ -409,7 +409,7 @@ TEST(EngineSim, VacateBringsHomeWhatItCanWhenAChunkIsLost) {
   ASSERT_TRUE(engine.SetBudget(192 << 10).ok());
   ASSERT_TRUE(engine.SetBudget(uint64_t{4} << 20).ok());
   tier.faults().NextReads(Fault::kFlippedByte, 2);  // also when it is read again
-  EXPECT_EQ(engine.Vacate([](SlotRef) { return true; }).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(engine.Vacate([](SlotRef, size_t) { return true; }).code(), StatusCode::kDataLoss);
   EXPECT_EQ(tier.slots(), 1u);  // the lost one's
   int lost = 0;
   for (size_t i = 0; i < chunks.size(); ++i) {

@@ -135,7 +135,7 @@ TEST_P(FilledSlots, AreKeptWhenSwapMakesRoomOrIsClosed) {
   Evict();
   tiers_->SetOrder({});
   const uint64_t reads = filled_->stats().reads;
-  EXPECT_TRUE(engine_->Vacate([](SlotRef) { return true; }).ok());
+  EXPECT_TRUE(engine_->Vacate([](SlotRef, size_t) { return true; }).ok());
   EXPECT_EQ(filled_->stats().reads, reads);
   EXPECT_EQ(filled_->slots(), kChunks);
 }
