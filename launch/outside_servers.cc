@@ -35,6 +35,8 @@ std::string PlaceIn(const std::string& line) {
   return line.substr(begin, end - begin);
 }
 
+Status NoPipe() { return Unavailable(std::string("no pipe can be made: ") + std::strerror(errno) + " (ulimit -n)"); }
+
 std::string HowItEnded(int wait_status) {
   if (WIFSIGNALED(wait_status)) return "was killed by " + DescribeSignal(WTERMSIG(wait_status));
   return "ended with status " + std::to_string(WEXITSTATUS(wait_status));
@@ -60,7 +62,11 @@ Status OutsideServers::MakeSecret() {
 
 Status OutsideServers::Start() {
   if (Status made = MakeSecret(); !made.ok()) return made;
-  if (plan_.servers_by_mpiexec) return StartOne(plan_.server_argv);
+  if (plan_.servers_by_mpiexec) {
+    no_input_ = MakePipe();
+    if (!no_input_.read_end) return NoPipe();
+    return StartOne(plan_.server_argv);
+  }
   for (int i = 0; i < plan_.outside_servers; ++i) {
     std::vector<std::string> line = plan_.server_argv;
     line.insert(line.end(), {"--socket", folder_ + "/server-" + std::to_string(i), "--key-file", key_file()});
@@ -71,7 +77,7 @@ Status OutsideServers::Start() {
 
 Status OutsideServers::StartOne(std::vector<std::string> line) {
   Pipe pipe = MakePipe();
-  if (!pipe.read_end) return Unavailable(std::string("no pipe can be made: ") + std::strerror(errno) + " (ulimit -n)");
+  if (!pipe.read_end) return NoPipe();
   const pid_t launcher = getpid();
   const pid_t pid = fork();
   if (pid < 0) return ResourceExhausted(ForkError(errno));
@@ -90,7 +96,7 @@ Status OutsideServers::StartOne(std::vector<std::string> line) {
 void OutsideServers::Become(const std::vector<std::string>& line, int output) {
   RestoreSignals();
   const UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  dup2(nothing.get(), STDIN_FILENO);
+  dup2(plan_.servers_by_mpiexec ? no_input_.read_end.get() : nothing.get(), STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   if (plan_.servers_by_mpiexec) {
     for (const auto& [name, value] : plan_.env) setenv(name.c_str(), value.c_str(), 1);

@@ -64,6 +64,10 @@ class OutsideServers {
   const Plan& plan_;
   const std::string folder_, control_;
   std::string secret_;
+  // mpiexec's standard input: nothing comes, and it does not end before this process does. hydra hands the end of its input to the
+  // proxy of rank 0, whose processes (they only hold places) end at once. With /dev/null it wrote to a proxy that had gone, and
+  // ended by SIGPIPE or status 255, in one start of five.
+  Pipe no_input_;
   std::vector<Process> processes_;
   std::vector<std::string> places_;
   Status failure_;

@@ -205,7 +205,8 @@ void Runner::StartPumps() {
 void Runner::StartInput(bool rank_0_is_local) {
   control_->Send(0, "go", rank_0_is_local ? rank_0_stdin_.read_end.get() : -1);
   rank_0_stdin_.read_end.Reset();
-  (rank_0_is_local ? hydra_stdin_ : rank_0_stdin_).write_end.Reset();
+  // Not the end of hydra's: it hands that on to the proxy of rank 0, and dies where that has ended before the others.
+  if (!rank_0_is_local) rank_0_stdin_.write_end.Reset();
   UniqueFd& to = (rank_0_is_local ? rank_0_stdin_ : hydra_stdin_).write_end;
   // The pipe's end tells rank 0 of the end of its input.
   in_ = std::make_unique<Pump>(loop_, STDIN_FILENO, to.get(), nullptr, [&to](bool) { to.Reset(); });

@@ -113,6 +113,19 @@ TEST_F(OfiJob, ServersOfSeveralHostsListenAtOneInterfaceAndAreReached) {
   EXPECT_THAT(outcome.err, testing::Not(HasSubstr("mpiexec@"))) << "nothing of how the servers were ended";
 }
 
+// hydra hands the end of its input to the proxy of rank 0. Where that had ended before the others, as the places that are held for
+// servers do, mpiexec died of SIGPIPE or with status 255: one start of five. So the input does not end while a job runs.
+TEST_F(OfiJob, MpiexecSeesNoEndOfItsInputWhileTheJobRuns) {
+  const fs::path script = folder_ / "bin/mpiexec", end = folder_ / "ended";
+  std::ofstream(script) << "#!/bin/sh\nexec 3<&0\n(cat <&3 >/dev/null; touch " << end << ") &\nmkfifo " << folder_ / "never-$$"
+                        << "\nexec mpiexec.hydra \"$@\" 3<&- 0<>" << folder_ / "never-$$" << "\n";
+  fs::permissions(script, fs::perms(0755));
+  Words more = Hosts();
+  more.insert(more.end(), {"--mpiexec", script.string()});
+  const Outcome outcome = RunAll(Run(1, 1, {"sh", "-c", "sleep 0.3; test ! -e " + end.string()}, more));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
 // On another host the folder with the secret is not there.
 TEST_F(OfiJob, ARankThatDoesNotSeeTheFolderGetsTheSecretByADescriptor) {
   const std::string key = "RAMSPAN_SERVER_KEY_FILE=/nowhere";
