@@ -168,7 +168,8 @@ int WorldRank() {
   for (const char* name : {"PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
     if (const char* text = std::getenv(name)) return std::atoi(text);
   }
-  return rank;
+  // `ramspan run` starts a single process without a process manager, also one with servers beside it: a job of one rank.
+  return std::getenv("RAMSPAN_RUN_DIR") != nullptr ? 0 : rank;
 }
 
 bool IsServerInWorld(int world_rank) {

@@ -29,7 +29,7 @@ Result<ServerTransport*> JobTransport();
 // world here (chunks that live on servers are not reachable after it).
 void SetBeforeLeaveHook(void (*hook)());
 
-// The rank among all ranks of the job, servers included; while MPI is not initialised, what the process manager says;
+// The rank among all ranks of the job, servers included; while MPI is not initialised, what the process manager or the launcher says;
 // -1 in a process that none started.
 int WorldRank();
 
