@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/meeting.h"
@@ -18,10 +19,13 @@ namespace po = boost::program_options;
 
 constexpr int kUsageError = 2;
 constexpr std::chrono::seconds kAnswerMax{10};
+constexpr std::chrono::seconds kLookEvery{1};
+constexpr int kLooksWithoutProgress = 10;  // then the user is told what may be the reason, once
 
 struct CtlOptions {
   std::string command, key_file;
   std::vector<std::string> servers;
+  bool wait = false;
   bool help = false;
 };
 
@@ -36,6 +40,7 @@ po::options_description Description(CtlOptions& options) {
   po::options_description text("options");
   auto add = text.add_options();
   add("key-file", po::value(&options.key_file)->value_name("FILE"), "the servers' secret. Default: RAMSPAN_SERVER_KEY_FILE, else ~/.ramspan.key");
+  add("wait", po::bool_switch(&options.wait), "drain: says how much is left, until the server has ended");
   add("help,h", po::bool_switch(&options.help), "this text");
   return text;
 }
@@ -47,11 +52,12 @@ void PrintHelp(std::ostream& out) {
          "those of RAMSPAN_SERVERS.\n\n"
          "  list   what each server lends, and which clients hold how much of it\n"
          "  drain  the server lends nothing any more, its clients move what is there to other servers or files while they go on,\n"
-         "         and when it holds nothing it ends. Nothing is lost\n"
+         "         and when it holds nothing it ends. Nothing is lost: what has no other place stays where it is\n"
          "  undrain  a server that has not yet ended lends again\n"
          "  stop   ends the server at once. What lived only there is lost to its clients, which go on\n\n"
          "example:\n"
-         "  ramspan ctl list node7:7117\n\n"
+         "  ramspan ctl list node7:7117\n"
+         "  ramspan ctl drain --wait node7:7117\n\n"
       << Description(options) << "\nExit status: 0; 1 when a server did not answer; 2 for a wrong line.\n";
 }
 
@@ -81,6 +87,7 @@ Result<CtlOptions> Parse(int argc, char** argv) {
   options.servers.assign(words.begin() + 1, words.end());
   if (options.servers.empty()) options.servers = {Environment("RAMSPAN_SERVERS")};
   if (options.servers[0].empty()) return InvalidArgument("no server is named: ramspan ctl " + options.command + " HOST:PORT");
+  if (options.wait && options.command != "drain") return InvalidArgument("--wait is for drain");
   if (options.key_file.empty()) options.key_file = Environment("RAMSPAN_SERVER_KEY_FILE");
   return options;
 }
@@ -101,7 +108,8 @@ void Print(const std::string& place, const std::vector<ServiceReport>& reports) 
   }
 }
 
-Status Give(const SocketPlace& place, const Secret& secret, ServiceOrder order) {
+// What it answers; its own report is the last.
+Result<std::vector<ServiceReport>> Ask(const SocketPlace& place, const Secret& secret, ServiceOrder order) {
   Result<Meeting> met = Meeting::With(place, secret, kAnswerMax, Handshake::Role::kController);
   if (!met.ok()) return met.status();
   Meeting meeting = std::move(met).value();
@@ -113,11 +121,41 @@ Status Give(const SocketPlace& place, const Secret& secret, ServiceOrder order) 
     if (frame.kind != Frame::Kind::kReport) return FailedPrecondition("it answers with something else");
     reports.push_back(frame.report);
   }
+  return reports;
+}
+
+Status Give(const SocketPlace& place, const Secret& secret, ServiceOrder order) {
+  const Result<std::vector<ServiceReport>> answer = Ask(place, secret, order);
+  if (!answer.ok()) return answer.status();
+  const std::vector<ServiceReport>& reports = answer.value();
   if (order == ServiceOrder::kList) Print(place.text(), reports);
   if (order == ServiceOrder::kStop) std::printf("%s ends\n", place.text().c_str());
   if (order == ServiceOrder::kDrain) std::printf("%s drains: %s to go\n", place.text().c_str(), FormatBytes(reports.back().held_bytes).c_str());
   if (order == ServiceOrder::kUndrain) std::printf("%s lends again\n", place.text().c_str());
   return {};
+}
+
+// kFailedPrecondition: it lends again.
+Status AwaitEnd(const SocketPlace& place, const Secret& secret) {
+  const std::string name = place.text();
+  uint64_t left = UINT64_MAX;
+  for (int looks = 0;; std::this_thread::sleep_for(kLookEvery)) {
+    const Result<std::vector<ServiceReport>> answer = Ask(place, secret, ServiceOrder::kList);
+    if (!answer.ok()) {
+      std::printf("%s has ended\n", name.c_str());
+      return {};
+    }
+    const ServiceReport& server = answer.value().back();
+    if (!server.draining) return FailedPrecondition("it drains no more: somebody told it to lend again");
+    looks = server.held_bytes < left ? 0 : looks + 1;
+    if (looks == 0) std::printf("%s drains: %s to go\n", name.c_str(), FormatBytes(server.held_bytes).c_str());
+    if (looks == kLooksWithoutProgress) {
+      std::printf("%s: nothing has moved for %d s. Its clients have no other place: start another server, let them swap to files "
+                  "(swap = auto) or make room there; or `ramspan ctl undrain`\n", name.c_str(), kLooksWithoutProgress);
+    }
+    std::fflush(stdout);
+    left = server.held_bytes;
+  }
 }
 
 Result<int> CommandAll(const CtlOptions& options) {
@@ -133,7 +171,9 @@ Result<int> CommandAll(const CtlOptions& options) {
   if (!secret.ok()) return secret.status();
   int status = 0;
   for (const SocketPlace& place : places.value()) {
-    const Status done = Give(place, secret.value(), order.value());
+    Status done = Give(place, secret.value(), order.value());
+    std::fflush(stdout);
+    if (done.ok() && options.wait) done = AwaitEnd(place, secret.value());
     if (done.ok()) continue;
     std::fprintf(stderr, "ramspan ctl: memory server %s: %s\n", place.text().c_str(), done.message().c_str());
     status = 1;

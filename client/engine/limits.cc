@@ -115,6 +115,8 @@ Status Engine::Vacate(const std::function<bool(SlotRef slot, size_t bytes)>& lea
   MutexLock lock(mutex_);
   const uint32_t ids = chunks_.ids();
   Status first_failure;
+  // What is as large as a chunk that found no other place finds none either. It would be read for nothing.
+  size_t too_large = SIZE_MAX;
   for (uint32_t id = 0; id < ids; ++id) {
     Chunk* chunk = chunks_.At(id);
     const auto slot_leaves = [&] { return chunk->slot && !HasReadOnlySlot(chunk) && leaving(chunk->slot, chunk->bytes); };
@@ -126,7 +128,7 @@ Status Engine::Vacate(const std::function<bool(SlotRef slot, size_t bytes)>& lea
     if (PhaseOf(chunk) == Phase::kLost && slot_leaves()) {
       static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else
     }
-    if (!is_leaving()) continue;
+    if (!is_leaving() || chunk->bytes >= too_large) continue;
     chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
     vacating_ = chunk;
     Status status = AcquireLocked(chunk, true, WhenPinned::kWait);
@@ -136,8 +138,9 @@ Status Engine::Vacate(const std::function<bool(SlotRef slot, size_t bytes)>& lea
     vacating_ = nullptr;
     if (Has(chunk, kDoomed)) {
       if (chunk->op == nullptr) Forget(chunk);
-    } else if (!status.ok() && first_failure.ok()) {
-      first_failure = status;  // the others may still come home
+    } else if (!status.ok()) {
+      if (first_failure.ok()) first_failure = status;  // the others may still come home
+      if (status.code() == StatusCode::kResourceExhausted && !even_if_full) too_large = std::min(too_large, chunk->bytes);
     }
   }
   return first_failure;

@@ -1,6 +1,7 @@
 #include "client/runtime/swaps.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,14 @@
 #include "ramspan/errors.h"
 
 namespace ramspan {
+namespace {
+using Clock = std::chrono::steady_clock;
+
+// The mover brings home what leaves, and does nothing else meanwhile: not for longer than this.
+constexpr std::chrono::milliseconds kLeaveAtOnce{500};
+// Where chunks have no other place they are tried again after a pause. Each try reads one of them, or a few of several sizes.
+constexpr std::chrono::milliseconds kLeavePauseMin{1000}, kLeavePauseMax{16'000};
+}  // namespace
 
 Swaps::Swaps(Engine* engine, const Configured& configured)
     : engine_(engine), configured_(configured), configured_order_(configured.swap->order()) {}
@@ -142,15 +151,27 @@ size_t Swaps::AddReadOnly(std::unique_ptr<SwapTier> tier) {
 }
 
 void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
-  if (configured_.remote == nullptr || !configured_.remote->HasLeaving()) return;
+  if (configured_.remote == nullptr) return;
+  if (!configured_.remote->HasLeaving()) {
+    leave_pause_ = {};
+    leave_again_ = {};
+    return;
+  }
+  const Clock::time_point begin = Clock::now();
+  if (begin < leave_again_) return;
   MutexLock lock(mutex_);
   const auto is_leaving = [&](SlotRef slot, size_t bytes) {
-    return !stop.load(std::memory_order_relaxed) && configured_.swap->IsLeaving(slot, bytes);
+    if (stop.load(std::memory_order_relaxed) || Clock::now() > begin + kLeaveAtOnce) return false;
+    return configured_.swap->IsLeaving(slot, bytes);
   };
   const Status status = engine_->Vacate(is_leaving);
-  if (status.ok()) return;
-  static bool said = false;  // guarded by mutex_; tried again and again
-  if (!std::exchange(said, true)) LogWarning("a memory server drains, and some chunks have no other place yet: %s", status.message().c_str());
+  if (status.ok()) {
+    leave_pause_ = {};
+    return;
+  }
+  if (leave_pause_.count() == 0) LogWarning("a memory server drains, and some chunks have no other place yet: %s", status.message().c_str());
+  leave_pause_ = std::clamp(2 * leave_pause_, kLeavePauseMin, kLeavePauseMax);
+  leave_again_ = Clock::now() + leave_pause_;
 }
 
 void Swaps::LeaveRemote(bool bring_home) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -42,8 +43,8 @@ class Swaps {
 
   // One more tier from which chunks are only read. Its index in the TieredSwap, or TieredSwap::kTiersMax: no place left.
   size_t AddReadOnly(std::unique_ptr<SwapTier> tier);
-  // Brings home what is on servers that drain, while the program goes on; it leaves for other servers, or files. For one thread,
-  // now and then; ends early when `stop` is set.
+  // Brings home some of what is on servers that drain, while the program goes on; it leaves for other servers, or files. For one
+  // thread, again and again: each call takes half a second or little more, and ends when `stop` is set.
   void LeaveDraining(const std::atomic<bool>& stop);
   // Gives up remote memory, for good; what lives there comes home before, if that is wanted.
   void LeaveRemote(bool bring_home);
@@ -68,6 +69,9 @@ class Swaps {
   const std::vector<size_t> configured_order_;
   Mutex mutex_{LockRank::kSwaps};
   std::vector<Added> added_ RS_GUARDED_BY(mutex_);
+  // LeaveDraining's, for its one thread: what found no other place is tried again then, after a pause that doubles.
+  std::chrono::steady_clock::time_point leave_again_{};
+  std::chrono::milliseconds leave_pause_{};
   int last_id_ RS_GUARDED_BY(mutex_) = 0;
   SwapId in_use_ RS_GUARDED_BY(mutex_){};
 };

@@ -191,9 +191,10 @@ TEST_F(Service, ADrainedServerEndsAndItsClientsHaveMovedElsewhere) {
     const Server first = StartServer("64MiB"), second = StartServer("64MiB");
     const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To(first.place + "," + second.place, far, {"RAMSPAN_SWAP=remote"}));
     Ready(0);
-    Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "drain").string(), "sh", LAUNCHER, "ctl", "drain", first.place};
-    EXPECT_EQ(Wait(StartCommand(command)).status, 0);
-    EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(" drains: "));
+    Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "drain").string(), "sh", LAUNCHER, "ctl", "drain", "--wait", first.place};
+    EXPECT_EQ(Wait(StartCommand(command), seconds(60)).status, 0);
+    EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(first.place + " drains: "));
+    EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(" to go\n" + first.place + " has ended\n"));
     EXPECT_EQ(Wait(first.pid).status, 0) << "it ends by itself";
     std::ofstream(folder_ / "ready/stop") << "";
     const Outcome outcome = Wait(program, seconds(60));

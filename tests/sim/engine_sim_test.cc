@@ -393,6 +393,31 @@ TEST(EngineSim, AVictimTooLargeForSwapDoesNotHideThoseThatFit) {
   engine.Drain();
 }
 
+// Each chunk was read, found no other place, and was pushed out again by the next one: for ever, while the server drained.
+TEST(EngineSim, VacateReadsNothingForWhichThereIsNoOtherPlace) {
+  FakeTier tier(FakeTierOptions{.seed = 11});
+  SimPins pins;
+  Engine::Options options;
+  options.budget = uint64_t{512} << 10;
+  options.preemptive = false;
+  Engine engine(options, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 64; ++i) {
+    chunks.push_back(engine.Create(64 << 10).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    std::memset(chunks.back()->frame, i, 64 << 10);
+  }
+  const uint64_t before = tier.stats().reads;
+  tier.faults().NextReservesAreFull(100'000);
+  EXPECT_EQ(engine.Vacate([](SlotRef, size_t) { return true; }).code(), StatusCode::kResourceExhausted);
+  EXPECT_LT(tier.stats().reads - before, 10u) << "a memory full of chunks, at most";
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    ASSERT_TRUE(engine.Acquire(chunks[i], false).ok());
+    EXPECT_EQ(static_cast<unsigned char*>(chunks[i]->frame)[77], i);
+  }
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
 // At MPI_Finalize the first chunk that could not come home left all the others on the servers, where they were lost.
 TEST(EngineSim, VacateBringsHomeWhatItCanWhenAChunkIsLost) {
   FakeTier tier(FakeTierOptions{.seed = 10});
