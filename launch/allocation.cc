@@ -1,6 +1,8 @@
 #include "launch/allocation.h"
 
+#include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <sstream>
 #include <system_error>
 
@@ -13,19 +15,195 @@ std::optional<int> PositiveNumber(const std::string& text) {
   return number;
 }
 
-Allocation SlurmAllocation(const std::function<const char*(const char*)>& getenv) {
-  const auto variable = [&getenv](const char* name) {
-    const char* value = getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  Allocation allocation;
-  allocation.present = !variable("SLURM_JOB_ID").empty();
-  if (!allocation.present) return allocation;
-  std::string nodes = variable("SLURM_NNODES");
-  if (nodes.empty()) nodes = variable("SLURM_JOB_NUM_NODES");
+namespace {
+
+// Of a cluster that exists; a list that says more is a mistake, or an attack on our memory.
+constexpr size_t kNodesMax = 100'000;
+constexpr size_t kHostsDescribed = 8;
+
+using GetEnv = std::function<const char*(const char*)>;
+
+std::string Variable(const GetEnv& getenv, const char* name) {
+  const char* value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Cuts at commas that are in no brackets.
+std::vector<std::string> Parts(const std::string& list) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  for (const char c : list) {
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c == ',' && depth == 0) parts.emplace_back();
+    else parts.back() += c;
+  }
+  return parts;
+}
+
+std::optional<unsigned long> Digits(const std::string& text) {
+  if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  return std::stoul(text);
+}
+
+// "07-12" or "3": with as many digits as the first has.
+bool AppendRange(const std::string& prefix, const std::string& range, const std::string& suffix, std::vector<std::string>* names) {
+  const size_t dash = range.find('-');
+  const std::string first = range.substr(0, dash);
+  const std::optional<unsigned long> begin = Digits(first), end = dash == std::string::npos ? begin : Digits(range.substr(dash + 1));
+  if (!begin || !end || *end < *begin || *end - *begin >= kNodesMax) return false;
+  for (unsigned long number = *begin; number <= *end; ++number) {
+    std::string digits = std::to_string(number);
+    if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
+    names->push_back(prefix + digits + suffix);
+  }
+  return true;
+}
+
+bool AppendNodes(const std::string& part, std::vector<std::string>* names) {
+  const size_t open = part.find('['), close = part.find(']');
+  if (open == std::string::npos) {
+    names->push_back(part);
+    return !part.empty() && close == std::string::npos;
+  }
+  // Names with two ranges exist ("r[1-2]n[1-4]"): what follows the first is expanded for each.
+  if (close == std::string::npos || close < open) return false;
+  std::vector<std::string> heads;
+  for (const std::string& range : Parts(part.substr(open + 1, close - open - 1))) {
+    if (!AppendRange(part.substr(0, open), range, "", &heads)) return false;
+  }
+  for (const std::string& head : heads) {
+    if (names->size() > kNodesMax || !AppendNodes(head + part.substr(close + 1), names)) return false;
+  }
+  return true;
+}
+
+Allocation SlurmAllocation(const GetEnv& getenv) {
+  Allocation allocation{.system = "SLURM"};
+  std::string nodes = Variable(getenv, "SLURM_NNODES");
+  if (nodes.empty()) nodes = Variable(getenv, "SLURM_JOB_NUM_NODES");
   allocation.nodes = PositiveNumber(nodes).value_or(1);
-  allocation.tasks = PositiveNumber(variable("SLURM_NTASKS"));
+  allocation.tasks = PositiveNumber(Variable(getenv, "SLURM_NTASKS"));
+  const std::vector<std::string> names = ExpandNodes(Variable(getenv, "SLURM_JOB_NODELIST"));
+  const std::vector<int> slots = ExpandCounts(Variable(getenv, "SLURM_TASKS_PER_NODE"));
+  if (names.size() != slots.size() || names.size() != static_cast<size_t>(allocation.nodes)) return allocation;
+  for (size_t i = 0; i < names.size(); ++i) allocation.hosts.push_back({names[i], slots[i]});
   return allocation;
+}
+
+Allocation PbsAllocation(const std::string& text) {
+  Allocation allocation{.system = "PBS"};
+  std::istringstream lines(text);
+  int tasks = 0;
+  for (std::string name; lines >> name; ++tasks) {
+    if (allocation.hosts.empty() || allocation.hosts.back().name != name) {
+      const auto known = std::find_if(allocation.hosts.begin(), allocation.hosts.end(), [&](const HostSlots& one) { return one.name == name; });
+      if (known != allocation.hosts.end()) {
+        ++known->slots;
+        continue;
+      }
+      allocation.hosts.push_back({name, 0});
+    }
+    ++allocation.hosts.back().slots;
+  }
+  if (tasks == 0) return {};
+  allocation.nodes = static_cast<int>(allocation.hosts.size());
+  allocation.tasks = tasks;
+  return allocation;
+}
+
+std::string DescribeSome(int count, const char* what, const std::vector<HostSlots>& hosts) {
+  std::string text = std::to_string(count) + " " + what + (count == 1 ? "" : "s") + " on";
+  for (size_t i = 0; i < std::min(hosts.size(), kHostsDescribed); ++i) text += " " + hosts[i].name;
+  if (hosts.size() > kHostsDescribed) text += " ... (" + std::to_string(hosts.size()) + " nodes)";
+  return text;
+}
+
+int Sum(const std::vector<HostSlots>& hosts) {
+  return std::accumulate(hosts.begin(), hosts.end(), 0, [](int sum, const HostSlots& one) { return sum + one.slots; });
+}
+
+// Takes `count` slots off the front.
+std::vector<HostSlots> Fill(const std::vector<HostSlots>& hosts, int skip, int count) {
+  std::vector<HostSlots> filled;
+  for (const HostSlots& host : hosts) {
+    const int skipped = std::min(skip, host.slots), taken = std::min(count, host.slots - skipped);
+    skip -= skipped;
+    count -= taken;
+    if (taken > 0) filled.push_back({host.name, taken});
+  }
+  return filled;
+}
+
+std::vector<HostSlots> Spread(const HostSlots* hosts, size_t host_count, int count) {
+  std::vector<HostSlots> spread;
+  const int all = static_cast<int>(host_count);
+  for (int i = 0; i < std::min(all, count); ++i) spread.push_back({hosts[i].name, count / all + (i < count % all ? 1 : 0)});
+  return spread;
+}
+
+}  // namespace
+
+std::vector<std::string> ExpandNodes(const std::string& list) {
+  std::vector<std::string> names;
+  for (const std::string& part : Parts(list)) {
+    if (!AppendNodes(part, &names) || names.size() > kNodesMax) return {};
+  }
+  return names;
+}
+
+std::vector<int> ExpandCounts(const std::string& list) {
+  std::vector<int> counts;
+  for (const std::string& part : Parts(list)) {
+    const size_t times = part.find("(x");
+    const std::optional<int> count = PositiveNumber(part.substr(0, times));
+    std::optional<int> repeated = 1;
+    if (times != std::string::npos && part.back() == ')') repeated = PositiveNumber(part.substr(times + 2, part.size() - times - 3));
+    else if (times != std::string::npos) return {};
+    if (!count || !repeated || counts.size() + static_cast<size_t>(*repeated) > kNodesMax) return {};
+    counts.insert(counts.end(), static_cast<size_t>(*repeated), *count);
+  }
+  return counts;
+}
+
+Allocation FindAllocation(const GetEnv& getenv, const std::function<Result<std::string>(const std::string&)>& read_file) {
+  if (!Variable(getenv, "SLURM_JOB_ID").empty()) return SlurmAllocation(getenv);
+  const std::string file = Variable(getenv, "PBS_NODEFILE");
+  if (Variable(getenv, "PBS_JOBID").empty() || file.empty()) return {};
+  const Result<std::string> text = read_file(file);
+  return text.ok() ? PbsAllocation(text.value()) : Allocation{};
+}
+
+std::optional<Placement> Place(const std::vector<HostSlots>& hosts, int ranks, int servers, bool servers_come_behind) {
+  if (Sum(hosts) < ranks) return std::nullopt;
+  Placement placement{.ranks = Fill(hosts, 0, ranks), .servers = {}};
+  const size_t used = placement.ranks.size();
+  placement.servers_alone = used < hosts.size();
+  if (placement.servers_alone) {
+    placement.servers = Spread(hosts.data() + used, hosts.size() - used, servers);
+  } else if (!servers_come_behind) {
+    placement.servers = Spread(hosts.data(), hosts.size(), servers);
+  } else {
+    placement.servers = Fill(hosts, ranks, servers);
+    if (Sum(placement.servers) < servers) return std::nullopt;
+  }
+  return placement;
+}
+
+std::string Describe(const Placement& placement) {
+  std::string text = DescribeSome(Sum(placement.ranks), "rank", placement.ranks);
+  if (!placement.servers.empty()) text += ", " + DescribeSome(Sum(placement.servers), "server", placement.servers);
+  return text;
+}
+
+std::string HostList(const std::vector<HostSlots>& hosts) {
+  std::string list;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    // hydra wants each host once.
+    int slots = hosts[i].slots;
+    while (i + 1 < hosts.size() && hosts[i + 1].name == hosts[i].name) slots += hosts[++i].slots;
+    list += (list.empty() ? "" : ",") + hosts[i].name + ":" + std::to_string(slots);
+  }
+  return list;
 }
 
 std::set<std::string> HostsOf(const std::string& text) {

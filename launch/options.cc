@@ -12,7 +12,7 @@ po::options_description Description(RunOptions& options, int& ranks) {
   po::options_description text("options");
   auto add = text.add_options();
   add("ranks,n", po::value(&ranks)->value_name("RANKS"),
-      "compute ranks. Default: 1; in a SLURM job SLURM_NTASKS minus the servers");
+      "compute ranks. Default: 1; in a job of SLURM or PBS its tasks minus the servers");
   add("servers,s", po::value(&options.servers)->value_name("SERVERS")->default_value(0),
       "memory servers: ranks after the compute ranks, or processes of their own (--transport). 0: swap goes to local files only");
   add("memory", po::value(&options.memory)->value_name("SIZE"),

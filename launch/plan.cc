@@ -26,11 +26,11 @@ class Planner {
   using Environment = std::vector<std::pair<std::string, std::string>>;
 
   Planner(const RunOptions& options, const Facts& facts)
-      : options_(options), facts_(facts), allocation_(SlurmAllocation(facts.getenv)) {}
+      : options_(options), facts_(facts), allocation_(FindAllocation(facts.getenv, facts.read_file)) {}
 
   Result<Plan> Make() {
     for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts,
-                      &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::CheckMemory, &Planner::TuneTcp, &Planner::BuildLine}) {
+                      &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::PlaceAll, &Planner::CheckMemory, &Planner::TuneTcp, &Planner::BuildLine}) {
       if (Status status = (this->*step)(); !status.ok()) return status;
     }
     return std::move(plan_);
@@ -44,6 +44,7 @@ class Planner {
   Status CheckEnvironment();
   Status ChooseTransport();
   std::string ChooseByFacts();
+  Status PlaceAll();
   Status CheckMemory();
   Status CheckServerMemory(uint64_t server_bytes);
   void WarnOfMemory(uint64_t servers_take);
@@ -54,7 +55,7 @@ class Planner {
   Result<uint64_t> Size(const char* option, const std::string& text) const;
   Status BuildMpiexecLine(const Environment& app_env);
   Status BuildServerLine();
-  std::vector<std::string> MpiexecLine(const std::string& mpiexec) const;
+  std::vector<std::string> MpiexecLine(const std::string& mpiexec, const std::vector<HostSlots>& hosts) const;
   void AddKept(const std::vector<std::string>& program);
   void AddRanks(int count, const Environment& env, const std::vector<std::string>& program);
   std::string StatsFile();
@@ -69,6 +70,8 @@ class Planner {
   Plan plan_;
   std::vector<std::string> app_;
   std::string server_memory_;  // of one server; empty: nobody says
+  std::optional<Placement> placement_;  // nothing: mpiexec's choice
+  bool hosts_named_ = false;            // by the user
   std::string memory_;  // RAMSPAN_MEMORY for the application; empty: leave it to the application
 };
 
@@ -127,17 +130,17 @@ Status Planner::CountRanks() {
     if (plan_.ranks < 1) return InvalidArgument("-n " + std::to_string(plan_.ranks) + ": at least 1 compute rank");
     if (tasks && plan_.ranks + plan_.servers > *tasks) {
       plan_.notes.push_back(std::to_string(plan_.ranks) + " compute ranks and " + std::to_string(plan_.servers) +
-                            " servers are more than the " + std::to_string(*tasks) + " tasks of this SLURM job");
+                            " servers are more than the " + std::to_string(*tasks) + " tasks of this " + allocation_.system + " job");
     }
     return {};
   }
   if (!tasks) return {};
   plan_.ranks = *tasks - plan_.servers;
   if (plan_.ranks < 1) {
-    return InvalidArgument("this SLURM job has " + std::to_string(*tasks) + " tasks, and -s takes " +
+    return InvalidArgument("this " + allocation_.system + " job has " + std::to_string(*tasks) + " tasks, and -s takes " +
                            std::to_string(plan_.servers) + " of them: no compute rank is left; ask for more tasks");
   }
-  plan_.notes.push_back("-n " + std::to_string(plan_.ranks) + " (SLURM_NTASKS minus the servers)");
+  plan_.notes.push_back("-n " + std::to_string(plan_.ranks) + " (the tasks of this " + allocation_.system + " job minus the servers)");
   return {};
 }
 
@@ -155,6 +158,7 @@ Status Planner::FindApp() {
 
 Status Planner::FindHosts() {
   if (!options_.hostfile.empty()) {
+    hosts_named_ = true;
     Result<std::string> text = facts_.read_file(options_.hostfile);
     if (!text.ok()) return InvalidArgument("--hostfile: " + text.status().message());
     const size_t hosts = HostsOf(text.value()).size();
@@ -165,14 +169,29 @@ Status Planner::FindHosts() {
   for (size_t i = 0; i + 1 < options_.mpi_args.size(); ++i) {
     const std::string& argument = options_.mpi_args[i];
     if (argument != "-hosts" && argument != "--hosts") continue;
+    hosts_named_ = true;
     plan_.several_hosts = options_.mpi_args[i + 1].find(',') != std::string::npos;
     return {};
   }
   plan_.several_hosts = allocation_.nodes > 1;
-  if (plan_.several_hosts) {
-    plan_.notes.push_back("SLURM job on " + std::to_string(allocation_.nodes) +
-                          " nodes: mpiexec takes the nodes from the allocation, the servers come last");
+  return {};
+}
+
+// Within the allocation of a batch system: which nodes have ranks, which have servers.
+Status Planner::PlaceAll() {
+  if (hosts_named_ || !plan_.several_hosts) return {};
+  const bool as_ranks = plan_.servers > 0;
+  placement_ = Place(allocation_.hosts, plan_.ranks, AllServers(), as_ranks);
+  const std::string job = allocation_.system + " job on " + std::to_string(allocation_.nodes) + " nodes: ";
+  if (!placement_) {
+    plan_.notes.push_back(job + "mpiexec takes the nodes from the allocation" + (as_ranks ? ", the servers come last" : ""));
+    return {};
   }
+  std::string what = job + Describe(*placement_);
+  if (AllServers() > 0 && !placement_->servers_alone) {
+    what += as_ranks ? ", the last ones, because no node is free of ranks; --transport ofi would spread them" : ", because no node is free of ranks";
+  }
+  plan_.notes.push_back(what);
   return {};
 }
 
@@ -329,7 +348,9 @@ void Planner::AddRanks(int count, const Environment& env, const std::vector<std:
 
 Status Planner::BuildLine() {
   const bool hosts_named = !options_.hostfile.empty() || !options_.mpi_args.empty();
-  plan_.by_mpiexec = plan_.ranks > 1 || plan_.servers > 0 || hosts_named || !options_.mpiexec.empty();
+  // The one rank of a job in an allocation has its node there; this process may be on a login node.
+  const bool is_placed = placement_ && AllServers() > 0;
+  plan_.by_mpiexec = plan_.ranks > 1 || plan_.servers > 0 || hosts_named || is_placed || !options_.mpiexec.empty();
   // Servers outside of the job, named by the user in the same variable, stay named.
   const bool outside = plan_.outside_servers > 0 ||
                        (plan_.servers == 0 && (options_.transport == "auto" || options_.transport == "ofi") && NamesServers());
@@ -346,15 +367,16 @@ Status Planner::BuildLine() {
   return {};
 }
 
-std::vector<std::string> Planner::MpiexecLine(const std::string& mpiexec) const {
+std::vector<std::string> Planner::MpiexecLine(const std::string& mpiexec, const std::vector<HostSlots>& hosts) const {
   std::vector<std::string> line = {mpiexec};
   line.insert(line.end(), options_.mpi_args.begin(), options_.mpi_args.end());
   if (!options_.hostfile.empty()) line.insert(line.end(), {"-f", options_.hostfile});
+  if (!hosts.empty()) line.insert(line.end(), {"-hosts", HostList(hosts)});
   return line;
 }
 
-// Servers outside of the job. On several hosts mpiexec puts them where ranks behind the application's would be: the places of
-// the application's ranks are held by processes that end at once.
+// Servers outside of the job. On several hosts mpiexec starts them, on those of the placement. Where there is none, it puts them where ranks
+// behind the application's would be: the places of the application's ranks are held by processes that end at once.
 Status Planner::BuildServerLine() {
   if (plan_.outside_servers == 0) return {};
   std::vector<std::string> server = {facts_.server};
@@ -371,11 +393,13 @@ Status Planner::BuildServerLine() {
   Result<std::string> mpiexec = FindMpiexec();
   if (!mpiexec.ok()) return mpiexec.status();
   plan_.servers_by_mpiexec = true;
-  plan_.server_argv = MpiexecLine(mpiexec.value());
+  plan_.server_argv = MpiexecLine(mpiexec.value(), placement_ ? placement_->servers : std::vector<HostSlots>());
   std::vector<std::string>& line = plan_.server_argv;
   const std::string servers = std::to_string(plan_.outside_servers);
-  // The death of one is not the end of the others.
-  line.insert(line.end(), {"-disable-auto-cleanup", "-n", std::to_string(plan_.ranks), facts_.launcher, "__nothing", ":"});
+  line.push_back("-disable-auto-cleanup");  // the death of one is not the end of the others
+  if (!placement_) line.insert(line.end(), {"-n", std::to_string(plan_.ranks), facts_.launcher, "__nothing", ":"});
+  // Both jobs use the same nodes of the allocation at the same time; without this the second step of SLURM may wait for the first.
+  if (allocation_.system == "SLURM" && !UserHas("SLURM_OVERLAP")) plan_.env.emplace_back("SLURM_OVERLAP", "1");
   line.insert(line.end(), {"-n", servers, facts_.launcher, "__server", "--"});
   server.insert(server.begin(), servers);
   const std::vector<std::string> words = EncodeArguments(server);
@@ -386,7 +410,10 @@ Status Planner::BuildServerLine() {
 Status Planner::BuildMpiexecLine(const Environment& app_env) {
   Result<std::string> mpiexec = FindMpiexec();
   if (!mpiexec.ok()) return mpiexec.status();
-  plan_.argv = MpiexecLine(mpiexec.value());
+  std::vector<HostSlots> hosts;
+  if (placement_) hosts = placement_->ranks;
+  if (placement_ && plan_.servers > 0) hosts.insert(hosts.end(), placement_->servers.begin(), placement_->servers.end());
+  plan_.argv = MpiexecLine(mpiexec.value(), hosts);
   AddRanks(plan_.ranks, app_env, app_);
   if (plan_.servers == 0) return {};
   if (facts_.memserver.empty()) {

@@ -15,7 +15,7 @@
 namespace ramspan {
 
 struct RunOptions {
-  std::optional<int> ranks;           // -n; default: what SLURM gave minus the servers, else 1
+  std::optional<int> ranks;           // -n; default: the tasks of the SLURM or PBS job minus the servers, else 1
   int servers = 0;                    // -s
   std::string memory;                 // a size as the user wrote it; empty: not given
   std::string server_memory;          // the same

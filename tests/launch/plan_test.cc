@@ -330,6 +330,77 @@ TEST_F(PlanTest, SlurmGivesTheRanksMinusTheServers) {
   EXPECT_EQ(Env(plan, "UCX_TCP_TX_SEG_SIZE"), "64k");
 }
 
+TEST_F(PlanTest, ServersOfAnAllocationHaveNodesOfTheirOwnWhereSomeAreLeft) {
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "4"}, {"SLURM_NTASKS", "16"}, {"SLURM_JOB_NODELIST", "n[1-4]"}, {"SLURM_TASKS_PER_NODE", "4(x4)"}};
+  Ranks(6, 2);
+  options_.transport = "mpi";
+  Plan plan = Make();
+  EXPECT_EQ(Words(plan.argv.begin(), plan.argv.begin() + 5), (Words{"/usr/bin/mpiexec.hydra", "-hosts", "n1:4,n2:2,n3:1,n4:1", "-n", "6"}));
+  EXPECT_TRUE(Notes(plan, "SLURM job on 4 nodes: 6 ranks on n1 n2, 2 servers on n3 n4"));
+  options_.transport = "ofi";
+  plan = Make();
+  EXPECT_EQ(Words(plan.argv.begin(), plan.argv.begin() + 5), (Words{"/usr/bin/mpiexec.hydra", "-hosts", "n1:4,n2:2", "-n", "6"}));
+  EXPECT_EQ(Words(plan.server_argv.begin(), plan.server_argv.begin() + 8),
+            (Words{"/usr/bin/mpiexec.hydra", "-hosts", "n3:1,n4:1", "-disable-auto-cleanup", "-n", "2", "/opt/bin/ramspan", "__server"}));
+  EXPECT_EQ(Env(plan, "SLURM_OVERLAP"), "1") << "two steps at once";
+}
+
+TEST_F(PlanTest, ServersOfAFullAllocationAreSpreadWhereTheyMayAndLastWhereTheyMust) {
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "2"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "4(x2)"}};
+  options_.servers = 2;
+  options_.transport = "mpi";
+  Plan plan = Make();
+  EXPECT_EQ(plan.argv[2], "n1:4,n2:4");
+  EXPECT_TRUE(Notes(plan, "6 ranks on n1 n2, 2 servers on n2, the last ones, because no node is free of ranks"));
+  options_.transport = "ofi";
+  plan = Make();
+  EXPECT_EQ(plan.argv[2], "n1:4,n2:2");
+  EXPECT_EQ(plan.server_argv[2], "n1:1,n2:1");
+}
+
+TEST_F(PlanTest, TheOneRankOfAPlacedJobIsStartedOnItsNode) {
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "2"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "1(x2)"}};
+  Ranks(1, 1);
+  options_.transport = "ofi";
+  EXPECT_EQ(Make().argv[2], "n1:1") << "the launcher may be on a login node";
+}
+
+TEST_F(PlanTest, HostsThatTheUserNamesAreNotPlaced) {
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "2(x2)"}};
+  Ranks(2, 1);
+  options_.mpi_args = {"-hosts", "alpha,beta"};
+  const Plan plan = Make();
+  EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), "-hosts"), 1);
+  EXPECT_FALSE(Notes(plan, "n1"));
+}
+
+TEST_F(PlanTest, PbsGivesNodesAndTasksInItsFile) {
+  environment_ = {{"PBS_JOBID", "12.head"}, {"PBS_NODEFILE", "/var/spool/pbs/aux/12"}};
+  hostfile_ = "alpha\nalpha\nbeta\nbeta\n";
+  options_.servers = 1;
+  options_.transport = "mpi";
+  Plan plan = Make();
+  EXPECT_EQ(plan.ranks, 3);
+  EXPECT_TRUE(plan.several_hosts);
+  EXPECT_EQ(Words(plan.argv.begin(), plan.argv.begin() + 5), (Words{"/usr/bin/mpiexec.hydra", "-hosts", "alpha:2,beta:2", "-n", "3"}));
+  EXPECT_TRUE(Notes(plan, "-n 3 (the tasks of this PBS job minus the servers)"));
+  Ranks(2, 1);
+  EXPECT_EQ(Make().argv[2], "alpha:2,beta:1");
+  EXPECT_TRUE(Notes(Make(), "PBS job on 2 nodes: 2 ranks on alpha, 1 server on beta"));
+  EXPECT_EQ(Env(Make(), "SLURM_OVERLAP"), "(unset)");
+}
+
+// Flux tells no program where it is: `flux hostlist local` does, and the planner gets it as a file (docs/operations.md).
+TEST_F(PlanTest, HostsOfFluxComeByAFile) {
+  environment_ = {{"FLUX_URI", "local:///run/flux/local"}};
+  hostfile_ = "alpha\nbeta\n";
+  options_.hostfile = "hosts";
+  options_.transport = "mpi";
+  Ranks(1, 1);
+  const Plan plan = Make();
+  EXPECT_EQ(Words(plan.argv.begin(), plan.argv.begin() + 5), (Words{"/usr/bin/mpiexec.hydra", "-f", "hosts", "-n", "1"}));
+}
+
 TEST_F(PlanTest, SlurmOnOneNodeIsOneHost) {
   environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "1"}, {"SLURM_NTASKS", "3"}};
   options_.servers = 1;
