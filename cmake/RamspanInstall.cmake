@@ -28,6 +28,11 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/configs ${PRO
         DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.example" PATTERN "*.cc" PATTERN "*.h")
 
+# The unit names the program by its path, which only the installation knows (cmake --install --prefix).
+install(CODE "set(RAMSPAN_SERVER \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/ramspan-server\")
+configure_file(\"${PROJECT_SOURCE_DIR}/configs/ramspan-server.service.in\" \"${PROJECT_BINARY_DIR}/ramspan-server.service\" @ONLY)")
+install(FILES ${PROJECT_BINARY_DIR}/ramspan-server.service DESTINATION lib/systemd/system)
+
 install(EXPORT ramspanTargets NAMESPACE ramspan:: DESTINATION ${RAMSPAN_CMAKEDIR})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ramspanConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/ramspanConfig.cmake INSTALL_DESTINATION ${RAMSPAN_CMAKEDIR})
