@@ -1,0 +1,68 @@
+// `ramspan run` over several hosts: mpiexec starts everything by something like ssh.
+#include <signal.h>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "tests/cluster/cluster_fixture.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+class ClusterJobs : public ClusterFixture {
+ protected:
+  // In the place of ssh: drops options, takes the host, runs the rest there.
+  std::string Shell() const {
+    const std::filesystem::path script = folder_ / "bin/remote-shell";
+    std::ofstream(script) << "#!/bin/sh\n"
+                             "while :; do case $1 in -*) shift ;; *) break ;; esac; done\n"
+                             "host=$1; shift\n"
+                             "exec ip netns exec $host unshare -u sh -c \"hostname $host; $*\"\n";
+    std::filesystem::permissions(script, std::filesystem::perms(0755));
+    return script.string();
+  }
+  // Ranks on the first hosts, then servers, one a host.
+  Words Job(const Words& options, const Words& app) const {
+    std::ofstream(folder_ / "hosts") << "h1:1\nh2:1\nh3:1\nh4:1\n";
+    Words words = {LAUNCHER, "run", "--memory", "4MiB", "--server-memory", "64MiB", "--hostfile", (folder_ / "hosts").string()};
+    for (const std::string& word : {std::string("-launcher"), std::string("ssh"), std::string("-launcher-exec"), Shell()}) words.push_back("--mpi-arg=" + word);
+    words.insert(words.end(), options.begin(), options.end());
+    words.push_back("--");
+    words.insert(words.end(), app.begin(), app.end());
+    return words;
+  }
+};
+
+TEST_F(ClusterJobs, RanksAndServersOfAJobAreOnHostsOfTheirOwn) {
+  for (const auto& [transport, server] : std::vector<std::pair<std::string, std::string>>{{"ofi", "ramspan-server"}, {"mpi", "ramspan-memserver"}}) {
+    const Started job = StartOn(1, Job({"-n", "2", "-s", "2", "--transport", transport}, Sweep(24 * kMiB)), {"RAMSPAN_SWAP=remote"});
+    AwaitReady(job);
+    EXPECT_THAT(HostsOf("sweep_program"), testing::ElementsAre("h1", "h2")) << transport;
+    EXPECT_THAT(HostsOf(server), testing::ElementsAre("h3", "h4")) << transport;
+    SayStop(job);
+    const Outcome outcome = WaitFor(job);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const std::string line = "verified " + std::to_string(24 * kMiB) + " bytes\n";
+    EXPECT_EQ(outcome.out, line + line) << outcome.err;
+  }
+}
+
+TEST_F(ClusterJobs, NothingIsLeftOnAnyHostWhenTheLauncherIsKilled) {
+  const Started job = StartOn(1, Job({"-n", "2", "-s", "2", "--transport", "ofi"}, Sweep(24 * kMiB)), {"RAMSPAN_SWAP=remote"});
+  AwaitReady(job);
+  kill(job.pid, SIGKILL);
+  WaitFor(job);
+  for (int i = 0; i < 4000 && !JobProcesses().empty(); ++i) usleep(5000);
+  EXPECT_TRUE(JobProcesses().empty());
+  // Of what a killed launcher left in TMPDIR, the next one takes care.
+  EXPECT_EQ(WaitFor(StartOn(1, {LAUNCHER, "run", "--", "true"})).status, 0);
+}
+
+}  // namespace
+}  // namespace ramspan
