@@ -26,7 +26,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PR
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/examples
         DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.example" PATTERN "*.cc" PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.example" PATTERN "*.cc" PATTERN "*.h" PATTERN "*.sbatch")
 
 # The unit names the program by its path, which only the installation knows (cmake --install --prefix).
 install(CODE "set(RAMSPAN_SERVER \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/ramspan-server\")

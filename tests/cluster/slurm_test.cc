@@ -1,0 +1,110 @@
+// The scripts of examples/batch, as they are, in a real Slurm.
+#include <signal.h>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "tests/cluster/slurm_fixture.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kData = 24 * kMiB;
+
+class Slurm : public SlurmFixture {
+ protected:
+  static size_t Count(const std::string& text, const std::string& what) {
+    size_t count = 0;
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++count;
+    return count;
+  }
+  static std::string Verified() { return "verified " + std::to_string(kData) + " bytes\n"; }
+  void SayStopToAll() const { std::ofstream(folder_ / "ready/stop") << ""; }
+  // Of the user's home: what the scripts put there while they run.
+  std::set<std::string> Home() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "home")) names.insert(entry.path().filename());
+    return names;
+  }
+};
+
+TEST_F(Slurm, ServersAmongTheTasksOfAJobHaveNodesOfTheirOwn) {
+  for (const auto& [transport, server] : std::vector<std::pair<std::string, std::string>>{{"mpi", "ramspan-memserver"}, {"ofi", "ramspan-server"}}) {
+    ClearReady();
+    const BatchJob job = Submit({}, "servers_among_tasks.sbatch", Sweep(kData), {"TRANSPORT=" + transport});
+    AwaitProgram(job);
+    EXPECT_THAT(HostsOf("sweep_program"), ElementsAre("h1")) << transport;
+    EXPECT_THAT(HostsOf(server), ElementsAre("h2", "h3")) << transport;
+    SayStopToAll();
+    EXPECT_EQ(EndOf(job), "COMPLETED") << Said(job);
+    EXPECT_EQ(Count(Said(job), Verified()), 2u) << Said(job);
+    EXPECT_THAT(Said(job), HasSubstr("SLURM job on 3 nodes: 2 ranks on h1, 2 servers on h2 h3"));
+  }
+}
+
+TEST_F(Slurm, SrunStartsRanksAndServersWithoutMpiexec) {
+  const BatchJob job = Submit({}, "srun_pmi2.sbatch", Sweep(kData, 2));
+  EXPECT_EQ(EndOf(job), "COMPLETED") << Said(job);
+  EXPECT_EQ(Count(Said(job), Verified()), 3u) << Said(job);
+}
+
+TEST_F(Slurm, AHeterogeneousJobHasItsServersOnTheOtherNodes) {
+  const BatchJob job = Submit({}, "heterogeneous.sbatch", Sweep(kData));
+  AwaitProgram(job);
+  EXPECT_THAT(HostsOf("sweep_program"), ElementsAre("h1", "h2"));
+  EXPECT_THAT(HostsOf("ramspan-server"), ElementsAre("h3"));
+  SayStopToAll();
+  EXPECT_EQ(EndOf(job), "COMPLETED") << Said(job);
+  EXPECT_EQ(Count(Said(job), Verified()), 2u) << Said(job);
+  EXPECT_TRUE(Home().empty()) << "the job's secret and files are gone";
+}
+
+TEST_F(Slurm, AnMpiProgramOfAHeterogeneousJobHasAWholeWorld) {
+  const BatchJob job = Submit({}, "heterogeneous.sbatch", {WORLD_PROGRAM, "40", std::to_string(256 << 10)});
+  EXPECT_EQ(EndOf(job), "COMPLETED") << Said(job);
+  EXPECT_THAT(Said(job), HasSubstr("ranks 2 bytes " + std::to_string(2 * 10 * kMiB)));
+}
+
+TEST_F(Slurm, ServersOfOneJobServeSeveralOthersUntilTheyAreCancelled) {
+  const BatchJob servers = Submit({}, "servers.sbatch", {});
+  const Words after = {"--dependency=after:" + servers.id};
+  const std::vector<BatchJob> jobs = {Submit(after, "computing.sbatch", Sweep(kData, 2)), Submit(after, "computing.sbatch", Sweep(kData, 2))};
+  for (const BatchJob& job : jobs) {
+    EXPECT_EQ(EndOf(job), "COMPLETED") << Said(job) << Said(servers);
+    EXPECT_EQ(Count(Said(job), Verified()), 2u) << Said(job);
+  }
+  EXPECT_THAT(HostsOf("ramspan-server"), ElementsAre("h1", "h2"));
+  Ask({"scancel", servers.id});
+  EXPECT_EQ(EndOf(servers), "CANCELLED");
+  EXPECT_THAT(Home(), ElementsAre(".ramspan.key")) << "the key is the user's; the rest is gone";
+}
+
+// The fixture looks for processes, shared memory and files in TMPDIR that are left.
+TEST_F(Slurm, ACancelledJobLeavesNothing) {
+  for (const char* script : {"servers_among_tasks.sbatch", "srun_pmi2.sbatch", "heterogeneous.sbatch"}) {
+    ClearReady();
+    const BatchJob job = Submit({}, script, Sweep(kData));
+    AwaitProgram(job);
+    Ask({"scancel", job.id});
+    EXPECT_EQ(EndOf(job), "CANCELLED") << script;
+    ExpectNothingLeft();
+    EXPECT_TRUE(Home().empty()) << script;
+  }
+}
+
+// Whole minutes only: Slurm's own unit.
+TEST_F(Slurm, LongAJobThatReachesItsTimeLimitLeavesNothing) {
+  const BatchJob job = Submit({"--time=1"}, "servers_among_tasks.sbatch", Sweep(kData));
+  AwaitProgram(job);
+  EXPECT_EQ(EndOf(job, seconds(200)), "TIMEOUT");
+}
+
+}  // namespace
+}  // namespace ramspan
