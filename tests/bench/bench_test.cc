@@ -139,6 +139,20 @@ TEST_F(Ratios, RandomAccessWithoutReadAheadIsNotFarUnderItsRoofline) {
   EXPECT_GT(ratios[1], 0.25) << testing::PrintToString(ratios);
 }
 
+// The bound of a far wait was that of a near one, for which no other process has to get a core.
+TEST_F(Ratios, WhatALoadExplainsOfAWaitCountsTheServersThatTakePart) {
+  const Words stream = {"stream", "--data", "24MiB", "--chunk", "64KiB", "--threads", "2", "--busy", "1", "--sweeps", "3", "--json"};
+  const auto slices = [&](const Words& environment) {
+    const Outcome outcome = Run(stream, environment);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const json line = Lines(outcome).at(0);
+    EXPECT_GT(line["busy_wait_bound_s"].get<double>(), 0.001 * line["busy_wait_bound_slices"].get<int>());
+    return line["busy_wait_bound_slices"].get<int>();
+  };
+  EXPECT_EQ(slices({}), 2);
+  EXPECT_EQ(slices({"MPIR_CVAR_NOLOCAL=1", "UCX_TLS=tcp,self"}), 8);
+}
+
 TEST_F(Ratios, SmallObjectsCostLittleAndTravelTogether) {
   const Outcome outcome = Run({"small", "--servers", "0", "--chunks", "300000", "--sweeps", "3", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
