@@ -137,5 +137,34 @@ TEST(PinBarrier, WhoFindsACountedPinGoneSeesWhatItsThreadDidToTheFrame) {
   pinner.join();
 }
 
+// The other direction: who finds a chunk open may use its frame at once, without the engine's mutex. It is opened by the
+// transition that ends a load, or afterwards, when somebody comes to a chunk that is there but closed.
+TEST(PinBarrier, WhoFindsAChunkOpenSeesWhatWasLoadedIntoItsFrame) {
+  detail::PinTable* table = detail::t_pins != nullptr ? detail::t_pins : PinRegistry::Get().Adopt();
+  const unsigned slot = PinRegistry::Get().pins_fence() ? detail::PinTable::kInlineSlots : 0;
+  for (const bool by_transition : {true, false}) {
+    Chunk chunk{};
+    uint64_t frame = 0;
+    Transition(&chunk, Event::kCreate);
+    if (!by_transition) Transition(&chunk, Event::kMaterialize);
+    std::thread loader([&] {
+      frame = 7;
+      chunk.frame = &frame;
+      if (by_transition) {
+        Transition(&chunk, Event::kMaterialize, kReadable | kReferenced);
+      } else {
+        SetBits(&chunk, kReadable | kReferenced);
+      }
+    });
+    while (!detail::StorePin<false>(&chunk, table, slot)) {
+      detail::Unpin(&chunk, table, slot);
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(*static_cast<uint64_t*>(chunk.frame), 7u);
+    detail::Unpin(&chunk, table, slot);
+    loader.join();
+  }
+}
+
 }  // namespace
 }  // namespace ramspan
