@@ -5,6 +5,7 @@
 
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
+#include "client/front/store_pin.h"
 #include "client/front/throw_status.h"
 #include "common/errno_guard.h"
 #include "common/log.h"
@@ -57,11 +58,7 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
 }
 
 bool StorePinAnywhere(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
-  if (PinRegistry::Get().pins_fence()) {  // StorePin stores the same once more and then looks
-    table->slots[slot].store(chunk, std::memory_order_release);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  }
-  return write ? StorePin<true>(chunk, table, slot) : StorePin<false>(chunk, table, slot);
+  return StorePinFenced(chunk, table, slot, write, PinRegistry::Get().pins_fence());
 }
 
 void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {

@@ -181,6 +181,15 @@ TEST_F(SwapsThatGo, LeavingRemoteMemoryWaitsForNoFiles) {
   EXPECT_TRUE(ReturnsMeanwhile([&] { swaps_->LeaveRemote(true); }));
 }
 
+// What comes home from remote memory pushes other objects out, which must not go back there.
+TEST_F(SwapsThatGo, LeavingRemoteMemoryBringsAllHomeAndPutsNothingBack) {
+  Fill(30);
+  ASSERT_GT(remote_->stats().slot_bytes_used, 0u);
+  swaps_->LeaveRemote(true);
+  for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
+  EXPECT_TRUE(engine_->IsValid());
+}
+
 // The engine gave the room back that it had asked for, to whatever tier had that number by then.
 TEST_F(SwapsThatGo, RoomAskedForInOneSwapIsNotGivenBackToTheNext) {
   const SwapId id = swaps_->Add(&first_);

@@ -42,7 +42,7 @@ synchronise() {  # FROM TREE LIST
   (cd "$tree" && find . -name 'build*' -prune -o -type f -printf '%P\n' | sort | comm -23 - <(sort "$list") | xargs -r rm -f)
 }
 
-# folder_of SPEC, targets_of SPEC, filter_of SPEC: the parts of [tsan/|fence/|ctest/]TARGET[+TARGET...][:FILTER]
+# folder_of SPEC, targets_of SPEC, filter_of SPEC: the parts of [tsan/|ctest/]TARGET[+TARGET...][:FILTER]
 folder_of() { [[ $1 == tsan/* ]] && echo build-tsan || echo build; }
 targets_of() { local spec=${1#*/}; spec=${spec%%:*}; echo "${spec//+/ }"; }
 filter_of() { [[ $1 == *:* ]] && echo "${1#*:}" || echo '-Topology*:Log*:AioFile*:*Config*'; }
@@ -58,15 +58,14 @@ build() {  # SPEC
   bounded "$build_limit" cmake --build "$folder" -j "$jobs" --target $(targets_of "$1") >build.log 2>&1
 }
 run() {  # SPEC; sets found: the first test that fails, or nothing
-  local target folder repeat=1 variant=(UCX_MEM_MMAP_HOOK_MODE=none RAMSPAN_TEST_SEEDS=150)
+  local target folder variant=(UCX_MEM_MMAP_HOOK_MODE=none RAMSPAN_TEST_SEEDS=150)
   target=$(targets_of "$1") target=${target%% *} folder=$(folder_of "$1")
   [ "$target" != front_tests ] || variant+=(RAMSPAN_MEMORY=16MiB)
-  [[ $1 != fence/* ]] || { variant+=(RAMSPAN_TEST_NO_MEMBARRIER=1) repeat=20; }
   found=
   if [[ $1 == ctest/* ]]; then
     bounded "$test_limit" ctest --test-dir "$folder" --no-tests=error --output-on-failure -R "$(filter_of "$1")" >test.log 2>&1 && return
   else
-    bounded "$test_limit" env "${variant[@]}" "$folder/bin/$target" --gtest_brief=1 --gtest_fail_fast --gtest_repeat=$repeat \
+    bounded "$test_limit" env "${variant[@]}" "$folder/bin/$target" --gtest_brief=1 --gtest_fail_fast \
       --gtest_filter="$(filter_of "$1")" >test.log 2>&1 && return
   fi
   found=$(grep -m1 -aoE '(FAILED  ?\] [^ ,]+|check failed: .*|WARNING: ThreadSanitizer: .*|\*\*\*(Failed|Timeout).*)' test.log | head -c 90)

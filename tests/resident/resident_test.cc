@@ -1,4 +1,4 @@
-// detail/resident.h itself, operation by operation. The header is compiled once more here, over atomics that record what
+// detail/resident.h itself (and front/store_pin.h), operation by operation. The header is compiled once more here, over atomics that record what
 // is done to them in which order and with which memory order, in a namespace of their own. So this sees what no run on
 // x86 can: a release that became relaxed, and a store and a load that changed places.
 //
@@ -23,7 +23,7 @@ using std::memory_order_relaxed;
 using std::memory_order_seq_cst;
 
 struct Operation {
-  enum Kind { kStore, kLoad, kSignalFence } kind;
+  enum Kind { kStore, kLoad, kSignalFence, kThreadFence } kind;
   const void* where;
   std::memory_order order;
   bool operator==(const Operation&) const = default;
@@ -70,11 +70,17 @@ inline void atomic_signal_fence(std::memory_order order) {
   operations.push_back({Operation::kSignalFence, nullptr, order});
 }
 
+inline void atomic_thread_fence(std::memory_order order) {
+  operations.push_back({Operation::kThreadFence, nullptr, order});
+  if (order == std::memory_order_seq_cst) Drain();  // no weaker one keeps a store and a later load in order
+}
+
 }  // namespace traced_std
 
 #define std traced_std
 #define ramspan ramspan_traced
 #include "ramspan/detail/resident.h"
+#include "client/front/store_pin.h"
 #undef ramspan
 #undef std
 
@@ -163,6 +169,22 @@ TEST_F(Resident, APinStoresItsSlotThenLoadsTheStateWithTheOrdersThatItsProtocolN
   }
 }
 
+TEST_F(Resident, WithoutMembarrierAPinStoresItsSlotAndExecutesTheFenceBeforeItLooks) {
+  for (const bool write : {false, true}) {
+    Reset(15);
+    EXPECT_TRUE(StorePinFenced(&chunk_, table_.get(), 5, write, true));
+    const std::vector<Operation> expected = {{Operation::kStore, &table_->slots[5], std::memory_order_release},
+                                             {Operation::kThreadFence, nullptr, std::memory_order_seq_cst},
+                                             {Operation::kStore, &table_->slots[5], std::memory_order_release},
+                                             {Operation::kSignalFence, nullptr, std::memory_order_seq_cst},
+                                             {Operation::kLoad, &chunk_.state, std::memory_order_acquire}};
+    EXPECT_TRUE(traced_std::operations == expected);
+    Reset(15);
+    EXPECT_TRUE(StorePinFenced(&chunk_, table_.get(), 5, write, false));
+    EXPECT_EQ(traced_std::operations.size(), 3u) << "with membarrier it costs no fence";
+  }
+}
+
 TEST_F(Resident, TheFirstEmptyInlineSlotIsTakenAndAcquiredFromWhoEmptiedIt) {
   ChunkHead other{};
   for (unsigned taken = 0; taken <= PinTable::kInlineSlots; ++taken) {
@@ -195,7 +217,8 @@ TEST_F(Resident, AnUnpinReleasesWhatWasDoneToTheFrame) {
 // An evictor's three steps, at any of the points of a pin (before its store, between store and load, behind the load), and
 // the moment at which the stored slot leaves the store buffer by itself. Returns how often the pin held a chunk that the
 // evictor took for unpinned.
-int PinsThatNobodySaw(ChunkHead* chunk, PinTable* table, bool with_barrier, const std::function<void(uint64_t)>& reset) {
+int PinsThatNobodySaw(ChunkHead* chunk, PinTable* table, bool with_barrier, bool with_fence,
+                      const std::function<void(uint64_t)>& reset) {
   int unseen = 0;
   for (int close = 0; close < 3; ++close) {
     for (int barrier = close; barrier < 3; ++barrier) {
@@ -212,7 +235,7 @@ int PinsThatNobodySaw(ChunkHead* chunk, PinTable* table, bool with_barrier, cons
             if (point == scan) found = table->slots[0].value == chunk;
             ++point;
           };
-          const bool holds = PinInSlot<false>(chunk, table, 0) != nullptr;
+          const bool holds = StorePinFenced(chunk, table, 0, false, with_fence);
           while (point < 3) traced_std::between();
           traced_std::between = nullptr;
           traced_std::Drain();
@@ -226,8 +249,9 @@ int PinsThatNobodySaw(ChunkHead* chunk, PinTable* table, bool with_barrier, cons
 
 TEST_F(Resident, WithTheBarrierNoPinIsOverlookedInAnyOrderOfTheSteps) {
   const auto reset = [this](uint64_t state) { Reset(state); };
-  EXPECT_EQ(PinsThatNobodySaw(&chunk_, table_.get(), true, reset), 0);
-  EXPECT_GT(PinsThatNobodySaw(&chunk_, table_.get(), false, reset), 0) << "the model cannot fail";
+  EXPECT_EQ(PinsThatNobodySaw(&chunk_, table_.get(), true, false, reset), 0);
+  EXPECT_EQ(PinsThatNobodySaw(&chunk_, table_.get(), false, true, reset), 0) << "the pin's own fence";
+  EXPECT_GT(PinsThatNobodySaw(&chunk_, table_.get(), false, false, reset), 0) << "the model cannot fail";
 }
 
 }  // namespace
