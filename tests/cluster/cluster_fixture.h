@@ -1,6 +1,6 @@
 // Several hosts on one machine, for tests with memory servers on some and clients on others. A host is a network namespace with an interface
 // of its own, joined to the others by a bridge, and a host name. Hosts h1 to h8 have the addresses 10.77.0.1 to .8 and know each other's names;
-// the test itself is 10.77.0.100. They share the file system, as nodes of a cluster share a home.
+// the test itself is 10.77.0.100, login. They share the file system, as nodes of a cluster share a home.
 //
 // All of it is in a world that ends with the test (world.h). Where there can be none, the tests are skipped and say why.
 #pragma once

@@ -49,6 +49,21 @@ TEST_F(Slurm, ServersAmongTheTasksOfAJobHaveNodesOfTheirOwn) {
   }
 }
 
+// The launcher is on the login node then, which has no rank.
+TEST_F(Slurm, AnInteractiveAllocationRunsItsRanksOnItsNodes) {
+  Words line = {"salloc", "--nodes=2", "--ntasks=2", "--mem=1G", LAUNCHER, "run", "-s", "1", "--transport", "ofi", "--memory", "4MiB", "--server-memory", "64MiB", "--"};
+  for (const std::string& word : Sweep(kData)) line.push_back(word);
+  const pid_t salloc = StartCommand(line, {"RAMSPAN_SWAP=remote"});
+  Ready(0);
+  EXPECT_THAT(HostsOf("sweep_program"), ElementsAre("h1"));
+  EXPECT_THAT(HostsOf("ramspan-server"), ElementsAre("h2"));
+  SayStopToAll();
+  const Outcome outcome = Wait(salloc, seconds(60));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, Verified()) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("SLURM job on 2 nodes: 1 rank on h1, 1 server on h2"));
+}
+
 TEST_F(Slurm, SrunStartsRanksAndServersWithoutMpiexec) {
   const BatchJob job = Submit({}, "srun_pmi2.sbatch", Sweep(kData, 2));
   EXPECT_EQ(EndOf(job), "COMPLETED") << Said(job);
