@@ -161,24 +161,51 @@ Result<Object> Bundles::New(uint64_t bytes, uint64_t alignment) {
   const size_t index = ThisShard(kShards);
   Shard& shard = shards_[index];
   for (;;) {
-    Bundle* lost = nullptr;
+    Object object;
     {
       MutexLock lock(shard.mutex);
-      Bundle*& list = shard.open[size_class];
-      if (list == nullptr) break;
-      if (!engine_->IsLost(static_cast<Chunk*>(list->chunk))) return TakePlace(&shard, list, bytes);
-      lost = list;
-      Unlink(&list, lost);  // a new object has lost nothing yet, so it must not lie there
-      if (lost->live > 0) continue;
+      Bundle* const first = shard.open[size_class];
+      if (first == nullptr) break;
+      object = TakePlace(&shard, first, bytes);
     }
-    Destroy(lost);
+    if (!IsAway(object.chunk())) return object;
+    const Status home = BringHome(object);
+    if (home.ok()) return object;
+    Free(object);
+    if (home.code() != StatusCode::kDataLoss) break;  // memory is full of pins, or swap cannot be read now
   }
-  const ErrnoGuard guard;  // here and in Destroy, where the system may be asked: most objects need neither
+  const ErrnoGuard guard;  // here, in BringHome and Destroy, where the system may be asked: most objects need none of them
   Result<Bundle*> made = Make(size_class, index);
   if (!made.ok()) return made.status();
   MutexLock lock(shard.mutex);
-  Link(&shard.open[size_class], made.value());
+  Bundle*& list = shard.open[size_class];
+  Link(&list, made.value());
+  list = made.value();  // before those that could not be brought home
   return TakePlace(&shard, made.value(), bytes);
+}
+
+// Whether the bytes are in swap only, and could be found to be lost when they are read.
+bool Bundles::IsAway(const detail::ChunkHead* chunk) {
+  const uint64_t word = chunk->state.load(std::memory_order_acquire);
+  const Phase phase = PhaseOf(word);
+  return phase == Phase::kLoading || phase == Phase::kLost || (phase == Phase::kSwapped && (word & kHasSlot) != 0);
+}
+
+// A new object has lost nothing yet, so it must not lie where data is lost, and only who reads a bundle knows that. Its first
+// pull would read the bundle anyway. kDataLoss: the bundle takes no more objects. REQUIRES: `object` is there, which keeps it.
+Status Bundles::BringHome(Object object) {
+  const ErrnoGuard guard;
+  auto* chunk = static_cast<Chunk*>(object.chunk());
+  Status status = engine_->IsLost(chunk) ? DataLoss("") : engine_->AcquireCounted(chunk, false, Engine::WhenPinned::kReturn);
+  if (status.ok()) {
+    chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);  // as UnpinCounted
+  } else if (status.code() == StatusCode::kDataLoss) {
+    Bundle* const bundle = BundleOf(object);
+    Shard& shard = shards_[bundle->shard];
+    MutexLock lock(shard.mutex);
+    if (bundle->open) Unlink(&shard.open[bundle->size_class], bundle);
+  }
+  return status;
 }
 
 Object Bundles::TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) {
@@ -206,7 +233,8 @@ void Bundles::Free(Object object) {
     --shard.objects;
     Bundle** const list = &shard.open[bundle->size_class];
     if (--bundle->live > 0) {
-      if (!bundle->open && bundle->live <= bundle->places * 3 / 4) Link(list, bundle);
+      const bool has_room = !bundle->open && bundle->live <= bundle->places * 3 / 4;
+      if (has_room && !engine_->IsLost(static_cast<Chunk*>(bundle->chunk))) Link(list, bundle);
       return;
     }
     const bool others_have_room = bundle->open ? bundle->next != bundle : *list != nullptr;

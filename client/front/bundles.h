@@ -5,7 +5,8 @@
 // it, for good; whoever frees an object takes that shard's mutex. A bundle that was full takes objects again when a
 // quarter is free, so that single gaps do not bring swapped bundles back. One empty bundle a size and shard is kept.
 //
-// Thread-safety: any thread. New may block (as Engine::Create and ChargeMetadata); the rest does not.
+// Thread-safety: any thread. New may block (as Engine::Create and ChargeMetadata, and while a bundle is read from swap that has
+// room); the rest does not.
 #pragma once
 
 #include <array>
@@ -82,6 +83,8 @@ class Bundles {
   static void Link(Bundle** list, Bundle* bundle);
   static void Unlink(Bundle** list, Bundle* bundle);
   detail::Object TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) RS_REQUIRES(shard->mutex);
+  static bool IsAway(const detail::ChunkHead* chunk);
+  Status BringHome(detail::Object object);
   Result<Bundle*> Make(size_t size_class, size_t shard);
   void Destroy(Bundle* bundle);
 

@@ -178,5 +178,51 @@ TEST_F(BundlesTest, ANewObjectDoesNotLieInABundleThatIsLost) {
   for (const Object& object : kept) bundles_.Free(object);
 }
 
+// That data is lost was found only by who read it, so a new object was put into a bundle whose bytes in swap were wrong.
+TEST_F(BundlesTest, ANewObjectDoesNotLieInABundleThatComesBackWrong) {
+  const Object old = New(1000);
+  auto* const chunk = static_cast<Chunk*>(old.chunk());
+  ASSERT_TRUE(engine_.Acquire(chunk, true).ok());
+  std::vector<Chunk*> others;  // push it out
+  for (int i = 0; i < 40; ++i) {
+    others.push_back(engine_.Create(1 << 20).value());
+    ASSERT_TRUE(engine_.Acquire(others.back(), true).ok());
+  }
+  ASSERT_EQ(PhaseOf(chunk), Phase::kSwapped);
+  chunk->checksum ^= 1;  // as if what lies in swap were wrong
+  const Object next = New(1000);
+  EXPECT_NE(next.chunk(), old.chunk());
+  EXPECT_TRUE(engine_.Acquire(static_cast<Chunk*>(next.chunk()), true).ok());
+  EXPECT_EQ(engine_.Acquire(chunk, false).code(), StatusCode::kDataLoss);
+  bundles_.Free(old);
+  bundles_.Free(next);
+  for (Chunk* other : others) engine_.Free(other);
+}
+
+// A bundle that cannot be read now keeps its place: each new object would have got a bundle of its own.
+TEST_F(BundlesTest, NewObjectsShareABundleWhileAnotherOneCannotBeRead) {
+  const Object old = New(1000);
+  auto* const chunk = static_cast<Chunk*>(old.chunk());
+  ASSERT_TRUE(engine_.Acquire(chunk, true).ok());
+  std::vector<Chunk*> others;
+  for (int i = 0; i < 40; ++i) {
+    others.push_back(engine_.Create(1 << 20).value());
+    ASSERT_TRUE(engine_.Acquire(others.back(), true).ok());
+  }
+  ASSERT_EQ(PhaseOf(chunk), Phase::kSwapped);
+  pins_.all_pinned = true;  // nothing can make way, and what is free is taken
+  do {
+    others.push_back(engine_.Create(64 << 10).value());
+  } while (engine_.Acquire(others.back(), true, Engine::WhenPinned::kReturn).ok());
+  std::vector<Object> fresh;
+  for (int i = 0; i < 50; ++i) fresh.push_back(New(1000));
+  for (const Object object : fresh) EXPECT_EQ(object.chunk(), fresh[0].chunk());
+  EXPECT_NE(fresh[0].chunk(), old.chunk());
+  pins_.all_pinned = false;
+  for (const Object object : fresh) bundles_.Free(object);
+  bundles_.Free(old);
+  for (Chunk* other : others) engine_.Free(other);
+}
+
 }  // namespace
 }  // namespace ramspan
