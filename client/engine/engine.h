@@ -194,7 +194,6 @@ class Engine {
     bool room_made = false;    // it has been waited for: look again
     Status status;             // why a dirty victim could not start
     uint64_t no_exchange = UINT64_MAX;  // victims of so many bytes find nobody who gives them a slot
-    bool thorough = false;     // whoever could give one has been noted
     bool leaves() const { return freed + started > 0; }
   };
   Evicted EvictSome(uint64_t bytes) RS_REQUIRES(mutex_);  // releases and retakes the mutex to submit
@@ -266,8 +265,8 @@ class Engine {
   Status LeaveSlot(Chunk* chunk, bool even_if_full) RS_REQUIRES(mutex_);  // releases and retakes the mutex
   void NoteResidentSlot(const Chunk* chunk) RS_REQUIRES(mutex_);
   void NoteResidentSlots() RS_REQUIRES(mutex_);
-  bool MayGiveUpSlot(const Chunk* chunk, uint64_t leaving) const RS_REQUIRES(mutex_);
-  bool Exchange(Chunk* chunk, bool thorough) RS_REQUIRES(mutex_);
+  bool MayGiveUpSlot(const Chunk* chunk, uint64_t leaving, uint64_t others) const RS_REQUIRES(mutex_);
+  bool Exchange(Chunk* chunk) RS_REQUIRES(mutex_);
   bool ExchangeIn(uint64_t space, Chunk* chunk) RS_REQUIRES(mutex_);
   static uint64_t SpaceOf(SlotRef slot);
   void ReclaimResidentSlots(uint64_t bytes) RS_REQUIRES(mutex_);

@@ -45,7 +45,6 @@ Engine::Evicted Engine::EvictSome(uint64_t bytes) {
   LookForVictims(bytes, &result);
   if (result.leaves() || result.room_made || result.status.code() != StatusCode::kResourceExhausted) return result;
   NoteResidentSlots();
-  result.thorough = true;
   result.no_exchange = UINT64_MAX;
   LookForVictims(bytes, &result);
   if (!result.leaves() && !result.room_made && result.no_slot > 0) WaitForSlots(result.no_slot, &result);
@@ -156,7 +155,7 @@ Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
   if (c->slot && !tier_->ShouldMove(c->slot, c->bytes)) return Status();
   const auto exchanged = [&]() RS_NO_THREAD_SAFETY_ANALYSIS {
     if (c->slot || c->bytes >= result->no_exchange) return false;
-    if (Exchange(c, result->thorough)) return true;
+    if (Exchange(c)) return true;
     result->no_exchange = c->bytes;
     return false;
   };

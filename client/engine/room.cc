@@ -38,6 +38,9 @@ constexpr int kAsksMax = 16;
 // Swap that said it is full is taken at its word for so long by evictions, which can exchange slots instead of asking again:
 // asking costs a message to each server, or a look at the disk.
 constexpr auto kFullFor = std::chrono::milliseconds(10);
+
+// Nobody is told this: who gets it asks swap.
+Status MayHaveRoom() { return Aborted("swap may have room"); }
 }  // namespace
 
 void Engine::Sizes::Note(uint64_t bytes) {
@@ -112,9 +115,10 @@ Status Engine::GiveSlots(uint64_t bytes, uint64_t* ask) {
     if (PhaseOf(c) != Phase::kResident || c->slot || c->bytes >= too_large) continue;
     Result<SlotRef> slot = AskSlot(c->bytes);
     if (!slot.ok()) {
-      must_ask += slot.status().code() == StatusCode::kAborted;
-      if (slot.status().code() != StatusCode::kAborted || must_ask == kAsksMax) too_large = c->bytes;
-      *ask = c->bytes;
+      const bool may_have = slot.status().code() == StatusCode::kAborted;
+      if (may_have) *ask = c->bytes;
+      must_ask += may_have;
+      if (!may_have || must_ask == kAsksMax) too_large = c->bytes;
       status = slot.status();
       continue;
     }
@@ -123,7 +127,7 @@ Status Engine::GiveSlots(uint64_t bytes, uint64_t* ask) {
     given += RoundUpToGranule(c->bytes);
   }
   if (given >= bytes) return Status();
-  return must_ask > 0 ? Aborted("swap may have room") : status;
+  return must_ask > 0 ? MayHaveRoom() : status;
 }
 
 // Makes sure that what is in swap can come back when `coming` bytes more of chunks without slots are in memory, and
@@ -134,6 +138,11 @@ Status Engine::TryKeepRoom(uint64_t coming, uint64_t leaving, const Sizes& sizes
 }
 
 Status Engine::NoRoomToKeep(const Status& why) const {
+  if (why.code() == StatusCode::kAborted) {
+    return ResourceExhausted("memory is full, and " + std::to_string(kRoomAttemptsMax) + " times in a row room that swap had was "
+                             "gone when it was to be taken (other threads take it, too). Pull again, free some objects, or give "
+                             "more swap or memory");
+  }
   return ResourceExhausted("memory and swap are full: what remains free is needed to read and write the objects that are there. "
                            "Free some objects, or give more swap or memory (" + why.message() + ")");
 }
@@ -176,8 +185,10 @@ Status Engine::KeepRoom() {
       continue;
     }
     if (status.code() != StatusCode::kAborted) break;
-    status = AskForRoom(ask);
-    if (!status.ok()) break;
+    if (Status room = AskForRoom(ask); !room.ok()) {
+      status = std::move(room);
+      break;
+    }
   }
   return NoRoomToKeep(status);
 }
@@ -192,23 +203,24 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
     kept_sizes_ = sizes;
     return Status();
   }
-  Status own, others;
-  if (Result<SlotRef> slot = AskSlot(chunk->bytes); slot.ok()) {
+  Result<SlotRef> slot = AskSlot(chunk->bytes);
+  if (slot.ok()) {
     Slot mine(tier_, slot.value(), chunk->bytes);
-    others = TryKeepRoom(0, 0, sizes, ask);
+    const Status others = TryKeepRoom(0, 0, sizes, ask);
     if (others.ok()) {
       GiveEmptySlot(chunk, mine.release());
       kept_sizes_ = sizes;
-      return Status();
+      return others;
     }
+    if (others.code() != StatusCode::kAborted) return others;
+    // Its place goes back, and to the others: else swap would be asked for room that is this place, again and again.
   } else {
-    own = slot.status();
     *ask = chunk->bytes;
-    others = TryKeepRoom(frame, 0, sizes, ask);
-    if (others.ok()) kept_sizes_ = sizes;
   }
-  if (others.ok()) return others;
-  return own.code() == StatusCode::kAborted || others.code() == StatusCode::kAborted ? Aborted("swap may have room") : others;
+  const Status others = TryKeepRoom(frame, 0, sizes, ask);
+  if (others.ok()) kept_sizes_ = sizes;
+  if (others.ok() || slot.ok()) return others;
+  return slot.status().code() == StatusCode::kAborted ? MayHaveRoom() : others;
 }
 
 // A frame for a chunk that is about to come in, and where it has no contents yet, room for what it makes necessary. On return the
@@ -245,7 +257,7 @@ Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
   const SlotRef leaving = chunk->slot;
   Status status;
   for (int attempt = 0; attempt < kRoomAttemptsMax; ++attempt) {
-    if (MayGiveUpSlot(chunk, 0)) {
+    if (MayGiveUpSlot(chunk, 0, 0)) {
       static_cast<void>(DetachSlot(chunk));
       return Status();
     }
@@ -257,12 +269,16 @@ Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
       return Status();
     }
     status = slot.status();
-    if (status.code() == StatusCode::kAborted) status = AskForRoom(chunk->bytes);
+    if (status.code() != StatusCode::kAborted) break;
+    Status room = AskForRoom(chunk->bytes);
     // Nothing that is pinned leaves, but its slot may have been given to another one that did.
     if (!(chunk->slot == leaving)) return Status();
-    if (!status.ok()) break;
+    if (!room.ok()) {
+      status = std::move(room);
+      break;
+    }
   }
-  if (!status.ok() && status.code() != StatusCode::kUnavailable && !even_if_full) return NoRoomToKeep(status);
+  if (status.code() != StatusCode::kUnavailable && !even_if_full) return NoRoomToKeep(status);
   static_cast<void>(DetachSlot(chunk));
   return Status();
 }
@@ -273,27 +289,25 @@ void Engine::NoteResidentSlot(const Chunk* chunk) {
 }
 
 // `leaving`: of a chunk without a slot that leaves at the same time.
-bool Engine::MayGiveUpSlot(const Chunk* chunk, uint64_t leaving) const {
+// `others`: of chunks that give theirs up with it.
+bool Engine::MayGiveUpSlot(const Chunk* chunk, uint64_t leaving, uint64_t others) const {
   if (PhaseOf(chunk) != Phase::kResident || !chunk->slot || HasReadOnlySlot(chunk)) return false;
-  const uint64_t slotless = slotless_bytes_ + RoundUpToGranule(chunk->bytes) - leaving;
+  const uint64_t slotless = slotless_bytes_ + others + RoundUpToGranule(chunk->bytes) - leaving;
   return Excess(slotless, leaving, RoomFor(kept_sizes_, false)) == 0;
 }
 
 // Swap is full, and a chunk in memory that has no slot shall leave: others that are in memory and have one give it theirs,
 // and are dirty from now on. So memory works as a whole, although only few of the chunks in it own slots. Those that were
-// noted are asked; `thorough`: all others have been looked at before.
-bool Engine::Exchange(Chunk* chunk, bool thorough) {
-  std::array<uint64_t, 2 * (slot_bits::kTiersMax + 1)> there{};  // in slots of those noted, by the space of the slots
+// noted are asked.
+bool Engine::Exchange(Chunk* chunk) {
+  std::array<bool, 2 * (slot_bits::kTiersMax + 1)> there{};  // a slot of somebody who was noted, by its space
   for (uint32_t& noted : resident_slots_) {
     const Chunk* c = noted > 0 ? chunks_.At(noted - 1) : nullptr;
     if (c != nullptr && (PhaseOf(c) != Phase::kResident || !c->slot)) noted = 0;
-    if (noted > 0) there[SpaceOf(c->slot)] += RoundUpToGranule(c->bytes);
+    if (noted > 0) there[SpaceOf(c->slot)] = true;
   }
   for (uint64_t space = 0; space < there.size(); ++space) {
-    // With what is free there besides, less than the whole frame may do; that is tried when nothing else is left.
-    if (there[space] >= RoundUpToGranule(chunk->bytes) || (thorough && there[space] > 0)) {
-      if (ExchangeIn(space, chunk)) return true;
-    }
+    if (there[space] && ExchangeIn(space, chunk)) return true;
   }
   return false;
 }
@@ -301,34 +315,34 @@ bool Engine::Exchange(Chunk* chunk, bool thorough) {
 // The part of swap within which slots may be cut anew from what others gave back.
 uint64_t Engine::SpaceOf(SlotRef slot) { return 2 * slot_bits::TierPlusOne(slot) + (slot_bits::IsFar(slot) ? 1 : 0); }
 
-// With slots of one space only, the newest noted first. Else the givers might not all get them back when they are not enough.
+// With slots of one space only, the newest noted first.
 bool Engine::ExchangeIn(uint64_t space, Chunk* chunk) {
-  const uint64_t full_bytes = full_bytes_;
-  std::array<Chunk*, kResidentSlots> givers;
-  size_t n = 0;
-  SlotRef slot;
-  for (uint32_t back = 1; back <= kResidentSlots && !slot; ++back) {
+  static_assert(kResidentSlots <= SwapTier::kExchangeMax);
+  std::array<uint32_t*, kResidentSlots> givers;  // their places in resident_slots_
+  std::array<HeldSlot, kResidentSlots> slots;
+  size_t n = 0, taken = 0;
+  uint64_t bytes = 0;
+  for (uint32_t back = 1; back <= kResidentSlots; ++back) {
     uint32_t& noted = resident_slots_[(resident_slots_next_ - back) % kResidentSlots];
-    Chunk* c = noted > 0 ? chunks_.At(noted - 1) : nullptr;
-    if (c == nullptr || !MayGiveUpSlot(c, RoundUpToGranule(chunk->bytes)) || SpaceOf(c->slot) != space) continue;
-    noted = 0;
-    givers[n++] = c;
+    const Chunk* c = noted > 0 ? chunks_.At(noted - 1) : nullptr;
+    if (c == nullptr || !MayGiveUpSlot(c, RoundUpToGranule(chunk->bytes), bytes) || SpaceOf(c->slot) != space) continue;
+    // It is noted each time that it comes in.
+    if (std::any_of(slots.begin(), slots.begin() + n, [c](const HeldSlot& one) { return one.slot == c->slot; })) continue;
+    bytes += RoundUpToGranule(c->bytes);
+    slots[n] = {c->slot, c->bytes};
+    givers[n++] = &noted;
+  }
+  const SlotRef slot = tier_->TryExchange(std::span(slots.data(), n), chunk->bytes, &taken);
+  if (!slot) return false;
+  const uint64_t full_bytes = full_bytes_;
+  for (uint32_t* giver : std::span(givers.data(), taken)) {
+    Chunk* c = chunks_.At(std::exchange(*giver, 0) - 1);
     SetBits(c, kDirty);
-    static_cast<void>(DetachSlot(c));
-    if (Result<SlotRef> one = tier_->TryReserve(chunk->bytes); one.ok()) slot = one.value();
+    static_cast<void>(DetachSlot(c).release());  // the tier has it back
   }
   full_bytes_ = full_bytes;  // what became free is in use again
-  if (slot) {
-    AttachSlot(chunk, Slot(tier_, slot, chunk->bytes));
-    return true;
-  }
-  for (Chunk* c : std::span(givers.data(), n)) {
-    Result<SlotRef> back = tier_->TryReserve(c->bytes);
-    // It is there, but a tier may say that it has to be asked.
-    for (int i = 0; !back.ok() && i < kRoomAttemptsMax; ++i) back = tier_->TryReserve(c->bytes);
-    if (back.ok()) GiveEmptySlot(c, back.value());
-  }
-  return false;
+  AttachSlot(chunk, Slot(tier_, slot, chunk->bytes));
+  return true;
 }
 
 // Notes chunks in memory whose slots others could have. Looks at all chunks.
@@ -337,7 +351,7 @@ void Engine::NoteResidentSlots() {
   uint32_t n = 0;
   for (uint32_t looked = 0; looked < chunks_.ids() && n < kResidentSlots; ++looked) {
     const Chunk* c = chunks_.At(next_noted_++ % chunks_.ids());
-    if (!MayGiveUpSlot(c, std::min(slotless_bytes_, RoundUpToGranule(c->bytes)))) continue;
+    if (!MayGiveUpSlot(c, std::min(slotless_bytes_, RoundUpToGranule(c->bytes)), 0)) continue;
     NoteResidentSlot(c);
     ++n;
   }
@@ -349,7 +363,7 @@ void Engine::ReclaimResidentSlots(uint64_t bytes) {
   uint64_t freed = 0;
   for (uint32_t id = 0; id < chunks_.ids() && freed < bytes; ++id) {
     Chunk* c = chunks_.At(id);
-    if (!MayGiveUpSlot(c, 0)) continue;
+    if (!MayGiveUpSlot(c, 0, 0)) continue;
     SetBits(c, kDirty);
     static_cast<void>(DetachSlot(c));
     freed += RoundUpToGranule(c->bytes);

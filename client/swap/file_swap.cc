@@ -178,6 +178,20 @@ Result<SlotRef> FileSwap::TryReserve(size_t bytes) {
   return Aborted("a swap file has to be made");
 }
 
+SlotRef FileSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  MutexLock lock(mutex_);
+  const std::optional<size_t> needed = space_.NeededOf(given, bytes);
+  if (!needed) return {};
+  uint64_t used = space_.used_bytes() + RoundUpToGranule(bytes);
+  size_t n = 0;
+  for (; n < given.size() && (n < *needed || used > usable_bytes_); ++n) used -= RoundUpToGranule(given[n].bytes);
+  if (used > usable_bytes_) return {};
+  // A file that gives no slots any more and is empty now goes with the next Free.
+  for (const HeldSlot& one : given.first(n)) space_.Free(one.slot, one.bytes);
+  *taken = n;
+  return space_.Reserve(bytes);
+}
+
 Status FileSwap::Grow(uint64_t need, uint64_t have) {
   const Result<uint64_t> step = StepFor(need, have);
   if (!step.ok()) return step.status();

@@ -48,6 +48,7 @@ class FileSwap final : public SwapTier {
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   void Free(SlotRef slot, size_t bytes) override;
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;

@@ -114,6 +114,21 @@ void LeaseKeeper::Free(SlotRef slot, size_t bytes) {
   sides_[!slot_bits::IsFar(slot)].space.Free(slot_bits::WithoutFar(slot), bytes);
 }
 
+SlotRef LeaseKeeper::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  if (given.empty()) return {};
+  const bool near = !slot_bits::IsFar(given[0].slot);
+  std::array<HeldSlot, SwapTier::kExchangeMax> own;
+  for (size_t i = 0; i < given.size(); ++i) own[i] = {slot_bits::WithoutFar(given[i].slot), given[i].bytes};
+  MutexLock lock(mutex_);
+  LeaseSpace& space = sides_[near].space;
+  const std::optional<size_t> needed = space.NeededOf(std::span(own.data(), given.size()), bytes);
+  if (!needed) return {};
+  for (size_t i = 0; i < *needed; ++i) space.Free(own[i].slot, own[i].bytes);
+  *taken = *needed;
+  const SlotRef slot = space.Reserve(bytes);
+  return near ? slot : slot_bits::WithFar(slot);
+}
+
 void LeaseKeeper::Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const {
   MutexLock lock(mutex_);
   sides_[!slot_bits::IsFar(slot)].space.Locate(slot_bits::WithoutFar(slot), bytes, pieces);

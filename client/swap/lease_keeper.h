@@ -42,6 +42,7 @@ class LeaseKeeper {
   // As SwapTier's.
   Result<SlotRef> Reserve(size_t bytes);
   Result<SlotRef> TryReserve(size_t bytes);
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken);
   void Free(SlotRef slot, size_t bytes);
   bool IsLost(SlotRef slot, size_t bytes) const;
   void Upkeep();

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "client/swap/slot_space.h"
@@ -39,6 +41,8 @@ class LeaseSpace {
   // An empty SlotRef when there is not enough room. The lease that had room last is taken, else the nearest server's.
   SlotRef Reserve(size_t bytes);
   void Free(SlotRef slot, size_t bytes);
+  // As SlotSpace's.
+  std::optional<size_t> NeededOf(std::span<const HeldSlot> given, size_t bytes) const { return space_.NeededOf(given, bytes); }
   // Appends the slot's pieces in the order of its bytes.
   void Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const;
 

@@ -30,6 +30,9 @@ class RemoteSwap final : public SwapTier {
   // kUnavailable: all are dead.
   Result<SlotRef> Reserve(size_t bytes) override { return room_.Reserve(bytes); }
   Result<SlotRef> TryReserve(size_t bytes) override { return room_.TryReserve(bytes); }
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
+    return room_.TryExchange(given, bytes, taken);
+  }
   void Free(SlotRef slot, size_t bytes) override { room_.Free(slot, bytes); }
 
   // Where the server is dead, writes end with kUnavailable and reads with kDataLoss; the log names server and remedy.

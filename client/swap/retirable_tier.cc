@@ -90,6 +90,12 @@ Status RetirableTier::MakeRoom(size_t bytes) {
   return use->MakeRoom(bytes);
 }
 
+SlotRef RetirableTier::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  Use use(this);
+  if (!use || closed_.load(std::memory_order_relaxed)) return {};
+  return use->TryExchange(given, bytes, taken);
+}
+
 void RetirableTier::Free(SlotRef slot, size_t bytes) {
   if (Use use(this); use) use->Free(slot, bytes);
 }

@@ -33,6 +33,7 @@ class RetirableTier final : public SwapTier {
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   Status MakeRoom(size_t bytes) override;
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override;
   void SubmitRead(std::span<IoRequest* const> batch) override;

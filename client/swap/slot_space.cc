@@ -127,6 +127,19 @@ void SlotSpace::Free(SlotRef slot, size_t bytes) {
   if (slot_bits::IsRow(slot)) rows_.erase(slot_bits::RowOf(slot));
 }
 
+std::optional<size_t> SlotSpace::NeededOf(std::span<const HeldSlot> given, size_t bytes) const {
+  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct GivenExtentsTag>();
+  const uint64_t needed = UnitsFor(bytes) * kSwapGranule;
+  uint64_t there = free_bytes();
+  for (size_t n = 0;; ++n) {
+    if (there >= needed) return n;
+    if (n == given.size()) return std::nullopt;
+    extents.clear();
+    Resolve(given[n].slot, RoundUpToGranule(given[n].bytes), &extents);
+    for (const Extent& e : extents) there += At(e.region).closed ? 0 : e.bytes;
+  }
+}
+
 void SlotSpace::Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents) const {
   RS_CHECK(slot && slot == slot_bits::WithoutTier(slot) && !slot_bits::IsFar(slot) && bytes > 0, "slot %llx of %zu bytes is not of this tier",
            static_cast<unsigned long long>(slot.bits), bytes);

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -44,6 +46,8 @@ class SlotSpace {
   // `preferred` is tried first, then the others in index order.
   SlotRef Reserve(size_t bytes, uint32_t preferred = 0);
   void Free(SlotRef slot, size_t bytes);
+  // So many of `given`, from the first on, have to be freed before Reserve gives a slot for `bytes`. Empty: all are too few.
+  std::optional<size_t> NeededOf(std::span<const HeldSlot> given, size_t bytes) const;
 
   // Appends the slot's extents to *extents, in the order of the chunk's bytes; their lengths sum to `bytes`.
   void Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents) const;

@@ -79,9 +79,7 @@ void StoreSwap::Upkeep() {
 Result<SlotRef> StoreSwap::TryReserve(size_t bytes) {
   MutexLock lock(mutex_);
   if (used_bytes_ + bytes > capacity_) return Aborted(name_ + " swap may be extended");
-  used_bytes_ += bytes;
-  stats_.slot_bytes_used += RoundUpToGranule(bytes);
-  return SlotRef{next_slot_++};
+  return Take(bytes);
 }
 
 Result<SlotRef> StoreSwap::Reserve(size_t bytes) {
@@ -111,8 +109,29 @@ Status StoreSwap::MakeRoom(size_t bytes) {
                            (thrown ? " (its Extend has failed: " + *thrown + ")" : ""));
 }
 
+SlotRef StoreSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  MutexLock lock(mutex_);
+  uint64_t used = used_bytes_ + bytes;
+  size_t n = 0;
+  while (used > capacity_ && n < given.size()) used -= given[n++].bytes;
+  if (used > capacity_) return {};
+  for (const HeldSlot& one : given.first(n)) FreeLocked(one.slot, one.bytes);
+  *taken = n;
+  return Take(bytes);
+}
+
+SlotRef StoreSwap::Take(size_t bytes) {
+  used_bytes_ += bytes;
+  stats_.slot_bytes_used += RoundUpToGranule(bytes);
+  return SlotRef{next_slot_++};
+}
+
 void StoreSwap::Free(SlotRef slot, size_t bytes) {
   MutexLock lock(mutex_);
+  FreeLocked(slot, bytes);
+}
+
+void StoreSwap::FreeLocked(SlotRef slot, size_t bytes) {
   freed_.push_back({slot.bits, bytes});
   used_bytes_ -= bytes;
   stats_.slot_bytes_used -= RoundUpToGranule(bytes);

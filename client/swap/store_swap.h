@@ -28,6 +28,7 @@ class StoreSwap final : public SwapTier {
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   Status MakeRoom(size_t bytes) override;  // the store hears of no slot
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
@@ -48,6 +49,8 @@ class StoreSwap final : public SwapTier {
   static std::optional<std::string> Thrown(const F& call) noexcept;
   bool HasRoom(size_t bytes) const RS_EXCLUDES(mutex_);
   void EraseFreed() RS_EXCLUDES(mutex_);
+  SlotRef Take(size_t bytes) RS_REQUIRES(mutex_);
+  void FreeLocked(SlotRef slot, size_t bytes) RS_REQUIRES(mutex_);
 
   struct Freed {
     uint64_t slot;

@@ -39,6 +39,12 @@ struct IoRequest {
   bool is_write = false;
 };
 
+// A slot and the bytes for which it was reserved.
+struct HeldSlot {
+  SlotRef slot;
+  size_t bytes = 0;
+};
+
 // Bytes; operations; what a tier can hold. A snapshot, not a consistent cut.
 struct TierStats {
   uint64_t bytes_written = 0, bytes_read = 0;
@@ -111,6 +117,14 @@ class SwapTier {
   // should bring home; and whether this slot is one of them. No new slot is there. REQUIRES: as IsLost.
   virtual bool HasLeaving() const { return false; }
   virtual bool IsLeaving(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
+
+  // One slot for `bytes` in the places of others, for a tier that is full, without waiting: the slots of `given` from the first
+  // on, as many as are needed beside what is free there. *taken of them are gone then, as by Free. An empty slot: nothing has
+  // changed, because they are too small together, or because the tier gives no new slots. In one step, since who gives a
+  // slot back first might get none again. REQUIRES: at most kExchangeMax, all of the same tier of a tiered_swap and the same
+  // side (near, far) of remote memory; each as for Free.
+  static constexpr size_t kExchangeMax = 64;
+  virtual SlotRef TryExchange(std::span<const HeldSlot> /*given*/, size_t /*bytes*/, size_t* /*taken*/) { return {}; }
 
   // Gives a slot back. REQUIRES: no request on it is in flight (I4); `bytes` as at Reserve.
   virtual void Free(SlotRef slot, size_t bytes) = 0;

@@ -30,6 +30,12 @@ size_t TierOf(SlotRef slot, size_t tier_count) {
   return static_cast<size_t>(index_and_one - 1);
 }
 
+// Whether the tier is one of the order (TieredSwap::order_).
+bool IsIn(uint64_t order, size_t tier) {
+  while (order != 0 && (order & 15) - 1 != tier) order >>= 4;
+  return order != 0;
+}
+
 bool IsFullOrGone(StatusCode code) {
   return code == StatusCode::kResourceExhausted || code == StatusCode::kUnavailable;
 }
@@ -174,6 +180,21 @@ bool TieredSwap::IsLeaving(SlotRef slot, size_t bytes) const {
   return At(TierOf(slot, tier_count()))->IsLeaving(WithoutTier(slot), bytes);
 }
 
+SlotRef TieredSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  if (given.empty()) return {};
+  RS_CHECK(given.size() <= kExchangeMax, "%zu slots for one", given.size());
+  const size_t i = TierOf(given[0].slot, tier_count());
+  if (!IsIn(order_.load(std::memory_order_acquire), i)) return {};
+  std::array<HeldSlot, kExchangeMax> own;
+  for (size_t k = 0; k < given.size(); ++k) own[k] = {WithoutTier(given[k].slot), given[k].bytes};
+  const SlotRef slot = At(i)->TryExchange(std::span(own.data(), given.size()), bytes, taken);
+  if (!slot) return {};
+  int64_t more = -static_cast<int64_t>(RoundUpToGranule(bytes));
+  for (const HeldSlot& one : given.first(*taken)) more += static_cast<int64_t>(RoundUpToGranule(one.bytes));
+  free_[i].fetch_add(more, std::memory_order_relaxed);
+  return WithTier(slot, i);
+}
+
 void TieredSwap::Free(SlotRef slot, size_t bytes) {
   const size_t i = TierOf(slot, tier_count());
   At(i)->Free(WithoutTier(slot), bytes);
@@ -284,13 +305,10 @@ TierStats TieredSwap::stats() const {
 
 bool TieredSwap::ShouldMove(SlotRef slot, size_t bytes) const {
   const size_t own = TierOf(slot, tier_count());
-  uint64_t word = order_.load(std::memory_order_acquire);
-  // A tier out of the order keeps what it has.
-  bool in_order = false;
-  for (uint64_t rest = word; rest != 0; rest >>= 4) in_order = in_order || (rest & 15) - 1 == own;
-  if (!in_order) return false;
+  const uint64_t order = order_.load(std::memory_order_acquire);
+  if (!IsIn(order, own)) return false;  // it keeps what it has
   if (rest_[own].load(std::memory_order_relaxed) > 0) return true;
-  for (; (word & 15) - 1 != own; word >>= 4) {
+  for (uint64_t word = order; (word & 15) - 1 != own; word >>= 4) {
     if (TakeRest((word & 15) - 1)) continue;
     if (free_[(word & 15) - 1].load(std::memory_order_relaxed) >= static_cast<int64_t>(RoundUpToGranule(bytes))) return true;
   }

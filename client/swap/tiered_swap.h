@@ -39,6 +39,8 @@ class TieredSwap final : public SwapTier {
   Result<SlotRef> TryReserve(size_t bytes) override;
   // In the first tier that can; errors as Reserve's.
   Status MakeRoom(size_t bytes) override;
+  // Within the tier of the first slot, if it is among those that get new slots.
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }

@@ -273,6 +273,48 @@ TEST_P(SwapTierContract, ALargeChunkIsTakenFromSmallHoles) {
   for (size_t i = 1; i < slots.size(); i += 2) tier_->Free(slots[i], hole);
 }
 
+// The slots of one tier and side, which is where one may be made of several: that of the last one.
+std::vector<HeldSlot> OfOneSpace(const std::vector<SlotRef>& slots, size_t bytes) {
+  std::vector<HeldSlot> space;
+  const auto same = [&](SlotRef slot) {
+    return slot_bits::TierPlusOne(slot) == slot_bits::TierPlusOne(slots.back()) && slot_bits::IsFar(slot) == slot_bits::IsFar(slots.back());
+  };
+  for (const SlotRef slot : slots) {
+    if (same(slot)) space.push_back({slot, bytes});
+  }
+  return space;
+}
+
+TEST_P(SwapTierContract, AFullTierCutsASlotFromThePlacesOfOthers) {
+  const size_t each = 64 * kKiB;
+  std::vector<SlotRef> slots = ReserveUntilFull(*tier_, each, GetParam().capacity_bytes);
+  const std::vector<SlotRef> rest = ReserveUntilFull(*tier_, kSwapGranule, GetParam().capacity_bytes);
+  const std::vector<HeldSlot> given = OfOneSpace(slots, each);
+  ASSERT_GE(given.size(), 6u);
+  Chunk other(each);  // stays
+  other.set_slot(given[5].slot);
+  other.Fill(1);
+  EXPECT_TRUE(Write(*tier_, other));
+
+  size_t taken = 0;
+  EXPECT_FALSE(tier_->TryExchange(std::span(given).first(2), 2 * each + 1, &taken)) << "they are too small";
+  EXPECT_FALSE(tier_->TryExchange({}, each, &taken));
+  Chunk chunk(3 * each - 77);
+  const uint64_t used = tier_->stats().slot_bytes_used;
+  chunk.set_slot(tier_->TryExchange(std::span(given).first(5), chunk.bytes(), &taken));
+  ASSERT_TRUE(chunk.slot());
+  EXPECT_EQ(taken, 3u);
+  EXPECT_EQ(tier_->stats().slot_bytes_used, used);
+  chunk.Fill(2);
+  EXPECT_TRUE(Transfer(*tier_, {&chunk}, true));
+  EXPECT_TRUE(Transfer(*tier_, {&chunk, &other}, false));
+
+  for (const HeldSlot& gone : std::span(given).first(3)) std::erase(slots, gone.slot);
+  tier_->Free(chunk.slot(), chunk.bytes());
+  for (const SlotRef slot : slots) tier_->Free(slot, each);
+  for (const SlotRef slot : rest) tier_->Free(slot, kSwapGranule);
+}
+
 TEST_P(SwapTierContract, AChunkLargerThanARegionRoundTrips) {
   if (GetParam().region_bytes == 0) GTEST_SKIP() << "has no regions";
   // A small slot first, so that regions exist and the chunk cannot simply get one made to measure.

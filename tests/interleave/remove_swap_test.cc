@@ -64,6 +64,9 @@ class PausedSwap final : public SwapTier {
   }
   bool ShouldMove(SlotRef slot, size_t bytes) const override { return real_.ShouldMove(slot, bytes); }
   bool IsLost(SlotRef slot, size_t bytes) const override { return real_.IsLost(slot, bytes); }
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
+    return real_.TryExchange(given, bytes, taken);
+  }
   void Free(SlotRef slot, size_t bytes) override { real_.Free(slot, bytes); }
   void SubmitWrite(std::span<IoRequest* const> batch) override { real_.SubmitWrite(batch); }
   void SubmitRead(std::span<IoRequest* const> batch) override { real_.SubmitRead(batch); }

@@ -57,6 +57,9 @@ class TierOverOfi final : public SwapTier {
   bool IsLost(SlotRef slot, size_t bytes) const override { return tier_.IsLost(slot, bytes); }
   Result<SlotRef> Reserve(size_t bytes) override { return tier_.Reserve(bytes); }
   Result<SlotRef> TryReserve(size_t bytes) override { return tier_.TryReserve(bytes); }
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
+    return tier_.TryExchange(given, bytes, taken);
+  }
   void Free(SlotRef slot, size_t bytes) override { tier_.Free(slot, bytes); }
   void SubmitWrite(std::span<IoRequest* const> batch) override { tier_.SubmitWrite(batch); }
   void SubmitRead(std::span<IoRequest* const> batch) override { tier_.SubmitRead(batch); }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -34,14 +35,17 @@ unsigned Seeds() {
 
 class World {
  public:
-  // The tiers of a seed: one to three, of some MiB together.
-  explicit World(unsigned seed) : random_(seed) {
+  // The tiers of a seed: one to three, of some MiB together, or as many as are asked for.
+  explicit World(unsigned seed, size_t tier_count = 0) : random_(seed) {
     std::vector<std::unique_ptr<SwapTier>> tiers;
-    tier_count_ = 1 + (seed % 3 == 0 ? Random(3) : 0);
+    tier_count_ = tier_count > 0 ? tier_count : 1 + (seed % 3 == 0 ? Random(3) : 0);
+    // Where several are in use, only the last one may say that it has to be asked: the engine would not come to the next one.
+    full_asks_ = seed % 2 == 1 && (tier_count_ == 1 || tier_count > 0);
     for (size_t i = 0; i < tier_count_; ++i) {
       const uint64_t capacity = (100 + Random(3000)) << 10;
       tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed * 8 + i, .capacity_bytes = capacity, .delay_steps_max = 2,
                                                                  .reserve_waits_rate = seed % 5 == 0 ? 0.2 : 0,
+                                                                 .full_asks = full_asks_,
                                                                  .synchronous = seed % 6 != 1}));
     }
     swap_ = std::make_unique<TieredSwap>(std::move(tiers));
@@ -66,7 +70,8 @@ class World {
   bool Add() {
     Result<Chunk*> chunk = engine_->Create(sizes_[Random(sizes_.size())]);
     if (!chunk.ok()) return false;
-    if (!engine_->AcquireCounted(chunk.value(), true).ok()) {
+    if (const Status refused = engine_->AcquireCounted(chunk.value(), true); !refused.ok()) {
+      EXPECT_EQ(refused.message().find("may have room"), std::string::npos) << refused.message();
       engine_->Free(chunk.value());
       return false;
     }
@@ -123,6 +128,23 @@ class World {
   void SeveralThreads() {
     pins_.judge = [] { return PinScanner::Verdict::kSomebodyMayUnpin; };
   }
+  // As UseSwap does: new slots come from one of the tiers, or from all in any order.
+  void UseOtherSwap() {
+    std::vector<size_t> order(tier_count_);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random_);
+    if (full_asks_ || Random(3) > 0) order.resize(1);
+    swap_->SetOrder(order);
+  }
+  // As RemoveSwap does, which says whether all of it came home; the tier is there and empty, or as full as before.
+  Status BringHome() {
+    const size_t leaving = Random(tier_count_);
+    std::vector<size_t> order = swap_->order();
+    std::erase(order, leaving);
+    if (order.empty()) order.push_back((leaving + 1) % tier_count_);
+    swap_->SetOrder(order);
+    return engine_->Vacate([&](SlotRef slot, size_t) { return swap_->TierIndexOf(slot) == leaving; });
+  }
   void SetLimit() { static_cast<void>(engine_->SetBudget(budget_ * (60 + Random(60)) / 100)); }
 
  private:
@@ -137,6 +159,7 @@ class World {
   std::unique_ptr<TieredSwap> swap_;
   std::unique_ptr<Engine> engine_;
   size_t tier_count_;
+  bool full_asks_;
   uint64_t budget_;
   std::vector<uint64_t> sizes_;
   std::vector<Object> objects_;
@@ -158,6 +181,28 @@ TEST(Room, WhatIsThereStaysUsableHoweverFullItIs) {
       run.UseAll();
       run.FreeEmpty();
       for (size_t i = run.objects() / 3; i > 0; --i) run.Remove(run.Random(run.objects()));
+    }
+    EXPECT_TRUE(run.engine().IsValid());
+  }
+}
+
+// Several swaps, of which one at a time takes what leaves: the others are full, or hold room that nobody may take. It was given
+// to swap by chunks in memory whose slots others should have got, and those chunks could never leave again.
+TEST(Room, WhatIsThereStaysUsableWithSeveralSwaps) {
+  const unsigned seeds = Seeds() / 2;
+  for (unsigned seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World run(seed, 2 + seed % 3);
+    for (int round = 0; round < 6 && !testing::Test::HasFailure(); ++round) {
+      run.UseOtherSwap();
+      for (int refused = 0; refused < 2;) refused += !run.Add();
+      run.UseAll();
+      if (round % 3 == 2) {
+        static_cast<void>(run.BringHome());
+        run.UseAll();
+        for (size_t i = run.objects() / 4; i > 0; --i) run.Remove(run.Random(run.objects()));
+      }
+      run.engine().MoverStep();
     }
     EXPECT_TRUE(run.engine().IsValid());
   }

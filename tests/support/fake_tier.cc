@@ -48,11 +48,30 @@ Result<SlotRef> FakeTier::TryReserve(size_t bytes) {
     std::lock_guard lock(mutex_);
     if (std::bernoulli_distribution(options_.reserve_waits_rate)(random_)) return Aborted("ask with Reserve");
   }
-  return Reserve(bytes);
+  Result<SlotRef> slot = Reserve(bytes);
+  if (options_.full_asks && slot.status().code() == StatusCode::kResourceExhausted) return Aborted("ask with Reserve");
+  return slot;
+}
+
+SlotRef FakeTier::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  std::lock_guard lock(mutex_);
+  uint64_t used = stats_.slot_bytes_used + RoundUpToGranule(bytes);
+  size_t n = 0;
+  while (used > capacity_bytes_ && n < given.size()) used -= RoundUpToGranule(given[n++].bytes);
+  if (gone_ || used > capacity_bytes_) return {};
+  for (const HeldSlot& one : given.first(n)) FreeLocked(one.slot, one.bytes);
+  *taken = n;
+  stats_.slot_bytes_used += RoundUpToGranule(bytes);
+  slots_[next_slot_].bytes = bytes;
+  return SlotRef{next_slot_++};
 }
 
 void FakeTier::Free(SlotRef slot, size_t bytes) {
   std::lock_guard lock(mutex_);
+  FreeLocked(slot, bytes);
+}
+
+void FakeTier::FreeLocked(SlotRef slot, size_t bytes) {
   const auto found = slots_.find(slot.bits);
   RS_CHECK(found != slots_.end(), "free of slot %llx, which is not reserved", Id(slot));
   RS_CHECK(found->second.bytes == bytes, "slot %llx of %zu bytes freed as %zu", Id(slot), found->second.bytes, bytes);

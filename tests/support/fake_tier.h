@@ -28,6 +28,7 @@ struct FakeTierOptions {
   uint64_t delay_steps_max = 8;  // a request takes 1 to this many steps
   double empty_poll_rate = 0;    // Polls that return nothing although they could, as after a timeout
   double reserve_waits_rate = 0; // TryReserves that say that only Reserve can tell
+  bool full_asks = false;        // TryReserve says so whenever it is full, as files do
   bool synchronous = false;      // completes within Submit
   bool checksums = false;
   bool read_only = false;        // it says so; a test fills its slots behind the engine's back
@@ -44,6 +45,7 @@ class FakeTier : public SwapTier {
   bool IsLost(SlotRef slot, size_t bytes) const override;
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
@@ -76,6 +78,7 @@ class FakeTier : public SwapTier {
   };
 
   void Submit(std::span<IoRequest* const> batch, bool is_write);
+  void FreeLocked(SlotRef slot, size_t bytes);
   Slot& SlotOf(const IoRequest& request);
   void Complete(const Pending& pending);
   void CompleteWrite(const Pending& pending, Slot* slot);

@@ -22,6 +22,15 @@ Status FaultTier::MakeRoom(size_t bytes) {
   return real_->MakeRoom(bytes);
 }
 
+SlotRef FaultTier::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  const SlotRef slot = real_->TryExchange(given, bytes, taken);
+  std::lock_guard lock(mutex_);
+  if (slot) {
+    for (const HeldSlot& one : given.first(*taken)) wrong_slots_.erase(one.slot.bits);
+  }
+  return slot;
+}
+
 void FaultTier::Free(SlotRef slot, size_t bytes) {
   {
     std::lock_guard lock(mutex_);

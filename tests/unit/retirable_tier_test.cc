@@ -103,6 +103,11 @@ class NotingTier final : public SwapTier {
   Status MakeRoom(size_t) override { return Note("MakeRoom"), Status(); }
   bool ShouldMove(SlotRef, size_t) const override { return Note("ShouldMove"), true; }
   bool IsLost(SlotRef, size_t) const override { return Note("IsLost"), true; }
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t, size_t* taken) override {
+    Note("TryExchange");
+    *taken = given.size();
+    return SlotRef{2};
+  }
   void Free(SlotRef, size_t) override { Note("Free"); }
   void SubmitWrite(std::span<IoRequest* const>) override { Note("SubmitWrite"); }
   void SubmitRead(std::span<IoRequest* const>) override { Note("SubmitRead"); }
@@ -125,6 +130,10 @@ void ExpectPassesAllOn(SwapTier& tier, const std::set<std::string>& calls) {
   EXPECT_TRUE(tier.MakeRoom(1).ok());
   EXPECT_TRUE(tier.ShouldMove(SlotRef{1}, 1));
   EXPECT_TRUE(tier.IsLost(SlotRef{1}, 1));
+  const HeldSlot given[] = {{SlotRef{1}, 1}};
+  size_t taken = 0;
+  EXPECT_EQ(tier.TryExchange(given, 1, &taken), SlotRef{2});
+  EXPECT_EQ(taken, 1u);
   tier.Free(SlotRef{1}, 1);
   tier.SubmitWrite({});
   tier.SubmitRead({});
@@ -133,7 +142,7 @@ void ExpectPassesAllOn(SwapTier& tier, const std::set<std::string>& calls) {
   tier.Upkeep();
   EXPECT_EQ(tier.stats().bytes_written, 5u);
   EXPECT_EQ(calls, (std::set<std::string>{"CapabilitiesOf", "Reserve", "TryReserve", "MakeRoom", "ShouldMove", "IsLost",
-                                          "Free", "SubmitWrite", "SubmitRead", "Poll", "Upkeep", "stats"}));
+                                          "TryExchange", "Free", "SubmitWrite", "SubmitRead", "Poll", "Upkeep", "stats"}));
 }
 
 TEST(TierWrappers, ARetirableTierPassesAllOn) {
@@ -148,6 +157,16 @@ TEST(TierWrappers, AFaultTierPassesAllOn) {
   FaultTier tier(std::make_unique<NotingTier>(&calls));
   calls.clear();
   ExpectPassesAllOn(tier, calls);
+}
+
+TEST(RetirableTier, AClosedTierCutsNoSlotFromOthers) {
+  std::set<std::string> calls;
+  RetirableTier tier(std::make_unique<NotingTier>(&calls));
+  tier.Close();
+  const HeldSlot given[] = {{SlotRef{1}, 1}};
+  size_t taken = 0;
+  EXPECT_FALSE(tier.TryExchange(given, 1, &taken));
+  EXPECT_FALSE(calls.contains("TryExchange"));
 }
 
 // While what it holds is brought home, its servers are still looked after.

@@ -97,6 +97,24 @@ TEST(SlotSpace, AClosedRegionGivesNoSlotsButTakesThemBack) {
   EXPECT_EQ(space.AddRegion(2 * kG), region) << "indices are reused";
 }
 
+TEST(SlotSpace, TellsHowManySlotsHaveToGoForAnotherOne) {
+  SlotSpace space;
+  space.AddRegion(4 * kG);
+  space.AddRegion(4 * kG);
+  std::vector<HeldSlot> given;
+  for (int i = 0; i < 7; ++i) given.push_back({space.Reserve(kG), kG});
+  EXPECT_EQ(space.NeededOf(given, kG), 0u) << "one granule is free";
+  EXPECT_EQ(space.NeededOf(given, 3 * kG - 5), 2u);
+  EXPECT_EQ(space.NeededOf(given, 8 * kG), 7u);
+  EXPECT_EQ(space.NeededOf(given, 8 * kG + 1), std::nullopt);
+  EXPECT_EQ(space.NeededOf({}, 2 * kG), std::nullopt);
+  space.CloseRegion(1);  // with the free granule, and three of the slots, which give no room any more
+  EXPECT_EQ(space.NeededOf(given, kG), 1u);
+  EXPECT_EQ(space.NeededOf(given, 4 * kG), 4u);
+  EXPECT_EQ(space.NeededOf(given, 5 * kG), std::nullopt);
+  for (const HeldSlot& one : given) space.Free(one.slot, one.bytes);
+}
+
 TEST(SlotSpace, ThePreferredRegionIsTriedFirst) {
   SlotSpace space;
   space.AddRegion(4 * kG);

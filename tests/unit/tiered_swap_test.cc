@@ -180,6 +180,22 @@ TEST_F(TieredSwapTest, OnlyTiersInTheOrderGetNewSlotsAndOthersKeepWhatTheyHave) 
   EXPECT_EQ(upper_->slots(), 1u);
 }
 
+TEST_F(TieredSwapTest, OnlyTiersInTheOrderCutASlotFromThePlacesOfOthers) {
+  HeldSlot given[4];
+  for (HeldSlot& one : given) one = {MustReserve(kG), kG};  // the upper tier is full
+  const HeldSlot below{MustReserve(kG), kG};
+  size_t taken = 0;
+  const SlotRef slot = tiered_->TryExchange(std::span(given).first(2), 2 * kG, &taken);
+  ASSERT_TRUE(slot);
+  EXPECT_EQ(taken, 2u);
+  EXPECT_STREQ(tiered_->CapabilitiesOf(slot).name, "upper");
+  EXPECT_FALSE(tiered_->ShouldMove(below.slot, kG)) << "the upper tier is as full as before";
+  tiered_->SetOrder(std::vector<size_t>{1});
+  EXPECT_FALSE(tiered_->TryExchange(std::span(given).last(2), 2 * kG, &taken)) << "it takes nothing new now";
+  EXPECT_EQ(upper_->slots(), 3u) << "and what it has stays";
+  EXPECT_FALSE(tiered_->TryExchange({}, kG, &taken));
+}
+
 TEST_F(TieredSwapTest, APlaceIsUsedAgainAndThereAreFifteen) {
   const auto fake = [] { return std::make_unique<FakeTier>(FakeTierOptions{.seed = 3, .capacity_bytes = 2 * kG}); };
   const size_t first = tiered_->Add(fake());
