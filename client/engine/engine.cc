@@ -17,9 +17,6 @@ using Clock = std::chrono::steady_clock;
 namespace {
 constexpr auto kMoverNap = microseconds(200);
 constexpr auto kConsultingNap = microseconds(100);  // between looks whether a policy that goes is still being asked
-// Descriptors of transfers that are there from the start, so that the miss path allocates none: more than that many are in
-// flight only with many threads at once, and then stay for later ones.
-constexpr size_t kOpsAtStart = 128;
 constexpr uint32_t kRereadsMax = 1;  // a byte that is wrong twice is wrong where it is kept
 }  // namespace
 
@@ -34,16 +31,12 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
       chunks_(&budget_),
       arena_(&budget_, {.guard = options.debug, .addresses = options.addresses}),
       policy_(make_policy(&chunks_)),
-      feed_(&chunks_, pins) {
+      feed_(&chunks_, pins),
+      ops_(&budget_) {
   feed_.SetPolicy(policy_.get());
-  free_ops_.reserve(4 * kOpsAtStart);
-  for (size_t i = 0; i < kOpsAtStart; ++i) free_ops_.push_back(new IoOp);
 }
 
-Engine::~Engine() {
-  Drain();
-  for (IoOp* op : free_ops_) delete op;
-}
+Engine::~Engine() { Drain(); }
 
 void Engine::Drain() {
   MutexLock lock(mutex_);
@@ -169,14 +162,7 @@ void Engine::Open(Chunk* chunk, bool write) {
 }
 
 IoOp* Engine::NewOp(Chunk* chunk, bool write) {
-  IoOp* op;
-  if (free_ops_.empty()) {
-    op = new IoOp;  // bounded by threads + batches; about 150 bytes of ordinary heap
-  } else {
-    op = free_ops_.back();
-    free_ops_.pop_back();
-    *op = IoOp{};
-  }
+  IoOp* op = ops_.Take();
   op->chunk = chunk;
   op->io.slot = chunk->slot;
   op->io.buffer = chunk->frame;
@@ -190,7 +176,7 @@ IoOp* Engine::NewOp(Chunk* chunk, bool write) {
 }
 
 void Engine::Release(IoOp* op) {
-  if (op->done && op->waiters == 0) free_ops_.push_back(op);
+  if (op->done && op->waiters == 0) ops_.Put(op);
 }
 
 void Engine::Submit(std::span<IoOp* const> ops, bool write) {

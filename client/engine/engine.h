@@ -18,13 +18,13 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "client/arena/arena.h"
 #include "client/arena/budget.h"
 #include "client/chunk/chunk.h"
 #include "client/chunk/chunk_table.h"
 #include "client/engine/counters.h"
+#include "client/engine/io_op.h"
 #include "client/engine/memory_queue.h"
 #include "client/engine/policy_feed.h"
 #include "client/policy/policy.h"
@@ -60,21 +60,6 @@ class PinScanner {
   // Takes what that thread has noted since the last call, oldest first, at most out.size(). One caller at a time.
   virtual size_t TakeTouches(uint32_t /*thread*/, std::span<Touch> /*out*/) { return 0; }
   virtual uint64_t touches_dropped() const { return 0; }
-};
-
-// One transfer in flight. Owned by the engine; `io` is the tier's between Submit and Poll.
-struct IoOp {
-  IoRequest io;
-  Chunk* chunk = nullptr;
-  uint32_t waiters = 0;
-  bool prefetch = false;
-  bool done = false;
-  uint32_t rereads = 0;       // of a read that brought other bytes than were written
-  uint32_t round = 0;         // Engine::write_round_ when a write began
-  bool rewrite = false;       // a write whose chunk had other bytes in swap before, as far as is known
-  uint64_t old_checksum = 0;  // of those
-  Status status;
-  struct Sleeper* sleepers = nullptr;  // who waits for it while another thread polls
 };
 
 class Engine {
@@ -325,7 +310,7 @@ class Engine {
   Arena arena_ RS_GUARDED_BY(mutex_);
   std::unique_ptr<CachePolicy> policy_ RS_GUARDED_BY(mutex_);
   PolicyFeed feed_ RS_GUARDED_BY(mutex_);
-  std::vector<IoOp*> free_ops_ RS_GUARDED_BY(mutex_);
+  OpPool ops_ RS_GUARDED_BY(mutex_);
   EngineCounters counters_ RS_GUARDED_BY(mutex_);
   std::map<uint64_t, uint64_t> unchanged_by_size_ RS_GUARDED_BY(mutex_);  // bytes of a chunk, writes
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers

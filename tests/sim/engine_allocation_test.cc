@@ -136,5 +136,42 @@ TEST(MissPath, AllocatesNothingOnceWarmOverFiles) {
   }
 }
 
+// Descriptors of transfers beyond the first 128 were of nobody's budget, and their list grew when they came back.
+TEST(MissPath, MoreTransfersAtOnceThanEverAreChargedAndStay) {
+  constexpr size_t kMany = 700;
+  UncountedFake swap;
+  NoPins pins;
+  Engine engine({.budget = 16 * kMiB, .preemptive = false}, &swap, &pins, [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); });
+  std::vector<Chunk*> chunks;
+  const auto push_out = [&] {
+    Chunk* large = engine.Create(15 * kMiB).value();
+    ASSERT_TRUE(engine.Acquire(large, true).ok());
+    engine.Free(large);
+  };
+  for (size_t i = 0; i < kMany; ++i) {
+    chunks.push_back(engine.Create(4096).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+  }
+  push_out();
+  const uint64_t before = engine.counters().metadata_bytes;
+  const auto read_all_at_once = [&] {
+    for (Chunk* chunk : chunks) engine.Prefetch(chunk);
+    engine.Drain();
+  };
+  read_all_at_once();
+  const uint64_t charged = engine.counters().metadata_bytes - before;
+  EXPECT_GE(charged, 128 * 128) << "most of them were under way at once";
+  EXPECT_LE(charged, kMany * 256);
+  push_out();
+  allocations = 0;
+  {
+    const Counted counted;
+    read_all_at_once();
+  }
+  EXPECT_EQ(allocations, 0);
+  EXPECT_EQ(engine.counters().metadata_bytes - before, charged);
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
 }  // namespace
 }  // namespace ramspan

@@ -1,0 +1,74 @@
+// IoOp: one transfer of a chunk that is under way. OpPool has those that are not in use: a miss and an eviction take theirs there
+// and allocate nothing, but when more are under way at once than ever before. All are charged to the budget, for good.
+//
+// Thread-safety: none of its own; guarded by the engine's mutex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "client/arena/budget.h"
+#include "client/chunk/chunk.h"
+#include "client/swap/swap_tier.h"
+#include "common/status.h"
+
+namespace ramspan {
+
+struct Sleeper;
+
+// Owned by the engine; `io` is the tier's between Submit and Poll.
+struct IoOp {
+  IoRequest io;
+  Chunk* chunk = nullptr;
+  uint32_t waiters = 0;
+  bool prefetch = false;
+  bool done = false;
+  uint32_t rereads = 0;       // of a read that brought other bytes than were written
+  uint32_t round = 0;         // Engine::write_round_ when a write began
+  bool rewrite = false;       // a write whose chunk had other bytes in swap before, as far as is known
+  uint64_t old_checksum = 0;  // of those
+  Status status;
+  Sleeper* sleepers = nullptr;  // who waits for it while another thread polls
+  IoOp* next_free = nullptr;    // the pool's
+};
+
+class OpPool {
+ public:
+  // With one slab. The budget must outlive it.
+  explicit OpPool(Budget* budget) : budget_(*budget) { Grow(); }
+  // REQUIRES: all are back.
+  ~OpPool() = default;
+  OpPool(const OpPool&) = delete;
+  OpPool& operator=(const OpPool&) = delete;
+
+  // A fresh one.
+  IoOp* Take() {
+    if (free_ == nullptr) Grow();
+    IoOp* const op = free_;
+    free_ = op->next_free;
+    *op = IoOp{};
+    return op;
+  }
+  void Put(IoOp* op) {
+    op->next_free = free_;
+    free_ = op;
+  }
+
+ private:
+  // About 24 KiB. More are under way only with many threads at once: a thread has one, the mover up to twice the engine's batch.
+  static constexpr size_t kSlab = 128;
+
+  void Grow() {
+    slabs_.push_back(std::make_unique<IoOp[]>(kSlab));
+    budget_.ChargeMetadata(kSlab * sizeof(IoOp));
+    for (size_t i = 0; i < kSlab; ++i) Put(&slabs_.back()[i]);
+  }
+
+  Budget& budget_;
+  IoOp* free_ = nullptr;
+  std::vector<std::unique_ptr<IoOp[]>> slabs_;
+};
+
+}  // namespace ramspan
