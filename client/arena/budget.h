@@ -40,15 +40,17 @@ class Budget {
   uint64_t total() const { return limit() + beside_limit(); }
 
   // What frames may take: the total without metadata and its reserve, but not more than the limit. The reserve holds
-  // the usual steps in which metadata grows (a 64 KiB slab of descriptors, the bitmaps of a lease or of a file of a few
-  // GiB). The bitmaps of a larger file, some 2 bits a granule, may pass the limit until the next frames have left.
+  // the steps in which metadata grows without asking: a 64 KiB slab of descriptors, the bitmaps of a lease or a swap file.
   uint64_t frames_limit() const {
     const uint64_t apart = metadata_.load(std::memory_order_relaxed) + tier_charged_.load(std::memory_order_relaxed) + reserve();
     return std::min(limit(), total() > apart ? total() - apart : 0);
   }
 
  private:
-  uint64_t reserve() const { return std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20); }
+  // Half of it is for one step of the tiers: at most 64 KiB, or 1/32 of what they take now (FileSwap::UsualStep).
+  uint64_t reserve() const {
+    return std::max(std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20), tier_metadata_.load(std::memory_order_relaxed) / 16);
+  }
   // Enough for the metadata of 16 384 objects, so that a limit of a few MiB, too, can be filled many times over.
   static constexpr uint64_t kBesideLimitMin = 2 << 20;
 

@@ -215,16 +215,22 @@ Status FileSwap::Grow(uint64_t need, uint64_t have) {
   return {};
 }
 
+// Half of all before it, so that there are few, up to the largest whose bitmaps fit. Several files make up a slot that needs more.
+uint64_t FileSwap::UsualStep(uint64_t need, uint64_t have, uint64_t first) {
+  const uint64_t most = std::max({kFileBytesMax, have / kFilesPart, need / kFilesForASlot});
+  return RoundUpToGranule(std::min(most, std::max({need, first, have / 2})));
+}
+
 // How large the next file shall be: enough for what is needed and, within the limit, for what may come.
 Result<uint64_t> FileSwap::StepFor(uint64_t need, uint64_t have) {
-  uint64_t step = std::max({need, RoundUpToGranule(options_.file_bytes), RoundUpToGranule(have / 2)});
+  uint64_t step = UsualStep(need, have, options_.file_bytes);
   if (have + need <= limit_bytes_) {
     step = std::min(step, limit_bytes_ - have);
   } else {
     const Result<uint64_t> beyond = StepBeyondLimit(need, have);
     if (!beyond.ok()) return beyond;
-    step = beyond.value();
-    limit_bytes_ = have + step;
+    limit_bytes_ = have + beyond.value();
+    step = std::min(step, beyond.value());
   }
   step = std::min(step, FileSizeLimit());
   if (step == 0) return FullError("files may not be as large as 4 KiB (ulimit -f)");
@@ -237,7 +243,7 @@ Result<uint64_t> FileSwap::StepBeyondLimit(uint64_t need, uint64_t have) {
   const uint64_t room = RoomOnDisk(DirectoryOf(options_.mask));
   if (room < need) return FullError(used_up + ", and the disk has not enough room to spare");
   if (policy_ == SwapPolicy::kAutoextendable) {
-    return std::min(room, std::max({need, RoundUpToGranule(options_.file_bytes), RoundUpToGranule(have / 2)}));
+    return std::min(room, UsualStep(need, have, options_.file_bytes));
   }
   const uint64_t wanted = std::min(room, std::max(need, RoundUpToGranule(options_.file_bytes)));
   const std::string question = "local swap is full (" + FormatBytes(limit_bytes_) + "): may it grow by " +

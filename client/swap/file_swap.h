@@ -31,7 +31,8 @@ struct FileSwapOptions {
   uint64_t bytes_max = 0;  // of all files; may be exceeded as `policy` says
   bool direct = true;      // O_DIRECT; falls back to buffered with one warning where the file system cannot
   SwapPolicy policy = SwapPolicy::kFail;
-  uint64_t file_bytes = uint64_t{64} << 20;  // the first file; later ones are half of all before them, if that is more
+  // The first file; later ones are half of all before them, if that is more, but no larger than their bitmaps may be at once.
+  uint64_t file_bytes = uint64_t{64} << 20;
   // kInteractive: may the files grow by `wanted` bytes? Called without locks, at most once after a no. Empty: asks on
   // the terminal, and takes a missing terminal or 60 s of silence for a no.
   std::function<bool(uint64_t wanted, std::string message)> ask;
@@ -47,8 +48,8 @@ class FileSwap final : public SwapTier {
   Capabilities capabilities() const override;
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
-  void Free(SlotRef slot, size_t bytes) override;
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
+  void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
@@ -60,10 +61,19 @@ class FileSwap final : public SwapTier {
   void SetPolicy(SwapPolicy policy) RS_EXCLUDES(mutex_);
   // Bytes of the files: free, in slots of one piece, in slots of several.
   void Fragmentation(uint64_t* free, uint64_t* whole, uint64_t* scattered) const RS_EXCLUDES(mutex_);
+  // The size of the next file when `need` bytes are missing and files of `have` bytes are there, `first` the size of the first.
+  static uint64_t UsualStep(uint64_t need, uint64_t have, uint64_t first);
   uint64_t limit() const { return limit_bytes_; }
   SwapPolicy policy() const { return policy_; }
 
  private:
+  // A file's bitmaps, 2.1 bits a granule, count in the budget when it is made, and nothing can be evicted for them then: it may
+  // be for an eviction that it is made. Those of a file of this size, 63 KiB, fit into half of the least that the budget keeps
+  // free for that; so does a thirty-second part of the bitmaps that are there (budget.h). Half of it would be twice the files.
+  static constexpr uint64_t kFileBytesMax = uint64_t{960} << 20;
+  static constexpr uint64_t kFilesPart = 32;
+  static constexpr uint64_t kFilesForASlot = 32;  // at most so many by plan
+
   struct File {
     AioFile file;
     uint64_t bytes = 0;
