@@ -47,7 +47,7 @@ class Budget {
   }
 
  private:
-  // Half of it is for one step of the tiers: at most 64 KiB, or 1/32 of what they take now (FileSwap::UsualStep).
+  // Half of it is for one step of the tiers: at most 64 KiB, or 1/32 of what they take now (SwapFileMaker::UsualStep).
   uint64_t reserve() const {
     return std::max(std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20), tier_metadata_.load(std::memory_order_relaxed) / 16);
   }

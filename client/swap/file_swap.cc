@@ -3,18 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/resource.h>
-#include <sys/statvfs.h>
-#include <sys/vfs.h>
-#include <unistd.h>
 
 #include "common/check.h"
 #include "common/log.h"
-#include "common/terminal.h"
 #include "common/thread_scratch.h"
 #include "common/units.h"
 
@@ -28,7 +20,6 @@ constexpr size_t kPartBytes = size_t{512} << 10;
 constexpr microseconds kSlice{5000};           // the longest sleep without a look at what others did
 constexpr microseconds kWaitMax{3600'000'000};
 constexpr int kGrowthsMax = 64;                // files made for one slot (a small `ulimit -f`), or lost to others
-constexpr uint64_t kKeepFreeMax = uint64_t{1} << 30;
 
 uint64_t RoundDownToGranule(uint64_t bytes) { return bytes & ~uint64_t{kSwapGranule - 1}; }
 
@@ -45,90 +36,22 @@ StatusCode CodeFor(int error) {
   }
 }
 
-// Exceeding this limit would be a SIGXFSZ, not an error.
-uint64_t FileSizeLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
-  return RoundDownToGranule(limit.rlim_cur);
-}
-
-// What a swap file may still take when the disk is to keep 5%, at most 1 GiB, for others.
-uint64_t RoomOnDisk(const std::string& directory) {
-  struct statvfs fs {};
-  if (statvfs(directory.c_str(), &fs) != 0) return 0;
-  const uint64_t free = uint64_t{fs.f_bavail} * fs.f_frsize;
-  const uint64_t keep = std::min(uint64_t{fs.f_blocks} * fs.f_frsize / 20, kKeepFreeMax);
-  return free > keep ? RoundDownToGranule(free - keep) : 0;
-}
-
-Status CheckOptions(const FileSwapOptions& options) {
-  // A folder's name may hold any character ($TMPDIR is nobody's mask), where the file's name has the two %d.
-  const auto numbers = [](const std::string& text) {
-    const size_t first = text.find("%d");
-    return first != std::string::npos && text.find("%d", first + 2) != std::string::npos &&
-           std::count(text.begin(), text.end(), '%') == 2;
-  };
-  if (!numbers(options.mask.substr(options.mask.rfind('/') + 1)) && !numbers(options.mask)) {
-    return InvalidArgument("swapfiles = " + options.mask + " must hold two %d and no other %");
-  }
-  if (options.bytes_max < kSwapGranule) {
-    return InvalidArgument("swapMemory = " + FormatBytes(options.bytes_max) + " holds nothing; the least is 4 KiB");
-  }
-  return {};
-}
-
-// open and fcntl may accept O_DIRECT where transfers then fail.
-bool DirectWorks(const AioFile& file) {
-  if (FileSizeLimit() < kSwapGranule) return true;
-  void* block = std::aligned_alloc(kSwapGranule, kSwapGranule);
-  RS_CHECK(block != nullptr, "no memory for %zu bytes", kSwapGranule);
-  std::memset(block, 0, kSwapGranule);
-  const AioCompletion result = TransferNow({.fd = file.fd(), .is_write = true, .buffer = block, .bytes = kSwapGranule});
-  std::free(block);
-  return result.error != EINVAL;
-}
-
-void WarnIfInMemory(const AioFile& file, const std::string& directory) {
-  struct statfs fs {};
-  if (fstatfs(file.fd(), &fs) == 0 && static_cast<uint64_t>(fs.f_type) == TMPFS_MAGIC) {
-    LogWarning("swap files in %s are kept in memory (tmpfs): set TMPDIR or swapfiles to a directory on a disk",
-               directory.c_str());
-  }
-}
-
 }  // namespace
 
 Result<std::unique_ptr<FileSwap>> FileSwap::Create(const FileSwapOptions& options) {
-  if (Status status = CheckOptions(options); !status.ok()) return status;
-  const std::string directory = DirectoryOf(options.mask);
-  uint64_t number = 0;
-  bool direct = options.direct;
-  Result<AioFile> probe = AioFile::Create(options.mask, direct, &number);
-  if (probe.ok()) {
-    WarnIfInMemory(probe.value(), directory);
-    direct = direct && probe.value().direct() && DirectWorks(probe.value());
-    if (options.direct && !direct) {
-      LogWarning("no direct I/O in %s: swap files go through the page cache", directory.c_str());
-    }
-  } else if (probe.status().code() != StatusCode::kResourceExhausted) {
-    // A disk that is full now is no reason to stop a program that may never swap.
-    return probe.status();
-  }
+  const Result<bool> direct = SwapFileMaker::Probe(options);
+  if (!direct.ok()) return direct.status();
   std::unique_ptr<AioQueue> aio;
-  if (direct) {
+  if (direct.value()) {
     Result<std::unique_ptr<AioQueue>> queue = AioQueue::Create();
     if (queue.ok()) aio = std::move(queue).value();
     if (!queue.ok()) LogWarning("%s: swap files are read and written one at a time", queue.status().message().c_str());
   }
-  return std::unique_ptr<FileSwap>(new FileSwap(options, direct, std::move(aio)));
+  return std::unique_ptr<FileSwap>(new FileSwap(options, direct.value(), std::move(aio)));
 }
 
 FileSwap::FileSwap(const FileSwapOptions& options, bool direct, std::unique_ptr<AioQueue> aio)
-    : options_(options),
-      direct_(direct),
-      aio_(std::move(aio)),
-      limit_bytes_(RoundDownToGranule(options.bytes_max)),
-      policy_(options.policy) {}
+    : direct_(direct), aio_(std::move(aio)), maker_(options, direct) {}
 
 FileSwap::~FileSwap() = default;
 
@@ -161,13 +84,14 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
     const uint64_t need = usable ? RoundUpToGranule(bytes) - space_.free_bytes() : RoundUpToGranule(bytes);
     const uint64_t have = usable ? FileBytes() : usable_bytes_;
     mutex_.unlock();
-    Status grown = Grow(need, have);
+    Result<SwapFileMaker::File> file = maker_.Make(need, have);
     mutex_.lock();
     growing_ = false;
     if (waiters_ > 0) changed_.NotifyAll();
-    if (!grown.ok()) return grown;
+    if (!file.ok()) return file.status();
+    AddFile(std::move(file).value());
   }
-  return FullError("no room was left after " + std::to_string(kGrowthsMax) + " new files");
+  return maker_.FullError("no room was left after " + std::to_string(kGrowthsMax) + " new files");
 }
 
 Result<SlotRef> FileSwap::TryReserve(size_t bytes) {
@@ -192,65 +116,11 @@ SlotRef FileSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, siz
   return space_.Reserve(bytes);
 }
 
-Status FileSwap::Grow(uint64_t need, uint64_t have) {
-  const Result<uint64_t> step = StepFor(need, have);
-  if (!step.ok()) return step.status();
-  Result<AioFile> file = AioFile::Create(options_.mask, direct_, &next_file_number_);
-  if (!file.ok()) {
-    const bool full = file.status().code() == StatusCode::kResourceExhausted;
-    return full ? file.status() : Unavailable(file.status().message());
-  }
-  uint64_t bytes = step.value();
-  Status room = file.value().Allocate(bytes);
-  while (room.code() == StatusCode::kResourceExhausted && bytes > need) {
-    bytes = std::max(need, RoundDownToGranule(bytes / 2));
-    room = file.value().Allocate(bytes);
-  }
-  if (!room.ok()) return room.code() == StatusCode::kResourceExhausted ? FullError(room.message()) : room;
-  MutexLock lock(mutex_);
-  const uint32_t region = space_.AddRegion(bytes);
+void FileSwap::AddFile(SwapFileMaker::File file) {
+  const uint32_t region = space_.AddRegion(file.bytes);
   if (region >= files_.size()) files_.resize(region + 1);
-  files_[region].emplace(File{std::move(file).value(), bytes});
-  if (usable_bytes_ != UINT64_MAX) usable_bytes_ += bytes;
-  return {};
-}
-
-// Half of all before it, so that there are few, up to the largest whose bitmaps fit. Several files make up a slot that needs more.
-uint64_t FileSwap::UsualStep(uint64_t need, uint64_t have, uint64_t first) {
-  const uint64_t most = std::max({kFileBytesMax, have / kFilesPart, need / kFilesForASlot});
-  return RoundUpToGranule(std::min(most, std::max({need, first, have / 2})));
-}
-
-// How large the next file shall be: enough for what is needed and, within the limit, for what may come.
-Result<uint64_t> FileSwap::StepFor(uint64_t need, uint64_t have) {
-  uint64_t step = UsualStep(need, have, options_.file_bytes);
-  if (have + need <= limit_bytes_) {
-    step = std::min(step, limit_bytes_ - have);
-  } else {
-    const Result<uint64_t> beyond = StepBeyondLimit(need, have);
-    if (!beyond.ok()) return beyond;
-    limit_bytes_ = have + beyond.value();
-    step = std::min(step, beyond.value());
-  }
-  step = std::min(step, FileSizeLimit());
-  if (step == 0) return FullError("files may not be as large as 4 KiB (ulimit -f)");
-  return step;
-}
-
-Result<uint64_t> FileSwap::StepBeyondLimit(uint64_t need, uint64_t have) {
-  const std::string used_up = "the limit of " + FormatBytes(limit_bytes_) + " is used up";
-  if (policy_ == SwapPolicy::kFail) return FullError(used_up);
-  const uint64_t room = RoomOnDisk(DirectoryOf(options_.mask));
-  if (room < need) return FullError(used_up + ", and the disk has not enough room to spare");
-  if (policy_ == SwapPolicy::kAutoextendable) {
-    return std::min(room, UsualStep(need, have, options_.file_bytes));
-  }
-  const uint64_t wanted = std::min(room, std::max(need, RoundUpToGranule(options_.file_bytes)));
-  const std::string question = "local swap is full (" + FormatBytes(limit_bytes_) + "): may it grow by " +
-                               FormatBytes(wanted) + " in " + DirectoryOf(options_.mask) + "?";
-  if (!refused_) refused_ = options_.ask ? !options_.ask(wanted, question) : !AskOnTerminal(question);
-  if (refused_) return FullError(used_up + ", and growing was refused or there is no terminal to ask on");
-  return wanted;
+  if (usable_bytes_ != UINT64_MAX) usable_bytes_ += file.bytes;
+  files_[region].emplace(std::move(file));
 }
 
 void FileSwap::WaitWhileGrowing() {
@@ -266,13 +136,12 @@ Status FileSwap::SetLimit(uint64_t bytes) {
   MutexLock lock(mutex_);
   WaitWhileGrowing();
   if (bytes < space_.used_bytes()) {
-    return FailedPrecondition("swap files in " + DirectoryOf(options_.mask) + " hold " +
+    return FailedPrecondition("swap files in " + maker_.folder() + " hold " +
                               FormatBytes(space_.used_bytes()) + " now, so their limit cannot be " + FormatBytes(bytes) +
                               "; free objects first, or raise the memory limit");
   }
-  limit_bytes_ = bytes;
+  maker_.SetLimit(bytes);
   usable_bytes_ = bytes < FileBytes() ? bytes : UINT64_MAX;
-  refused_ = false;
   return {};
 }
 
@@ -286,19 +155,11 @@ void FileSwap::Fragmentation(uint64_t* free, uint64_t* whole, uint64_t* scattere
 void FileSwap::SetPolicy(SwapPolicy policy) {
   MutexLock lock(mutex_);
   WaitWhileGrowing();
-  policy_ = policy;
-  refused_ = false;
-}
-
-Status FileSwap::FullError(const std::string& why) const {
-  const bool grows = policy_ == SwapPolicy::kAutoextendable;  // then swapMemory is no limit, and only the disk is full
-  return ResourceExhausted("swap files in " + DirectoryOf(options_.mask) + " are full: " + why + "; " +
-                           (grows ? "" : "raise swapMemory (RAMSPAN_SWAP_MEMORY), set policy to autoextendable, ") +
-                           "make room on the disk, or set swapfiles to a directory on a larger one");
+  maker_.SetPolicy(policy);
 }
 
 void FileSwap::Free(SlotRef slot, size_t bytes) {
-  std::vector<File> drained;  // closed after the lock is released: giving back a large file takes a while
+  std::vector<SwapFileMaker::File> drained;  // closed after the lock is released: giving back a large file takes a while
   MutexLock lock(mutex_);
   space_.Free(slot, bytes);
   if (!has_closed_regions_) return;
@@ -406,7 +267,7 @@ void FileSwap::WarnOfFirstError() {
   const int error = first_error_;
   const bool full = CodeFor(error) == StatusCode::kResourceExhausted;
   mutex_.unlock();
-  LogWarning("a swap file in %s failed: %s%s", DirectoryOf(options_.mask).c_str(), std::strerror(error),
+  LogWarning("a swap file in %s failed: %s%s", maker_.folder().c_str(), std::strerror(error),
              full ? "; make room there or set swapfiles to another disk" : "");
   mutex_.lock();
 }

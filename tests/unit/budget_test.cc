@@ -3,8 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "client/swap/file_swap.h"
+#include "client/swap/swap_file_maker.h"
 #include "common/buddy_allocator.h"
+#include "common/slot_ref.h"
 
 namespace ramspan {
 namespace {
@@ -22,7 +23,7 @@ TEST(Budget, HoldsTheLimitWhileSwapFilesAreMade) {
     uint64_t tables = 0, files = 0;
     for (uint64_t have = 0; have < swap; ++files) {
       const uint64_t frames = budget.frames_limit();  // all in use
-      const uint64_t bytes = FileSwap::UsualStep(kSwapGranule, have, 64 * kMiB);
+      const uint64_t bytes = SwapFileMaker::UsualStep(kSwapGranule, have, 64 * kMiB);
       tables += BuddyAllocator(bytes / kSwapGranule).metadata_bytes();
       budget.SetTierMetadata(tables);
       ASSERT_LE(frames + budget.metadata(), budget.total()) << "a file of " << bytes / kMiB << " MiB, beside " << have / kMiB;

@@ -1,0 +1,173 @@
+#include "client/swap/swap_file_maker.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <linux/magic.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <utility>
+
+#include "common/check.h"
+#include "common/log.h"
+#include "common/slot_ref.h"
+#include "common/terminal.h"
+#include "common/units.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kKeepFreeMax = uint64_t{1} << 30;
+
+uint64_t RoundDownToGranule(uint64_t bytes) { return bytes & ~uint64_t{kSwapGranule - 1}; }
+
+// Exceeding this limit would be a SIGXFSZ, not an error.
+uint64_t FileSizeLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  return RoundDownToGranule(limit.rlim_cur);
+}
+
+// What a swap file may still take when the disk is to keep 5%, at most 1 GiB, for others.
+uint64_t RoomOnDisk(const std::string& directory) {
+  struct statvfs fs {};
+  if (statvfs(directory.c_str(), &fs) != 0) return 0;
+  const uint64_t free = uint64_t{fs.f_bavail} * fs.f_frsize;
+  const uint64_t keep = std::min(uint64_t{fs.f_blocks} * fs.f_frsize / 20, kKeepFreeMax);
+  return free > keep ? RoundDownToGranule(free - keep) : 0;
+}
+
+Status CheckOptions(const FileSwapOptions& options) {
+  // A folder's name may hold any character ($TMPDIR is nobody's mask), where the file's name has the two %d.
+  const auto numbers = [](const std::string& text) {
+    const size_t first = text.find("%d");
+    return first != std::string::npos && text.find("%d", first + 2) != std::string::npos &&
+           std::count(text.begin(), text.end(), '%') == 2;
+  };
+  if (!numbers(options.mask.substr(options.mask.rfind('/') + 1)) && !numbers(options.mask)) {
+    return InvalidArgument("swapfiles = " + options.mask + " must hold two %d and no other %");
+  }
+  if (options.bytes_max < kSwapGranule) {
+    return InvalidArgument("swapMemory = " + FormatBytes(options.bytes_max) + " holds nothing; the least is 4 KiB");
+  }
+  return {};
+}
+
+// open and fcntl may accept O_DIRECT where transfers then fail.
+bool DirectWorks(const AioFile& file) {
+  if (FileSizeLimit() < kSwapGranule) return true;
+  void* block = std::aligned_alloc(kSwapGranule, kSwapGranule);
+  RS_CHECK(block != nullptr, "no memory for %zu bytes", kSwapGranule);
+  std::memset(block, 0, kSwapGranule);
+  const AioCompletion result = TransferNow({.fd = file.fd(), .is_write = true, .buffer = block, .bytes = kSwapGranule});
+  std::free(block);
+  return result.error != EINVAL;
+}
+
+void WarnIfInMemory(const AioFile& file, const std::string& directory) {
+  struct statfs fs {};
+  if (fstatfs(file.fd(), &fs) == 0 && static_cast<uint64_t>(fs.f_type) == TMPFS_MAGIC) {
+    LogWarning("swap files in %s are kept in memory (tmpfs): set TMPDIR or swapfiles to a directory on a disk",
+               directory.c_str());
+  }
+}
+
+}  // namespace
+
+Result<bool> SwapFileMaker::Probe(const FileSwapOptions& options) {
+  if (Status status = CheckOptions(options); !status.ok()) return status;
+  const std::string directory = DirectoryOf(options.mask);
+  uint64_t number = 0;
+  Result<AioFile> probe = AioFile::Create(options.mask, options.direct, &number);
+  if (!probe.ok()) {
+    // A disk that is full now is no reason to stop a program that may never swap.
+    if (probe.status().code() == StatusCode::kResourceExhausted) return bool{options.direct};
+    return probe.status();
+  }
+  WarnIfInMemory(probe.value(), directory);
+  const bool direct = options.direct && probe.value().direct() && DirectWorks(probe.value());
+  if (options.direct && !direct) LogWarning("no direct I/O in %s: swap files go through the page cache", directory.c_str());
+  return bool{direct};
+}
+
+SwapFileMaker::SwapFileMaker(const FileSwapOptions& options, bool direct)
+    : options_(options), direct_(direct), limit_bytes_(RoundDownToGranule(options.bytes_max)), policy_(options.policy) {}
+
+std::string SwapFileMaker::folder() const { return DirectoryOf(options_.mask); }
+
+Result<SwapFileMaker::File> SwapFileMaker::Make(uint64_t need, uint64_t have) {
+  const Result<uint64_t> step = StepFor(need, have);
+  if (!step.ok()) return step.status();
+  Result<AioFile> file = AioFile::Create(options_.mask, direct_, &next_number_);
+  if (!file.ok()) {
+    const bool full = file.status().code() == StatusCode::kResourceExhausted;
+    return full ? file.status() : Unavailable(file.status().message());
+  }
+  uint64_t bytes = step.value();
+  Status room = file.value().Allocate(bytes);
+  while (room.code() == StatusCode::kResourceExhausted && bytes > need) {
+    bytes = std::max(need, RoundDownToGranule(bytes / 2));
+    room = file.value().Allocate(bytes);
+  }
+  if (!room.ok()) return room.code() == StatusCode::kResourceExhausted ? FullError(room.message()) : room;
+  return File{std::move(file).value(), bytes};
+}
+
+void SwapFileMaker::SetLimit(uint64_t bytes) {
+  limit_bytes_ = bytes;
+  refused_ = false;
+}
+
+void SwapFileMaker::SetPolicy(SwapPolicy policy) {
+  policy_ = policy;
+  refused_ = false;
+}
+
+// Half of all before it, so that there are few, up to the largest whose bitmaps fit. Several files make up a slot that needs more.
+uint64_t SwapFileMaker::UsualStep(uint64_t need, uint64_t have, uint64_t first) {
+  const uint64_t most = std::max({kFileBytesMax, have / kFilesPart, need / kFilesForASlot});
+  return RoundUpToGranule(std::min(most, std::max({need, first, have / 2})));
+}
+
+// How large the next file shall be: enough for what is needed and, within the limit, for what may come.
+Result<uint64_t> SwapFileMaker::StepFor(uint64_t need, uint64_t have) {
+  uint64_t step = UsualStep(need, have, options_.file_bytes);
+  if (have + need <= limit_bytes_) {
+    step = std::min(step, limit_bytes_ - have);
+  } else {
+    const Result<uint64_t> beyond = StepBeyondLimit(need, have);
+    if (!beyond.ok()) return beyond;
+    limit_bytes_ = have + beyond.value();
+    step = std::min(step, beyond.value());
+  }
+  step = std::min(step, FileSizeLimit());
+  if (step == 0) return FullError("files may not be as large as 4 KiB (ulimit -f)");
+  return step;
+}
+
+Result<uint64_t> SwapFileMaker::StepBeyondLimit(uint64_t need, uint64_t have) {
+  const std::string used_up = "the limit of " + FormatBytes(limit_bytes_) + " is used up";
+  if (policy_ == SwapPolicy::kFail) return FullError(used_up);
+  const uint64_t room = RoomOnDisk(folder());
+  if (room < need) return FullError(used_up + ", and the disk has not enough room to spare");
+  if (policy_ == SwapPolicy::kAutoextendable) {
+    return std::min(room, UsualStep(need, have, options_.file_bytes));
+  }
+  const uint64_t wanted = std::min(room, std::max(need, RoundUpToGranule(options_.file_bytes)));
+  const std::string question = "local swap is full (" + FormatBytes(limit_bytes_) + "): may it grow by " +
+                               FormatBytes(wanted) + " in " + folder() + "?";
+  if (!refused_) refused_ = options_.ask ? !options_.ask(wanted, question) : !AskOnTerminal(question);
+  if (refused_) return FullError(used_up + ", and growing was refused or there is no terminal to ask on");
+  return wanted;
+}
+
+Status SwapFileMaker::FullError(const std::string& why) const {
+  const bool grows = policy_ == SwapPolicy::kAutoextendable;  // then swapMemory is no limit, and only the disk is full
+  return ResourceExhausted("swap files in " + folder() + " are full: " + why + "; " +
+                           (grows ? "" : "raise swapMemory (RAMSPAN_SWAP_MEMORY), set policy to autoextendable, ") +
+                           "make room on the disk, or set swapfiles to a directory on a larger one");
+}
+
+}  // namespace ramspan
