@@ -1,27 +1,16 @@
 #include "client/engine/engine.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
-#include <thread>
 #include <utility>
 
-#include "common/checksum.h"
 #include "common/units.h"
 
 namespace ramspan {
 
 using std::chrono::microseconds;
-using Clock = std::chrono::steady_clock;
 
-namespace {
-constexpr auto kMoverNap = microseconds(200);
-constexpr auto kConsultingNap = microseconds(100);  // between looks whether a policy that goes is still being asked
-constexpr uint32_t kRereadsMax = 1;  // a byte that is wrong twice is wrong where it is kept
-}  // namespace
-
-Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
-               const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy)
+Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins, const MakePolicy& make_policy)
     : options_(options),
       tier_(tier),
       pins_(pins),
@@ -32,27 +21,12 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins,
       arena_(&budget_, {.guard = options.debug, .addresses = options.addresses}),
       policy_(make_policy(&chunks_)),
       feed_(&chunks_, pins),
-      ops_(&budget_) {
+      ops_(&budget_),
+      room_(&budget_, options.keep_room) {
   feed_.SetPolicy(policy_.get());
 }
 
 Engine::~Engine() { Drain(); }
-
-void Engine::Drain() {
-  MutexLock lock(mutex_);
-  while (in_flight_ > 0) PollOnce(microseconds(1000));
-}
-
-bool Engine::HasTransfers() {
-  MutexLock lock(mutex_);
-  if (in_flight_ > 0) PollOnce(microseconds(0));
-  return in_flight_ > 0;
-}
-
-void Engine::FreeResidentSlots(uint64_t bytes) {
-  MutexLock lock(mutex_);
-  ReclaimResidentSlots(bytes);
-}
 
 Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   MutexLock lock(mutex_);
@@ -65,11 +39,11 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   policy_->OnCreate(chunk);
   if (contents) {
     AttachSlot(chunk, Slot(tier_, contents, bytes));
-    CountSwapped(chunk, true);
-    kept_sizes_.Note(bytes);
+    room_.CountSwapped(bytes, true);
+    room_.kept.Note(bytes);
   }
   live_bytes_ += RoundUpToGranule(bytes);
-  all_sizes_.Note(bytes);
+  room_.all.Note(bytes);
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
   static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // a program's own policy knows its objects
@@ -117,141 +91,35 @@ void Engine::Forget(Chunk* chunk) {
     static_cast<void>(DetachFrame(chunk));
     ServeWaiters();
   } else if (PhaseOf(chunk) == Phase::kSwapped && chunk->slot) {
-    CountSwapped(chunk, false);
+    room_.CountSwapped(chunk->bytes, false);
   }
   static_cast<void>(DetachSlot(chunk));
   Transition(chunk, Event::kFree, 0, ~uint64_t{0});
   chunks_.Delete(chunk);
 }
 
-// A chunk that has a frame and no slot can leave memory only if swap has room for it: slotless_bytes_ counts those.
+// A chunk that has a frame and no slot can leave memory only if swap has room for it: those are counted.
 void Engine::AttachFrame(Chunk* chunk, Frame frame) {
   chunk->frame = frame.release();
-  if (!chunk->slot) slotless_bytes_ += RoundUpToGranule(chunk->bytes);
+  if (!chunk->slot) room_.CountSlotless(chunk->bytes, true);
 }
 
 Frame Engine::DetachFrame(Chunk* chunk) {
-  if (!chunk->slot) slotless_bytes_ -= RoundUpToGranule(chunk->bytes);
+  if (!chunk->slot) room_.CountSlotless(chunk->bytes, false);
   return arena_.Own(std::exchange(chunk->frame, nullptr), chunk->bytes);
 }
 
 void Engine::AttachSlot(Chunk* chunk, Slot slot) {
-  if (chunk->frame != nullptr) slotless_bytes_ -= RoundUpToGranule(chunk->bytes);
+  if (chunk->frame != nullptr) room_.CountSlotless(chunk->bytes, false);
   chunk->slot = slot.release();
   SetBits(chunk, kHasSlot | (tier_->CapabilitiesOf(chunk->slot).read_only ? kReadOnlySlot : 0));
 }
 
 Slot Engine::DetachSlot(Chunk* chunk) {
-  if (chunk->frame != nullptr && chunk->slot) slotless_bytes_ += RoundUpToGranule(chunk->bytes);
+  if (chunk->frame != nullptr && chunk->slot) room_.CountSlotless(chunk->bytes, true);
   if (Has(chunk, kHasSlot)) ClearBits(chunk, kHasSlot | kReadOnlySlot);
-  if (chunk->slot) full_bytes_ = UINT64_MAX;  // swap has room again
+  if (chunk->slot) room_.NoteFreed();
   return Slot(tier_, std::exchange(chunk->slot, SlotRef{}), chunk->bytes);
-}
-
-// The caller's pin keeps the chunk where it is, so the bits may be set without looking back.
-void Engine::Open(Chunk* chunk, bool write) {
-  if (Has(chunk, kPrefetched)) {
-    ClearBits(chunk, kPrefetched);
-    SetBits(chunk, kReferenced);  // the hit is the touch
-    feed_.Drain();
-    policy_->OnPrefetchHit(chunk);
-    ++counters_.prefetch_hits;
-    if (policy_->WantsReadAhead()) SignalMover();
-  }
-  feed_.Touch(chunk, kReadable | kWritable | (write ? kDirty : 0), write);
-}
-
-IoOp* Engine::NewOp(Chunk* chunk, bool write) {
-  IoOp* op = ops_.Take();
-  op->chunk = chunk;
-  op->io.slot = chunk->slot;
-  op->io.buffer = chunk->frame;
-  op->io.bytes = chunk->bytes;
-  op->io.cookie = op;
-  op->io.is_write = write;
-  op->round = write_round_;
-  chunk->op = op;
-  ++in_flight_;
-  return op;
-}
-
-void Engine::Release(IoOp* op) {
-  if (op->done && op->waiters == 0) ops_.Put(op);
-}
-
-void Engine::Submit(std::span<IoOp* const> ops, bool write) {
-  if (ops.empty()) return;
-  RS_CHECK(ops.size() <= kBatch, "%zu transfers at once", ops.size());
-  IoRequest* requests[kBatch];
-  for (size_t i = 0; i < ops.size(); ++i) requests[i] = &ops[i]->io;
-  const std::span<IoRequest* const> batch(requests, ops.size());
-  MutexUnlock unlocked(mutex_);
-  if (write) {
-    for (IoRequest* io : batch) {
-      // The frame is constant while it is written (I3), so the checksum can be taken before or during the copy.
-      if (options_.checksum && !tier_->CapabilitiesOf(io->slot).checksums) io->checksum = Checksum(io->buffer, io->bytes);
-    }
-    tier_->SubmitWrite(batch);
-  } else {
-    tier_->SubmitRead(batch);
-  }
-}
-
-bool Engine::PollOnce(microseconds wait, const Waiter* watcher) {
-  IoRequest* done[kBatch];
-  size_t n;
-  {
-    MutexUnlock unlocked(mutex_);
-    n = tier_->Poll(done, wait);
-    for (IoRequest* io : std::span(done, n)) {
-      if (io->is_write || !options_.checksum || io->result != StatusCode::kOk) continue;
-      const SwapTier::Capabilities tier = tier_->CapabilitiesOf(io->slot);
-      if (!tier.checksums && !tier.read_only) io->checksum = Checksum(io->buffer, io->bytes);
-    }
-  }
-  if (watcher != nullptr) queue_.EndWatch(watcher);
-  Finish(std::span(done, n));
-  if (untold_losses_ > 0) TellLosses();
-  return n > 0;
-}
-
-void Engine::Finish(std::span<IoRequest* const> done) {
-  if (done.empty()) return;
-  IoOp* writes[kBatch];
-  IoOp* again[kBatch];
-  size_t n = 0, m = 0;
-  in_flight_ -= done.size();
-  for (IoRequest* io : done) {
-    auto* op = static_cast<IoOp*>(io->cookie);
-    if (!io->is_write && IsWrong(*op) && op->rereads < kRereadsMax) {  // what is in swap may still be right
-      ++op->rereads;
-      ++counters_.rereads;
-      ++in_flight_;
-      again[m++] = op;
-      continue;
-    }
-    op->chunk->op = nullptr;
-    op->done = true;
-    WakeSleepers(op);
-    if (io->is_write) {
-      writes[n++] = op;
-    } else {
-      queue_.WakeFor(op->chunk);
-      FinishRead(op);
-      Release(op);
-    }
-  }
-  FinishWrites(std::span(writes, n));
-  ServeWaiters();
-  Submit(std::span(again, m), false);
-}
-
-void Engine::CountWait(Clock::time_point since) {
-  const auto ns = static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - since).count());
-  ++counters_.waits;
-  counters_.wait_ns_total += ns;
-  const size_t bucket = static_cast<size_t>(std::bit_width(ns / 1000));
-  ++counters_.wait_us_histogram[std::min(bucket, counters_.wait_us_histogram.size() - 1)];
 }
 
 bool Engine::IsChanged(Chunk* chunk) {
@@ -281,55 +149,6 @@ std::string Engine::DescribeUnchangedWrites() const {
   return text + "\n";
 }
 
-void Engine::SignalMover() {
-  mover_work_ = true;
-  if (mover_asleep_) mover_wake_.NotifyAll();
-}
-
-void Engine::WakeMover() {
-  MutexLock lock(mutex_);
-  SignalMover();
-}
-
-void Engine::MoverWait(microseconds max) {
-  MutexLock lock(mutex_);
-  if (mover_work_) return;
-  mover_asleep_ = true;
-  mover_wake_.WaitFor(mutex_, max);
-  mover_asleep_ = false;
-}
-
-bool Engine::MoverStep() {
-  MutexLock lock(mutex_);
-  mover_work_ = false;
-  bool worked = in_flight_ > 0 && PollOnce(microseconds(0));
-  feed_.Drain();
-  TellLimits();
-  if (write_ahead()) worked |= RefillReserve();
-  if (load_ahead()) worked |= ReadAhead();
-  static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // what it has not heard yet must not pile up
-  worked |= feed_.StepEpoch();
-  const auto now = Clock::now();
-  if (now - last_upkeep_ > std::chrono::milliseconds(5)) {
-    last_upkeep_ = now;
-    uint64_t metadata_bytes;
-    {
-      MutexUnlock unlocked(mutex_);
-      tier_->Upkeep();
-      metadata_bytes = tier_->stats().metadata_bytes;
-    }
-    NoteTiers(metadata_bytes);
-  }
-  // What is in flight needs no spinning: whoever waits for it polls by himself. A tier that has nothing to wait for
-  // returns at once: another thread is just copying, or has taken the completion.
-  if (!worked && in_flight_ > 0 && !PollOnce(kMoverNap) && Clock::now() - now < kMoverNap / 2 && !mover_work_) {
-    mover_asleep_ = true;
-    mover_wake_.WaitFor(mutex_, kMoverNap);
-    mover_asleep_ = false;
-  }
-  return worked || in_flight_ > 0;
-}
-
 EngineCounters Engine::counters() const {
   MutexLock lock(mutex_);
   EngineCounters c = counters_;
@@ -339,87 +158,11 @@ EngineCounters Engine::counters() const {
   c.metadata_beside_limit_bytes = budget_.beside_limit();
   c.peak_resident_bytes = arena_.peak();
   c.chunks = chunks_.live();
-  c.swapped_bytes = swapped_bytes_;
+  c.swapped_bytes = room_.swapped_bytes();
   c.preemptive_bytes = policy_->preemptive_bytes();
+  c.losses = losses_.sum();
   c.touches_dropped = pins_->touches_dropped();
   return c;
-}
-
-void Engine::SetPreemptive(bool loading, bool unloading) {
-  load_ahead_.store(loading, std::memory_order_relaxed);
-  write_ahead_.store(unloading, std::memory_order_relaxed);
-}
-
-std::unique_ptr<CachePolicy> Engine::ReplacePolicy(
-    const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) {
-  std::unique_ptr<CachePolicy> next;
-  {
-    MutexLock lock(mutex_);
-    next = ReplacePolicyLocked(make_policy);
-    static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // what there is already
-    while (next->consulting > 0) {  // the program may destroy its own policy when this returns
-      MutexUnlock unlocked(mutex_);
-      std::this_thread::sleep_for(kConsultingNap);
-    }
-  }
-  static_cast<void>(next->Consult(CachePolicy::Ask::kNothing, 0, 0));  // tells it the rest
-  return next;
-}
-
-std::unique_ptr<CachePolicy> Engine::ReplacePolicyLocked(
-    const std::function<std::unique_ptr<CachePolicy>(const ChunkTable*)>& make_policy) {
-  std::unique_ptr<CachePolicy> next = make_policy(&chunks_);
-  feed_.Drain();
-  feed_.SetPolicy(next.get());
-  next->SetLimits(load_ahead() ? budget_.limit() : 0, swapped_bytes_);
-  for (uint32_t id = 0; id < chunks_.ids(); ++id) {
-    Chunk* c = chunks_.At(id);
-    if (PhaseOf(c) == Phase::kFreed || Has(c, kDoomed)) continue;
-    // What the old policy fetched ahead is nobody's guess any more. Such a chunk is closed; its first pin opens it.
-    if (Has(c, kPrefetched) || (c->op != nullptr && std::exchange(c->op->prefetch, false))) {
-      policy_->OnPrefetchWasted(c);
-      ++counters_.prefetch_wasted;
-      ClearBits(c, kPrefetched);
-    }
-    policy_->OnFree(c);
-    next->OnCreate(c);
-  }
-  std::swap(policy_, next);
-  return next;
-}
-
-// Lets the program's own policy decide, without the mutex. Where another thread has replaced it meanwhile, the new one is asked:
-// what a policy has named may be picked with its own turn only. The mutex is held when a turn ends, so who waits for
-// `consulting` to be 0 can destroy the policy.
-CachePolicy::Turn Engine::Consult(CachePolicy::Ask ask, uint64_t bytes, size_t places) {
-  while (policy_->decides_in_consult()) {
-    CachePolicy* const policy = policy_.get();
-    CachePolicy::Turn turn;
-    ++policy->consulting;
-    {
-      MutexUnlock unlocked(mutex_);
-      turn = policy->Consult(ask, bytes, places);
-    }
-    --policy->consulting;
-    if (policy == policy_.get()) return turn;
-  }
-  return {};
-}
-
-void Engine::TellTouches() {
-  if (!mutex_.try_lock()) return;
-  feed_.Drain();
-  mutex_.unlock();
-}
-
-std::string Engine::DescribePolicy() const {
-  MutexLock lock(mutex_);
-  return policy_->Describe();
-}
-
-bool Engine::CheckPolicy() const {
-  MutexLock lock(mutex_);
-  return policy_->IsValid();
 }
 
 bool Engine::IsValid() {
@@ -440,7 +183,7 @@ bool Engine::IsValid() {
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
     if (phase == Phase::kSwapped && c->slot) swapped += RoundUpToGranule(c->bytes);
   }
-  return swapped == swapped_frames_ && live == chunks_.live() && slotless == slotless_bytes_ && frames == arena_.in_use() &&
+  return swapped == room_.swapped() && live == chunks_.live() && slotless == room_.slotless() && frames == arena_.in_use() &&
          arena_.committed() + budget_.metadata() <= budget_.total();
 }
 

@@ -8,15 +8,6 @@
 
 namespace ramspan {
 
-using std::chrono::microseconds;
-using Clock = std::chrono::steady_clock;
-
-namespace {
-constexpr int kRestAfterSearch = 20;  // times as long as a search without a victim took: a twentieth of the mutex's time
-constexpr uint32_t kFailedWritesMax = 64;  // in a row, before a thread that needs a frame is told,
-constexpr uint32_t kFailedRoundsMax = 4;   // and in so many rounds, each begun when the one before had failed
-}  // namespace
-
 // Closes the victims and opens those again that some thread pins: keep[i] says so. What is closed and not kept cannot
 // be pinned without this mutex. A pin that was stored before the closing is found by the scan; one stored later sees
 // the closed word and comes to Acquire.
@@ -33,13 +24,13 @@ void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
 void Engine::DropFrame(Chunk* c, Event event) {
   static_cast<void>(DetachFrame(c));
   Transition(c, event, 0, kReadable | kWritable | kReferenced | kDirty);
-  if (c->slot) CountSwapped(c, true);
+  if (c->slot) room_.CountSwapped(c->bytes, true);
   ++counters_.evictions;
 }
 
 // Makes chunks leave. Where none can because swap is full, all in memory that have slots are asked to give them up; and
 // before anybody is told that swap is full, it is asked once more.
-Engine::Evicted Engine::EvictSome(uint64_t bytes) {
+Evicted Engine::EvictSome(uint64_t bytes) {
   Evicted result;
   feed_.Drain();
   LookForVictims(bytes, &result);
@@ -73,7 +64,7 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
     }
     // The tier has no slot for these victims. Smaller or clean ones may still be able to leave, so the search goes on.
     if (result->no_slot_yet > 0 && !result->leaves()) {
-      if (SeemsFull(result->no_slot_yet)) {
+      if (room_.SeemsFull(result->no_slot_yet)) {
         result->status = ResourceExhausted("");  // asked a moment ago
       } else if (WaitForSlots(result->no_slot_yet, result)) {
         break;
@@ -88,7 +79,7 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
 // A policy names what was fetched ahead last, so it may never get there while everything else is pinned. Those chunks are
 // closed until their first pull, which needs this mutex: nobody can be using one. For threads in the queue for memory: what
 // this frees is theirs, while the mover would only fetch the same chunks again.
-Engine::Evicted Engine::EvictPrefetched(uint64_t bytes) {
+Evicted Engine::EvictPrefetched(uint64_t bytes) {
   Evicted result;
   IoOp* ops[kBatch];
   size_t writes = 0;
@@ -159,7 +150,7 @@ Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
     result->no_exchange = c->bytes;
     return false;
   };
-  if (SeemsFull(c->bytes) && exchanged()) return Status();
+  if (room_.SeemsFull(c->bytes) && exchanged()) return Status();
   Result<SlotRef> slot = AskSlot(c->bytes);
   if (!slot.ok()) {
     if (slot.status().code() != StatusCode::kAborted && exchanged()) return Status();
@@ -181,23 +172,19 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
         counters_.unchanged_bytes += c->bytes;
         if (options_.debug) ++unchanged_by_size_[c->bytes];
       }
-      failed_writes_ = failed_rounds_ = 0;
+      failed_writes_.NoteGood();
       ClearBits(c, kDirty);
       // Closed since its pins were looked for: who pinned it came to Acquire, which opened it for reading.
       const bool keep = Has(c, kReadable | kDoomed);
       if (keep) {
         Transition(c, Event::kFinishKeep, kReadable | kWritable);
-        NoteResidentSlot(c);
+        resident_slots_.Note(c);
       } else {
         DropFrame(c, Event::kFinishEvict);
       }
     } else {
       ++counters_.write_failures;
-      ++failed_writes_;
-      if (op->round == write_round_) {
-        ++write_round_;
-        ++failed_rounds_;
-      }
+      failed_writes_.NoteFailed(op->round);
       static_cast<void>(DetachSlot(c));  // I4: nothing is in flight on it any more
       Transition(c, Event::kFailWrite, kReadable | kWritable | kDirty);
     }
@@ -206,34 +193,12 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
   }
 }
 
-// Writes that failed are tried again, elsewhere where the tier can; not for ever. Those that were under way together say
-// the same thing once: only what began after they had failed shows whether there is another place.
+// Writes that failed are tried again, elsewhere where the tier can; not for ever.
 Status Engine::CheckWrites() {
-  if (failed_writes_ < kFailedWritesMax || failed_rounds_ < kFailedRoundsMax) return Status();
-  failed_writes_ = kFailedWritesMax / 2;  // who comes next tries again
-  failed_rounds_ = kFailedRoundsMax / 2;
-  return Unavailable("the last " + std::to_string(kFailedWritesMax) + " writes to swap failed, so no memory can be freed "
+  if (!failed_writes_.TooMany()) return Status();
+  return Unavailable("the last " + std::to_string(FailedWrites::kMost) + " writes to swap failed, so no memory can be freed "
                      "(nothing is lost: the data stays in memory). See the log for the cause; check the disk of `swapfiles` "
                      "(RAMSPAN_SWAPFILES) and the memory servers");
-}
-
-// Frames ahead of need, so that a miss finds one without evicting. Only when the data cannot all be resident: a program
-// that fits its limit is left alone.
-bool Engine::RefillReserve() {
-  if (live_bytes_ <= budget_.frames_limit() || typical_bytes_ == 0) return false;
-  uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(kTogether * typical_bytes_, 1 << 20));
-  // What has no slot stays where it is when swap is full. Half of the rest is left to what the program uses.
-  if (SeemsFull(typical_bytes_)) reserve = std::min(reserve, (budget_.frames_limit() - std::min(budget_.frames_limit(), slotless_bytes_)) / 2);
-  // Half of it at once: one chunk at a time would be a membarrier for each.
-  if (reserve < typical_bytes_ || arena_.available() > reserve / 2) return false;
-  if (in_flight_ * typical_bytes_ >= 2 * reserve) return false;
-  const auto begin = Clock::now();
-  if (begin < refill_again_) return false;
-  const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), kTogether * typical_bytes_));
-  const bool worked = evicted.freed + evicted.started > 0 || evicted.room_made;
-  // A search in vain has looked at every chunk, under the mutex for which threads wait that miss. Nobody waits for this one.
-  if (!worked) refill_again_ = Clock::now() + kRestAfterSearch * (Clock::now() - begin);
-  return worked;
 }
 
 }  // namespace ramspan

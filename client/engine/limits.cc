@@ -19,10 +19,10 @@ constexpr uint64_t kDataShare = 8;
 
 // What metadata may not take from frames: the largest object must still be readable.
 uint64_t Engine::FramesFloor() {
-  uint64_t floor = std::max(budget_.limit() / kDataShare, all_sizes_.largest);
+  uint64_t floor = std::max(budget_.limit() / kDataShare, room_.all.largest);
   if (floor <= budget_.frames_limit()) return floor;
   LookForSizes();  // the one that was the largest may be gone
-  return std::max(budget_.limit() / kDataShare, all_sizes_.largest);
+  return std::max(budget_.limit() / kDataShare, room_.all.largest);
 }
 
 Status Engine::NoRoomForDescriptors() const {
@@ -83,7 +83,7 @@ Status Engine::HoldLimit() {
 }
 
 // Without read-ahead there is no room for it: the policy would keep runs together that nobody fetches.
-void Engine::TellLimits() { policy_->SetLimits(load_ahead() ? budget_.limit() : 0, swapped_bytes_); }
+void Engine::TellLimits() { policy_->SetLimits(load_ahead() ? budget_.limit() : 0, room_.swapped_bytes()); }
 
 Status Engine::LeavesRoomForData(uint64_t bytes) const {
   if (budget_.limit() - budget_.frames_limit() + bytes / kDataShare <= bytes) return Status();

@@ -20,6 +20,26 @@ constexpr uint32_t kPassesMax = 64;
 // How often the pins are looked at while all that is resident is pinned, by one thread for all. Half of it would take CPU time
 // from those that hold the pins, twice of it would be felt in each wait.
 constexpr auto kLookEvery = microseconds(200);
+
+// Tells the judge of deadlocks that this thread waits, and that it does not any more, however this ends.
+class WaitingMark {
+ public:
+  WaitingMark(PinScanner* pins, Chunk* chunk) : pins_(pins), chunk_(chunk) {}
+  ~WaitingMark() {
+    if (set_) pins_->SetWaiting(nullptr);
+  }
+  WaitingMark(const WaitingMark&) = delete;
+  WaitingMark& operator=(const WaitingMark&) = delete;
+  void Set() {
+    if (!std::exchange(set_, true)) pins_->SetWaiting(chunk_);
+  }
+
+ private:
+  PinScanner* const pins_;
+  Chunk* const chunk_;
+  bool set_ = false;
+};
+
 }  // namespace
 
 // One thread's place in the queue, for as long as the scope lasts. Made and destroyed with the mutex held.
@@ -27,7 +47,7 @@ class Engine::InQueue {
  public:
   InQueue(Engine* engine, Chunk* chunk) RS_NO_THREAD_SAFETY_ANALYSIS : engine_(engine), waiter_(chunk, chunk->bytes) {
     waiter_.takes_before = engine_->takes_;
-    waiter_.since = engine_->pin_time_;
+    waiter_.since = engine_->pin_clock_.now();
     engine_->queue_.Join(&waiter_);
   }
   ~InQueue() RS_NO_THREAD_SAFETY_ANALYSIS {
@@ -132,16 +152,10 @@ void Engine::AwaitTransfer(Waiter* waiter) {
   queue_.EndWatch(waiter);
 }
 
-void Engine::NoteProgress(PinWait* wait) {
-  progress_at_ = hopeful_at_ = pin_time_;
-  *wait = PinWait{.told = wait->told};
-}
-
 // WaitForPins for all in the queue, whose clock goes on from one watcher to the next.
 Status Engine::WatchPins(Waiter* waiter, PinWait* wait) {
-  const auto begin = pin_time_;
-  wait->waited = begin - std::max(waiter->since, progress_at_);
-  wait->hopeless = begin - std::max(waiter->since, hopeful_at_);
+  const PinClock::Time begin = pin_clock_.now();
+  pin_clock_.Begin(waiter->since, wait);
   if (TellWait(waiter->bytes, wait)) return Status();  // meanwhile everything may have changed
   wait->own = waiter->memory.bytes();
   LetSleepersPass(*wait);
@@ -149,83 +163,107 @@ Status Engine::WatchPins(Waiter* waiter, PinWait* wait) {
   const auto waited = wait->waited;
   Status status = WaitForPins(waiter->bytes, wait, &waiter->wake);
   queue_.EndWatch(waiter);
-  if (wait->hopeful) hopeful_at_ = std::max(hopeful_at_, begin);
-  pin_time_ = std::max(pin_time_, begin + (wait->waited - waited));
+  pin_clock_.End(begin, wait->waited - waited, wait->hopeful);
   return status;
 }
+
+// One thread that has found no free frame, while it looks for one.
+struct Engine::FrameSeeker {
+  FrameSeeker(Engine* engine, Chunk* for_chunk, WhenPinned when)
+      : chunk(for_chunk), when_pinned(when), mark(engine->pins_, for_chunk), place(engine, for_chunk) {}
+  Chunk* const chunk;
+  const WhenPinned when_pinned;
+  WaitingMark mark;
+  InQueue place;
+  PinWait wait;
+  bool patient = false;  // it waits for pins of others
+};
 
 // A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
 // OK without a frame: the chunk is not in swap any more, another thread was faster.
 Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
-  // Tells the judge of deadlocks that this thread waits, and that it does not any more, however this ends.
-  struct WaitingMark {
-    PinScanner* const pins;
-    Chunk* const chunk;
-    bool set = false;
-    void Set() {
-      if (!std::exchange(set, true)) pins->SetWaiting(chunk);
-    }
-    ~WaitingMark() {
-      if (set) pins->SetWaiting(nullptr);
-    }
-  } mark{pins_, chunk};
-  const uint64_t bytes = chunk->bytes;
-  typical_bytes_ = RoundUpToGranule(bytes);
-  *frame = TryTakeFrame(bytes);
+  typical_bytes_ = RoundUpToGranule(chunk->bytes);
+  *frame = TryTakeFrame(chunk->bytes);
   if (*frame) {
-    if (arena_.available() < 2 * typical_bytes_ && policy_->WantsReadAhead()) SignalMover();
+    if (arena_.available() < 2 * typical_bytes_ && policy_->WantsReadAhead()) mover_bell_.Ring();
     return Status();
   }
-  if (typical_bytes_ > budget_.frames_limit()) return TooLarge(bytes);
-  InQueue place(this, chunk);
-  PinWait wait;
-  // Each round looks at the chunk again: when another thread has brought it, this one's pin keeps it from leaving, and
-  // waiting on for a frame of one's own would be waiting for oneself.
-  while (PhaseOf(chunk) == Phase::kSwapped && !Has(chunk, kDoomed) && place.HasPlace()) {
+  if (typical_bytes_ > budget_.frames_limit()) return TooLarge(chunk->bytes);
+  FrameSeeker seeker(this, chunk, when_pinned);
+  Status status = SeekFrame(&seeker, frame);
+  takes_ += *frame ? 1 : 0;
+  return status;
+}
+
+// A round for each look: what is there already, what makes way at once, what will have made way soon, and at last what may
+// become free when others unpin. Each round looks at the chunk again: when another thread has brought it, this one's pin keeps it
+// from leaving, and waiting on for a frame of one's own would be waiting for oneself.
+Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
+  InQueue& place = seeker->place;
+  while (PhaseOf(seeker->chunk) == Phase::kSwapped && !Has(seeker->chunk, kDoomed) && place.HasPlace()) {
     ServeWaiters();
-    if (place->memory) *frame = arena_.TryTake(bytes, &place->memory);
+    if (place->memory) *frame = arena_.TryTake(seeker->chunk->bytes, &place->memory);
     if (*frame) break;
-    const bool patient = when_pinned == WhenPinned::kWait && wait_for_pins();
-    if (patient && MaySleep(*place.get())) {
-      mark.Set();
+    seeker->patient = seeker->when_pinned == WhenPinned::kWait && wait_for_pins();
+    if (seeker->patient && MaySleep(*place.get())) {
+      seeker->mark.Set();
       queue_.Sleep(place.get(), mutex_, options_.sleep_max);
       continue;
     }
     place->must_look = false;
-    const uint64_t available = arena_.available(), whole = RoundUpToGranule(bytes);
-    const uint64_t needed = whole > available ? whole - available : whole;
-    Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)));
-    if (evicted.freed + evicted.started == 0 && !evicted.room_made && policy_->preemptive_bytes() > 0) {
-      const Evicted ahead = EvictPrefetched(needed);
-      evicted.freed = ahead.freed;
-      evicted.started = ahead.started;
-    }
-    const bool in_flight = in_flight_ > 0;
-    if (in_flight || evicted.freed > 0 || evicted.started > 0 || evicted.room_made) NoteProgress(&wait);
-    if (evicted.freed > 0 || evicted.room_made) continue;
-    if (Status status = CheckWrites(); !status.ok()) return status;
-    if (in_flight) {
-      if (!patient || !MaySleep(*place.get())) AwaitTransfer(place.get());
-      continue;
-    }
-    if (evicted.started > 0) continue;
-    if (!evicted.status.ok()) {
-      if (PhaseOf(chunk) != Phase::kSwapped) continue;  // another thread has brought it while swap was asked
-      if (!chunk->slot || !patient) return evicted.status;
-      WakeSlotless();
-    } else if (!place->memory && MayPass(*place.get(), wait)) {
-      *frame = arena_.TryTake(bytes);
-      if (*frame) break;
-    }
-    if (when_pinned == WhenPinned::kReturn) return Aborted("pinned");
-    if (!patient) return FullOfPinsStatus(bytes);
-    if (MaySleep(*place.get())) continue;
-    mark.Set();
-    // What has a slot in a full swap and is pinned now, or being read ahead, needs no room there.
-    if (Status status = WatchPins(place.get(), &wait); !status.ok()) return evicted.status.ok() ? status : evicted.status;
+    const Evicted evicted = EvictFor(seeker->chunk->bytes);
+    bool coming = false;
+    Status status = AwaitEvicted(seeker, evicted, &coming);
+    if (status.ok() && !coming) status = AwaitPins(seeker, evicted, frame);
+    if (!status.ok() || *frame) return status;
   }
-  takes_ += *frame ? 1 : 0;
   return Status();
+}
+
+// Makes way for a frame of `bytes`, and for more of them where many are as small.
+Evicted Engine::EvictFor(uint64_t bytes) {
+  const uint64_t available = arena_.available(), whole = RoundUpToGranule(bytes);
+  const uint64_t needed = whole > available ? whole - available : whole;
+  Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)));
+  if (evicted.freed + evicted.started == 0 && !evicted.room_made && policy_->preemptive_bytes() > 0) {
+    const Evicted ahead = EvictPrefetched(needed);
+    evicted.freed = ahead.freed;
+    evicted.started = ahead.started;
+  }
+  return evicted;
+}
+
+// *coming: frames have become free, or are about to with the end of a transfer, for which this has waited a little.
+Status Engine::AwaitEvicted(FrameSeeker* seeker, const Evicted& evicted, bool* coming) {
+  const bool in_flight = in_flight_ > 0;
+  *coming = in_flight || evicted.leaves() || evicted.room_made;
+  if (*coming) pin_clock_.NoteProgress(&seeker->wait);
+  if (evicted.freed > 0 || evicted.room_made) return Status();
+  if (Status status = CheckWrites(); !status.ok()) return status;
+  Waiter* const waiter = seeker->place.get();
+  if (in_flight && !(seeker->patient && MaySleep(*waiter))) AwaitTransfer(waiter);
+  return Status();
+}
+
+// All that is in memory is pinned, or has no way out. OK: to be looked at again, unless there is a frame now.
+Status Engine::AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* frame) {
+  Chunk* const chunk = seeker->chunk;
+  Waiter* const waiter = seeker->place.get();
+  if (!evicted.status.ok()) {
+    if (PhaseOf(chunk) != Phase::kSwapped) return Status();  // another thread has brought it while swap was asked
+    if (!chunk->slot || !seeker->patient) return evicted.status;
+    WakeSlotless();
+  } else if (!waiter->memory && MayPass(*waiter, seeker->wait)) {
+    *frame = arena_.TryTake(chunk->bytes);
+    if (*frame) return Status();
+  }
+  if (seeker->when_pinned == WhenPinned::kReturn) return Aborted("pinned");
+  if (!seeker->patient) return FullOfPinsStatus(chunk->bytes);
+  if (MaySleep(*waiter)) return Status();
+  seeker->mark.Set();
+  Status status = WatchPins(waiter, &seeker->wait);
+  // What has a slot in a full swap and is pinned now, or being read ahead, needs no room there.
+  return status.ok() || evicted.status.ok() ? status : evicted.status;
 }
 
 // Says once in the log that a thread waits for long; whether it did. Writing the message may take for ever (a pipe that nobody

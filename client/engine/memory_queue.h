@@ -27,7 +27,7 @@ class MemoryQueue {
     const uint64_t bytes;
     Reservation memory;           // what it has been given; it is not in the queue any more then
     uint64_t takes_before = 0;    // frames that were taken before it came
-    std::chrono::steady_clock::duration since{};  // Engine::pin_time_ when it came
+    std::chrono::steady_clock::duration since{};  // of the engine's PinClock when it came
     bool must_look = false;       // for memory, although another one watches
     CondVar wake;
 

@@ -1,0 +1,119 @@
+// What is done before anybody waits for it: the mover's rounds, frames and reads ahead of need, and the program's own hints.
+#include <algorithm>
+#include <utility>
+
+#include "client/engine/engine.h"
+
+namespace ramspan {
+
+using std::chrono::microseconds;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+constexpr auto kMoverNap = microseconds(200);
+constexpr int kRestAfterSearch = 20;  // times as long as a search without a victim took: a twentieth of the mutex's time
+}  // namespace
+
+void Engine::WakeMover() {
+  MutexLock lock(mutex_);
+  mover_bell_.Ring();
+}
+
+void Engine::MoverWait(microseconds max) {
+  MutexLock lock(mutex_);
+  mover_bell_.Wait(mutex_, max);
+}
+
+bool Engine::MoverStep() {
+  MutexLock lock(mutex_);
+  mover_bell_.Hear();
+  bool worked = in_flight_ > 0 && PollOnce(microseconds(0));
+  feed_.Drain();
+  TellLimits();
+  if (write_ahead()) worked |= RefillReserve();
+  if (load_ahead()) worked |= ReadAhead();
+  static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // what it has not heard yet must not pile up
+  worked |= feed_.StepEpoch();
+  const auto now = Clock::now();
+  if (now - last_upkeep_ > std::chrono::milliseconds(5)) {
+    last_upkeep_ = now;
+    uint64_t metadata_bytes;
+    {
+      MutexUnlock unlocked(mutex_);
+      tier_->Upkeep();
+      metadata_bytes = tier_->stats().metadata_bytes;
+    }
+    NoteTiers(metadata_bytes);
+  }
+  // What is in flight needs no spinning: whoever waits for it polls by himself. A tier that has nothing to wait for
+  // returns at once: another thread is just copying, or has taken the completion.
+  if (!worked && in_flight_ > 0 && !PollOnce(kMoverNap) && Clock::now() - now < kMoverNap / 2) {
+    mover_bell_.Wait(mutex_, kMoverNap);
+  }
+  return worked || in_flight_ > 0;
+}
+
+// Frames ahead of need, so that a miss finds one without evicting. Only when the data cannot all be resident: a program
+// that fits its limit is left alone.
+bool Engine::RefillReserve() {
+  if (live_bytes_ <= budget_.frames_limit() || typical_bytes_ == 0) return false;
+  uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(kTogether * typical_bytes_, 1 << 20));
+  // What has no slot stays where it is when swap is full. Half of the rest is left to what the program uses.
+  if (room_.SeemsFull(typical_bytes_)) reserve = std::min(reserve, (budget_.frames_limit() - std::min(budget_.frames_limit(), room_.slotless())) / 2);
+  // Half of it at once: one chunk at a time would be a membarrier for each.
+  if (reserve < typical_bytes_ || arena_.available() > reserve / 2) return false;
+  if (in_flight_ * typical_bytes_ >= 2 * reserve) return false;
+  const auto begin = Clock::now();
+  if (begin < refill_again_) return false;
+  const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), kTogether * typical_bytes_));
+  const bool worked = evicted.freed + evicted.started > 0 || evicted.room_made;
+  // A search in vain has looked at every chunk, under the mutex for which threads wait that miss. Nobody waits for this one.
+  if (!worked) refill_again_ = Clock::now() + kRestAfterSearch * (Clock::now() - begin);
+  return worked;
+}
+
+// A tier that copies while it submits gets one chunk at a time, so that each is usable as soon as it is there.
+bool Engine::ReadAhead() {
+  Chunk* wanted[8];
+  const size_t most = tier_->capabilities().synchronous ? 1 : 8;
+  size_t n;
+  {
+    const CachePolicy::Turn turn = Consult(CachePolicy::Ask::kReadAhead, 0, most);
+    n = policy_->PickReadAhead(std::span(wanted, most));
+  }
+  IoOp* ops[8];
+  size_t started = 0;
+  for (; started < n; ++started) {
+    Frame frame = TryTakeFrame(wanted[started]->bytes);
+    if (!frame) break;
+    ops[started] = BeginLoad(wanted[started], std::move(frame), true);
+    queue_.WakeFor(wanted[started]);
+    policy_->OnPrefetchIssued(wanted[started]);
+    ++counters_.prefetch_issued;
+  }
+  Submit(std::span(ops, started), false);
+  return started > 0;
+}
+
+void Engine::Prefetch(Chunk* chunk) {
+  const auto begin = Clock::now();
+  MutexLock lock(mutex_);
+  if (PhaseOf(chunk) != Phase::kSwapped || !chunk->slot) return;
+  Frame frame = TryTakeFrame(chunk->bytes);
+  if (!frame) return;  // not worth evicting what somebody may use: the pull will
+  // The program asked for this very chunk: a miss, not a guess of the policy's, whose hits it must not count as.
+  policy_->OnMiss(chunk, pins_->ThisThread());
+  ++counters_.misses;
+  IoOp* op = BeginLoad(chunk, std::move(frame), false);
+  queue_.WakeFor(chunk);  // this thread does not wait for it
+  Submit(std::span(&op, 1), false);
+  counters_.wait_ns_total += static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begin).count());
+  if (load_ahead() && policy_->WantsReadAhead()) mover_bell_.Ring();
+}
+
+void Engine::SetPreemptive(bool loading, bool unloading) {
+  load_ahead_.store(loading, std::memory_order_relaxed);
+  write_ahead_.store(unloading, std::memory_order_relaxed);
+}
+
+}  // namespace ramspan

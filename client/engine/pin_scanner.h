@@ -1,0 +1,41 @@
+// PinScanner: what the engine must know of pins and of the threads that hold them. Implemented by the front.
+// Thread-safety: any thread, but for what a call says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "client/chunk/chunk.h"
+#include "client/policy/policy.h"
+
+namespace ramspan {
+
+class PinScanner {
+ public:
+  virtual ~PinScanner() = default;
+  // After this returns, every pin stored before a state word was closed is visible to FindPinned (membarrier).
+  virtual void Barrier() = 0;
+  // pinned[i] = some thread's table holds chunks[i].
+  virtual void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) = 0;
+
+  // The calling thread starts (chunk) or stops (nullptr) to wait for memory in order to pin `chunk`.
+  virtual void SetWaiting(Chunk* chunk) = 0;
+  enum class Verdict {
+    kSomebodyMayUnpin,  // a living thread that does not wait for memory or for its turn holds pins, or may end a stranger's
+    kUnlikely,          // none is known to, but a pin could still go: threads live that hold none, or elements (p[i]) only,
+                        // or there are pins of threads that have ended
+    kDeadlock,          // all threads that ever pinned wait
+  };
+  // Of the threads beside the calling one.
+  virtual Verdict JudgeWaiters() = 0;
+
+  // First touches (policy.h). Threads are those that ever pinned; the calling one may be none of them.
+  virtual uint32_t threads() const { return 0; }
+  virtual uint32_t ThisThread() const { return kNoThread; }
+  // Takes what that thread has noted since the last call, oldest first, at most out.size(). One caller at a time.
+  virtual size_t TakeTouches(uint32_t /*thread*/, std::span<Touch> /*out*/) { return 0; }
+  virtual uint64_t touches_dropped() const { return 0; }
+};
+
+}  // namespace ramspan

@@ -1,0 +1,175 @@
+// Transfers between frames and swap: begun, polled for by whoever waits, ended. What an end means for a chunk, fetch.cc and
+// evict.cc say.
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "client/engine/engine.h"
+#include "common/checksum.h"
+
+namespace ramspan {
+
+using std::chrono::microseconds;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+constexpr uint32_t kRereadsMax = 1;  // a byte that is wrong twice is wrong where it is kept
+constexpr auto kSpinBeforeBlocking = microseconds(60);  // a blocking wake-up costs 70 to 280 us (limits.md)
+}  // namespace
+
+// A thread that waits for a transfer while another one polls for all, on its stack. It is woken when its transfer has
+// ended, or to poll itself, because that one has what it waited for. In two lists: its transfer's and the engine's.
+struct Sleeper {
+  CondVar wake;
+  Sleeper* next_of_op = nullptr;
+  Sleeper *before = nullptr, *next = nullptr;
+};
+
+void Engine::Drain() {
+  MutexLock lock(mutex_);
+  while (in_flight_ > 0) PollOnce(microseconds(1000));
+}
+
+bool Engine::HasTransfers() {
+  MutexLock lock(mutex_);
+  if (in_flight_ > 0) PollOnce(microseconds(0));
+  return in_flight_ > 0;
+}
+
+IoOp* Engine::NewOp(Chunk* chunk, bool write) {
+  IoOp* op = ops_.Take();
+  op->chunk = chunk;
+  op->io.slot = chunk->slot;
+  op->io.buffer = chunk->frame;
+  op->io.bytes = chunk->bytes;
+  op->io.cookie = op;
+  op->io.is_write = write;
+  op->round = failed_writes_.round();
+  chunk->op = op;
+  ++in_flight_;
+  return op;
+}
+
+void Engine::Release(IoOp* op) {
+  if (op->done && op->waiters == 0) ops_.Put(op);
+}
+
+void Engine::Submit(std::span<IoOp* const> ops, bool write) {
+  if (ops.empty()) return;
+  RS_CHECK(ops.size() <= kBatch, "%zu transfers at once", ops.size());
+  IoRequest* requests[kBatch];
+  for (size_t i = 0; i < ops.size(); ++i) requests[i] = &ops[i]->io;
+  const std::span<IoRequest* const> batch(requests, ops.size());
+  MutexUnlock unlocked(mutex_);
+  if (write) {
+    for (IoRequest* io : batch) {
+      // The frame is constant while it is written (I3), so the checksum can be taken before or during the copy.
+      if (options_.checksum && !tier_->CapabilitiesOf(io->slot).checksums) io->checksum = Checksum(io->buffer, io->bytes);
+    }
+    tier_->SubmitWrite(batch);
+  } else {
+    tier_->SubmitRead(batch);
+  }
+}
+
+bool Engine::PollOnce(microseconds wait, const Waiter* watcher) {
+  IoRequest* done[kBatch];
+  size_t n;
+  {
+    MutexUnlock unlocked(mutex_);
+    n = tier_->Poll(done, wait);
+    for (IoRequest* io : std::span(done, n)) {
+      if (io->is_write || !options_.checksum || io->result != StatusCode::kOk) continue;
+      const SwapTier::Capabilities tier = tier_->CapabilitiesOf(io->slot);
+      if (!tier.checksums && !tier.read_only) io->checksum = Checksum(io->buffer, io->bytes);
+    }
+  }
+  if (watcher != nullptr) queue_.EndWatch(watcher);
+  Finish(std::span(done, n));
+  if (losses_.HasNews()) TellLosses();
+  return n > 0;
+}
+
+void Engine::Finish(std::span<IoRequest* const> done) {
+  if (done.empty()) return;
+  IoOp* writes[kBatch];
+  IoOp* again[kBatch];
+  size_t n = 0, m = 0;
+  in_flight_ -= done.size();
+  for (IoRequest* io : done) {
+    auto* op = static_cast<IoOp*>(io->cookie);
+    if (!io->is_write && IsWrong(*op) && op->rereads < kRereadsMax) {  // what is in swap may still be right
+      ++op->rereads;
+      ++counters_.rereads;
+      ++in_flight_;
+      again[m++] = op;
+      continue;
+    }
+    op->chunk->op = nullptr;
+    op->done = true;
+    WakeSleepers(op);
+    if (io->is_write) {
+      writes[n++] = op;
+    } else {
+      queue_.WakeFor(op->chunk);
+      FinishRead(op);
+      Release(op);
+    }
+  }
+  FinishWrites(std::span(writes, n));
+  ServeWaiters();
+  Submit(std::span(again, m), false);
+}
+
+void Engine::SleepUntilDone(IoOp* op) {
+  Sleeper self;
+  self.next_of_op = std::exchange(op->sleepers, &self);
+  self.next = std::exchange(sleepers_, &self);
+  if (self.next != nullptr) self.next->before = &self;
+  self.wake.WaitFor(mutex_, options_.sleep_max);
+  Sleeper** at = &op->sleepers;
+  while (*at != &self) at = &(*at)->next_of_op;
+  *at = self.next_of_op;
+  (self.before == nullptr ? sleepers_ : self.before->next) = self.next;
+  if (self.next != nullptr) self.next->before = self.before;
+}
+
+void Engine::WakeSleepers(IoOp* op) {
+  for (Sleeper* sleeper = op->sleepers; sleeper != nullptr; sleeper = sleeper->next_of_op) sleeper->wake.NotifyAll();
+}
+
+// Spins, polls and then sleeps until the transfer has ended. The program has waited since `since`: for the frame and
+// the submission, which is all there is to wait for where a tier copies while it submits.
+Status Engine::WaitFor(IoOp* op, Clock::time_point since) {
+  const auto begin = Clock::now();
+  ++op->waiters;
+  while (!op->done) {
+    if (PollOnce(microseconds(0)) || op->done) continue;
+    if (Clock::now() - begin < kSpinBeforeBlocking) {
+      MutexUnlock unlocked(mutex_);
+      for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
+    } else if (!polling_) {
+      polling_ = true;
+      PollOnce(microseconds(200));
+      polling_ = false;
+    } else {
+      SleepUntilDone(op);
+    }
+  }
+  if (!polling_ && sleepers_ != nullptr) sleepers_->wake.NotifyAll();  // the next one polls
+  CountWait(since);
+  Status status = op->status;
+  --op->waiters;
+  Release(op);
+  return status;
+}
+
+void Engine::CountWait(Clock::time_point since) {
+  const auto ns = static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - since).count());
+  ++counters_.waits;
+  counters_.wait_ns_total += ns;
+  const size_t bucket = static_cast<size_t>(std::bit_width(ns / 1000));
+  ++counters_.wait_us_histogram[std::min(bucket, counters_.wait_us_histogram.size() - 1)];
+}
+
+}  // namespace ramspan
