@@ -112,7 +112,9 @@ Frame Engine::DetachFrame(Chunk* chunk) {
 void Engine::AttachSlot(Chunk* chunk, Slot slot) {
   if (chunk->frame != nullptr) room_.CountSlotless(chunk->bytes, false);
   chunk->slot = slot.release();
-  SetBits(chunk, kHasSlot | (tier_->CapabilitiesOf(chunk->slot).read_only ? kReadOnlySlot : 0));
+  const bool read_only = tier_->CapabilitiesOf(chunk->slot).read_only;
+  SetBits(chunk, kHasSlot | (read_only ? kReadOnlySlot : 0));
+  if (!read_only) room_.NoteSpace(SpaceOf(chunk->slot));
 }
 
 Slot Engine::DetachSlot(Chunk* chunk) {

@@ -13,7 +13,9 @@
 // the next of these calls makes good for it.
 //
 // New chunks have to leave a little more, the second largest chunk too where sizes differ: Exchange can pass slots on then
-// although they do not fit exactly, so that pins may hold nearly all of memory, not only what is kept free.
+// although they do not fit exactly, so that pins may hold nearly all of memory, not only what is kept free. A slot lies within
+// one swap, and on one side (near, far) of remote memory: where slots are in several, those that chunks in memory could give
+// may be too small in each, so there Exchange leaves the second largest free as well, and any two objects can be pinned together.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -38,13 +40,18 @@ constexpr uint64_t kSlackPart = 64;
 constexpr auto kFullFor = std::chrono::milliseconds(10);
 }  // namespace
 
-// A reader needs the largest. The second, so that slots can be exchanged, is left out where both are more than half of memory:
-// they could hardly be pinned together.
+// A reader needs the largest. The second is left out where both are more than half of memory: they could hardly be pinned
+// together.
 uint64_t Room::Needed(const Sizes& sizes, bool new_chunk) const {
   const uint64_t limit = budget_.frames_limit();
-  const uint64_t both = sizes.largest + (sizes.mixed ? sizes.second : 0);
-  const uint64_t slack = limit / kSlackPart;
-  return std::min(limit, new_chunk ? std::max(sizes.largest, std::min(both, limit / 2)) + 2 * slack : sizes.largest + slack);
+  const uint64_t two = std::min(sizes.largest + (sizes.mixed || several_ ? sizes.second : 0), limit / 2);
+  const uint64_t chunks = new_chunk || several_ ? std::max(sizes.largest, two) : sizes.largest;
+  return std::min(limit, chunks + (new_chunk ? 2 : 1) * (limit / kSlackPart));
+}
+
+void Room::NoteSpace(uint64_t space) {
+  several_ = several_ || (space_ != kNoSpace && space != space_);
+  space_ = space;
 }
 
 void Room::NoteFull(uint64_t bytes) {

@@ -64,7 +64,6 @@ class World {
   uint32_t Random(uint64_t below) { return static_cast<uint32_t>(random_() % below); }
   Engine& engine() { return *engine_; }
   size_t objects() const { return objects_.size(); }
-  size_t tier_count() const { return tier_count_; }
 
   // Refused when all is full.
   bool Add() {
@@ -120,6 +119,13 @@ class World {
         ASSERT_TRUE(status.ok()) << i << " of " << objects() << ": " << status.ToString();
       }
     }
+  }
+  // One while another one is pinned. Two that fill memory may not fit beside what cannot leave.
+  void UseSecond(size_t first, size_t second) {
+    ASSERT_TRUE(Pin(first, false).ok());
+    const Status status = Use(second, true);
+    ASSERT_TRUE(status.ok() || AreLarge(first, second)) << status.ToString();
+    Unpin(first);
   }
   bool AreLarge(size_t i, size_t k) const {
     return objects_[i].chunk->bytes + objects_[k].chunk->bytes > engine_->budget()->frames_limit() / 2;
@@ -222,11 +228,8 @@ TEST(Room, WhatIsThereStaysUsableWhileObjectsComeAndGo) {
         ASSERT_TRUE(run.Use(at, what < 60).ok()) << "in step " << i;
       } else if (what < 88) {
         const uint32_t other = (at + 1 + run.Random(run.objects() - 1)) % static_cast<uint32_t>(run.objects());
-        ASSERT_TRUE(run.Pin(at, false).ok()) << "in step " << i;
-        const Status status = run.Use(other, true);
-        // Two that fill memory may not fit beside what cannot leave; slots of several tiers cannot always be exchanged.
-        ASSERT_TRUE(status.ok() || run.tier_count() > 1 || run.AreLarge(at, other)) << "in step " << i << ": " << status.ToString();
-        run.Unpin(at);
+        SCOPED_TRACE("step " + std::to_string(i));
+        ASSERT_NO_FATAL_FAILURE(run.UseSecond(at, other));
       } else if (what < 93) {
         run.Remove(at);
       } else if (what < 96) {
