@@ -204,7 +204,7 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     ServeWaiters();
     if (place->memory) *frame = arena_.TryTake(seeker->chunk->bytes, &place->memory);
     if (*frame) break;
-    seeker->patient = seeker->when_pinned == WhenPinned::kWait && wait_for_pins();
+    seeker->patient = seeker->when_pinned == WhenPinned::kWait && wait_for_pins() && pins_->MayWait(pin_clock_.Waited(place->since));
     if (seeker->patient && MaySleep(*place.get())) {
       seeker->mark.Set();
       queue_.Sleep(place.get(), mutex_, options_.sleep_max);

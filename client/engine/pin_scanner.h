@@ -2,6 +2,7 @@
 // Thread-safety: any thread, but for what a call says.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,6 +30,9 @@ class PinScanner {
   };
   // Of the threads beside the calling one.
   virtual Verdict JudgeWaiters() = 0;
+  // Whether the calling thread, which has waited for so long, may wait on for others' pins. Not for ever where it is ending, or the
+  // process is: then it holds up an exit() for threads that need not release anything any more.
+  virtual bool MayWait(std::chrono::steady_clock::duration /*waited*/) { return true; }
 
   // First touches (policy.h). Threads are those that ever pinned; the calling one may be none of them.
   virtual uint32_t threads() const { return 0; }

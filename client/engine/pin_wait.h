@@ -25,6 +25,8 @@ class PinClock {
   using Time = std::chrono::steady_clock::duration;
 
   Time now() const { return now_; }
+  // By somebody who is in the queue since `since`, and has seen no progress.
+  Time Waited(Time since) const { return now_ - std::max(since, progress_at_); }
   // A frame has come, or is on its way: the wait begins anew, for all.
   void NoteProgress(PinWait* wait) {
     progress_at_ = hopeful_at_ = now_;
@@ -32,7 +34,7 @@ class PinClock {
   }
   // A watcher that is in the queue since `since` begins to look, and has looked since it `began`.
   void Begin(Time since, PinWait* wait) const {
-    wait->waited = now_ - std::max(since, progress_at_);
+    wait->waited = Waited(since);
     wait->hopeless = now_ - std::max(since, hopeful_at_);
   }
   void End(Time began, Time looked, bool hopeful) {

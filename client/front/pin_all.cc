@@ -122,7 +122,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   const std::span<PinRequest> requests(first, count);
   const ErrnoGuard guard;
   const Session* session = Session::IfStarted();
-  const bool may_wait = session == nullptr || session->engine->wait_for_pins();
+  const bool may_wait = session == nullptr || (session->engine->wait_for_pins() && PinRegistry::Get().MayWait({}));
   // What is in memory takes nothing from those who wait. Who may not wait has this one chance.
   if (AreAllInMemory(requests) || !may_wait || !Turn::AnybodyWaits()) {
     Status status = TryPinAll(requests, table);
@@ -140,7 +140,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
     if (PinRegistry::Get().JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) hopeless = {};
-    if (hopeless > kPatience || !engine.wait_for_pins()) ThrowStatus(engine.FullOfPinsStatus(bytes));
+    if (hopeless > kPatience || !engine.wait_for_pins() || !PinRegistry::Get().MayWait(waited)) ThrowStatus(engine.FullOfPinsStatus(bytes));
     if (waited > kPatienceTold && !std::exchange(told, true)) {
       LogWarning("adhereAll has waited 60 s for %s: adhereTos of other threads pin too much of the memory limit, and it "
                  "waits on until they release some",

@@ -36,6 +36,20 @@ Chunk* TheTurn() {
   return turn;
 }
 
+// Set by the destructors of the thread's own objects, the first thing that exit() runs, and one of the last of a thread. What comes
+// here afterwards is the destructor of a static object, on the thread that called exit(), or of another thread_local one.
+__thread bool t_ending = false;
+struct Ending {
+  bool adopted = false;
+  ~Ending() { t_ending = true; }
+};
+thread_local Ending t_end;
+
+// How long an exit() that was called on another thread than the first one, or a thread's end, waits for pins of others, in all.
+// Other programs may be waiting for this one to end; half of it might not do on a busy machine that swaps to a disk.
+constexpr auto kEndingPatience = std::chrono::seconds(10);
+__thread bool t_gave_up = false;
+
 long Membarrier(int command) { return syscall(__NR_membarrier, command, 0, 0); }
 
 // Gives a table up when its thread ends. A key's destructor runs after those of all thread_local objects, whose elements may
@@ -88,6 +102,7 @@ PinTable* PinRegistry::Adopt() {
   table->waiting_for.store(nullptr, std::memory_order_relaxed);
   pthread_setspecific(lease, static_cast<PinTable*>(table));  // as GiveUp takes it
   detail::t_pins = table;
+  t_end.adopted = true;  // made, so that it is destroyed
   return table;
 }
 
@@ -138,6 +153,13 @@ bool PinRegistry::IsAdheredTo(const Chunk* chunk) const {
 
 void PinRegistry::SetWaiting(Chunk* chunk) {
   if (detail::t_pins) detail::t_pins->waiting_for.store(chunk, std::memory_order_relaxed);
+}
+
+bool PinRegistry::MayWait(std::chrono::steady_clock::duration waited) {
+  if (!t_ending) return true;
+  // The first thread: exit() is under way, or pthread_exit, which is as good a reason to give up.
+  t_gave_up = t_gave_up || waited >= kEndingPatience || getpid() == static_cast<pid_t>(syscall(SYS_gettid));
+  return !t_gave_up;
 }
 
 uint32_t PinRegistry::threads() const {

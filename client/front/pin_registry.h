@@ -45,6 +45,7 @@ class PinRegistry final : public PinScanner {
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;
   void SetWaiting(Chunk* chunk) override;
   Verdict JudgeWaiters() override;
+  bool MayWait(std::chrono::steady_clock::duration waited) override;
   uint32_t threads() const override;
   uint32_t ThisThread() const override;
   size_t TakeTouches(uint32_t thread, std::span<Touch> out) override;

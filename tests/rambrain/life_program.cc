@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -68,6 +69,22 @@ struct Block {
   for (;;) pause();
 }
 
+// The same, and what is to be destroyed is a static object: that happens before all that Ramspan could have asked to be told.
+void ExitWithStaticWhilePinned() {
+  static managedPtr<Block> forgotten(1);
+  std::promise<void> pinned;
+  std::thread([&pinned] {
+    managedPtr<double> large(3 << 17, 1.0), small(3 << 15, 1.0);
+    ADHERETOLOC(double, large, p);
+    ADHERETOLOC(double, small, q);
+    p[0] = q[0] = 2;
+    pinned.set_value();
+    for (;;) pause();
+  }).detach();
+  pinned.get_future().wait();
+  std::exit(0);
+}
+
 managedPtr<double>* Swapped() {
   auto* field = new std::vector<managedPtr<double>>;
   for (int i = 0; i < 40; ++i) field->emplace_back(1 << 15, 1.0);
@@ -93,6 +110,8 @@ int main(int, char** argv) {
     new managedPtr<Logged>(1);
   } else if (!std::strcmp(life, "exit-while-pinned")) {
     ExitWhilePinned();
+  } else if (!std::strcmp(life, "exit-static-while-pinned")) {
+    ExitWithStaticWhilePinned();
   } else if (!std::strcmp(life, "leave")) {
     managedMemory::destroyForgotten(false);
     new managedPtr<Tree>(1, 1);

@@ -166,6 +166,14 @@ TEST(Forgotten, WhatFindsNoMemoryBesideAnotherThreadsPinsIsGivenUpAtExit) {
   EXPECT_EQ(life.out.find("block"), std::string::npos) << life.out;
 }
 
+// Static objects are destroyed before the library hears of the exit(), and one that had to come back for that waited for ever.
+TEST(Forgotten, AStaticObjectThatFindsNoMemoryBesideAnotherThreadsPinsIsGivenUpAtExit) {
+  const Life life("exit-static-while-pinned 2>&1", "timeout 30");
+  EXPECT_EQ(life.status, 0);
+  EXPECT_NE(life.out.find("given up without their destructors"), std::string::npos) << life.out;
+  EXPECT_EQ(life.out.find("block"), std::string::npos) << life.out;
+}
+
 TEST(Forgotten, MayBeLeftAlone) {
   const Life life("leave");
   EXPECT_EQ(life.status, 0);
