@@ -1,5 +1,5 @@
 // Budget: the user's memory limit and what is charged to it. I1: frames (in use, cached or in flight) + metadata <= total(),
-// the limit. Metadata (descriptors, slot tables, tables of small objects; not the KiB of pins of each thread) is charged without
+// the limit. Metadata (descriptors of objects and of transfers, slot tables, tables of small objects; not the KiB of pins of each thread) is charged without
 // asking: evicting must never wait for it (I5). A small reserve, kept free of frames, absorbs its growth until the next eviction.
 //
 // A program written for Rambrain means by its limit bytes of data: its data fills it to the last byte. For such a program

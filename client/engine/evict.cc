@@ -28,8 +28,8 @@ void Engine::DropFrame(Chunk* c, Event event) {
   ++counters_.evictions;
 }
 
-// Makes chunks leave. Where none can because swap is full, all in memory that have slots are asked to give them up; and
-// before anybody is told that swap is full, it is asked once more.
+// Makes chunks leave. Where none can because swap is full, those in memory that could give their slots to them are looked for anew;
+// and before anybody is told that swap is full, it is asked once more.
 Evicted Engine::EvictSome(uint64_t bytes) {
   Evicted result;
   feed_.Drain();

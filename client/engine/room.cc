@@ -1,16 +1,16 @@
 // What is in swap can come back, however full memory and swap are.
 //
-// A chunk that owns a slot can leave memory without asking anybody; one without a slot (room_.slotless()) can only if swap has
+// A chunk that owns a slot can leave memory without asking anybody; one without a slot can only if swap has
 // room for it. So for each chunk with a slot there must be room in memory beside all chunks without one:
 //
-//     room_.slotless() + (the largest chunk that has contents) <= frames_limit, as long as anything is swapped
+//     bytes of chunks in memory without a slot + the largest chunk that has contents <= frames_limit, as long as anything is swapped
 //
-// Then each object can be read and written in turn, whatever its size and however scattered the free slots are. It is kept
-// where it could be broken: before a chunk without a slot comes in (Admit), before descriptors or a lower limit take memory
-// from frames (KeepRoom), before a slot is taken from a chunk in memory (Exchange, ReclaimResidentSlots), and when data comes
-// home from a swap that goes (Vacate). Where there is no room, chunks in memory get slots, which stay empty until they leave;
-// where there is no slot, whatever is new is refused. A write that fails, or a server that dies, takes slots without asking;
-// the next of these calls makes good for it.
+// Then each object can be read and written in turn, whatever its size, in how many swaps the slots are, and however scattered
+// the free ones. It is kept where it could be broken: before a chunk without a slot comes in (Admit), before descriptors or a
+// lower limit take memory from frames (KeepRoom), before a slot is taken from a chunk in memory (exchange.cc), and when data
+// comes home from a swap that goes (Vacate). Where there is no room, chunks in memory get slots, which stay empty until they
+// leave; where there is no slot, whatever is new is refused. A write that fails, or a server that dies, takes slots without
+// asking; the next of these calls makes good for it.
 //
 // New chunks have to leave a little more, the second largest chunk too where sizes differ: Exchange can pass slots on then
 // although they do not fit exactly, so that pins may hold nearly all of memory, not only what is kept free. A slot lies within
@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 // Chunks for which no slot is at hand, until only smaller ones are tried: there may be a million of them.
 constexpr int kAsksMax = 16;
-// Nobody is told this: who gets it asks swap.
+// No program is told this: who gets it asks swap.
 Status MayHaveRoom() { return Aborted("swap may have room"); }
 // A part of memory that stays free beside the room itself, because what frames may take shrinks while nobody asks: the tables of
 // a swap file grow as its slots get scattered (up to 16 bytes a page: 1/64 of memory for swap four times as large). Without

@@ -1,4 +1,4 @@
-// FileSwap: the SwapTier of local files. Slots are cut by SlotSpace from files that are made when they are first needed
+// FileSwap: the SwapTier of local files. Slots are cut by SlotSpace from files that SwapFileMaker makes when they are first needed
 // and that no name leads to, so a kill leaves nothing behind. Freed room is used again before a file is added: written
 // extents are faster than fresh ones.
 //
