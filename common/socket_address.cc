@@ -163,6 +163,27 @@ Result<Descriptor> Listen(const SocketPlace& place, SocketAddress* bound) {
   return listener;
 }
 
+SocketFile::SocketFile(std::string path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return;
+  path_ = std::move(path);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+}
+
+SocketFile& SocketFile::operator=(SocketFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(device_, other.device_);
+  std::swap(inode_, other.inode_);
+  return *this;
+}
+
+SocketFile::~SocketFile() {
+  struct stat status {};
+  const bool is_ours = !path_.empty() && lstat(path_.c_str(), &status) == 0 && S_ISSOCK(status.st_mode) && status.st_dev == device_ && status.st_ino == inode_;
+  if (is_ours) unlink(path_.c_str());
+}
+
 Descriptor Accept(const Descriptor& listener) {
   Descriptor socket(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket) NoticeDeadHosts(socket.number());  // refused, and not needed, for a Unix socket

@@ -8,9 +8,11 @@
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/descriptor.h"
@@ -43,6 +45,22 @@ Result<std::vector<SocketAddress>> Resolve(const SocketPlace& place);
 // kInvalidArgument: the place cannot be listened at, with the reason. A file of a Unix socket that nobody listens at any more is
 // replaced.
 Result<Descriptor> Listen(const SocketPlace& place, SocketAddress* bound);
+
+// The file of a Unix socket that this process has bound: removes it in the end, if it is still that file.
+class SocketFile {
+ public:
+  SocketFile() = default;
+  explicit SocketFile(std::string path);
+  ~SocketFile();
+  SocketFile(SocketFile&& other) noexcept { *this = std::move(other); }
+  SocketFile& operator=(SocketFile&& other) noexcept;
+
+ private:
+  std::string path_;  // empty: none
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
 // The next one who knocks; none: an empty descriptor. Sets what notices a dead host (below).
 Descriptor Accept(const Descriptor& listener);
 

@@ -66,7 +66,6 @@ OfiEndpoint::OfiEndpoint(const OfiEndpointOptions& options, const Secret& secret
 
 OfiEndpoint::~OfiEndpoint() {
   provided_.clear();
-  if (!options_.socket.empty() && !listeners_.empty()) unlink(options_.socket.c_str());
 }
 
 Status OfiEndpoint::Make() {
@@ -87,7 +86,10 @@ Status OfiEndpoint::Make() {
     if (Status made = OpenFabric(bound.host()); !made.ok()) return made;
   }
   if (Status made = AddListener(local_name_, true, &bound); !made.ok()) return made;
-  return options_.socket.empty() ? Status() : AddListener(options_.socket, true, &bound);
+  if (options_.socket.empty()) return {};
+  Status made = AddListener(options_.socket, true, &bound);
+  if (made.ok()) socket_file_ = SocketFile(options_.socket);
+  return made;
 }
 
 Status OfiEndpoint::AddListener(const std::string& where, bool near, SocketAddress* bound) {

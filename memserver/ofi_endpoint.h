@@ -106,6 +106,7 @@ class OfiEndpoint final : public Endpoint {
   uint64_t instance_ = 0;
   Descriptor epoll_, wake_;
   std::vector<Listener> listeners_;
+  SocketFile socket_file_;  // options_.socket, once it is bound
 
   std::unique_ptr<LeaseMemory> memory_;
   std::shared_ptr<FabricDomain> domain_;        // null without `listen`

@@ -79,6 +79,25 @@ TEST_F(Service, AServerOfThisHostIsFoundAtAUnixSocketAlone) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "socket"));
 }
 
+TEST_F(Service, AFileThatIsNoSocketOfItsOwnIsNotDeleted) {
+  const std::string notes = (folder_ / "notes.txt").string(), socket = (folder_ / "socket").string();
+  std::ofstream(notes) << "my notes\n";
+  const Outcome refused = Run({LAUNCHER, "server", "--memory", "8MiB", "--socket", notes}, {});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("cannot listen at " + notes));
+  EXPECT_EQ(ReadFile(notes), "my notes\n");
+  const Server first = StartServer("8MiB", {"--socket", socket});
+  EXPECT_EQ(Run({LAUNCHER, "server", "--memory", "8MiB", "--socket", socket}, {}).status, 2);
+  EXPECT_TRUE(std::filesystem::exists(socket)) << "of the server that runs";
+  // Somebody has put another one in its place.
+  std::filesystem::remove(socket);
+  const Server second = StartServer("8MiB", {"--socket", socket});
+  EndServer(first);
+  EXPECT_TRUE(std::filesystem::exists(socket)) << "of the second server";
+  EndServer(second);
+  EXPECT_FALSE(std::filesystem::exists(socket));
+}
+
 TEST_F(Service, SeveralProgramsShareSeveralServers) {
   const Server first = StartServer("64MiB"), second = StartServer("64MiB");
   std::vector<pid_t> programs;
