@@ -1,5 +1,6 @@
 #include "common/link.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,7 +15,8 @@ namespace {
 
 unsigned char* Raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 const unsigned char* Raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
-bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+// ETOOMANYREFS: more descriptors are under way than this user may have; they become fewer as others take theirs.
+bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ETOOMANYREFS; }
 
 }  // namespace
 
@@ -69,6 +71,7 @@ bool Link::Read() {
 void Link::TakeDescriptors(void* raw) {
   auto* message = static_cast<msghdr*>(raw);
   if (message->msg_control == nullptr) return;
+  const size_t before = descriptors_.size();
   for (cmsghdr* one = CMSG_FIRSTHDR(message); one != nullptr; one = CMSG_NXTHDR(message, one)) {
     if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
     const size_t count = (one->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -78,14 +81,17 @@ void Link::TakeDescriptors(void* raw) {
       descriptors_.emplace_back(number);
     }
   }
-  if (descriptors_.size() > kDescriptorsMax || (message->msg_flags & MSG_CTRUNC) != 0) {
-    Close(FailedPrecondition("it sends more descriptors than leases"));
-  }
+  // One comes at a time (Write), so when the kernel had to drop some and none came, it was one: this process has no number
+  // left for it. Its frame gets an empty one, and the next frames get their own.
+  const bool dropped = (message->msg_flags & MSG_CTRUNC) != 0;
+  if (dropped && descriptors_.size() == before) descriptors_.emplace_back();
+  else if (dropped || descriptors_.size() > before + 1) return Close(FailedPrecondition("it sends more descriptors than leases"));
+  if (descriptors_.size() > kDescriptorsMax) Close(FailedPrecondition("it sends more descriptors than leases"));
 }
 
 void Link::Greet() {
   input_begin_ += handshake_->Take(input());
-  if (const std::span<const std::byte> out = handshake_->Give(); !out.empty() && !SendBytes(out, -1)) return;
+  if (const std::span<const std::byte> out = handshake_->Give(); !out.empty() && !SendBytes(out, {})) return;
   if (handshake_->state() == Handshake::State::kFailed) return Close(handshake_->failure());
   if (handshake_->state() != Handshake::State::kTrusted) return;
   keys_ = handshake_->keys();
@@ -99,7 +105,7 @@ void Link::BeginSealing() {
   const bool is_client = role_ != Handshake::Role::kServer;
   std::array<std::byte, kHeaderBytes> header;
   crypto_secretstream_xchacha20poly1305_init_push(&seal_, Raw(header.data()), Raw((is_client ? keys_.to_server : keys_.to_client).data()));
-  SendBytes(header, -1);
+  SendBytes(header, {});
 }
 
 bool Link::TakePeersHeader() {
@@ -144,13 +150,16 @@ bool Link::Next(Frame* frame, Descriptor* descriptor) {
 
 bool Link::Send(const Frame& frame, int descriptor) {
   if (!is_trusted()) return false;
+  // In case that the socket is full. Now, because a frame that is sealed has to be sent.
+  Descriptor kept(descriptor >= 0 ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0) : -1);
+  if (descriptor >= 0 && !kept) return false;
   FrameBuffer plain;
   const size_t length = EncodeFrame(frame, &plain);
   std::array<std::byte, 2 + kSealedBytesMax> sealed;
   crypto_secretstream_xchacha20poly1305_push(&seal_, Raw(sealed.data() + 2), nullptr, Raw(plain.data()), length, nullptr, 0,
                                              crypto_secretstream_xchacha20poly1305_TAG_MESSAGE);
   PutLittle(sealed, 0, static_cast<uint16_t>(length + kSealBytes));
-  return SendBytes(std::span(sealed).first(2 + length + kSealBytes), descriptor);
+  return SendBytes(std::span(sealed).first(2 + length + kSealBytes), std::move(kept));
 }
 
 ssize_t Link::Write(std::span<const std::byte> bytes, int descriptor) {
@@ -172,18 +181,18 @@ ssize_t Link::Write(std::span<const std::byte> bytes, int descriptor) {
 }
 
 // Now if the socket takes it; else it is kept.
-bool Link::SendBytes(std::span<const std::byte> bytes, int descriptor) {
+bool Link::SendBytes(std::span<const std::byte> bytes, Descriptor descriptor) {
   if (is_closed()) return false;
   size_t sent = 0;
   if (unsent_.empty()) {
-    const ssize_t n = Write(bytes, descriptor);
+    const ssize_t n = Write(bytes, descriptor.number());
     if (n < 0 && !WouldBlock(errno)) {
       Close(Unavailable(std::strerror(errno)));
       return false;
     }
     if (n > 0) {
       sent = static_cast<size_t>(n);
-      descriptor = -1;
+      descriptor.Close();
     }
   }
   if (sent == bytes.size()) return true;
@@ -194,7 +203,7 @@ bool Link::SendBytes(std::span<const std::byte> bytes, int descriptor) {
   Unsent& rest = unsent_.emplace_back();
   std::copy(bytes.begin() + static_cast<ptrdiff_t>(sent), bytes.end(), rest.bytes.begin());
   rest.end = bytes.size() - sent;
-  if (descriptor >= 0) rest.descriptor = Descriptor(dup(descriptor));
+  rest.descriptor = std::move(descriptor);
   return true;
 }
 

@@ -39,11 +39,16 @@ class Link {
 
   // Reads and writes what can be without waiting. Call it when the socket is ready.
   void Progress();
-  // The next whole frame, in order. *descriptor: what came with it, if the frame says so. Reads on where the input was full.
+  // The next whole frame, in order. *descriptor: what came with it, if the frame says so; empty if this process had too many
+  // open files to take it. Reads on where the input was full.
   bool Next(Frame* frame, Descriptor* descriptor);
   // False: the link is closed, or the peer has not taken kUnsentFramesMax frames, which closes it. Allocates only when the socket
-  // is full. `descriptor` stays the caller's (Unix sockets only). REQUIRES: is_trusted().
+  // is full. `descriptor` stays the caller's (Unix sockets only); false, and the link goes on, when this process has too many open
+  // files to keep it until it is sent. REQUIRES: is_trusted().
   bool Send(const Frame& frame, int descriptor = -1);
+  // Closes this process's copy of the socket and says nothing to the peer: it is the parent's link. Calls close alone, so it may
+  // run in a child of a process with threads.
+  void CloseInForkedChild() { socket_.Close(); }
   // In place of the destructor where somebody still looks at the reason.
   void Close(Status why);
 
@@ -67,7 +72,7 @@ class Link {
   void BeginSealing();
   bool TakePeersHeader();
   ssize_t Write(std::span<const std::byte> bytes, int descriptor);
-  bool SendBytes(std::span<const std::byte> bytes, int descriptor);
+  bool SendBytes(std::span<const std::byte> bytes, Descriptor descriptor);
   void Flush();
   std::span<const std::byte> input() const { return {input_.data() + input_begin_, input_end_ - input_begin_}; }
 

@@ -80,14 +80,14 @@ Status LeaseMemory::MakeShared(uint64_t offset, uint64_t bytes) {
   return {};
 }
 
-void LeaseMemory::Drop(uint64_t offset) {
+void LeaseMemory::Drop(uint64_t offset, bool mappings_keep_bytes) {
   const auto made = made_.find(offset);
   if (made == made_.end()) return;
-  if (made->second.shared) {
-    // A client may keep its mapping; what is in it is no longer this server's to pay for.
-    fallocate(made->second.shared.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(made->second.bytes));
-  } else {
-    Entomb({made->second.begin, made->second.bytes});
+  const Made& lease = made->second;
+  if (!lease.shared) {
+    Entomb({lease.begin, lease.bytes});
+  } else if (!mappings_keep_bytes) {
+    fallocate(lease.shared.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(lease.bytes));
   }
   made_.erase(made);
 }

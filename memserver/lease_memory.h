@@ -4,7 +4,7 @@
 // whose write is still under way, reaches nothing of others, and a server takes no more than was leased.
 //
 // Private leases are anonymous memory of this process, for one-sided transfers. Shared ones are sealed memory files (memfd) for
-// clients of this host, which map them; this process never touches those.
+// clients of this host, which map them; this process never touches those. What a client has mapped may outlive its link (Leave).
 //
 // Making a lease costs 1 to 2 us a page (2 to 4 GB/s is the best that was seen), so it is done in steps between which others may
 // be served. All pages are there when Make returns: a store of a client that finds no memory would be its SIGBUS.
@@ -39,8 +39,10 @@ class LeaseMemory {
   // there now.
   Status MakePrivate(uint64_t offset, uint64_t bytes);
   Status MakeShared(uint64_t offset, uint64_t bytes);
-  // What was made there, and all of it.
-  void Drop(uint64_t offset);
+  // What was made there, and all of it: a client that keeps a mapping of a shared one finds zeros.
+  void Drop(uint64_t offset) { Drop(offset, false); }
+  // As Drop, but a client that has mapped a shared lease keeps it with its bytes, until it unmaps it or ends.
+  void Leave(uint64_t offset) { Drop(offset, true); }
 
   std::span<std::byte> private_memory(uint64_t offset) const;
   int shared_descriptor(uint64_t offset) const;
@@ -52,6 +54,7 @@ class LeaseMemory {
     Descriptor shared;  // empty: private
   };
 
+  void Drop(uint64_t offset, bool mappings_keep_bytes);
   Status Populate(std::byte* begin, uint64_t bytes);
   void Entomb(std::span<std::byte> memory);
 

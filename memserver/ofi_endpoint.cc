@@ -206,6 +206,11 @@ bool OfiEndpoint::Answer(uint32_t client, const WireMessage& message) {
     if (visitor->near) descriptor = memory_->shared_descriptor(message.offset);
   }
   const bool sent = visitor->link.Send(frame, descriptor);
+  if (!sent && descriptor >= 0 && !visitor->link.is_closed()) {
+    LogWarning("memory server %s has too many open files to hand over a lease: raise its limit (ulimit -n)", place_.c_str());
+    const WireMessage full{.type = WireType::kFull, .sequence = message.sequence, .flags = static_cast<uint32_t>(FullReason::kNoMemory)};
+    visitor->link.Send({.kind = Frame::Kind::kRecord, .record = Encode(full)});
+  }
   Visit(*visitor);
   return sent;
 }
@@ -232,7 +237,9 @@ bool OfiEndpoint::Provide(uint32_t client, const Lease& lease) {
 
 void OfiEndpoint::Reclaim(const Lease& lease) {
   provided_.erase(lease.id);  // the way first, then the memory
-  memory_->Drop(lease.offset);
+  // A client of this host whose link has ended need not have ended itself: it may have given up this server, which was stopped for
+  // too long. It goes on with what it has mapped, so that stays as it is. Who gives a lease back does not use it any more.
+  ByNumber(lease.client) == nullptr ? memory_->Leave(lease.offset) : memory_->Drop(lease.offset);
 }
 
 std::optional<uint32_t> OfiEndpoint::NextArrival() {

@@ -199,6 +199,7 @@ bool OfiServer::Overlaps(uint64_t offset, uint64_t bytes) const {
 
 // A file that could shrink would make each access a SIGBUS, whenever the server likes.
 const char* OfiServer::Map(const WireMessage& grant, const Descriptor& file) {
+  if (!file) return "this program has too many open files for it: raise its limit (ulimit -n)";
   struct stat status {};
   const int seals = fcntl(file.number(), F_GET_SEALS);
   if (fstat(file.number(), &status) != 0 || static_cast<uint64_t>(status.st_size) != grant.bytes) return "its memory has another size";

@@ -40,7 +40,7 @@ class ServerTransport {
     // Of its pool, and never more than this side knows to be there, whatever the server says: what bounds each store.
     uint64_t capacity_bytes = 0;
     // The pool in this process's memory, all of capacity_bytes, for load and store; null where only transfers get there.
-    // It stays, with what was stored, when the server dies.
+    // It stays, with what was stored, when the server dies or is given up, also if it lives on.
     std::byte* mapped = nullptr;
   };
 

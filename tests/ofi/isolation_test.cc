@@ -206,6 +206,26 @@ TEST(Isolation, AMemoryFileIsOneClientsAloneSealedAndEmptyWhenItIsGivenBack) {
   munmap(mapped, kMiB);
 }
 
+// A client may have given the server up (it was stopped for too long) and goes on with what it has mapped: it trusts in these bytes.
+TEST(Isolation, AMemoryFileStaysWithWhoMapsItWhenTheLinkEnds) {
+  OfiServers servers({.listen = ""});
+  Rogue::Grant grant;
+  std::byte* mapped = nullptr;
+  {
+    Rogue client(servers.places()[0]);
+    grant = client.Lease(kMiB);
+    mapped = static_cast<std::byte*>(mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, grant.file.number(), 0));
+    ASSERT_NE(mapped, MAP_FAILED);
+    std::fill_n(mapped, kMiB, std::byte{7});
+  }
+  ASSERT_TRUE(Eventually([&] { return servers.leased_bytes(0) == 0; })) << "the server has seen the end of the link";
+  EXPECT_TRUE(std::all_of(mapped, mapped + kMiB, [](std::byte b) { return b == std::byte{7}; }));
+  Rogue next(servers.places()[0]);
+  EXPECT_EQ(next.Lease(kMiB).message.offset, grant.message.offset) << "the same place of the pool";
+  EXPECT_EQ(mapped[77], std::byte{7});
+  munmap(mapped, kMiB);
+}
+
 TEST(Isolation, StrangersWhoSayNothingCostLittleAndAreInNobodysWay) {
   OfiServers servers({});
   std::vector<Descriptor> strangers;

@@ -8,6 +8,7 @@
 
 #include <random>
 
+#include "tests/support/no_more_files.h"
 #include "tests/support/ofi_servers.h"
 
 namespace ramspan {
@@ -97,6 +98,42 @@ TEST_F(LinkPair, OrdersAndReportsArriveAndUnknownOrdersEndTheLink) {
   ASSERT_TRUE(client->Send({.kind = Frame::Kind::kOrder, .order = static_cast<ServiceOrder>(kServiceOrderMax + 1)}));
   EXPECT_FALSE(Receive(*server).has_value());
   EXPECT_TRUE(server->is_closed());
+}
+
+// A process at its limit of open files: the kernel drops the descriptor and says so.
+TEST_F(LinkPair, ADescriptorForWhichThisProcessHasNoNumberCostsThatFrameOnly) {
+  const Descriptor file(memfd_create("test", MFD_CLOEXEC));
+  const Frame grant{.kind = Frame::Kind::kGrant, .record = Record(1).record, .access = {.has_descriptor = true}};
+  ASSERT_TRUE(server->Send(grant, file.number()));
+  Descriptor first, second;
+  {
+    NoMoreFiles none;
+    ASSERT_TRUE(Receive(*client, &first).has_value()) << client->why_closed().message();
+  }
+  EXPECT_FALSE(first);
+  ASSERT_TRUE(server->Send(grant, file.number()));
+  ASSERT_TRUE(Receive(*client, &second).has_value());
+  EXPECT_TRUE(second) << "the next one is its own frame's";
+  EXPECT_FALSE(client->is_closed());
+}
+
+TEST_F(LinkPair, ADescriptorThatCannotBeKeptUntilItIsSentCostsThatFrameOnly) {
+  const Descriptor file(memfd_create("test", MFD_CLOEXEC));
+  uint32_t sent = 0;
+  while (!server->wants_to_write()) ASSERT_TRUE(server->Send(Record(sent++)));
+  const Frame grant{.kind = Frame::Kind::kGrant, .record = Record(1).record, .access = {.has_descriptor = true}};
+  {
+    NoMoreFiles none;
+    EXPECT_FALSE(server->Send(grant, file.number()));
+  }
+  EXPECT_FALSE(server->is_closed());
+  ASSERT_TRUE(server->Send(Record(sent++)));
+  for (uint32_t i = 0; i < sent; ++i) {
+    server->Progress();
+    const std::optional<Frame> frame = Receive(*client);
+    ASSERT_TRUE(frame.has_value()) << i << client->why_closed().message();
+    ASSERT_EQ(frame->record, Record(i).record);
+  }
 }
 
 // Somebody in the middle, who can change, repeat and insert bytes but does not know the secret.

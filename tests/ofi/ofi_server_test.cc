@@ -2,10 +2,12 @@
 #include "client/transport/ofi_server.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "tests/support/no_more_files.h"
 #include "tests/support/ofi_servers.h"
 
 namespace ramspan {
@@ -34,10 +36,12 @@ class NearServer : public testing::Test {
     client_ = OfiServer::Make(0, "test", std::move(link), {.instance = 1, .capacity_bytes = 4 * kMiB, .near = true}, nullptr).value();
   }
 
-  // Whether the client takes it. One that it does not take it gives back, and counts the server as full.
-  bool Takes(uint64_t lease, uint64_t offset, uint64_t bytes, const Descriptor& file) {
+  void Grant(uint64_t lease, uint64_t offset, uint64_t bytes, const Descriptor& file) {
     const WireMessage grant{.type = WireType::kLeaseGrant, .sequence = 1, .lease = lease, .offset = offset, .bytes = bytes};
     server_->Send({.kind = Frame::Kind::kGrant, .record = Encode(grant), .access = {.has_descriptor = true}}, file.number());
+  }
+  // Whether the client takes what was granted. What it does not take it gives back, and counts the server as full.
+  bool HasTaken() {
     client_->Progress();
     const std::optional<WireRecord> record = client_->Receive();
     RS_CHECK(record.has_value(), "no answer to a %s", "grant");
@@ -47,6 +51,10 @@ class NearServer : public testing::Test {
     server_->Progress();
     EXPECT_EQ(server_->Next(&back, &none), !taken) << "what is not taken is given back";
     return taken;
+  }
+  bool Takes(uint64_t lease, uint64_t offset, uint64_t bytes, const Descriptor& file) {
+    Grant(lease, offset, bytes, file);
+    return HasTaken();
   }
 
   std::unique_ptr<Link> server_;
@@ -64,6 +72,19 @@ TEST_F(NearServer, ALeaseInASealedFileIsTakenAndUsed) {
   ASSERT_EQ(done.size(), 2u);
   EXPECT_EQ(done[1].result, StatusCode::kOk);
   EXPECT_EQ(std::string(in, sizeof in), std::string(out, sizeof out));
+}
+
+TEST_F(NearServer, ALeaseForWhichThereIsNoDescriptorIsGivenBackAndTheServerStays) {
+  const Descriptor file = MemoryFile(kMiB, kSealed), more = MemoryFile(kMiB, kSealed);
+  Grant(1, 0, kMiB, file);
+  testing::internal::CaptureStderr();
+  {
+    NoMoreFiles none;
+    EXPECT_FALSE(HasTaken());
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("ulimit -n"));
+  EXPECT_FALSE(client_->is_dead());
+  EXPECT_TRUE(Takes(2, 0, kMiB, more));
 }
 
 TEST_F(NearServer, AFileThatCouldShrinkIsRefused) {

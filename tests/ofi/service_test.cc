@@ -139,6 +139,34 @@ TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsKilled) {
   EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << outcome.err;
 }
 
+// It is given up, goes on, and sees that its client is gone: which has not ended, and still uses what it has mapped.
+TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsGivenUpAndLivesOn) {
+  const Server server = StartServer("64MiB");
+  const pid_t program = StartCommand(Loss(), To(server.place, false, {"RAMSPAN_TEST_SILENCE_MAX=1"}));
+  Ready(0);
+  const auto leases = [&] {
+    size_t count = 0;
+    for (const auto& file : std::filesystem::directory_iterator("/proc/" + std::to_string(server.pid) + "/fd")) {
+      std::error_code closed;
+      count += std::filesystem::read_symlink(file, closed).string().find("ramspan-lease") != std::string::npos;
+    }
+    return count;
+  };
+  const auto until = [](auto condition) {
+    for (int i = 0; i < 4000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return condition();
+  };
+  ASSERT_GT(leases(), 0u);
+  kill(server.pid, SIGSTOP);
+  ASSERT_TRUE(until([&] { return ReadFile(folder_ / "err").find("is gone") != std::string::npos; }));
+  kill(server.pid, SIGCONT);
+  ASSERT_TRUE(until([&] { return leases() == 0; })) << "the server has seen the end of the link";
+  SayGo();
+  const Outcome outcome = Wait(program, seconds(60));
+  EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << outcome.err;
+  EndServer(server);
+}
+
 TEST_F(Service, AServerThatIsStoppedForTooLongIsGivenUp) {
   const Server server = StartServer("64MiB");
   const pid_t program = StartCommand(Loss(), To(server.place, true, {"RAMSPAN_TEST_SILENCE_MAX=2"}));
