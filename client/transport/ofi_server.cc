@@ -244,7 +244,7 @@ void OfiServer::Bury(const std::string& why) {
 }
 
 void OfiServer::CloseInForkedChild() {
-  if (const int number = link_->descriptor(); number >= 0) close(number);
+  link_->CloseInForkedChild();
 }
 
 }  // namespace ramspan

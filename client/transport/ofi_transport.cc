@@ -62,7 +62,8 @@ Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& optio
     return ResourceExhausted(std::string("no thread for the memory servers' links: ") + error.what());
   }
   static const bool registered = pthread_atfork(nullptr, nullptr, [] {
-    const OfiTransport* parents = of_this_process.load(std::memory_order_relaxed);
+    // Once: the child's own children have nothing of the parent's any more.
+    const OfiTransport* parents = of_this_process.exchange(nullptr, std::memory_order_relaxed);
     for (uint32_t i = 0; parents != nullptr && i < parents->servers(); ++i) parents->servers_[i]->CloseInForkedChild();
   }) == 0;
   static_cast<void>(registered);

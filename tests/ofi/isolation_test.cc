@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <fstream>
 
@@ -254,6 +255,25 @@ TEST(Isolation, AServerThatDoesNotAnswerIsGivenUp) {
   auto transport = OfiTransport::Open({.places = servers.places(), .near = false, .silence_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
   servers.Freeze(0, true);
   EXPECT_TRUE(Eventually([&] { return transport->state(0) == ServerTransport::ServerState::kDead; }));
+}
+
+// The child closes its copies of the links; what it opens afterwards may get their numbers.
+TEST(Isolation, AForkedChildsChildKeepsTheFilesThatItInherits) {
+  OfiServers servers({.listen = ""});
+  auto transport = OfiTransport::Open({.places = servers.places()}, TestSecret()).value();
+  const pid_t child = fork();
+  if (child == 0) {
+    int ends[2];
+    if (pipe(ends) != 0) _exit(9);
+    const pid_t grandchild = fork();
+    if (grandchild == 0) _exit(fcntl(ends[0], F_GETFD) < 0 || fcntl(ends[1], F_GETFD) < 0 ? 1 : 0);
+    int status = 0;
+    _exit(waitpid(grandchild, &status, 0) == grandchild && WIFEXITED(status) ? WEXITSTATUS(status) : 8);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Isolation, AClientThatBreaksTheRulesIsSentAwayAndOthersDoNotNotice) {
