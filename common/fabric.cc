@@ -93,6 +93,7 @@ Result<std::shared_ptr<FabricDomain>> FabricDomain::Open(fi_info* hints, const c
   fi_freeinfo(hints);
   const std::string where = host == nullptr ? "reaches this server" : "works at " + std::string(host);
   if (found != 0) return NoProvider(where, options, found);
+  domain->local_bytes_max_ = options.local_bytes_max;
   domain->register_local_ = options.register_local || (domain->info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
   int error = fi_fabric(domain->info_->fabric_attr, &domain->fabric_, nullptr);
   if (error == 0) error = fi_domain(domain->fabric_, domain->info_, &domain->domain_, nullptr);
@@ -280,6 +281,9 @@ Status FabricRegion::Register(FabricDomain& domain, std::span<std::byte> memory,
 Result<FabricRegion> FabricRegion::ForLocal(const std::shared_ptr<FabricDomain>& domain, std::span<std::byte> memory) {
   FabricRegion region;
   region.domain_ = domain;
+  region.local_bytes_ = memory.size();
+  const uint64_t sum = domain->local_bytes_.fetch_add(memory.size(), std::memory_order_relaxed) + memory.size();
+  if (domain->local_bytes_max_ > 0 && sum > domain->local_bytes_max_) return ResourceExhausted("more local memory than the test's limit cannot be registered");
   const Status made = region.Register(*domain, memory, FI_READ | FI_WRITE, nullptr);
   if (!made.ok()) return made;
   return region;
@@ -302,10 +306,12 @@ FabricRegion& FabricRegion::operator=(FabricRegion&& other) noexcept {
   region_ = std::exchange(other.region_, nullptr);
   key_ = other.key_;
   address_ = other.address_;
+  local_bytes_ = std::exchange(other.local_bytes_, 0);
   return *this;
 }
 
 void FabricRegion::Close() {
+  if (domain_ != nullptr) domain_->local_bytes_.fetch_sub(std::exchange(local_bytes_, 0), std::memory_order_relaxed);
   if (region_ != nullptr) fi_close(&std::exchange(region_, nullptr)->fid);
 }
 

@@ -9,6 +9,7 @@
 // of their buffers. That is the only way to get them back from a peer which is silent, so a client has one for each server.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,8 @@ struct FabricOptions {
   std::string provider;
   // Local buffers are registered whether the provider asks for it (FI_MR_LOCAL) or not. For tests.
   bool register_local = false;
+  // So many bytes of local buffers can be registered, as a limit of locked memory would have it. 0: as many as the system grants. For tests.
+  uint64_t local_bytes_max = 0;
 };
 
 class FabricDomain : public std::enable_shared_from_this<FabricDomain> {
@@ -76,6 +79,9 @@ class FabricDomain : public std::enable_shared_from_this<FabricDomain> {
   fid_fabric* fabric_ = nullptr;
   fid_domain* domain_ = nullptr;
   bool register_local_ = false;
+  uint64_t local_bytes_max_ = 0;
+
+  std::atomic<uint64_t> local_bytes_{0};  // registered; publishes nothing
 };
 
 // One transfer, from or to pieces of local memory that follow each other.
@@ -157,6 +163,7 @@ class FabricRegion {
   std::shared_ptr<FabricDomain> domain_;
   fid_mr* region_ = nullptr;
   uint64_t key_ = 0, address_ = 0;
+  uint64_t local_bytes_ = 0;  // as the domain has counted them
 };
 
 }  // namespace ramspan

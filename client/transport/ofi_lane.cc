@@ -1,6 +1,7 @@
 #include "client/transport/ofi_lane.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "common/log.h"
@@ -77,39 +78,49 @@ void OfiLane::PostWaiting() {
       if (waiting_first_ == nullptr) waiting_last_ = nullptr;
       posting_ = true;
       ++users_;
+      ++in_network_;  // it may end before Post returns
     }
-    const FabricEndpoint::Posted posted = Post(part);
+    const Tried tried = Post(part);
     MutexLock lock(mutex_);
     posting_ = false;
     --users_;
-    if (posted == FabricEndpoint::Posted::kYes) continue;
+    if (tried == Tried::kPosted) continue;
+    --in_network_;
+    // Transfers that are under way hold registrations: one of them ends, and it is tried again.
+    if (tried == Tried::kNoBuffer && in_network_ == 0) {
+      Finish(part, false);
+      continue;
+    }
     part->next = waiting_first_;
     waiting_first_ = part;
     if (waiting_last_ == nullptr) waiting_last_ = part;
-    if (posted == FabricEndpoint::Posted::kFailed) failed_ = true;
+    if (tried == Tried::kFailed) failed_ = true;
     break;
   }
   Bury();
 }
 
-FabricEndpoint::Posted OfiLane::Post(Part* part) {
+OfiLane::Tried OfiLane::Post(Part* part) {
   void* descriptor = nullptr;
   if (registrations_->domain().needs_local_registration() && part->region == nullptr) {
     Result<std::shared_ptr<const FabricRegion>> region = registrations_->Find(part->local);
     if (!region.ok()) {
-      LogWarning("%s", region.status().message().c_str());
-      return FabricEndpoint::Posted::kFailed;
+      // Each transfer may fail so until somebody raises the limit.
+      const uint64_t failures = unregistered_.fetch_add(1, std::memory_order_relaxed) + 1;
+      if (std::has_single_bit(failures)) LogWarning("%s", region.status().message().c_str());
+      return Tried::kNoBuffer;
     }
     part->region = std::move(region).value();
   }
   if (part->region != nullptr) descriptor = part->region->descriptor();
-  return endpoint_->Post({.is_write = part->is_write,
-                          .local = {&part->local, 1},
-                          .descriptors = {&descriptor, 1},
-                          .peer = peer_,
-                          .address = part->address,
-                          .key = part->key,
-                          .context = part});
+  const FabricEndpoint::Posted posted = endpoint_->Post({.is_write = part->is_write,
+                                                         .local = {&part->local, 1},
+                                                         .descriptors = {&descriptor, 1},
+                                                         .peer = peer_,
+                                                         .address = part->address,
+                                                         .key = part->key,
+                                                         .context = part});
+  return posted == FabricEndpoint::Posted::kYes ? Tried::kPosted : posted == FabricEndpoint::Posted::kAgain ? Tried::kAgain : Tried::kFailed;
 }
 
 void OfiLane::Finish(Part* part, bool ok) {
@@ -149,6 +160,7 @@ bool OfiLane::Poll() {
   bool broken = false;
   const size_t n = endpoint_->Poll(ended, &broken);
   MutexLock lock(mutex_);
+  in_network_ -= n;
   for (size_t i = 0; i < n; ++i) {
     Finish(static_cast<Part*>(ended[i].context), ended[i].ok);
     broken = broken || !ended[i].ok;

@@ -1,6 +1,6 @@
 // OfiLane: transfers between this process and one far server, over an endpoint of their own. What the network cannot take at once
-// waits in a queue here and is posted as others end. The first transfer that fails fails the lane: the server is not there any
-// more, or does not know this client. Then the endpoint is closed, which is the only way to be sure that the network lets go of
+// waits in a queue here and is posted as others end. The first transfer that fails in the network fails the lane: the server is not there any
+// more, or does not know this client. A buffer that cannot be registered fails its own transfer alone. Then the endpoint is closed, which is the only way to be sure that the network lets go of
 // the buffers, and every transfer ends with an error.
 //
 // Thread-safety: any thread, any call. The mutex is held for bookkeeping only. One thread at a time posts and one polls; each
@@ -65,7 +65,9 @@ class OfiLane {
 
   void Queue(Whole* whole, const Part& part) RS_REQUIRES(mutex_);
   void PostWaiting();
-  FabricEndpoint::Posted Post(Part* part);
+  // kNoBuffer: this process cannot register the part's buffer now; the server has no part in that.
+  enum class Tried { kPosted, kAgain, kNoBuffer, kFailed };
+  Tried Post(Part* part);
   void Finish(Part* part, bool ok) RS_REQUIRES(mutex_);
   bool Poll();
   void Bury();
@@ -78,6 +80,7 @@ class OfiLane {
   const uint32_t server_;
   const size_t part_bytes_max_;
 
+  std::atomic<uint64_t> unregistered_{0};  // how often a buffer could not be registered; publishes nothing
   std::atomic<bool> failed_flag_{false};  // repeats failed_ for looks without the mutex; publishes nothing
   mutable Mutex mutex_{LockRank::kTransport};
   std::unique_ptr<FabricEndpoint> endpoint_;  // used by counted users without the mutex; null once buried
@@ -92,6 +95,7 @@ class OfiLane {
   Part* waiting_last_ RS_GUARDED_BY(mutex_) = nullptr;
   std::vector<ServerTransport::Completion> done_ RS_GUARDED_BY(mutex_);
   size_t in_flight_ RS_GUARDED_BY(mutex_) = 0;  // wholes, and those in done_
+  size_t in_network_ RS_GUARDED_BY(mutex_) = 0;  // parts that were posted, or are being posted
   uint64_t ended_ RS_GUARDED_BY(mutex_) = 0;    // parts
 };
 

@@ -20,7 +20,7 @@ class OfiRegistrations {
  public:
   explicit OfiRegistrations(std::shared_ptr<FabricDomain> domain) : domain_(std::move(domain)) {}
 
-  // Allocates only for a buffer that is new.
+  // Allocates only for a buffer that is new. kResourceExhausted: it cannot be registered, also when all that nobody uses is forgotten.
   Result<std::shared_ptr<const FabricRegion>> Find(std::span<std::byte> buffer);
   // What overlaps the memory.
   void Forget(std::span<std::byte> memory);
@@ -39,6 +39,8 @@ class OfiRegistrations {
     std::shared_ptr<const FabricRegion> region;
   };
 
+  bool ForgetIdle();
+  bool ForgetIdleLocked() RS_REQUIRES(mutex_);
   void ForgetOverlapping(uintptr_t begin, uintptr_t end) RS_REQUIRES(mutex_);
 
   const std::shared_ptr<FabricDomain> domain_;

@@ -1,0 +1,72 @@
+// Networks that have to know local buffers (FI_MR_LOCAL), in a process that may register few of them (ulimit -l): that is this process's
+// trouble and no server's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "client/transport/ofi_transport.h"
+#include "tests/support/ofi_servers.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr auto kPatience = std::chrono::seconds(30);
+
+class RegistrationLimit : public testing::Test {
+ protected:
+  RegistrationLimit() {
+    transport_ = OfiTransport::Open({.places = servers_.places(), .fabric = {.register_local = true, .local_bytes_max = kMiB}, .near = false}, TestSecret()).value();
+    transport_->Send(0, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = 8 * kMiB, .minimum_bytes = 8 * kMiB});
+    std::optional<ServerTransport::Control> answer;
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (!answer && std::chrono::steady_clock::now() < end) answer = transport_->Receive();
+    RS_CHECK(answer.has_value(), "no %s", "lease");
+    offset_ = Decode(answer->record).value().offset;
+  }
+
+  std::vector<StatusCode> Move(bool is_write, std::span<std::vector<char>> buffers) {
+    std::vector<ServerTransport::Transfer> batch;
+    std::vector<StatusCode> results(buffers.size(), StatusCode::kAborted);
+    uint64_t at = offset_;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      batch.push_back({.is_write = is_write, .buffer = buffers[i].data(), .offset = at, .bytes = buffers[i].size(), .cookie = &results[i]});
+      at += buffers[i].size();
+    }
+    transport_->Start(batch);
+    std::vector<ServerTransport::Completion> done;
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (done.size() < buffers.size() && std::chrono::steady_clock::now() < end) transport_->Collect(&done);
+    for (const auto& one : done) *static_cast<StatusCode*>(one.cookie) = one.result;
+    return results;
+  }
+  bool IsAlive() const { return transport_->state(0) == ServerTransport::ServerState::kAlive; }
+
+  OfiServers servers_{{}};
+  std::unique_ptr<OfiTransport> transport_;
+  uint64_t offset_ = 0;
+};
+
+TEST_F(RegistrationLimit, ATransferWhoseBufferCannotBeRegisteredFailsAloneAndTheServerLives) {
+  std::vector<std::vector<char>> large(1, std::vector<char>(2 * kMiB, 'l')), small(1, std::vector<char>(kMiB / 2, 's'));
+  EXPECT_EQ(Move(true, small)[0], StatusCode::kOk);
+  EXPECT_EQ(Move(true, large)[0], StatusCode::kUnavailable);
+  EXPECT_TRUE(IsAlive());
+  std::vector<std::vector<char>> read(1, std::vector<char>(kMiB / 2));
+  EXPECT_EQ(Move(false, read)[0], StatusCode::kOk);
+  EXPECT_EQ(read, small) << "what was there is there";
+}
+
+TEST_F(RegistrationLimit, BuffersThatNobodyUsesMakeRoomAndABatchWaitsForItsOwnTransfers) {
+  std::vector<std::vector<char>> buffers, read;
+  for (char c = 'a'; c < 'i'; ++c) buffers.emplace_back(kMiB / 2, c);
+  for (auto& buffer : buffers) EXPECT_EQ(Move(true, {&buffer, 1})[0], StatusCode::kOk) << "one after the other";
+  read.assign(buffers.size(), std::vector<char>(kMiB / 2));
+  for (const StatusCode result : Move(true, buffers)) EXPECT_EQ(result, StatusCode::kOk) << "four times the limit at once";
+  for (const StatusCode result : Move(false, read)) EXPECT_EQ(result, StatusCode::kOk);
+  EXPECT_EQ(read, buffers);
+  EXPECT_TRUE(IsAlive());
+}
+
+}  // namespace
+}  // namespace ramspan
