@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/units.h"
 
 namespace ramspan {
 namespace {
@@ -17,41 +18,59 @@ namespace {
 // 0.1 to 0.3 ms: others' transfers wait no longer for their turn.
 constexpr uint64_t kStepBytes = uint64_t{256} << 10;
 constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+// Addresses are taken from the system so many at a time. They cost nothing, and a terabyte is 32768 leases of the usual 32 MiB.
+constexpr uint64_t kAreaBytes = uint64_t{1} << 40;
 // A transfer that was under way when its lease came back ends, or fails with its connection, before many more leases come back.
 constexpr size_t kGravesMax = 16;
 
+uint64_t RoundUpToHugePage(uint64_t bytes) { return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes; }
+
 Status NoMemory(uint64_t bytes) {
-  return ResourceExhausted("no memory for a lease of " + std::to_string(bytes >> 20) + " MiB: " + std::strerror(errno));
+  const int error = errno;
+  const std::string lease = "a lease of " + FormatBytes(bytes);
+  if (error == EMFILE || error == ENFILE) {
+    return ResourceExhausted("no descriptor left for " + lease + " to a client of this host: raise the limit of open files (ulimit -n)");
+  }
+  return ResourceExhausted("no memory for " + lease + " (" + std::strerror(error) + "): let it lend less, or see the limits of its addresses (ulimit -v, vm.max_map_count)");
 }
 
 }  // namespace
 
 LeaseMemory::~LeaseMemory() {
-  for (const auto& [offset, made] : made_) {
-    if (!made.shared) munmap(made.begin, made.bytes);
+  for (const std::span<std::byte> area : areas_) munmap(area.data(), area.size());
+}
+
+// A new area. Fewer addresses where the system grants no more (ulimit -v), but enough for this lease.
+bool LeaseMemory::TakeArea(uint64_t bytes) {
+  for (uint64_t size = std::max(kAreaBytes, bytes);; size = std::max(size / 8, bytes)) {
+    void* range = mmap(nullptr, size + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range != MAP_FAILED) {
+      const uint64_t before = (kHugePageBytes - reinterpret_cast<uintptr_t>(range) % kHugePageBytes) % kHugePageBytes;
+      if (before > 0) munmap(range, before);
+      areas_.emplace_back(static_cast<std::byte*>(range) + before, size + kHugePageBytes - before);
+      area_used_ = 0;
+      return true;
+    }
+    if (size == bytes) return false;
   }
 }
 
 Status LeaseMemory::MakePrivate(uint64_t offset, uint64_t bytes) {
   RS_CHECK(offset <= bytes_ && bytes <= bytes_ - offset, "a lease of %llu bytes beyond the pool", static_cast<unsigned long long>(bytes));
-  // Addresses that nobody had: those of earlier leases stay taken (Drop). Some more, so that huge pages fit in.
-  void* range = mmap(nullptr, bytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (range == MAP_FAILED) return NoMemory(bytes);
-  const uint64_t before = (kHugePageBytes - reinterpret_cast<uintptr_t>(range) % kHugePageBytes) % kHugePageBytes;
-  std::byte* begin = static_cast<std::byte*>(range) + before;
-  if (before > 0) munmap(range, before);
-  munmap(begin + bytes, kHugePageBytes - before);
-  if (mmap(begin, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
-    const Status none = NoMemory(bytes);
-    munmap(begin, bytes);
-    return none;
-  }
+  const uint64_t room = RoundUpToHugePage(bytes);
+  // What is left of the old area stays taken: one mapping an area.
+  if ((areas_.empty() || areas_.back().size() - area_used_ < room) && !TakeArea(room)) return NoMemory(bytes);
+  std::byte* begin = areas_.back().data() + area_used_;
+  if (mmap(begin, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) return NoMemory(bytes);
   RS_CHECK(made_.emplace(offset, Made{bytes, begin, {}}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));
   madvise(begin, bytes, MADV_HUGEPAGE);  // a wish: 19 instead of 2 GB/s where the system grants it
+  const uint64_t taken = std::exchange(area_used_, area_used_ + room);  // before others are served
   Status populated = Populate(begin, bytes);
   if (!populated.ok()) {
-    made_.erase(offset);  // nobody has heard of these addresses
-    munmap(begin, bytes);
+    // Nobody has heard of these addresses. The next lease gets them.
+    made_.erase(offset);
+    mmap(begin, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    area_used_ = taken;
   }
   return populated;
 }
@@ -85,7 +104,7 @@ void LeaseMemory::Drop(uint64_t offset, bool mappings_keep_bytes) {
   if (made == made_.end()) return;
   const Made& lease = made->second;
   if (!lease.shared) {
-    Entomb({lease.begin, lease.bytes});
+    Entomb({lease.begin, RoundUpToHugePage(lease.bytes)});  // without gaps, so that graves are one mapping
   } else if (!mappings_keep_bytes) {
     fallocate(lease.shared.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(lease.bytes));
   }

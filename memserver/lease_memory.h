@@ -1,7 +1,8 @@
 // LeaseMemory: the memory of a server's leases where each lease has memory of its own, at addresses of its own: both are made for one
-// lease. The memory is given back to the system with it, the addresses are never used again (of 128 TiB, so after tens of
-// millions of leases there are no more). So the next client finds zeros, a client that keeps an old mapping or registration, or
-// whose write is still under way, reaches nothing of others, and a server takes no more than was leased.
+// lease. The memory is given back to the system with it, the addresses are never used again (there are 128 TiB: a pool of 64 GiB
+// can be lent two thousand times over). So the next client finds zeros, a client that keeps an old mapping or registration, or
+// whose write is still under way, reaches nothing of others, and a server takes no more than was leased. Addresses are taken one
+// after the other, so that what is left of neighbours is one mapping: the system allows 65530 of them (vm.max_map_count).
 //
 // Private leases are anonymous memory of this process, for one-sided transfers. Shared ones are sealed memory files (memfd) for
 // clients of this host, which map them; this process never touches those. What a client has mapped may outlive its link (Leave).
@@ -19,6 +20,7 @@
 #include <map>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "common/descriptor.h"
 #include "common/status.h"
@@ -55,12 +57,15 @@ class LeaseMemory {
   };
 
   void Drop(uint64_t offset, bool mappings_keep_bytes);
+  bool TakeArea(uint64_t bytes);
   Status Populate(std::byte* begin, uint64_t bytes);
   void Entomb(std::span<std::byte> memory);
 
   const uint64_t bytes_;
   const std::function<void()> between_steps_;
   std::map<uint64_t, Made> made_;
+  std::vector<std::span<std::byte>> areas_;  // of addresses; leases come out of the last one
+  uint64_t area_used_ = 0;                   // of the last one
   std::deque<std::span<std::byte>> graves_;  // the last ones that were dropped
 };
 

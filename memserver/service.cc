@@ -1,6 +1,7 @@
 // ramspan-server (`ramspan server`): a memory server that stands by itself. It lends memory to whoever knows its secret, for as long as
 // it runs, and outlives its clients.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <boost/program_options.hpp>
 #include <csignal>
@@ -89,7 +90,16 @@ void CatchSignals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+// Each client and each lease of a client of this host is a descriptor, and the usual limit is 1024. What may be had for nothing.
+void RaiseFileLimit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 Status ServeAll(const ServiceOptions& options) {
+  RaiseFileLimit();
   const Result<std::string> file = options.key_file.empty() ? DefaultKeyFile() : Result<std::string>(options.key_file);
   if (!file.ok()) return file.status();
   const Result<Secret> secret = Secret::FromFileOrNew(file.value());
@@ -101,7 +111,10 @@ Status ServeAll(const ServiceOptions& options) {
   std::printf("ramspan server: lends %s at %s, provider %s, secret in %s\n", FormatBytes(options.endpoint.pool_bytes).c_str(),
               serving->place().c_str(), serving->provider(), file.value().c_str());
   std::fflush(stdout);
-  return Serve(*serving).status();
+  const Status served = Serve(*serving).status();
+  // From here on there is no endpoint that a signal could end; a second one ends the process.
+  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  return served;
 }
 
 }  // namespace

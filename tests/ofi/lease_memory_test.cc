@@ -4,7 +4,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <set>
+
+#include "tests/support/no_more_files.h"
 
 namespace ramspan {
 namespace {
@@ -43,9 +47,40 @@ TEST(LeaseMemory, WhoWritesToADroppedLeaseHarmsNobodyAndTheBytesGoBack) {
   EXPECT_DEATH(memory.private_memory(0), "no private lease");
 }
 
+size_t MappingsOfThisProcess() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(maps), {}, '\n'));
+}
+
+// The system allows a process 65530 mappings (vm.max_map_count). A server that outlives jobs makes more leases than that.
+TEST(LeaseMemory, TheMappingsOfDroppedLeasesDoNotAddUp) {
+  LeaseMemory memory(8 * kMiB, [] {});
+  const auto round = [&](int i) {
+    const uint64_t bytes = (1 + static_cast<uint64_t>(i) % 3) * (kMiB / 16);  // no multiple of a huge page
+    ASSERT_TRUE(memory.MakePrivate(0, bytes).ok());
+    ASSERT_TRUE(memory.MakePrivate(4 * kMiB, bytes).ok());
+    std::fill_n(memory.private_memory(0).data(), bytes, std::byte{1});
+    memory.Drop(0);
+    std::fill_n(memory.private_memory(4 * kMiB).data(), bytes, std::byte{1});
+    memory.Drop(4 * kMiB);
+  };
+  for (int i = 0; i < 20; ++i) round(i);
+  const size_t before = MappingsOfThisProcess();
+  for (int i = 0; i < 500; ++i) round(i);
+  EXPECT_LT(MappingsOfThisProcess(), before + 50);
+}
+
 TEST(LeaseMemory, WhatIsNotThereMayBeDropped) {
   LeaseMemory memory(kMiB, [] {});
   memory.Drop(0);
+}
+
+TEST(LeaseMemory, WhatIsMissingIsNamed) {
+  LeaseMemory memory(kMiB, [] {});
+  NoMoreFiles none;
+  const Status made = memory.MakeShared(0, kMiB);
+  EXPECT_EQ(made.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(made.message().find("ulimit -n"), std::string::npos) << made.message();
 }
 
 TEST(LeaseMemory, ASharedLeaseIsAllThere) {

@@ -31,6 +31,7 @@ class Service : public JobFixture {
     const std::string out = (folder_ / ("server-" + std::to_string(++started_))).string();
     Words words = {"sh", "-c", "exec \"$@\" > " + out + " 2> " + out + ".err", "sh", LAUNCHER, "server", "--memory", memory};
     words.insert(words.end(), more.begin(), more.end());
+    if (!limited_.empty()) words.insert(words.begin(), limited_);
     const pid_t pid = StartCommand(words);
     std::smatch found;
     std::string text;
@@ -57,6 +58,7 @@ class Service : public JobFixture {
   void SayGo() const { std::ofstream(folder_ / "ready/go") << ""; }
 
   int started_ = 0;
+  std::string limited_;  // a program that starts servers, or empty
 };
 
 TEST_F(Service, AProgramSwapsThroughAServerAndTheServerOutlivesIt) {
@@ -96,6 +98,16 @@ TEST_F(Service, AFileThatIsNoSocketOfItsOwnIsNotDeleted) {
   EXPECT_TRUE(std::filesystem::exists(socket)) << "of the second server";
   EndServer(second);
   EXPECT_FALSE(std::filesystem::exists(socket));
+}
+
+// A lease of a client of this host is an open file of the server's.
+TEST_F(Service, AServerTakesAsManyOpenFilesAsItMayHave) {
+  std::ofstream(folder_ / "limited") << "#!/bin/sh\nulimit -S -n 40\nexec \"$@\"\n";
+  std::filesystem::permissions(folder_ / "limited", std::filesystem::perms(0755));
+  limited_ = (folder_ / "limited").string();
+  const Server server = StartServer("64MiB");
+  EXPECT_TRUE(std::regex_search(ReadFile("/proc/" + std::to_string(server.pid) + "/limits"), std::regex("Max open files +([0-9]+) +\\1 ")));
+  EndServer(server);
 }
 
 TEST_F(Service, SeveralProgramsShareSeveralServers) {
