@@ -14,6 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr milliseconds kTryAgainAfter{5};  // where others are before this one
 constexpr milliseconds kLookEvery{100};  // the running clock counts half a second a look at most
 
 // Waits until the socket is ready; false: the deadline has passed.
@@ -31,6 +32,10 @@ Result<Descriptor> ConnectTo(const SocketPlace& place, RunningClock* clock, Runn
   Status last;
   for (const SocketAddress& address : addresses.value()) {
     Result<Descriptor> socket = StartConnect(address);
+    while (!socket.ok() && socket.status().code() == StatusCode::kAborted && clock->Now() < deadline) {
+      poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
+      socket = StartConnect(address);
+    }
     if (socket.ok() && !AwaitReady(socket.value().number(), POLLOUT, clock, deadline)) return Unavailable("nobody answers");
     last = socket.ok() ? FinishConnect(socket.value()) : socket.status();
     if (last.ok()) return socket;

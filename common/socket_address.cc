@@ -15,7 +15,8 @@
 namespace ramspan {
 namespace {
 
-constexpr int kBacklog = 64;
+// As many as the system allows (net.core.somaxconn): the ranks of a node come in one moment.
+constexpr int kBacklog = SOMAXCONN;
 // A host that is gone answers no probe: after 5 s of silence one every 5 s, and the connection fails with the third, or when
 // what was sent is not acknowledged for 20 s. A process that is stopped has a kernel that answers, and is not taken for dead.
 constexpr int kKeepIdleSeconds = 5, kKeepEverySeconds = 5, kKeepProbes = 3;
@@ -194,7 +195,8 @@ Result<Descriptor> StartConnect(const SocketAddress& address) {
   Descriptor socket = Open(address);
   if (!socket) return Unavailable(Reason());
   if (connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 && errno != EINPROGRESS) {
-    return Unavailable(Reason());
+    // Of a Unix socket only: too many others are waiting for it to accept them.
+    return errno == EAGAIN ? Aborted(Reason()) : Unavailable(Reason());
   }
   return socket;
 }

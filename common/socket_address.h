@@ -64,7 +64,8 @@ class SocketFile {
 // The next one who knocks; none: an empty descriptor. Sets what notices a dead host (below).
 Descriptor Accept(const Descriptor& listener);
 
-// Begins to connect; the socket becomes writable when it has succeeded or failed.
+// Begins to connect; the socket becomes writable when it has succeeded or failed. kAborted: somebody listens there, but too many are
+// waiting; try again soon.
 Result<Descriptor> StartConnect(const SocketAddress& address);
 // Whether it has succeeded. REQUIRES: it was writable.
 Status FinishConnect(const Descriptor& socket);

@@ -36,7 +36,8 @@ class Endpoint {
   // One pool that all clients reach, whose pages the server's loop makes resident; empty where each lease has memory of
   // its own, which Provide makes.
   virtual std::span<std::byte> pool() { return {}; }
-  // A lease is about to be granted: its memory and the client's way to it. False: the system has no memory for it.
+  // A lease is about to be granted: its memory and the client's way to it. False: the system has no memory
+  // for it; an endpoint whose leases have memory of their own says why.
   virtual bool Provide(uint32_t /*client*/, const Lease& /*lease*/) { return true; }
   // A lease came back, or its client is gone: nobody may reach the memory any more.
   virtual void Reclaim(const Lease& /*lease*/) {}

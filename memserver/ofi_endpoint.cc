@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -22,6 +23,12 @@ using std::chrono::milliseconds;
 constexpr unsigned kPollsPerLook = 32;
 constexpr milliseconds kLateOnesEvery{100};
 constexpr int kEventsAtOnce = 64;
+constexpr int kAcceptsAtOnce = 64;  // then those who are there have their turn
+// Frames that are no message for the server's loop (pings), without letting the loop do anything else.
+constexpr int kFramesAtOnce = 64;
+// The ranks of a node come in one moment, and a server that makes a large lease takes half a second until it looks: who has just
+// come is not sent away for others.
+constexpr milliseconds kStrangerMin{1000};
 // Ids of what epoll watches that is no visitor; visitors follow.
 constexpr uint64_t kWakeId = 0, kFabricId = 1, kListenerId = 2, kFirstVisitorId = 16;
 
@@ -148,7 +155,7 @@ Status OfiEndpoint::Poll(std::optional<Message>* message) {
     LookAtSockets(0);
     LookForLateOnes();
   }
-  while (!ready_.empty()) {
+  for (int frames = 0; frames < kFramesAtOnce && !ready_.empty(); ++frames) {
     const auto found = visitors_.find(ready_.front());
     ready_.pop_front();
     if (found == visitors_.end()) continue;
@@ -173,7 +180,7 @@ Status OfiEndpoint::Poll(std::optional<Message>* message) {
 
 Endpoint::Arrival OfiEndpoint::Wait(std::chrono::microseconds timeout) {
   const bool can_wait = !fabric_ || fabric_->wait_descriptor() >= 0;
-  const bool has_work = fabric_ && can_wait && !fabric_->MayWait();
+  const bool has_work = !ready_.empty() || (fabric_ && can_wait && !fabric_->MayWait());
   const bool some = LookAtSockets(can_wait && !has_work ? static_cast<int>(std::chrono::ceil<milliseconds>(timeout).count()) : 0) || has_work;
   LookForLateOnes();
   return some ? Arrival::kSome : can_wait ? Arrival::kNone : Arrival::kUnknown;
@@ -220,19 +227,24 @@ bool OfiEndpoint::Provide(uint32_t client, const Lease& lease) {
   if (visitor == nullptr) return false;
   Provided provided{.client = client, .region = {}};
   if (visitor->near) {
-    if (!memory_->MakeShared(lease.offset, lease.bytes).ok()) return false;
+    if (Status made = memory_->MakeShared(lease.offset, lease.bytes); !made.ok()) return NoteRefusal(made);
   } else {
-    if (!memory_->MakePrivate(lease.offset, lease.bytes).ok()) return false;
+    if (Status made = memory_->MakePrivate(lease.offset, lease.bytes); !made.ok()) return NoteRefusal(made);
     Result<FabricRegion> region = FabricRegion::ForPeer(*fabric_, memory_->private_memory(lease.offset));
     if (!region.ok()) {
-      LogWarning("memory server %s: %s", place_.c_str(), region.status().message().c_str());
       memory_->Drop(lease.offset);
-      return false;
+      return NoteRefusal(region.status());
     }
     provided.region = std::move(region).value();
   }
   provided_.emplace(lease.id, std::move(provided));
   return true;
+}
+
+// Clients ask again and again: the first refusal is told, then each one whose number has doubled.
+bool OfiEndpoint::NoteRefusal(const Status& why) {
+  if (std::has_single_bit(++refusals_)) LogWarning("memory server %s refuses a lease: %s", place_.c_str(), why.message().c_str());
+  return false;
 }
 
 void OfiEndpoint::Reclaim(const Lease& lease) {
@@ -261,6 +273,10 @@ std::optional<uint32_t> OfiEndpoint::NextDeath() {
 // ---- Visitors ----
 
 void OfiEndpoint::AcceptFrom(const Listener& listener) {
+  for (int i = 0; i < kAcceptsAtOnce && AcceptOne(listener); ++i) {}
+}
+
+bool OfiEndpoint::AcceptOne(const Listener& listener) {
   Descriptor socket = Accept(listener.socket);
   if (!socket && (errno == EMFILE || errno == ENFILE)) {
     // The one who waits would be reported for ever: it is let in and sent away.
@@ -269,13 +285,14 @@ void OfiEndpoint::AcceptFrom(const Listener& listener) {
     spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
     LogWarning("memory server %s has no descriptors left for clients: raise its limit (ulimit -n)", place_.c_str());
   }
-  if (!socket) return;
+  if (!socket) return false;
   const uint64_t id = next_id_++;
   Watch(socket.number(), id);
   auto visitor = std::make_unique<Visitor>(id, std::move(socket), secret_, listener.near);
   visitor->greeting_ends = clock_.Now() + options_.greeting_max;
   visitors_.emplace(id, std::move(visitor));
   DropExtraStrangers();
+  return true;
 }
 
 void OfiEndpoint::DropExtraStrangers() {
@@ -285,7 +302,9 @@ void OfiEndpoint::DropExtraStrangers() {
     if (visitor->link.is_trusted()) continue;
     if (strangers++ == 0) oldest = id;
   }
-  if (strangers > kStrangersMax) Leave(oldest);
+  if (strangers <= kStrangersMax) return;
+  const bool is_new = clock_.Now() < visitors_.at(oldest)->greeting_ends - options_.greeting_max + kStrangerMin;
+  if (!is_new || strangers > kNewStrangersMax) Leave(oldest);
 }
 
 // Lets its socket get on, and sees to it that what comes is looked at.
@@ -401,6 +420,7 @@ void OfiEndpoint::LookForLateOnes() {
   const RunningClock::time_point now = clock_.Now();
   if (now < next_look_) return;
   next_look_ = now + kLateOnesEvery;
+  DropExtraStrangers();  // who was new
   std::vector<uint64_t> late;
   for (const auto& [id, visitor] : visitors_) {
     if (!visitor->introduced_itself && now > visitor->greeting_ends) late.push_back(id);

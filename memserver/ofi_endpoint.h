@@ -5,8 +5,10 @@
 // Isolation: each lease is registered by itself, with a key that only its client is told, and the registration ends with the
 // lease; memory is made for one lease and never passed on (lease_memory.h).
 //
-// What strangers can cost: kStrangersMax connections that have not yet proved anything, each for greeting_max at most; the oldest
-// of them goes when one more knocks.
+// What strangers can cost here: kStrangersMax connections that have not yet proved anything (kNewStrangersMax of less than a second),
+// each for greeting_max at most; the oldest of them goes when one more knocks. The fabric's own port is the provider's: tcp accepts
+// everybody there, for as long as he stays, so strangers who can reach it may cost the server all its descriptors, and clients
+// are sent away until they go: only a firewall or a network of its own helps against that (docs/operations.md).
 //
 // Thread-safety: as Endpoint says; End may be called by any thread or signal handler. Ownership: of everything.
 #pragma once
@@ -37,7 +39,7 @@ struct OfiEndpointOptions {
 
 class OfiEndpoint final : public Endpoint {
  public:
-  static constexpr size_t kStrangersMax = 64;
+  static constexpr size_t kStrangersMax = 64, kNewStrangersMax = 512;
   // Who has proved to know the secret may take longer until it is there: it looks for a way over the fabric.
   static constexpr std::chrono::seconds kArrivalMax{30};
 
@@ -86,9 +88,11 @@ class OfiEndpoint final : public Endpoint {
   Status Make();
   Status AddListener(const std::string& where, bool near, SocketAddress* bound);
   Status OpenFabric(const std::string& host);
+  bool NoteRefusal(const Status& why);
   void Watch(int descriptor, uint64_t id);
   bool LookAtSockets(int wait_ms);
   void AcceptFrom(const Listener& listener);
+  bool AcceptOne(const Listener& listener);
   void DropExtraStrangers();
   void Visit(Visitor& visitor);
   bool TakeFrame(Visitor& visitor, Message* message);
@@ -124,6 +128,7 @@ class OfiEndpoint final : public Endpoint {
   std::vector<uint32_t> told_dead_, free_numbers_;
   WireRecord last_{};
   unsigned polls_ = 0;
+  uint64_t refusals_ = 0;  // of leases, because the system has not what they need
   RunningClock clock_;
   RunningClock::time_point next_look_{};
   std::atomic<bool> ends_{false};  // publishes nothing but itself

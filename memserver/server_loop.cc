@@ -123,8 +123,8 @@ class Loop {
   }
 
   bool Provide(const Lease& lease) {
-    const bool resident = endpoint_.pool().empty() || pages_.Populate(lease.offset, lease.bytes);
-    if (resident && endpoint_.Provide(lease.client, lease)) return true;
+    if (endpoint_.pool().empty()) return endpoint_.Provide(lease.client, lease);  // which says why not
+    if (pages_.Populate(lease.offset, lease.bytes) && endpoint_.Provide(lease.client, lease)) return true;
     LogWarning("memory server %s: no memory for a lease of %llu MiB: let it lend less", endpoint_.label().c_str(),
                static_cast<unsigned long long>(lease.bytes >> 20));
     return false;

@@ -284,6 +284,7 @@ void LeaseKeeper::Adopt(uint32_t server, const WireMessage& grant) {
   transport_.Prepare(server, grant.offset, grant.bytes);
   MutexLock lock(mutex_);
   ServerState& state = servers_[server];
+  if (state.closed) return;  // it has died since
   Side& side = sides_[state.near()];
   side.space.Add({.server = server,
                   .id = grant.lease,

@@ -83,11 +83,11 @@ OfiTransport::~OfiTransport() {
 
 // ---- Connecting ----
 
-bool OfiTransport::Knows(uint64_t instance) const {
+uint32_t OfiTransport::NumberOf(uint64_t instance) const {
   for (uint32_t i = 0; i < servers(); ++i) {
-    if (servers_[i]->instance() == instance && !servers_[i]->is_dead()) return true;
+    if (servers_[i]->instance() == instance && !servers_[i]->is_dead()) return i;
   }
-  return false;
+  return UINT32_MAX;
 }
 
 Status OfiTransport::Connect(Sought* sought, milliseconds at_most) {
@@ -95,7 +95,10 @@ Status OfiTransport::Connect(Sought* sought, milliseconds at_most) {
   if (number == kServersMax) return ResourceExhausted("there were " + std::to_string(kServersMax) + " servers already");
   Result<std::unique_ptr<OfiServer>> met = Meet(sought->place, at_most);
   if (!met.ok()) return met.status();
-  if (Knows(met.value()->instance())) return {};  // it has two names
+  if (const uint32_t known = NumberOf(met.value()->instance()); known != UINT32_MAX) {  // it has two names
+    sought->number = known;
+    return {};
+  }
   sought->instance = met.value()->instance();
   sought->number = number;
   servers_[number] = std::move(met).value();
@@ -195,6 +198,10 @@ void OfiTransport::ForgetMemory(std::span<std::byte> memory) {
   for (const auto& network : networks) network->Forget(memory);
 }
 
+size_t OfiTransport::places_missing() const {
+  return static_cast<size_t>(std::count_if(sought_.begin(), sought_.end(), [](const Sought& sought) { return sought.number == UINT32_MAX; }));
+}
+
 OfiRegistrations::Statistics OfiTransport::registrations() const {
   std::vector<std::shared_ptr<OfiRegistrations>> networks;
   {
@@ -231,7 +238,11 @@ void OfiTransport::WaitForLinks() {
   for (uint32_t i = 0; i < servers(); ++i) {
     bool wants_to_write = false;
     const int descriptor = servers_[i]->descriptor(&wants_to_write);
-    if (descriptor < 0) continue;
+    if (descriptor < 0) {
+      // A Send has found that the link has ended, and nobody has drawn the conclusion yet.
+      if (!servers_[i]->is_dead()) servers_[i]->Progress();
+      continue;
+    }
     whose[n] = i;
     polled[n++] = {.fd = descriptor, .events = static_cast<short>(POLLIN | (wants_to_write ? POLLOUT : 0)), .revents = 0};
   }

@@ -55,6 +55,8 @@ class OfiTransport final : public ServerTransport {
   void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) override { servers_[server]->Prepare(offset, bytes); }
   void ForgetMemory(std::span<std::byte> memory) override;
 
+  // Places at which no server was found. Constant from Open to the first look for them, 3 s later; for tests.
+  size_t places_missing() const;
   // Local buffers that the network knows, over all networks.
   OfiRegistrations::Statistics registrations() const;
 
@@ -78,7 +80,7 @@ class OfiTransport final : public ServerTransport {
   Status Connect(Sought* sought, std::chrono::milliseconds at_most);
   Result<std::unique_ptr<OfiServer>> Meet(const SocketPlace& place, std::chrono::milliseconds at_most);
   Result<std::unique_ptr<OfiLane>> OpenLane(const Introduction& introduction, FabricAddress* here);
-  bool Knows(uint64_t instance) const;
+  uint32_t NumberOf(uint64_t instance) const;  // of a server that lives; UINT32_MAX: none
   void Run();
   void WaitForLinks();
   void Judge(RunningClock::time_point now);

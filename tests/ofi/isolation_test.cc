@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include <fstream>
+#include <thread>
 
 #include "common/meeting.h"
 #include "client/transport/ofi_transport.h"
@@ -248,6 +249,55 @@ TEST(Isolation, AStrangerWhoDoesNotGetOnIsSentAwayInTime) {
   const Descriptor stranger = StartConnect(Resolve(servers.places()[0]).value()[0]).value();
   char byte;
   EXPECT_TRUE(Eventually([&] { return recv(stranger.number(), &byte, 1, MSG_DONTWAIT) == 0; }));
+}
+
+// The ranks of a large node come in one moment.
+TEST(Isolation, WhoFindsTheQueueOfAUnixSocketFullWaitsForItsTurn) {
+  const std::string name = "@ramspan-test-" + std::to_string(getpid());
+  const SocketAddress address = Resolve(ParseSocketPlace(name).value()).value()[0];
+  const Descriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  ASSERT_EQ(bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length), 0);
+  ASSERT_EQ(listen(listener.number(), 0), 0);
+  std::vector<Descriptor> before;
+  for (Result<Descriptor> one = StartConnect(address); one.ok(); one = StartConnect(address)) before.push_back(std::move(one).value());
+  std::atomic<bool> over{false};
+  Status met;
+  std::thread late([&] {
+    met = Meeting::With(ParseSocketPlace(name).value(), TestSecret(), kPatience).status();
+    over = true;
+  });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  while (!over && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_FALSE(over) << met.message();
+  while (!over) Accept(listener);  // and closed at once
+  late.join();
+  EXPECT_THAT(met.message(), testing::Not(testing::HasSubstr("temporarily unavailable"))) << "it was accepted in the end, and closed";
+}
+
+TEST(Isolation, AServerWithTwoNamesIsMetOnce) {
+  OfiServers servers({.listen = ""});
+  std::vector<SocketPlace> places = {servers.places()[0], servers.places()[0]};
+  auto transport = OfiTransport::Open({.places = places}, TestSecret()).value();
+  EXPECT_EQ(transport->servers(), 1u);
+  EXPECT_EQ(transport->places_missing(), 0u);
+}
+
+// While the thread that keeps the links looks for another server, a message meets the dead one's socket.
+TEST(Isolation, ADeathThatASendNoticesIsSeenAtOnce) {
+  OfiServers servers({.servers = 1, .listen = ""});
+  const std::string name = "@ramspan-test-" + std::to_string(getpid());
+  SocketAddress bound;
+  const Descriptor silent = Listen(ParseSocketPlace(name).value(), &bound).value();
+  std::vector<SocketPlace> places = {servers.places()[0], ParseSocketPlace(name).value()};
+  auto transport = OfiTransport::Open({.places = places, .silence_max = std::chrono::hours(1), .connect_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
+  while (Accept(silent)) {}
+  Descriptor seeks;
+  ASSERT_TRUE(Eventually([&] { return static_cast<bool>(seeks = Accept(silent)); })) << "it is being looked for";
+  servers.Kill(0);
+  EXPECT_TRUE(Eventually([&] {
+    transport->Send(0, {.type = WireType::kActivity});
+    return transport->state(0) == ServerTransport::ServerState::kDead;
+  }));
 }
 
 TEST(Isolation, AServerThatDoesNotAnswerIsGivenUp) {
