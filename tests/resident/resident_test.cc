@@ -17,6 +17,7 @@
 
 namespace traced_std {
 
+using std::memory_order_acq_rel;
 using std::memory_order_acquire;
 using std::memory_order_release;
 using std::memory_order_relaxed;
