@@ -15,8 +15,9 @@ state=$root/build-mutants
 again=no
 [ "${1:-}" != --again ] || { again=yes; shift; }
 words=${1:-}
-# Seconds. A bug's build is within build_limit, and each program that has to find it within test_limit: nothing here can hang.
-configure_limit=300 build_limit=1800 test_limit=100
+# Seconds. A bug's build is within build_limit, and each program that has to find it within test_limit (a bug that makes it
+# hang is found by that); ctest has limits of its own, of 60 s. Nothing here can hang.
+configure_limit=300 build_limit=1800 test_limit=60 ctest_limit=100
 jobs=$(nproc)
 usual="sim_tests interleave_tests unit_tests"
 if command -v ccache >/dev/null; then
@@ -63,7 +64,7 @@ run() {  # SPEC; sets found: the first test that fails, or nothing
   [ "$target" != front_tests ] || variant+=(RAMSPAN_MEMORY=16MiB)
   found=
   if [[ $1 == ctest/* ]]; then
-    bounded "$test_limit" ctest --test-dir "$folder" --no-tests=error --output-on-failure -R "$(filter_of "$1")" >test.log 2>&1 && return
+    bounded "$ctest_limit" ctest --test-dir "$folder" --no-tests=error --output-on-failure -R "$(filter_of "$1")" >test.log 2>&1 && return
   else
     bounded "$test_limit" env "${variant[@]}" "$folder/bin/$target" --gtest_brief=1 --gtest_fail_fast \
       --gtest_filter="$(filter_of "$1")" >test.log 2>&1 && return
