@@ -66,14 +66,21 @@ struct MpiWorld::Hello {
   Location location{};
 };
 
-PrivateSegments::PrivateSegments() : set_here_(std::getenv(kName) == nullptr) { setenv(kName, "^sysv", 0); }
+UcxSettings::UcxSettings() {
+  for (size_t i = 0; i < std::size(kSettings); ++i) {
+    set_here_[i] = std::getenv(kSettings[i].name) == nullptr;
+    setenv(kSettings[i].name, kSettings[i].value, 0);
+  }
+}
 
-PrivateSegments::~PrivateSegments() {
-  if (set_here_) unsetenv(kName);
+UcxSettings::~UcxSettings() {
+  for (size_t i = 0; i < std::size(kSettings); ++i) {
+    if (set_here_[i]) unsetenv(kSettings[i].name);
+  }
 }
 
 Status InitMpiThreadMultiple(int* argc, char*** argv) {
-  const PrivateSegments while_mpi_starts;
+  const UcxSettings while_mpi_starts;
   int provided = MPI_THREAD_SINGLE;
   if (PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
     return Unavailable("MPI could not be initialised");

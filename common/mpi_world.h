@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -18,19 +19,24 @@
 
 namespace ramspan {
 
-// While MPI is initialised: keeps UCX beneath MPICH from its System V segments, which the user's whole group can write
-// (0660). POSIX ones, as fast, are the user's only. A wish of the user's (UCX_TLS) counts more. The environment is the
-// program's: it is as before when MPI has read it.
-class PrivateSegments {
+// While MPI is initialised: what UCX beneath MPICH is told where the user has not said anything else by the same variable. The
+// environment is the program's: it is as before when MPI has read it.
+// UCX_TLS=^sysv: no System V segments, which the user's whole group can write (0660). POSIX ones, as fast, are the user's only.
+// UCX_TCP_TX_SEG_SIZE=64k: over tcp a get of 1 MiB takes 250 us with it, and 780 us with UCX's default of 8k (docs/benchmarks.md).
+class UcxSettings {
  public:
-  PrivateSegments();
-  ~PrivateSegments();
-  PrivateSegments(const PrivateSegments&) = delete;
-  PrivateSegments& operator=(const PrivateSegments&) = delete;
+  UcxSettings();
+  ~UcxSettings();
+  UcxSettings(const UcxSettings&) = delete;
+  UcxSettings& operator=(const UcxSettings&) = delete;
 
  private:
-  static constexpr char kName[] = "UCX_TLS";
-  const bool set_here_;
+  struct Setting {
+    const char* name;
+    const char* value;
+  };
+  static constexpr Setting kSettings[] = {{"UCX_TLS", "^sysv"}, {"UCX_TCP_TX_SEG_SIZE", "64k"}};
+  bool set_here_[std::size(kSettings)];
 };
 
 // Initialises MPI with MPI_THREAD_MULTIPLE (argc, argv may be null). kFailedPrecondition, and MPI stays initialised,

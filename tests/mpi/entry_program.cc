@@ -177,7 +177,7 @@ int RawWorld(const std::string& call, int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (call == "raw-init" && SystemVSegments() > 0) Fail("MPI_Init of <mpi.h> made System V segments");
-  if (call == "raw-init" && std::getenv("UCX_TLS") != nullptr) Fail("UCX_TLS was left in the program's environment");
+  if (call == "raw-init" && (std::getenv("UCX_TLS") != nullptr || std::getenv("UCX_TCP_TX_SEG_SIZE") != nullptr)) Fail("a setting of UCX was left in the program's environment");
   if (call == "raw-before-use") MPI_Barrier(MPI_COMM_WORLD);
   CheckComputeComm();
   MPI_Sendrecv(&rank, 1, MPI_INT, 1 - rank, 0, &sum, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

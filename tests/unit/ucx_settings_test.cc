@@ -1,0 +1,43 @@
+// What UCX is told while MPI starts, and what of it is left.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "common/mpi_world.h"
+
+namespace ramspan {
+namespace {
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "(unset)" : value;
+}
+
+TEST(UcxSettings, AreThereWhileMpiStartsAndGoneAfterwards) {
+  unsetenv("UCX_TLS");
+  unsetenv("UCX_TCP_TX_SEG_SIZE");
+  {
+    const UcxSettings while_mpi_starts;
+    EXPECT_EQ(Environment("UCX_TLS"), "^sysv");
+    EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), "64k");
+  }
+  EXPECT_EQ(Environment("UCX_TLS"), "(unset)");
+  EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), "(unset)");
+}
+
+TEST(UcxSettings, TheUsersOwnStayAsTheyAreEachForItself) {
+  setenv("UCX_TLS", "tcp,self", 1);
+  unsetenv("UCX_TCP_TX_SEG_SIZE");
+  {
+    const UcxSettings while_mpi_starts;
+    EXPECT_EQ(Environment("UCX_TLS"), "tcp,self");
+    EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), "64k");
+  }
+  EXPECT_EQ(Environment("UCX_TLS"), "tcp,self");
+  EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), "(unset)");
+  unsetenv("UCX_TLS");
+}
+
+}  // namespace
+}  // namespace ramspan
