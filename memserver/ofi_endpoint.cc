@@ -57,7 +57,8 @@ struct OfiEndpoint::Visitor {
   bool waits_to_write = false, is_ready = false;
   bool greeted = false, introduced_itself = false;
   uint32_t client = 0;  // from here on meaningful when it has introduced itself
-  uint64_t peer = 0;    // in the fabric, of a far client
+  size_t fabric = 0;    // of a far client that was greeted: the number of its endpoint here
+  uint64_t peer = 0;    // and what it is called there
   std::string label;
 };
 
@@ -116,12 +117,10 @@ Status OfiEndpoint::AddListener(const std::string& where, bool near, SocketAddre
 }
 
 Status OfiEndpoint::OpenFabric(const std::string& host) {
-  auto domain = FabricDomain::OpenAt(host, options_.fabric);
-  if (!domain.ok()) return domain.status();
-  domain_ = std::move(domain).value();
-  auto fabric = FabricEndpoint::Open(domain_);
-  if (!fabric.ok()) return fabric.status();
-  fabric_ = std::move(fabric).value();
+  Result<std::unique_ptr<FabricThreads>> opened = FabricThreads::Open(host, options_.fabric, options_.threads);
+  if (!opened.ok()) return opened.status();
+  fabrics_ = std::move(opened).value();
+  fabric_ = &fabrics_->endpoint(0);
   if (fabric_->wait_descriptor() >= 0) Watch(fabric_->wait_descriptor(), kFabricId);
   return {};
 }
@@ -230,7 +229,7 @@ bool OfiEndpoint::Provide(uint32_t client, const Lease& lease) {
     if (Status made = memory_->MakeShared(lease.offset, lease.bytes); !made.ok()) return NoteRefusal(made);
   } else {
     if (Status made = memory_->MakePrivate(lease.offset, lease.bytes); !made.ok()) return NoteRefusal(made);
-    Result<FabricRegion> region = FabricRegion::ForPeer(*fabric_, memory_->private_memory(lease.offset));
+    Result<FabricRegion> region = FabricRegion::ForPeer(fabrics_->endpoint(visitor->fabric), memory_->private_memory(lease.offset));
     if (!region.ok()) {
       memory_->Drop(lease.offset);
       return NoteRefusal(region.status());
@@ -389,13 +388,16 @@ void OfiEndpoint::Greet(Visitor& visitor) {
   visitor.greeting_ends = clock_.Now() + kArrivalMax;
   Frame frame{.kind = Frame::Kind::kIntroduction};
   frame.introduction = {.instance = instance_, .capacity_bytes = memory_->bytes(), .near = visitor.near, .local_name = local_name_, .label = place_.substr(0, kFrameTextMax)};
-  if (!visitor.near) frame.introduction.fabric = fabric_->address();
+  if (!visitor.near) {
+    visitor.fabric = fabrics_->Join();
+    frame.introduction.fabric = fabrics_->endpoint(visitor.fabric).address();
+  }
   visitor.link.Send(frame);
 }
 
 void OfiEndpoint::Welcome(Visitor& visitor, const Introduction& introduction) {
   if (!visitor.near) {
-    const Result<uint64_t> peer = fabric_->AddPeer(introduction.fabric);
+    const Result<uint64_t> peer = fabrics_->endpoint(visitor.fabric).AddPeer(introduction.fabric);
     if (!peer.ok()) {
       LogWarning("memory server %s sends \"%s\" away: %s", place_.c_str(), introduction.label.c_str(), peer.status().message().c_str());
       return visitor.link.Close(peer.status());
@@ -436,8 +438,9 @@ void OfiEndpoint::Leave(uint64_t id) {
     LogWarning("memory server %s sends a client away%s%s: %s", place_.c_str(), visitor.label.empty() ? "" : ", ",
                visitor.label.c_str(), visitor.link.why_closed().message().c_str());
   }
+  if (visitor.greeted && !visitor.near) fabrics_->Leave(visitor.fabric);
   if (visitor.introduced_itself) {
-    if (!visitor.near) fabric_->RemovePeer(visitor.peer);
+    if (!visitor.near) fabrics_->endpoint(visitor.fabric).RemovePeer(visitor.peer);
     visitor_of_client_[visitor.client] = 0;
     deaths_.push_back(visitor.client);
   }

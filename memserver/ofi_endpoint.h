@@ -25,6 +25,7 @@
 #include "common/running_clock.h"
 #include "common/socket_address.h"
 #include "memserver/endpoint.h"
+#include "memserver/fabric_threads.h"
 #include "memserver/lease_memory.h"
 
 namespace ramspan {
@@ -34,6 +35,7 @@ struct OfiEndpointOptions {
   std::string listen;  // "host:port", with a host of this machine; empty: only clients of this host
   std::string socket;  // path of a Unix socket for clients of this host, or empty
   FabricOptions fabric;
+  int threads = 1;     // that move bytes of far clients; the first is the server's loop
   std::chrono::milliseconds greeting_max{5000};  // of running time, for a stranger to prove that it knows the secret
 };
 
@@ -49,7 +51,7 @@ class OfiEndpoint final : public Endpoint {
 
   // Where clients find it, with the port that was chosen; the Unix socket's path, or its name, without `listen`.
   const std::string& place() const { return place_; }
-  const char* provider() const { return domain_ ? domain_->provider() : "none"; }
+  const char* provider() const { return fabrics_ ? fabrics_->provider() : "none"; }
   // Asks the server's loop to end.
   void End();
 
@@ -113,9 +115,9 @@ class OfiEndpoint final : public Endpoint {
   SocketFile socket_file_;  // options_.socket, once it is bound
 
   std::unique_ptr<LeaseMemory> memory_;
-  std::shared_ptr<FabricDomain> domain_;        // null without `listen`
-  std::unique_ptr<FabricEndpoint> fabric_;      // likewise
-  std::map<uint64_t, Provided> provided_;       // by lease; before the endpoint that its regions were made for goes
+  std::unique_ptr<FabricThreads> fabrics_;      // null without `listen`
+  FabricEndpoint* fabric_ = nullptr;            // the first, which is polled here; likewise
+  std::map<uint64_t, Provided> provided_;       // by lease; before the endpoints that its regions were made for go
   Descriptor spare_;                            // given up for a moment when there are no more descriptors
 
   std::map<uint64_t, std::unique_ptr<Visitor>> visitors_;  // by a number that is never used again

@@ -19,6 +19,8 @@ namespace {
 
 namespace po = boost::program_options;
 
+constexpr int kThreadsMax = 64;  // each has an endpoint with buffers of its own, some 35 MB over tcp
+
 struct ServiceOptions {
   std::string memory;
   OfiEndpointOptions endpoint;
@@ -36,6 +38,9 @@ po::options_description Description(ServiceOptions& options) {
   add("socket", po::value(&options.endpoint.socket)->value_name("PATH"), "a Unix socket where clients of this host find it");
   add("key-file", po::value(&options.key_file)->value_name("FILE"),
       "the secret that clients have to know, readable by its owner alone; made if it does not exist. Default: ~/.ramspan.key");
+  add("threads", po::value(&options.endpoint.threads)->value_name("N"),
+      "threads that move the bytes of clients of other hosts (1): each client is one thread's, so more help where several clients are busy "
+      "at once and one core does not fill the network");
   add("provider", po::value(&options.endpoint.fabric.provider)->value_name("NAME"),
       "libfabric's provider, like verbs;ofi_rxm. Default: the first that can");
   add("help,h", po::bool_switch(&options.help), "this text");
@@ -72,6 +77,9 @@ Result<ServiceOptions> Parse(int argc, char** argv) {
   if (options.memory.empty()) return InvalidArgument("--memory SIZE says how much it lends, like --memory 64GiB");
   const Result<uint64_t> bytes = ParseBytes(options.memory);
   if (!bytes.ok()) return InvalidArgument("--memory: " + bytes.status().message());
+  if (options.endpoint.threads < 1 || options.endpoint.threads > kThreadsMax) {
+    return InvalidArgument("--threads goes from 1 to " + std::to_string(kThreadsMax));
+  }
   constexpr uint64_t kMin = uint64_t{1} << 20;
   if (bytes.value() < kMin || bytes.value() > kPoolBytesMax) {
     return InvalidArgument("--memory " + options.memory + " is not between " + FormatBytes(kMin) + " and " + FormatBytes(kPoolBytesMax));

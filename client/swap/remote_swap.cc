@@ -7,7 +7,7 @@
 namespace ramspan {
 
 RemoteSwap::RemoteSwap(ServerTransport& transport, const RemoteSwapOptions& options)
-    : room_(transport, options), io_(transport) {}
+    : transport_(transport), room_(transport, options), io_(transport) {}
 
 SwapTier::Capabilities RemoteSwap::CapabilitiesOfSide(bool near) {
   return {.name = "remote", .synchronous = near, .checksums = near, .max_in_flight = RemoteIo::kInFlightMax};
@@ -52,6 +52,9 @@ size_t RemoteSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds wa
 TierStats RemoteSwap::stats() const {
   TierStats stats = io_.stats();
   room_.AddTo(&stats);
+  const ServerTransport::Registered registered = transport_.registered();
+  stats.registered_buffers = registered.buffers;
+  stats.registered_bytes = registered.bytes;
   return stats;
 }
 

@@ -47,6 +47,7 @@ class RemoteSwap final : public SwapTier {
   static Capabilities CapabilitiesOfSide(bool near);
   void Submit(std::span<IoRequest* const> batch, bool is_write);
 
+  ServerTransport& transport_;
   LeaseKeeper room_;
   RemoteIo io_;
 };

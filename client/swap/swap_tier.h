@@ -53,6 +53,7 @@ struct TierStats {
   uint64_t slot_bytes_used = 0;      // granules now reserved
   uint64_t slot_bytes_capacity = 0;  // what is there now: granted leases, extended files (may grow)
   uint64_t metadata_bytes = 0;       // the tier's own bookkeeping, for the budget (I1)
+  uint64_t registered_buffers = 0, registered_bytes = 0;  // frames that the network knows (FI_MR_LOCAL); 0 where it need not
 
   TierStats& operator+=(const TierStats& other) {
     bytes_written += other.bytes_written;
@@ -63,6 +64,8 @@ struct TierStats {
     slot_bytes_used += other.slot_bytes_used;
     slot_bytes_capacity += other.slot_bytes_capacity;
     metadata_bytes += other.metadata_bytes;
+    registered_buffers += other.registered_buffers;
+    registered_bytes += other.registered_bytes;
     return *this;
   }
 };

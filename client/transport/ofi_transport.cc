@@ -202,18 +202,17 @@ size_t OfiTransport::places_missing() const {
   return static_cast<size_t>(std::count_if(sought_.begin(), sought_.end(), [](const Sought& sought) { return sought.number == UINT32_MAX; }));
 }
 
-OfiRegistrations::Statistics OfiTransport::registrations() const {
+ServerTransport::Registered OfiTransport::registered() const {
   std::vector<std::shared_ptr<OfiRegistrations>> networks;
   {
     MutexLock lock(mutex_);
     networks = networks_;
   }
-  OfiRegistrations::Statistics sum;
+  Registered sum;
   for (const auto& network : networks) {
     const OfiRegistrations::Statistics one = network->statistics();
-    sum.count += one.count;
+    sum.buffers += one.count;
     sum.bytes += one.bytes;
-    sum.made += one.made;
   }
   return sum;
 }

@@ -54,11 +54,10 @@ class OfiTransport final : public ServerTransport {
   std::optional<Control> Receive() override;
   void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) override { servers_[server]->Prepare(offset, bytes); }
   void ForgetMemory(std::span<std::byte> memory) override;
+  Registered registered() const override;
 
   // Places at which no server was found. Constant from Open to the first look for them, 3 s later; for tests.
   size_t places_missing() const;
-  // Local buffers that the network knows, over all networks.
-  OfiRegistrations::Statistics registrations() const;
 
  private:
   // Places and servers that were started again in their stead; a job that sees more has another problem.

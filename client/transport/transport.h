@@ -97,6 +97,11 @@ class ServerTransport {
   // has to know do it here once; for others it is nothing. Forget before it is unmapped.
   virtual Status RegisterMemory(std::span<std::byte> /*memory*/) { return {}; }
   virtual void ForgetMemory(std::span<std::byte> /*memory*/) {}
+  // Local buffers that the network knows now.
+  struct Registered {
+    uint64_t buffers = 0, bytes = 0;
+  };
+  virtual Registered registered() const { return {}; }
 };
 
 }  // namespace ramspan

@@ -49,7 +49,7 @@ class OfiServers::Guarded final : public Endpoint {
 OfiServers::OfiServers(const Options& options) {
   for (uint32_t i = 0; i < options.servers; ++i) {
     auto server = std::make_unique<Server>();
-    auto endpoint = OfiEndpoint::Open({.pool_bytes = options.pool_bytes, .listen = options.listen, .socket = "", .fabric = options.fabric, .greeting_max = options.greeting_max}, TestSecret());
+    auto endpoint = OfiEndpoint::Open({.pool_bytes = options.pool_bytes, .listen = options.listen, .socket = "", .fabric = options.fabric, .threads = options.threads, .greeting_max = options.greeting_max}, TestSecret());
     RS_CHECK(endpoint.ok(), "%s", endpoint.status().message().c_str());
     server->endpoint = std::move(endpoint).value();
     server->place = server->endpoint->place();

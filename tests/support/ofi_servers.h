@@ -23,6 +23,7 @@ class OfiServers {
     std::string listen = "127.0.0.1:0";
     FabricOptions fabric;
     std::chrono::milliseconds greeting_max{5000};
+    int threads = 1;
   };
   explicit OfiServers(const Options& options);
   ~OfiServers();
