@@ -9,7 +9,8 @@ include(CMakePackageConfigHelpers)
 set(RAMSPAN_LIBEXECDIR ${CMAKE_INSTALL_LIBEXECDIR}/ramspan)
 set(RAMSPAN_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/ramspan)
 
-install(TARGETS ramspan EXPORT ramspanTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+set_target_properties(ramspan_mpi_library PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS ramspan ramspan_mpi_library EXPORT ramspanTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 # Beside the library, where it looks for it; it finds the library in its turn.
 set_target_properties(ramspan_ofi_module PROPERTIES INSTALL_RPATH "$ORIGIN/..")
 install(TARGETS ramspan_ofi_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/ramspan)

@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -91,21 +89,6 @@ Status InitMpiThreadMultiple(int* argc, char*** argv) {
         "threads, or run with --transport none");
   }
   return {};
-}
-
-Result<int> AnnouncedServers() {
-  const char* text = std::getenv("RAMSPAN_SERVERS");
-  if (text == nullptr || *text == '\0') return 0;
-  const std::string_view all(text);
-  // Places of servers outside of the job (the key `servers`): this one has none.
-  if (all.find_first_of(":/@") != std::string_view::npos) return 0;
-  int servers = 0;
-  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), servers);
-  if (error != std::errc() || end != all.data() + all.size() || servers < 0) {
-    return InvalidArgument("RAMSPAN_SERVERS is \"" + std::string(all) +
-                           "\", not a number of memory servers; `ramspan run -s N` sets it");
-  }
-  return servers;
 }
 
 Result<std::unique_ptr<MpiWorld>> MpiWorld::Join(Role role, uint64_t pool_bytes) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/announced_servers.h"
 #include "common/status.h"
 #include "common/topology.h"
 
@@ -42,9 +43,6 @@ class UcxSettings {
 // Initialises MPI with MPI_THREAD_MULTIPLE (argc, argv may be null). kFailedPrecondition, and MPI stays initialised,
 // where the library cannot give that level.
 Status InitMpiThreadMultiple(int* argc, char*** argv);
-
-// The number of memory servers that the launcher announces (RAMSPAN_SERVERS); 0 when unset.
-Result<int> AnnouncedServers();
 
 enum class Role : uint32_t { kClient = 1, kServer = 2 };
 

@@ -19,7 +19,7 @@
 #include "client/swap/file_swap.h"
 #include "client/swap/remote_swap.h"
 #include "client/swap/retirable_tier.h"
-#include "client/transport/mpi_entry.h"
+#include "client/transport/mpi_door.h"
 #include "client/transport/ofi_door.h"
 #include "common/errno_guard.h"
 #include "ramspan/errors.h"

@@ -151,26 +151,28 @@ Result<MpiWorld*> EnsureJoined() {
   return world;
 }
 
-Result<ServerTransport*> JobTransport() {
+Result<ServerTransport*> MpiJobTransport(bool linked) {
+  const bool has_joined = joined.load(std::memory_order_acquire) != nullptr;
+  if (!linked && !has_joined && MpiIs(MPI_Initialized) && !MpiIs(MPI_Finalized)) {
+    return FailedPrecondition(
+        "this program calls MPI and is not linked with Ramspan's library for MPI, and there are memory servers in its MPI_COMM_WORLD: include "
+        "<ramspan/mpi.h> instead of <mpi.h> in every file, and link by `pkg-config ramspan-mpi` or CMake's ramspan::mpi");
+  }
   const Result<MpiWorld*> world = EnsureJoined();
   if (!world.ok()) return world.status();
   return world.value() == nullptr ? nullptr : &TransportOf(*world.value());
 }
 
-void SetBeforeLeaveHook(void (*hook)()) { before_leave = hook; }
+void SetMpiBeforeLeaveHook(void (*hook)()) { before_leave = hook; }
 
-int WorldRank() {
+int MpiWorldRank() {
+  if (!MpiIs(MPI_Initialized) || MpiIs(MPI_Finalized)) return AnnouncedRank();
   int rank = -1;
-  if (MpiIs(MPI_Initialized) && !MpiIs(MPI_Finalized)) {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    return rank;
-  }
-  for (const char* name : {"PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
-    if (const char* text = std::getenv(name)) return std::atoi(text);
-  }
-  // `ramspan run` starts a single process without a process manager, also one with servers beside it: a job of one rank.
-  return std::getenv("RAMSPAN_RUN_DIR") != nullptr ? 0 : rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
 }
+
+void MeetEndOfProcess(int status) { MeetEnd(status); }
 
 bool IsServerInWorld(int world_rank) {
   const Result<MpiWorld*>* const world = joined.load(std::memory_order_acquire);

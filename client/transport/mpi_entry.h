@@ -10,6 +10,7 @@
 // returns.
 #pragma once
 
+#include "client/transport/mpi_door.h"
 #include "client/transport/transport.h"
 #include "common/mpi_world.h"
 
@@ -21,17 +22,13 @@ namespace ramspan {
 // kInvalidArgument: the job is put together wrongly.
 Result<MpiWorld*> EnsureJoined();
 
-// How the servers of that world are reached; nullptr without servers. The same errors. Lives until the process ends, but is
-// not to be used after the hook below.
-Result<ServerTransport*> JobTransport();
-
-// Called once, before the servers are left, on the thread that finalises MPI or exits: the runtime stops using the
-// world here (chunks that live on servers are not reachable after it).
-void SetBeforeLeaveHook(void (*hook)());
-
-// The rank among all ranks of the job, servers included; while MPI is not initialised, what the process manager or the launcher says;
-// -1 in a process that none started.
-int WorldRank();
+// What mpi_door.h promises. `linked`: the program was linked with the library that this is in; if not, and the program has initialised MPI,
+// it is told so: its calls on MPI_COMM_WORLD would wait for the servers, unseen.
+Result<ServerTransport*> MpiJobTransport(bool linked);
+void SetMpiBeforeLeaveHook(void (*hook)());
+int MpiWorldRank();
+// The end of this process, with this status.
+void MeetEndOfProcess(int status);
 
 // Whether this rank of the real MPI_COMM_WORLD is a memory server of the job that this process has joined.
 bool IsServerInWorld(int world_rank);

@@ -34,7 +34,7 @@ namespace {
   std::fprintf(stderr,
                "ramspan: rank %d calls %s, and would wait there for ever. Remedy: include <ramspan/mpi.h> instead of "
                "<mpi.h> in every file (or compile all of them with -include ramspan/mpi.h), or use "
-               "ramspan::computeComm() where MPI_COMM_WORLD stands\n", WorldRank(), text);
+               "ramspan::computeComm() where MPI_COMM_WORLD stands\n", MpiWorldRank(), text);
   // mpiexec drops what it has not passed on when the first rank aborts; half a second is enough for it on a machine under load.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   PMPI_Abort(MPI_COMM_WORLD, 1);

@@ -188,5 +188,30 @@ TEST_F(OfiJob, AnInterruptWhileServersStartEndsTheJob) {
   EXPECT_EQ(Wait(launcher).status, 143);
 }
 
+// Servers that are ranks need MPI, which a program without it loads for them.
+TEST_F(OfiJob, AProgramThatIsNotLinkedWithMpiMeetsServersThatAreRanks) {
+  Words command = Run(1, 1, Sweep(24 * kMiB));
+  command[3] = "mpi";
+  const Outcome outcome = RunAll(command, {"RAMSPAN_SWAP=remote"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
+  ClearReady();
+  command.back() = "0";
+  const pid_t launcher = StartCommand(command, {"RAMSPAN_SWAP=remote"});
+  const std::string libraries = ReadFile("/proc/" + std::to_string(Ready(0)) + "/maps");
+  EXPECT_THAT(libraries, testing::AllOf(HasSubstr("libramspan-mpi.so"), HasSubstr("libmpi"), testing::Not(HasSubstr("libfabric"))));
+  std::ofstream(folder_ / "ready/stop") << "";
+  EXPECT_EQ(Wait(launcher).status, 0);
+}
+
+// Its collective calls on MPI_COMM_WORLD, in which the servers are, would not be seen by Ramspan.
+TEST_F(OfiJob, AnMpiProgramThatIsLinkedWithoutRamspansLibraryForMpiIsToldSo) {
+  Words command = Run(2, 1, {WORLD_PROGRAM, "40", std::to_string(256 << 10)});
+  command[3] = "mpi";
+  const Outcome outcome = RunAll(command);
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("pkg-config ramspan-mpi"));
+}
+
 }  // namespace
 }  // namespace ramspan

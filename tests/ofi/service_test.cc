@@ -72,6 +72,26 @@ TEST_F(Service, AProgramSwapsThroughAServerAndTheServerOutlivesIt) {
   EndServer(server);
 }
 
+// Where the provider wants local memory registered (FI_MR_LOCAL), a frame is registered at its first use and stays so.
+TEST_F(Service, FramesThatTheNetworkHasToKnowAreCountedInTheStatistics) {
+  const Server server = StartServer("64MiB");
+  const std::string stats = (folder_ / "stats").string();
+  for (const bool registered : {true, false}) {
+    Words environment = {"RAMSPAN_SWAP=remote", "RAMSPAN_STATS=" + stats};
+    if (registered) environment.push_back("RAMSPAN_TEST_REGISTER_LOCAL=1");
+    const Outcome outcome = Run(Sweep(24 * kMiB, 3), To(server.place, true, environment));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    std::smatch found;
+    const std::string text = ReadFile(stats);
+    ASSERT_TRUE(std::regex_search(text, found, std::regex("\"registered_buffers\":([0-9]+),\"registered_bytes\":([0-9]+)"))) << text;
+    const unsigned long buffers = std::stoul(found[1]), bytes = std::stoul(found[2]);
+    EXPECT_EQ(buffers > 0, registered) << text;
+    EXPECT_EQ(bytes >= kMiB, registered) << text;
+    EXPECT_LE(bytes, 64 * kMiB) << "of an arena that reserves sixteen times the limit";
+  }
+  EndServer(server);
+}
+
 TEST_F(Service, AServerOfThisHostIsFoundAtAUnixSocketAlone) {
   const Server server = StartServer("64MiB", {"--socket", (folder_ / "socket").string()});
   EXPECT_EQ(server.place, (folder_ / "socket").string());
@@ -358,16 +378,60 @@ TEST_F(Service, AFarServerCostsAClientFewBuffersBesideItsLimit) {
   EndServer(server);
 }
 
+// Of all threads together; running time, which others on the same cores do not change.
+TEST_F(Service, AnIdleServerUsesLessThanAHundredthOfACore) {
+  const Server server = StartServer("64MiB", {"--listen", "127.0.0.1:0", "--threads", "3"});
+  const auto run_seconds = [&] {
+    double sum = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(server.pid) + "/task")) {
+      double nanoseconds = 0;
+      std::ifstream(task.path() / "schedstat") >> nanoseconds;
+      sum += nanoseconds * 1e-9;
+    }
+    return sum;
+  };
+  const pid_t client = StartCommand(Loss(), To(server.place, true));
+  Ready(0);  // its data is there, and it only waits now
+  double least = 1;
+  for (int i = 0; i < 5 && least >= 0.01; ++i) {
+    const double before = run_seconds();
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(seconds(1));
+    least = std::min(least, (run_seconds() - before) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  EXPECT_LT(least, 0.01);
+  SayGo();
+  EXPECT_EQ(Wait(client).status, 0);
+  EndServer(server);
+}
+
 TEST_F(Service, NeitherSideLoadsWhatItDoesNotUse) {
   const Server server = StartServer("32MiB");
   const auto libraries = [](pid_t pid) { return ReadFile("/proc/" + std::to_string(pid) + "/maps"); };
   EXPECT_THAT(libraries(server.pid), Not(HasSubstr("libmpi")));
   const pid_t without = StartCommand(Sweep(8 * kMiB, 0), {"RAMSPAN_MEMORY=4MiB"});
   Ready(0);
-  EXPECT_THAT(libraries(without), Not(HasSubstr("libfabric")));
+  EXPECT_THAT(libraries(without), testing::AllOf(Not(HasSubstr("libfabric")), Not(HasSubstr("libmpi")), Not(HasSubstr("libucp"))));
   std::ofstream(folder_ / "ready/stop") << "";
   EXPECT_EQ(Wait(without).status, 0);
+  for (const bool far : {true, false}) {
+    ClearReady();
+    std::filesystem::remove(folder_ / "ready/stop");
+    const pid_t with = StartCommand(Sweep(8 * kMiB, 0), To(server.place, far, {"RAMSPAN_SWAP=remote"}));
+    Ready(0);
+    EXPECT_THAT(libraries(with), testing::AllOf(HasSubstr("libfabric"), Not(HasSubstr("libmpi")))) << "libfabric brings no MPI along, and nothing else needs it";
+    std::ofstream(folder_ / "ready/stop") << "";
+    EXPECT_EQ(Wait(with).status, 0);
+  }
   EndServer(server);
+}
+
+// What the dynamic linker would load at the start.
+TEST_F(Service, AProgramIsNotLinkedWithMpiBecauseOfRamspan) {
+  const Outcome outcome = Run({"ldd", SWEEP_PROGRAM}, {});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("libramspan.so"));
+  EXPECT_THAT(outcome.out, testing::AllOf(Not(HasSubstr("libmpi")), Not(HasSubstr("libramspan-mpi")), Not(HasSubstr("libfabric"))));
 }
 
 }  // namespace

@@ -1,0 +1,14 @@
+// What the launcher of this process says of its job in the environment. Any thread.
+#pragma once
+
+#include "common/status.h"
+
+namespace ramspan {
+
+// RAMSPAN_SERVERS as a number; 0 when it is unset, or names places of servers outside of the job. kInvalidArgument: neither.
+Result<int> AnnouncedServers();
+
+// The rank that the process manager or the launcher gives this process; -1: none.
+int AnnouncedRank();
+
+}  // namespace ramspan
