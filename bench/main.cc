@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/network_job.h"
 #include "bench/options.h"
 #include "bench/process.h"
 #include "bench/rambrain.h"
@@ -40,6 +41,7 @@ constexpr char kUsage[] =
     "  ramspan bench stream --mode read --limit 512MiB\n"
     "  ramspan bench stream --tier file --direct --dir /scratch\n"
     "  ramspan bench stream --threads 2 --busy 2            what a machine without a core to spare makes of it\n"
+    "  ramspan bench stream --transport ofi --hosts 2       servers outside of the job, on another host, beside the raw network\n"
     "  ramspan bench rambrain --plots figures               all experiments, some 3 minutes, swap files\n"
     "  ramspan bench rambrain --experiment decay --servers 1 --data 1GiB --limit 128MiB\n";
 
@@ -65,7 +67,7 @@ po::options_description DescribeRambrain(BenchOptions* o) {
 
 po::options_description DescribeInternal(BenchOptions* o) {
   po::options_description some;
-  some.add_options()("only", po::value(&o->only))("in-cgroup", po::value(&o->in_cgroup));
+  some.add_options()("only", po::value(&o->only))("in-cgroup", po::value(&o->in_cgroup))("raw", po::bool_switch(&o->raw));
   return some;
 }
 
@@ -90,6 +92,12 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   add("dir", po::value(&o->directory)->value_name("DIR"), "directory of swap files ($TMPDIR, else /tmp)");
   add("no-checksum", po::bool_switch(no_checksum), "do not verify what comes back");
   add("preemptive", po::value(&texts->preemptive)->value_name("on|off"), "read-ahead (on; random: one run with each)");
+  add("transport", po::value(&o->transport)->value_name("shared|mpi|ofi"),
+      "stream, random: how servers are reached. shared: by load and store, on this node (the default). mpi: ranks of the job, by one-sided MPI over tcp; "
+      "ofi: servers outside of it, by libfabric; both beside the raw network, measured in the same run");
+  add("hosts", po::value(&o->hosts)->value_name("1|2"),
+      "with --transport mpi or ofi: 2 puts the servers on another host, made of namespaces (root, or user namespaces); 1: through the loopback interface (1)");
+  add("server-threads", po::value(&o->server_threads)->value_name("N"), "with --transport ofi: `ramspan server --threads N` (1)");
   add("servers", po::value(&o->servers)->value_name("N"), "memory servers to start (1; 0 with --tier file and for rambrain)");
   add("server-memory", po::value(&texts->server_memory)->value_name("SIZE"), "of each (what the data needs)");
   return all;
@@ -132,20 +140,20 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (o->threads > 1 && o->name != "stream" && !compute) throw po::error("--threads is for stream and compute");
   if (o->busy > 0 && o->name != "stream") throw po::error("--busy is stream's");
   if (swaps && o->data / o->chunk < static_cast<uint64_t>(o->threads)) throw po::error("--threads: a chunk for each at least");
+  const bool network = o->transport == "mpi" || o->transport == "ofi";
+  if (!network && o->transport != "shared") throw po::error("--transport is shared, mpi or ofi");
+  if (network && o->name != "stream" && o->name != "random") throw po::error("--transport is for stream and random");
+  if (network && o->servers < 1) throw po::error("--transport " + o->transport + " needs --servers");
+  if (o->hosts != 1 && (o->hosts != 2 || !network)) throw po::error("--hosts is 1, or 2 with --transport mpi or ofi");
+  if (o->server_threads < 1 || (o->server_threads > 1 && o->transport != "ofi")) throw po::error("--server-threads is for --transport ofi");
   if (o->repetitions < 1) throw po::error("--sweeps: at least 1");
   const std::string& p = texts.preemptive;
   if (!p.empty() && p != "on" && p != "off") throw po::error("--preemptive is on or off");
   o->preemptive = p != "off";
 }
 
-// Beside the benchmark in a build folder, in bin/ for an installed one (in libexec/ramspan/), or in PATH.
 std::string ServerPath(const std::string& self) {
-  const std::string folder = self.substr(0, self.rfind('/') + 1);
-  for (const char* where : {"", "../bin/", "../../bin/"}) {
-    const std::string path = folder + where + "ramspan-memserver";
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  if (const std::optional<std::string> found = FindInPath("ramspan-memserver")) return *found;
+  if (const std::string path = FindProgram("ramspan-memserver"); !path.empty()) return path;
   throw po::error("ramspan-memserver is neither near " + self + " nor in PATH; --servers 0 measures files");
 }
 
@@ -217,7 +225,9 @@ int Main(int argc, char** argv) {
   if (name == "rambrain" && options.only.empty()) return RunEach(argc, argv, "--only", ChosenExperiments(options));
   if (!options.only.empty()) prctl(PR_SET_PDEATHSIG, SIGTERM);  // not to be left behind by the process that runs all
   if (options.only == "nbody" || options.only == "kernel") options.servers = 0;  // without swap; files and the kernel
-  if (options.servers > 0 && !in_job) {
+  if (options.raw) return RunRawMpi(options);
+  if (NeedsNetworkJob(options)) return RunNetworkJob(options, argc, argv);
+  if (options.servers > 0 && !in_job && options.transport == "shared") {
     std::vector<std::string> words = JobLine(options, self, argc, argv);
     std::vector<char*> line = Pointers(&words);
     execv(line[0], line.data());

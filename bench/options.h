@@ -36,6 +36,10 @@ struct BenchOptions {
 
   int servers = 0;
   uint64_t server_memory = 0;
+  std::string transport = "shared";  // mpi, ofi
+  int hosts = 1;
+  int server_threads = 1;
+  bool raw = false;  // this process measures the raw network of `mpi`
 };
 
 // Each configures Ramspan, so a process runs one of them once. The exit status: 1 when data came back wrong.

@@ -1,13 +1,60 @@
 // random: read-modify-write of chunks in random order. Read-ahead cannot help here; it must not hurt either.
+#include <memory>
 #include <random>
 #include <vector>
 
+#include "bench/network_roofline.h"
 #include "bench/random_access.h"
 #include "common/units.h"
 
 namespace ramspan::bench {
 
+namespace {
+
+// Beside the raw network, whose operation is a read and a write of a chunk, both under way at the same time.
+int RunRandomOverNetwork(const BenchOptions& options) {
+  ConfigureLibrary(options);
+  RandomAccess access(options.data, options.chunk);
+  NetworkRoofline roofline;
+  access.Round(options.operations);
+  const Json before = LibraryStats();
+  std::vector<double> rates;
+  for (int i = 0; i < options.repetitions; ++i) {
+    Settle();
+    rates.push_back(static_cast<double>(options.operations) / access.Round(options.operations));
+    Settle();
+    roofline.Measure();
+  }
+  const Json after = LibraryStats();
+  access.MissSeconds(options.operations);
+  const double miss_us = 1e6 * Median(access.MissSeconds(options.operations));
+  const bool right = access.IsRight();
+
+  const RawRates raw = roofline.Medians();
+  const double moved = static_cast<double>(TierBytes(after, "bytes_in") - TierBytes(before, "bytes_in")) / static_cast<double>(options.chunk);
+  const double reads = moved / (static_cast<double>(options.operations) * options.repetitions);
+  const double rate = Median(rates), ratio = rate * reads / raw.random_ops_s;
+  Json result = {{"chunks_s", rate}, {"rounds_chunks_s", rates}, {"roofline_chunks_s", raw.random_ops_s}, {"ratio", ratio}, {"reads_per_access", reads},
+                 {"miss_us", miss_us}, {"miss_added_us", miss_us - raw.read_us}, {"seed", RandomAccess::kSeed}, {"verified", right}, {"stats", after}};
+  std::vector<Row> rows = {
+      {"read-modify-write", Fixed(rate, 0) + " /s", "chunks, median of " + std::to_string(options.repetitions)},
+      {"reads an access", Fixed(reads, 2), "chunks that came in, read-ahead included"},
+      {"raw operations", Fixed(raw.random_ops_s, 0) + " /s", "a read and a write of a chunk at the same time"},
+      {"ratio", Fixed(100 * ratio, 0) + " %", "reads to raw operations; target 80 %"},
+      {"a miss", Fixed(miss_us, 1) + " us", "nothing to write; raw read " + Fixed(raw.read_us, 1) + " us, added " + Fixed(miss_us - raw.read_us, 1) + " us (target 5)"},
+      {"data", right ? "right" : "WRONG", "every element compared at the end"}};
+  AddRawRates(raw, &result, &rows);
+  Report(options, std::move(result),
+         "random: " + FormatBytes(options.data) + " in chunks of " + FormatBytes(options.chunk) + ", limit " + FormatBytes(options.limit) + ", " +
+             NetworkText(options) + ", " + PlacesUsed(after) + ", read-ahead " + (options.preemptive ? "on" : "off"),
+         rows);
+  return right ? 0 : 1;
+}
+
+}  // namespace
+
 int RunRandom(const BenchOptions& options) {
+  if (NetworkRoofline::IsThere()) return RunRandomOverNetwork(options);
   ConfigureLibrary(options);
   RandomAccess access(options.data, options.chunk);
   SharedRoofline roofline(options.chunk, std::min<uint64_t>(options.data, uint64_t{512} << 20),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/load.h"
+#include "bench/network_roofline.h"
 #include "bench/report.h"
 #include "bench/roofline.h"
 #include "common/units.h"
@@ -93,11 +94,15 @@ class Stream {
   std::vector<double> waits_;
 };
 
-// The one that fits where the bytes went: memory or a file. For servers it is always memory of this node, which is what a
-// server on this node can reach; of servers elsewhere the ratio says how far they are from that, not from their network's best.
+// The one that fits where the bytes went: memory of this node, a file, or the raw network.
 class StreamRoofline {
  public:
-  StreamRoofline(const BenchOptions& o, bool files) : write_(o.mode == "rmw") {
+  StreamRoofline(const BenchOptions& o, bool files) : write_(o.mode == "rmw"), data_(o.data) {
+    if (NetworkRoofline::IsThere()) {
+      network_ = std::make_unique<NetworkRoofline>();
+      local_ = std::make_unique<Pages>(std::min<uint64_t>(o.limit, uint64_t{128} << 20), false);
+      return;
+    }
     const size_t bytes = std::min<uint64_t>(o.data, uint64_t{512} << 20);
     const char* tmpdir = std::getenv("TMPDIR");
     const std::string fallback = tmpdir != nullptr && *tmpdir != '\0' ? tmpdir : "/tmp";
@@ -107,10 +112,35 @@ class StreamRoofline {
       shared_ = std::make_unique<SharedRoofline>(o.chunk, bytes, std::min<uint64_t>(o.limit, uint64_t{128} << 20));
     }
   }
-  PassTimes Sweep() { return file_ ? file_->Sweep(write_) : shared_->Sweep(write_); }
+  PassTimes Sweep() { return network_ ? NetworkSweep() : file_ ? file_->Sweep(write_) : shared_->Sweep(write_); }
+  const NetworkRoofline* network() const { return network_.get(); }
 
  private:
+  // Put and get as the raw network would do all of the data, one after the other; the compute pass over memory of this process.
+  PassTimes NetworkSweep() {
+    network_->Measure();
+    const RawRates rates = network_->Medians();
+    PassTimes times;
+    times.bytes = data_;
+    const auto bytes = static_cast<double>(data_);
+    times.get = NetworkRoofline::Seconds(rates, bytes, 0);
+    if (write_) times.put = NetworkRoofline::Seconds(rates, 0, bytes);
+    auto* const elements = reinterpret_cast<uint64_t*>(local_->data());
+    const double begin = Now();
+    if (write_) {
+      AddOne(elements, local_->bytes() / sizeof(uint64_t));
+    } else {
+      sink_ += Sum(elements, local_->bytes() / sizeof(uint64_t));
+    }
+    times.compute = (Now() - begin) * bytes / static_cast<double>(local_->bytes());
+    return times;
+  }
+
   const bool write_;
+  const uint64_t data_;
+  std::unique_ptr<NetworkRoofline> network_;
+  std::unique_ptr<Pages> local_;
+  uint64_t sink_ = 0;
   std::unique_ptr<FileRoofline> file_;
   std::unique_ptr<SharedRoofline> shared_;
 };
@@ -217,7 +247,8 @@ void AddLoadFigures(const BenchOptions& o, const Figures& f, Json* result, std::
                        std::to_string(bound.slices) + " time slices and 5 x the median alone)"});
 }
 
-std::string Target(const BenchOptions& o, bool files) {
+std::string Target(const BenchOptions& o, bool files, bool network) {
+  if (network) return "target 85 %";
   if (files) return o.direct ? "target 80 %" : "";
   return o.mode == "rmw" ? "target 60 %" : "target 70 %";
 }
@@ -236,13 +267,17 @@ int RunStream(const BenchOptions& options) {
   const Json after = LibraryStats();
   const bool right = stream.IsRight();
 
-  const double sweep = Median(figures.alone.gb_s), best = Median(figures.rooflines);
   const double per_sweep = 1.0 / (options.repetitions * (options.busy > 0 ? 2 : 1) * stream.bytes());
   const auto moved = [&](const char* key) {
     return static_cast<double>(TierBytes(after, key) - TierBytes(before, key)) * per_sweep;
   };
+  const NetworkRoofline* const network = roofline.network();
+  const double sweep = Median(figures.alone.gb_s);
+  // A network's roofline moves what the library moved, which is less than the data; memory's and a file's move all.
+  const double moved_s = network ? NetworkRoofline::Seconds(network->Medians(), moved("bytes_in") * stream.bytes(), moved("bytes_out") * stream.bytes()) : 0;
+  const double best = network ? GbPerSecond(stream.bytes(), moved_s) : Median(figures.rooflines);
   Json result = {{"fill_gb_s", fill}, {"sweep_gb_s", sweep}, {"sweeps_gb_s", figures.alone.gb_s},
-                 {"roofline_gb_s", best}, {"roofline_of", files ? "file" : "memory of this node"},
+                 {"roofline_gb_s", best}, {"roofline_of", files ? "file" : network ? "network" : "memory of this node"},
                  {"ratio", sweep / best}, {"put_gb_s", Median(figures.put)},
                  {"get_gb_s", Median(figures.get)}, {"compute_gb_s", Median(figures.compute)},
                  {"moved_out_per_sweep", moved("bytes_out")}, {"moved_in_per_sweep", moved("bytes_in")},
@@ -250,17 +285,23 @@ int RunStream(const BenchOptions& options) {
   const std::string threads = options.threads > 1 ? std::to_string(options.threads) + " threads, " : "";
   const std::string title = "stream " + options.mode + ": " + FormatBytes(options.data) + " in chunks of " +
                             FormatBytes(options.chunk) + ", limit " + FormatBytes(options.limit) + ", " + threads +
-                            PlacesUsed(after) + (files ? options.direct ? " (O_DIRECT)" : " (page cache)" : "");
+                            (network ? NetworkText(options) + ", " : "") + PlacesUsed(after) + (files ? options.direct ? " (O_DIRECT)" : " (page cache)" : "");
   const std::string parts = (figures.put.empty() ? "" : "put " + Fixed(Median(figures.put), 1) + ", ") + "get " +
                             Fixed(Median(figures.get), 1) + ", compute " + Fixed(Median(figures.compute), 1) + " GB/s";
   std::vector<Row> rows = {
       {"fill", Fixed(fill, 2) + " GB/s", ""},
       {"sweep", Fixed(sweep, 2) + " GB/s", "median of " + std::to_string(options.repetitions)},
-      {"roofline", Fixed(best, 2) + " GB/s", (files ? "this file system: " : "this node's memory: ") + parts},
-      {"ratio", Fixed(100 * sweep / best, 0) + " %", Target(options, files)},
+      {"roofline", Fixed(best, 2) + " GB/s", (files ? "this file system: " : network ? "the raw network moving as much; " : "this node's memory: ") + parts},
+      {"ratio", Fixed(100 * sweep / best, 0) + " %", Target(options, files, network != nullptr)},
       {"moved a sweep", Fixed(100 * moved("bytes_out"), 0) + " % out",
        Fixed(100 * moved("bytes_in"), 0) + " % in (of the data)"},
       {"data", right ? "right" : "WRONG", "every element compared at the end"}};
+  if (network) {
+    AddRawRates(network->Medians(), &result, &rows);
+    const double with_compute = moved_s + stream.bytes() * 1e-9 / Median(figures.compute);
+    result["ratio_with_compute"] = with_compute * sweep * 1e9 / stream.bytes();
+    rows.push_back({"ratio with compute", Fixed(100 * with_compute * sweep * 1e9 / stream.bytes(), 0) + " %", "to the raw network and the compute pass one after the other"});
+  }
   AddLoadFigures(options, figures, &result, &rows);
   Report(options, std::move(result), title, rows);
   return right ? 0 : 1;

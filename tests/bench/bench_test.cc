@@ -56,6 +56,73 @@ bool HasGnuplot() { return system("command -v gnuplot >/dev/null") == 0; }
 class Rambrain : public BenchFixture {};
 class Ratios : public BenchFixture {};
 
+class Networks : public BenchFixture {
+ protected:
+  // Small: about whether it works.
+  static Words Small(const std::string& name, Words more) {
+    Words words = {name, "--data", "32MiB", "--sweeps", "1", "--ops", "256", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+};
+
+TEST_F(Networks, AStreamOverEachOfThemIsRightAndStandsBesideTheRawNetwork) {
+  for (const Words& way : {Words{"--transport", "ofi", "--servers", "2", "--server-threads", "2"}, Words{"--transport", "mpi"}}) {
+    const Outcome outcome = Run(Small("stream", way));
+    ASSERT_EQ(outcome.status, 0) << way[1] << ": " << outcome.err;
+    const json line = Lines(outcome).at(0);
+    EXPECT_TRUE(line["verified"].get<bool>()) << line;
+    EXPECT_EQ(line["config"]["transport"], way[1]);
+    EXPECT_EQ(line["roofline_of"], "network");
+    EXPECT_GT(line["stats"]["tiers"]["remote"]["bytes_in"].get<double>(), 16e6) << line;
+    for (const char* key : {"raw_read_gb_s", "raw_write_gb_s", "raw_both_gb_s", "raw_read_us", "ratio", "ratio_with_compute"}) EXPECT_GT(line[key].get<double>(), 0) << key << line;
+  }
+}
+
+TEST_F(Networks, RandomAccessTellsWhatAMissAddsToARawRead) {
+  const Outcome outcome = Run(Small("random", {"--transport", "ofi", "--preemptive", "off"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json line = Lines(outcome).at(0);
+  EXPECT_TRUE(line["verified"].get<bool>()) << line;
+  EXPECT_GT(line["miss_us"].get<double>(), 0);
+  EXPECT_NEAR(line["miss_added_us"].get<double>(), line["miss_us"].get<double>() - line["raw_read_us"].get<double>(), 1e-6);
+}
+
+TEST_F(Networks, TwoHostsAreMadeAndGoneOrItIsSaidWhyNot) {
+  for (const char* transport : {"ofi", "mpi"}) {
+    const Outcome outcome = Run(Small("stream", {"--transport", transport, "--hosts", "2"}));
+    ASSERT_EQ(outcome.status, 0) << transport << ": " << outcome.err;
+    const json line = Lines(outcome).at(0);
+    if (line.contains("skipped")) {
+      EXPECT_THAT(line["skipped"].get<std::string>(), testing::AnyOf(HasSubstr("root"), HasSubstr("not installed")));
+      GTEST_SKIP() << line["skipped"];
+    }
+    EXPECT_TRUE(line["verified"].get<bool>()) << line;
+    EXPECT_GT(line["raw_read_gb_s"].get<double>(), 0);
+  }
+}
+
+// The fixture looks for processes that are left: servers, raw peers, and those that hold the hosts.
+TEST_F(Networks, AnEndedRunLeavesNoServerAndNoHostBehind) {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    const pid_t pid = StartCommand({bench_path, "stream", "--transport", "ofi", "--hosts", "2", "--data", "64MiB", "--sweeps", "50"});
+    for (int i = 0; i < 400 && JobProcess("ramspan-server") < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    kill(pid, signal);
+    EXPECT_EQ(Wait(pid).status, 128 + signal);
+    for (int i = 0; i < 500 && !JobProcesses().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_TRUE(JobProcesses().empty()) << signal;
+    // A killed process cannot remove its folder.
+    if (signal == SIGKILL) std::filesystem::remove_all(folder_ / "tmp"), std::filesystem::create_directory(folder_ / "tmp");
+  }
+}
+
+TEST_F(Networks, WhatDoesNotGoTogetherIsSaid) {
+  EXPECT_THAT(Run({"stream", "--hosts", "2"}).err, HasSubstr("--hosts is 1, or 2 with --transport mpi or ofi"));
+  EXPECT_THAT(Run({"pin", "--transport", "ofi"}).err, HasSubstr("--transport is for stream and random"));
+  EXPECT_THAT(Run({"stream", "--transport", "tcp"}).err, HasSubstr("--transport is shared, mpi or ofi"));
+}
+
 TEST_F(Rambrain, EachExperimentGivesItsLinesAndItsFigure) {
   const Outcome outcome = Run({"rambrain", "--quick", "--json", "--plots", Plots()});
   EXPECT_EQ(outcome.status, 0) << outcome.err;

@@ -1,0 +1,20 @@
+// A benchmark whose memory servers are reached over a network: `--transport mpi` or `ofi`, through the loopback interface of this
+// host, or with `--hosts 2` between two (bench/hosts.h): the program on the first one, all servers on the second. Starts all of it, and
+// what the raw figures need (bench/raw.h); leaves nothing behind, also when it is interrupted or killed.
+#pragma once
+
+#include "bench/options.h"
+#include "bench/raw.h"
+
+namespace ramspan::bench {
+
+// Whether this process has to start such a job; not, if it is part of one.
+bool NeedsNetworkJob(const BenchOptions& options);
+// Runs the same command line in one. Its exit status; 0 with a message where this user may not make hosts. Throws std::runtime_error.
+int RunNetworkJob(const BenchOptions& options, int argc, char** argv);
+
+RawOptions RawOptionsOf(const BenchOptions& options);
+// In the job of raw figures: rank 0 measures and prints (raw_mpi.cc).
+int RunRawMpi(const BenchOptions& options);
+
+}  // namespace ramspan::bench

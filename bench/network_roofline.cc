@@ -1,0 +1,60 @@
+#include "bench/network_roofline.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <stdexcept>
+
+#include "bench/process.h"
+
+namespace ramspan::bench {
+namespace {
+
+double MedianOf(const std::vector<RawRates>& all, double RawRates::* member) {
+  std::vector<double> values;
+  for (const RawRates& one : all) values.push_back(one.*member);
+  return Median(std::move(values));
+}
+
+}  // namespace
+
+bool NetworkRoofline::IsThere() { return std::getenv(kRawScript) != nullptr; }
+
+void NetworkRoofline::Measure() {
+  std::string text;
+  const int status = RunForOutput({std::getenv(kRawScript)}, &text);
+  Json found;
+  std::istringstream lines(text);
+  for (std::string line; found.empty() && std::getline(lines, line);) {
+    found = Json::parse(line, nullptr, false);
+    if (found.is_discarded() || !found.is_object()) found.clear();
+  }
+  if (status != 0 || found.empty()) throw std::runtime_error("the raw figures of the network could not be measured: " + text);
+  measured_.push_back({.read_gb_s = found["read_gb_s"], .write_gb_s = found["write_gb_s"], .both_gb_s = found["both_gb_s"],
+                       .read_us = found["read_us"], .random_ops_s = found["random_ops_s"]});
+}
+
+RawRates NetworkRoofline::Medians() const {
+  return {.read_gb_s = MedianOf(measured_, &RawRates::read_gb_s), .write_gb_s = MedianOf(measured_, &RawRates::write_gb_s),
+          .both_gb_s = MedianOf(measured_, &RawRates::both_gb_s), .read_us = MedianOf(measured_, &RawRates::read_us),
+          .random_ops_s = MedianOf(measured_, &RawRates::random_ops_s)};
+}
+
+double NetworkRoofline::Seconds(const RawRates& rates, double bytes_in, double bytes_out) {
+  const double both_ways = std::min(bytes_in, bytes_out);
+  return 1e-9 * (2 * both_ways / rates.both_gb_s + (bytes_in - both_ways) / rates.read_gb_s + (bytes_out - both_ways) / rates.write_gb_s);
+}
+
+std::string NetworkText(const BenchOptions& o) {
+  return o.transport + " over " + (o.hosts == 2 ? "two network namespaces" : "tcp loopback") + ", " + std::to_string(o.servers) +
+         (o.servers == 1 ? " server" : " servers");
+}
+
+void AddRawRates(const RawRates& rates, Json* result, std::vector<Row>* rows) {
+  result->update({{"raw_read_gb_s", rates.read_gb_s}, {"raw_write_gb_s", rates.write_gb_s}, {"raw_both_gb_s", rates.both_gb_s},
+                  {"raw_read_us", rates.read_us}, {"raw_random_ops_s", rates.random_ops_s}});
+  rows->push_back({"raw network", Fixed(rates.both_gb_s, 2) + " GB/s", "both directions at once; read " + Fixed(rates.read_gb_s, 2) + ", write " +
+                   Fixed(rates.write_gb_s, 2) + " GB/s; one read " + Fixed(rates.read_us, 1) + " us"});
+}
+
+}  // namespace ramspan::bench

@@ -1,0 +1,97 @@
+#include "bench/raw.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+namespace ramspan::bench {
+namespace {
+
+// Of each loop: long enough for a median on a shared machine when it is repeated between the sweeps of the library. Who measures little
+// data wants to know whether it works.
+double SecondsFor(const RawOptions& options) { return options.window >= (size_t{256} << 20) ? 0.25 : 0.05; }
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+class Loops {
+ public:
+  Loops(RawNetwork* network, const RawOptions& options) : network_(*network), options_(options), seconds_(SecondsFor(options)) {}
+
+  // Bytes a second, in order. `writes` of each two transfers are writes.
+  double Stream(int writes) {
+    uint64_t started = 0, ended = 0;
+    const double begin = Now();
+    while (Now() - begin < seconds_) {
+      while (started - ended < static_cast<uint64_t>(options_.depth)) {
+        Start(static_cast<int>(started % 2) < writes, started);
+        ++started;
+      }
+      ended += static_cast<uint64_t>(network_.Wait());
+    }
+    const double seconds = Now() - begin;
+    const auto bytes = static_cast<double>(ended * options_.chunk);
+    while (ended < started) ended += static_cast<uint64_t>(network_.Wait());
+    return bytes / seconds;
+  }
+
+  double MedianReadSeconds() {
+    std::vector<double> seconds;
+    const double begin = Now();
+    while (Now() - begin < seconds_) {
+      const double one = Now();
+      Start(false, random_());
+      network_.Wait();
+      seconds.push_back(Now() - one);
+    }
+    std::nth_element(seconds.begin(), seconds.begin() + static_cast<ptrdiff_t>(seconds.size() / 2), seconds.end());
+    return seconds[seconds.size() / 2];
+  }
+
+  // The chunk that leaves is on its way while the one that comes is read.
+  double RandomPerSecond() {
+    uint64_t done = 0;
+    const double begin = Now();
+    while (Now() - begin < seconds_) {
+      Start(true, random_());
+      Start(false, random_());
+      for (int under_way = 2; under_way > 0;) under_way -= network_.Wait();
+      ++done;
+    }
+    return static_cast<double>(done) / (Now() - begin);
+  }
+
+ private:
+  void Start(bool is_write, uint64_t number) {
+    const size_t frame = number % (options_.frames / options_.chunk) * options_.chunk;
+    const auto server = static_cast<uint32_t>(number % network_.servers());
+    const size_t place = number / network_.servers() % (options_.window / options_.chunk) * options_.chunk;
+    network_.Start(is_write, server, frame, place);
+  }
+
+  RawNetwork& network_;
+  const RawOptions options_;
+  const double seconds_;
+  std::mt19937_64 random_{20240229};
+};
+
+}  // namespace
+
+RawRates MeasureRaw(RawNetwork* network, const RawOptions& options) {
+  Loops loops(network, options);
+  loops.MedianReadSeconds();  // connects, and warms up
+  RawRates rates;
+  rates.read_gb_s = loops.Stream(0) / 1e9;
+  rates.write_gb_s = loops.Stream(2) / 1e9;
+  rates.both_gb_s = loops.Stream(1) / 1e9;
+  rates.read_us = loops.MedianReadSeconds() * 1e6;
+  rates.random_ops_s = loops.RandomPerSecond();
+  return rates;
+}
+
+void PrintRaw(const RawRates& rates) {
+  std::printf("{\"read_gb_s\": %.4f, \"write_gb_s\": %.4f, \"both_gb_s\": %.4f, \"read_us\": %.3f, \"random_ops_s\": %.1f}\n",
+              rates.read_gb_s, rates.write_gb_s, rates.both_gb_s, rates.read_us, rates.random_ops_s);
+  std::fflush(stdout);
+}
+
+}  // namespace ramspan::bench

@@ -1,0 +1,81 @@
+// The roofline of memory servers that are reached by one-sided MPI: rank 0 puts and gets in the memory of all others, which stand in
+// a receive (MPICH makes progress for others there). A job of its own, initialised as the library does.
+#include <mpi.h>
+#include <unistd.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "bench/network_job.h"
+#include "bench/raw.h"
+#include "bench/roofline.h"
+#include "common/mpi_world.h"
+#include "common/pmi.h"
+
+namespace ramspan::bench {
+namespace {
+
+class MpiNetwork final : public RawNetwork {
+ public:
+  MpiNetwork(MPI_Win window, int servers, const RawOptions& options)
+      : window_(window), servers_(servers), chunk_(options.chunk), memory_(options.frames, false) {}
+
+  uint32_t servers() const override { return static_cast<uint32_t>(servers_); }
+  std::byte* frames() override { return reinterpret_cast<std::byte*>(memory_.data()); }
+
+  void Start(bool is_write, uint32_t server, size_t frame_offset, size_t window_offset) override {
+    const int rank = static_cast<int>(server) + 1, n = static_cast<int>(chunk_);
+    const auto place = static_cast<MPI_Aint>(window_offset);
+    std::byte* const local = frames() + frame_offset;
+    is_write ? MPI_Put(local, n, MPI_BYTE, rank, place, n, MPI_BYTE, window_) : MPI_Get(local, n, MPI_BYTE, rank, place, n, MPI_BYTE, window_);
+    ++under_way_;
+  }
+
+  int Wait() override {
+    MPI_Win_flush_all(window_);
+    return std::exchange(under_way_, 0);
+  }
+
+ private:
+  const MPI_Win window_;
+  const int servers_;
+  const size_t chunk_;
+  Pages memory_;
+  int under_way_ = 0;
+};
+
+}  // namespace
+
+int RunRawMpi(const BenchOptions& o) {
+  if (const Status started = InitMpiThreadMultiple(nullptr, nullptr); !started.ok()) throw std::runtime_error(started.message());
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size < 2) throw std::runtime_error("the raw roofline needs two ranks");
+  const RawOptions options = RawOptionsOf(o);
+  const Pages lent(rank == 0 ? 4096 : options.window, false);
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Win_create(lent.data(), static_cast<MPI_Aint>(lent.bytes()), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  if (rank == 0) {
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+    MpiNetwork network(window, size - 1, options);
+    const RawRates rates = MeasureRaw(&network, options);
+    MPI_Win_unlock_all(window);
+    for (int other = 1; other < size; ++other) MPI_Send(nullptr, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD);
+    PrintRaw(rates);
+  } else {
+    MPI_Recv(nullptr, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  // MPI_Finalize over UCX's tcp waits for ever now and then (common/pmi.h).
+  const auto progress = [] {
+    int arrived = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &arrived, MPI_STATUS_IGNORE);
+  };
+  if (CanSayPmiGoodbye()) _exit(SayPmiGoodbye(progress).ok() ? 0 : 1);
+  MPI_Win_free(&window);
+  MPI_Finalize();
+  return 0;
+}
+
+}  // namespace ramspan::bench
