@@ -19,7 +19,7 @@
 namespace ramspan {
 namespace {
 
-constexpr std::chrono::milliseconds kOrphansMayTake{500};  // keepers end their programs by themselves meanwhile
+constexpr std::chrono::milliseconds kKeepersMayTake{500};  // keepers end their programs by themselves meanwhile
 
 void PassSignalsOn(int signals, int orders) {
   signalfd_siginfo info;
@@ -31,7 +31,7 @@ void PassSignalsOn(int signals, int orders) {
 }
 
 int CleanUpAfterWorker(const std::string& folder, int64_t started_ns, int signal_number) {
-  EndChildren(kOrphansMayTake);
+  EndChildren(kKeepersMayTake);
   CleanUpRun(folder, started_ns);
   std::fprintf(stderr, "ramspan: the launcher's worker process was killed by %s; the job was ended\n",
                DescribeSignal(signal_number).c_str());

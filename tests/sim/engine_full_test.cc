@@ -221,7 +221,12 @@ TEST_F(Full, AMoverThatFindsNothingToEvictRests) {
 // swap is full, but not all of it: nothing could make way any more.
 TEST_F(Full, WhatIsThereStaysReadableWhileObjectsComeAndGo) {
   const uint64_t sizes[] = {4096, 20000, 64 << 10, 130 << 10, 300 << 10};
-  for (unsigned seed = 1; seed <= 400 && !HasFailure(); ++seed) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const unsigned seeds = 60;
+#else
+  const unsigned seeds = 400;
+#endif
+  for (unsigned seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     Start({.seed = seed, .capacity_bytes = 2 * kMiB, .synchronous = true}, {.budget = 2 * kMiB, .preemptive = false});
