@@ -251,7 +251,10 @@ Status Engine::AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* fra
   Waiter* const waiter = seeker->place.get();
   if (!evicted.status.ok()) {
     if (PhaseOf(chunk) != Phase::kSwapped) return Status();  // another thread has brought it while swap was asked
-    if (!chunk->slot || !seeker->patient) return evicted.status;
+    // What has a slot in a full swap and is pinned now, or being read ahead, needs no room there: who has a slot may wait for
+    // it, here or, with kReturn, where the caller waits.
+    const bool may_wait = seeker->patient || (seeker->when_pinned == WhenPinned::kReturn && wait_for_pins());
+    if (!chunk->slot || !may_wait) return evicted.status;
     WakeSlotless();
   } else if (!waiter->memory && MayPass(*waiter, seeker->wait)) {
     *frame = arena_.TryTake(chunk->bytes);
@@ -262,7 +265,6 @@ Status Engine::AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* fra
   if (MaySleep(*waiter)) return Status();
   seeker->mark.Set();
   Status status = WatchPins(waiter, &seeker->wait);
-  // What has a slot in a full swap and is pinned now, or being read ahead, needs no room there.
   return status.ok() || evicted.status.ok() ? status : evicted.status;
 }
 

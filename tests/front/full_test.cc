@@ -1,11 +1,13 @@
 // Memory and swap are both full: what is there stays readable and writable, so that a program can still write its
 // checkpoint. One process with little memory and swap; each test fills both and gives everything back.
 #include <gtest/gtest.h>
+#include <ramspan/adhere_all.h>
 #include <ramspan/managed_ptr.h>
 #include <ramspan/runtime.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -139,6 +141,28 @@ TEST_F(FullProgram, StaysUsableWhileTheTablesOfSwapGrow) {
     EXPECT_GT(objects_.size(), 300u);
     CheckAll();
     objects_.clear();
+  }
+}
+
+// What is swapped waits for a pin that takes the memory for it: adhereAll was refused at once where adhereTo waited.
+TEST_F(FullProgram, AdhereAllWaitsForPinsLikeAdhereTo) {
+  ramspan::SetPreemptive(false, false);
+  managedPtr<unsigned char> large(5 << 18);
+  { static_cast<unsigned char*>(adhereTo<unsigned char>(large))[0] = 1; }
+  Fill([] { return size_t{220} << 10; });
+  ASSERT_GT(objects_.size(), 4u);
+  for (size_t i = 0; i + 1 < objects_.size(); ++i) {
+    SCOPED_TRACE(i);
+    std::atomic<bool> pinned{false};
+    std::thread holder([&] {
+      adhereTo<unsigned char> glue(large);
+      static_cast<unsigned char*>(glue)[0] = 1;
+      pinned = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // meanwhile the other one comes to wait, as a rule
+    });
+    while (!pinned) std::this_thread::yield();
+    EXPECT_NO_THROW(static_cast<void>(ramspan::adhereAll(objects_[i], objects_[i + 1])));
+    holder.join();
   }
 }
 
