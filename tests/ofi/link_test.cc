@@ -1,5 +1,6 @@
 // Links over a pair of sockets, and the frames on them: what peers may say, what they may not, and what they can cost.
 #include "common/link.h"
+#include "common/meeting.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,6 +64,18 @@ TEST_F(LinkPair, FramesArriveInOrderInBothDirections) {
   }
   EXPECT_FALSE(Receive(*server).has_value());
   EXPECT_EQ(Receive(*client)->kind, Frame::Kind::kPong);
+}
+
+// `ramspan ctl stop` said that the connection was closed, where the answer had come together with the end.
+TEST_F(LinkPair, AnAnswerIsHeardThoughTheEndOfTheConnectionHasComeToo) {
+  Meeting meeting{.link = std::move(client), .introduction = {}};
+  ASSERT_TRUE(server->Send({.kind = Frame::Kind::kPong}));
+  server.reset();
+  Frame frame;
+  const Status received = meeting.Receive(&frame, std::chrono::seconds(10));
+  ASSERT_TRUE(received.ok()) << received.ToString();
+  EXPECT_EQ(frame.kind, Frame::Kind::kPong);
+  EXPECT_EQ(meeting.Receive(&frame, std::chrono::seconds(10)).code(), StatusCode::kUnavailable);
 }
 
 TEST_F(LinkPair, ADescriptorArrivesWithItsFrame) {
