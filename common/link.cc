@@ -59,6 +59,8 @@ bool Link::Read() {
   if (n < 0 && WouldBlock(errno)) return false;
   if (n <= 0) {
     const std::string reason = n == 0 ? "the connection was closed" : std::strerror(errno);
+    ended_ = n == 0 && trusted_;
+    if (ended_ && !input().empty()) return false;  // what came before the end is still taken; then Next closes
     Close(Unavailable(trusted_ ? reason : reason + " before both sides had proved to know the secret (the same key file?)"));
     return false;
   }
@@ -121,6 +123,12 @@ bool Link::TakePeersHeader() {
 }
 
 bool Link::Next(Frame* frame, Descriptor* descriptor) {
+  if (TakeNext(frame, descriptor)) return true;
+  if (ended_ && !is_closed()) Close(Unavailable("the connection was closed"));
+  return false;
+}
+
+bool Link::TakeNext(Frame* frame, Descriptor* descriptor) {
   if (!is_trusted()) return false;
   if (input().size() < 2 || input().size() < 2 + size_t{GetLittle<uint16_t>(input(), 0)}) Read();
   if (is_closed() || !TakePeersHeader() || input().size() < 2) return false;

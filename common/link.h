@@ -66,6 +66,7 @@ class Link {
     Descriptor descriptor;
   };
 
+  bool TakeNext(Frame* frame, Descriptor* descriptor);
   bool Read();
   void TakeDescriptors(void* message);
   void Greet();
@@ -82,6 +83,7 @@ class Link {
   std::unique_ptr<Handshake> handshake_;  // null when it is over
   Status closed_;
   bool trusted_ = false, peers_header_known_ = false;
+  bool ended_ = false;  // the peer sends no more
   crypto_secretstream_xchacha20poly1305_state seal_{}, unseal_{};
   SealKeys keys_;
   uint64_t arrivals_ = 0;
