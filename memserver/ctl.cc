@@ -54,7 +54,7 @@ void PrintHelp(std::ostream& out) {
          "  drain  the server lends nothing any more, its clients move what is there to other servers or files while they go on,\n"
          "         and when it holds nothing it ends. Nothing is lost: what has no other place stays where it is\n"
          "  undrain  a server that has not yet ended lends again\n"
-         "  stop   ends the server at once. What lived only there is lost to its clients, which go on\n\n"
+         "  stop   ends the server at once. What lived only there is lost to clients of other hosts; all of them go on\n\n"
          "example:\n"
          "  ramspan ctl list node7:7117\n"
          "  ramspan ctl drain --wait node7:7117\n\n"

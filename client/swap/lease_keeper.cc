@@ -317,18 +317,22 @@ void LeaseKeeper::CloseDeadServers() {
   for (uint32_t server = 0; server < transport_.servers(); ++server) {
     if (!IsDead(transport_, server)) continue;
     uint64_t lost = 0;
-    bool expected = false;
+    bool expected = false, near = false;
     {
       MutexLock lock(mutex_);
       NoteNewServers();
       ServerState& state = servers_[server];
       if (std::exchange(state.closed, true)) continue;
+      near = state.near();
       lost = sides_[state.near()].space.CloseServer(server, /*is_dead=*/true);
       expected = state.drained && lost == 0;
     }
     if (expected) continue;
-    LogWarning("memory server %s died with %s of this rank's chunks; a chunk that is used and lives only there is "
-               "lost. Remedy: see why the server died (its own message, memory limits of its host), start the job again",
+    LogWarning(near ? "memory server %s died with %s of this rank's chunks, which are not lost: its memory is of this host, and "
+                      "stays for as long as this program runs. Remedy: see why the server died (its own message, memory limits "
+                      "of this host), and start it again"
+                    : "memory server %s died with %s of this rank's chunks; a chunk that is used and lives only there is lost. "
+                      "Remedy: see why the server died (its own message, memory limits of its host), and start it, or the job, again",
                transport_.server(server).label.c_str(), FormatBytes(lost).c_str());
   }
 }

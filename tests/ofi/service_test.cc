@@ -169,6 +169,7 @@ TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsKilled) {
   SayGo();
   const Outcome outcome = Wait(program, seconds(60));
   EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("which are not lost"));
 }
 
 // It is given up, goes on, and sees that its client is gone: which has not ended, and still uses what it has mapped.
