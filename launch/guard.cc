@@ -51,7 +51,6 @@ int RunGuarded(const std::string& folder, const std::function<int(UniqueFd order
   const pid_t worker = fork();
   if (worker < 0) {
     std::fprintf(stderr, "ramspan: %s\n", ForkError(errno).c_str());
-    RemoveRunFolder(folder);
     return 1;
   }
   if (worker == 0) {

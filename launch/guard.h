@@ -18,7 +18,7 @@
 namespace ramspan {
 
 // Runs `work` in the second process; its argument is the socket on which lines "signal N BY_TERMINAL" arrive. `folder`
-// is the job's. Returns the status to exit with: what `work` returned.
+// is the job's, which `work` makes: as long as only one process runs, there is nothing to clean up. Returns the status to exit with: what `work` returned.
 int RunGuarded(const std::string& folder, const std::function<int(UniqueFd orders)>& work);
 
 }  // namespace ramspan

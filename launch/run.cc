@@ -386,6 +386,20 @@ int Runner::Run() {
   return Conclude();
 }
 
+// In the worker: were the folder there before the fork, nobody would remove it for a guard that is killed until then.
+int RunInFolder(const Plan& plan, const std::string& name, UniqueFd orders) {
+  const Result<std::string> folder = MakeRunFolder(name);
+  if (!folder.ok()) {
+    std::fprintf(stderr, "ramspan: %s\n", folder.status().message().c_str());
+    return 1;
+  }
+  const Result<UniqueFd> owned = OwnRunFolder(name);
+  if (owned.ok()) return Runner(plan, name, std::move(orders)).Run();
+  std::fprintf(stderr, "ramspan: %s\n", owned.status().message().c_str());
+  RemoveRunFolder(name);
+  return 1;
+}
+
 }  // namespace
 
 int RunPlan(const Plan& plan) {
@@ -398,19 +412,9 @@ int RunPlan(const Plan& plan) {
     return 1;
   }
   const char* tmp = std::getenv("TMPDIR");
-  const Result<std::string> folder = MakeRunFolder(tmp == nullptr ? "" : tmp);
-  if (!folder.ok()) {
-    std::fprintf(stderr, "ramspan: %s\n", folder.status().message().c_str());
-    return 1;
-  }
-  const Result<UniqueFd> owned = OwnRunFolder(folder.value());  // held by the guard and its worker
-  if (!owned.ok()) {
-    std::fprintf(stderr, "ramspan: %s\n", owned.status().message().c_str());
-    RemoveRunFolder(folder.value());
-    return 1;
-  }
-  return RunGuarded(folder.value(), [&](UniqueFd orders) {
-    const int status = Runner(plan, folder.value(), std::move(orders)).Run();
+  const std::string folder = NameRunFolder(tmp == nullptr ? "" : tmp);
+  return RunGuarded(folder, [&](UniqueFd orders) {
+    const int status = RunInFolder(plan, folder, std::move(orders));
     std::fflush(nullptr);
     return status;
   });

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "common/memory_limits.h"
 
@@ -43,9 +44,18 @@ std::string RunFolderParent(const std::string& wished) {
   return wished.empty() || wished.size() > kParentMax || wished.find(',') != std::string::npos ? "/tmp" : wished;
 }
 
-Result<std::string> MakeRunFolder(const std::string& wished) {
-  std::string name = RunFolderParent(wished) + "/" + kPrefix + "XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) {
+std::string NameRunFolder(const std::string& wished) {
+  constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  constexpr int kRandomLetters = 6;
+  std::random_device random;
+  std::uniform_int_distribution<size_t> any(0, sizeof kLetters - 2);
+  std::string name = RunFolderParent(wished) + "/" + kPrefix;
+  for (int i = 0; i < kRandomLetters; ++i) name += kLetters[any(random)];
+  return name;
+}
+
+Result<std::string> MakeRunFolder(const std::string& name) {
+  if (mkdir(name.c_str(), 0700) != 0) {
     return Unavailable("cannot make a folder " + name + ": " + std::strerror(errno) + "; set TMPDIR");
   }
   return name;
@@ -53,8 +63,14 @@ Result<std::string> MakeRunFolder(const std::string& wished) {
 
 void RemoveRunFolder(const std::string& folder) {
   const std::filesystem::path path(folder);
-  std::error_code ignored;
-  if (path.filename().string().rfind(kPrefix, 0) == 0) std::filesystem::remove_all(path, ignored);
+  if (path.filename().string().rfind(kPrefix, 0) != 0) return;
+  // Again where a dying process of the job wrote its line meanwhile, or another one of the launcher's removed files, too.
+  constexpr int kTries = 3;
+  std::error_code error;
+  for (int i = 0; i < kTries; ++i) {
+    std::filesystem::remove_all(path, error);
+    if (!error) return;
+  }
 }
 
 // Some file systems of clusters have no locks. A job there is as good as any other; only what it leaves when all of it is

@@ -1,6 +1,6 @@
 // The private folder of one running job (RAMSPAN_RUN_DIR): the control socket, the servers' pid files, and what a later
-// run needs to know when everything of this one was killed at once: a lock that the launcher's two processes hold as long
-// as one of them lives, and the processes of this host that may have made shared memory. Made by the launcher, removed by
+// run needs to know when everything of this one was killed at once: a lock that the launcher's worker holds as long as it
+// lives, and the processes of this host that may have made shared memory. Made by the launcher, removed by
 // it, or by the keepers where the launcher was killed, or by the next run. Stateless functions.
 #pragma once
 
@@ -12,14 +12,18 @@
 
 namespace ramspan {
 
-// Where MakeRunFolder makes it: in `wished` (TMPDIR), or in /tmp where that is empty, too long for a socket's name, or has a
+// Where NameRunFolder puts it: in `wished` (TMPDIR), or in /tmp where that is empty, too long for a socket's name, or has a
 // comma, which ends a name in a list of servers.
 std::string RunFolderParent(const std::string& wished);
 
-// A new folder "ramspan-run-XXXXXX" with mode 0700 in RunFolderParent(wished).
-Result<std::string> MakeRunFolder(const std::string& wished);
+// A random name "ramspan-run-XXXXXX" in RunFolderParent(wished). Apart from the making: the guard must know the name before
+// the worker makes the folder, so that whichever of the two is killed, the other one can remove it.
+std::string NameRunFolder(const std::string& wished);
 
-// Removes a folder that MakeRunFolder made, with its files; leaves anything else alone.
+// Makes the folder of that name, which must be new, with mode 0700. Returns the name.
+Result<std::string> MakeRunFolder(const std::string& name);
+
+// Removes a folder that MakeRunFolder made, with its files; leaves anything else alone. Nothing if there is none.
 void RemoveRunFolder(const std::string& folder);
 
 // Marks the folder as owned for as long as the descriptor is open here or in a child that inherited it. The folder never

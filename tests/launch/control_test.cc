@@ -19,7 +19,7 @@ namespace {
 class ControlTest : public testing::Test {
  protected:
   void SetUp() override {
-    Result<std::string> folder = MakeRunFolder(testing::TempDir());
+    Result<std::string> folder = MakeRunFolder(NameRunFolder(testing::TempDir()));
     ASSERT_TRUE(folder.ok()) << folder.status().message();
     folder_ = folder.value();
     ControlServer::Handlers handlers;

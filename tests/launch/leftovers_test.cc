@@ -110,7 +110,7 @@ TEST_F(LeftoversTest, ASegmentOfALivingProcessWithADeadRanksNumberStays) {
 
 // A folder on a file system that has no locks (Lustre without -o flock) could not be owned, and no job ran.
 TEST_F(LeftoversTest, AFolderWithoutLocksCanBeOwned) {
-  const std::string job = MakeRunFolder(folder_).value();
+  const std::string job = MakeRunFolder(NameRunFolder(folder_)).value();
   const pid_t child = fork();
   if (child == 0) {
     if (!RefuseSystemCall(__NR_flock, ENOSYS)) _exit(77);
@@ -123,16 +123,16 @@ TEST_F(LeftoversTest, AFolderWithoutLocksCanBeOwned) {
 }
 
 TEST_F(LeftoversTest, AFolderIsSweptWhenItsOwnersAndProcessesAreDead) {
-  const std::string job = MakeRunFolder(folder_).value();
+  const std::string job = MakeRunFolder(NameRunFolder(folder_)).value();
   Result<UniqueFd> owner = OwnRunFolder(job);
   ASSERT_TRUE(owner.ok()) << owner.status().message();
   ProcessId rank;
   const int segment = SegmentOfTheDead(&rank);
   RecordProcess(job, rank);
-  const std::string living = MakeRunFolder(folder_).value();
+  const std::string living = MakeRunFolder(NameRunFolder(folder_)).value();
   { EXPECT_TRUE(OwnRunFolder(living).ok()); }  // its launcher is dead, but a rank of it lives
   RecordProcess(living, Identify(getpid()));
-  const std::string fresh = MakeRunFolder(folder_).value();  // its launcher is about to own it
+  const std::string fresh = MakeRunFolder(NameRunFolder(folder_)).value();  // its launcher is about to own it
   EXPECT_EQ(SweepOrphans(folder_, folder_), 0);
   EXPECT_TRUE(SegmentExists(segment));
   owner.value().Reset();
@@ -164,7 +164,7 @@ TEST_F(LeftoversTest, FilesStayBeforeAJobWhereOthersProcessesCannotBeSeen) {
 
 // On a file system that hosts share, the lock and the numbers of another host mean nothing here.
 TEST_F(LeftoversTest, AFolderOfAnotherHostStays) {
-  const std::string job = MakeRunFolder(folder_).value();
+  const std::string job = MakeRunFolder(NameRunFolder(folder_)).value();
   { EXPECT_TRUE(OwnRunFolder(job).ok()); }
   std::ofstream(job + "/owner") << "another boot/pid:[1]";
   EXPECT_EQ(SweepOrphans(folder_, folder_), 0);

@@ -331,6 +331,18 @@ TEST_F(RunTest, NothingIsLeftWhateverIsKilledWhileTheJobStarts) {
   }
 }
 
+// The folder was made before the guard had its worker: a guard that was killed in between left it.
+TEST_F(RunTest, NothingIsLeftWhenTheGuardIsKilledAsSoonAsThereIsAFolder) {
+  for (int round = 0; round < 10 && !HasFailure(); ++round) {
+    const pid_t launcher = Start(Job(1, 0, {"sleep", "1000"}));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (fs::is_empty(folder_ / "tmp")) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    kill(launcher, SIGKILL);
+    EXPECT_EQ(Wait(launcher).status, 137) << "round " << round;
+    ExpectNothingLeft();
+  }
+}
+
 // hydra's proxy, when it cannot fork, spins for ever: the job was silent for as long as its user waited.
 TEST_F(RunTest, TooFewProcessesEndTheJobSoonAndNameTheLimit) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to run as a user without processes";
