@@ -184,12 +184,6 @@ uint64_t SlotSpace::free_bytes() const {
   return sum;
 }
 
-uint64_t SlotSpace::capacity_bytes() const {
-  uint64_t sum = 0;
-  for (const auto& region : regions_) sum += region && !region->closed ? region->bytes() : 0;
-  return sum;
-}
-
 uint64_t SlotSpace::metadata_bytes() const {
   uint64_t sum = regions_.capacity() * sizeof(regions_[0]) + rows_.bucket_count() * sizeof(void*);
   for (const auto& region : regions_) sum += region ? sizeof(Region) + region->buddy.metadata_bytes() : 0;

@@ -55,7 +55,7 @@ class SlotSpace {
   uint64_t used_bytes() const;
   uint64_t scattered_bytes() const;  // of slots of several extents. Looks at each of them.
   uint64_t free_bytes() const;
-  uint64_t capacity_bytes() const;  // of open regions
+  uint64_t capacity_bytes() const { return used_bytes() + free_bytes(); }  // of closed regions, what is still used
   uint64_t metadata_bytes() const;
 
   // Every region's allocator is valid, used + free is each region's size, rows lie inside used space. For tests.

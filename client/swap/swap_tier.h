@@ -51,7 +51,8 @@ struct TierStats {
   uint64_t writes = 0, reads = 0;
   uint64_t errors = 0;
   uint64_t slot_bytes_used = 0;      // granules now reserved
-  uint64_t slot_bytes_capacity = 0;  // what is there now: granted leases, extended files (may grow)
+  // What is there now: granted leases, extended files (may grow). Of a place that is being left, only what it still holds: never less than used.
+  uint64_t slot_bytes_capacity = 0;
   uint64_t metadata_bytes = 0;       // the tier's own bookkeeping, for the budget (I1)
   uint64_t registered_buffers = 0, registered_bytes = 0;  // frames that the network knows (FI_MR_LOCAL); 0 where it need not
 

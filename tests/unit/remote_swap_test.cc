@@ -272,6 +272,22 @@ TEST(RemoteSwap, ADrainingServerIsAskedForNothingMoreAndKeepsWhatItHolds) {
   EXPECT_TRUE(ReadHolds(tier, slot, kMiB, 1));
 }
 
+// What was still there counted as used, and no longer as capacity.
+TEST(RemoteSwap, WhatADrainingServerStillHoldsIsWithinTheCapacity) {
+  Job job({.servers = 2, .pool_bytes = 8 * kMiB});
+  RemoteSwap tier(job.transport());
+  Status full;
+  const std::vector<SlotRef> slots = ReserveAll(tier, 256 * kKiB, &full);
+  EXPECT_EQ(tier.stats().slot_bytes_capacity, 16 * kMiB);
+  job.servers.Drain(0);
+  tier.Upkeep();
+  EXPECT_EQ(tier.stats().slot_bytes_used, 16 * kMiB);
+  EXPECT_EQ(tier.stats().slot_bytes_capacity, 16 * kMiB);
+  for (const SlotRef slot : slots) tier.Free(slot, 256 * kKiB);
+  EXPECT_EQ(tier.stats().slot_bytes_used, 0u);
+  EXPECT_EQ(tier.stats().slot_bytes_capacity, 8 * kMiB) << "what is free on a server that drains is no room";
+}
+
 TEST(RemoteSwap, AServerThatJoinsIsUsed) {
   Job job({.pool_bytes = 2 * kMiB});
   RemoteSwap tier(job.transport());
