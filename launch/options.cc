@@ -12,7 +12,7 @@ po::options_description Description(RunOptions& options, int& ranks) {
   po::options_description text("options");
   auto add = text.add_options();
   add("ranks,n", po::value(&ranks)->value_name("RANKS"),
-      "compute ranks. Default: 1; in a job of SLURM or PBS its tasks minus the servers");
+      "compute ranks (also -np). Default: 1; in a job of SLURM or PBS its tasks minus the servers");
   add("servers,s", po::value(&options.servers)->value_name("SERVERS")->default_value(0),
       "memory servers: ranks after the compute ranks, or processes of their own (--transport). 0: swap goes to local files only");
   add("memory", po::value(&options.memory)->value_name("SIZE"),
@@ -49,15 +49,13 @@ Result<RunOptions> ParseRunOptions(const std::vector<std::string>& arguments) {
   const po::options_description known = Description(options, ranks);
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes != arguments.end()) options.app.assign(dashes + 1, arguments.end());
+  std::vector<std::string> own(arguments.begin(), dashes);
+  // mpiexec's word, which would be read as -n with the number "p".
+  std::replace(own.begin(), own.end(), std::string("-np"), std::string("-n"));
   try {
     po::variables_map values;
     const po::positional_options_description none;
-    po::store(po::command_line_parser(std::vector<std::string>(arguments.begin(), dashes))
-                  .options(known)
-                  .positional(none)
-                  .style(kExactOptions)
-                  .run(),
-              values);
+    po::store(po::command_line_parser(own).options(known).positional(none).style(kExactOptions).run(), values);
     po::notify(values);
     if (values.count("ranks") != 0) options.ranks = ranks;
   } catch (const po::too_many_positional_options_error&) {

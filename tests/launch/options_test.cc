@@ -37,6 +37,16 @@ TEST(Options, AProgramWithoutDashesIsExplained) {
   EXPECT_NE(options.status().message().find("write -- before the program"), std::string::npos);
 }
 
+// mpirun's and mpiexec's word for it.
+TEST(Options, NpIsTheNumberOfRanks) {
+  const Result<RunOptions> options = ParseRunOptions({"-np", "2", "-s", "1", "--", "./app", "-np", "9"});
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_EQ(options.value().ranks, 2);
+  EXPECT_EQ(options.value().app, (Words{"./app", "-np", "9"}));
+  EXPECT_FALSE(ParseRunOptions({"-np", "--", "./app"}).ok());
+  EXPECT_NE(ParseRunOptions({"-np", "two", "--", "./app"}).status().message().find("two"), std::string::npos);
+}
+
 TEST(Options, UnknownAndAbbreviatedOptionsAndBadNumbersAreErrors) {
   EXPECT_FALSE(ParseRunOptions({"--memry", "1GiB", "--", "a"}).ok());
   EXPECT_FALSE(ParseRunOptions({"--mem", "1GiB", "--", "a"}).ok());
