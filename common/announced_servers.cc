@@ -31,4 +31,9 @@ int AnnouncedRank() {
   return std::getenv("RAMSPAN_RUN_DIR") != nullptr ? 0 : -1;
 }
 
+bool IsKeyOfThisJob(const std::string& key_file) {
+  const char* folder = std::getenv("RAMSPAN_RUN_DIR");
+  return folder != nullptr && (key_file.starts_with(std::string(folder) + "/") || key_file.starts_with("/dev/fd/"));
+}
+
 }  // namespace ramspan

@@ -48,7 +48,8 @@ Result<Secret> Secret::From(std::span<const std::byte> text) {
 Result<Secret> Secret::FromFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!file) {
-    return Problem(path, std::string(std::strerror(errno)) + "; clients and servers need the same file (serverKeyFile, --key-file)");
+    const char* const maker = errno == ENOENT ? "; the first `ramspan server` makes it: start one, or copy the file from where one runs" : "";
+    return Problem(path, std::string(std::strerror(errno)) + maker + "; clients and servers need the same file (serverKeyFile, --key-file)");
   }
   struct stat status {};
   if (fstat(file.number(), &status) != 0) return Problem(path, std::strerror(errno));
@@ -75,6 +76,8 @@ Result<Secret> Secret::FromFileOrNew(const std::string& path) {
     // Made under another name and linked into place, so that who reads it at the same time finds all of it or nothing.
     const std::string fresh = path + "." + std::to_string(getpid());
     const Descriptor file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const int error = errno;
+    if (!file && access(path.c_str(), F_OK) != 0) return Problem(path, std::string("it cannot be made: ") + std::strerror(error));
     if (access(path.c_str(), F_OK) != 0 && file) {
       unsigned char raw[kBytes];
       char text[2 * kBytes + 1];

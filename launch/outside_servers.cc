@@ -147,8 +147,10 @@ bool OutsideServers::OnChildEnd(pid_t pid, int wait_status) {
   if (!listening()) {
     failure_ = Unavailable(who + " " + HowItEnded(wait_status) + " before it listened; the application was not started");
   } else {
-    std::fprintf(stderr, "ramspan: %s (pid %d) %s. The application goes on; chunks that lived only there are lost\n", who.c_str(),
-                 static_cast<int>(pid), HowItEnded(wait_status).c_str());
+    // On one host the application has mapped what its servers held.
+    std::fprintf(stderr, "ramspan: %s (pid %d) %s. The application goes on; %s\n", who.c_str(), static_cast<int>(pid),
+                 HowItEnded(wait_status).c_str(),
+                 plan_.servers_by_mpiexec ? "chunks that lived only there are lost" : "what it held is not lost, because its memory is of this host");
   }
   return true;
 }

@@ -96,7 +96,11 @@ Status Planner::CheckTransport() {
 std::string Planner::ChooseByFacts() {
   if (facts_.server.empty()) return "mpi: ramspan-server (libfabric) is not installed";
   if (facts_.memserver.empty()) return "ofi: ramspan-memserver (MPI) is not installed";
-  if (plan_.ranks > 1) return "mpi: with several ranks servers are ranks, too; with ofi they would be processes outside of the job, whose death does not end it";
+  if (plan_.ranks > 1) {
+    return "mpi: with several ranks servers are ranks, too, so MPI_COMM_WORLD has " + std::to_string(plan_.ranks + plan_.servers) +
+           " ranks for who includes <mpi.h>; by <ramspan/mpi.h> it has " + std::to_string(plan_.ranks) +
+           ". With ofi they would be processes outside of the job, whose death does not end it";
+  }
   const std::optional<bool> mpi = facts_.is_linked_with_mpi(app_[0]);
   if (!mpi) return "mpi: " + plan_.app_name + " is no binary that says whether it uses MPI";
   if (*mpi) return "mpi: " + plan_.app_name + " is linked with MPI, so servers are ranks of its job";

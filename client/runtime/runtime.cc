@@ -109,6 +109,10 @@ Result<ServerTransport*> Runtime::ChooseTransport() {
   if (job.value() != nullptr && config_.transport != Transport::kOfi) return wanted ? job : Result<ServerTransport*>(nullptr);
   if (config_.transport == Transport::kMpi || config_.servers.empty()) {
     if (config_.swap != "remote" && config_.transport != Transport::kMpi && config_.transport != Transport::kOfi) return nullptr;
+    if (!config_.servers.empty()) {
+      return InvalidArgument("transport = mpi is asked for, but no servers are ranks of this job; the servers that are named (servers) are "
+                             "reached by transport = ofi, or auto");
+    }
     const std::string key = config_.swap == "remote" ? "swap = remote" : config_.transport == Transport::kMpi ? "transport = mpi" : "transport = ofi";
     return InvalidArgument("remote swap is asked for (" + key + "), but there are no memory servers; start the program with `ramspan run -s "
                            "SERVERS -- PROGRAM`, or name servers that `ramspan server` started (servers = HOST:PORT), or leave the key at auto");

@@ -5,9 +5,9 @@
 #include <tuple>
 #include <utility>
 
+#include "client/swap/server_advice.h"
 #include "common/log.h"
 #include "common/thread_scratch.h"
-#include "common/units.h"
 
 namespace ramspan {
 namespace {
@@ -161,11 +161,8 @@ Status LeaseKeeper::FullStatus() const {
     any_alive = any_alive || !IsDead(transport_, i);
     largest = std::max(largest, transport_.server(i).capacity_bytes);
   }
-  if (!any_alive) {
-    return Unavailable("all memory servers of this job are dead: see their messages, and start the job again");
-  }
-  return ResourceExhausted("memory servers are full (" + FormatBytes(largest) +
-                           " each): more servers (-s) or more memory of each (--server-memory)");
+  const ServersStartedBy by = transport_.capabilities().started_by;
+  return any_alive ? ResourceExhausted(ServersAreFull(by, largest)) : Unavailable(AllServersAreDead(by));
 }
 
 // ---- Leases ----
@@ -328,12 +325,7 @@ void LeaseKeeper::CloseDeadServers() {
       expected = state.drained && lost == 0;
     }
     if (expected) continue;
-    LogWarning(near ? "memory server %s died with %s of this rank's chunks, which are not lost: its memory is of this host, and "
-                      "stays for as long as this program runs. Remedy: see why the server died (its own message, memory limits "
-                      "of this host), and start it again"
-                    : "memory server %s died with %s of this rank's chunks; a chunk that is used and lives only there is lost. "
-                      "Remedy: see why the server died (its own message, memory limits of its host), and start it, or the job, again",
-               transport_.server(server).label.c_str(), FormatBytes(lost).c_str());
+    LogWarning("%s", AServerHasDied(transport_.capabilities().started_by, transport_.server(server).label, lost, near).c_str());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "client/transport/ofi_door.h"
 #include "client/transport/ofi_transport.h"
+#include "common/announced_servers.h"
 
 namespace ramspan {
 namespace {
@@ -28,6 +29,7 @@ Result<std::unique_ptr<OfiTransport>> Open(const OfiDoorOptions& door, const cha
   OfiOptions options;
   options.places = std::move(places).value();
   options.fabric.provider = door.provider;
+  if (IsKeyOfThisJob(file.value())) options.started_by = ServerTransport::Capabilities::StartedBy::kRunBesideJob;
   ApplyTestSettings(&options);
   return OfiTransport::Open(options, secret.value());
 }

@@ -29,6 +29,7 @@ struct OfiOptions {
   FabricOptions fabric;
   // False: also servers of this host are reached over the network. For tests.
   bool near = true;
+  ServerTransport::Capabilities::StartedBy started_by = ServerTransport::Capabilities::StartedBy::kUser;
   // Running time. Above what a loaded host keeps a server from answering, and below what a program's user takes for a hang.
   std::chrono::milliseconds silence_max{30'000};
   std::chrono::milliseconds connect_max{10'000};  // at the start
@@ -40,7 +41,9 @@ class OfiTransport final : public ServerTransport {
   static Result<std::unique_ptr<OfiTransport>> Open(const OfiOptions& options, const Secret& secret);
   ~OfiTransport() override;
 
-  Capabilities capabilities() const override { return {.name = "ofi", .isolation = true, .survives_server_death = true}; }
+  Capabilities capabilities() const override {
+    return {.name = "ofi", .isolation = true, .survives_server_death = true, .started_by = options_.started_by};
+  }
   uint32_t self() const override { return self_; }
   uint32_t servers() const override { return count_.load(std::memory_order_acquire); }
   Server server(uint32_t number) const override { return servers_[number]->description(); }

@@ -29,6 +29,10 @@ class ServerTransport {
     bool isolation = false;
     // A server's death is seen by its state, and transfers to it fail. False: it may end this process.
     bool survives_server_death = false;
+    // By `ramspan run` as ranks of the job, by it as processes beside the job, or by the user with `ramspan server`. Messages name
+    // what the user can do about them.
+    enum class StartedBy : uint8_t { kRunAsRanks, kRunBesideJob, kUser };
+    StartedBy started_by = StartedBy::kRunAsRanks;
   };
 
   // kDraining: what is there can be used, but no lease should be asked for any more.

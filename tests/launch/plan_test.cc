@@ -158,6 +158,7 @@ TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
   linked_with_mpi_ = false;
   Ranks(2, 1);
   EXPECT_TRUE(Notes(Make(), "--transport mpi: with several ranks"));
+  EXPECT_TRUE(Notes(Make(), "MPI_COMM_WORLD has 3 ranks for who includes <mpi.h>; by <ramspan/mpi.h> it has 2"));
   facts_.memserver = "";
   EXPECT_TRUE(Notes(Make(), "--transport ofi: ramspan-memserver"));
   facts_.server = "";

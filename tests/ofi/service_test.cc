@@ -159,6 +159,8 @@ TEST_F(Service, AServerThatIsKilledTakesWhatLivedOnlyThereAndEverythingElseGoesO
   EXPECT_GE(lost, 40u) << "what was on the server";
   EXPECT_THAT(outcome.err, HasSubstr("memory server " + server.place));
   EXPECT_THAT(outcome.err, HasSubstr("died with"));
+  EXPECT_THAT(outcome.err, HasSubstr("start it again: this program uses it again by itself"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("the job again")));
 }
 
 TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsKilled) {
@@ -353,6 +355,35 @@ TEST_F(Service, ServersThatAreNotThereAreAnErrorThatNamesThem) {
   const Outcome outcome = Run(Sweep(8 * kMiB), To("127.0.0.1:1", true));
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("memory server 127.0.0.1:1 cannot be used: Connection refused"));
+}
+
+// Who meets the library for the first time has no key file, because no server has made one yet.
+TEST_F(Service, WithoutAKeyFileTheErrorNamesWhoMakesIt) {
+  const Outcome program = Run(Sweep(8 * kMiB), To("127.0.0.1:1", true));
+  EXPECT_EQ(program.status, 1);
+  EXPECT_THAT(program.err, HasSubstr(".ramspan.key: No such file or directory; the first `ramspan server` makes it: start one, or copy the file"));
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "list", "127.0.0.1:1"}, {}).err, HasSubstr("the first `ramspan server` makes it"));
+  const Outcome server = Run({LAUNCHER, "server", "--memory", "8MiB", "--key-file", "/nowhere/key"}, {});
+  EXPECT_THAT(server.err, HasSubstr("key file /nowhere/key: it cannot be made: No such file or directory\n"));
+}
+
+// The options of `ramspan run` were named, which had not been used.
+TEST_F(Service, AFullServerThatStandsByItselfIsEnlargedByItsOwnOption) {
+  const Server server = StartServer("8MiB");
+  for (const bool far : {true, false}) {
+    const Outcome outcome = Run(Sweep(24 * kMiB), To(server.place, far, {"RAMSPAN_SWAP=remote"}));
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("memory servers are full (8 MiB each): more memory of each (ramspan server --memory)"));
+    EXPECT_THAT(outcome.err, Not(HasSubstr("--server-memory")));
+  }
+  EndServer(server);
+}
+
+TEST_F(Service, TransportMpiBesideNamedServersIsAnErrorThatSaysHowTheyAreReached) {
+  const Outcome outcome = Run(Sweep(8 * kMiB), {"RAMSPAN_SERVERS=127.0.0.1:1", "RAMSPAN_TRANSPORT=mpi"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("transport = mpi"));
+  EXPECT_THAT(outcome.err, HasSubstr("the servers that are named (servers) are reached by transport = ofi, or auto"));
 }
 
 TEST_F(Service, WhatCannotBeListenedAtIsAnErrorThatSaysWhy) {

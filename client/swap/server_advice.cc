@@ -1,0 +1,30 @@
+#include "client/swap/server_advice.h"
+
+#include "common/units.h"
+
+namespace ramspan {
+
+std::string ServersAreFull(ServersStartedBy by, uint64_t largest_bytes) {
+  const std::string full = "memory servers are full (" + FormatBytes(largest_bytes) + " each): ";
+  if (by != ServersStartedBy::kUser) return full + "more servers (-s) or more memory of each (--server-memory)";
+  return full + "more memory of each (ramspan server --memory), or more of them (servers = HOST:PORT,HOST:PORT)";
+}
+
+std::string AllServersAreDead(ServersStartedBy by) {
+  if (by != ServersStartedBy::kUser) return "all memory servers of this job are dead: see their messages, and start the job again";
+  return "all memory servers are dead: see their messages, and start them again; this program uses them again by itself";
+}
+
+std::string AServerHasDied(ServersStartedBy by, const std::string& label, uint64_t bytes, bool near) {
+  const std::string died = "memory server " + label + " died with " + FormatBytes(bytes) + " of this program's chunks";
+  const bool can_come_back = by == ServersStartedBy::kUser;
+  const std::string cause = ". Remedy: see why the server died (its own message, memory limits of " + std::string(near ? "this" : "its") + " host)";
+  const std::string again = ", and start it again: this program uses it again by itself";
+  if (near) {
+    return died + ", which are not lost: its memory is of this host, and stays for as long as this program runs" + cause +
+           (can_come_back ? again : "; the job can go on without it");
+  }
+  return died + "; a chunk that is used and lives only there is lost" + cause + (can_come_back ? again : ", and start the job again where a chunk was lost");
+}
+
+}  // namespace ramspan
