@@ -77,7 +77,7 @@ Status Runtime::Compose(const Options& program) {
   std::vector<std::unique_ptr<SwapTier>> tiers;
   if (Status s = AddRemoteTier(&tiers); !s.ok()) return s;
   const int rank = WorldRank();
-  if (Status s = AddFileTier(&tiers); !s.ok()) return s;
+  if (Status s = AddFileTier(program.rambrain, &tiers); !s.ok()) return s;
   swap_ = std::make_unique<TieredSwap>(std::move(tiers));
   Engine::Options options;
   options.budget = config_.memory;
@@ -134,13 +134,15 @@ Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
   return Status();
 }
 
-Status Runtime::AddFileTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
+Status Runtime::AddFileTier(bool rambrain, std::vector<std::unique_ptr<SwapTier>>* tiers) {
   if (config_.swap == "remote") return Status();
   FileSwapOptions options;
   options.mask = SwapfileMask(config_);
   options.bytes_max = config_.swap_memory != 0 ? config_.swap_memory : HalfOfFreeDisk(options.mask);
   options.direct = config_.enable_dma;
   options.policy = config_.policy;
+  // Programs written for Rambrain know the policy as theirs.
+  options.warn_of_growth = !rambrain && config_.source.count("swapMemory") != 0 && config_.source.count("policy") == 0;
   Result<std::unique_ptr<FileSwap>> files = FileSwap::Create(options);
   if (!files.ok()) return files.status();
   files_ = files.value().get();

@@ -55,7 +55,7 @@ class Runtime {
   Status Compose(const Options& program);
   Result<ServerTransport*> ChooseTransport();
   Status AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
-  Status AddFileTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
+  Status AddFileTier(bool rambrain, std::vector<std::unique_ptr<SwapTier>>* tiers);
   void LeaveRemote();
   void AtExit();
 

@@ -153,6 +153,7 @@ Result<uint64_t> SwapFileMaker::StepBeyondLimit(uint64_t need, uint64_t have) {
   const uint64_t room = RoomOnDisk(folder());
   if (room < need) return FullError(used_up + ", and the disk has not enough room to spare");
   if (policy_ == SwapPolicy::kAutoextendable) {
+    WarnOfGrowth();
     return std::min(room, UsualStep(need, have, options_.file_bytes));
   }
   const uint64_t wanted = std::min(room, std::max(need, RoundUpToGranule(options_.file_bytes)));
@@ -161,6 +162,12 @@ Result<uint64_t> SwapFileMaker::StepBeyondLimit(uint64_t need, uint64_t have) {
   if (!refused_) refused_ = options_.ask ? !options_.ask(wanted, question) : !AskOnTerminal(question);
   if (refused_) return FullError(used_up + ", and growing was refused or there is no terminal to ask on");
   return wanted;
+}
+
+void SwapFileMaker::WarnOfGrowth() {
+  if (!options_.warn_of_growth || std::exchange(growth_told_, true)) return;
+  LogWarning("swap files in %s grow beyond swapMemory (%s), as far as the disk has room: the default policy is autoextendable; "
+             "policy = fail (RAMSPAN_POLICY=fail) makes it a limit", folder().c_str(), FormatBytes(limit_bytes_).c_str());
 }
 
 Status SwapFileMaker::FullError(const std::string& why) const {

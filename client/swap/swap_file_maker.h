@@ -21,6 +21,8 @@ struct FileSwapOptions {
   uint64_t bytes_max = 0;  // of all files; may be exceeded as `policy` says
   bool direct = true;      // O_DIRECT; falls back to buffered with one warning where the file system cannot
   SwapPolicy policy = SwapPolicy::kFail;
+  // Who has set bytes_max, but not that it may be exceeded, may take it for a bound: says so when it is exceeded, once.
+  bool warn_of_growth = false;
   // The first file; later ones are half of all before them, if that is more, but no larger than their bitmaps may be at once.
   uint64_t file_bytes = uint64_t{64} << 20;
   // kInteractive: may the files grow by `wanted` bytes? Called without locks, at most once after a no. Empty: asks on
@@ -64,6 +66,7 @@ class SwapFileMaker {
 
   Result<uint64_t> StepFor(uint64_t need, uint64_t have);
   Result<uint64_t> StepBeyondLimit(uint64_t need, uint64_t have);
+  void WarnOfGrowth();
 
   const FileSwapOptions options_;
   const bool direct_;
@@ -72,6 +75,7 @@ class SwapFileMaker {
   std::atomic<SwapPolicy> policy_;
   uint64_t next_number_ = 0;
   bool refused_ = false;  // the person who was asked has said no
+  bool growth_told_ = false;
 };
 
 }  // namespace ramspan

@@ -95,7 +95,13 @@ TEST_F(BadInput, AFullSwapCapIsAnErrorThatNamesTheKey) {
 }
 
 TEST_F(BadInput, TheSwapCapGrowsByDefault) {
-  ExpectVerified(Run(Sweep(), {"RAMSPAN_MEMORY=8MiB", "RAMSPAN_SWAP_MEMORY=4MiB"}));
+  const Outcome grown = Run(Sweep(), {"RAMSPAN_MEMORY=8MiB", "RAMSPAN_SWAP_MEMORY=4MiB"});
+  ExpectVerified(grown);
+  EXPECT_THAT(grown.err, testing::ContainsRegex("^ramspan: swap files in .* grow beyond swapMemory .4 MiB., .*policy = fail[^\n]*\n$"))
+      << "once, to who has set the one key and not the other";
+  const Outcome wanted = Run(Sweep(), {"RAMSPAN_MEMORY=8MiB", "RAMSPAN_SWAP_MEMORY=4MiB", "RAMSPAN_POLICY=autoextendable"});
+  ExpectVerified(wanted);
+  EXPECT_EQ(wanted.err, "");
 }
 
 TEST_F(BadInput, FullServersWithoutFilesAreAnErrorThatNamesTheOptions) {
