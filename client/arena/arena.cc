@@ -17,7 +17,7 @@ constexpr size_t kQuarantineMax = 4096;  // each may be a mapping of its own, of
 constexpr int kLooks = 8;
 }  // namespace
 
-Arena::Arena(Budget* budget, const ArenaOptions& options) : budget_(budget), guard_(options.guard) {
+Arena::Arena(Budget* budget, const ArenaOptions& options) : budget_(budget), guard_(options.guard), before_pages_go_(options.before_pages_go) {
   // Sixteen times the limit leaves a free run for any chunk that fits it; the limit may also be raised later.
   uint64_t want = options.addresses > 0 ? options.addresses
                                         : std::max(std::bit_ceil(budget->limit()) * 16, uint64_t{64} << 30);
@@ -38,6 +38,7 @@ Arena::Arena(Budget* budget, const ArenaOptions& options) : budget_(budget), gua
 
 Arena::~Arena() {
   delete addresses_;
+  if (before_pages_go_) before_pages_go_({reinterpret_cast<std::byte*>(base_), range_bytes_});
   munmap(base_, range_bytes_);
 }
 
@@ -157,7 +158,7 @@ void Arena::Put(void* frame, size_t exact) {
 }
 
 void Arena::Quarantine(void* frame, uint64_t bytes) {
-  madvise(frame, bytes, MADV_DONTNEED);
+  DropPages(frame, bytes);
   mprotect(frame, bytes, PROT_NONE);
   quarantine_.push_back({frame, bytes});
   if (quarantine_.size() > kQuarantineMax) ReleaseOldest();
@@ -176,8 +177,13 @@ void Arena::Trim(uint64_t target) {
   }
 }
 
-void Arena::GiveBack(void* frame, uint64_t bytes) {
+void Arena::DropPages(void* frame, uint64_t bytes) {
+  if (before_pages_go_) before_pages_go_({static_cast<std::byte*>(frame), bytes});
   madvise(frame, bytes, MADV_DONTNEED);
+}
+
+void Arena::GiveBack(void* frame, uint64_t bytes) {
+  DropPages(frame, bytes);
   if (bytes >= kHuge) madvise(frame, bytes & ~(kHuge - 1), MADV_NOHUGEPAGE);
   addresses_->Free(static_cast<uint64_t>(static_cast<char*>(frame) - base_) / kSwapGranule, bytes / kSwapGranule);
 }

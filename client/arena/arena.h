@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <span>
 #include <utility>
 
 #include "client/arena/budget.h"
@@ -76,6 +78,9 @@ struct ArenaOptions {
   bool guard = false;
   // How many bytes of addresses to reserve. 0: many times the limit, less where the system refuses (ulimit -v).
   uint64_t addresses = 0;
+  // Called right before the pages of a frame go back to the kernel, under whatever guards the arena: a network that has pinned
+  // them must not use them for what comes to these addresses next.
+  std::function<void(std::span<std::byte>)> before_pages_go;
 };
 
 class Arena {
@@ -126,12 +131,14 @@ class Arena {
   void* TakeCached(int size_class, uint64_t bytes);
   bool GiveBackOne();
   void DropFirst(Cached** list);
+  void DropPages(void* frame, uint64_t bytes);
   void GiveBack(void* frame, uint64_t bytes);
   void Quarantine(void* frame, uint64_t bytes);
   void ReleaseOldest();
 
   Budget* const budget_;
   const bool guard_;
+  const std::function<void(std::span<std::byte>)> before_pages_go_;
   std::deque<std::pair<void*, uint64_t>> quarantine_;  // unmapped, the oldest first
   char* base_ = nullptr;
   uint64_t range_bytes_ = 0;

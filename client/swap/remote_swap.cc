@@ -55,6 +55,7 @@ TierStats RemoteSwap::stats() const {
   const ServerTransport::Registered registered = transport_.registered();
   stats.registered_buffers = registered.buffers;
   stats.registered_bytes = registered.bytes;
+  stats.metadata_bytes += registered.metadata_bytes;
   return stats;
 }
 

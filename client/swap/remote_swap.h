@@ -40,7 +40,11 @@ class RemoteSwap final : public SwapTier {
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
   // With far requests in flight it may block for them, whatever `wait` says.
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
-  void Upkeep() override { room_.Upkeep(); }
+  void ForgetMemory(std::span<std::byte> memory) override { transport_.ForgetMemory(memory); }
+  void Upkeep() override {
+    transport_.Upkeep();
+    room_.Upkeep();
+  }
   TierStats stats() const override;
 
  private:

@@ -135,6 +135,10 @@ size_t RetirableTier::Poll(std::span<IoRequest*> done, std::chrono::microseconds
   return n;
 }
 
+void RetirableTier::ForgetMemory(std::span<std::byte> memory) {
+  if (Use use(this); use) use->ForgetMemory(memory);
+}
+
 void RetirableTier::Upkeep() {
   if (Use use(this); use) use->Upkeep();
 }

@@ -38,6 +38,7 @@ class RetirableTier final : public SwapTier {
   void SubmitWrite(std::span<IoRequest* const> batch) override;
   void SubmitRead(std::span<IoRequest* const> batch) override;
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
+  void ForgetMemory(std::span<std::byte> memory) override;
   void Upkeep() override;
   TierStats stats() const override;
 

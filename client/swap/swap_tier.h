@@ -142,6 +142,10 @@ class SwapTier {
   // first one if there is none and something is in flight. Two threads may poll at once; each request goes to one.
   virtual size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) = 0;
 
+  // The pages of this memory, from and to which may have been transferred, go back to the kernel; others will be at its addresses.
+  // REQUIRES: nothing is in flight there. Does not wait: the caller holds the engine's mutex.
+  virtual void ForgetMemory(std::span<std::byte> /*memory*/) {}
+
   // Background work that nobody waits for: leases ahead of need, retries of a sick server. Called by the mover every
   // few ms; may block briefly.
   virtual void Upkeep() {}

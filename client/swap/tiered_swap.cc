@@ -276,6 +276,10 @@ SlotRef TieredSwap::SlotIn(size_t tier, SlotRef slot) { return WithTier(slot, ti
 
 size_t TieredSwap::TierIndexOf(SlotRef slot) const { return TierOf(slot, tier_count()); }
 
+void TieredSwap::ForgetMemory(std::span<std::byte> memory) {
+  for (size_t i = 0; i < tier_count(); ++i) At(i)->ForgetMemory(memory);
+}
+
 void TieredSwap::Upkeep() {
   for (size_t i = 0; i < tier_count(); ++i) {
     At(i)->Upkeep();

@@ -45,6 +45,7 @@ class TieredSwap final : public SwapTier {
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
+  void ForgetMemory(std::span<std::byte> memory) override;
   void Upkeep() override;
 
   // Sums over the tiers.

@@ -1,8 +1,17 @@
 #include "client/transport/ofi_registrations.h"
 
+#include <cstdint>
 #include <utility>
 
 namespace ramspan {
+namespace {
+
+// How many make room at a time: a look over the table for one alone would be most of the cost.
+constexpr size_t kMakeRoom = 32;
+// So many are passed over because they were used lately; then they have to go. Bounds what is done under the mutex.
+constexpr size_t kSparedMax = 256;
+
+}  // namespace
 
 Result<std::shared_ptr<const FabricRegion>> OfiRegistrations::Find(std::span<std::byte> buffer) {
   const auto begin = reinterpret_cast<uintptr_t>(buffer.data());
@@ -10,49 +19,89 @@ Result<std::shared_ptr<const FabricRegion>> OfiRegistrations::Find(std::span<std
   {
     MutexLock lock(mutex_);
     auto after = by_begin_.upper_bound(begin);
-    if (after != by_begin_.begin() && std::prev(after)->second.end >= end) return std::prev(after)->second.region;
+    if (after != by_begin_.begin() && std::prev(after)->second.end >= end) {
+      Registered& found = std::prev(after)->second;
+      found.used = true;
+      return found.region;
+    }
+    if (by_begin_.size() >= count_max_) ForgetIdleLocked(kMakeRoom, 0);
   }
+  CloseForgotten();  // what was pinned for others, before more is
   Result<FabricRegion> made = FabricRegion::ForLocal(domain_, buffer);
   // The limit of locked memory, or the adapter's own: others make room, and come again when they are used.
-  if (!made.ok() && ForgetIdle()) made = FabricRegion::ForLocal(domain_, buffer);
+  for (const size_t count : {kMakeRoom, SIZE_MAX}) {
+    if (made.ok()) break;
+    ForgetIdle(count, buffer.size());
+    made = FabricRegion::ForLocal(domain_, buffer);
+  }
   if (!made.ok()) return made.status();
   auto region = std::make_shared<const FabricRegion>(std::move(made).value());
   MutexLock lock(mutex_);
   // Frames of other sizes were here before; transfers that still use those keep them alive.
   ForgetOverlapping(begin, end);
-  if (by_begin_.size() >= kCountMax) ForgetIdleLocked();
-  by_begin_[begin] = {end, region};
+  by_begin_[begin] = {.end = end, .region = region};
   statistics_.bytes += end - begin;
   ++statistics_.made;
   return std::shared_ptr<const FabricRegion>(region);
 }
 
-bool OfiRegistrations::ForgetIdle() {
-  MutexLock lock(mutex_);
-  return ForgetIdleLocked();
+// Closes them, too.
+void OfiRegistrations::ForgetIdle(size_t count, uint64_t bytes) {
+  {
+    MutexLock lock(mutex_);
+    ForgetIdleLocked(count, bytes);
+  }
+  CloseForgotten();
 }
 
-// True: there were some.
-bool OfiRegistrations::ForgetIdleLocked() {
-  const size_t forgotten = std::erase_if(by_begin_, [](const auto& one) { return one.second.region.use_count() == 1; });
-  statistics_.bytes = 0;
-  for (const auto& [from, one] : by_begin_) statistics_.bytes += one.end - from;
-  return forgotten > 0;
+// So many, and so many bytes, of those that no transfer uses; first those that were not found since the hand came by last.
+void OfiRegistrations::ForgetIdleLocked(size_t count, uint64_t bytes) {
+  size_t spared = 0;
+  uint64_t sum = 0;
+  auto one = by_begin_.lower_bound(hand_);
+  for (size_t looks = 2 * by_begin_.size(), gone = 0; looks > 0 && (gone < count || sum < bytes); --looks) {
+    if (one == by_begin_.end()) one = by_begin_.begin();
+    if (one == by_begin_.end()) break;
+    const bool in_use = one->second.region.use_count() > 1;
+    if (in_use || (std::exchange(one->second.used, false) && ++spared <= kSparedMax)) {
+      ++one;
+      continue;
+    }
+    sum += one->second.end - one->first;
+    ++gone;
+    one = ForgetOne(one);
+  }
+  hand_ = one == by_begin_.end() ? 0 : one->first;
+}
+
+OfiRegistrations::ByBegin::iterator OfiRegistrations::ForgetOne(ByBegin::iterator one) {
+  statistics_.bytes -= one->second.end - one->first;
+  const auto next = std::next(one);
+  forgotten_.insert(by_begin_.extract(one));
+  return next;
 }
 
 void OfiRegistrations::ForgetOverlapping(uintptr_t begin, uintptr_t end) {
   auto one = by_begin_.lower_bound(begin);
   if (one != by_begin_.begin() && std::prev(one)->second.end > begin) --one;
-  while (one != by_begin_.end() && one->first < end) {
-    statistics_.bytes -= one->second.end - one->first;
-    one = by_begin_.erase(one);
-  }
+  while (one != by_begin_.end() && one->first < end) one = ForgetOne(one);
 }
 
 void OfiRegistrations::Forget(std::span<std::byte> memory) {
   const auto begin = reinterpret_cast<uintptr_t>(memory.data());
   MutexLock lock(mutex_);
   ForgetOverlapping(begin, begin + memory.size());
+}
+
+void OfiRegistrations::CloseForgotten() {
+  std::multimap<uintptr_t, Registered> closed;  // by its end, without the mutex
+  MutexLock lock(mutex_);
+  for (auto one = forgotten_.begin(); one != forgotten_.end();) {
+    const auto next = std::next(one);
+    // Nobody finds it any more, so a count of one stays.
+    if (one->second.region.use_count() == 1) closed.insert(forgotten_.extract(one));
+    one = next;
+  }
 }
 
 OfiRegistrations::Statistics OfiRegistrations::statistics() const {

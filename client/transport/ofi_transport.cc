@@ -140,12 +140,13 @@ Result<std::unique_ptr<OfiLane>> OfiTransport::OpenLane(const Introduction& intr
   Result<std::shared_ptr<FabricDomain>> opened = FabricDomain::OpenTowards(introduction.fabric, options_.fabric);
   if (!opened.ok()) return opened.status();
   std::shared_ptr<OfiRegistrations> network;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& known : networks_) {
-      if (known->domain().IsSame(*opened.value())) network = known;
-    }
-    if (network == nullptr) networks_.push_back(network = std::make_shared<OfiRegistrations>(opened.value()));
+  for (const auto& known : networks()) {
+    if (known->domain().IsSame(*opened.value())) network = known;
+  }
+  if (network == nullptr) {  // at most one for each server
+    const uint32_t count = network_count_.load(std::memory_order_relaxed);
+    networks_[count] = network = std::make_shared<OfiRegistrations>(opened.value());
+    network_count_.store(count + 1, std::memory_order_release);
   }
   Result<std::unique_ptr<FabricEndpoint>> endpoint = FabricEndpoint::Open(network->domain().shared_from_this());
   if (!endpoint.ok()) return endpoint.status();
@@ -190,12 +191,11 @@ std::optional<ServerTransport::Control> OfiTransport::Receive() {
 }
 
 void OfiTransport::ForgetMemory(std::span<std::byte> memory) {
-  std::vector<std::shared_ptr<OfiRegistrations>> networks;
-  {
-    MutexLock lock(mutex_);
-    networks = networks_;
-  }
-  for (const auto& network : networks) network->Forget(memory);
+  for (const auto& network : networks()) network->Forget(memory);
+}
+
+void OfiTransport::Upkeep() {
+  for (const auto& network : networks()) network->CloseForgotten();
 }
 
 size_t OfiTransport::places_missing() const {
@@ -203,16 +203,12 @@ size_t OfiTransport::places_missing() const {
 }
 
 ServerTransport::Registered OfiTransport::registered() const {
-  std::vector<std::shared_ptr<OfiRegistrations>> networks;
-  {
-    MutexLock lock(mutex_);
-    networks = networks_;
-  }
   Registered sum;
-  for (const auto& network : networks) {
+  for (const auto& network : networks()) {
     const OfiRegistrations::Statistics one = network->statistics();
     sum.buffers += one.count;
     sum.bytes += one.bytes;
+    sum.metadata_bytes += one.count * OfiRegistrations::kMetadataBytes;
   }
   return sum;
 }

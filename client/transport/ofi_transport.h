@@ -57,6 +57,7 @@ class OfiTransport final : public ServerTransport {
   std::optional<Control> Receive() override;
   void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) override { servers_[server]->Prepare(offset, bytes); }
   void ForgetMemory(std::span<std::byte> memory) override;
+  void Upkeep() override;
   Registered registered() const override;
 
   // Places at which no server was found. Constant from Open to the first look for them, 3 s later; for tests.
@@ -82,6 +83,9 @@ class OfiTransport final : public ServerTransport {
   Status Connect(Sought* sought, std::chrono::milliseconds at_most);
   Result<std::unique_ptr<OfiServer>> Meet(const SocketPlace& place, std::chrono::milliseconds at_most);
   Result<std::unique_ptr<OfiLane>> OpenLane(const Introduction& introduction, FabricAddress* here);
+  std::span<const std::shared_ptr<OfiRegistrations>> networks() const {
+    return {networks_.data(), network_count_.load(std::memory_order_acquire)};
+  }
   uint32_t NumberOf(uint64_t instance) const;  // of a server that lives; UINT32_MAX: none
   void Run();
   void WaitForLinks();
@@ -98,8 +102,9 @@ class OfiTransport final : public ServerTransport {
   std::atomic<uint32_t> count_{0};
   std::atomic<uint32_t> receive_next_{0};  // whose turn it is; any order will do
 
-  mutable Mutex mutex_{LockRank::kTransport};
-  std::vector<std::shared_ptr<OfiRegistrations>> networks_ RS_GUARDED_BY(mutex_);
+  // A network is there before network_count_ says so (release), and stays until the end: ForgetMemory takes no lock to look.
+  std::array<std::shared_ptr<OfiRegistrations>, kServersMax> networks_;
+  std::atomic<uint32_t> network_count_{0};
 
   // Open's, then the thread's alone.
   std::vector<Sought> sought_;

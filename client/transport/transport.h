@@ -97,13 +97,15 @@ class ServerTransport {
   // A range of a mapped pool is about to be used: its pages may be mapped here all at once.
   virtual void Prepare(uint32_t /*server*/, uint64_t /*offset*/, uint64_t /*bytes*/) {}
 
-  // Memory from which and to which will be transferred, all of it for a long time (the arena). Transports whose network
-  // has to know do it here once; for others it is nothing. Forget before it is unmapped.
-  virtual Status RegisterMemory(std::span<std::byte> /*memory*/) { return {}; }
+  // The pages of this memory go back to the kernel, and others will be at its addresses. A network that was told of a buffer there
+  // may have pinned the pages that it had then, and has to be told anew before the next transfer. REQUIRES: none is in flight there.
+  // Does not wait, makes no system call, allocates nothing: the caller holds the engine's mutex.
   virtual void ForgetMemory(std::span<std::byte> /*memory*/) {}
-  // Local buffers that the network knows now.
+  // What ForgetMemory has left for later, because it takes system calls. Called every few ms.
+  virtual void Upkeep() {}
+  // Local buffers that the network knows now, and what this process spends to remember them.
   struct Registered {
-    uint64_t buffers = 0, bytes = 0;
+    uint64_t buffers = 0, bytes = 0, metadata_bytes = 0;
   };
   virtual Registered registered() const { return {}; }
 };

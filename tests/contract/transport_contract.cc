@@ -1,5 +1,7 @@
 #include "tests/contract/transport_contract.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -238,10 +240,24 @@ TEST_P(TransportContract, ReceiveDoesNotWait) {
   EXPECT_LT(steady_clock::now() - begin, kDeadline);
 }
 
-TEST_P(TransportContract, MemoryCanBeRegisteredAndForgotten) {
-  std::vector<std::byte> memory(kMiB);
-  EXPECT_TRUE(transport().RegisterMemory(memory).ok());
-  transport().ForgetMemory(memory);
+TEST_P(TransportContract, MemoryWhosePagesHaveGoneIsTransferredFromItsNewPages) {
+  const Leased lease(transport(), 0, kMiB);
+  ASSERT_TRUE(lease);
+  void* const pages = mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  std::vector<char> read(kMiB);
+  for (const char letter : {'a', 'b', 'c'}) {
+    std::memset(pages, letter, kMiB);
+    EXPECT_EQ(TransferOne(transport(), {.is_write = true, .buffer = pages, .offset = lease.offset(), .bytes = kMiB}), StatusCode::kOk);
+    EXPECT_EQ(TransferOne(transport(), {.buffer = read.data(), .offset = lease.offset(), .bytes = kMiB}), StatusCode::kOk);
+    EXPECT_TRUE(read == std::vector<char>(kMiB, letter)) << letter;
+    const uint64_t before = transport().registered().bytes;
+    transport().ForgetMemory({static_cast<std::byte*>(pages), kMiB});
+    EXPECT_EQ(transport().registered().bytes, before > 0 ? before - kMiB : 0);
+    transport().Upkeep();
+    ASSERT_EQ(madvise(pages, kMiB, MADV_DONTNEED), 0);
+  }
+  munmap(pages, kMiB);
 }
 
 TEST_P(TransportContract, ADeadServersTransfersFailAndTheOthersGoOn) {

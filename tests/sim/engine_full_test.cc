@@ -27,6 +27,7 @@ std::unique_ptr<CachePolicy> Cyclic(const ChunkTable* chunks) { return std::make
 class Full : public testing::Test {
  protected:
   void Start(const FakeTierOptions& tier, const Engine::Options& options) {
+    engine_.reset();  // before its tier
     tier_ = std::make_unique<FakeTier>(tier);
     engine_ = std::make_unique<Engine>(options, tier_.get(), &pins_, Cyclic);
   }

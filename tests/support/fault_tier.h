@@ -32,6 +32,7 @@ class FaultTier final : public SwapTier {
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
+  void ForgetMemory(std::span<std::byte> memory) override { real_->ForgetMemory(memory); }
   void Upkeep() override { real_->Upkeep(); }
   TierStats stats() const override;
 
