@@ -1,0 +1,47 @@
+#!/bin/sh
+# listings.sh SOURCE_FOLDER LIBRARY_FOLDER LAUNCHER CXX: the C++ that README.md, docs/configuration.md and docs/porting.md print compiles as
+# it is printed there. Whole programs are run, too: both of docs/porting.md must print the same, the second one also in little memory and in
+# a job. A listing that this script does not know is an error, so that none is forgotten.
+set -eu
+source=$1 libraries=$2 launcher=$3 cxx=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work" HOME="$work"
+
+# take FILE NAME COUNT: its listings as NAME-1.cc to NAME-COUNT.cc.
+take() {
+  awk -v name="$work/$2" '/^```/ { inside = /^```cpp/; if (inside) ++n; next } inside { print > (name "-" n ".cc") }' "$source/$1"
+  found=$(find "$work" -name "$2-*.cc" | wc -l)
+  [ "$found" -eq "$3" ] || { echo "$1 has $found listings, and this script knows $3: add the others"; exit 1; }
+}
+compile() { "$cxx" -std=c++17 -O1 -Wall -Wextra -Werror -fopenmp -I"$source/include" "$@"; }
+program() { compile "$work/$1.cc" -o "$work/$1" -L"$libraries" -lramspan -Wl,-rpath,"$libraries"; }
+# fragment NAME BEFORE BEHIND: the listing is a part of something; lines that begin with #include go to the front.
+fragment() {
+  { grep '^#include' "$work/$1.cc" || :; printf '%s\n' "$2"; grep -v '^#include' "$work/$1.cc"; printf '%s\n' "$3"; } > "$work/whole.cc"
+  compile -Wno-unused -Wno-overloaded-virtual -fsyntax-only "$work/whole.cc"
+}
+
+take README.md readme 1
+take docs/configuration.md configuration 1
+take docs/porting.md porting 5
+
+program readme-1
+RAMSPAN_MEMORY=2MiB "$work/readme-1"
+
+fragment configuration-1 'void Program() {' '}'
+objects='#include <ramspan/adhere_all.h>
+#include <ramspan/managed_ptr.h>
+#include <utility>
+using namespace ramspan;
+void Program(managedPtr<double>& a, managedPtr<double>& b) {'
+fragment porting-3 "$objects" '}'
+fragment porting-4 "$objects" '}'
+fragment porting-5 '#include <rambrain/rambrain.h>
+using rambrain::managedMemory;' ''
+
+program porting-1
+program porting-2
+"$work/porting-1" 600 > "$work/expected"
+RAMSPAN_MEMORY=2MiB "$work/porting-2" 600 | cmp - "$work/expected"
+"$launcher" run -n 1 -s 1 --memory 2MiB --server-memory 16MiB -- "$work/porting-2" 600 | cmp - "$work/expected"
