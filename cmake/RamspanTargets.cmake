@@ -26,7 +26,7 @@ if(RAMSPAN_WERROR)
   target_compile_options(ramspan_options INTERFACE -Werror)
 endif()
 if(RAMSPAN_SANITIZE)
-  add_compile_options(-fsanitize=${RAMSPAN_SANITIZE} -fno-sanitize-recover=all -g)
+  add_compile_options(-fsanitize=${RAMSPAN_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${RAMSPAN_SANITIZE})
   if(RAMSPAN_SANITIZE MATCHES thread)
     # GCC warns that TSan does not model atomic_thread_fence; the code uses it only where no membarrier exists.
