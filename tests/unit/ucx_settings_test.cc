@@ -14,16 +14,19 @@ std::string Environment(const char* name) {
   return value == nullptr ? "(unset)" : value;
 }
 
+void ExpectEnvironment(const std::string& tls, const std::string& segment) {
+  EXPECT_EQ(Environment("UCX_TLS"), tls);
+  EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), segment);
+}
+
 TEST(UcxSettings, AreThereWhileMpiStartsAndGoneAfterwards) {
   unsetenv("UCX_TLS");
   unsetenv("UCX_TCP_TX_SEG_SIZE");
   {
     const UcxSettings while_mpi_starts;
-    EXPECT_EQ(Environment("UCX_TLS"), "^sysv");
-    EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), "64k");
+    ExpectEnvironment("^sysv", "64k");
   }
-  EXPECT_EQ(Environment("UCX_TLS"), "(unset)");
-  EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), "(unset)");
+  ExpectEnvironment("(unset)", "(unset)");
 }
 
 TEST(UcxSettings, TheUsersOwnStayAsTheyAreEachForItself) {
@@ -31,11 +34,9 @@ TEST(UcxSettings, TheUsersOwnStayAsTheyAreEachForItself) {
   unsetenv("UCX_TCP_TX_SEG_SIZE");
   {
     const UcxSettings while_mpi_starts;
-    EXPECT_EQ(Environment("UCX_TLS"), "tcp,self");
-    EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), "64k");
+    ExpectEnvironment("tcp,self", "64k");
   }
-  EXPECT_EQ(Environment("UCX_TLS"), "tcp,self");
-  EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), "(unset)");
+  ExpectEnvironment("tcp,self", "(unset)");
   unsetenv("UCX_TLS");
 }
 
