@@ -14,10 +14,10 @@ uint64_t Checksum(const void* data, size_t bytes);
 // that others can write to (a server's pool):
 // - A chunk that comes back is hashed at its destination, the frame, after it was copied. If anybody changes the source
 //   meanwhile, even between two loads of the same byte, the checksum is that of the bytes that the program will see.
-// - A chunk that leaves is hashed at its source, the frame, which is constant while it is written (design.md, I3). A
+// - A chunk that leaves is hashed at its source, the frame, which is constant while it is written. A
 //   checksum of the destination would declare right whatever a stray store made of it. A write that was torn, by the
 //   death of either side or by a store into the slot, has another checksum than its source and is found when it is read;
-//   so is a program that writes to the frame in spite of I3, between the copy and the hash.
+//   so is a program that writes to the frame all the same, between the copy and the hash.
 enum class HashedSide { kSource, kDestination };
 
 // memcpy(to, from, bytes) and Checksum of one side in one pass over memory, blockwise while the data is in cache.

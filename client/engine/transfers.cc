@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr uint32_t kRereadsMax = 1;  // a byte that is wrong twice is wrong where it is kept
-constexpr auto kSpinBeforeBlocking = microseconds(60);  // a blocking wake-up costs 70 to 280 us (limits.md)
+constexpr auto kSpinBeforeBlocking = microseconds(60);  // a blocking wake-up costs 70 to 280 us on a 2-core machine
 }  // namespace
 
 // A thread that waits for a transfer while another one polls for all, on its stack. It is woken when its transfer has

@@ -1,4 +1,4 @@
-// The statistics as one JSON object (design.md section 9: the contract of RAMSPAN_STATS). Pure.
+// The statistics as one JSON object (docs/configuration.md, Statistics: what RAMSPAN_STATS promises). Pure.
 #pragma once
 
 #include <string>

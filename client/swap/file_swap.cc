@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// So that one large chunk alone fills the disk's queue; 256 KiB to 1 MiB are alike on the machine of limits.md.
+// So that one large chunk alone fills the disk's queue; 256 KiB to 1 MiB were alike on a 2-core virtual machine.
 constexpr size_t kPartBytes = size_t{512} << 10;
 constexpr microseconds kSlice{5000};           // the longest sleep without a look at what others did
 constexpr microseconds kWaitMax{3600'000'000};

@@ -15,7 +15,7 @@
 namespace ramspan {
 namespace {
 
-// Transfers in the kernel at once, and their bytes. On the machine of limits.md raw libaio lost a quarter of its
+// Transfers in the kernel at once, and their bytes. On a 2-core virtual machine raw libaio lost a quarter of its
 // bandwidth with 32 MiB in flight; and a miss should not queue behind more than this.
 constexpr size_t kDepth = 128;
 constexpr uint64_t kBytesInFlightMax = uint64_t{8} << 20;

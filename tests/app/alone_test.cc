@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-// What docs/configuration.md and design.md promise in the statistics.
+// What docs/configuration.md promises in the statistics.
 void ExpectDocumentedKeys(const json& stats) {
   for (const char* key : {"config", "budget_bytes", "peak_resident_bytes", "chunks", "tiers", "clean_evictions",
                           "prefetch", "waits", "program", "seconds"}) {

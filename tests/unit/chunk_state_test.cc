@@ -11,7 +11,7 @@
 namespace ramspan {
 namespace {
 
-// Written from design.md section 3, not from the code.
+// Written from the table of transitions in client/chunk/chunk.h, not from the code.
 const std::map<std::pair<Phase, Event>, Phase> kTable = {
     {{Phase::kFreed, Event::kCreate}, Phase::kSwapped},
     {{Phase::kSwapped, Event::kMaterialize}, Phase::kResident},
