@@ -19,12 +19,11 @@
 #include "launch/guard.h"
 #include "launch/job.h"
 #include "launch/leftovers.h"
-#include "launch/output_filter.h"
 #include "launch/outside_servers.h"
 #include "launch/process.h"
-#include "launch/pump.h"
 #include "launch/run_folder.h"
 #include "launch/start_watch.h"
+#include "launch/streams.h"
 
 namespace ramspan {
 namespace {
@@ -52,8 +51,6 @@ class Runner {
   Status Start();
   [[noreturn]] void BecomeChild(pid_t launcher);
   void RaiseFileLimit();
-  void StartPumps();
-  void StartInput(bool rank_0_is_local);
   void OnHello(int rank, const std::string& host, bool local);
   void OnEnd(int rank, const RankEnd& end);
   void OnOrders();
@@ -65,7 +62,6 @@ class Runner {
   void GiveOrders();
   void WatchMpiexec(int64_t now_ns);
   void WatchStart(int64_t now_ns);
-  void PauseInput();
   void FinishOutput();
   int Conclude();
 
@@ -87,12 +83,7 @@ class Runner {
   int stops_ = 0;
   bool kill_sent_ = false, servers_end_sent_ = false;
   int64_t kill_sent_ns_ = 0, idle_since_ns_ = 0;
-  // hydra's own way for the input breaks where rank 0 reads slower than it is written (its proxy gives up at 64 KiB):
-  // it is used only where rank 0 is on another host. Elsewhere the keeper gets a pipe.
-  Pipe rank_0_stdin_, hydra_stdin_, stdout_, stderr_;
-  OutputFilter banner_{OutputFilter::Kind::kBanner};
-  OutputFilter complaints_{OutputFilter::Kind::kComplaints};
-  std::unique_ptr<Pump> in_, out_, err_;  // only with mpiexec; a directly started application has our own descriptors
+  Streams streams_{loop_};  // only with mpiexec
 };
 
 Status Runner::Listen() {
@@ -114,7 +105,7 @@ void Runner::OnHello(int rank, const std::string& host, bool local) {
   if (kill_sent_ || (servers_end_sent_ && job_.IsServer(rank))) {
     control_->Send(rank, kill_sent_ ? "kill" : "end");
   } else if (rank == 0 && plan_.by_mpiexec) {
-    StartInput(local);
+    streams_.StartInput(local, [this](int descriptor) { control_->Send(0, "go", descriptor); });
   } else {
     control_->Send(rank, "go");
   }
@@ -132,11 +123,7 @@ void Runner::BecomeChild(pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (getppid() != launcher) _exit(128 + SIGKILL);
   RestoreSignals();
-  if (plan_.by_mpiexec) {
-    dup2(hydra_stdin_.read_end.get(), STDIN_FILENO);
-    dup2(stdout_.write_end.get(), STDOUT_FILENO);
-    dup2(stderr_.write_end.get(), STDERR_FILENO);
-  }
+  if (plan_.by_mpiexec) streams_.TakeEnds();
   for (const auto& [name, value] : plan_.env) setenv(name.c_str(), value.c_str(), 1);
   for (const auto& [name, value] : servers_ ? servers_->ForApplication() : OutsideServers::Environment()) setenv(name.c_str(), value.c_str(), 1);
   setenv("RAMSPAN_RUN_DIR", folder_.c_str(), 1);
@@ -175,48 +162,15 @@ Status Runner::StartServers() {
 
 Status Runner::Start() {
   if (plan_.by_mpiexec) {
-    for (Pipe* one : {&rank_0_stdin_, &hydra_stdin_, &stdout_, &stderr_}) {
-      *one = MakePipe();
-      if (!one->read_end) return Unavailable(std::string("no pipe can be made: ") + std::strerror(errno) + " (ulimit -n)");
-    }
+    if (Status opened = streams_.Open(); !opened.ok()) return opened;
   }
   const pid_t launcher = getpid();
   child_ = fork();
   if (child_ < 0) return ResourceExhausted(ForkError(errno));
   if (child_ == 0) BecomeChild(launcher);
-  if (!plan_.by_mpiexec) return {};
-  hydra_stdin_.read_end.Reset();
-  stdout_.write_end.Reset();
-  stderr_.write_end.Reset();
-  StartPumps();
+  // Without a reader it ends like any program in a pipeline.
+  if (plan_.by_mpiexec) streams_.StartOutput([this] { Stop(SIGPIPE, false); });
   return {};
-}
-
-void Runner::StartPumps() {
-  out_ = std::make_unique<Pump>(loop_, stdout_.read_end.get(), STDOUT_FILENO, &banner_, [this](bool broken) {
-    // Like any program in a pipeline whose reader has left.
-    if (broken) Stop(SIGPIPE, false);
-    stdout_.read_end.Reset();
-  });
-  err_ = std::make_unique<Pump>(loop_, stderr_.read_end.get(), STDERR_FILENO, &complaints_,
-                                [this](bool) { stderr_.read_end.Reset(); });
-}
-
-void Runner::StartInput(bool rank_0_is_local) {
-  control_->Send(0, "go", rank_0_is_local ? rank_0_stdin_.read_end.get() : -1);
-  rank_0_stdin_.read_end.Reset();
-  // Not the end of hydra's: it hands that on to the proxy of rank 0, and dies where that has ended before the others.
-  if (!rank_0_is_local) rank_0_stdin_.write_end.Reset();
-  UniqueFd& to = (rank_0_is_local ? rank_0_stdin_ : hydra_stdin_).write_end;
-  // The pipe's end tells rank 0 of the end of its input.
-  in_ = std::make_unique<Pump>(loop_, STDIN_FILENO, to.get(), nullptr, [&to](bool) { to.Reset(); });
-  PauseInput();
-}
-
-// In the background a terminal's input belongs to others: reading it would stop us (SIGTTIN).
-void Runner::PauseInput() {
-  if (in_ == nullptr || in_->is_done() || isatty(STDIN_FILENO) == 0) return;
-  in_->SetPaused(tcgetpgrp(STDIN_FILENO) != getpgrp());
 }
 
 void Runner::OnOrders() {
@@ -303,7 +257,7 @@ void Runner::WatchStart(int64_t now_ns) {
 // hydra waits for ever when its proxy was killed.
 void Runner::WatchMpiexec(int64_t now_ns) {  // RunningNs
   if (child_ended_ || !plan_.by_mpiexec) return;
-  const bool working = control_->connected() > 0 || !job_.started() || out_->busy() || err_->busy();
+  const bool working = control_->connected() > 0 || !job_.started() || streams_.busy();
   if (working || idle_since_ns_ == 0) idle_since_ns_ = now_ns;
   const bool too_slow = kill_sent_ && now_ns - kill_sent_ns_ > kMpiexecMayTake;
   if (too_slow || now_ns - idle_since_ns_ > kMpiexecMayIdle) kill(child_, SIGKILL);
@@ -318,17 +272,17 @@ void Runner::Tick() {
   control_->OnTick(RunningNs());
   GiveOrders();
   WatchMpiexec(RunningNs());
-  PauseInput();
+  streams_.PauseInput();
 }
 
 // Everybody who could write is gone; what the pipes hold must still come out.
 void Runner::FinishOutput() {
-  in_.reset();
+  streams_.EndInput();
   const int stops_before = stops_;  // one more ^C: do not wait for a reader that does not read
   int64_t last_ns = RunningNs();
-  while ((!out_->is_done() || !err_->is_done()) && stops_ == stops_before) {
+  while (!streams_.is_done() && stops_ == stops_before) {
     if (loop_.RunOnce(kTickMs) > 0) last_ns = RunningNs();
-    if (RunningNs() - last_ns > kLastBytesMayTake && !out_->busy() && !err_->busy()) break;
+    if (RunningNs() - last_ns > kLastBytesMayTake && !streams_.busy()) break;
   }
 }
 
@@ -340,10 +294,7 @@ void Runner::EndServers() {
 
 int Runner::Conclude() {
   const Job::Verdict verdict = job_.Finish();
-  if (!verdict.explained) {
-    std::fwrite(banner_.taken().data(), 1, banner_.taken().size(), stderr);
-    std::fwrite(complaints_.taken().data(), 1, complaints_.taken().size(), stderr);
-  }
+  if (!verdict.explained) streams_.PrintAdditions();
   for (const std::string& message : verdict.messages) std::fprintf(stderr, "ramspan: %s\n", message.c_str());
   if (verdict.status != 0 && !verdict.messages.empty()) TellSmallLimits();
   return verdict.status;
@@ -367,11 +318,8 @@ int Runner::Run() {
     return status.ok() ? job_.Finish().status : 1;
   }
   while (!child_ended_) {
-    const bool pending = banner_.has_pending() || complaints_.has_pending();
-    if (loop_.RunOnce(pending ? kSettleMs : kTickMs) == 0 && pending) {
-      out_->Settle();
-      err_->Settle();
-    }
+    const bool held_back = streams_.holds_back();
+    if (loop_.RunOnce(held_back ? kSettleMs : kTickMs) == 0 && held_back) streams_.Settle();
     Tick();
   }
   // Reports that are still in the sockets; keepers on this host end within moments, whatever became of mpiexec.
