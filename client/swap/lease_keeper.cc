@@ -15,8 +15,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFullPauseMin{20}, kFullPauseMax{1000};
-// What the end waits for answers that are still under way.
-constexpr milliseconds kLastAnswers{100};
 // An answer takes 10 us from a busy server and 1 ms from a sleeping one: look so often before the waits begin.
 constexpr int kLooksBeforeWaiting = 20;
 constexpr std::chrono::microseconds kWaitForAnswer{50};
@@ -50,7 +48,7 @@ LeaseKeeper::~LeaseKeeper() {
 
 // A grant that comes too late is given back with the others.
 void LeaseKeeper::AwaitLastAnswers() {
-  const Time deadline = Now() + kLastAnswers;
+  const Time deadline = Now() + options_.last_answers;
   for (bool waiting = true; waiting && Now() < deadline;) {
     TakeAnswers();
     MutexLock lock(mutex_);

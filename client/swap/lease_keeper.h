@@ -29,6 +29,7 @@ struct RemoteSwapOptions {
   // Running time (running_clock.h), as all here.
   std::chrono::milliseconds answer_timeout{5000};  // then the server counts as full for as long
   std::chrono::milliseconds idle_lease{2000};      // an empty lease goes back after this time
+  std::chrono::milliseconds last_answers{100};     // what the end waits for answers that are still under way
 };
 
 class LeaseKeeper {
