@@ -28,6 +28,9 @@ struct JobSize {
   std::string server_memory = "32MiB";
 };
 
+// Seconds. It takes one or two. What waits instead of ending does so for a minute, which is when MPI's watchdog gives up, or for ever.
+constexpr double kSoon = 30;
+
 // Far servers: MPICH then moves everything through the network, as between hosts.
 const Words kFar = {"MPIR_CVAR_NOLOCAL=1", "UCX_TLS=tcp,self", "UCX_LOG_LEVEL=fatal"};
 
@@ -51,8 +54,7 @@ class AppFixture : public JobFixture {
     return words;
   }
 
-  Outcome Run(const Words& command, const Words& environment = {},
-              std::chrono::seconds patience = std::chrono::seconds(30)) {
+  Outcome Run(const Words& command, const Words& environment = {}, std::chrono::seconds patience = kPatience) {
     return Wait(StartCommand(command, environment), patience);
   }
 

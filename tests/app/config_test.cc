@@ -75,7 +75,7 @@ TEST_F(ConfigFile, AnUnknownKeyEndsAJobWithFileAndLine) {
   for (int servers : {0, 1}) {
     const Outcome outcome = Run(Job({.ranks = 2, .servers = servers}, Sweep()));
     ExpectError(outcome, {home().string() + ":3: unknown key \"memroy\"", "did you mean \"memory\"?"});
-    EXPECT_LT(outcome.seconds, 10);
+    EXPECT_LT(outcome.seconds, kSoon);
   }
 }
 

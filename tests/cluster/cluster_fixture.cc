@@ -88,8 +88,7 @@ ClusterFixture::Server ClusterFixture::StartServer(int host, const std::string& 
   static_cast<Started&>(server) = StartOn(host, {LAUNCHER, "server", "--memory", memory, "--listen", PlaceOf(host)});
   server.host = host;
   server.place = AddressOf(host) + ":7117";
-  for (int i = 0; i < 4000 && server.out().find(server.place) == std::string::npos; ++i) std::this_thread::sleep_for(milliseconds(5));
-  EXPECT_NE(server.out().find(server.place), std::string::npos) << server.out() << server.err();
+  EXPECT_TRUE(Becomes([&] { return server.out().find(server.place) != std::string::npos; })) << server.out() << server.err();
   return server;
 }
 
@@ -109,8 +108,7 @@ Words ClusterFixture::Sweep(size_t bytes, int sweeps) { return {SWEEP_PROGRAM, s
 Words ClusterFixture::Loss(int chunks) { return {LOSS_PROGRAM, std::to_string(chunks), std::to_string(256 << 10)}; }
 
 void ClusterFixture::AwaitReady(const Started& program) {
-  for (int i = 0; i < 8000 && !fs::exists(program.folder / "rank-0"); ++i) std::this_thread::sleep_for(milliseconds(5));
-  EXPECT_TRUE(fs::exists(program.folder / "rank-0")) << program.err();
+  EXPECT_TRUE(Becomes([&] { return fs::exists(program.folder / "rank-0"); })) << program.err();
 }
 
 void ClusterFixture::SayStop(const Started& program) { std::ofstream(program.folder / "stop") << ""; }
@@ -132,7 +130,7 @@ void ClusterFixture::ExpectVerified(const Started& program, size_t bytes) {
 Outcome ClusterFixture::Ctl(const Words& words) {
   Words all = {LAUNCHER, "ctl"};
   all.insert(all.end(), words.begin(), words.end());
-  return Wait(StartCommand(all), seconds(60));
+  return Wait(StartCommand(all));
 }
 
 ClusterFixture::Listing ClusterFixture::List(const std::string& place) {

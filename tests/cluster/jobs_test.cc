@@ -58,8 +58,7 @@ TEST_F(ClusterJobs, NothingIsLeftOnAnyHostWhenTheLauncherIsKilled) {
   AwaitReady(job);
   kill(job.pid, SIGKILL);
   WaitFor(job);
-  for (int i = 0; i < 4000 && !JobProcesses().empty(); ++i) usleep(5000);
-  EXPECT_TRUE(JobProcesses().empty());
+  EXPECT_TRUE(Becomes([&] { return JobProcesses().empty(); }));
   // Of what a killed launcher left in TMPDIR, the next one takes care.
   EXPECT_EQ(WaitFor(StartOn(1, {LAUNCHER, "run", "--", "true"})).status, 0);
 }

@@ -35,13 +35,13 @@ class ClusterLosses : public ClusterFixture {
   // Of running time, until a server that does not answer is given up.
   static Words GivesUpAfter(int s) { return {"RAMSPAN_TEST_SILENCE_MAX=" + std::to_string(s)}; }
   static void AwaitInErrors(const Started& program, const std::string& what, size_t times) {
-    size_t count = 0;
-    for (int i = 0; i < 8000 && count < times; ++i, usleep(5000)) {
+    const auto count = [&] {
       const std::string text = program.err();
-      count = 0;
-      for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++count;
-    }
-    EXPECT_GE(count, times) << what << ": " << program.err();
+      size_t found = 0;
+      for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++found;
+      return found;
+    };
+    EXPECT_TRUE(Becomes([&] { return count() >= times; })) << what << ": " << program.err();
   }
   static bool HasClient(const Listing& listing) { return !listing.bytes_of.empty(); }
   static bool IsEmpty(const Listing& listing) { return listing.answers && listing.held_bytes == 0; }

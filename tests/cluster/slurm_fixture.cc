@@ -44,7 +44,7 @@ void WriteConfiguration() {
        << "SlurmctldPidFile=/run/slurm/slurmctld.pid\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nMpiDefault=none\n"
        << "SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU_Memory\nReturnToService=2\nSlurmdParameters=config_overrides\n"
        << "SchedulerType=sched/backfill\nSchedulerParameters=bf_interval=1,sched_min_interval=0,batch_sched_delay=0\n"
-       << "KillWait=3\nMailProg=/bin/true\nJobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n";
+       << "KillWait=20\nMessageTimeout=60\nMailProg=/bin/true\nJobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n";
   // Nothing here uses cgroups; without a word slurmd looks for the kind that there is, and does not start where it finds none.
   std::ofstream(kFolder / "cgroup.conf") << "CgroupPlugin=cgroup/v1\n";
   for (int node = 1; node <= 4; ++node) conf << "NodeName=h" << node << " NodeAddr=10.77.0." << node << " CPUs=4 RealMemory=64000\n";
@@ -61,7 +61,7 @@ void StartDaemons() {
   }
   chmod("/run/munge/key", 0600);
   StartDaemon("munged", "munged --foreground --key-file=/run/munge/key --log-file=/run/munge/log --pid-file=/run/munge/pid --seed-file=/run/munge/seed");
-  for (int i = 0; i < 1000 && !Succeeds("munge -n"); ++i) std::this_thread::sleep_for(milliseconds(10));
+  for (int i = 0; i < 6000 && !Succeeds("munge -n"); ++i) std::this_thread::sleep_for(milliseconds(10));
   StartDaemon("slurmctld", "unshare -u sh -c 'hostname login; exec slurmctld -D'");
   for (const char* node : {"h1", "h2", "h3", "h4"}) {
     mkdir((kFolder / ("spool-" + std::string(node))).c_str(), 0755);
@@ -141,8 +141,7 @@ std::string SlurmFixture::EndOf(const BatchJob& job, seconds patience) {
 }
 
 void SlurmFixture::AwaitProgram(const BatchJob& job) {
-  for (int i = 0; i < 8000 && !fs::exists(folder_ / "ready/rank-0"); ++i) std::this_thread::sleep_for(milliseconds(5));
-  EXPECT_TRUE(fs::exists(folder_ / "ready/rank-0")) << Said(job) << ReadFile(kFolder / "slurmctld.out");
+  EXPECT_TRUE(Becomes([&] { return fs::exists(folder_ / "ready/rank-0"); })) << Said(job) << ReadFile(kFolder / "slurmctld.out");
 }
 
 }  // namespace ramspan

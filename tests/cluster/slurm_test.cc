@@ -58,7 +58,7 @@ TEST_F(Slurm, AnInteractiveAllocationRunsItsRanksOnItsNodes) {
   EXPECT_THAT(HostsOf("sweep_program"), ElementsAre("h1"));
   EXPECT_THAT(HostsOf("ramspan-server"), ElementsAre("h2"));
   SayStopToAll();
-  const Outcome outcome = Wait(salloc, seconds(60));
+  const Outcome outcome = Wait(salloc);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.out, Verified()) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("SLURM job on 2 nodes: 1 rank on h1, 1 server on h2"));

@@ -30,14 +30,12 @@ class World : public ClusterFixture {
 TEST_F(World, AClusterThatIsKilledLeavesNothing) {
   const std::set<std::string> before = Networks();
   const pid_t other = StartCommand({"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_filter=World.DISABLED_WaitsToBeKilled"});
-  for (int i = 0; i < 4000 && ReadFile(folder_ / "out").find("waits") == std::string::npos; ++i) usleep(5000);
+  EXPECT_TRUE(Becomes([&] { return ReadFile(folder_ / "out").find("waits") != std::string::npos; }));
   // Its own, and that of a host that a process has got to.
-  for (int i = 0; i < 4000 && Networks().size() < before.size() + 2; ++i) usleep(5000);
-  EXPECT_GE(Networks().size(), before.size() + 2);
+  EXPECT_TRUE(Becomes([&] { return Networks().size() >= before.size() + 2; }));
   kill(other, SIGKILL);
   EXPECT_EQ(Wait(other).status, 128 + SIGKILL);
-  for (int i = 0; i < 1000 && Networks() != before; ++i) usleep(5000);
-  EXPECT_EQ(Networks(), before);
+  EXPECT_TRUE(Becomes([&] { return Networks() == before; }));
   EXPECT_TRUE(JobProcesses().empty());
 }
 

@@ -208,7 +208,7 @@ TEST_F(RunTest, InputAndOutputPassByteForByte) {
 TEST_F(RunTest, AClosedStandardInputIsAnEmptyOne) {
   const std::string launcher = (folder_ / "bin/ramspan").string();
   for (const char* closed : {"<&-", "<&- 2>&-"}) {
-    const std::string line = "exec timeout 20 " + launcher + " run -n 2 --memory 8MiB -- sh -c 'cat; echo end' " + closed;
+    const std::string line = "exec timeout 60 " + launcher + " run -n 2 --memory 8MiB -- sh -c 'cat; echo end' " + closed;
     const Outcome outcome = Wait(StartCommand({"bash", "-c", line}));
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(outcome.out, "end\nend\n");
@@ -264,15 +264,21 @@ TEST_F(RunTest, AStubbornApplicationIsKilledAfterAWhileOrAtTheSecondInterrupt) {
   Ready(1);
   kill(launcher, SIGINT);
   EXPECT_EQ(Wait(launcher).status, 130);
-  ClearReady();
-  launcher = Start(Job(2, 1, {app_, "stubborn"}));
-  Ready(0);
-  Ready(1);
-  // Two that differ, because of two that are alike and come close together the launcher sees one.
-  kill(launcher, SIGINT);
-  std::this_thread::sleep_for(milliseconds(300));
-  kill(launcher, SIGTERM);
-  EXPECT_EQ(Wait(launcher, std::chrono::seconds(4)).status, 130);
+  double shortest = kPatience.count();  // of a few: a busy machine may hold up one of them
+  for (int i = 0; i < 3 && shortest >= 4; ++i) {
+    ClearReady();
+    launcher = Start(Job(2, 1, {app_, "stubborn"}));
+    Ready(0);
+    Ready(1);
+    // Two that differ, because of two that are alike and come close together the launcher sees one.
+    kill(launcher, SIGINT);
+    std::this_thread::sleep_for(milliseconds(300));
+    kill(launcher, SIGTERM);
+    const Outcome outcome = Wait(launcher);
+    EXPECT_EQ(outcome.status, 130) << outcome.err;
+    shortest = std::min(shortest, outcome.seconds);
+  }
+  EXPECT_LT(shortest, 4) << "after one interrupt it takes 5 s";
 }
 
 TEST_F(RunTest, NothingIsLeftWhenTheLauncherIsKilled) {
@@ -356,7 +362,7 @@ TEST_F(RunTest, TooFewProcessesEndTheJobSoonAndNameTheLimit) {
     const Outcome outcome = Wait(StartCommand({"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "prlimit",
                                                "--nproc=" + std::to_string(limit), launcher, "run", "-n", "2", "-s", "1",
                                                "--memory", "8MiB", "--server-memory", "8MiB", "--", "sleep", "1000"}),
-                                 std::chrono::seconds(25));
+                                 std::chrono::seconds(50));  // after a minute it is given up, whatever the cause
     EXPECT_NE(outcome.status, 0);
     EXPECT_NE(outcome.err.find("ulimit -u"), std::string::npos) << limit << ": " << outcome.err;
     EXPECT_EQ(outcome.err.find("This is a bug"), std::string::npos) << limit << ": " << outcome.err;
@@ -418,9 +424,7 @@ TEST_F(RunTest, WhatIsLeftWhenEverythingIsKilledAtOnceTheNextRunRemoves) {
     for (pid_t pid : JobProcesses()) killed.push_back(Identify(pid));
     for (const ProcessId& one : killed) kill(one.pid, SIGKILL);
     Wait(launcher);
-    for (int i = 0; i < 2000 && std::any_of(killed.begin(), killed.end(), IsAlive); ++i) {
-      std::this_thread::sleep_for(milliseconds(5));
-    }
+    EXPECT_TRUE(Becomes([&] { return std::none_of(killed.begin(), killed.end(), IsAlive); }));
     folders += !fs::is_empty(folder_ / "tmp");
     const Outcome next = Run(Job(1, 0, {"true"}));
     EXPECT_EQ(next.status, 0) << next.err;

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <fstream>
-#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -13,8 +12,6 @@ namespace ramspan {
 namespace {
 
 namespace fs = std::filesystem;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 using testing::HasSubstr;
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -35,7 +32,7 @@ class OfiJob : public JobFixture {
   }
   static Words Sweep(size_t bytes, int sweeps = 1) { return {SWEEP_PROGRAM, std::to_string(bytes), std::to_string(256 << 10), "2", "1", std::to_string(sweeps)}; }
   static Words Loss() { return {LOSS_PROGRAM, "64", std::to_string(256 << 10)}; }
-  Outcome RunAll(const Words& command, const Words& environment = {}) { return Wait(StartCommand(command, environment), seconds(60)); }
+  Outcome RunAll(const Words& command, const Words& environment = {}) { return Wait(StartCommand(command, environment)); }
   void SayGo() const { std::ofstream(folder_ / "ready/go") << ""; }
 
   // A launcher with this in the place of the server.
@@ -61,7 +58,7 @@ TEST_F(OfiJob, AProgramWithoutMpiNeedsNoMpiexec) {
   EXPECT_EQ(JobProcess("mpiexec.hydra"), -1);
   EXPECT_THAT(ReadFile("/proc/" + std::to_string(program) + "/maps"), HasSubstr("memfd:")) << "the server's memory, by load and store";
   std::ofstream(folder_ / "ready/stop") << "";
-  const Outcome outcome = Wait(launcher, seconds(60));
+  const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 
@@ -83,7 +80,7 @@ TEST_F(OfiJob, AServerThatIsKilledDoesNotEndTheJob) {
   Ready(0);
   kill(JobProcess("ramspan-server"), SIGKILL);
   SayGo();
-  const Outcome outcome = Wait(launcher, seconds(60));
+  const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << "on one host what it held stays mapped. " << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("was killed by signal 9 (Killed). The application goes on"));
@@ -96,7 +93,7 @@ TEST_F(OfiJob, OverTheNetworkAKilledServerTakesOnlyWhatWasThere) {
   Ready(0);
   kill(JobProcess("ramspan-server"), SIGKILL);
   SayGo();
-  const Outcome outcome = Wait(launcher, seconds(60));
+  const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   unsigned kept = 0, lost = 0;
   ASSERT_EQ(std::sscanf(outcome.out.c_str(), "kept %u lost %u wrong 0 new 64", &kept, &lost), 2) << outcome.out << outcome.err;
@@ -185,7 +182,7 @@ TEST_F(OfiJob, AnInterruptWhileServersStartEndsTheJob) {
   command[0] = LauncherWithServer("touch \"$RAMSPAN_TEST_READY/new-$$\"; mv \"$RAMSPAN_TEST_READY/new-$$\" "
                                   "\"$RAMSPAN_TEST_READY/starting\"; while :; do sleep 0.1; done");
   const pid_t launcher = StartCommand(command);
-  for (int i = 0; i < 4000 && !fs::exists(folder_ / "ready/starting"); ++i) std::this_thread::sleep_for(milliseconds(5));
+  ASSERT_TRUE(Becomes([&] { return fs::exists(folder_ / "ready/starting"); }));
   kill(launcher, SIGTERM);
   EXPECT_EQ(Wait(launcher).status, 143);
 }

@@ -35,11 +35,11 @@ class Service : public JobFixture {
     const pid_t pid = StartCommand(words);
     std::smatch found;
     std::string text;
-    for (int i = 0; i < 4000 && !std::regex_search(text, found, std::regex(" at ([^ ]+), ")); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const auto listens = [&] {
       text = ReadFile(out);
-    }
-    EXPECT_FALSE(found.empty()) << text << ReadFile(out + ".err");
+      return std::regex_search(text, found, std::regex(" at ([^ ]+), "));
+    };
+    EXPECT_TRUE(Becomes(listens)) << text << ReadFile(out + ".err");
     return {pid, found.empty() ? "" : found[1].str()};
   }
   void EndServer(const Server& server, int signal = SIGTERM, int status = 0) {
@@ -48,7 +48,7 @@ class Service : public JobFixture {
   }
 
   static Words Sweep(size_t bytes, int sweeps = 1) { return {SWEEP_PROGRAM, std::to_string(bytes), std::to_string(256 << 10), "2", "1", std::to_string(sweeps)}; }
-  Outcome Run(const Words& command, const Words& environment, seconds patience = seconds(60)) { return Wait(StartCommand(command, environment), patience); }
+  Outcome Run(const Words& command, const Words& environment, seconds patience = kPatience) { return Wait(StartCommand(command, environment), patience); }
   static Words To(const std::string& servers, bool far, Words more = {}) {
     more.insert(more.end(), {"RAMSPAN_SERVERS=" + servers, "RAMSPAN_TRANSPORT=ofi", "RAMSPAN_MEMORY=4MiB"});
     if (far) more.push_back("RAMSPAN_TEST_FAR=1");
@@ -138,7 +138,7 @@ TEST_F(Service, SeveralProgramsShareSeveralServers) {
     command.insert(command.begin(), {"sh", "-c", "exec \"$@\" > " + (folder_ / ("program-" + std::to_string(i))).string(), "sh"});
     programs.push_back(StartCommand(command, To(first.place + "," + second.place, i != 1, {"RAMSPAN_SWAP=remote"})));
   }
-  for (const pid_t program : programs) EXPECT_EQ(Wait(program, seconds(60)).status, 0) << ReadFile(folder_ / "err");
+  for (const pid_t program : programs) EXPECT_EQ(Wait(program).status, 0) << ReadFile(folder_ / "err");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(ReadFile(folder_ / ("program-" + std::to_string(i))), "verified " + std::to_string(20 * kMiB) + " bytes\n");
   EndServer(first);
   EndServer(second);
@@ -150,7 +150,7 @@ TEST_F(Service, AServerThatIsKilledTakesWhatLivedOnlyThereAndEverythingElseGoesO
   Ready(0);
   EndServer(server, SIGKILL, 128 + SIGKILL);
   SayGo();
-  const Outcome outcome = Wait(program, seconds(60));
+  const Outcome outcome = Wait(program);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   unsigned kept = 0, lost = 0;
   ASSERT_EQ(std::sscanf(outcome.out.c_str(), "kept %u lost %u wrong 0 new 64", &kept, &lost), 2) << outcome.out << outcome.err;
@@ -169,7 +169,7 @@ TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsKilled) {
   Ready(0);
   EndServer(server, SIGKILL, 128 + SIGKILL);
   SayGo();
-  const Outcome outcome = Wait(program, seconds(60));
+  const Outcome outcome = Wait(program);
   EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("which are not lost"));
 }
@@ -187,17 +187,13 @@ TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsGivenUpAndLivesOn) {
     }
     return count;
   };
-  const auto until = [](auto condition) {
-    for (int i = 0; i < 4000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    return condition();
-  };
   ASSERT_GT(leases(), 0u);
   kill(server.pid, SIGSTOP);
-  ASSERT_TRUE(until([&] { return ReadFile(folder_ / "err").find("is gone") != std::string::npos; }));
+  ASSERT_TRUE(Becomes([&] { return ReadFile(folder_ / "err").find("is gone") != std::string::npos; }));
   kill(server.pid, SIGCONT);
-  ASSERT_TRUE(until([&] { return leases() == 0; })) << "the server has seen the end of the link";
+  ASSERT_TRUE(Becomes([&] { return leases() == 0; })) << "the server has seen the end of the link";
   SayGo();
-  const Outcome outcome = Wait(program, seconds(60));
+  const Outcome outcome = Wait(program);
   EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << outcome.err;
   EndServer(server);
 }
@@ -208,7 +204,7 @@ TEST_F(Service, AServerThatIsStoppedForTooLongIsGivenUp) {
   Ready(0);
   kill(server.pid, SIGSTOP);
   SayGo();
-  const Outcome outcome = Wait(program, seconds(60));
+  const Outcome outcome = Wait(program);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("wrong 0 new 64")) << outcome.err;
   EXPECT_THAT(outcome.out, Not(HasSubstr("lost 0 ")));
@@ -246,7 +242,7 @@ TEST_F(Service, CtlListsWhoIsThereAndWhatTheyHold) {
   EXPECT_THAT(text, HasSubstr("sweep_program[" + std::to_string(far) + "]@"));
   EXPECT_THAT(text, Not(HasSubstr("  0 B ")));
   std::ofstream(folder_ / "ready/stop") << "";
-  EXPECT_EQ(Wait(far, seconds(60)).status, 0);
+  EXPECT_EQ(Wait(far).status, 0);
   EndServer(server);
 }
 
@@ -261,7 +257,7 @@ TEST_F(Service, CtlStopEndsAServerAndItsClientsGoOn) {
   EXPECT_EQ(Wait(second.pid).status, 0);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "socket"));
   SayGo();
-  EXPECT_EQ(Wait(program, seconds(60)).status, 0);
+  EXPECT_EQ(Wait(program).status, 0);
 }
 
 // The program goes on meanwhile, and every byte is looked at afterwards.
@@ -274,12 +270,12 @@ TEST_F(Service, ADrainedServerEndsAndItsClientsHaveMovedElsewhere) {
     const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To(first.place + "," + second.place, far, {"RAMSPAN_SWAP=remote"}));
     Ready(0);
     Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "drain").string(), "sh", LAUNCHER, "ctl", "drain", "--wait", first.place};
-    EXPECT_EQ(Wait(StartCommand(command), seconds(60)).status, 0);
+    EXPECT_EQ(Wait(StartCommand(command)).status, 0);
     EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(first.place + " drains: "));
     EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(" to go\n" + first.place + " has ended\n"));
     EXPECT_EQ(Wait(first.pid).status, 0) << "it ends by itself";
     std::ofstream(folder_ / "ready/stop") << "";
-    const Outcome outcome = Wait(program, seconds(60));
+    const Outcome outcome = Wait(program);
     EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
     EXPECT_EQ(outcome.err, "") << "nobody lost anything";
     EndServer(second);
@@ -294,7 +290,7 @@ TEST_F(Service, TheLastServerDrainsToFilesOfAProgramThatDoesNothing) {
   EXPECT_EQ(Wait(StartCommand(command)).status, 0);
   EXPECT_EQ(Wait(server.pid).status, 0);
   SayGo();
-  EXPECT_EQ(Wait(program, seconds(60)).out, "kept 64 lost 0 wrong 0 new 64\n");
+  EXPECT_EQ(Wait(program).out, "kept 64 lost 0 wrong 0 new 64\n");
 }
 
 // Nothing has another place: the data stays where it is.
@@ -308,7 +304,7 @@ TEST_F(Service, AServerThatNobodyCanLeaveStaysAndMayLendAgain) {
   EXPECT_THAT(Run({LAUNCHER, "ctl", "list", server.place}, {}).out, HasSubstr("; it drains"));
   EXPECT_EQ(Run({LAUNCHER, "ctl", "undrain", server.place}, {}).status, 0);
   SayGo();
-  EXPECT_EQ(Wait(program, seconds(60)).status, 0);
+  EXPECT_EQ(Wait(program).status, 0);
   EXPECT_THAT(ReadFile(folder_ / "said"), HasSubstr("kept 64 lost 0 wrong 0 new 64\n"));
   EndServer(server);
 }

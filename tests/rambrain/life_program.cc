@@ -1,10 +1,14 @@
 // One life of a program, by its argument. Compiled with -DPARENTAL_CONTROL and -DLOGSTATS, as Rambrain was.
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <future>
+#include <iterator>
+#include <string>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -95,6 +99,35 @@ managedPtr<double>* Swapped() {
   return field->data();
 }
 
+// Waits until a file of the program's own has so many lines: what is printed by other threads comes when they get a core.
+void AwaitLines(const char* path, long lines) {
+  const auto count = [path] {
+    std::ifstream file(path);
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  };
+  for (int i = 0; i < 6000 && count() < lines; ++i) usleep(10'000);
+}
+
+// What goes to standard output goes to a file, so that it can be waited for, and at the end to where it was meant to go.
+class Output {
+ public:
+  Output() : meant_(dup(STDOUT_FILENO)) {
+    if (std::freopen(kPath, "w", stdout) == nullptr) std::abort();
+  }
+  ~Output() {
+    std::fflush(stdout);
+    dup2(meant_, STDOUT_FILENO);
+    close(meant_);
+    std::ifstream file(kPath);
+    for (std::string line; std::getline(file, line);) std::puts(line.c_str());
+  }
+  void AwaitLines(long lines) const { ::AwaitLines(kPath, lines); }
+
+ private:
+  static constexpr char kPath[] = "output";
+  const int meant_;
+};
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -126,9 +159,11 @@ int main(int, char** argv) {
     managedMemory::defaultManager->printTree(&chunk, 3);
   } else if (!std::strcmp(life, "signal")) {
     managedPtr<double>* field = Swapped();
+    const Output output;
+    long lines = 0;
     for (int signal : {SIGUSR1, SIGUSR1, SIGUSR2}) {
       kill(getpid(), signal);
-      usleep(200'000);
+      output.AwaitLines(++lines);
     }
     field[0].prepareUse();
   } else if (!std::strcmp(life, "log")) {
@@ -136,8 +171,8 @@ int main(int, char** argv) {
     for (int i = 0; i < 40; ++i) {
       ROW(double, field[i], data);
       data[0] = i;
-      usleep(10'000);
     }
+    AwaitLines("rambrain-swapstats.log", 5);
   } else if (!std::strcmp(life, "ask")) {
     for (bool files : {true, false}) {
       managedDummySwap dummy(4 * mib);
@@ -154,12 +189,13 @@ int main(int, char** argv) {
       }
     }
   } else if (!std::strcmp(life, "console")) {
+    const Output output;
     managedMemory::logSwapstats(nullptr, 20);
     Swapped();
-    usleep(100'000);
+    output.AwaitLines(4);
     managedMemory::logSwapstats(nullptr, 0);
     std::printf("quiet\n");
     std::fflush(stdout);
-    usleep(100'000);
+    usleep(100'000);  // five times the interval in which nothing more may come
   }
 }

@@ -17,6 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
+// Processes that end after the one that was waited for: moments; on a busy machine each of them waits for a core.
+constexpr std::chrono::seconds kEndsMayTake{30};
+
 void Redirect(int fd, const std::string& path, int flags) {
   const int opened = open(path.c_str(), flags, 0600);
   dup2(opened, fd);
@@ -77,6 +80,8 @@ pid_t JobFixture::StartCommand(Words command, const Words& environment, const st
   const pid_t pid = fork();
   if (pid != 0) return pid;
   setpgid(0, 0);
+  // A shell that starts tests in the background lets them ignore ^C, and so would what they start.
+  for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
   Redirect(STDIN_FILENO, input, O_RDONLY);
   Redirect(STDOUT_FILENO, (folder_ / "out").string(), O_WRONLY | O_CREAT | O_TRUNC);
   Redirect(STDERR_FILENO, (folder_ / "err").string(), O_WRONLY | O_CREAT | O_TRUNC);
@@ -106,10 +111,17 @@ Outcome JobFixture::Wait(pid_t pid, std::chrono::seconds patience) {
   return outcome;
 }
 
+bool JobFixture::Becomes(const std::function<bool()>& condition, std::chrono::seconds patience) {
+  for (const auto deadline = std::chrono::steady_clock::now() + patience; !condition();) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return true;
+}
+
 pid_t JobFixture::Ready(int rank) {
   const fs::path path = folder_ / "ready" / ("rank-" + std::to_string(rank));
-  for (int i = 0; i < 4000 && !fs::exists(path); ++i) std::this_thread::sleep_for(milliseconds(5));
-  EXPECT_TRUE(fs::exists(path)) << ReadFile(folder_ / "err");
+  EXPECT_TRUE(Becomes([&] { return fs::exists(path); })) << ReadFile(folder_ / "err");
   return static_cast<pid_t>(std::atol(ReadFile(path).c_str()));
 }
 
@@ -144,23 +156,19 @@ pid_t JobFixture::ParentOf(pid_t pid) {
 
 // Processes end a moment after the one that was waited for; nothing may take longer than that.
 void JobFixture::ExpectNothingLeft() {
-  for (int i = 0; i < 1000 && !(JobProcesses().empty() && fs::is_empty(folder_ / "tmp")); ++i) {
-    std::this_thread::sleep_for(milliseconds(10));
-  }
+  Becomes([&] { return JobProcesses().empty() && fs::is_empty(folder_ / "tmp"); }, kEndsMayTake);
   for (pid_t pid : JobProcesses()) {
     ADD_FAILURE() << "left running: " << pid << " " << ReadFile("/proc/" + std::to_string(pid) + "/comm");
     kill(pid, SIGKILL);
   }
   for (const auto& entry : fs::directory_iterator(folder_ / "tmp")) ADD_FAILURE() << "left: " << entry.path();
   std::set<std::string> left;
-  for (int i = 0; i < 200; ++i) {  // the last keeper may still be sweeping
-    left.clear();
-    for (const std::string& name : SharedMemory()) {
-      if (shm_before_.count(name) == 0) left.insert(name);
-    }
-    if (left.empty()) break;
-    std::this_thread::sleep_for(milliseconds(10));
-  }
+  const auto nothing_new = [&] {
+    left = SharedMemory();
+    for (const std::string& name : shm_before_) left.erase(name);
+    return left.empty();
+  };
+  Becomes(nothing_new, kEndsMayTake);  // the last keeper may still be sweeping
   for (const std::string& name : left) ADD_FAILURE() << "left in shared memory: " << name;
 }
 

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,10 +33,16 @@ class JobFixture : public testing::Test {
   // for what Ready reads in RAMSPAN_TEST_READY.
   pid_t StartCommand(Words command, const Words& environment = {}, const std::string& input = "/dev/null");
 
-  // A job that takes longer than `patience` fails the test and is killed.
-  Outcome Wait(pid_t pid, std::chrono::seconds patience = std::chrono::seconds(30));
+  // Only what hangs takes so long: a job takes one second or two, and twenty times that on a slow machine that is busy.
+  static constexpr std::chrono::seconds kPatience{100};
 
-  // The pid that this rank wrote into its file ready/rank-N. Waits for it, at most 20 s.
+  // A job that takes longer than `patience` fails the test and is killed.
+  Outcome Wait(pid_t pid, std::chrono::seconds patience = kPatience);
+
+  // Looks again and again; whether it became true in time.
+  static bool Becomes(const std::function<bool()>& condition, std::chrono::seconds patience = kPatience);
+
+  // The pid that this rank wrote into its file ready/rank-N. Waits for it.
   pid_t Ready(int rank);
   void ClearReady();
 
