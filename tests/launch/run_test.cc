@@ -425,6 +425,7 @@ TEST_F(RunTest, WhatIsLeftWhenEverythingIsKilledAtOnceTheNextRunRemoves) {
     for (const ProcessId& one : killed) kill(one.pid, SIGKILL);
     Wait(launcher);
     EXPECT_TRUE(Becomes([&] { return std::none_of(killed.begin(), killed.end(), IsAlive); }));
+    RemoveUcxProbes();
     folders += !fs::is_empty(folder_ / "tmp");
     const Outcome next = Run(Job(1, 0, {"true"}));
     EXPECT_EQ(next.status, 0) << next.err;

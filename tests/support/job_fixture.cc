@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -44,6 +45,26 @@ std::string ReadFile(const fs::path& path) {
   text << file.rdbuf();
   return text.str();
 }
+
+namespace {
+
+struct Stat {
+  char state = 'X';
+  pid_t parent = -1;
+};
+Stat StatOf(pid_t pid) {
+  Stat stat;
+  const std::string text = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  const size_t name_end = text.rfind(')');
+  if (name_end != std::string::npos) std::istringstream(text.substr(name_end + 1)) >> stat.state >> stat.parent;
+  return stat;
+}
+bool IsRunning(pid_t pid) {
+  const char state = StatOf(pid).state;
+  return state != 'X' && state != 'Z';
+}
+
+}  // namespace
 
 JobFixture::JobFixture() {
   std::string name = testing::TempDir() + "ramspan-test-XXXXXX";
@@ -132,9 +153,17 @@ void JobFixture::ClearReady() {
 
 std::set<pid_t> JobFixture::JobProcesses() {
   std::set<pid_t> found;
+  std::map<pid_t, pid_t> parents;  // of those whose environment is empty: kernel threads, zombies, and in an exec
   for (pid_t pid : AllProcesses()) {
     const std::string environment = ReadFile("/proc/" + std::to_string(pid) + "/environ");
     if (environment.find(marker_) != std::string::npos) found.insert(pid);
+    if (environment.empty() && IsRunning(pid)) parents[pid] = ParentOf(pid);
+  }
+  for (size_t before = 0; before != found.size();) {
+    before = found.size();
+    for (const auto& [pid, parent] : parents) {
+      if (found.count(parent) > 0) found.insert(pid);
+    }
   }
   return found;
 }
@@ -146,13 +175,7 @@ pid_t JobFixture::JobProcess(const std::string& name) {
   return -1;
 }
 
-pid_t JobFixture::ParentOf(pid_t pid) {
-  std::istringstream stat(ReadFile("/proc/" + std::to_string(pid) + "/stat"));
-  std::string number, name, state;
-  pid_t parent = -1;
-  stat >> number >> name >> state >> parent;
-  return parent;
-}
+pid_t JobFixture::ParentOf(pid_t pid) { return StatOf(pid).parent; }
 
 // Processes end a moment after the one that was waited for; nothing may take longer than that.
 void JobFixture::ExpectNothingLeft() {
@@ -189,6 +212,18 @@ std::set<std::string> JobFixture::SharedMemory() {
     if (id >= 0 && segment.shm_nattch == 0) names.insert("sysv " + std::to_string(id));
   }
   return names;
+}
+
+void JobFixture::RemoveUcxProbes() const {
+  shm_info totals{};
+  const int last = shmctl(0, SHM_INFO, reinterpret_cast<shmid_ds*>(&totals));
+  for (int index = 0; index <= last; ++index) {
+    shmid_ds segment{};
+    const int id = shmctl(index, SHM_STAT, &segment);
+    if (id < 0 || segment.shm_nattch > 0 || segment.shm_segsz != static_cast<size_t>(sysconf(_SC_PAGESIZE))) continue;
+    const bool of_this_test = shm_before_.count("sysv " + std::to_string(id)) == 0;
+    if (of_this_test && !IsRunning(segment.shm_cpid)) shmctl(id, IPC_RMID, nullptr);
+  }
 }
 
 }  // namespace ramspan
