@@ -86,6 +86,7 @@ TEST_F(ClusterLosses, AServerBehindAPulledCableIsGivenUpAndUsedAgainWhenTheCable
   AwaitReady(program);
   Unplug(1);
   AwaitInErrors(program, "memory server h1:7117 died", 1);
+  AwaitInErrors(program, "memory server h1:7117 is gone", 1);  // said by another thread
   EXPECT_THAT(program.err(), testing::ContainsRegex(kGivenUp));
   Plug(1);
   AwaitInErrors(program, "over the network", 2);  // said when it is found
