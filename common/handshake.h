@@ -27,7 +27,7 @@ namespace ramspan {
 inline constexpr size_t kHelloBytes = 40;  // magic u32, version u16, role u16, nonce
 inline constexpr size_t kProofBytes = 32;
 // Of everything that client and server say to each other on such a stream.
-inline constexpr uint16_t kLinkVersion = 1;
+inline constexpr uint16_t kLinkVersion = 2;
 
 struct SealKeys {
   std::array<std::byte, 32> to_server{}, to_client{};

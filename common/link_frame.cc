@@ -81,6 +81,7 @@ void Write(const Introduction& introduction, Writer* out) {
   out->Bytes(fabric.bytes);
   out->Text(introduction.local_name);
   out->Text(introduction.label);
+  out->Text(introduction.job);
 }
 
 bool Read(Reader* in, Introduction* introduction) {
@@ -97,25 +98,40 @@ bool Read(Reader* in, Introduction* introduction) {
   fabric.bytes.assign(address.begin(), address.end());
   introduction->local_name = in->Text();
   introduction->label = in->Text();
+  introduction->job = in->Text();
   return true;
+}
+
+void Write(const ServiceUsage& usage, Writer* out) {
+  for (const uint64_t number : {usage.written_bytes, usage.read_bytes, usage.written_per_second, usage.read_per_second}) out->Number(number);
+}
+
+void Read(Reader* in, ServiceUsage* usage) {
+  for (uint64_t* number : {&usage->written_bytes, &usage->read_bytes, &usage->written_per_second, &usage->read_per_second}) *number = in->Number<uint64_t>();
 }
 
 void Write(const ServiceReport& report, Writer* out) {
   out->Number(static_cast<uint8_t>(report.is_server));
   out->Number(report.held_bytes);
   out->Number(report.lent_bytes);
+  out->Number(report.quota_bytes);
   out->Number(report.clients);
   out->Number(static_cast<uint8_t>(report.draining));
+  Write(report.usage, out);
   out->Text(report.label);
+  out->Text(report.job);
 }
 
 void Read(Reader* in, ServiceReport* report) {
   report->is_server = in->Flag();
   report->held_bytes = in->Number<uint64_t>();
   report->lent_bytes = in->Number<uint64_t>();
+  report->quota_bytes = in->Number<uint64_t>();
   report->clients = in->Number<uint32_t>();
   report->draining = in->Flag();
+  Read(in, &report->usage);
   report->label = in->Text();
+  report->job = in->Text();
 }
 
 }  // namespace
@@ -132,9 +148,15 @@ size_t EncodeFrame(const Frame& frame, FrameBuffer* out) {
       writer.Number(frame.access.address);
       writer.Number(static_cast<uint8_t>(frame.access.has_descriptor));
       break;
-    case Frame::Kind::kOrder: writer.Number(static_cast<uint8_t>(frame.order)); break;
+    case Frame::Kind::kOrder:
+      writer.Number(static_cast<uint8_t>(frame.order.order));
+      writer.Number(frame.order.bytes);
+      writer.Text(frame.order.job);
+      break;
     case Frame::Kind::kReport: Write(frame.report, &writer); break;
     case Frame::Kind::kDraining: writer.Number(static_cast<uint8_t>(frame.draining)); break;
+    case Frame::Kind::kGiveBack: writer.Number(frame.bytes); break;
+    case Frame::Kind::kUsage: Write(frame.usage, &writer); break;
     case Frame::Kind::kPing:
     case Frame::Kind::kPong: break;
   }
@@ -162,11 +184,15 @@ Status DecodeFrame(std::span<const std::byte> bytes, Frame* frame) {
     case Frame::Kind::kOrder: {
       const auto order = reader.Number<uint8_t>();
       good = order >= 1 && order <= kServiceOrderMax;
-      frame->order = static_cast<ServiceOrder>(order);
+      frame->order.order = static_cast<ServiceOrder>(order);
+      frame->order.bytes = reader.Number<uint64_t>();
+      frame->order.job = reader.Text();
       break;
     }
     case Frame::Kind::kReport: Read(&reader, &frame->report); break;
     case Frame::Kind::kDraining: frame->draining = reader.Flag(); break;
+    case Frame::Kind::kGiveBack: frame->bytes = reader.Number<uint64_t>(); break;
+    case Frame::Kind::kUsage: Read(&reader, &frame->usage); break;
     case Frame::Kind::kPing:
     case Frame::Kind::kPong: break;
     default: good = false;

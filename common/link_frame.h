@@ -29,6 +29,7 @@ struct Introduction {
   FabricAddress fabric;         // empty (no bytes): none
   std::string local_name;       // a server: where clients on its own host find it ("@name"); may be empty
   std::string label;            // for messages and lists: who this is
+  std::string job;              // a client: the job that it belongs to, whose processes share what a server lends
   bool operator==(const Introduction&) const = default;
 };
 
@@ -40,15 +41,17 @@ struct LeaseAccess {
 };
 
 struct Frame {
-  // kPing is answered by kPong. kRecord and kGrant hold a record as it came, not decoded. kOrder comes from controllers only.
-  enum class Kind : uint8_t { kIntroduction = 1, kRecord = 2, kGrant = 3, kPing = 4, kPong = 5, kOrder = 6, kReport = 7, kDraining = 8 };
+  // What was moved is told about once a second. kPing is answered by kPong. kRecord and kGrant hold a record as it came, not decoded. kOrder comes from controllers only.
+  enum class Kind : uint8_t { kIntroduction = 1, kRecord = 2, kGrant = 3, kPing = 4, kPong = 5, kOrder = 6, kReport = 7, kDraining = 8, kGiveBack = 9, kUsage = 10 };
   Kind kind = Kind::kPing;
   WireRecord record{};
   LeaseAccess access;
   Introduction introduction;
-  ServiceOrder order = ServiceOrder::kList;
+  ServiceCommand order;
   ServiceReport report;
   bool draining = false;  // kDraining, from a server: whether clients should leave
+  uint64_t bytes = 0;     // kGiveBack, from a server: so much of its leases
+  ServiceUsage usage;     // kUsage, from a client: what it has moved so far; rates are the server's business
 };
 
 using FrameBuffer = std::array<std::byte, kFrameBytesMax>;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <utility>
 
 #include "common/running_clock.h"
@@ -81,6 +82,21 @@ std::string OwnLabel() {
   std::string label = std::string(program_invocation_short_name) + "[" + std::to_string(getpid()) + "]@" + host;
   for (char& c : label) c = c >= ' ' && c <= '~' ? c : '?';
   return label.substr(0, kFrameTextMax);
+}
+
+std::string OwnJob() {
+  // Of batch systems; one allocation is one job to its neighbours, whatever it runs.
+  constexpr const char* kNames[][2] = {{"SLURM_JOB_ID", "slurm "}, {"PBS_JOBID", "pbs "}, {"FLUX_JOB_ID", "flux "}, {"LSB_JOBID", "lsf "}, {"RAMSPAN_RUN_DIR", "run "}};
+  for (const auto& [variable, kind] : kNames) {
+    const char* value = std::getenv(variable);
+    if (value == nullptr || *value == '\0') continue;
+    std::string name = value;
+    if (name[0] == '/') name = name.substr(name.rfind('/') + 1);  // the launcher's folder, made for this job
+    name = kind + name;
+    for (char& c : name) c = c >= ' ' && c <= '~' ? c : '?';
+    return name.substr(0, kFrameTextMax);
+  }
+  return OwnLabel();
 }
 
 }  // namespace ramspan

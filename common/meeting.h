@@ -25,5 +25,8 @@ struct Meeting {
 
 // How this process calls itself to servers: "program[pid]@host".
 std::string OwnLabel();
+// The job that this process belongs to, by a name that all of its processes share and no other job's do: what the batch system or the
+// launcher calls it. A process without one is a job of its own: its label.
+std::string OwnJob();
 
 }  // namespace ramspan

@@ -8,16 +8,40 @@
 
 namespace ramspan {
 
-enum class ServiceOrder : uint8_t { kList = 1, kStop = 2, kDrain = 3, kUndrain = 4 };
-inline constexpr uint8_t kServiceOrderMax = 4;
+enum class ServiceOrder : uint8_t { kList = 1, kStop = 2, kDrain = 3, kUndrain = 4, kShrink = 5, kQuota = 6 };
+inline constexpr uint8_t kServiceOrderMax = 6;
+
+struct ServiceCommand {
+  ServiceOrder order = ServiceOrder::kList;
+  uint64_t bytes = 0;  // kShrink: what the server lends from now on; kQuota: the most that a job may hold
+  std::string job;     // kQuota: which one; empty: each that has no quota of its own
+  bool operator==(const ServiceCommand&) const = default;
+};
+
+// What clients have moved to and from a server, by their own account, and how fast of late.
+struct ServiceUsage {
+  uint64_t written_bytes = 0, read_bytes = 0;
+  uint64_t written_per_second = 0, read_per_second = 0;
+  ServiceUsage& operator+=(const ServiceUsage& other) {
+    written_bytes += other.written_bytes;
+    read_bytes += other.read_bytes;
+    written_per_second += other.written_per_second;
+    read_per_second += other.read_per_second;
+    return *this;
+  }
+  bool operator==(const ServiceUsage&) const = default;
+};
 
 struct ServiceReport {
   bool is_server = false;  // else of one client
   uint64_t held_bytes = 0;  // leased to it; of the server: to all
   uint64_t lent_bytes = 0;  // what the server lends; 0 of a client
+  uint64_t quota_bytes = UINT64_MAX;  // of a client's job; UINT64_MAX: none
   uint32_t clients = 0;     // of the server
   bool draining = false;    // of the server
+  ServiceUsage usage;
   std::string label;        // who it is
+  std::string job;          // of a client; empty: it has said none
   bool operator==(const ServiceReport&) const = default;
 };
 

@@ -22,7 +22,7 @@ bool FieldsOf(uint16_t type, Fields* fields) {
     case WireType::kActivity: *fields = {.any_bytes = true}; return true;
     case WireType::kBye: *fields = {.flags_max = kByeTogether}; return true;
     case WireType::kLeaseGrant: *fields = {.lease = true, .offset_and_bytes = true, .free = true}; return true;
-    case WireType::kFull: *fields = {.free = true, .flags_min = 1, .flags_max = 3}; return true;
+    case WireType::kFull: *fields = {.free = true, .flags_min = 1, .flags_max = static_cast<uint32_t>(FullReason::kSoon)}; return true;
   }
   return false;
 }

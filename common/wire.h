@@ -38,7 +38,8 @@ enum class WireType : uint16_t {
 };
 
 inline constexpr uint32_t kByeTogether = 1;
-enum class FullReason : uint32_t { kPool = 1, kQuota = 2, kNoMemory = 3 };
+// kSoon: others have been asked to make room for this client.
+enum class FullReason : uint32_t { kPool = 1, kQuota = 2, kNoMemory = 3, kSoon = 4 };
 
 struct WireMessage {
   WireType type = WireType::kActivity;

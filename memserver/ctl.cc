@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/meeting.h"
+#include "common/rendezvous.h"
 #include "common/secret.h"
 #include "common/units.h"
 
@@ -23,7 +24,7 @@ constexpr std::chrono::seconds kLookEvery{1};
 constexpr int kLooksWithoutProgress = 10;  // then the user is told what may be the reason, once
 
 struct CtlOptions {
-  std::string command, key_file;
+  std::string command, key_file, memory, job;
   std::vector<std::string> servers;
   bool wait = false;
   bool help = false;
@@ -34,12 +35,15 @@ struct CommandName {
   ServiceOrder order;
 };
 constexpr CommandName kCommands[] = {
-    {"list", ServiceOrder::kList}, {"drain", ServiceOrder::kDrain}, {"undrain", ServiceOrder::kUndrain}, {"stop", ServiceOrder::kStop}};
+    {"list", ServiceOrder::kList}, {"drain", ServiceOrder::kDrain}, {"undrain", ServiceOrder::kUndrain},
+    {"shrink", ServiceOrder::kShrink}, {"quota", ServiceOrder::kQuota}, {"stop", ServiceOrder::kStop}};
 
 po::options_description Description(CtlOptions& options) {
   po::options_description text("options");
   auto add = text.add_options();
   add("key-file", po::value(&options.key_file)->value_name("FILE"), "the servers' secret. Default: RAMSPAN_SERVER_KEY_FILE, else ~/.ramspan.key");
+  add("memory", po::value(&options.memory)->value_name("SIZE"), "shrink: what the server lends; quota: the most of one job, or none");
+  add("job", po::value(&options.job)->value_name("NAME"), "quota: of this job, as list calls it. Default: of each job without a quota of its own");
   add("wait", po::bool_switch(&options.wait), "drain: says how much is left, until the server has ended");
   add("help,h", po::bool_switch(&options.help), "this text");
   return text;
@@ -47,17 +51,20 @@ po::options_description Description(CtlOptions& options) {
 
 void PrintHelp(std::ostream& out) {
   CtlOptions options;
-  out << "usage: ramspan ctl list|drain|undrain|stop [SERVER...] [options]\n\n"
-         "SERVER is HOST:PORT or the PATH of a Unix socket, as in the key `servers`; several may be joined by commas. Without any:\n"
-         "those of RAMSPAN_SERVERS.\n\n"
-         "  list   what each server lends, and which clients hold how much of it\n"
+  out << "usage: ramspan ctl list|drain|undrain|shrink|quota|stop [SERVER...] [options]\n\n"
+         "SERVER is HOST:PORT, the PATH of a Unix socket, or dir:DIR for all servers of a rendezvous folder, as in the key `servers`;\n"
+         "several may be joined by commas. Without any: those of RAMSPAN_SERVERS.\n\n"
+         "  list   what each server lends, which clients hold how much of it, and how fast they write and read there\n"
          "  drain  the server lends nothing any more, its clients move what is there to other servers or files while they go on,\n"
          "         and when it holds nothing it ends. Nothing is lost: what has no other place stays where it is\n"
          "  undrain  a server that has not yet ended lends again\n"
+         "  shrink the server lends less from now on (or more again, up to its --memory); clients that hold too much move it elsewhere\n"
+         "  quota  the most that a job may hold there; jobs that hold more move it elsewhere\n"
          "  stop   ends the server at once. What lived only there is lost to clients of other hosts; all of them go on\n\n"
          "example:\n"
          "  ramspan ctl list node7:7117\n"
-         "  ramspan ctl drain --wait node7:7117\n\n"
+         "  ramspan ctl drain --wait node7:7117\n"
+         "  ramspan ctl quota node7:7117 --memory 16GiB --job 'slurm 4711'\n\n"
       << Description(options) << "\nExit status: 0; 1 when a server did not answer; 2 for a wrong line.\n";
 }
 
@@ -92,11 +99,28 @@ Result<CtlOptions> Parse(int argc, char** argv) {
   return options;
 }
 
-Result<ServiceOrder> OrderNamed(const std::string& name) {
-  for (const CommandName& command : kCommands) {
-    if (name == command.name) return command.order;
+Result<ServiceCommand> CommandOf(const CtlOptions& options) {
+  ServiceCommand command{.order = ServiceOrder::kList, .bytes = 0, .job = options.job.substr(0, kFrameTextMax)};
+  for (const CommandName& one : kCommands) {
+    if (options.command != one.name) continue;
+    command.order = one.order;
+    const bool takes_memory = one.order == ServiceOrder::kShrink || one.order == ServiceOrder::kQuota;
+    if (takes_memory == options.memory.empty()) return InvalidArgument(takes_memory ? options.command + " wants --memory SIZE" : "--memory is for shrink and quota");
+    if (!options.job.empty() && one.order != ServiceOrder::kQuota) return InvalidArgument("--job is for quota");
+    command.bytes = UINT64_MAX;
+    if (!takes_memory || (one.order == ServiceOrder::kQuota && options.memory == "none")) return command;
+    const Result<uint64_t> bytes = ParseBytes(options.memory);
+    if (!bytes.ok()) return InvalidArgument("--memory: " + bytes.status().message());
+    command.bytes = bytes.value();
+    return command;
   }
-  return InvalidArgument("there is no command \"" + name + "\": list, drain, undrain or stop (see ramspan ctl --help)");
+  return InvalidArgument("there is no command \"" + options.command + "\": list, drain, undrain, shrink, quota or stop (see ramspan ctl --help)");
+}
+
+// Empty where nothing moves.
+std::string Speed(const ServiceUsage& usage) {
+  if (usage.written_per_second == 0 && usage.read_per_second == 0) return "";
+  return ", writes " + FormatBytes(usage.written_per_second) + "/s, reads " + FormatBytes(usage.read_per_second) + "/s";
 }
 
 void Print(const std::string& place, const std::vector<ServiceReport>& reports) {
@@ -104,16 +128,21 @@ void Print(const std::string& place, const std::vector<ServiceReport>& reports) 
   std::printf("%s lends %s, of which %u client%s %s%s\n", place.c_str(), FormatBytes(server.lent_bytes).c_str(), server.clients,
               server.clients == 1 ? " holds" : "s hold", FormatBytes(server.held_bytes).c_str(), server.draining ? "; it drains" : "");
   for (const ServiceReport& one : reports) {
-    if (!one.is_server) std::printf("  %-12s %s\n", FormatBytes(one.held_bytes).c_str(), one.label.c_str());
+    if (one.is_server) continue;
+    const std::string quota = one.quota_bytes == UINT64_MAX ? "" : " of at most " + FormatBytes(one.quota_bytes);
+    std::printf("  %-12s%s %s%s%s\n", FormatBytes(one.held_bytes).c_str(), quota.c_str(), one.label.c_str(),
+                one.job.empty() || one.job == one.label ? "" : (", job " + one.job).c_str(), Speed(one.usage).c_str());
   }
 }
 
 // What it answers; its own report is the last.
-Result<std::vector<ServiceReport>> Ask(const SocketPlace& place, const Secret& secret, ServiceOrder order) {
+Result<std::vector<ServiceReport>> Ask(const SocketPlace& place, const Secret& secret, const ServiceCommand& command) {
   Result<Meeting> met = Meeting::With(place, secret, kAnswerMax, Handshake::Role::kController);
   if (!met.ok()) return met.status();
   Meeting meeting = std::move(met).value();
-  if (!meeting.link->Send({.kind = Frame::Kind::kOrder, .order = order})) return meeting.link->why_closed();
+  Frame order{.kind = Frame::Kind::kOrder};
+  order.order = command;
+  if (!meeting.link->Send(order)) return meeting.link->why_closed();
   std::vector<ServiceReport> reports;
   while (reports.empty() || !reports.back().is_server) {
     Frame frame;
@@ -124,14 +153,20 @@ Result<std::vector<ServiceReport>> Ask(const SocketPlace& place, const Secret& s
   return reports;
 }
 
-Status Give(const SocketPlace& place, const Secret& secret, ServiceOrder order) {
-  const Result<std::vector<ServiceReport>> answer = Ask(place, secret, order);
+Status Give(const SocketPlace& place, const Secret& secret, const ServiceCommand& command) {
+  const ServiceOrder order = command.order;
+  const Result<std::vector<ServiceReport>> answer = Ask(place, secret, command);
   if (!answer.ok()) return answer.status();
   const std::vector<ServiceReport>& reports = answer.value();
   if (order == ServiceOrder::kList) Print(place.text(), reports);
   if (order == ServiceOrder::kStop) std::printf("%s ends\n", place.text().c_str());
   if (order == ServiceOrder::kDrain) std::printf("%s drains: %s to go\n", place.text().c_str(), FormatBytes(reports.back().held_bytes).c_str());
   if (order == ServiceOrder::kUndrain) std::printf("%s lends again\n", place.text().c_str());
+  if (order == ServiceOrder::kShrink) std::printf("%s lends %s, of which %s are held\n", place.text().c_str(), FormatBytes(reports.back().lent_bytes).c_str(), FormatBytes(reports.back().held_bytes).c_str());
+  if (order == ServiceOrder::kQuota) {
+    std::printf("%s: %s may hold %s\n", place.text().c_str(), command.job.empty() ? "each job" : command.job.c_str(),
+                command.bytes == UINT64_MAX ? "what is free" : FormatBytes(command.bytes).c_str());
+  }
   return {};
 }
 
@@ -140,7 +175,7 @@ Status AwaitEnd(const SocketPlace& place, const Secret& secret) {
   const std::string name = place.text();
   uint64_t left = UINT64_MAX;
   for (int looks = 0;; std::this_thread::sleep_for(kLookEvery)) {
-    const Result<std::vector<ServiceReport>> answer = Ask(place, secret, ServiceOrder::kList);
+    const Result<std::vector<ServiceReport>> answer = Ask(place, secret, {.order = ServiceOrder::kList, .bytes = 0, .job = ""});
     if (!answer.ok()) {
       std::printf("%s has ended\n", name.c_str());
       return {};
@@ -158,20 +193,39 @@ Status AwaitEnd(const SocketPlace& place, const Secret& secret) {
   }
 }
 
+// Also those that are found in folders, after what dead servers have left there was swept.
+Result<std::vector<SocketPlace>> PlacesOf(const std::string& text, std::string* key_file) {
+  Result<ServerNames> names = ParseServerNames(text);
+  if (!names.ok()) return names.status();
+  std::vector<SocketPlace> places = std::move(names.value().places);
+  for (const std::string& path : names.value().folders) {
+    const Result<RendezvousFolder> folder = RendezvousFolder::Open(path, /*make=*/false);
+    if (!folder.ok()) return folder.status();
+    if (const size_t swept = folder.value().Sweep(); swept > 0) std::printf("%s: %zu file%s of dead servers swept\n", path.c_str(), swept, swept == 1 ? "" : "s");
+    const Result<std::vector<RendezvousEntry>> entries = folder.value().Read();
+    if (!entries.ok()) return entries.status();
+    for (const RendezvousEntry& entry : entries.value()) places.push_back(entry.place);
+    if (key_file->empty()) *key_file = folder.value().key_file();
+    if (entries.value().empty()) std::printf("%s: no server\n", path.c_str());
+  }
+  return places;
+}
+
 Result<int> CommandAll(const CtlOptions& options) {
-  const Result<ServiceOrder> order = OrderNamed(options.command);
-  if (!order.ok()) return order.status();
+  const Result<ServiceCommand> command = CommandOf(options);
+  if (!command.ok()) return command.status();
   std::string names;
   for (const std::string& one : options.servers) names += (names.empty() ? "" : ",") + one;
-  const Result<std::vector<SocketPlace>> places = ParseSocketPlaces(names);
+  std::string key_file = options.key_file;
+  const Result<std::vector<SocketPlace>> places = PlacesOf(names, &key_file);
   if (!places.ok()) return places.status();
-  const Result<std::string> file = options.key_file.empty() ? DefaultKeyFile() : Result<std::string>(options.key_file);
+  const Result<std::string> file = key_file.empty() ? DefaultKeyFile() : Result<std::string>(key_file);
   if (!file.ok()) return file.status();
   const Result<Secret> secret = Secret::FromFile(file.value());
   if (!secret.ok()) return secret.status();
   int status = 0;
   for (const SocketPlace& place : places.value()) {
-    Status done = Give(place, secret.value(), order.value());
+    Status done = Give(place, secret.value(), command.value());
     std::fflush(stdout);
     if (done.ok() && options.wait) done = AwaitEnd(place, secret.value());
     if (done.ok()) continue;

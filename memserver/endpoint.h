@@ -73,10 +73,16 @@ class Endpoint {
   // How a client calls itself; empty: it does not.
   virtual std::string LabelOf(uint32_t /*client*/) { return ""; }
 
+  // The job that it belongs to; empty: it does not say. What it has moved here, as it says itself.
+  virtual std::string JobOf(uint32_t /*client*/) { return ""; }
+  virtual ServiceUsage UsageOf(uint32_t /*client*/) { return {}; }
+  // Tells it to give back so many bytes of leases, as soon as it has found other places for what is there.
+  virtual void AskBack(uint32_t /*client*/, uint64_t /*bytes*/) {}
+
   // What `ramspan ctl` wants, from somebody who may; each order is answered by reports, the server's own last. False: he has gone.
   struct Order {
     uint64_t from = 0;
-    ServiceOrder order = ServiceOrder::kList;
+    ServiceCommand command;
   };
   virtual std::optional<Order> NextOrder() { return std::nullopt; }
   virtual bool Report(uint64_t /*from*/, const ServiceReport& /*report*/) { return false; }

@@ -1,21 +1,30 @@
 // LeaseTable: who holds which part of one server's pool. Pure bookkeeping: offsets in and out, no memory touched, no
 // message known. A lease has an id that is never used twice, so that a late or repeated return hits nobody else.
 //
-// Quota: a client may take what is free minus what the others are promised: each client that is still here and holds
-// less than the reserve is promised the difference. So whoever comes late finds at least the reserve (a quarter of an
-// even share, at most 64 MiB), and no fair share is enforced beyond that. One lease is at most a quarter of an even
-// share (at most 256 MiB), so that a few messages are enough and the pool is not gone in one.
+// What is held back: a client may take what is free minus what the others are promised: each client that is still here and holds
+// less than the reserve is promised the difference. So whoever comes late finds at least the reserve at once (a quarter of an
+// even share, at most 64 MiB). One lease is at most a quarter of an even share (at most 256 MiB), so that a few messages are
+// enough and the pool is not gone in one.
+//
+// Fair shares: clients belong to jobs, and the share of a job is what is lent divided by the jobs that are here. As long as nobody
+// else wants it, a job may hold more: all, if it is alone. When a client whose job is below its share gets no lease, what it wants is
+// kept in mind for a while: it is promised to that client, and AskBack says who should give back so that it can be had, those
+// furthest above their share first, and never below it. A job's quota is a limit of its own, share or not; a pool that lends less
+// than before asks for the rest back in the same way.
 //
 // Conservation, checked by IsValid: sum of the clients' held bytes == sum of lease bytes == pool - free.
 // Thread-safety: none; the server's loop is one thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "common/buddy_allocator.h"
+#include "common/running_clock.h"
 #include "common/status.h"
 #include "common/wire.h"
 
@@ -30,12 +39,17 @@ struct Lease {
 
 class LeaseTable {
  public:
+  using Time = RunningClock::time_point;
+  // A client that wants memory asks at least every second. Who has not asked for so long has no need any more.
+  static constexpr std::chrono::seconds kWantLasts{10};
+
   // `pool_bytes` is cut down to a multiple of kLeaseGranule and must hold one; clients are numbered [0, clients). `released`
   // hears of each lease that comes back, before its place is free.
   LeaseTable(uint64_t pool_bytes, uint32_t clients, std::function<void(const Lease&)> released = nullptr);
 
   // One more client, with the next number or one that was retired. Shares are then counted anew, between those that are here.
-  void Welcome(uint32_t client);
+  // `job`: the name of the job that it belongs to; empty: of one of its own.
+  void Welcome(uint32_t client, const std::string& job = "");
 
   // The largest lease of at most `want` bytes (multiples of the granule) that pool, cap and quota allow.
   // kResourceExhausted: the pool has no `minimum` in one piece; kUnavailable: it has, but it is promised to others.
@@ -49,8 +63,29 @@ class LeaseTable {
   // All leases of the client come back, and it is promised nothing any more: it said bye, or it died.
   void Retire(uint32_t client);
 
-  uint64_t FreeFor(uint32_t client) const;  // bytes that quota leaves to this client
+  // The client was refused `bytes`. What it may claim of that is promised to it until it has it or does not ask any more.
+  // Returns that.
+  uint64_t NoteWant(uint32_t client, uint64_t bytes, Time now);
+  // Who should give back how much now; each is told once, and what it then gives back counts against that.
+  struct Claim {
+    uint32_t client = 0;
+    uint64_t bytes = 0;
+  };
+  std::vector<Claim> AskBack(Time now);
+
+  // What was asked back and has not come yet.
+  uint64_t awaited_bytes() const;
+
+  // Lends at most so much from now on, at least a granule and at most the pool. What is out above that comes back by AskBack.
+  void SetLent(uint64_t bytes);
+  // The most that a job may hold; UINT64_MAX: no limit. `job` empty: each job for which nothing else was said.
+  void SetQuota(const std::string& job, uint64_t bytes);
+
+  uint64_t FreeFor(uint32_t client) const;  // bytes that shares and quota leave to this client
   uint64_t HeldBy(uint32_t client) const { return held_[client]; }
+  const std::string& JobOf(uint32_t client) const { return jobs_[client]; }
+  uint64_t QuotaOf(uint32_t client) const;
+  uint64_t lent_bytes() const { return lent_bytes_; }
   uint64_t pool_bytes() const { return pool_bytes_; }
   uint64_t free_bytes() const { return free_bytes_; }
   uint64_t lease_bytes_max() const { return lease_bytes_max_; }
@@ -59,7 +94,17 @@ class LeaseTable {
   bool IsValid() const;
 
  private:
+  struct Want {
+    uint64_t bytes = 0;
+    Time until{};
+  };
+
   void Release(std::map<uint64_t, Lease>::iterator lease);
+  uint64_t HeldByJobOf(uint32_t client) const;
+  uint64_t ShareOf(uint32_t client) const;
+  uint64_t LeftWithJobOf(uint32_t client) const;
+  Claim FindClaim(uint64_t bytes, const std::string* job) const;
+  void AddClaims(uint64_t bytes, const std::string* job, std::vector<Claim>* claims);
 
   const uint64_t pool_bytes_;
   const std::function<void(const Lease&)> released_;
@@ -70,7 +115,13 @@ class LeaseTable {
   std::map<uint64_t, Lease> leases_;
   std::vector<uint64_t> held_;
   std::vector<bool> retired_;
-  uint64_t free_bytes_;
+  std::vector<std::string> jobs_;     // by client; each its own name where none was told
+  std::vector<Want> wants_;           // by client
+  std::vector<uint64_t> asked_back_;  // by client: told to give back, not yet come
+  std::map<std::string, uint64_t> quotas_;
+  uint64_t quota_ = UINT64_MAX;  // of jobs that have none of their own
+  uint64_t lent_bytes_;
+  uint64_t free_bytes_;  // of the pool
   uint64_t next_id_ = 1;
 };
 

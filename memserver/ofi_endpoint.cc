@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "memserver/ofi_visitor.h"
 
 namespace ramspan {
 namespace {
@@ -45,22 +46,6 @@ std::string Hex(uint64_t number) {
 }
 
 }  // namespace
-
-// Somebody on a socket: a stranger until the handshake and the introduction are over, then a client.
-struct OfiEndpoint::Visitor {
-  Visitor(uint64_t the_id, Descriptor socket, const Secret& secret, bool is_near)
-      : id(the_id), near(is_near), link(std::move(socket), Handshake::Role::kServer, secret) {}
-  const uint64_t id;
-  const bool near;
-  Link link;
-  RunningClock::time_point greeting_ends{};
-  bool waits_to_write = false, is_ready = false;
-  bool greeted = false, introduced_itself = false;
-  uint32_t client = 0;  // from here on meaningful when it has introduced itself
-  size_t fabric = 0;    // of a far client that was greeted: the number of its endpoint here
-  uint64_t peer = 0;    // and what it is called there
-  std::string label;
-};
 
 // ---- Opening ----
 
@@ -332,54 +317,13 @@ bool OfiEndpoint::TakeFrame(Visitor& visitor, Message* message) {
     return false;
   }
   if (is_introduction) Welcome(visitor, frame.introduction);
+  if (frame.kind == Frame::Kind::kUsage) NoteUsage(visitor, frame.usage);
   if (frame.kind == Frame::Kind::kPing) visitor.link.Send({.kind = Frame::Kind::kPong});
   if (frame.kind == Frame::Kind::kRecord) {
     last_ = frame.record;
     *message = {visitor.client, last_};
   }
   return true;
-}
-
-// A controller stays as long as a client may take to arrive, and is none.
-bool OfiEndpoint::TakeOrder(Visitor& visitor, const Frame& frame) {
-  if (frame.kind != Frame::Kind::kOrder) {
-    visitor.link.Close(FailedPrecondition("it came to give orders, and says something else"));
-    return false;
-  }
-  orders_.push_back({.from = visitor.id, .order = frame.order});
-  return true;
-}
-
-std::optional<Endpoint::Order> OfiEndpoint::NextOrder() {
-  if (orders_.empty()) return std::nullopt;
-  const Order order = orders_.front();
-  orders_.pop_front();
-  return order;
-}
-
-bool OfiEndpoint::Report(uint64_t from, const ServiceReport& report) {
-  const auto found = visitors_.find(from);
-  if (found == visitors_.end()) return false;
-  Frame frame{.kind = Frame::Kind::kReport};
-  frame.report = report;
-  frame.report.label = report.label.substr(0, kFrameTextMax);
-  const bool sent = found->second->link.Send(frame);
-  Visit(*found->second);
-  return sent;
-}
-
-void OfiEndpoint::TellDraining(bool draining) {
-  draining_ = draining;
-  for (auto& [id, visitor] : visitors_) {
-    if (!visitor->introduced_itself) continue;
-    visitor->link.Send({.kind = Frame::Kind::kDraining, .draining = draining});
-    Visit(*visitor);
-  }
-}
-
-std::string OfiEndpoint::LabelOf(uint32_t client) {
-  const Visitor* visitor = ByNumber(client);
-  return visitor == nullptr ? "" : visitor->label;
 }
 
 // The server says first how it is reached, because the client's own address depends on it.
@@ -406,6 +350,7 @@ void OfiEndpoint::Welcome(Visitor& visitor, const Introduction& introduction) {
   }
   visitor.introduced_itself = true;
   visitor.label = introduction.label;
+  visitor.job = introduction.job;
   if (free_numbers_.empty()) {
     visitor.client = static_cast<uint32_t>(visitor_of_client_.size());
     visitor_of_client_.push_back(0);

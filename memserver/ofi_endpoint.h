@@ -52,6 +52,7 @@ class OfiEndpoint final : public Endpoint {
   // Where clients find it, with the port that was chosen; the Unix socket's path, or its name, without `listen`.
   const std::string& place() const { return place_; }
   const char* provider() const { return fabrics_ ? fabrics_->provider() : "none"; }
+  uint64_t instance() const { return instance_; }  // of this process, as it introduces itself
   // Asks the server's loop to end.
   void End();
 
@@ -70,6 +71,9 @@ class OfiEndpoint final : public Endpoint {
   std::optional<uint32_t> NextArrival() override;
   std::optional<uint32_t> NextDeath() override;
   std::string LabelOf(uint32_t client) override;
+  std::string JobOf(uint32_t client) override;
+  ServiceUsage UsageOf(uint32_t client) override;
+  void AskBack(uint32_t client, uint64_t bytes) override;
   std::optional<Order> NextOrder() override;
   bool Report(uint64_t from, const ServiceReport& report) override;
   void TellDraining(bool draining) override;
@@ -98,6 +102,7 @@ class OfiEndpoint final : public Endpoint {
   void DropExtraStrangers();
   void Visit(Visitor& visitor);
   bool TakeFrame(Visitor& visitor, Message* message);
+  void NoteUsage(Visitor& visitor, const ServiceUsage& told);
   bool TakeOrder(Visitor& visitor, const Frame& frame);
   void Greet(Visitor& visitor);
   void Welcome(Visitor& visitor, const Introduction& introduction);

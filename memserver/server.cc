@@ -53,7 +53,7 @@ std::optional<WireMessage> MemServer::Handle(uint32_t client, std::span<const st
     NoteBad(client, FailedPrecondition(from_client ? "request after bye" : "a server's message from a client"));
     return std::nullopt;
   }
-  if (message.type == WireType::kLeaseRequest) return GrantOrRefuse(client, message);
+  if (message.type == WireType::kLeaseRequest) return GrantOrRefuse(client, message, now);
   if (message.type == WireType::kActivity) {
     const uint64_t bytes = std::min(message.bytes, options_.pool_bytes);
     active_until_[client] = now + kActivityLasts + std::chrono::milliseconds(bytes / kActivityBytesPerMs);
@@ -65,7 +65,30 @@ std::optional<WireMessage> MemServer::Handle(uint32_t client, std::span<const st
   return std::nullopt;
 }
 
-WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request) {
+void MemServer::AskBack(Clock::time_point now) {
+  if (!options_.ask_back) return;
+  for (const LeaseTable::Claim& claim : leases_.AskBack(now)) options_.ask_back(claim.client, claim.bytes);
+}
+
+void MemServer::SetLent(uint64_t bytes, Clock::time_point now) {
+  leases_.SetLent(bytes);
+  AskBack(now);
+}
+
+void MemServer::SetQuota(const std::string& job, uint64_t bytes, Clock::time_point now) {
+  leases_.SetQuota(job, bytes);
+  AskBack(now);
+}
+
+FullReason MemServer::NoteRefusal(uint32_t client, uint64_t bytes, const Status& why, Clock::time_point now) {
+  if (options_.ask_back && leases_.NoteWant(client, bytes, now) > 0) {
+    AskBack(now);
+    if (leases_.awaited_bytes() > 0) return FullReason::kSoon;
+  }
+  return why.code() == StatusCode::kUnavailable ? FullReason::kQuota : FullReason::kPool;
+}
+
+WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request, Clock::time_point now) {
   // The client did not get the answer, or not in time, and asks again: it gets the same lease, not another one.
   new_lease_ = 0;
   const WireMessage& before = granted_[client];
@@ -77,8 +100,7 @@ WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request
   }
   const Result<Lease> lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
   if (!lease.ok()) {
-    const bool quota = lease.status().code() == StatusCode::kUnavailable;
-    answer.flags = static_cast<uint32_t>(quota ? FullReason::kQuota : FullReason::kPool);
+    answer.flags = static_cast<uint32_t>(NoteRefusal(client, request.bytes, lease.status(), now));
   } else if (options_.provide && !options_.provide(lease.value())) {
     const Status returned = leases_.Return(client, lease.value().id);
     RS_CHECK(returned.ok(), "lease %llu just made: %s", static_cast<unsigned long long>(lease.value().id),
@@ -106,9 +128,9 @@ void MemServer::Withdraw(uint32_t client, const WireMessage& answer) {
            returned.message().c_str());
 }
 
-void MemServer::NoteArrival(uint32_t client) {
+void MemServer::NoteArrival(uint32_t client, const std::string& job) {
   RS_CHECK(client <= sessions_.size(), "client %u comes when there are %zu", client, sessions_.size());
-  leases_.Welcome(client);
+  leases_.Welcome(client, job);
   if (client == sessions_.size()) {
     sessions_.emplace_back();
     active_until_.emplace_back();

@@ -29,6 +29,8 @@ struct MemServerOptions {
   std::function<bool(const Lease& lease)> provide;
   // The lease is nobody's any more, before it can be granted again.
   std::function<void(const Lease& lease)> reclaim;
+  // A client should give back so much, because others have a right to it. Null: nobody can be told, so nobody is.
+  std::function<void(uint32_t client, uint64_t bytes)> ask_back;
 };
 
 class MemServer {
@@ -45,7 +47,7 @@ class MemServer {
   void Withdraw(uint32_t client, const WireMessage& answer);
 
   // One more client, with a number that is not in use: the next one, or that of a client that has said bye or died.
-  void NoteArrival(uint32_t client);
+  void NoteArrival(uint32_t client, const std::string& job = "");
   // The client is gone without a bye: its leases come back, and nobody waits for it.
   void NoteDeath(uint32_t client);
 
@@ -55,6 +57,10 @@ class MemServer {
   // While it drains it grants nothing; clients are told that it is full.
   void SetDraining(bool draining) { is_draining_ = draining; }
   bool is_draining() const { return is_draining_; }
+
+  // As LeaseTable's; who holds too much then is asked for it.
+  void SetLent(uint64_t bytes, Clock::time_point now);
+  void SetQuota(const std::string& job, uint64_t bytes, Clock::time_point now);
 
   // All clients have said bye or died.
   bool Done() const { return draining_ == sessions_.size(); }
@@ -69,7 +75,9 @@ class MemServer {
   const Session& session(uint32_t client) const { return sessions_[client]; }
 
  private:
-  WireMessage GrantOrRefuse(uint32_t client, const WireMessage& request);
+  WireMessage GrantOrRefuse(uint32_t client, const WireMessage& request, Clock::time_point now);
+  FullReason NoteRefusal(uint32_t client, uint64_t bytes, const Status& why, Clock::time_point now);
+  void AskBack(Clock::time_point now);
   void NoteBad(uint32_t client, const Status& why);
 
   const MemServerOptions options_;

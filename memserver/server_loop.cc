@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -43,7 +44,8 @@ class Loop {
                  .clients = endpoint.clients(),
                  .label = endpoint.label(),
                  .provide = [this](const Lease& lease) { return Provide(lease); },
-                 .reclaim = [this](const Lease& lease) { endpoint_.Reclaim(lease); }}),
+                 .reclaim = [this](const Lease& lease) { endpoint_.Reclaim(lease); },
+                 .ask_back = AskBackOf(endpoint)}),
         sleep_max_(endpoint.needs_polling() ? kSleepMaxFar : kSleepMaxNear) {}
 
   Result<bool> Run() {
@@ -55,8 +57,8 @@ class Loop {
       const MemServer::Clock::time_point now = clock_.Now();
       if (Status polled = endpoint_.Poll(&message); !polled.ok()) return polled;
       while (const std::optional<uint32_t> dead = endpoint_.NextDeath()) server_.NoteDeath(*dead);
-      while (const std::optional<uint32_t> come = endpoint_.NextArrival()) server_.NoteArrival(*come);
-      while (const std::optional<Endpoint::Order> order = endpoint_.NextOrder()) Obey(*order);
+      while (const std::optional<uint32_t> come = endpoint_.NextArrival()) server_.NoteArrival(*come, endpoint_.JobOf(*come));
+      while (const std::optional<Endpoint::Order> order = endpoint_.NextOrder()) Obey(*order, now);
       if (message) {
         Answer(*message, now);
         last_message = last_arrival_ = now;
@@ -105,21 +107,40 @@ class Loop {
   // Nobody has anything here any more, and nobody will.
   bool HasDrained() const { return server_.is_draining() && server_.leases().leases() == 0; }
 
-  void Obey(const Endpoint::Order& order) {
-    ServiceReport all{.is_server = true, .lent_bytes = endpoint_.pool_bytes(), .draining = server_.is_draining(), .label = endpoint_.label()};
+  void Obey(const Endpoint::Order& order, MemServer::Clock::time_point now) {
+    switch (order.command.order) {
+      case ServiceOrder::kList: break;
+      case ServiceOrder::kStop: stopped_ = true; break;
+      case ServiceOrder::kShrink: server_.SetLent(order.command.bytes, now); break;
+      case ServiceOrder::kQuota: server_.SetQuota(order.command.job, order.command.bytes, now); break;
+      case ServiceOrder::kDrain:
+      case ServiceOrder::kUndrain:
+        server_.SetDraining(order.command.order == ServiceOrder::kDrain);
+        endpoint_.TellDraining(server_.is_draining());
+    }
+    Report(order);
+  }
+
+  // Of each client if they are to be listed, and of the server.
+  void Report(const Endpoint::Order& order) {
+    const LeaseTable& leases = server_.leases();
+    ServiceReport all{.is_server = true, .lent_bytes = leases.lent_bytes(), .draining = server_.is_draining(), .label = endpoint_.label()};
     for (uint32_t client = 0; client < server_.sessions(); ++client) {
       const SessionState state = server_.session(client).state();
       if (state == SessionState::kGone || state == SessionState::kDraining) continue;
-      ServiceReport one{.held_bytes = server_.leases().HeldBy(client), .label = endpoint_.LabelOf(client)};
+      ServiceReport one{.held_bytes = leases.HeldBy(client), .quota_bytes = leases.QuotaOf(client), .usage = endpoint_.UsageOf(client),
+                        .label = endpoint_.LabelOf(client), .job = endpoint_.JobOf(client)};
       all.held_bytes += one.held_bytes;
+      all.usage += one.usage;
       ++all.clients;
-      if (order.order == ServiceOrder::kList && !endpoint_.Report(order.from, one)) return;
+      if (order.command.order == ServiceOrder::kList && !endpoint_.Report(order.from, one)) return;
     }
     endpoint_.Report(order.from, all);
-    stopped_ = stopped_ || order.order == ServiceOrder::kStop;
-    if (order.order != ServiceOrder::kDrain && order.order != ServiceOrder::kUndrain) return;
-    server_.SetDraining(order.order == ServiceOrder::kDrain);
-    endpoint_.TellDraining(server_.is_draining());
+  }
+
+  static std::function<void(uint32_t, uint64_t)> AskBackOf(Endpoint& endpoint) {
+    if (!endpoint.is_service()) return nullptr;
+    return [&endpoint](uint32_t client, uint64_t bytes) { endpoint.AskBack(client, bytes); };
   }
 
   bool Provide(const Lease& lease) {

@@ -8,8 +8,11 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <string>
 
+#include "common/rendezvous.h"
 #include "common/units.h"
 #include "memserver/ofi_endpoint.h"
 #include "memserver/server_loop.h"
@@ -24,7 +27,7 @@ constexpr int kThreadsMax = 64;  // each has an endpoint with buffers of its own
 struct ServiceOptions {
   std::string memory;
   OfiEndpointOptions endpoint;
-  std::string key_file;
+  std::string key_file, rendezvous;
   bool help = false;
 };
 
@@ -36,8 +39,12 @@ po::options_description Description(ServiceOptions& options) {
       "where clients of other hosts find it: a name or address of one interface of this host, and a port (0: any free one). Without it "
       "only clients of this host are served");
   add("socket", po::value(&options.endpoint.socket)->value_name("PATH"), "a Unix socket where clients of this host find it");
+  add("rendezvous", po::value(&options.rendezvous)->value_name("DIR"),
+      "a folder that the clients' hosts see, too, closed to other users (0700; made if it does not exist): the server writes down there "
+      "where it is, and clients find it by servers = dir:DIR");
   add("key-file", po::value(&options.key_file)->value_name("FILE"),
-      "the secret that clients have to know, readable by its owner alone; made if it does not exist. Default: ~/.ramspan.key");
+      "the secret that clients have to know, readable by its owner alone; made if it does not exist. Default: DIR/key with "
+      "--rendezvous DIR, else ~/.ramspan.key");
   add("threads", po::value(&options.endpoint.threads)->value_name("N"),
       "threads that move the bytes of clients of other hosts (1): each client is one thread's, so more help where several clients are busy "
       "at once and one core does not fill the network");
@@ -58,7 +65,10 @@ void PrintHelp(std::ostream& out) {
          "when it is back.\n\n"
          "example:\n"
          "  ramspan server --memory 64GiB --listen node7:7117\n"
-         "  RAMSPAN_SERVERS=node7:7117 RAMSPAN_MEMORY=4GiB ./app\n\n"
+         "  RAMSPAN_SERVERS=node7:7117 RAMSPAN_MEMORY=4GiB ./app\n"
+         "or, on any number of hosts, by a folder that all of them see:\n"
+         "  ramspan server --memory 64GiB --listen $(hostname):0 --rendezvous /scratch/me/servers\n"
+         "  RAMSPAN_SERVERS=dir:/scratch/me/servers RAMSPAN_MEMORY=4GiB ./app\n\n"
       << Description(options);
 }
 
@@ -106,9 +116,25 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
+// What clients find in the folder; null: nobody has named one.
+Result<std::unique_ptr<RendezvousPost>> PostIn(std::optional<RendezvousFolder> folder) {
+  if (!folder) return std::unique_ptr<RendezvousPost>();
+  const Result<SocketPlace> place = ParseSocketPlace(serving->place());
+  if (!place.ok()) return place.status();
+  RendezvousEntry entry = OwnEntry(serving->instance());
+  entry.place = place.value();
+  return RendezvousPost::Make(std::move(*folder), entry);
+}
+
 Status ServeAll(const ServiceOptions& options) {
   RaiseFileLimit();
-  const Result<std::string> file = options.key_file.empty() ? DefaultKeyFile() : Result<std::string>(options.key_file);
+  std::optional<RendezvousFolder> folder;
+  if (!options.rendezvous.empty()) {
+    Result<RendezvousFolder> opened = RendezvousFolder::Open(options.rendezvous, /*make=*/true);
+    if (!opened.ok()) return opened.status();
+    folder.emplace(std::move(opened).value());
+  }
+  const Result<std::string> file = !options.key_file.empty() ? Result<std::string>(options.key_file) : folder ? Result<std::string>(folder->key_file()) : DefaultKeyFile();
   if (!file.ok()) return file.status();
   const Result<Secret> secret = Secret::FromFileOrNew(file.value());
   if (!secret.ok()) return secret.status();
@@ -116,6 +142,8 @@ Status ServeAll(const ServiceOptions& options) {
   if (!endpoint.ok()) return endpoint.status();
   serving = endpoint.value().get();
   CatchSignals();
+  const Result<std::unique_ptr<RendezvousPost>> post = PostIn(std::move(folder));
+  if (!post.ok()) return post.status();
   std::printf("ramspan server: lends %s at %s, provider %s, secret in %s\n", FormatBytes(options.endpoint.pool_bytes).c_str(),
               serving->place().c_str(), serving->provider(), file.value().c_str());
   std::fflush(stdout);

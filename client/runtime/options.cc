@@ -74,7 +74,7 @@ uint64_t HalfOfFreeDisk(const std::string& mask) {
   return std::max<uint64_t>(static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize / 2, kSwapGranule);
 }
 
-void CheckFixedKeys(const Config& now, const Config& next) {
+void CheckFixedKeys(const Config& now, const Config& next, bool servers_are_outside) {
   const auto fixed = [](bool same, const char* key) {
     if (!same) {
       throw ConfigError("configuration read again: the key " + std::string(key) +
@@ -86,7 +86,7 @@ void CheckFixedKeys(const Config& now, const Config& next) {
   fixed(next.swapfiles == now.swapfiles, "swapfiles");
   fixed(next.enable_dma == now.enable_dma, "enableDMA");
   fixed(next.transport == now.transport, "transport");
-  fixed(next.servers == now.servers, "servers");
+  fixed(next.servers == now.servers || (servers_are_outside && !next.servers.empty()), "servers");
   fixed(next.server_key_file == now.server_key_file, "serverKeyFile");
   fixed(next.fabric_provider == now.fabric_provider, "fabricProvider");
   fixed(next.checksum == now.checksum, "checksum");

@@ -35,7 +35,8 @@ std::string SwapfileMask(const Config& config);
 // now, FileSwap says so, and where, with a remedy.
 uint64_t HalfOfFreeDisk(const std::string& mask);
 
-// Throws ConfigError, naming the key, when `next` differs from `now` in what a running program cannot change.
-void CheckFixedKeys(const Config& now, const Config& next);
+// Throws ConfigError, naming the key, when `next` differs from `now` in what a running program cannot change. Servers can be
+// others where those in use are outside of the job, but they cannot be none.
+void CheckFixedKeys(const Config& now, const Config& next, bool servers_are_outside);
 
 }  // namespace ramspan

@@ -3,6 +3,7 @@
 #include "client/runtime/options.h"
 #include "client/runtime/runtime.h"
 #include "client/swap/file_swap.h"
+#include "client/transport/transport.h"
 #include "common/errno_guard.h"
 #include "ramspan/errors.h"
 #include "ramspan/runtime.h"
@@ -30,7 +31,11 @@ void Runtime::Reload(const Options& options) {
   if (!loaded.ok()) throw ConfigError(loaded.status().message());
   const Config& next = loaded.value();
   WarnOfPassedOver(next);
-  CheckFixedKeys(config_, next);
+  const std::string servers = servers_ == nullptr ? "" : servers_->server_names();
+  CheckFixedKeys(config_, next, !servers.empty());
+  if (!servers.empty() && next.servers != servers) {
+    if (const Status used = servers_->UseServers(next.servers); !used.ok()) throw ConfigError(used.message());
+  }
   if (next.memory != 0) SetMemoryLimit(next.memory);
   if (files_ != nullptr) {
     if (next.swap_memory != 0) SetSwapLimit(next.swap_memory);
@@ -51,7 +56,7 @@ Options Runtime::EffectiveOptions() {
   options.enableDMA = config_.enable_dma;
   options.policy = files_ != nullptr ? files_->policy() : config_.policy;
   options.transport = config_.transport;
-  options.servers = config_.servers;
+  options.servers = servers_ != nullptr && !servers_->server_names().empty() ? servers_->server_names() : config_.servers;
   options.serverKeyFile = config_.server_key_file;
   options.fabricProvider = config_.fabric_provider;
   options.checksum = config_.checksum;

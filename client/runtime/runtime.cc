@@ -128,7 +128,8 @@ Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
   const Result<ServerTransport*> transport = ChooseTransport();
   if (!transport.ok()) return transport.status();
   if (transport.value() == nullptr) return Status();
-  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*transport.value()));
+  servers_ = transport.value();
+  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*transport.value(), RemoteSwapOptions{.is_all = config_.swap == "remote"}));
   remote_ = remote.get();
   tiers->push_back(std::move(remote));
   return Status();

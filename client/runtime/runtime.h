@@ -67,7 +67,8 @@ class Runtime {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Bundles> bundles_;
   FileSwap* files_ = nullptr;        // in swap_, the last tier; null with swap = remote
-  RetirableTier* remote_ = nullptr;  // in swap_, the first tier; null without servers
+  RetirableTier* remote_ = nullptr;  // in swap_, the first tier; null without servers; likewise:
+  ServerTransport* servers_ = nullptr;  // lives for ever
   std::unique_ptr<Swaps> swaps_;
   std::unique_ptr<MappedFiles> mapped_files_;
   std::unique_ptr<RuntimeStatistics> statistics_;

@@ -14,6 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr milliseconds kTryAgain{10'000};
 constexpr milliseconds kFullPauseMin{20}, kFullPauseMax{1000};
 // An answer takes 10 us from a busy server and 1 ms from a sleeping one: look so often before the waits begin.
 constexpr int kLooksBeforeWaiting = 20;
@@ -86,17 +87,36 @@ Result<SlotRef> LeaseKeeper::Reserve(size_t bytes) {
       const bool grown = !slot && Grow(near, bytes, begin);
       LeaveAskingRole();
       if (slot) return slot;
-      if (!grown) break;
+      if (!grown && !WaitForRoom(near, begin)) break;
     }
   }
   return FullStatus();
+}
+
+// Whether some server has asked other clients to make room for this one, or drains, and may lend again: worth a wait for who has
+// no other swap.
+bool LeaseKeeper::MayHaveRoomSoon(bool near) const {
+  if (!options_.is_all) return false;
+  for (uint32_t i = 0; i < servers_.size(); ++i) {
+    if (servers_[i].near() != near || IsDead(transport_, i)) continue;
+    if (servers_[i].makes_room || transport_.state(i) == ServerTransport::ServerState::kDraining) return true;
+  }
+  return false;
+}
+
+// A little of that wait; false: it is over, or there is nothing to wait for.
+bool LeaseKeeper::WaitForRoom(bool near, Time since) {
+  MutexLock lock(mutex_);
+  if (AnswersAreLate(since) || !MayHaveRoomSoon(near)) return false;
+  role_is_free_.WaitFor(mutex_, kFullPauseMin);
+  return true;
 }
 
 Result<SlotRef> LeaseKeeper::TryReserve(size_t bytes) {
   for (const bool near : {true, false}) {
     if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
     MutexLock lock(mutex_);
-    if (!ServersToAsk(near, Now()).empty()) return Aborted("a memory server has to be asked");
+    if (!ServersToAsk(near, Now()).empty() || MayHaveRoomSoon(near)) return Aborted("a memory server has to be asked");
   }
   return FullStatus();
 }
@@ -153,6 +173,7 @@ void LeaseKeeper::AddTo(TierStats* stats) const {
 }
 
 Status LeaseKeeper::FullStatus() const {
+  turned_away_.store(true, std::memory_order_relaxed);
   uint64_t largest = 0;
   bool any_alive = false;
   for (uint32_t i = 0; i < transport_.servers(); ++i) {
@@ -263,7 +284,8 @@ void LeaseKeeper::TakeAnswers() {
     MutexLock lock(mutex_);
     ServerState& state = servers_[answer->server];
     state.free_bytes = answer->message.free_bytes;
-    NoteFull(answer->server, std::clamp(state.full_pause * 2, kFullPauseMin, kFullPauseMax));
+    state.makes_room = answer->message.flags == static_cast<uint32_t>(FullReason::kSoon);
+    NoteFull(answer->server, state.makes_room ? kFullPauseMin : std::clamp(state.full_pause * 2, kFullPauseMin, kFullPauseMax));
   }
 }
 
@@ -289,6 +311,7 @@ void LeaseKeeper::Adopt(uint32_t server, const WireMessage& grant) {
                   .mapped = state.near() ? state.server.mapped + grant.offset : nullptr});
   state.asked = false;
   state.full_pause = milliseconds(0);
+  state.makes_room = false;
   state.free_bytes = grant.free_bytes;
   side.next_lease_bytes = std::min(side.next_lease_bytes * 2, RoundUpToLease(options_.lease_bytes_max));
   ++grants_;
@@ -299,7 +322,7 @@ void LeaseKeeper::Upkeep() {
   if (!TryTakeAskingRole()) return;  // whoever has the role is doing what is to be done
   TakeAnswers();
   CloseDeadServers();
-  CloseDrainingServers();
+  CloseWhatLeaves();
   const Time now = Now();
   for (const bool near : {true, false}) {
     ReturnIdleLeases(near, now);
@@ -328,25 +351,28 @@ void LeaseKeeper::CloseDeadServers() {
 }
 
 // Again and again: a grant may have come since. What is still there is brought home by whoever asks HasLeaving.
-void LeaseKeeper::CloseDrainingServers() {
+void LeaseKeeper::CloseWhatLeaves() {
   uint64_t left = 0;
   for (uint32_t server = 0; server < transport_.servers(); ++server) {
-    if (transport_.state(server) != ServerTransport::ServerState::kDraining) continue;
+    const bool drains = transport_.state(server) == ServerTransport::ServerState::kDraining;
+    const uint64_t asked_back = transport_.TakeAskedBack(server);
     MutexLock lock(mutex_);
     NoteNewServers();
-    servers_[server].drained = true;
-    left += sides_[servers_[server].near()].space.CloseServer(server, /*is_dead=*/false);
+    ServerState& state = servers_[server];
+    LeaseSpace& space = sides_[state.near()].space;
+    state.drained = state.drained || drains;
+    if (std::exchange(state.drains, drains) && !drains) space.OpenServer(server);
+    if (drains) space.CloseServer(server, /*is_dead=*/false);
+    if (asked_back > 0) space.CloseSome(server, asked_back);
   }
+  MutexLock lock(mutex_);
+  for (const Side& side : sides_) left += side.space.leaving_bytes();
   leaving_.store(left > 0, std::memory_order_relaxed);
 }
 
 bool LeaseKeeper::IsLeaving(SlotRef slot, size_t bytes) const {
-  std::vector<RemotePiece>& pieces = ThreadScratch<std::vector<RemotePiece>, struct LeavingPiecesTag>();
-  pieces.clear();
-  Locate(slot, bytes, &pieces);
-  return std::any_of(pieces.begin(), pieces.end(), [&](const RemotePiece& piece) {
-    return transport_.state(piece.server) == ServerTransport::ServerState::kDraining;
-  });
+  MutexLock lock(mutex_);
+  return sides_[!slot_bits::IsFar(slot)].space.IsLeaving(slot_bits::WithoutFar(slot), bytes);
 }
 
 // One lease ahead of need: when less than a quarter of the next one is left, so that it is there before it is needed.
@@ -354,8 +380,15 @@ void LeaseKeeper::AskAhead(bool near, Time now) {
   uint32_t server = 0;
   {
     MutexLock lock(mutex_);
-    const Side& side = sides_[near];
-    if (side.space.used_bytes() == 0 || side.space.free_bytes() >= side.next_lease_bytes / 4) return;
+    Side& side = sides_[near];
+    if (side.space.used_bytes() > 0) {
+      turned_away_.store(false, std::memory_order_relaxed);
+      if (side.space.free_bytes() >= side.next_lease_bytes / 4) return;
+    } else {
+      // What found no room here is in slower swap now, and moves up only when it sees room here: a server may have joined, or
+      // have room again. Not often, because nobody may come.
+      if (!turned_away_.load(std::memory_order_relaxed) || side.space.capacity_bytes() > 0 || now < side.next_try) return;
+    }
     for (uint32_t i = 0; i < servers_.size(); ++i) {
       if (!servers_[i].asked || servers_[i].near() != near) continue;
       if (now - servers_[i].asked_at > options_.answer_timeout) NoteFull(i, options_.answer_timeout);
@@ -364,6 +397,7 @@ void LeaseKeeper::AskAhead(bool near, Time now) {
     const std::vector<uint32_t> order = ServersToAsk(near, now);
     if (order.empty()) return;
     server = order.front();
+    side.next_try = now + kTryAgain;
   }
   Ask(server, 0);
 }

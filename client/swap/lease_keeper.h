@@ -30,6 +30,8 @@ struct RemoteSwapOptions {
   std::chrono::milliseconds answer_timeout{5000};  // then the server counts as full for as long
   std::chrono::milliseconds idle_lease{2000};      // an empty lease goes back after this time
   std::chrono::milliseconds last_answers{100};     // what the end waits for answers that are still under way
+  // There is no other swap: a Reserve waits, as long as for an answer, for a server that makes room for this client.
+  bool is_all = false;
 };
 
 class LeaseKeeper {
@@ -58,9 +60,9 @@ class LeaseKeeper {
   // Whether any server that slots may be on, or were, can only be reached by transfers. More servers may join.
   bool AnyFar() const { return any_far_.load(std::memory_order_relaxed); }
 
-  // Whether slots are left on servers that drain; as of the last Upkeep.
+  // Whether slots are left in leases that shall go back, because their server drains or wants some back; as of the last Upkeep.
   bool HasLeaving() const { return leaving_.load(std::memory_order_relaxed); }
-  // Whether the slot has a piece there. REQUIRES: the slot is reserved.
+  // Whether the slot has a piece in one. REQUIRES: the slot is reserved.
   bool IsLeaving(SlotRef slot, size_t bytes) const;
 
  private:
@@ -71,11 +73,14 @@ class LeaseKeeper {
     LeaseSpace space;
     uint64_t next_lease_bytes = 0;
     size_t servers = 0;
+    Time next_try{};  // AskAhead's, while nothing is held
   };
   struct ServerState {
     ServerTransport::Server server;  // constant
     bool closed = false;       // found dead, its leases closed
     bool drained = false;      // was found draining: its end is no surprise
+    bool drains = false;       // and does so now
+    bool makes_room = false;   // it said that others have been asked to
     bool asked = false;
     Time asked_at{};
     // Full until then; the pause doubles while the server keeps saying so.
@@ -100,7 +105,9 @@ class LeaseKeeper {
   void AskAhead(bool near, Time now);
   void ReturnIdleLeases(bool near, Time now);
   void AwaitLastAnswers();
-  void CloseDrainingServers();
+  void CloseWhatLeaves();
+  bool MayHaveRoomSoon(bool near) const RS_REQUIRES(mutex_);
+  bool WaitForRoom(bool near, Time since);
 
   void NoteNewServers() RS_REQUIRES(mutex_);
   std::vector<uint32_t> ServersToAsk(bool near, Time now) RS_REQUIRES(mutex_);
@@ -118,7 +125,8 @@ class LeaseKeeper {
   LeaseClient client_;
 
   std::atomic<bool> any_far_{false};  // never false again; publishes nothing but itself
-  std::atomic<bool> leaving_{false};  // publishes nothing but itself
+  std::atomic<bool> leaving_{false};      // publishes nothing but itself; likewise:
+  mutable std::atomic<bool> turned_away_{false};  // somebody wanted a slot in vain, and there was none since
 
   mutable Mutex mutex_{LockRank::kTier};
   CondVar role_is_free_;

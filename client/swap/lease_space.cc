@@ -73,6 +73,42 @@ uint64_t LeaseSpace::CloseServer(uint32_t server, bool is_dead) {
   return lost;
 }
 
+void LeaseSpace::OpenServer(uint32_t server) {
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    if (leases_[i].lease.bytes == 0 || leases_[i].lease.server != server || leases_[i].dead) continue;
+    if (std::exchange(leases_[i].closed, false)) space_.OpenRegion(i);
+  }
+}
+
+void LeaseSpace::CloseSome(uint32_t server, uint64_t bytes) {
+  for (uint64_t closed = 0; closed < bytes;) {
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < leases_.size(); ++i) {
+      if (leases_[i].lease.bytes == 0 || leases_[i].lease.server != server || leases_[i].closed) continue;
+      if (least == UINT32_MAX || space_.RegionUsed(i) < space_.RegionUsed(least)) least = i;
+    }
+    if (least == UINT32_MAX) return;
+    leases_[least].closed = true;
+    space_.CloseRegion(least);
+    closed += leases_[least].lease.bytes;
+  }
+}
+
+uint64_t LeaseSpace::leaving_bytes() const {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    if (leases_[i].lease.bytes != 0 && leases_[i].closed && !leases_[i].dead) bytes += space_.RegionUsed(i);
+  }
+  return bytes;
+}
+
+bool LeaseSpace::IsLeaving(SlotRef slot, size_t bytes) const {
+  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct ExtentsTag>();
+  extents.clear();
+  space_.Resolve(slot, bytes, &extents);
+  return std::any_of(extents.begin(), extents.end(), [&](const Extent& one) { return leases_[one.region].closed && !leases_[one.region].dead; });
+}
+
 void LeaseSpace::TakeIdle(Time now, RunningClock::duration idle_for, uint64_t keep_free, std::vector<Lease>* idle) {
   const bool all_unused = space_.used_bytes() == 0;
   for (uint32_t i = 0; i < leases_.size(); ++i) {

@@ -48,6 +48,13 @@ class LeaseSpace {
 
   // The server is dead, or wants its memory back: its leases give no more slots. Returns the bytes of slots in them.
   uint64_t CloseServer(uint32_t server, bool is_dead);
+  // The server wants nothing back any more: what was closed gives slots again.
+  void OpenServer(uint32_t server);
+  // Closes leases of the server, those with the least in them first, until they hold `bytes`, slots or not; fewer if there are no more.
+  void CloseSome(uint32_t server, uint64_t bytes);
+  // Slots in leases that are closed, of servers that live.
+  uint64_t leaving_bytes() const;
+  bool IsLeaving(SlotRef slot, size_t bytes) const;
   // Called every few ms. Takes out the leases that have been without slots for `idle_for`, as long as `keep_free` bytes
   // are left, or where no slot is left at all; and those of closed servers at once. Appends them, but
   // for those of dead servers, which are nobody's.

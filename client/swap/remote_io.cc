@@ -31,18 +31,42 @@ void RemoteIo::CopyNear(IoRequest* request, std::span<const RemotePiece> pieces)
   }
   if (!one) request->checksum = Checksum(request->buffer, request->bytes);  // of the frame, in both directions
   MutexLock lock(mutex_);
+  Count(*request, pieces);
   Finish(request, StatusCode::kOk);
 }
 
-bool RemoteIo::TakePlace() {
+bool RemoteIo::TakePlace(const IoRequest& request, std::span<const RemotePiece> pieces) {
   MutexLock lock(mutex_);
   if (in_flight_ >= kInFlightMax) return false;
   ++in_flight_;
+  Count(request, pieces);
   return true;
 }
 
+void RemoteIo::Count(const IoRequest& request, std::span<const RemotePiece> pieces) {
+  for (const RemotePiece& piece : pieces) {
+    if (usage_.size() <= piece.server) usage_.resize(piece.server + size_t{1});
+    Usage& usage = usage_[piece.server];
+    (request.is_write ? usage.written_bytes : usage.read_bytes) += piece.bytes;
+    usage.is_told = false;
+  }
+}
+
+void RemoteIo::TellUsage() {
+  for (uint32_t server = 0; server < transport_.servers(); ++server) {
+    Usage usage;
+    {
+      MutexLock lock(mutex_);
+      if (server >= usage_.size() || usage_[server].is_told) continue;
+      usage_[server].is_told = true;
+      usage = usage_[server];
+    }
+    transport_.TellUsage(server, usage.written_bytes, usage.read_bytes);
+  }
+}
+
 void RemoteIo::StartFar(IoRequest* request, std::span<const RemotePiece> pieces) {
-  while (!TakePlace()) {
+  while (!TakePlace(*request, pieces)) {
     if (Collect() == Collected::kNothing) sched_yield();
   }
   auto& transfers = ThreadScratch<std::vector<ServerTransport::Transfer>, struct TransfersTag>();

@@ -42,12 +42,16 @@ class RemoteIo {
   // Returns when something was done meanwhile, at the latest after `nap`.
   void WaitForOthers(std::chrono::microseconds nap);
 
+  // Tells each server that was used since the last call what was moved there until now.
+  void TellUsage();
+
   // Counters of transfers only.
   TierStats stats() const;
 
  private:
   void Finish(IoRequest* request, StatusCode result) RS_REQUIRES(mutex_);
-  bool TakePlace();
+  bool TakePlace(const IoRequest& request, std::span<const RemotePiece> pieces);
+  void Count(const IoRequest& request, std::span<const RemotePiece> pieces) RS_REQUIRES(mutex_);
   void NoteCompletion(const ServerTransport::Completion& completion) RS_REQUIRES(mutex_);
 
   ServerTransport& transport_;  // constant after construction
@@ -58,6 +62,11 @@ class RemoteIo {
   IoRequest* done_last_ RS_GUARDED_BY(mutex_) = nullptr;
   size_t in_flight_ RS_GUARDED_BY(mutex_) = 0;  // far requests started, not finished
   TierStats stats_ RS_GUARDED_BY(mutex_);
+  struct Usage {
+    uint64_t written_bytes = 0, read_bytes = 0;
+    bool is_told = true;
+  };
+  std::vector<Usage> usage_ RS_GUARDED_BY(mutex_);  // by server
 };
 
 }  // namespace ramspan

@@ -49,6 +49,15 @@ size_t RemoteSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds wa
   }
 }
 
+void RemoteSwap::Upkeep() {
+  transport_.Upkeep();
+  room_.Upkeep();
+  constexpr int64_t kEveryNs = 1'000'000'000;
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  int64_t last = told_usage_ns_.load(std::memory_order_relaxed);
+  if (now - last >= kEveryNs && told_usage_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) io_.TellUsage();
+}
+
 TierStats RemoteSwap::stats() const {
   TierStats stats = io_.stats();
   room_.AddTo(&stats);

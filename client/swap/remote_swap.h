@@ -7,6 +7,8 @@
 // Thread-safety: as SwapTier says. Ownership: borrows the transport, which must outlive it.
 #pragma once
 
+#include <atomic>
+
 #include "client/swap/lease_keeper.h"
 #include "client/swap/remote_io.h"
 #include "client/swap/swap_tier.h"
@@ -41,10 +43,7 @@ class RemoteSwap final : public SwapTier {
   // With far requests in flight it may block for them, whatever `wait` says.
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
   void ForgetMemory(std::span<std::byte> memory) override { transport_.ForgetMemory(memory); }
-  void Upkeep() override {
-    transport_.Upkeep();
-    room_.Upkeep();
-  }
+  void Upkeep() override;
   TierStats stats() const override;
 
  private:
@@ -54,6 +53,7 @@ class RemoteSwap final : public SwapTier {
   ServerTransport& transport_;
   LeaseKeeper room_;
   RemoteIo io_;
+  std::atomic<int64_t> told_usage_ns_{0};  // of the steady clock: when it was told last
 };
 
 }  // namespace ramspan

@@ -69,6 +69,11 @@ void SlotSpace::CloseRegion(uint32_t region) {
   regions_[region]->closed = true;
 }
 
+void SlotSpace::OpenRegion(uint32_t region) {
+  static_cast<void>(At(region));
+  regions_[region]->closed = false;
+}
+
 void SlotSpace::RemoveRegion(uint32_t region) {
   RS_CHECK(At(region).used_bytes() == 0, "region %u is removed with %llu bytes in use", region,
            static_cast<unsigned long long>(RegionUsed(region)));

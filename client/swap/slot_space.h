@@ -37,6 +37,7 @@ class SlotSpace {
   uint32_t AddRegion(uint64_t bytes);
   // The region no longer gives slots, but slots in it can still be freed (a dead server, a draining lease).
   void CloseRegion(uint32_t region);
+  void OpenRegion(uint32_t region);  // it gives slots again
   // REQUIRES: RegionUsed(region) == 0.
   void RemoveRegion(uint32_t region);
   uint64_t RegionUsed(uint32_t region) const;  // bytes

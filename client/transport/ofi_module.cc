@@ -16,18 +16,27 @@ void ApplyTestSettings(OfiOptions* options) {
   if (const char* seconds = std::getenv("RAMSPAN_TEST_SILENCE_MAX")) options->silence_max = std::chrono::seconds(std::atoi(seconds));
 }
 
+// Who finds servers in a folder finds their secret there, too.
+Result<std::string> KeyFile(const std::string& named, const ServerNames& names) {
+  if (!named.empty()) return named;
+  if (names.folders.empty()) return DefaultKeyFile();
+  const Result<RendezvousFolder> folder = RendezvousFolder::Open(names.folders[0], /*make=*/false);
+  if (!folder.ok()) return folder.status();
+  return folder.value().key_file();
+}
+
 Result<std::unique_ptr<OfiTransport>> Open(const OfiDoorOptions& door, const char* version) {
   if (std::string_view(version) != RAMSPAN_VERSION) {
     return FailedPrecondition(std::string("libramspan is of version ") + version + ", its libfabric transport of " + RAMSPAN_VERSION);
   }
-  Result<std::vector<SocketPlace>> places = ParseSocketPlaces(door.servers);
-  if (!places.ok()) return InvalidArgument("servers: " + places.status().message());
-  const Result<std::string> file = door.key_file.empty() ? DefaultKeyFile() : Result<std::string>(door.key_file);
+  const Result<ServerNames> names = ParseServerNames(door.servers);
+  if (!names.ok()) return InvalidArgument("servers: " + names.status().message());
+  const Result<std::string> file = KeyFile(door.key_file, names.value());
   if (!file.ok()) return file.status();
   const Result<Secret> secret = Secret::FromFile(file.value());
   if (!secret.ok()) return secret.status();
   OfiOptions options;
-  options.places = std::move(places).value();
+  options.servers = door.servers;
   options.fabric.provider = door.provider;
   if (IsKeyOfThisJob(file.value())) options.started_by = ServerTransport::Capabilities::StartedBy::kRunBesideJob;
   ApplyTestSettings(&options);

@@ -152,6 +152,10 @@ const char* OfiServer::Take(const Frame& frame, const Descriptor& descriptor) {
     draining_.store(frame.draining, std::memory_order_relaxed);
     return nullptr;
   }
+  if (frame.kind == Frame::Kind::kGiveBack) {
+    asked_back_.fetch_add(std::min(frame.bytes, description_.capacity_bytes), std::memory_order_relaxed);
+    return nullptr;
+  }
   const bool is_record = frame.kind == Frame::Kind::kRecord || frame.kind == Frame::Kind::kGrant;
   const Result<WireMessage> message = is_record ? Decode(frame.record) : Result<WireMessage>(InvalidArgument("a frame that only clients send"));
   if (!message.ok()) {
@@ -221,6 +225,18 @@ int OfiServer::descriptor(bool* wants_to_write) {
   return link_->descriptor();
 }
 
+void OfiServer::TellUsage(uint64_t written_bytes, uint64_t read_bytes) {
+  Frame frame{.kind = Frame::Kind::kUsage};
+  frame.usage = {.written_bytes = written_bytes, .read_bytes = read_bytes};
+  MutexLock lock(mutex_);
+  link_->Send(frame);
+}
+
+bool OfiServer::HoldsNothing() {
+  MutexLock lock(mutex_);
+  return leases_.empty() && inbox_.empty();
+}
+
 void OfiServer::Ping() {
   MutexLock lock(mutex_);
   link_->Send({.kind = Frame::Kind::kPing});
@@ -239,7 +255,7 @@ void OfiServer::Bury(const std::string& why) {
   if (lane_) lane_->Fail();
   // From here on transfers that fail mean that what was there is lost.
   if (dead_.exchange(true, std::memory_order_release)) return;
-  if (is_draining()) return LogInfo("memory server %s has drained and is gone", description_.label.c_str());
+  if (is_draining()) return LogInfo("memory server %s was left: %s", description_.label.c_str(), why.c_str());
   LogWarning("memory server %s is gone: %s", description_.label.c_str(), why.c_str());
 }
 

@@ -37,7 +37,15 @@ class OfiServer {
   uint64_t instance() const { return instance_; }
   bool is_dead() const { return dead_.load(std::memory_order_acquire) || (lane_ && lane_->has_failed()); }
 
-  bool is_draining() const { return draining_.load(std::memory_order_relaxed); }
+  bool is_draining() const { return draining_.load(std::memory_order_relaxed) || left_.load(std::memory_order_relaxed); }
+  // This client does not want it any more, or does again.
+  void SetLeft(bool left) { left_.store(left, std::memory_order_relaxed); }
+  bool is_left() const { return left_.load(std::memory_order_relaxed); }
+  // As ServerTransport's.
+  uint64_t TakeAskedBack() { return asked_back_.exchange(0, std::memory_order_relaxed); }
+  void TellUsage(uint64_t written_bytes, uint64_t read_bytes);
+  // No lease of its is held here.
+  bool HoldsNothing();
 
   // As ServerTransport's.
   void Start(const ServerTransport::Transfer& transfer);
@@ -85,6 +93,8 @@ class OfiServer {
 
   std::atomic<bool> dead_{false};  // set after all that a death means here is done: the lane has failed
   std::atomic<bool> draining_{false};  // the server has said so; publishes nothing but itself
+  std::atomic<bool> left_{false};      // this client has decided so; likewise
+  std::atomic<uint64_t> asked_back_{0};  // bytes; likewise
   std::atomic<int64_t> announced_ms_{0};  // of the steady clock; any order will do
   Mutex mutex_{LockRank::kTransport};
   const std::unique_ptr<Link> link_ RS_PT_GUARDED_BY(mutex_);

@@ -25,6 +25,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLookEvery{200};
 constexpr milliseconds kPingEvery{1000};
 constexpr milliseconds kSeekEvery{3000}, kSeekMax{2000};
+constexpr milliseconds kLeaveAfter{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
 constexpr std::chrono::microseconds kCollectSpin{300};
 constexpr unsigned kPollsPerYield = 16;
@@ -42,19 +43,21 @@ std::atomic<OfiTransport*> of_this_process{nullptr};
 
 OfiTransport::OfiTransport(const OfiOptions& options, const Secret& secret)
     : options_(options), secret_(secret), self_(RandomNumber()), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  for (const SocketPlace& place : options.places) sought_.push_back({.place = place});
 }
 
 Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& options, const Secret& secret) {
   auto transport = std::unique_ptr<OfiTransport>(new OfiTransport(options, secret));
-  Status last = InvalidArgument("no memory server is named (servers)");
+  if (Status named = transport->places_.Use(options.servers); !named.ok()) return named;
+  transport->Want(transport->places_.Look());
+  Status last = Unavailable("no memory server is found (servers)");
   for (Sought& sought : transport->sought_) {
-    Status met = transport->Connect(&sought, options.connect_max);
+    Status met = transport->Connect(&sought, sought.in_folder ? kSeekMax : options.connect_max);
     if (met.ok()) continue;
     last = Unavailable("memory server " + sought.place.text() + " cannot be used: " + met.message());
     LogWarning("%s", last.message().c_str());
   }
-  if (transport->servers() == 0) return last;
+  // Where a folder is looked into there may be servers later.
+  if (transport->servers() == 0 && !transport->places_.has_folders()) return last;
   OfiTransport* const raw = transport.get();
   try {
     raw->thread_ = StartOwnThread([raw] { raw->Run(); });
@@ -83,6 +86,7 @@ OfiTransport::~OfiTransport() {
 
 // ---- Connecting ----
 
+// UINT32_MAX: it is none of those that are there.
 uint32_t OfiTransport::NumberOf(uint64_t instance) const {
   for (uint32_t i = 0; i < servers(); ++i) {
     if (servers_[i]->instance() == instance && !servers_[i]->is_dead()) return i;
@@ -99,11 +103,10 @@ Status OfiTransport::Connect(Sought* sought, milliseconds at_most) {
     sought->number = known;
     return {};
   }
-  sought->instance = met.value()->instance();
   sought->number = number;
   servers_[number] = std::move(met).value();
   const RunningClock::time_point now = clock_.Now();
-  watched_[number] = {.last_arrival = now, .last_end = now, .last_ping = now};
+  watched_[number] = {.last_arrival = now, .last_end = now, .last_ping = now, .wanted = now};
   count_.store(number + 1, std::memory_order_release);
   LogInfo("memory server %s: %llu MiB, %s", servers_[number]->description().label.c_str(),
           static_cast<unsigned long long>(servers_[number]->description().capacity_bytes >> 20),
@@ -124,7 +127,7 @@ Result<std::unique_ptr<OfiServer>> OfiTransport::Meet(const SocketPlace& place, 
       if (nearer.ok() && nearer.value().introduction.instance == meeting.introduction.instance) meeting = std::move(nearer).value();
     }
   }
-  Introduction self{.instance = self_, .label = OwnLabel()};
+  Introduction self{.instance = self_, .label = OwnLabel(), .job = OwnJob()};
   std::unique_ptr<OfiLane> lane;
   if (!meeting.introduction.near) {
     Result<std::unique_ptr<OfiLane>> opened = OpenLane(meeting.introduction, &self.fabric);
@@ -190,6 +193,13 @@ std::optional<ServerTransport::Control> OfiTransport::Receive() {
   return std::nullopt;
 }
 
+Status OfiTransport::UseServers(const std::string& names) {
+  if (Status used = places_.Use(names); !used.ok()) return used;
+  const uint64_t one = 1;
+  static_cast<void>(!write(wake_.number(), &one, sizeof one));  // full: it is awake
+  return {};
+}
+
 void OfiTransport::ForgetMemory(std::span<std::byte> memory) {
   for (const auto& network : networks()) network->Forget(memory);
 }
@@ -221,6 +231,7 @@ void OfiTransport::Run() {
     WaitForLinks();
     const RunningClock::time_point now = clock_.Now();
     Judge(now);
+    Follow(now);
     SeekMissing(now);
   }
 }
@@ -242,6 +253,8 @@ void OfiTransport::WaitForLinks() {
     polled[n++] = {.fd = descriptor, .events = static_cast<short>(POLLIN | (wants_to_write ? POLLOUT : 0)), .revents = 0};
   }
   if (poll(polled.data(), n, static_cast<int>(kLookEvery.count())) <= 0) return;
+  uint64_t woken = 0;
+  static_cast<void>(!read(wake_.number(), &woken, sizeof woken));  // nothing to read: a link woke this thread
   for (nfds_t i = 1; i < n; ++i) {
     if (polled[i].revents != 0) servers_[whose[i]]->Progress();
   }
@@ -265,6 +278,12 @@ void OfiTransport::Judge(RunningClock::time_point now) {
       watched.ended = look.ended;
       watched.last_end = now;
     }
+    // What was there has moved. A grant may still be under way when it is left, so not at once.
+    if (server.is_left() && look.in_flight == 0 && now - watched.wanted > kLeaveAfter && server.HoldsNothing()) {
+      server.Send({.type = WireType::kBye});
+      server.Bury("this program does not use it any more");
+      continue;
+    }
     if (now - watched.last_ping >= kPingEvery) {
       watched.last_ping = now;
       server.Ping();
@@ -275,10 +294,34 @@ void OfiTransport::Judge(RunningClock::time_point now) {
   }
 }
 
+// Who is named now: others may be named, servers write themselves down in folders and take themselves away.
+void OfiTransport::Follow(RunningClock::time_point now) {
+  const bool news = places_.is_news();
+  if (!news && (now < next_look_ || !places_.has_folders())) return;
+  next_look_ = now + kSeekEvery;
+  Want(places_.Look());
+  for (uint32_t i = 0; i < servers(); ++i) {
+    const bool wanted = std::any_of(sought_.begin(), sought_.end(), [i](const Sought& one) { return one.wanted && one.number == i; });
+    if (wanted || !servers_[i]->is_left()) watched_[i].wanted = now;
+    servers_[i]->SetLeft(!wanted);
+  }
+  std::erase_if(sought_, [this](const Sought& one) { return !one.wanted && (one.number == UINT32_MAX || servers_[one.number]->is_dead()); });
+}
+
+void OfiTransport::Want(const std::vector<OfiPlaces::Place>& places) {
+  const auto is_at = [](const OfiPlaces::Place& place) { return [&place](const Sought& one) { return one.place.text() == place.place.text(); }; };
+  for (Sought& sought : sought_) {
+    sought.wanted = std::any_of(places.begin(), places.end(), [&](const OfiPlaces::Place& place) { return is_at(place)(sought); });
+  }
+  for (const OfiPlaces::Place& place : places) {
+    if (std::none_of(sought_.begin(), sought_.end(), is_at(place))) sought_.push_back({.place = place.place, .in_folder = place.in_folder});
+  }
+}
+
 void OfiTransport::SeekMissing(RunningClock::time_point now) {
   for (Sought& sought : sought_) {
     const bool is_there = sought.number != UINT32_MAX && !servers_[sought.number]->is_dead();
-    if (is_there || now < sought.next_try) continue;
+    if (is_there || !sought.wanted || now < sought.next_try) continue;
     // In vain, mostly; it says nothing then.
     static_cast<void>(Connect(&sought, kSeekMax).ok());
     sought.next_try = clock_.Now() + kSeekEvery;

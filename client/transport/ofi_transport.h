@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/transport/ofi_places.h"
 #include "client/transport/ofi_server.h"
 #include "client/transport/transport.h"
 #include "common/fabric.h"
@@ -25,7 +26,7 @@
 namespace ramspan {
 
 struct OfiOptions {
-  std::vector<SocketPlace> places;
+  std::string servers;  // their names, as in the key `servers` (common/rendezvous.h)
   FabricOptions fabric;
   // False: also servers of this host are reached over the network. For tests.
   bool near = true;
@@ -37,7 +38,8 @@ struct OfiOptions {
 
 class OfiTransport final : public ServerTransport {
  public:
-  // Connects to all places, as far as they answer; says who does not. kUnavailable: none does.
+  // Connects to all places, as far as they answer; says who does not. kUnavailable: none does, and there is no folder where one may
+  // be found later.
   static Result<std::unique_ptr<OfiTransport>> Open(const OfiOptions& options, const Secret& secret);
   ~OfiTransport() override;
 
@@ -56,6 +58,10 @@ class OfiTransport final : public ServerTransport {
   void Send(uint32_t server, const WireMessage& message) override { servers_[server]->Send(message); }
   std::optional<Control> Receive() override;
   void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) override { servers_[server]->Prepare(offset, bytes); }
+  uint64_t TakeAskedBack(uint32_t server) override { return servers_[server]->TakeAskedBack(); }
+  void TellUsage(uint32_t server, uint64_t written, uint64_t read) override { servers_[server]->TellUsage(written, read); }
+  Status UseServers(const std::string& names) override;
+  std::string server_names() const override { return places_.names(); }
   void ForgetMemory(std::span<std::byte> memory) override;
   void Upkeep() override;
   Registered registered() const override;
@@ -71,11 +77,13 @@ class OfiTransport final : public ServerTransport {
     int descriptor = -1;
     uint64_t arrivals = 0, ended = 0;
     RunningClock::time_point last_arrival{}, last_end{}, last_ping{};
+    RunningClock::time_point wanted{};  // when it was seen to be, the last time
   };
   struct Sought {
     SocketPlace place;
-    uint64_t instance = 0;     // of the server that was found there
-    uint32_t number = UINT32_MAX;  // its number
+    bool in_folder = false;
+    bool wanted = true;            // false: it is not named any more
+    uint32_t number = UINT32_MAX;  // of the server that was found there
     RunningClock::time_point next_try{};
   };
 
@@ -87,6 +95,8 @@ class OfiTransport final : public ServerTransport {
     return {networks_.data(), network_count_.load(std::memory_order_acquire)};
   }
   uint32_t NumberOf(uint64_t instance) const;  // of a server that lives; UINT32_MAX: none
+  void Follow(RunningClock::time_point now);
+  void Want(const std::vector<OfiPlaces::Place>& places);
   void Run();
   void WaitForLinks();
   void Judge(RunningClock::time_point now);
@@ -101,6 +111,7 @@ class OfiTransport final : public ServerTransport {
   std::array<std::unique_ptr<OfiServer>, kServersMax> servers_;
   std::atomic<uint32_t> count_{0};
   std::atomic<uint32_t> receive_next_{0};  // whose turn it is; any order will do
+  OfiPlaces places_;
 
   // A network is there before network_count_ says so (release), and stays until the end: ForgetMemory takes no lock to look.
   std::array<std::shared_ptr<OfiRegistrations>, kServersMax> networks_;
@@ -108,6 +119,7 @@ class OfiTransport final : public ServerTransport {
 
   // Open's, then the thread's alone.
   std::vector<Sought> sought_;
+  RunningClock::time_point next_look_{};
   std::array<Watched, kServersMax> watched_;
   RunningClock clock_;
 

@@ -97,6 +97,16 @@ class ServerTransport {
   // A range of a mapped pool is about to be used: its pages may be mapped here all at once.
   virtual void Prepare(uint32_t /*server*/, uint64_t /*offset*/, uint64_t /*bytes*/) {}
 
+  // What a server wants back of its leases, in bytes, beyond what it was told before: others have a right to it.
+  virtual uint64_t TakeAskedBack(uint32_t /*server*/) { return 0; }
+  // What this process has moved to and from a server until now, for its list of clients. Now and then.
+  virtual void TellUsage(uint32_t /*server*/, uint64_t /*written_bytes*/, uint64_t /*read_bytes*/) {}
+
+  // Other names of servers than those at the start: new ones are looked for and join, those that are not named any more are left
+  // as if they drained. kInvalidArgument: what to write. kFailedPrecondition: the servers of this transport are those of its job.
+  virtual Status UseServers(const std::string& /*names*/) { return FailedPrecondition("the servers of this job are ranks of it"); }
+  virtual std::string server_names() const { return ""; }
+
   // The pages of this memory go back to the kernel, and others will be at its addresses. A network that was told of a buffer there
   // may have pinned the pages that it had then, and has to be told anew before the next transfer. REQUIRES: none is in flight there.
   // Does not wait, makes no system call, allocates nothing: the caller holds the engine's mutex.

@@ -20,7 +20,7 @@ struct Shape {
 class OfiBed final : public TransportBed {
  public:
   explicit OfiBed(const Shape& shape) : servers_(shape.servers) {
-    auto opened = OfiTransport::Open({.places = servers_.places(), .fabric = {.provider = "", .register_local = shape.register_local}, .near = shape.near}, TestSecret());
+    auto opened = OfiTransport::Open({.servers = servers_.names(), .fabric = {.provider = "", .register_local = shape.register_local}, .near = shape.near}, TestSecret());
     RS_CHECK(opened.ok(), "%s", opened.status().message().c_str());
     transport_ = std::move(opened).value();
   }

@@ -30,6 +30,12 @@ bool Eventually(Condition condition) {
   return true;
 }
 
+std::string NamesOf(const std::vector<SocketPlace>& places) {
+  std::string names;
+  for (const SocketPlace& place : places) names += (names.empty() ? "" : ",") + place.text();
+  return names;
+}
+
 // A client that keeps to no rules: it has the link, and an endpoint of its own.
 class Rogue {
  public:
@@ -277,7 +283,7 @@ TEST(Isolation, WhoFindsTheQueueOfAUnixSocketFullWaitsForItsTurn) {
 TEST(Isolation, AServerWithTwoNamesIsMetOnce) {
   OfiServers servers({.listen = ""});
   std::vector<SocketPlace> places = {servers.places()[0], servers.places()[0]};
-  auto transport = OfiTransport::Open({.places = places}, TestSecret()).value();
+  auto transport = OfiTransport::Open({.servers = NamesOf(places)}, TestSecret()).value();
   EXPECT_EQ(transport->servers(), 1u);
   EXPECT_EQ(transport->places_missing(), 0u);
 }
@@ -289,7 +295,7 @@ TEST(Isolation, ADeathThatASendNoticesIsSeenAtOnce) {
   SocketAddress bound;
   const Descriptor silent = Listen(ParseSocketPlace(name).value(), &bound).value();
   std::vector<SocketPlace> places = {servers.places()[0], ParseSocketPlace(name).value()};
-  auto transport = OfiTransport::Open({.places = places, .silence_max = std::chrono::hours(1), .connect_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
+  auto transport = OfiTransport::Open({.servers = NamesOf(places), .silence_max = std::chrono::hours(1), .connect_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
   while (Accept(silent)) {}
   Descriptor seeks;
   ASSERT_TRUE(Eventually([&] { return static_cast<bool>(seeks = Accept(silent)); })) << "it is being looked for";
@@ -302,7 +308,7 @@ TEST(Isolation, ADeathThatASendNoticesIsSeenAtOnce) {
 
 TEST(Isolation, AServerThatDoesNotAnswerIsGivenUp) {
   OfiServers servers({});
-  auto transport = OfiTransport::Open({.places = servers.places(), .near = false, .silence_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
+  auto transport = OfiTransport::Open({.servers = servers.names(), .near = false, .silence_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
   servers.Freeze(0, true);
   EXPECT_TRUE(Eventually([&] { return transport->state(0) == ServerTransport::ServerState::kDead; }));
 }
@@ -310,7 +316,7 @@ TEST(Isolation, AServerThatDoesNotAnswerIsGivenUp) {
 // The child closes its copies of the links; what it opens afterwards may get their numbers.
 TEST(Isolation, AForkedChildsChildKeepsTheFilesThatItInherits) {
   OfiServers servers({.listen = ""});
-  auto transport = OfiTransport::Open({.places = servers.places()}, TestSecret()).value();
+  auto transport = OfiTransport::Open({.servers = servers.names()}, TestSecret()).value();
   const pid_t child = fork();
   if (child == 0) {
     int ends[2];

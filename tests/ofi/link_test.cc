@@ -101,14 +101,14 @@ TEST_F(LinkPair, AFrameThatPromisesADescriptorAndHasNoneEndsTheLink) {
 
 // What `ramspan ctl` and the server say to each other arrives as it was sent, and nothing else passes for it.
 TEST_F(LinkPair, OrdersAndReportsArriveAndUnknownOrdersEndTheLink) {
-  ASSERT_TRUE(client->Send({.kind = Frame::Kind::kOrder, .order = ServiceOrder::kStop}));
-  EXPECT_EQ(Receive(*server)->order, ServiceOrder::kStop);
+  ASSERT_TRUE(client->Send({.kind = Frame::Kind::kOrder, .order = {.order = ServiceOrder::kQuota, .bytes = 77, .job = "slurm 1"}}));
+  EXPECT_EQ(Receive(*server)->order, (ServiceCommand{.order = ServiceOrder::kQuota, .bytes = 77, .job = "slurm 1"}));
   Frame report{.kind = Frame::Kind::kReport};
   report.report = {.is_server = true, .held_bytes = 5, .lent_bytes = 1u << 30, .clients = 7, .label = "node7:7117"};
   ASSERT_TRUE(server->Send(report));
   EXPECT_EQ(Receive(*client)->report, report.report);
   EXPECT_EQ(server->peer_role(), Handshake::Role::kClient);
-  ASSERT_TRUE(client->Send({.kind = Frame::Kind::kOrder, .order = static_cast<ServiceOrder>(kServiceOrderMax + 1)}));
+  ASSERT_TRUE(client->Send({.kind = Frame::Kind::kOrder, .order = {.order = static_cast<ServiceOrder>(kServiceOrderMax + 1)}}));
   EXPECT_FALSE(Receive(*server).has_value());
   EXPECT_TRUE(server->is_closed());
 }
@@ -206,7 +206,13 @@ std::vector<Frame> OneOfEachKind() {
   introduction.introduction.fabric = {11, 1, 2, std::vector<std::byte>(16, std::byte{9})};
   introduction.introduction.local_name = "@name";
   introduction.introduction.label.assign(kFrameTextMax, 'x');
-  return {introduction, Record(3), {.kind = Frame::Kind::kGrant, .record = Record(4).record, .access = {1, 2, true}}, {.kind = Frame::Kind::kPing},
+  introduction.introduction.job = "slurm 4711";
+  Frame report{.kind = Frame::Kind::kReport}, give_back{.kind = Frame::Kind::kGiveBack}, usage{.kind = Frame::Kind::kUsage};
+  report.report = {true, 1, 2, 3, 4, true, {5, 6, 7, 8}, "label", "job"};
+  give_back.bytes = 1 << 20;
+  usage.usage = {.written_bytes = 1, .read_bytes = 2};
+  const Frame order{.kind = Frame::Kind::kOrder, .order = {ServiceOrder::kQuota, 9, "job"}};
+  return {introduction, order, report, {.kind = Frame::Kind::kDraining, .draining = true}, give_back, usage, Record(3), {.kind = Frame::Kind::kGrant, .record = Record(4).record, .access = {1, 2, true}}, {.kind = Frame::Kind::kPing},
           {.kind = Frame::Kind::kPong}};
 }
 
@@ -219,6 +225,11 @@ TEST(LinkFrame, EveryKindSurvivesARoundTrip) {
     EXPECT_EQ(back.kind, frame.kind);
     EXPECT_EQ(back.introduction, frame.introduction);
     EXPECT_EQ(back.access, frame.access);
+    EXPECT_EQ(back.order, frame.order);
+    EXPECT_EQ(back.report, frame.report);
+    EXPECT_EQ(back.usage, frame.usage);
+    EXPECT_EQ(back.draining, frame.draining);
+    EXPECT_EQ(back.bytes, frame.bytes);
     if (frame.kind == Frame::Kind::kRecord || frame.kind == Frame::Kind::kGrant) {
       EXPECT_EQ(back.record, frame.record);
     }

@@ -1,5 +1,5 @@
 // loss_program CHUNKS CHUNK_BYTES: fills chunks, writes its process id to $RAMSPAN_TEST_READY/rank-0 and waits for the file `go` there. Then
-// it looks at each chunk twice, makes and checks as many new ones, and prints "kept K lost L wrong W new N". A chunk is lost when both
+// (where a file `servers` appears, the servers that it names are used from then on). Then it looks at each chunk twice, makes and checks as many new ones, and prints "kept K lost L wrong W new N". A chunk is lost when both
 // looks throw DataLost.
 #include <ramspan/managed_ptr.h>
 #include <unistd.h>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <ramspan/errors.h>
+#include <ramspan/runtime.h>
 
 namespace {
 
@@ -46,6 +47,14 @@ Look LookAt(Chunks& chunks, size_t c, size_t words, uint64_t seed) {
   }
 }
 
+void UseOtherServers(const std::string& folder) {
+  std::ifstream file(folder + "/servers");
+  std::string names;
+  if (!std::getline(file, names)) return;
+  std::remove((folder + "/servers").c_str());
+  ramspan::Reconfigure({.servers = names});
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -56,7 +65,10 @@ int main(int, char** argv) {
     Fill(first, count, words, 1);
     std::ofstream(folder + "/new") << getpid() << '\n';
     std::rename((folder + "/new").c_str(), (folder + "/rank-0").c_str());
-    while (access((folder + "/go").c_str(), F_OK) != 0) usleep(2000);
+    while (access((folder + "/go").c_str(), F_OK) != 0) {
+      UseOtherServers(folder);
+      usleep(2000);
+    }
     size_t kept = 0, lost = 0, wrong = 0, fresh = 0;
     for (size_t c = 0; c < count; ++c) {
       const Look look = LookAt(first, c, words, 1), again = LookAt(first, c, words, 1);

@@ -16,7 +16,7 @@ constexpr auto kPatience = std::chrono::seconds(30);
 class RegistrationLimit : public testing::Test {
  protected:
   RegistrationLimit() {
-    transport_ = OfiTransport::Open({.places = servers_.places(), .fabric = {.register_local = true, .local_bytes_max = kMiB}, .near = false}, TestSecret()).value();
+    transport_ = OfiTransport::Open({.servers = servers_.names(), .fabric = {.register_local = true, .local_bytes_max = kMiB}, .near = false}, TestSecret()).value();
     transport_->Send(0, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = 8 * kMiB, .minimum_bytes = 8 * kMiB});
     std::optional<ServerTransport::Control> answer;
     const auto end = std::chrono::steady_clock::now() + kPatience;

@@ -68,6 +68,12 @@ void OfiServers::Serve(Server* server) {
   server->endpoint.reset();
 }
 
+std::string OfiServers::names() const {
+  std::string names;
+  for (const SocketPlace& place : places()) names += (names.empty() ? "" : ",") + place.text();
+  return names;
+}
+
 std::vector<SocketPlace> OfiServers::places() const {
   std::vector<SocketPlace> places;
   for (const auto& server : servers_) places.push_back(ParseSocketPlace(server->place).value());

@@ -29,6 +29,7 @@ class OfiServers {
   ~OfiServers();
 
   std::vector<SocketPlace> places() const;
+  std::string names() const;  // as in the key `servers`
   OfiEndpoint& endpoint(uint32_t number) { return *servers_[number]->endpoint; }
   // As if its process had been killed: everything that it had open is closed.
   void Kill(uint32_t number);

@@ -125,5 +125,115 @@ TEST(LeaseTable, SharesAreCountedAnewWhenAClientComes) {
   EXPECT_TRUE(table.IsValid());
 }
 
+// ---- Fair shares ----
+
+LeaseTable::Time At(int seconds) { return LeaseTable::Time(std::chrono::seconds(seconds)); }
+
+uint64_t GiveBack(LeaseTable* table, std::vector<Lease>* held, uint64_t bytes) {
+  uint64_t given = 0;
+  for (; given < bytes && !held->empty(); held->pop_back()) {
+    EXPECT_TRUE(table->Return(held->back().client, held->back().id).ok());
+    given += held->back().bytes;
+  }
+  return given;
+}
+
+std::vector<Lease> Hog(LeaseTable* table, uint32_t client) {
+  std::vector<Lease> held;
+  for (;;) {
+    const Result<Lease> lease = table->Grant(client, 4 * kMiB, kLeaseGranule);
+    if (!lease.ok()) return held;
+    held.push_back(lease.value());
+  }
+}
+
+TEST(LeaseTable, WhoComesLateGetsItsShareFromWhoHasMore) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0);
+  std::vector<Lease> hogs = Hog(&table, 0);
+  EXPECT_EQ(table.HeldBy(0), 64 * kMiB);
+  EXPECT_TRUE(table.AskBack(At(0)).empty()) << "nobody else wants it";
+  table.Welcome(1);
+  for (int round = 0; table.HeldBy(1) < 32 * kMiB; ++round) {
+    ASSERT_LT(round, 100);
+    const Result<Lease> lease = table.Grant(1, 4 * kMiB, kLeaseGranule);
+    if (lease.ok()) continue;
+    ASSERT_EQ(table.NoteWant(1, 4 * kMiB, At(round)), 4 * kMiB);
+    const std::vector<LeaseTable::Claim> claims = table.AskBack(At(round));
+    ASSERT_EQ(claims.size(), 1u);
+    EXPECT_EQ(claims[0].client, 0u);
+    EXPECT_EQ(claims[0].bytes, 4 * kMiB);
+    EXPECT_TRUE(table.AskBack(At(round)).empty()) << "it is told once";
+    GiveBack(&table, &hogs, claims[0].bytes);
+    EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok()) << "what was given back is promised";
+  }
+  EXPECT_EQ(table.NoteWant(1, 4 * kMiB, At(0)), 0u) << "a share, and not more";
+  EXPECT_TRUE(table.AskBack(At(0)).empty());
+  EXPECT_EQ(table.HeldBy(0), 32 * kMiB);
+  EXPECT_TRUE(table.IsValid());
+}
+
+TEST(LeaseTable, AJobOfManyClientsHasOneShare) {
+  LeaseTable table(64 * kMiB, 0);
+  for (uint32_t client = 0; client < 3; ++client) table.Welcome(client, "slurm 1");
+  for (uint32_t client = 0; client < 3; ++client) Hog(&table, client);
+  table.Welcome(3, "slurm 2");
+  uint64_t asked = 0;
+  EXPECT_EQ(table.NoteWant(3, 16 * kMiB, At(0)), table.lease_bytes_max());
+  for (const LeaseTable::Claim& claim : table.AskBack(At(0))) asked += claim.bytes;
+  EXPECT_EQ(asked, table.lease_bytes_max()) << "a quarter of the clients, half of the jobs";
+}
+
+TEST(LeaseTable, AWantThatIsNotRepeatedIsForgotten) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0);
+  std::vector<Lease> hogs = Hog(&table, 0);
+  table.Welcome(1);
+  table.NoteWant(1, 4 * kMiB, At(0));
+  table.AskBack(At(0));
+  GiveBack(&table, &hogs, 4 * kMiB + table.reserve_bytes());
+  EXPECT_EQ(table.FreeFor(0), 0u + table.reserve_bytes() + 4 * kMiB - std::max(table.reserve_bytes(), 4 * kMiB));
+  table.AskBack(At(11));
+  EXPECT_EQ(table.FreeFor(0), 4 * kMiB);
+}
+
+TEST(LeaseTable, APoolThatLendsLessGetsTheRestBackFromWhoHoldsMost) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0);
+  table.Welcome(1);
+  std::vector<Lease> small;
+  for (int i = 0; i < 2; ++i) small.push_back(table.Grant(1, 4 * kMiB, kLeaseGranule).value());
+  std::vector<Lease> hogs = Hog(&table, 0);
+  table.SetLent(32 * kMiB);
+  const std::vector<LeaseTable::Claim> claims = table.AskBack(At(0));
+  ASSERT_EQ(claims.size(), 1u);
+  EXPECT_EQ(claims[0].client, 0u);
+  EXPECT_EQ(claims[0].bytes, table.HeldBy(0) + table.HeldBy(1) - 32 * kMiB);
+  EXPECT_EQ(table.FreeFor(1), 0u);
+  GiveBack(&table, &hogs, claims[0].bytes);
+  EXPECT_EQ(table.HeldBy(0) + table.HeldBy(1), 32 * kMiB);
+  table.SetLent(1 << 30);
+  EXPECT_EQ(table.lent_bytes(), 64 * kMiB) << "its memory, at most";
+  EXPECT_GT(table.FreeFor(1), 0u);
+}
+
+TEST(LeaseTable, AQuotaBindsItsJobAloneOrAllThatHaveNone) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0, "a");
+  table.Welcome(1, "b");
+  table.SetQuota("a", 8 * kMiB);
+  EXPECT_EQ(TakeAll(&table, 0), 8 * kMiB);
+  EXPECT_EQ(table.Grant(0, kMiB, kMiB).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(table.NoteWant(0, kMiB, At(0)), 0u);
+  EXPECT_EQ(TakeAll(&table, 1), 56 * kMiB);
+  table.SetQuota("", 40 * kMiB);
+  const std::vector<LeaseTable::Claim> claims = table.AskBack(At(0));
+  ASSERT_EQ(claims.size(), 1u);
+  EXPECT_EQ(claims[0].client, 1u);
+  EXPECT_EQ(claims[0].bytes, 16 * kMiB);
+  table.SetQuota("", UINT64_MAX);
+  EXPECT_TRUE(table.AskBack(At(0)).empty());
+}
+
 }  // namespace
 }  // namespace ramspan

@@ -1,0 +1,98 @@
+// Rendezvous: a folder, mostly on a file system that all hosts see, in which memory servers write down where they are, one small
+// file each, and where clients look for them: `ramspan server --rendezvous DIR` and `servers = dir:DIR`.
+//
+// The folder belongs to one user and is closed to all others (0700), or it is refused. What is found there is not believed: a
+// file has a known version, a bounded length, one form and the same owner, or it is passed over; and who is found still has to
+// prove the secret (common/handshake.h). A file appears under its name whole (written aside, then renamed). A server touches it
+// every 10 s and takes it away at its end; what a server that was killed has left is swept by the next server, or by `ramspan ctl`.
+//
+// Thread-safety: values and folders: any thread. All calls are those of the file system, and block as long as it does.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "common/descriptor.h"
+#include "common/socket_address.h"
+#include "common/status.h"
+
+namespace ramspan {
+
+// What the key `servers` and `ramspan ctl` name: places, and folders where more are found ("dir:/path").
+struct ServerNames {
+  std::vector<SocketPlace> places;
+  std::vector<std::string> folders;
+};
+// Comma-separated, at least one. kInvalidArgument: what to write.
+Result<ServerNames> ParseServerNames(const std::string& text);
+
+struct RendezvousEntry {
+  SocketPlace place;
+  uint64_t instance = 0;  // of the server's process, as in its introduction
+  // The process. A pid means something only within one start of one system (and one container there), whose name `system` is.
+  std::string system;
+  int64_t pid = 0;
+};
+std::string EncodeEntry(const RendezvousEntry& entry);
+Result<RendezvousEntry> DecodeEntry(std::string_view text);
+// Of this process, without a place.
+RendezvousEntry OwnEntry(uint64_t instance);
+
+class RendezvousFolder {
+ public:
+  static constexpr size_t kEntryBytesMax = 512;
+  static constexpr size_t kEntriesMax = 256;  // as many servers as one client uses
+  static constexpr int kTouchSeconds = 10, kSilentSeconds = 60;
+
+  // kInvalidArgument: not there (`make`: it is made), no folder, or one that others may look into or own.
+  static Result<RendezvousFolder> Open(const std::string& path, bool make);
+
+  // All entries that are valid, kEntriesMax at most, by instance. kUnavailable: the folder could not be read to its end.
+  Result<std::vector<RendezvousEntry>> Read() const;
+  // Takes away the files of servers that are dead: the process was one of this system and has ended, or nobody has touched the file
+  // for kSilentSeconds (of the file system's own clock) and nobody answers at the place. May take 2 s for each of those.
+  // Returns how many.
+  size_t Sweep() const;
+  // Where the servers of this folder share their secret, when nobody names another file.
+  std::string key_file() const { return path_ + "/key"; }
+  const std::string& path() const { return path_; }
+
+  Status Write(const RendezvousEntry& entry) const;
+  // Says that the server is there: its file is as old as this call. Writes it again if somebody took it away.
+  Status Touch(const RendezvousEntry& entry) const;
+  void Remove(const RendezvousEntry& entry) const;
+
+ private:
+  RendezvousFolder(std::string path, Descriptor folder) : path_(std::move(path)), folder_(std::move(folder)) {}
+  Result<std::vector<std::string>> Names() const;
+  Result<RendezvousEntry> ReadOne(const std::string& name) const;
+  bool IsDead(const std::string& name, const RendezvousEntry& entry, const std::string& system) const;
+  bool IsSilent(const std::string& name) const;
+
+  std::string path_;
+  Descriptor folder_;
+};
+
+// A server's entry, as long as this lives: touched now and then by a thread of its own, because a file system may block for long.
+class RendezvousPost {
+ public:
+  static Result<std::unique_ptr<RendezvousPost>> Make(RendezvousFolder folder, const RendezvousEntry& entry);
+  ~RendezvousPost();
+  RendezvousPost(const RendezvousPost&) = delete;
+  RendezvousPost& operator=(const RendezvousPost&) = delete;
+
+ private:
+  RendezvousPost(RendezvousFolder folder, const RendezvousEntry& entry) : folder_(std::move(folder)), entry_(entry) {}
+  void Run();
+
+  const RendezvousFolder folder_;
+  const RendezvousEntry entry_;
+  Descriptor end_;  // an eventfd: the thread shall end
+  std::thread thread_;
+};
+
+}  // namespace ramspan

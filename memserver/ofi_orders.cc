@@ -1,0 +1,91 @@
+// Of OfiEndpoint: what it knows of its clients, what controllers (`ramspan ctl`) want, and what clients are told because of that.
+#include <chrono>
+#include <utility>
+
+#include "memserver/ofi_visitor.h"
+
+namespace ramspan {
+namespace {
+// Clients say once a second what they have moved, if they have moved anything.
+constexpr std::chrono::milliseconds kUsageLasts{3000};
+}  // namespace
+
+// A controller stays as long as a client may take to arrive, and is none.
+bool OfiEndpoint::TakeOrder(Visitor& visitor, const Frame& frame) {
+  if (frame.kind != Frame::Kind::kOrder) {
+    visitor.link.Close(FailedPrecondition("it came to give orders, and says something else"));
+    return false;
+  }
+  orders_.push_back({.from = visitor.id, .command = frame.order});
+  return true;
+}
+
+std::optional<Endpoint::Order> OfiEndpoint::NextOrder() {
+  if (orders_.empty()) return std::nullopt;
+  const Order order = orders_.front();
+  orders_.pop_front();
+  return order;
+}
+
+bool OfiEndpoint::Report(uint64_t from, const ServiceReport& report) {
+  const auto found = visitors_.find(from);
+  if (found == visitors_.end()) return false;
+  Frame frame{.kind = Frame::Kind::kReport};
+  frame.report = report;
+  frame.report.label = report.label.substr(0, kFrameTextMax);
+  const bool sent = found->second->link.Send(frame);
+  Visit(*found->second);
+  return sent;
+}
+
+void OfiEndpoint::TellDraining(bool draining) {
+  draining_ = draining;
+  for (auto& [id, visitor] : visitors_) {
+    if (!visitor->introduced_itself) continue;
+    visitor->link.Send({.kind = Frame::Kind::kDraining, .draining = draining});
+    Visit(*visitor);
+  }
+}
+
+void OfiEndpoint::AskBack(uint32_t client, uint64_t bytes) {
+  Visitor* visitor = ByNumber(client);
+  if (visitor == nullptr) return;
+  Frame frame{.kind = Frame::Kind::kGiveBack};
+  frame.bytes = bytes;
+  visitor->link.Send(frame);
+  Visit(*visitor);
+}
+
+std::string OfiEndpoint::JobOf(uint32_t client) {
+  const Visitor* visitor = ByNumber(client);
+  return visitor == nullptr ? "" : visitor->job;
+}
+
+ServiceUsage OfiEndpoint::UsageOf(uint32_t client) {
+  const Visitor* visitor = ByNumber(client);
+  ServiceUsage usage = visitor == nullptr ? ServiceUsage() : visitor->usage;
+  if (visitor == nullptr || clock_.Now() - visitor->usage_at > kUsageLasts) usage.written_per_second = usage.read_per_second = 0;
+  return usage;
+}
+
+std::string OfiEndpoint::LabelOf(uint32_t client) {
+  const Visitor* visitor = ByNumber(client);
+  return visitor == nullptr ? "" : visitor->label;
+}
+
+// What it says is believed as far as numbers go: it is for people, and nothing depends on it.
+void OfiEndpoint::NoteUsage(Visitor& visitor, const ServiceUsage& told) {
+  const RunningClock::time_point now = clock_.Now();
+  const double seconds = std::chrono::duration<double>(now - visitor.usage_at).count();
+  const auto rate = [seconds](uint64_t after, uint64_t before) {
+    return after > before && seconds > 0 ? static_cast<uint64_t>(static_cast<double>(after - before) / seconds) : uint64_t{0};
+  };
+  const bool first = visitor.usage_at == RunningClock::time_point();
+  visitor.usage = {.written_bytes = told.written_bytes,
+                   .read_bytes = told.read_bytes,
+                   .written_per_second = first ? 0 : rate(told.written_bytes, visitor.usage.written_bytes),
+                   .read_per_second = first ? 0 : rate(told.read_bytes, visitor.usage.read_bytes)};
+  visitor.usage_at = now;
+}
+
+}  // namespace ramspan

@@ -1,0 +1,176 @@
+// The folder in which memory servers say where they are: what is believed of it, and what dead servers leave there.
+#include "common/rendezvous.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+namespace ramspan {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Rendezvous : public testing::Test {
+ protected:
+  Rendezvous() {
+    std::string name = (fs::temp_directory_path() / "ramspan-rendezvous-XXXXXX").string();
+    RS_CHECK(mkdtemp(name.data()) != nullptr, "mkdtemp %d", errno);
+    path_ = fs::path(name) / "servers";
+  }
+  ~Rendezvous() override { fs::remove_all(path_.parent_path()); }
+
+  RendezvousFolder Folder() { return RendezvousFolder::Open(path_, true).value(); }
+  static RendezvousEntry Entry(uint64_t instance, const std::string& place = "127.0.0.1:1") {
+    RendezvousEntry entry = OwnEntry(instance);
+    entry.place = ParseSocketPlace(place).value();
+    return entry;
+  }
+  fs::path FileOf(uint64_t instance) const {
+    char name[32];
+    std::snprintf(name, sizeof name, "server-%016llx", static_cast<unsigned long long>(instance));
+    return path_ / name;
+  }
+  void MakeOld(uint64_t instance) const {
+    const timespec old[2] = {{.tv_sec = 1'000'000'000, .tv_nsec = 0}, {.tv_sec = 1'000'000'000, .tv_nsec = 0}};
+    ASSERT_EQ(utimensat(AT_FDCWD, FileOf(instance).c_str(), old, 0), 0);
+  }
+  static pid_t DeadProcess() {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(0);
+    waitpid(pid, nullptr, 0);
+    return pid;
+  }
+
+  fs::path path_;
+};
+
+TEST_F(Rendezvous, AnEntryIsFoundAsItWasWritten) {
+  const RendezvousFolder folder = Folder();
+  ASSERT_TRUE(folder.Write(Entry(0xabc, "node7:7117")).ok());
+  ASSERT_TRUE(folder.Write(Entry(0xdef, "[fe80::1]:80")).ok());
+  const std::vector<RendezvousEntry> found = folder.Read().value();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].place.text(), "node7:7117");
+  EXPECT_EQ(found[0].instance, 0xabcu);
+  EXPECT_EQ(found[0].pid, getpid());
+  EXPECT_EQ(found[1].place.text(), "[fe80::1]:80");
+  EXPECT_EQ(fs::status(FileOf(0xabc)).permissions(), fs::perms(0600));
+  EXPECT_EQ(fs::status(path_).permissions(), fs::perms(0700));
+  folder.Remove(found[0]);
+  EXPECT_EQ(folder.Read().value().size(), 1u);
+}
+
+// Each byte of a valid entry replaced, taken away or doubled: either it is refused, or it means what it says.
+TEST_F(Rendezvous, NoSpoiledEntryIsTakenForAnotherThanItSays) {
+  const std::string good = EncodeEntry(Entry(0x123456789abcdef, "127.0.0.1:7117"));
+  ASSERT_TRUE(DecodeEntry(good).ok());
+  std::mt19937 random(7);
+  for (size_t at = 0; at < good.size(); ++at) {
+    for (int how = 0; how < 12; ++how) {
+      std::string bad = good;
+      if (how == 0) bad.erase(at, 1);
+      else if (how == 1) bad.insert(at, 1, good[at]);
+      else bad[at] = static_cast<char>(random() % 256);
+      const Result<RendezvousEntry> read = DecodeEntry(bad);
+      if (!read.ok()) continue;
+      EXPECT_EQ(DecodeEntry(EncodeEntry(read.value())).value().place.text(), read.value().place.text()) << bad;
+    }
+  }
+  EXPECT_FALSE(DecodeEntry(good + "more\n").ok());
+  EXPECT_FALSE(DecodeEntry(good + std::string(1000, 'x')).ok());
+  EXPECT_FALSE(DecodeEntry("").ok());
+  std::string newer = good;
+  newer.replace(newer.find(" 1\n"), 3, " 2\n");
+  EXPECT_FALSE(DecodeEntry(newer).ok());
+}
+
+TEST_F(Rendezvous, WhatIsNoEntryIsPassedOver) {
+  const RendezvousFolder folder = Folder();
+  ASSERT_TRUE(folder.Write(Entry(1)).ok());
+  fs::copy_file(FileOf(1), FileOf(2));                    // says that it is another server's
+  fs::create_symlink(FileOf(1), FileOf(3));
+  ASSERT_EQ(mkfifo(FileOf(4).c_str(), 0600), 0);          // would block whoever opens it
+  fs::create_directory(FileOf(5));
+  std::ofstream(FileOf(6)) << std::string(1 << 20, 'x');
+  std::ofstream(path_ / "server-7") << EncodeEntry(Entry(7));
+  std::ofstream(path_ / ".server-0000000000000008") << EncodeEntry(Entry(8));
+  const std::vector<RendezvousEntry> found = folder.Read().value();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].instance, 1u);
+}
+
+TEST_F(Rendezvous, AFolderThatOthersMayUseIsRefused) {
+  Folder();
+  for (const unsigned mode : {0750u, 0701u, 0777u}) {
+    fs::permissions(path_, fs::perms(mode));
+    EXPECT_THAT(RendezvousFolder::Open(path_, true).status().message(), HasSubstr("chmod 700"));
+  }
+  EXPECT_THAT(RendezvousFolder::Open(path_.parent_path() / "absent", false).status().message(), HasSubstr("--rendezvous` makes it"));
+  std::ofstream(path_.parent_path() / "file") << "";
+  EXPECT_FALSE(RendezvousFolder::Open(path_.parent_path() / "file", true).ok());
+}
+
+TEST_F(Rendezvous, WhatDeadServersLeftIsSweptAndNothingElse) {
+  const RendezvousFolder folder = Folder();
+  RendezvousEntry dead_here = Entry(1), dead_elsewhere = Entry(2), silent_but_there = Entry(3), young = Entry(4);
+  dead_here.pid = DeadProcess();
+  for (RendezvousEntry* one : {&dead_elsewhere, &silent_but_there, &young}) {
+    one->system = "another/1";
+    one->pid = dead_here.pid;
+  }
+  SocketAddress bound;
+  const Descriptor listener = Listen(ParseSocketPlace("127.0.0.1:0").value(), &bound).value();
+  silent_but_there.place = ParseSocketPlace("127.0.0.1:" + std::to_string(bound.port())).value();
+  const RendezvousEntry living = Entry(5);
+  for (const RendezvousEntry& one : {dead_here, dead_elsewhere, silent_but_there, young, living}) ASSERT_TRUE(folder.Write(one).ok());
+  for (const uint64_t old : {2u, 3u}) MakeOld(old);
+  EXPECT_EQ(folder.Sweep(), 2u);
+  std::vector<uint64_t> left;
+  const std::vector<RendezvousEntry> found = folder.Read().value();
+  for (const RendezvousEntry& one : found) left.push_back(one.instance);
+  EXPECT_THAT(left, testing::ElementsAre(3, 4, 5));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_), fs::directory_iterator()), 3) << "nothing of its own";
+}
+
+TEST_F(Rendezvous, AServerSaysThatItIsThereEvenIfItsFileWasTakenAway) {
+  const RendezvousFolder folder = Folder();
+  const RendezvousEntry entry = Entry(1);
+  ASSERT_TRUE(folder.Write(entry).ok());
+  MakeOld(1);
+  ASSERT_TRUE(folder.Touch(entry).ok());
+  EXPECT_GT(fs::last_write_time(FileOf(1)), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  fs::remove(FileOf(1));
+  ASSERT_TRUE(folder.Touch(entry).ok());
+  EXPECT_TRUE(fs::exists(FileOf(1)));
+}
+
+TEST_F(Rendezvous, APostIsThereAsLongAsItsServer) {
+  RendezvousEntry dead = Entry(1);
+  dead.pid = DeadProcess();
+  ASSERT_TRUE(Folder().Write(dead).ok());
+  {
+    const auto post = RendezvousPost::Make(Folder(), Entry(2));
+    ASSERT_TRUE(post.ok());
+    ASSERT_EQ(Folder().Read().value().size(), 1u) << "the next server sweeps";
+    EXPECT_EQ(Folder().Read().value()[0].instance, 2u);
+  }
+  EXPECT_TRUE(Folder().Read().value().empty());
+}
+
+TEST_F(Rendezvous, ServersAreNamedByPlacesAndFolders) {
+  const ServerNames names = ParseServerNames("node7:7117, dir:/scratch/servers ,/run/socket").value();
+  ASSERT_EQ(names.places.size(), 2u);
+  EXPECT_EQ(names.places[1].text(), "/run/socket");
+  EXPECT_THAT(names.folders, testing::ElementsAre("/scratch/servers"));
+  for (const char* bad : {"", ",", "dir:", "dir:relative", "node7", "node7:7117,"}) EXPECT_FALSE(ParseServerNames(bad).ok()) << bad;
+}
+
+}  // namespace
+}  // namespace ramspan
