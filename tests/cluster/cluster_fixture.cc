@@ -147,7 +147,7 @@ ClusterFixture::Listing ClusterFixture::List(const std::string& place) {
   listing.held_bytes = ParseBytes(found[2].str()).value();
   listing.drains = found[3].matched;
   while (std::getline(lines, line)) {
-    if (!std::regex_match(line, found, std::regex("  ([^ ]+ [^ ]+) +([^ \\[]+)\\[[0-9]+\\]@(.*)"))) ADD_FAILURE() << line;
+    if (!std::regex_match(line, found, std::regex("  ([^ ]+ [^ ]+) +(?:of at most [^ ]+ [^ ]+ )?([^ \\[]+)\\[[0-9]+\\]@([^ ,]+).*"))) ADD_FAILURE() << line;
     else listing.bytes_of[found[2].str() + "@" + found[3].str()] += ParseBytes(found[1].str()).value();
   }
   return listing;

@@ -3,13 +3,12 @@
 
 #include <cstdio>
 #include <fstream>
-#include <functional>
 #include <regex>
 #include <thread>
 
 #include <gmock/gmock.h>
 
-#include "tests/support/job_fixture.h"
+#include "tests/ofi/service_fixture.h"
 
 namespace ramspan {
 namespace {
@@ -18,64 +17,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr size_t kMiB = size_t{1} << 20;
-
-class Service : public JobFixture {
- protected:
-  struct Server {
-    pid_t pid = -1;
-    std::string place;
-  };
-
-  // REQUIRES: what it is told is right.
-  Server StartServer(const std::string& memory, Words more = {"--listen", "127.0.0.1:0"}) {
-    const std::string out = (folder_ / ("server-" + std::to_string(++started_))).string();
-    Words words = {"sh", "-c", "exec \"$@\" > " + out + " 2> " + out + ".err", "sh", LAUNCHER, "server", "--memory", memory};
-    words.insert(words.end(), more.begin(), more.end());
-    if (!limited_.empty()) words.insert(words.begin(), limited_);
-    const pid_t pid = StartCommand(words);
-    std::smatch found;
-    std::string text;
-    const auto listens = [&] {
-      text = ReadFile(out);
-      return std::regex_search(text, found, std::regex(" at ([^ ]+), "));
-    };
-    EXPECT_TRUE(Becomes(listens)) << text << ReadFile(out + ".err");
-    return {pid, found.empty() ? "" : found[1].str()};
-  }
-  void EndServer(const Server& server, int signal = SIGTERM, int status = 0) {
-    kill(server.pid, signal);
-    EXPECT_EQ(Wait(server.pid).status, status);
-  }
-
-  static Words Sweep(size_t bytes, int sweeps = 1) { return {SWEEP_PROGRAM, std::to_string(bytes), std::to_string(256 << 10), "2", "1", std::to_string(sweeps)}; }
-  Outcome Run(const Words& command, const Words& environment, seconds patience = kPatience) { return Wait(StartCommand(command, environment), patience); }
-  static Words To(const std::string& servers, bool far, Words more = {}) {
-    more.insert(more.end(), {"RAMSPAN_SERVERS=" + servers, "RAMSPAN_TRANSPORT=ofi", "RAMSPAN_MEMORY=4MiB"});
-    if (far) more.push_back("RAMSPAN_TEST_FAR=1");
-    return more;
-  }
-  Words Loss() const { return {LOSS_PROGRAM, "64", std::to_string(256 << 10)}; }
-  // What `ramspan ctl` prints. Its output goes to a file of its own, because a program that runs meanwhile writes where Wait reads.
-  std::string Ctl(const Words& words) {
-    const std::string out = (folder_ / ("ctl-" + std::to_string(++started_))).string();
-    Words command = {"sh", "-c", "exec \"$@\" > " + out, "sh", LAUNCHER, "ctl"};
-    command.insert(command.end(), words.begin(), words.end());
-    EXPECT_EQ(Wait(StartCommand(command), seconds(60)).status, 0);
-    return ReadFile(out);
-  }
-  bool Comes(const std::function<bool()>& what) {
-    for (int i = 0; i < 150; ++i) {
-      if (what()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-    return false;
-  }
-  void SayGo() const { std::ofstream(folder_ / "ready/go") << ""; }
-
-  int started_ = 0;
-  std::string limited_;  // a program that starts servers, or empty
-};
+class Service : public ServiceFixture {};
 
 TEST_F(Service, AProgramSwapsThroughAServerAndTheServerOutlivesIt) {
   const Server server = StartServer("64MiB");
@@ -274,172 +216,6 @@ TEST_F(Service, CtlStopEndsAServerAndItsClientsGoOn) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "socket"));
   SayGo();
   EXPECT_EQ(Wait(program).status, 0);
-}
-
-// The program goes on meanwhile, and every byte is looked at afterwards.
-TEST_F(Service, ADrainedServerEndsAndItsClientsHaveMovedElsewhere) {
-  for (const bool far : {true, false}) {
-    ClearReady();
-    std::filesystem::remove(folder_ / "ready/stop");
-    std::filesystem::remove(folder_ / "ready/go");
-    const Server first = StartServer("64MiB"), second = StartServer("64MiB");
-    const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To(first.place + "," + second.place, far, {"RAMSPAN_SWAP=remote"}));
-    Ready(0);
-    Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "drain").string(), "sh", LAUNCHER, "ctl", "drain", "--wait", first.place};
-    EXPECT_EQ(Wait(StartCommand(command)).status, 0);
-    EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(first.place + " drains: "));
-    EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(" to go\n" + first.place + " has ended\n"));
-    EXPECT_EQ(Wait(first.pid).status, 0) << "it ends by itself";
-    std::ofstream(folder_ / "ready/stop") << "";
-    const Outcome outcome = Wait(program);
-    EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
-    EXPECT_EQ(outcome.err, "") << "nobody lost anything";
-    EndServer(second);
-  }
-}
-
-TEST_F(Service, TheLastServerDrainsToFilesOfAProgramThatDoesNothing) {
-  const Server server = StartServer("64MiB");
-  const pid_t program = StartCommand(Loss(), To(server.place, true));
-  Ready(0);
-  Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "drain").string(), "sh", LAUNCHER, "ctl", "drain", server.place};
-  EXPECT_EQ(Wait(StartCommand(command)).status, 0);
-  EXPECT_EQ(Wait(server.pid).status, 0);
-  SayGo();
-  EXPECT_EQ(Wait(program).out, "kept 64 lost 0 wrong 0 new 64\n");
-}
-
-// Nothing has another place: the data stays where it is.
-TEST_F(Service, AServerThatNobodyCanLeaveStaysAndMayLendAgain) {
-  const Server server = StartServer("64MiB");
-  Words command = Loss();
-  command.insert(command.begin(), {"sh", "-c", "exec \"$@\" > " + (folder_ / "said").string() + " 2>&1", "sh"});
-  const pid_t program = StartCommand(command, To(server.place, true, {"RAMSPAN_SWAP=remote"}));
-  Ready(0);
-  EXPECT_EQ(Run({LAUNCHER, "ctl", "drain", server.place}, {}).status, 0);
-  EXPECT_THAT(Run({LAUNCHER, "ctl", "list", server.place}, {}).out, HasSubstr("; it drains"));
-  EXPECT_EQ(Run({LAUNCHER, "ctl", "undrain", server.place}, {}).status, 0);
-  SayGo();
-  EXPECT_EQ(Wait(program).status, 0);
-  EXPECT_THAT(ReadFile(folder_ / "said"), HasSubstr("kept 64 lost 0 wrong 0 new 64\n"));
-  EndServer(server);
-}
-
-// Nobody names a server: they write themselves down in a folder, and a program that runs meanwhile follows.
-TEST_F(Service, ServersJoinAndLeaveByAFolderWhileAProgramRuns) {
-  const std::string servers = (folder_ / "servers").string(), name = "dir:" + servers;
-  const Words where = {"--listen", "127.0.0.1:0", "--rendezvous", servers};
-  const Server first = StartServer("64MiB", where);
-  EXPECT_EQ(std::filesystem::status(servers).permissions(), std::filesystem::perms(0700));
-  EXPECT_EQ(std::filesystem::status(servers + "/key").permissions(), std::filesystem::perms(0600));
-  const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To(name, true, {"RAMSPAN_SWAP=remote"}));
-  Ready(0);
-  const Server second = StartServer("64MiB", where);
-  EXPECT_TRUE(Comes([&] { return testing::Matches(HasSubstr(second.place + " lends 64 MiB, of which 1 client"))(Ctl({"list", name})); })) << "it joins";
-  EXPECT_THAT(Ctl({"drain", "--wait", first.place, "--key-file", servers + "/key"}), HasSubstr(first.place + " has ended"));
-  EXPECT_EQ(Wait(first.pid).status, 0);
-  EXPECT_THAT(Ctl({"list", name}), AllOf(HasSubstr(second.place), Not(HasSubstr(first.place))));
-  std::ofstream(folder_ / "ready/stop") << "";
-  const Outcome outcome = Wait(program, seconds(60));
-  EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
-  EXPECT_EQ(outcome.err, "");
-  EndServer(second);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(servers), std::filesystem::directory_iterator()), 1) << "the key";
-}
-
-TEST_F(Service, AProgramThatStartsBeforeItsServersUsesThemLater) {
-  const std::string servers = (folder_ / "servers").string();
-  EndServer(StartServer("8MiB", {"--rendezvous", servers}));  // makes folder and key
-  const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To("dir:" + servers, true));
-  Ready(0);
-  const Server server = StartServer("64MiB", {"--listen", "127.0.0.1:0", "--rendezvous", servers});
-  EXPECT_TRUE(Comes([&] { return testing::Matches(testing::ContainsRegex("1 client holds [1-9]"))(Ctl({"list", "dir:" + servers})); })) << "what is in files moves up";
-  std::ofstream(folder_ / "ready/stop") << "";
-  EXPECT_EQ(Wait(program, seconds(60)).out, "verified " + std::to_string(24 * kMiB) + " bytes\n");
-  EndServer(server);
-}
-
-TEST_F(Service, WhatAKilledServerLeftInTheFolderIsSweptByTheNext) {
-  const std::string servers = (folder_ / "servers").string();
-  const Words where = {"--listen", "127.0.0.1:0", "--rendezvous", servers};
-  EndServer(StartServer("8MiB", where), SIGKILL, 128 + SIGKILL);
-  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(servers), std::filesystem::directory_iterator()); };
-  EXPECT_EQ(files(), 2) << "its file and the key";
-  const Server second = StartServer("8MiB", where);
-  EXPECT_EQ(files(), 2) << "the second one's file and the key";
-  EndServer(second, SIGKILL, 128 + SIGKILL);
-  EXPECT_THAT(Ctl({"list", "dir:" + servers}), HasSubstr("1 file of dead servers swept\n"));
-  EXPECT_EQ(files(), 1);
-}
-
-TEST_F(Service, AProgramNamesOtherServersAndLeavesTheFirst) {
-  const Server first = StartServer("64MiB"), second = StartServer("64MiB");
-  const pid_t program = StartCommand(Loss(), To(first.place, true, {"RAMSPAN_SWAP=remote"}));
-  Ready(0);
-  std::ofstream(folder_ / "ready/new-servers") << second.place << "\n";
-  std::filesystem::rename(folder_ / "ready/new-servers", folder_ / "ready/servers");
-  EXPECT_TRUE(Comes([&] { return testing::Matches(HasSubstr("of which 0 clients hold 0 B"))(Ctl({"list", first.place})); }));
-  EXPECT_THAT(Ctl({"list", second.place}), testing::ContainsRegex("1 client holds [1-9]"));
-  EndServer(first, SIGKILL, 128 + SIGKILL);
-  SayGo();
-  const Outcome outcome = Wait(program, seconds(60));
-  EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << outcome.err;
-  EXPECT_EQ(outcome.err, "");
-  EndServer(second);
-}
-
-// What was there is lost, and nothing else: without the server that came back there would be no room for what is new.
-TEST_F(Service, AServerThatIsStartedAgainAtItsAddressIsUsedByItsOldClients) {
-  const Server before = StartServer("64MiB");
-  const pid_t program = StartCommand(Loss(), To(before.place, true, {"RAMSPAN_SWAP=remote"}));
-  Ready(0);
-  EndServer(before, SIGKILL, 128 + SIGKILL);
-  const Server again = StartServer("64MiB", {"--listen", before.place});
-  EXPECT_EQ(again.place, before.place);
-  EXPECT_TRUE(Comes([&] { return testing::Matches(HasSubstr("of which 1 client"))(Ctl({"list", again.place})); }));
-  SayGo();
-  const Outcome outcome = Wait(program, seconds(60));
-  EXPECT_THAT(outcome.out, HasSubstr("wrong 0 new 64\n")) << outcome.err;
-  EXPECT_THAT(outcome.out, Not(HasSubstr("lost 0 ")));
-  EndServer(again);
-}
-
-// One that has it all, and one that comes later and has nowhere else to go: the server asks the first to move away what is
-// above its share.
-TEST_F(Service, AHogGivesBackWhatALaterProgramHasARightTo) {
-  for (const bool far : {true, false}) {
-    ClearReady();
-    std::filesystem::remove(folder_ / "ready/stop");
-    const Server server = StartServer("32MiB");
-    const pid_t hog = StartCommand(Sweep(40 * kMiB, 0), To(server.place, far));
-    Ready(0);
-    EXPECT_TRUE(Comes([&] { return testing::Matches(testing::ContainsRegex("1 client holds (2[89]|3[0-2])"))(Ctl({"list", server.place})); }));
-    Words late = {"sh", "-c", "exec \"$@\" > " + (folder_ / "late").string() + " 2>&1", "sh"};
-    const Words sweep = {SWEEP_PROGRAM, std::to_string(16 * kMiB), std::to_string(256 << 10), "1", "1", "2"};
-    late.insert(late.end(), sweep.begin(), sweep.end());
-    EXPECT_EQ(Wait(StartCommand(late, To(server.place, far, {"RAMSPAN_SWAP=remote", "RAMSPAN_TEST_READY=" + folder_.string()})), seconds(60)).status, 0);
-    EXPECT_EQ(ReadFile(folder_ / "late"), "verified " + std::to_string(16 * kMiB) + " bytes\n");
-    std::ofstream(folder_ / "ready/stop") << "";
-    const Outcome outcome = Wait(hog, seconds(60));
-    EXPECT_EQ(outcome.out, "verified " + std::to_string(40 * kMiB) + " bytes\n") << outcome.err;
-    EXPECT_EQ(outcome.err, "");
-    EndServer(server);
-  }
-}
-
-TEST_F(Service, AServerThatShrinksOrSetsAQuotaGetsBackWhatIsTooMuch) {
-  const Server server = StartServer("64MiB");
-  const pid_t program = StartCommand(Sweep(48 * kMiB, 0), To(server.place, true));
-  Ready(0);
-  EXPECT_TRUE(Comes([&] { return testing::Matches(testing::ContainsRegex("1 client holds (4[0-9]|5|6).*writes .*/s, reads "))(Ctl({"list", server.place})); })) << "and how fast";
-  EXPECT_THAT(Ctl({"shrink", server.place, "--memory", "32MiB"}), HasSubstr("lends 32 MiB, of which "));
-  EXPECT_TRUE(Comes([&] { return testing::Matches(testing::ContainsRegex("lends 32 MiB, of which 1 client holds (32|[12][0-9]|[1-9])[. ]"))(Ctl({"list", server.place})); }));
-  EXPECT_THAT(Ctl({"quota", server.place, "--memory", "16MiB"}), HasSubstr("each job may hold 16 MiB"));
-  EXPECT_TRUE(Comes([&] { return testing::Matches(testing::ContainsRegex("1 client holds (1[0-6]|[1-9])[. ](.|\n)* of at most 16 MiB"))(Ctl({"list", server.place})); }));
-  std::ofstream(folder_ / "ready/stop") << "";
-  const Outcome outcome = Wait(program, seconds(60));
-  EXPECT_EQ(outcome.out, "verified " + std::to_string(48 * kMiB) + " bytes\n") << outcome.err;
-  EndServer(server);
 }
 
 TEST_F(Service, CtlSaysWhatIsWrong) {

@@ -26,7 +26,7 @@ constexpr size_t kBytes = size_t{64} << 10;
 class Client {
  public:
   explicit Client(const OfiServers& servers)
-      : transport_(OfiTransport::Open({.places = servers.places(), .fabric = {}, .near = false}, TestSecret()).value()),
+      : transport_(OfiTransport::Open({.servers = servers.names(), .fabric = {}, .near = false}, TestSecret()).value()),
         tier_(std::make_unique<RemoteSwap>(*transport_)), slot_(tier_->Reserve(kBytes).value()), buffer_(kBytes) {}
   ~Client() { tier_->Free(slot_, kBytes); }
 

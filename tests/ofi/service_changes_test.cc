@@ -1,0 +1,184 @@
+// Servers that come, drain, lend less and end while programs use them, and programs that share them: what `ramspan ctl`, rendezvous folders,
+// fair shares and quotas do, as a user sees it.
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "tests/ofi/service_fixture.h"
+
+namespace ramspan {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class ServiceChanges : public ServiceFixture {};
+
+// The program goes on meanwhile, and every byte is looked at afterwards.
+TEST_F(ServiceChanges, ADrainedServerEndsAndItsClientsHaveMovedElsewhere) {
+  for (const bool far : {true, false}) {
+    ClearReady();
+    std::filesystem::remove(folder_ / "ready/stop");
+    std::filesystem::remove(folder_ / "ready/go");
+    const Server first = StartServer("64MiB"), second = StartServer("64MiB");
+    const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To(first.place + "," + second.place, far, {"RAMSPAN_SWAP=remote"}));
+    Ready(0);
+    Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "drain").string(), "sh", LAUNCHER, "ctl", "drain", "--wait", first.place};
+    EXPECT_EQ(Wait(StartCommand(command)).status, 0);
+    EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(first.place + " drains: "));
+    EXPECT_THAT(ReadFile(folder_ / "drain"), HasSubstr(" to go\n" + first.place + " has ended\n"));
+    EXPECT_EQ(Wait(first.pid).status, 0) << "it ends by itself";
+    std::ofstream(folder_ / "ready/stop") << "";
+    const Outcome outcome = Wait(program);
+    EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
+    EXPECT_EQ(outcome.err, "") << "nobody lost anything";
+    EndServer(second);
+  }
+}
+
+TEST_F(ServiceChanges, TheLastServerDrainsToFilesOfAProgramThatDoesNothing) {
+  const Server server = StartServer("64MiB");
+  const pid_t program = StartCommand(Loss(), To(server.place, true));
+  Ready(0);
+  Words command = {"sh", "-c", "exec \"$@\" > " + (folder_ / "drain").string(), "sh", LAUNCHER, "ctl", "drain", server.place};
+  EXPECT_EQ(Wait(StartCommand(command)).status, 0);
+  EXPECT_EQ(Wait(server.pid).status, 0);
+  SayGo();
+  EXPECT_EQ(Wait(program).out, "kept 64 lost 0 wrong 0 new 64\n");
+}
+
+// Nothing has another place: the data stays where it is.
+TEST_F(ServiceChanges, AServerThatNobodyCanLeaveStaysAndMayLendAgain) {
+  const Server server = StartServer("64MiB");
+  Words command = Loss();
+  command.insert(command.begin(), {"sh", "-c", "exec \"$@\" > " + (folder_ / "said").string() + " 2>&1", "sh"});
+  const pid_t program = StartCommand(command, To(server.place, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  EXPECT_EQ(Run({LAUNCHER, "ctl", "drain", server.place}, {}).status, 0);
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "list", server.place}, {}).out, HasSubstr("; it drains"));
+  EXPECT_EQ(Run({LAUNCHER, "ctl", "undrain", server.place}, {}).status, 0);
+  SayGo();
+  EXPECT_EQ(Wait(program).status, 0);
+  EXPECT_THAT(ReadFile(folder_ / "said"), HasSubstr("kept 64 lost 0 wrong 0 new 64\n"));
+  EndServer(server);
+}
+
+// Nobody names a server: they write themselves down in a folder, and a program that runs meanwhile follows.
+TEST_F(ServiceChanges, ServersJoinAndLeaveByAFolderWhileAProgramRuns) {
+  const std::string servers = (folder_ / "servers").string(), name = "dir:" + servers;
+  const Words where = {"--listen", "127.0.0.1:0", "--rendezvous", servers};
+  const Server first = StartServer("64MiB", where);
+  EXPECT_EQ(std::filesystem::status(servers).permissions(), std::filesystem::perms(0700));
+  EXPECT_EQ(std::filesystem::status(servers + "/key").permissions(), std::filesystem::perms(0600));
+  const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To(name, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  const Server second = StartServer("64MiB", where);
+  EXPECT_TRUE(Becomes([&] { return testing::Matches(HasSubstr(second.place + " lends 64 MiB, of which 1 client"))(Ctl({"list", name})); })) << "it joins";
+  EXPECT_THAT(Ctl({"drain", "--wait", first.place, "--key-file", servers + "/key"}), HasSubstr(first.place + " has ended"));
+  EXPECT_EQ(Wait(first.pid).status, 0);
+  EXPECT_THAT(Ctl({"list", name}), AllOf(HasSubstr(second.place), Not(HasSubstr(first.place))));
+  std::ofstream(folder_ / "ready/stop") << "";
+  const Outcome outcome = Wait(program);
+  EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EndServer(second);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(servers), std::filesystem::directory_iterator()), 1) << "the key";
+}
+
+TEST_F(ServiceChanges, AProgramThatStartsBeforeItsServersUsesThemLater) {
+  const std::string servers = (folder_ / "servers").string();
+  EndServer(StartServer("8MiB", {"--rendezvous", servers}));  // makes folder and key
+  const pid_t program = StartCommand(Sweep(24 * kMiB, 0), To("dir:" + servers, true));
+  Ready(0);
+  const Server server = StartServer("64MiB", {"--listen", "127.0.0.1:0", "--rendezvous", servers});
+  EXPECT_TRUE(Becomes([&] { return testing::Matches(testing::ContainsRegex("1 client holds [1-9]"))(Ctl({"list", "dir:" + servers})); })) << "what is in files moves up";
+  std::ofstream(folder_ / "ready/stop") << "";
+  EXPECT_EQ(Wait(program).out, "verified " + std::to_string(24 * kMiB) + " bytes\n");
+  EndServer(server);
+}
+
+TEST_F(ServiceChanges, WhatAKilledServerLeftInTheFolderIsSweptByTheNext) {
+  const std::string servers = (folder_ / "servers").string();
+  const Words where = {"--listen", "127.0.0.1:0", "--rendezvous", servers};
+  EndServer(StartServer("8MiB", where), SIGKILL, 128 + SIGKILL);
+  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(servers), std::filesystem::directory_iterator()); };
+  EXPECT_EQ(files(), 2) << "its file and the key";
+  const Server second = StartServer("8MiB", where);
+  EXPECT_EQ(files(), 2) << "the second one's file and the key";
+  EndServer(second, SIGKILL, 128 + SIGKILL);
+  EXPECT_THAT(Ctl({"list", "dir:" + servers}), HasSubstr("1 file of dead servers swept\n"));
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(ServiceChanges, AProgramNamesOtherServersAndLeavesTheFirst) {
+  const Server first = StartServer("64MiB"), second = StartServer("64MiB");
+  const pid_t program = StartCommand(Loss(), To(first.place, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  std::ofstream(folder_ / "ready/new-servers") << second.place << "\n";
+  std::filesystem::rename(folder_ / "ready/new-servers", folder_ / "ready/servers");
+  EXPECT_TRUE(Becomes([&] { return testing::Matches(HasSubstr("of which 0 clients hold 0 B"))(Ctl({"list", first.place})); }));
+  EXPECT_THAT(Ctl({"list", second.place}), testing::ContainsRegex("1 client holds [1-9]"));
+  EndServer(first, SIGKILL, 128 + SIGKILL);
+  SayGo();
+  const Outcome outcome = Wait(program);
+  EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EndServer(second);
+}
+
+// What was there is lost, and nothing else: without the server that came back there would be no room for what is new.
+TEST_F(ServiceChanges, AServerThatIsStartedAgainAtItsAddressIsUsedByItsOldClients) {
+  const Server before = StartServer("64MiB");
+  const pid_t program = StartCommand(Loss(), To(before.place, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  EndServer(before, SIGKILL, 128 + SIGKILL);
+  const Server again = StartServer("64MiB", {"--listen", before.place});
+  EXPECT_EQ(again.place, before.place);
+  EXPECT_TRUE(Becomes([&] { return testing::Matches(HasSubstr("of which 1 client"))(Ctl({"list", again.place})); }));
+  SayGo();
+  const Outcome outcome = Wait(program);
+  EXPECT_THAT(outcome.out, HasSubstr("wrong 0 new 64\n")) << outcome.err;
+  EXPECT_THAT(outcome.out, Not(HasSubstr("lost 0 ")));
+  EndServer(again);
+}
+
+// One that has it all, and one that comes later and has nowhere else to go: the server asks the first to move away what is
+// above its share.
+TEST_F(ServiceChanges, AHogGivesBackWhatALaterProgramHasARightTo) {
+  for (const bool far : {true, false}) {
+    ClearReady();
+    std::filesystem::remove(folder_ / "ready/stop");
+    const Server server = StartServer("32MiB");
+    const pid_t hog = StartCommand(Sweep(40 * kMiB, 0), To(server.place, far));
+    Ready(0);
+    EXPECT_TRUE(Becomes([&] { return testing::Matches(testing::ContainsRegex("1 client holds (2[89]|3[0-2])"))(Ctl({"list", server.place})); }));
+    Words late = {"sh", "-c", "exec \"$@\" > " + (folder_ / "late").string() + " 2>&1", "sh"};
+    const Words sweep = {SWEEP_PROGRAM, std::to_string(16 * kMiB), std::to_string(256 << 10), "1", "1", "2"};
+    late.insert(late.end(), sweep.begin(), sweep.end());
+    EXPECT_EQ(Wait(StartCommand(late, To(server.place, far, {"RAMSPAN_SWAP=remote", "RAMSPAN_TEST_READY=" + folder_.string()}))).status, 0);
+    EXPECT_EQ(ReadFile(folder_ / "late"), "verified " + std::to_string(16 * kMiB) + " bytes\n");
+    std::ofstream(folder_ / "ready/stop") << "";
+    const Outcome outcome = Wait(hog);
+    EXPECT_EQ(outcome.out, "verified " + std::to_string(40 * kMiB) + " bytes\n") << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    EndServer(server);
+  }
+}
+
+TEST_F(ServiceChanges, AServerThatShrinksOrSetsAQuotaGetsBackWhatIsTooMuch) {
+  const Server server = StartServer("64MiB");
+  const pid_t program = StartCommand(Sweep(48 * kMiB, 0), To(server.place, true));
+  Ready(0);
+  EXPECT_TRUE(Becomes([&] { return testing::Matches(testing::ContainsRegex("1 client holds (4[0-9]|5|6).*writes .*/s, reads "))(Ctl({"list", server.place})); })) << "and how fast";
+  EXPECT_THAT(Ctl({"shrink", server.place, "--memory", "32MiB"}), HasSubstr("lends 32 MiB, of which "));
+  EXPECT_TRUE(Becomes([&] { return testing::Matches(testing::ContainsRegex("lends 32 MiB, of which 1 client holds (32|[12][0-9]|[1-9])[. ]"))(Ctl({"list", server.place})); }));
+  EXPECT_THAT(Ctl({"quota", server.place, "--memory", "16MiB"}), HasSubstr("each job may hold 16 MiB"));
+  EXPECT_TRUE(Becomes([&] { return testing::Matches(testing::ContainsRegex("1 client holds (1[0-6]|[1-9])[. ](.|\n)* of at most 16 MiB"))(Ctl({"list", server.place})); }));
+  std::ofstream(folder_ / "ready/stop") << "";
+  const Outcome outcome = Wait(program);
+  EXPECT_EQ(outcome.out, "verified " + std::to_string(48 * kMiB) + " bytes\n") << outcome.err;
+  EndServer(server);
+}
+
+}  // namespace
+}  // namespace ramspan
