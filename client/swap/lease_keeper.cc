@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "client/swap/server_advice.h"
-#include "common/log.h"
 #include "common/thread_scratch.h"
 
 namespace ramspan {
@@ -14,17 +13,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTryAgain{10'000};
 constexpr milliseconds kFullPauseMin{20}, kFullPauseMax{1000};
 // An answer takes 10 us from a busy server and 1 ms from a sleeping one: look so often before the waits begin.
 constexpr int kLooksBeforeWaiting = 20;
 constexpr std::chrono::microseconds kWaitForAnswer{50};
-
-uint64_t RoundUpToLease(uint64_t bytes) { return (bytes + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule; }
-
-bool IsDead(const ServerTransport& transport, uint32_t server) {
-  return transport.state(server) == ServerTransport::ServerState::kDead;
-}
 
 }  // namespace
 
@@ -43,7 +35,7 @@ LeaseKeeper::~LeaseKeeper() {
     for (Side& side : sides_) side.space.TakeAll(&leases);
   }
   for (const LeaseSpace::Lease& lease : leases) {
-    if (!IsDead(transport_, lease.server)) client_.Return(lease.server, lease.id);
+    if (!IsDead(lease.server)) client_.Return(lease.server, lease.id);
   }
 }
 
@@ -54,7 +46,7 @@ void LeaseKeeper::AwaitLastAnswers() {
     TakeAnswers();
     MutexLock lock(mutex_);
     waiting = false;
-    for (uint32_t i = 0; i < servers_.size(); ++i) waiting = waiting || (servers_[i].asked && !IsDead(transport_, i));
+    for (uint32_t i = 0; i < servers_.size(); ++i) waiting = waiting || (servers_[i].asked && !IsDead(i));
     if (waiting) role_is_free_.WaitFor(mutex_, milliseconds(1));
   }
 }
@@ -98,7 +90,7 @@ Result<SlotRef> LeaseKeeper::Reserve(size_t bytes) {
 bool LeaseKeeper::MayHaveRoomSoon(bool near) const {
   if (!options_.is_all) return false;
   for (uint32_t i = 0; i < servers_.size(); ++i) {
-    if (servers_[i].near() != near || IsDead(transport_, i)) continue;
+    if (servers_[i].near() != near || IsDead(i)) continue;
     if (servers_[i].makes_room || transport_.state(i) == ServerTransport::ServerState::kDraining) return true;
   }
   return false;
@@ -159,7 +151,7 @@ bool LeaseKeeper::IsLost(SlotRef slot, size_t bytes) const {
   pieces.clear();
   Locate(slot, bytes, &pieces);
   return std::any_of(pieces.begin(), pieces.end(),
-                     [&](const RemotePiece& piece) { return IsDead(transport_, piece.server); });
+                     [&](const RemotePiece& piece) { return IsDead(piece.server); });
 }
 
 void LeaseKeeper::AddTo(TierStats* stats) const {
@@ -177,7 +169,7 @@ Status LeaseKeeper::FullStatus() const {
   uint64_t largest = 0;
   bool any_alive = false;
   for (uint32_t i = 0; i < transport_.servers(); ++i) {
-    any_alive = any_alive || !IsDead(transport_, i);
+    any_alive = any_alive || !IsDead(i);
     largest = std::max(largest, transport_.server(i).capacity_bytes);
   }
   const ServersStartedBy by = transport_.capabilities().started_by;
@@ -249,7 +241,7 @@ bool LeaseKeeper::AwaitLease(uint32_t server, uint64_t grants_before, Time since
     TakeAnswers();
     MutexLock lock(mutex_);
     if (grants_ != grants_before) return true;
-    if (!servers_[server].asked || IsDead(transport_, server)) return false;
+    if (!servers_[server].asked || IsDead(server)) return false;
     if (AnswersAreLate(since)) {
       NoteFull(server, options_.answer_timeout);
       return false;
@@ -297,7 +289,7 @@ void LeaseKeeper::NoteFull(uint32_t server, milliseconds pause) {
 }
 
 void LeaseKeeper::Adopt(uint32_t server, const WireMessage& grant) {
-  if (IsDead(transport_, server)) return;  // the grant was under way when it died; its leases are closed once only
+  if (IsDead(server)) return;  // the grant was under way when it died; its leases are closed once only
   transport_.Prepare(server, grant.offset, grant.bytes);
   MutexLock lock(mutex_);
   ServerState& state = servers_[server];
@@ -316,104 +308,6 @@ void LeaseKeeper::Adopt(uint32_t server, const WireMessage& grant) {
   side.next_lease_bytes = std::min(side.next_lease_bytes * 2, RoundUpToLease(options_.lease_bytes_max));
   ++grants_;
   last_grant_ = Now();
-}
-
-void LeaseKeeper::Upkeep() {
-  if (!TryTakeAskingRole()) return;  // whoever has the role is doing what is to be done
-  TakeAnswers();
-  CloseDeadServers();
-  CloseWhatLeaves();
-  const Time now = Now();
-  for (const bool near : {true, false}) {
-    ReturnIdleLeases(near, now);
-    AskAhead(near, now);
-  }
-  LeaveAskingRole();
-}
-
-void LeaseKeeper::CloseDeadServers() {
-  for (uint32_t server = 0; server < transport_.servers(); ++server) {
-    if (!IsDead(transport_, server)) continue;
-    uint64_t lost = 0;
-    bool expected = false, near = false;
-    {
-      MutexLock lock(mutex_);
-      NoteNewServers();
-      ServerState& state = servers_[server];
-      if (std::exchange(state.closed, true)) continue;
-      near = state.near();
-      lost = sides_[state.near()].space.CloseServer(server, /*is_dead=*/true);
-      expected = state.drained && lost == 0;
-    }
-    if (expected) continue;
-    LogWarning("%s", AServerHasDied(transport_.capabilities().started_by, transport_.server(server).label, lost, near).c_str());
-  }
-}
-
-// Again and again: a grant may have come since. What is still there is brought home by whoever asks HasLeaving.
-void LeaseKeeper::CloseWhatLeaves() {
-  uint64_t left = 0;
-  for (uint32_t server = 0; server < transport_.servers(); ++server) {
-    const bool drains = transport_.state(server) == ServerTransport::ServerState::kDraining;
-    const uint64_t asked_back = transport_.TakeAskedBack(server);
-    MutexLock lock(mutex_);
-    NoteNewServers();
-    ServerState& state = servers_[server];
-    LeaseSpace& space = sides_[state.near()].space;
-    state.drained = state.drained || drains;
-    if (std::exchange(state.drains, drains) && !drains) space.OpenServer(server);
-    if (drains) space.CloseServer(server, /*is_dead=*/false);
-    if (asked_back > 0) space.CloseSome(server, asked_back);
-  }
-  MutexLock lock(mutex_);
-  for (const Side& side : sides_) left += side.space.leaving_bytes();
-  leaving_.store(left > 0, std::memory_order_relaxed);
-}
-
-bool LeaseKeeper::IsLeaving(SlotRef slot, size_t bytes) const {
-  MutexLock lock(mutex_);
-  return sides_[!slot_bits::IsFar(slot)].space.IsLeaving(slot_bits::WithoutFar(slot), bytes);
-}
-
-// One lease ahead of need: when less than a quarter of the next one is left, so that it is there before it is needed.
-void LeaseKeeper::AskAhead(bool near, Time now) {
-  uint32_t server = 0;
-  {
-    MutexLock lock(mutex_);
-    Side& side = sides_[near];
-    if (side.space.used_bytes() > 0) {
-      turned_away_.store(false, std::memory_order_relaxed);
-      if (side.space.free_bytes() >= side.next_lease_bytes / 4) return;
-    } else {
-      // What found no room here is in slower swap now, and moves up only when it sees room here: a server may have joined, or
-      // have room again. Not often, because nobody may come.
-      if (!turned_away_.load(std::memory_order_relaxed) || side.space.capacity_bytes() > 0 || now < side.next_try) return;
-    }
-    for (uint32_t i = 0; i < servers_.size(); ++i) {
-      if (!servers_[i].asked || servers_[i].near() != near) continue;
-      if (now - servers_[i].asked_at > options_.answer_timeout) NoteFull(i, options_.answer_timeout);
-      return;
-    }
-    const std::vector<uint32_t> order = ServersToAsk(near, now);
-    if (order.empty()) return;
-    server = order.front();
-    side.next_try = now + kTryAgain;
-  }
-  Ask(server, 0);
-}
-
-// Keeps half of the next lease's size free, twice of what AskAhead wants, so that a lease does not go back and forth.
-void LeaseKeeper::ReturnIdleLeases(bool near, Time now) {
-  std::vector<LeaseSpace::Lease> idle;
-  {
-    MutexLock lock(mutex_);
-    Side& side = sides_[near];
-    side.space.TakeIdle(now, options_.idle_lease, side.next_lease_bytes / 2, &idle);
-    for (size_t i = 0; i < idle.size(); ++i) {
-      side.next_lease_bytes = std::max(side.next_lease_bytes / 2, RoundUpToLease(options_.first_lease_bytes));
-    }
-  }
-  for (const LeaseSpace::Lease& lease : idle) client_.Return(lease.server, lease.id);
 }
 
 }  // namespace ramspan

@@ -92,6 +92,8 @@ class LeaseKeeper {
   };
 
   static Time Now() { return RunningClock::ProcessNow(); }
+  static uint64_t RoundUpToLease(uint64_t bytes) { return (bytes + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule; }
+  bool IsDead(uint32_t server) const { return transport_.state(server) == ServerTransport::ServerState::kDead; }
   bool HasServers(bool near);
   SlotRef ReserveHeld(bool near, size_t bytes);
   Status FullStatus() const;
@@ -125,8 +127,8 @@ class LeaseKeeper {
   LeaseClient client_;
 
   std::atomic<bool> any_far_{false};  // never false again; publishes nothing but itself
-  std::atomic<bool> leaving_{false};      // publishes nothing but itself; likewise:
-  mutable std::atomic<bool> turned_away_{false};  // somebody wanted a slot in vain, and there was none since
+  std::atomic<bool> leaving_{false};  // publishes nothing but itself
+  mutable std::atomic<bool> turned_away_{false};  // somebody wanted a slot in vain, and there was none since; likewise
 
   mutable Mutex mutex_{LockRank::kTier};
   CondVar role_is_free_;

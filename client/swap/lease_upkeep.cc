@@ -1,0 +1,116 @@
+// Of LeaseKeeper: what nobody waits for. The mover calls Upkeep every few ms: leases of servers that died, drain or want some back are closed,
+// those without slots go back, and one more is asked for before it is needed.
+#include <algorithm>
+#include <utility>
+
+#include "client/swap/lease_keeper.h"
+#include "client/swap/server_advice.h"
+#include "common/log.h"
+
+namespace ramspan {
+namespace {
+
+// How often a server is asked that may have room again, where nothing is held.
+constexpr std::chrono::seconds kTryAgain{10};
+
+}  // namespace
+
+void LeaseKeeper::Upkeep() {
+  if (!TryTakeAskingRole()) return;  // whoever has the role is doing what is to be done
+  TakeAnswers();
+  CloseDeadServers();
+  CloseWhatLeaves();
+  const Time now = Now();
+  for (const bool near : {true, false}) {
+    ReturnIdleLeases(near, now);
+    AskAhead(near, now);
+  }
+  LeaveAskingRole();
+}
+
+void LeaseKeeper::CloseDeadServers() {
+  for (uint32_t server = 0; server < transport_.servers(); ++server) {
+    if (!IsDead(server)) continue;
+    uint64_t lost = 0;
+    bool expected = false, near = false;
+    {
+      MutexLock lock(mutex_);
+      NoteNewServers();
+      ServerState& state = servers_[server];
+      if (std::exchange(state.closed, true)) continue;
+      near = state.near();
+      lost = sides_[state.near()].space.CloseServer(server, /*is_dead=*/true);
+      expected = state.drained && lost == 0;
+    }
+    if (expected) continue;
+    LogWarning("%s", AServerHasDied(transport_.capabilities().started_by, transport_.server(server).label, lost, near).c_str());
+  }
+}
+
+// Again and again: a grant may have come since. What is still there is brought home by whoever asks HasLeaving.
+void LeaseKeeper::CloseWhatLeaves() {
+  uint64_t left = 0;
+  for (uint32_t server = 0; server < transport_.servers(); ++server) {
+    const bool drains = transport_.state(server) == ServerTransport::ServerState::kDraining;
+    const uint64_t asked_back = transport_.TakeAskedBack(server);
+    MutexLock lock(mutex_);
+    NoteNewServers();
+    ServerState& state = servers_[server];
+    LeaseSpace& space = sides_[state.near()].space;
+    state.drained = state.drained || drains;
+    if (std::exchange(state.drains, drains) && !drains) space.OpenServer(server);
+    if (drains) space.CloseServer(server, /*is_dead=*/false);
+    if (asked_back > 0) space.CloseSome(server, asked_back);
+  }
+  MutexLock lock(mutex_);
+  for (const Side& side : sides_) left += side.space.leaving_bytes();
+  leaving_.store(left > 0, std::memory_order_relaxed);
+}
+
+bool LeaseKeeper::IsLeaving(SlotRef slot, size_t bytes) const {
+  MutexLock lock(mutex_);
+  return sides_[!slot_bits::IsFar(slot)].space.IsLeaving(slot_bits::WithoutFar(slot), bytes);
+}
+
+// One lease ahead of need: when less than a quarter of the next one is left, so that it is there before it is needed.
+void LeaseKeeper::AskAhead(bool near, Time now) {
+  uint32_t server = 0;
+  {
+    MutexLock lock(mutex_);
+    Side& side = sides_[near];
+    if (side.space.used_bytes() > 0) {
+      turned_away_.store(false, std::memory_order_relaxed);
+      if (side.space.free_bytes() >= side.next_lease_bytes / 4) return;
+    } else {
+      // What found no room here is in slower swap now, and moves up only when it sees room here: a server may have joined, or
+      // have room again. Not often, because nobody may come.
+      if (!turned_away_.load(std::memory_order_relaxed) || side.space.capacity_bytes() > 0 || now < side.next_try) return;
+    }
+    for (uint32_t i = 0; i < servers_.size(); ++i) {
+      if (!servers_[i].asked || servers_[i].near() != near) continue;
+      if (now - servers_[i].asked_at > options_.answer_timeout) NoteFull(i, options_.answer_timeout);
+      return;
+    }
+    const std::vector<uint32_t> order = ServersToAsk(near, now);
+    if (order.empty()) return;
+    server = order.front();
+    side.next_try = now + kTryAgain;
+  }
+  Ask(server, 0);
+}
+
+// Keeps half of the next lease's size free, twice of what AskAhead wants, so that a lease does not go back and forth.
+void LeaseKeeper::ReturnIdleLeases(bool near, Time now) {
+  std::vector<LeaseSpace::Lease> idle;
+  {
+    MutexLock lock(mutex_);
+    Side& side = sides_[near];
+    side.space.TakeIdle(now, options_.idle_lease, side.next_lease_bytes / 2, &idle);
+    for (size_t i = 0; i < idle.size(); ++i) {
+      side.next_lease_bytes = std::max(side.next_lease_bytes / 2, RoundUpToLease(options_.first_lease_bytes));
+    }
+  }
+  for (const LeaseSpace::Lease& lease : idle) client_.Return(lease.server, lease.id);
+}
+
+}  // namespace ramspan

@@ -1,0 +1,168 @@
+// Of OfiEndpoint: who comes to its sockets, from the first byte on until he leaves: strangers, who have a bounded time and number, then
+// clients and controllers.
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "common/log.h"
+#include "memserver/ofi_visitor.h"
+
+namespace ramspan {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLateOnesEvery{100};
+constexpr int kAcceptsAtOnce = 64;  // then those who are there have their turn
+// The ranks of a node come in one moment, and a server that makes a large lease takes half a second until it looks: who has just
+// come is not sent away for others.
+constexpr milliseconds kStrangerMin{1000};
+
+}  // namespace
+
+void OfiEndpoint::AcceptFrom(const Listener& listener) {
+  for (int i = 0; i < kAcceptsAtOnce && AcceptOne(listener); ++i) {}
+}
+
+bool OfiEndpoint::AcceptOne(const Listener& listener) {
+  Descriptor socket = Accept(listener.socket);
+  if (!socket && (errno == EMFILE || errno == ENFILE)) {
+    // The one who waits would be reported for ever: it is let in and sent away.
+    spare_.Close();
+    Accept(listener.socket);
+    spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    LogWarning("memory server %s has no descriptors left for clients: raise its limit (ulimit -n)", place_.c_str());
+  }
+  if (!socket) return false;
+  const uint64_t id = next_id_++;
+  Watch(socket.number(), id);
+  auto visitor = std::make_unique<Visitor>(id, std::move(socket), secret_, listener.near);
+  visitor->greeting_ends = clock_.Now() + options_.greeting_max;
+  visitors_.emplace(id, std::move(visitor));
+  DropExtraStrangers();
+  return true;
+}
+
+void OfiEndpoint::DropExtraStrangers() {
+  size_t strangers = 0;
+  uint64_t oldest = 0;
+  for (const auto& [id, visitor] : visitors_) {
+    if (visitor->link.is_trusted()) continue;
+    if (strangers++ == 0) oldest = id;
+  }
+  if (strangers <= kStrangersMax) return;
+  const bool is_new = clock_.Now() < visitors_.at(oldest)->greeting_ends - options_.greeting_max + kStrangerMin;
+  if (!is_new || strangers > kNewStrangersMax) Leave(oldest);
+}
+
+// Lets its socket get on, and sees to it that what comes is looked at.
+void OfiEndpoint::Visit(Visitor& visitor) {
+  visitor.link.Progress();
+  if (visitor.link.is_trusted() && !visitor.greeted) Greet(visitor);
+  if (!visitor.is_ready) {
+    visitor.is_ready = true;
+    ready_.push_back(visitor.id);
+  }
+  if (visitor.link.is_closed() || visitor.waits_to_write == visitor.link.wants_to_write()) return;
+  visitor.waits_to_write = visitor.link.wants_to_write();
+  epoll_event event{.events = EPOLLIN | (visitor.waits_to_write ? uint32_t{EPOLLOUT} : 0u), .data = {.u64 = visitor.id}};
+  epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, visitor.link.descriptor(), &event);
+}
+
+// False: it has none now. A frame that is no message for the server's loop leaves `message` empty.
+bool OfiEndpoint::TakeFrame(Visitor& visitor, Message* message) {
+  Frame frame;
+  Descriptor none;
+  if (!visitor.link.Next(&frame, &none)) return false;
+  if (visitor.link.peer_role() == Handshake::Role::kController) return TakeOrder(visitor, frame);
+  const bool is_introduction = frame.kind == Frame::Kind::kIntroduction;
+  if (is_introduction == visitor.introduced_itself) {
+    visitor.link.Close(FailedPrecondition(is_introduction ? "it introduces itself twice" : "it does not introduce itself"));
+    return false;
+  }
+  if (is_introduction) Welcome(visitor, frame.introduction);
+  if (frame.kind == Frame::Kind::kUsage) NoteUsage(visitor, frame.usage);
+  if (frame.kind == Frame::Kind::kPing) visitor.link.Send({.kind = Frame::Kind::kPong});
+  if (frame.kind == Frame::Kind::kRecord) {
+    last_ = frame.record;
+    *message = {visitor.client, last_};
+  }
+  return true;
+}
+
+// The server says first how it is reached, because the client's own address depends on it.
+void OfiEndpoint::Greet(Visitor& visitor) {
+  visitor.greeted = true;
+  visitor.greeting_ends = clock_.Now() + kArrivalMax;
+  Frame frame{.kind = Frame::Kind::kIntroduction};
+  frame.introduction = {.instance = instance_, .capacity_bytes = memory_->bytes(), .near = visitor.near, .local_name = local_name_, .label = place_.substr(0, kFrameTextMax)};
+  if (!visitor.near) {
+    visitor.fabric = fabrics_->Join();
+    frame.introduction.fabric = fabrics_->endpoint(visitor.fabric).address();
+  }
+  visitor.link.Send(frame);
+}
+
+void OfiEndpoint::Welcome(Visitor& visitor, const Introduction& introduction) {
+  if (!visitor.near) {
+    const Result<uint64_t> peer = fabrics_->endpoint(visitor.fabric).AddPeer(introduction.fabric);
+    if (!peer.ok()) {
+      LogWarning("memory server %s sends \"%s\" away: %s", place_.c_str(), introduction.label.c_str(), peer.status().message().c_str());
+      return visitor.link.Close(peer.status());
+    }
+    visitor.peer = peer.value();
+  }
+  visitor.introduced_itself = true;
+  visitor.label = introduction.label;
+  visitor.job = introduction.job;
+  if (free_numbers_.empty()) {
+    visitor.client = static_cast<uint32_t>(visitor_of_client_.size());
+    visitor_of_client_.push_back(0);
+  } else {
+    visitor.client = free_numbers_.back();
+    free_numbers_.pop_back();
+  }
+  visitor_of_client_[visitor.client] = visitor.id;
+  arrivals_.push_back(visitor.client);
+  if (draining_) visitor.link.Send({.kind = Frame::Kind::kDraining, .draining = true});
+}
+
+void OfiEndpoint::LookForLateOnes() {
+  const RunningClock::time_point now = clock_.Now();
+  if (now < next_look_) return;
+  next_look_ = now + kLateOnesEvery;
+  DropExtraStrangers();  // who was new
+  std::vector<uint64_t> late;
+  for (const auto& [id, visitor] : visitors_) {
+    if (!visitor->introduced_itself && now > visitor->greeting_ends) late.push_back(id);
+  }
+  for (const uint64_t id : late) Leave(id);
+}
+
+void OfiEndpoint::Leave(uint64_t id) {
+  const auto found = visitors_.find(id);
+  if (found == visitors_.end()) return;
+  const Visitor& visitor = *found->second;
+  if (visitor.link.why_closed().code() == StatusCode::kFailedPrecondition) {
+    LogWarning("memory server %s sends a client away%s%s: %s", place_.c_str(), visitor.label.empty() ? "" : ", ",
+               visitor.label.c_str(), visitor.link.why_closed().message().c_str());
+  }
+  if (visitor.greeted && !visitor.near) fabrics_->Leave(visitor.fabric);
+  if (visitor.introduced_itself) {
+    if (!visitor.near) fabrics_->endpoint(visitor.fabric).RemovePeer(visitor.peer);
+    visitor_of_client_[visitor.client] = 0;
+    deaths_.push_back(visitor.client);
+  }
+  visitors_.erase(found);
+}
+
+OfiEndpoint::Visitor* OfiEndpoint::ByNumber(uint32_t client) {
+  if (client >= visitor_of_client_.size()) return nullptr;
+  const auto found = visitors_.find(visitor_of_client_[client]);
+  return found == visitors_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace ramspan
