@@ -23,9 +23,15 @@ class Jobs : public AppFixture {
     }
   }
 
-  void RunAllShapes(const Words& environment) {
-    for (int ranks = 1; ranks <= 4; ++ranks) {
-      for (int servers = 1; servers <= 3; ++servers) {
+  static constexpr int kRanksMax = 4, kServersMax = 3;
+  static bool IsCorner(int ranks, int servers) {
+    return (ranks == 1 || ranks == kRanksMax) && (servers == 1 || servers == kServersMax);
+  }
+
+  void RunShapes(const Words& environment, bool corners) {
+    for (int ranks = 1; ranks <= kRanksMax; ++ranks) {
+      for (int servers = 1; servers <= kServersMax; ++servers) {
+        if (IsCorner(ranks, servers) != corners) continue;
         SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(servers) + " servers");
         Words all = environment;
         all.push_back(StatsVariable());
@@ -37,9 +43,13 @@ class Jobs : public AppFixture {
   }
 };
 
-TEST_F(Jobs, AllShapesVerifyOnOneHost) { RunAllShapes({}); }
+TEST_F(Jobs, TheSmallestAndTheLargestShapesVerifyOnOneHost) { RunShapes({}, true); }
 
-TEST_F(Jobs, AllShapesVerifyOverTheNetwork) { RunAllShapes(kFar); }
+TEST_F(Jobs, TheSmallestAndTheLargestShapesVerifyOverTheNetwork) { RunShapes(kFar, true); }
+
+TEST_F(Jobs, LongTheShapesBetweenThemVerifyOnOneHost) { RunShapes({}, false); }
+
+TEST_F(Jobs, LongTheShapesBetweenThemVerifyOverTheNetwork) { RunShapes(kFar, false); }
 
 TEST_F(Jobs, FullServersSendTheRestToFiles) {
   for (const Words& environment : {Words{}, kFar}) {

@@ -60,6 +60,21 @@ class RunTest : public JobFixture {
     ExpectNothingLeft();
   }
 
+  // Until all ranks are there: on this machine, now.
+  std::chrono::microseconds TimeOfAStart() {
+    const auto begin = std::chrono::steady_clock::now();
+    const pid_t launcher = Start(Job(2, 1, {app_, "sleep"}));
+    Ready(0);
+    Ready(1);
+    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
+    kill(launcher, SIGTERM);
+    Wait(launcher);
+    return took;
+  }
+  // At random moments of a start; so often.
+  void KillSomethingWhileTheJobStarts(int rounds);
+  void KillEverythingAtOnce(int rounds);
+
   std::string app_;
 };
 
@@ -321,13 +336,14 @@ TEST_F(RunTest, WhatTheApplicationLeavesRunningIsEnded) {
 }
 
 // The window in which shared-memory segments have names and keepers are half connected.
-TEST_F(RunTest, NothingIsLeftWhateverIsKilledWhileTheJobStarts) {
+void RunTest::KillSomethingWhileTheJobStarts(int rounds) {
+  const auto start = TimeOfAStart();
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
   std::cout << "seed " << seed << std::endl;
-  for (int round = 0; round < 24 && !HasFailure(); ++round) {
+  for (int round = 0; round < rounds && !HasFailure(); ++round) {
     const pid_t launcher = Start(Job(2, 1, {app_, "sleep"}));
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 250000));
+    std::this_thread::sleep_for(start * (random() % 1000) / 1000);
     const std::set<pid_t> all = JobProcesses();
     pid_t victim = launcher;
     if (round % 3 != 0 && !all.empty()) victim = *std::next(all.begin(), static_cast<long>(random() % all.size()));
@@ -348,6 +364,9 @@ TEST_F(RunTest, NothingIsLeftWhenTheGuardIsKilledAsSoonAsThereIsAFolder) {
     ExpectNothingLeft();
   }
 }
+
+TEST_F(RunTest, NothingIsLeftWhateverIsKilledWhileTheJobStarts) { KillSomethingWhileTheJobStarts(8); }
+TEST_F(RunTest, LongNothingIsLeftWhateverIsKilledWhileTheJobStarts) { KillSomethingWhileTheJobStarts(200); }
 
 // hydra's proxy, when it cannot fork, spins for ever: the job was silent for as long as its user waited.
 TEST_F(RunTest, TooFewProcessesEndTheJobSoonAndNameTheLimit) {
@@ -403,18 +422,22 @@ TEST_F(RunTest, AnMpiProgramThatAScriptStartsIsRecorded) {
 }
 
 // What a batch system does at the time limit: nobody is left to clean up, so the next run does.
-TEST_F(RunTest, WhatIsLeftWhenEverythingIsKilledAtOnceTheNextRunRemoves) {
+void RunTest::KillEverythingAtOnce(int rounds) {
+  const auto start = TimeOfAStart();
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
   std::cout << "seed " << seed << std::endl;
   int folders = 0;
-  for (int round = 0; round < 12 && !HasFailure(); ++round) {
+  for (int round = 0; round < rounds && !HasFailure(); ++round) {
     const Words tls = {round % 2 == 0 ? "UCX_TLS=all" : "UCX_TLS=^sysv"};
     Words line = Job(2, 1, {"sh", "-c", app_ + " sleep; :"});  // the MPI program is the script's child
     line.insert(line.begin(), {(folder_ / "bin/ramspan").string(), "run"});
     const pid_t launcher = StartCommand(line, tls);
     while (JobProcesses().empty()) std::this_thread::sleep_for(milliseconds(1));  // not before it has begun
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 150000));
+    std::this_thread::sleep_for(start * (random() % 1000) / 1000);
+    if (round == 0) {
+      EXPECT_TRUE(Becomes([&] { return !fs::is_empty(folder_ / "tmp"); })) << "there must be something to sweep";
+    }
     for (bool all = false; !all;) {  // stopped first, so that none sees another one die
       const std::set<pid_t> now = JobProcesses();
       for (pid_t pid : now) kill(pid, SIGSTOP);
@@ -433,6 +456,8 @@ TEST_F(RunTest, WhatIsLeftWhenEverythingIsKilledAtOnceTheNextRunRemoves) {
   }
   EXPECT_GT(folders, 0) << "nothing was ever left to sweep";
 }
+TEST_F(RunTest, WhatIsLeftWhenEverythingIsKilledAtOnceTheNextRunRemoves) { KillEverythingAtOnce(6); }
+TEST_F(RunTest, LongWhatIsLeftWhenEverythingIsKilledAtOnceTheNextRunRemoves) { KillEverythingAtOnce(100); }
 
 TEST_F(RunTest, DryRunPrintsTheLineAndStartsNothing) {
   const Outcome outcome = Run({"-n", "2", "-s", "1", "--server-memory", "8MiB", "--memory", "8MiB", "--dry-run", "--", app_});
