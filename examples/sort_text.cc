@@ -143,13 +143,15 @@ size_t ReadPiece(const Input& input, uint64_t* at, uint64_t end, char* text, std
     const size_t room = std::min<size_t>({buffer->size(), run_bytes - used - 1, end - *at});
     const size_t n = input.ReadAt(*at, buffer->data(), room);
     size_t whole = 0, found = 0;
+    bool full = false;  // the next line is for the next piece
     for (size_t i = 0; i < n; ++i) {
       if ((*buffer)[i] != '\n') continue;
-      if (used + i + 1 + sizeof(Line) * (*lines + found + 1) > run_bytes && *lines + found > 0) break;
+      full = used + i + 1 + sizeof(Line) * (*lines + found + 1) > run_bytes && *lines + found > 0;
+      if (full) break;
       whole = i + 1;
       ++found;
     }
-    const bool last_line = whole == 0 && *at + n == input.size() && n < buffer->size();
+    const bool last_line = whole == 0 && !full && *at + n == input.size() && n < buffer->size();
     if (last_line) whole = n;
     if (whole == 0 && *lines > 0) break;
     if (whole == 0) Fail("a line is longer than " + std::to_string(room) + " bytes; raise the memory limit");

@@ -28,14 +28,14 @@ class Run {
     if (blocks_.empty() || blocks_.back().used + line.size() > blocks_.back().text.size()) {
       glue_.reset();
       blocks_.push_back({managedPtr<char>(std::max(block_bytes, line.size())), 0});
-      glue_.emplace(blocks_.back().text, false);
     }
+    if (!glue_) glue_.emplace(blocks_.back().text, false);  // also after a Close
     char* text = *glue_;
     std::memcpy(text + blocks_.back().used, line.data(), line.size());
     blocks_.back().used += line.size();
     bytes_ += line.size();
   }
-  // Whole lines, in order; then Close.
+  // Whole lines, in order; then Close. Again and again.
   void AppendAll(std::string_view lines) {
     while (!lines.empty()) {
       const size_t size = lines.find('\n') + 1;

@@ -22,6 +22,13 @@ case $example in
   heat3d) run 2MiB "$folder/heat3d" --n 72 --steps 3 --verify | tee "$work/out"
           grep -q "equal to the in-core result" "$work/out" ;;
   sort_text)
+    # Short lines, in order: pieces that are full by their index and not by their text, and long streams from one rank to the other.
+    seq 1 600000 > "$work/in"
+    case $way in
+      alone) OMP_NUM_THREADS=1 run 2MiB "$folder/sort_text" "$work/in" "$work/sorted" ;;
+      job) run 4MiB "$folder/sort_text" "$work/in" "$work/sorted" ;;
+    esac
+    LC_ALL=C sort "$work/in" | cmp - "$work/sorted"
     awk 'BEGIN { srand(7); for (i = 0; i < 300000; ++i) printf "%d %x line %d\n", rand() * 1e9, rand() * 1e9, i }' > "$work/in"
     run 4MiB "$folder/sort_text" "$work/in" "$work/sorted"
     LC_ALL=C sort "$work/in" | cmp - "$work/sorted" ;;
