@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -163,6 +164,18 @@ TEST_F(LeftoversTest, FilesStayBeforeAJobWhereOthersProcessesCannotBeSeen) {
 }
 
 // On a file system that hosts share, the lock and the numbers of another host mean nothing here.
+// Everything was killed between the folder and its mark; or it is just being made.
+TEST_F(LeftoversTest, AFolderWithoutAMarkGoesWhenItIsTooOldToBeJustBeingMade) {
+  const fs::path made = folder_ + "/ramspan-run-abcdef";
+  fs::create_directory(made);
+  std::ofstream(made / "owner.new") << "half a mark";
+  SweepOrphans(folder_, folder_);
+  EXPECT_TRUE(fs::exists(made));
+  fs::last_write_time(made, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  SweepOrphans(folder_, folder_);
+  EXPECT_FALSE(fs::exists(made));
+}
+
 TEST_F(LeftoversTest, AFolderOfAnotherHostStays) {
   const std::string job = MakeRunFolder(NameRunFolder(folder_)).value();
   { EXPECT_TRUE(OwnRunFolder(job).ok()); }
