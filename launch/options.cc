@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <sstream>
+
+#include "common/command_line.h"
 
 namespace ramspan {
 namespace {
 
 namespace po = boost::program_options;
 
-po::options_description Description(RunOptions& options, int& ranks) {
+po::options_description Description(RunOptions& options) {
   po::options_description text("options");
   auto add = text.add_options();
-  add("ranks,n", po::value(&ranks)->value_name("RANKS"),
+  add("ranks,n", po::value<int>()->notifier([&options](int ranks) { options.ranks = ranks; })->value_name("RANKS"),
       "compute ranks (also -np). Default: 1; in a job of SLURM or PBS its tasks minus the servers");
   add("servers,s", po::value(&options.servers)->value_name("SERVERS")->default_value(0),
       "memory servers: ranks after the compute ranks, or processes of their own (--transport). 0: swap goes to local files only");
@@ -39,36 +42,23 @@ po::options_description Description(RunOptions& options, int& ranks) {
   return text;
 }
 
-constexpr int kExactOptions = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-
 }  // namespace
 
 Result<RunOptions> ParseRunOptions(const std::vector<std::string>& arguments) {
   RunOptions options;
-  int ranks = 0;
-  const po::options_description known = Description(options, ranks);
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes != arguments.end()) options.app.assign(dashes + 1, arguments.end());
   std::vector<std::string> own(arguments.begin(), dashes);
   // mpiexec's word, which would be read as -n with the number "p".
   std::replace(own.begin(), own.end(), std::string("-np"), std::string("-n"));
-  try {
-    po::variables_map values;
-    const po::positional_options_description none;
-    po::store(po::command_line_parser(own).options(known).positional(none).style(kExactOptions).run(), values);
-    po::notify(values);
-    if (values.count("ranks") != 0) options.ranks = ranks;
-  } catch (const po::too_many_positional_options_error&) {
-    return InvalidArgument("write -- before the program: ramspan run -n 2 -s 1 -- ./app ARGUMENTS");
-  } catch (const po::error& error) {
-    return InvalidArgument(std::string(error.what()) + " (see ramspan run --help)");
-  }
+  std::vector<std::string> words;
+  if (Status parsed = ParseCommandLine("ramspan run", own, Description(options), &words); !parsed.ok()) return parsed;
+  if (!words.empty()) return InvalidArgument("write -- before the program: ramspan run -n 2 -s 1 -- ./app ARGUMENTS");
   return options;
 }
 
 std::string RunHelp() {
   RunOptions options;
-  int ranks = 0;
   std::ostringstream text;
   text << "usage: ramspan run [options] -- APP [ARGUMENTS]\n\n"
           "Runs APP on RANKS compute ranks beside SERVERS memory servers, whose memory holds what does not fit into\n"
@@ -85,7 +75,7 @@ std::string RunHelp() {
           "      an MPI program with a whole MPI_COMM_WORLD of four, and two servers beside its job\n"
           "  ramspan run -s 2 -- ./app\n"
           "      inside a SLURM allocation: all its tasks, two of them as servers\n\n"
-       << Description(options, ranks)
+       << Description(options)
        << "\nSizes: 4096, 64MiB, 1.5GiB, 1TB (10^12). Settings of the library itself (RAMSPAN_*, ~/.ramspan.conf) apply\n"
           "as without the launcher.\n\n"
           "Exit status: that of the application (of the rank that failed first), 128 + N when signal N killed it.\n"

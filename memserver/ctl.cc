@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/command_line.h"
 #include "common/meeting.h"
 #include "common/rendezvous.h"
 #include "common/secret.h"
@@ -76,18 +77,7 @@ std::string Environment(const char* name) {
 Result<CtlOptions> Parse(int argc, char** argv) {
   CtlOptions options;
   std::vector<std::string> words;
-  try {
-    po::variables_map values;
-    const po::options_description known = Description(options);
-    po::options_description all;
-    all.add(known).add_options()("word", po::value(&words));
-    po::positional_options_description positions;
-    positions.add("word", -1);
-    po::store(po::command_line_parser(argc, argv).options(all).positional(positions).style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing).run(), values);
-    po::notify(values);
-  } catch (const po::error& error) {
-    return InvalidArgument(std::string(error.what()) + " (see ramspan ctl --help)");
-  }
+  if (Status parsed = ParseCommandLine("ramspan ctl", {argv + 1, argv + argc}, Description(options), &words); !parsed.ok()) return parsed;
   if (options.help) return options;
   if (words.empty()) return InvalidArgument("say what to do: ramspan ctl list SERVER (see ramspan ctl --help)");
   options.command = words[0];

@@ -12,7 +12,9 @@
 #include <optional>
 #include <string>
 
+#include "common/command_line.h"
 #include "common/rendezvous.h"
+#include "common/topology.h"
 #include "common/units.h"
 #include "memserver/ofi_endpoint.h"
 #include "memserver/server_loop.h"
@@ -61,8 +63,8 @@ void PrintHelp(std::ostream& out) {
          "  servers = HOST:PORT          (in ~/.ramspan.conf), or\n"
          "  RAMSPAN_SERVERS=HOST:PORT    (environment; the PATH of a Unix socket will do on this host)\n"
          "and have to know the same secret: on other hosts, a copy of the key file (serverKeyFile, RAMSPAN_SERVER_KEY_FILE).\n"
-         "When it ends, what only it held is lost (`ramspan ctl drain` first: nothing is); a program goes on with the rest, and uses it again\n"
-         "when it is back.\n\n"
+         "When it ends, what only it held is lost to programs of other hosts (`ramspan ctl drain` first: nothing is); they go on with the rest,\n"
+         "and use it again when it is back.\n\n"
          "example:\n"
          "  ramspan server --memory 64GiB --listen node7:7117\n"
          "  RAMSPAN_SERVERS=node7:7117 RAMSPAN_MEMORY=4GiB ./app\n"
@@ -72,29 +74,36 @@ void PrintHelp(std::ostream& out) {
       << Description(options);
 }
 
+// Memory is taken as it is leased, so a server could promise what its host does not have, and would be killed when clients use it.
+Result<uint64_t> PoolBytes(const std::string& text) {
+  constexpr uint64_t kMin = uint64_t{1} << 20;
+  const Result<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.ok()) return InvalidArgument("--memory: " + bytes.status().message());
+  if (bytes.value() < kMin || bytes.value() > kPoolBytesMax) {
+    return InvalidArgument("--memory " + text + " is not between " + FormatBytes(kMin) + " and " + FormatBytes(kPoolBytesMax) +
+                           (bytes.value() < kMin ? UnitsForgotten(text) : ""));
+  }
+  const uint64_t available = AvailableMemory();
+  if (bytes.value() > available) {
+    return ResourceExhausted("--memory " + text + " does not fit: this host has " + FormatBytes(available) +
+                             " of memory available. Remedy: --memory " + std::to_string(available >> 20) + "MiB or less");
+  }
+  return bytes.value() / kLeaseGranule * kLeaseGranule;
+}
+
 Result<ServiceOptions> Parse(int argc, char** argv) {
   ServiceOptions options;
-  try {
-    po::variables_map values;
-    const po::options_description known = Description(options);
-    const po::positional_options_description none;
-    po::store(po::command_line_parser(argc, argv).options(known).positional(none).style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing).run(), values);
-    po::notify(values);
-  } catch (const po::error& error) {
-    return InvalidArgument(std::string(error.what()) + " (see ramspan server --help)");
-  }
+  std::vector<std::string> words;
+  if (Status parsed = ParseCommandLine("ramspan server", {argv + 1, argv + argc}, Description(options), &words); !parsed.ok()) return parsed;
+  if (!words.empty()) return InvalidArgument("\"" + words[0] + "\" is no option (see ramspan server --help)");
   if (options.help) return options;
   if (options.memory.empty()) return InvalidArgument("--memory SIZE says how much it lends, like --memory 64GiB");
-  const Result<uint64_t> bytes = ParseBytes(options.memory);
-  if (!bytes.ok()) return InvalidArgument("--memory: " + bytes.status().message());
   if (options.endpoint.threads < 1 || options.endpoint.threads > kThreadsMax) {
     return InvalidArgument("--threads goes from 1 to " + std::to_string(kThreadsMax));
   }
-  constexpr uint64_t kMin = uint64_t{1} << 20;
-  if (bytes.value() < kMin || bytes.value() > kPoolBytesMax) {
-    return InvalidArgument("--memory " + options.memory + " is not between " + FormatBytes(kMin) + " and " + FormatBytes(kPoolBytesMax));
-  }
-  options.endpoint.pool_bytes = bytes.value() / kLeaseGranule * kLeaseGranule;
+  const Result<uint64_t> bytes = PoolBytes(options.memory);
+  if (!bytes.ok()) return bytes.status();
+  options.endpoint.pool_bytes = bytes.value();
   return options;
 }
 

@@ -291,6 +291,15 @@ TEST_F(Service, TransportMpiBesideNamedServersIsAnErrorThatSaysHowTheyAreReached
   EXPECT_THAT(outcome.err, HasSubstr("the servers that are named (servers) are reached by transport = ofi, or auto"));
 }
 
+// It started without a word, and the kernel would have ended it when its clients used what they were promised.
+TEST_F(Service, AServerThatWouldLendMoreThanItsHostHasDoesNotStart) {
+  const Outcome outcome = Run({LAUNCHER, "server", "--memory", "64TiB"}, {});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--memory 64TiB does not fit: this host has "));
+  EXPECT_THAT(outcome.err, testing::ContainsRegex("of memory available. Remedy: --memory [0-9]+MiB or less\n"));
+  EXPECT_THAT(Run({LAUNCHER, "server", "--memory", "64"}, {}).err, HasSubstr("is not between 1 MiB and 64 TiB; units forgotten? (64MiB)"));
+}
+
 TEST_F(Service, WhatCannotBeListenedAtIsAnErrorThatSaysWhy) {
   for (const auto& [listen, what] : std::vector<std::pair<std::string, std::string>>{
            {"0.0.0.0:0", "open to all networks"}, {"nowhere", "write HOST:PORT"}, {"192.0.2.77:0", "cannot listen at 192.0.2.77:0"}}) {
