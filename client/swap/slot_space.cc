@@ -13,6 +13,8 @@ using slot_bits::kRegionsMax;
 // What std::unordered_map spends on a row: node, hash chain and bucket, on the generous side.
 constexpr uint64_t kRowOverheadBytes = 80;
 
+uint64_t RowBytes(const std::vector<Extent>& extents) { return kRowOverheadBytes + extents.capacity() * sizeof(Extent); }
+
 uint64_t UnitsFor(size_t bytes) { return RoundUpToGranule(bytes) / kSwapGranule; }
 
 // In address order, neighbours joined: fewer transfers, and often one extent where several blocks were taken.
@@ -120,7 +122,7 @@ SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
   if (extents.size() == 1) return slot_bits::FromGranule(extents[0].region, extents[0].offset / kSwapGranule);
   extents.shrink_to_fit();
   const uint64_t row = next_row_++;
-  rows_.emplace(row, std::move(extents));
+  row_bytes_ += RowBytes(rows_.emplace(row, std::move(extents)).first->second);
   return slot_bits::FromRow(row);
 }
 
@@ -129,7 +131,10 @@ void SlotSpace::Free(SlotRef slot, size_t bytes) {
   extents.clear();
   Resolve(slot, RoundUpToGranule(bytes), &extents);
   for (const Extent& e : extents) regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
-  if (slot_bits::IsRow(slot)) rows_.erase(slot_bits::RowOf(slot));
+  if (!slot_bits::IsRow(slot)) return;
+  const auto row = rows_.find(slot_bits::RowOf(slot));
+  row_bytes_ -= RowBytes(row->second);
+  rows_.erase(row);
 }
 
 std::optional<size_t> SlotSpace::NeededOf(std::span<const HeldSlot> given, size_t bytes) const {
@@ -190,15 +195,16 @@ uint64_t SlotSpace::free_bytes() const {
 }
 
 uint64_t SlotSpace::metadata_bytes() const {
-  uint64_t sum = regions_.capacity() * sizeof(regions_[0]) + rows_.bucket_count() * sizeof(void*);
+  uint64_t sum = regions_.capacity() * sizeof(regions_[0]) + rows_.bucket_count() * sizeof(void*) + row_bytes_;
   for (const auto& region : regions_) sum += region ? sizeof(Region) + region->buddy.metadata_bytes() : 0;
-  for (const auto& [row, extents] : rows_) sum += kRowOverheadBytes + extents.capacity() * sizeof(Extent);
   return sum;
 }
 
 bool SlotSpace::IsValid() const {
   std::vector<uint64_t> scattered(regions_.size(), 0);
+  uint64_t row_bytes = 0;
   for (const auto& [row, extents] : rows_) {
+    row_bytes += RowBytes(extents);
     if (extents.size() < 2) return false;
     for (const Extent& e : extents) {
       if (e.region >= regions_.size() || regions_[e.region] == nullptr || e.bytes == 0) return false;
@@ -210,7 +216,7 @@ bool SlotSpace::IsValid() const {
   for (size_t r = 0; r < regions_.size(); ++r) {
     if (regions_[r] && (!regions_[r]->buddy.IsValid() || scattered[r] > regions_[r]->used_bytes())) return false;
   }
-  return true;
+  return row_bytes == row_bytes_;
 }
 
 }  // namespace ramspan

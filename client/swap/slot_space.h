@@ -57,6 +57,7 @@ class SlotSpace {
   uint64_t scattered_bytes() const;  // of slots of several extents. Looks at each of them.
   uint64_t free_bytes() const;
   uint64_t capacity_bytes() const { return used_bytes() + free_bytes(); }  // of closed regions, what is still used
+  // Does not look at the slots: it is asked every few ms, under the tier's mutex.
   uint64_t metadata_bytes() const;
 
   // Every region's allocator is valid, used + free is each region's size, rows lie inside used space. For tests.
@@ -71,6 +72,7 @@ class SlotSpace {
   // Slots of several extents, by row number.
   std::unordered_map<uint64_t, std::vector<Extent>> rows_;
   uint64_t next_row_ = 0;
+  uint64_t row_bytes_ = 0;  // of memory that the rows take: RowBytes of each, summed
 };
 
 }  // namespace ramspan
