@@ -1,7 +1,7 @@
 // OfiPlaces: where a client looks for its memory servers: places that are named, and those that servers have written into folders
 // (common/rendezvous.h). Both may change while the program runs.
 //
-// Thread-safety: Use and names from any thread; the rest by the transport's thread alone. The mutex is not held while files are
+// Thread-safety: Use and names from any thread; the rest by one thread at a time, the transport's that seeks. The mutex is not held while files are
 // read. Ownership: of values only.
 #pragma once
 

@@ -24,7 +24,8 @@ using std::chrono::milliseconds;
 // Looks often enough for the running clock, which counts half a second a look at most.
 constexpr milliseconds kLookEvery{200};
 constexpr milliseconds kPingEvery{1000};
-constexpr milliseconds kSeekEvery{3000}, kSeekMax{2000};
+// A place is looked for so often, and so long; whether one is missing is looked at every half second.
+constexpr milliseconds kSeekEvery{3000}, kSeekMax{2000}, kMissedEvery{500};
 constexpr milliseconds kLeaveAfter{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
 constexpr std::chrono::microseconds kCollectSpin{300};
@@ -39,10 +40,21 @@ uint32_t RandomNumber() {
 // A child that the program forks has copies of all sockets: servers would not see the end of the parent.
 std::atomic<OfiTransport*> of_this_process{nullptr};
 
+void Signal(const Descriptor& event) {
+  const uint64_t one = 1;
+  static_cast<void>(!write(event.number(), &one, sizeof one));  // full: it is signalled
+}
+
+void Forget(const Descriptor& event) {
+  uint64_t count = 0;
+  static_cast<void>(!read(event.number(), &count, sizeof count));
+}
+
 }  // namespace
 
 OfiTransport::OfiTransport(const OfiOptions& options, const Secret& secret)
-    : options_(options), secret_(secret), self_(RandomNumber()), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : options_(options), secret_(secret), self_(RandomNumber()), ended_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      joined_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), news_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 }
 
 Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& options, const Secret& secret) {
@@ -60,7 +72,8 @@ Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& optio
   if (transport->servers() == 0 && !transport->places_.has_folders()) return last;
   OfiTransport* const raw = transport.get();
   try {
-    raw->thread_ = StartOwnThread([raw] { raw->Run(); });
+    raw->links_ = StartOwnThread([raw] { raw->KeepLinks(); });
+    raw->seeker_ = StartOwnThread([raw] { raw->Seek(); });
   } catch (const std::system_error& error) {
     return ResourceExhausted(std::string("no thread for the memory servers' links: ") + error.what());
   }
@@ -78,9 +91,9 @@ OfiTransport::~OfiTransport() {
   OfiTransport* self = this;
   of_this_process.compare_exchange_strong(self, nullptr);
   ends_.store(true, std::memory_order_relaxed);
-  const uint64_t one = 1;
-  static_cast<void>(!write(wake_.number(), &one, sizeof one));
-  if (thread_.joinable()) thread_.join();
+  Signal(ended_);
+  if (seeker_.joinable()) seeker_.join();
+  if (links_.joinable()) links_.join();
   for (uint32_t i = 0; i < servers(); ++i) servers_[i]->Send({.type = WireType::kBye});
 }
 
@@ -105,9 +118,8 @@ Status OfiTransport::Connect(Sought* sought, milliseconds at_most) {
   }
   sought->number = number;
   servers_[number] = std::move(met).value();
-  const RunningClock::time_point now = clock_.Now();
-  watched_[number] = {.last_arrival = now, .last_end = now, .last_ping = now, .wanted = now};
   count_.store(number + 1, std::memory_order_release);
+  Signal(joined_);
   LogInfo("memory server %s: %llu MiB, %s", servers_[number]->description().label.c_str(),
           static_cast<unsigned long long>(servers_[number]->description().capacity_bytes >> 20),
           servers_[number]->description().mapped != nullptr ? "on this host" : "over the network");
@@ -195,8 +207,7 @@ std::optional<ServerTransport::Control> OfiTransport::Receive() {
 
 Status OfiTransport::UseServers(const std::string& names) {
   if (Status used = places_.Use(names); !used.ok()) return used;
-  const uint64_t one = 1;
-  static_cast<void>(!write(wake_.number(), &one, sizeof one));  // full: it is awake
+  Signal(news_);
   return {};
 }
 
@@ -223,24 +234,23 @@ ServerTransport::Registered OfiTransport::registered() const {
   return sum;
 }
 
-// ---- The thread ----
+// ---- The thread of the links ----
 
-void OfiTransport::Run() {
+void OfiTransport::KeepLinks() {
   pthread_setname_np(pthread_self(), "ramspan-links");
   while (!ends_.load(std::memory_order_relaxed)) {
     WaitForLinks();
-    const RunningClock::time_point now = clock_.Now();
-    Judge(now);
-    Follow(now);
-    SeekMissing(now);
+    Judge(clock_.Now());
   }
 }
 
 void OfiTransport::WaitForLinks() {
-  std::array<pollfd, kServersMax + 1> polled;
-  std::array<uint32_t, kServersMax + 1> whose;
+  constexpr nfds_t kEvents = 2;
+  std::array<pollfd, kServersMax + kEvents> polled;
+  std::array<uint32_t, kServersMax + kEvents> whose;
   nfds_t n = 0;
-  polled[n++] = {.fd = wake_.number(), .events = POLLIN, .revents = 0};
+  polled[n++] = {.fd = ended_.number(), .events = POLLIN, .revents = 0};
+  polled[n++] = {.fd = joined_.number(), .events = POLLIN, .revents = 0};
   for (uint32_t i = 0; i < servers(); ++i) {
     bool wants_to_write = false;
     const int descriptor = servers_[i]->descriptor(&wants_to_write);
@@ -253,15 +263,15 @@ void OfiTransport::WaitForLinks() {
     polled[n++] = {.fd = descriptor, .events = static_cast<short>(POLLIN | (wants_to_write ? POLLOUT : 0)), .revents = 0};
   }
   if (poll(polled.data(), n, static_cast<int>(kLookEvery.count())) <= 0) return;
-  uint64_t woken = 0;
-  static_cast<void>(!read(wake_.number(), &woken, sizeof woken));  // nothing to read: a link woke this thread
-  for (nfds_t i = 1; i < n; ++i) {
+  Forget(joined_);
+  for (nfds_t i = kEvents; i < n; ++i) {
     if (polled[i].revents != 0) servers_[whose[i]]->Progress();
   }
 }
 
 // Who has gone silent, and where nothing moves.
 void OfiTransport::Judge(RunningClock::time_point now) {
+  while (watched_count_ < servers()) watched_[watched_count_++] = {.last_arrival = now, .last_end = now, .last_ping = now, .wanted = now};
   for (uint32_t i = 0; i < servers(); ++i) {
     OfiServer& server = *servers_[i];
     Watched& watched = watched_[i];
@@ -273,6 +283,7 @@ void OfiTransport::Judge(RunningClock::time_point now) {
       watched.arrivals = arrivals;
       watched.last_arrival = now;
     }
+    if (!server.is_left()) watched.wanted = now;
     const OfiLane::Look look = server.lane_look();
     if (look.in_flight == 0 || look.ended != watched.ended) {
       watched.ended = look.ended;
@@ -294,16 +305,28 @@ void OfiTransport::Judge(RunningClock::time_point now) {
   }
 }
 
+// ---- The thread that seeks ----
+
+void OfiTransport::Seek() {
+  pthread_setname_np(pthread_self(), "ramspan-seek");
+  while (!ends_.load(std::memory_order_relaxed)) {
+    std::array<pollfd, 2> polled = {{{.fd = ended_.number(), .events = POLLIN, .revents = 0}, {.fd = news_.number(), .events = POLLIN, .revents = 0}}};
+    poll(polled.data(), polled.size(), static_cast<int>(kMissedEvery.count()));
+    Forget(news_);
+    Follow();
+    SeekMissing();
+  }
+}
+
 // Who is named now: others may be named, servers write themselves down in folders and take themselves away.
-void OfiTransport::Follow(RunningClock::time_point now) {
+void OfiTransport::Follow() {
+  const auto now = std::chrono::steady_clock::now();
   const bool news = places_.is_news();
   if (!news && (now < next_look_ || !places_.has_folders())) return;
   next_look_ = now + kSeekEvery;
   Want(places_.Look());
   for (uint32_t i = 0; i < servers(); ++i) {
-    const bool wanted = std::any_of(sought_.begin(), sought_.end(), [i](const Sought& one) { return one.wanted && one.number == i; });
-    if (wanted || !servers_[i]->is_left()) watched_[i].wanted = now;
-    servers_[i]->SetLeft(!wanted);
+    servers_[i]->SetLeft(std::none_of(sought_.begin(), sought_.end(), [i](const Sought& one) { return one.wanted && one.number == i; }));
   }
   std::erase_if(sought_, [this](const Sought& one) { return !one.wanted && (one.number == UINT32_MAX || servers_[one.number]->is_dead()); });
 }
@@ -318,14 +341,15 @@ void OfiTransport::Want(const std::vector<OfiPlaces::Place>& places) {
   }
 }
 
-void OfiTransport::SeekMissing(RunningClock::time_point now) {
+void OfiTransport::SeekMissing() {
   for (Sought& sought : sought_) {
     const bool is_there = sought.number != UINT32_MAX && !servers_[sought.number]->is_dead();
-    if (is_there || !sought.wanted || now < sought.next_try) continue;
+    if (is_there || !sought.wanted || std::chrono::steady_clock::now() < sought.next_try) continue;
+    // Others may be named by now: these are not worth a wait.
+    if (ends_.load(std::memory_order_relaxed) || places_.is_news()) return;
     // In vain, mostly; it says nothing then.
     static_cast<void>(Connect(&sought, kSeekMax).ok());
-    sought.next_try = clock_.Now() + kSeekEvery;
-    return;  // the links come first again
+    sought.next_try = std::chrono::steady_clock::now() + kSeekEvery;
   }
 }
 

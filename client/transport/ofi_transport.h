@@ -3,7 +3,9 @@
 // ones may come: what is configured and not there is looked for again and again, and joins with a number of its own.
 //
 // A thread of the transport's keeps the links: it takes what servers send, asks silent ones whether they are there, and gives up
-// who does not answer, or moves nothing of what is in flight, for kSilenceMax of running time (common/running_clock.h).
+// who does not answer, or moves nothing of what is in flight, for silence_max of running time (common/running_clock.h). Another one
+// looks who is named, and for places where no server was found: to look up a name, to read a folder of a parallel file system or to wait
+// for somebody who does not answer may take seconds.
 //
 // Thread-safety: as ServerTransport says. Ownership: of servers, links and threads; borrows buffers until their transfers end.
 #pragma once
@@ -72,7 +74,7 @@ class OfiTransport final : public ServerTransport {
  private:
   // Places and servers that were started again in their stead; a job that sees more has another problem.
   static constexpr uint32_t kServersMax = 256;
-  // Of one server, for the thread that watches it.
+  // Of one server, for the thread that keeps its link.
   struct Watched {
     int descriptor = -1;
     uint64_t arrivals = 0, ended = 0;
@@ -84,7 +86,7 @@ class OfiTransport final : public ServerTransport {
     bool in_folder = false;
     bool wanted = true;            // false: it is not named any more
     uint32_t number = UINT32_MAX;  // of the server that was found there
-    RunningClock::time_point next_try{};
+    std::chrono::steady_clock::time_point next_try{};
   };
 
   OfiTransport(const OfiOptions& options, const Secret& secret);
@@ -95,12 +97,13 @@ class OfiTransport final : public ServerTransport {
     return {networks_.data(), network_count_.load(std::memory_order_acquire)};
   }
   uint32_t NumberOf(uint64_t instance) const;  // of a server that lives; UINT32_MAX: none
-  void Follow(RunningClock::time_point now);
-  void Want(const std::vector<OfiPlaces::Place>& places);
-  void Run();
+  void KeepLinks();
   void WaitForLinks();
   void Judge(RunningClock::time_point now);
-  void SeekMissing(RunningClock::time_point now);
+  void Seek();
+  void Follow();
+  void Want(const std::vector<OfiPlaces::Place>& places);
+  void SeekMissing();
 
   // Constant after construction.
   const OfiOptions options_;
@@ -117,15 +120,20 @@ class OfiTransport final : public ServerTransport {
   std::array<std::shared_ptr<OfiRegistrations>, kServersMax> networks_;
   std::atomic<uint32_t> network_count_{0};
 
-  // Open's, then the thread's alone.
+  // Open's, then the seeking thread's alone.
   std::vector<Sought> sought_;
-  RunningClock::time_point next_look_{};
+  std::chrono::steady_clock::time_point next_look_{};
+
+  // The links' thread's alone.
   std::array<Watched, kServersMax> watched_;
+  uint32_t watched_count_ = 0;
   RunningClock clock_;
 
-  Descriptor wake_;
+  Descriptor ended_;   // readable from the end on
+  Descriptor joined_;  // readable when a server has joined since the links' thread looked last
+  Descriptor news_;    // readable when other servers are named since the seeking thread looked last
   std::atomic<bool> ends_{false};  // publishes nothing but itself
-  std::thread thread_;
+  std::thread links_, seeker_;
 };
 
 }  // namespace ramspan

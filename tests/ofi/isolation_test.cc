@@ -308,6 +308,30 @@ TEST(Isolation, ADeathThatASendNoticesIsSeenAtOnce) {
   }));
 }
 
+// The other place takes the connection and says nothing, for as long as the transport waits there.
+TEST(Isolation, AnAnswerIsTakenWhileAnotherPlaceIsLookedFor) {
+  OfiServers servers({.servers = 1, .listen = ""});
+  const std::string name = "@ramspan-test-silent-" + std::to_string(getpid());
+  SocketAddress bound;
+  const Descriptor silent = Listen(ParseSocketPlace(name).value(), &bound).value();
+  const std::vector<SocketPlace> places = {servers.places()[0], ParseSocketPlace(name).value()};
+  auto transport = OfiTransport::Open({.servers = NamesOf(places), .connect_max = std::chrono::milliseconds(100)}, TestSecret()).value();
+  bool meanwhile = false;
+  // On a loaded machine the wait there may be over before the answer has come, but not each time.
+  for (uint32_t round = 1; round <= 5 && !meanwhile; ++round) {
+    while (Accept(silent)) {}
+    Descriptor seeks;
+    ASSERT_TRUE(Eventually([&] { return static_cast<bool>(seeks = Accept(silent)); })) << "it is being looked for";
+    transport->Send(0, {.type = WireType::kLeaseRequest, .sequence = round, .bytes = kMiB, .minimum_bytes = kMiB});
+    ASSERT_TRUE(Eventually([&] { return transport->Receive().has_value(); }));
+    char greeting[4096];
+    ssize_t n = 0;
+    while ((n = recv(seeks.number(), greeting, sizeof greeting, MSG_DONTWAIT)) > 0) {}
+    meanwhile = n < 0 && errno == EAGAIN;  // 0: it has been given up
+  }
+  EXPECT_TRUE(meanwhile) << "answers came only once nobody was looked for any more";
+}
+
 TEST(Isolation, AServerThatDoesNotAnswerIsGivenUp) {
   OfiServers servers({});
   auto transport = OfiTransport::Open({.servers = servers.names(), .near = false, .silence_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
