@@ -68,38 +68,46 @@ bool LeaseKeeper::HasServers(bool near) {
 
 // ---- Slots ----
 
+// What there is on either side, before any wait for room: a near server that drains must not keep far ones idle.
 Result<SlotRef> LeaseKeeper::Reserve(size_t bytes) {
   const Time begin = Now();
-  for (const bool near : {true, false}) {
-    while (HasServers(near)) {
-      if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
-      if (!TakeAskingRole(begin)) break;
-      // Somebody else may have grown the side while this thread waited for the role.
-      const SlotRef slot = ReserveHeld(near, bytes);
-      const bool grown = !slot && Grow(near, bytes, begin);
-      LeaveAskingRole();
-      if (slot) return slot;
-      if (!grown && !WaitForRoom(near, begin)) break;
+  for (Time since = begin;; since = Now()) {  // answers are not late because room was waited for
+    for (const bool near : {true, false}) {
+      if (const SlotRef slot = ReserveOn(near, bytes, since)) return slot;
     }
+    if (!WaitForRoom(begin)) return FullStatus();
   }
-  return FullStatus();
+}
+
+// Asks the servers of this side for as many leases as it takes.
+SlotRef LeaseKeeper::ReserveOn(bool near, size_t bytes, Time since) {
+  while (HasServers(near)) {
+    if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
+    if (!TakeAskingRole(since)) break;
+    // Somebody else may have grown the side while this thread waited for the role.
+    const SlotRef slot = ReserveHeld(near, bytes);
+    const bool grown = !slot && Grow(near, bytes, since);
+    LeaveAskingRole();
+    if (slot || !grown) return slot;
+  }
+  return {};
 }
 
 // Whether some server has asked other clients to make room for this one, or drains, and may lend again: worth a wait for who has
 // no other swap.
-bool LeaseKeeper::MayHaveRoomSoon(bool near) const {
+bool LeaseKeeper::MayHaveRoomSoon() const {
   if (!options_.is_all) return false;
   for (uint32_t i = 0; i < servers_.size(); ++i) {
-    if (servers_[i].near() != near || IsDead(i)) continue;
+    if (IsDead(i)) continue;
     if (servers_[i].makes_room || transport_.state(i) == ServerTransport::ServerState::kDraining) return true;
   }
   return false;
 }
 
 // A little of that wait; false: it is over, or there is nothing to wait for.
-bool LeaseKeeper::WaitForRoom(bool near, Time since) {
+bool LeaseKeeper::WaitForRoom(Time since) {
   MutexLock lock(mutex_);
-  if (AnswersAreLate(since) || !MayHaveRoomSoon(near)) return false;
+  if (AnswersAreLate(since) || !MayHaveRoomSoon()) return false;
   role_is_free_.WaitFor(mutex_, kFullPauseMin);
   return true;
 }
@@ -108,7 +116,11 @@ Result<SlotRef> LeaseKeeper::TryReserve(size_t bytes) {
   for (const bool near : {true, false}) {
     if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
     MutexLock lock(mutex_);
-    if (!ServersToAsk(near, Now()).empty() || MayHaveRoomSoon(near)) return Aborted("a memory server has to be asked");
+    if (!ServersToAsk(near, Now()).empty()) return Aborted("a memory server has to be asked");
+  }
+  {
+    MutexLock lock(mutex_);
+    if (MayHaveRoomSoon()) return Aborted("a memory server may have room soon");
   }
   return FullStatus();
 }

@@ -96,6 +96,7 @@ class LeaseKeeper {
   bool IsDead(uint32_t server) const { return transport_.state(server) == ServerTransport::ServerState::kDead; }
   bool HasServers(bool near);
   SlotRef ReserveHeld(bool near, size_t bytes);
+  SlotRef ReserveOn(bool near, size_t bytes, Time since);
   Status FullStatus() const;
 
   // In the asking role, without the mutex.
@@ -108,8 +109,8 @@ class LeaseKeeper {
   void ReturnIdleLeases(bool near, Time now);
   void AwaitLastAnswers();
   void CloseWhatLeaves();
-  bool MayHaveRoomSoon(bool near) const RS_REQUIRES(mutex_);
-  bool WaitForRoom(bool near, Time since);
+  bool MayHaveRoomSoon() const RS_REQUIRES(mutex_);
+  bool WaitForRoom(Time since);
 
   void NoteNewServers() RS_REQUIRES(mutex_);
   std::vector<uint32_t> ServersToAsk(bool near, Time now) RS_REQUIRES(mutex_);

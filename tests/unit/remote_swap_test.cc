@@ -349,6 +349,22 @@ TEST(RemoteSwap, NearServersAreTakenFirst) {
   EXPECT_FALSE(tier.CapabilitiesOf(ReserveAll(tier, 64 * kKiB, &full).back()).synchronous);
 }
 
+// Each eviction waited 5 s for the near one, and then took the far one's answer for late.
+TEST(RemoteSwap, ANearServerThatDrainsKeepsNobodyFromTheFarOnes) {
+  Job job({.servers = 2, .near = 1});
+  RemoteSwapOptions options{.first_lease_bytes = kMiB, .lease_bytes_max = kMiB, .is_all = true};
+  RemoteSwap tier(job.transport(), options);
+  job.servers.Drain(0);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 4; ++i) {
+    const Result<SlotRef> slot = tier.Reserve(kMiB);
+    ASSERT_TRUE(slot.ok()) << slot.status().message();
+    EXPECT_TRUE(slot_bits::IsFar(slot.value()));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, options.answer_timeout) << "one wait for the near one takes as long";
+  EXPECT_EQ(tier.TryReserve(kMiB).status().code(), StatusCode::kAborted) << "a far server is to be asked";
+}
+
 TEST(RemoteSwap, FullServersSayWhatToEnlargeAndServeAgainAfterAFree) {
   Job job({.servers = 2, .pool_bytes = 8 * kMiB});
   RemoteSwap tier(job.transport());
