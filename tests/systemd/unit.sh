@@ -25,16 +25,16 @@ set -a
 . "$source/configs/ramspan-server.env.example"
 set +a
 [ -n "$MEMORY" ] && [ -n "$LISTEN" ] || fail "the example of the environment does not say what the unit needs"
-LISTEN=127.0.0.1:0
+LISTEN=127.0.0.1:0 MEMORY=64MiB
 mkdir -p "$scratch/state/ramspan"
 export LD_LIBRARY_PATH=$scratch/prefix/lib
 eval "exec ${line//%S/$scratch/state}" >"$scratch/out" 2>&1 &
 server=$!
 for ((i = 0; i < 1000; i++)); do
-  grep -q "lends 64 GiB at 127.0.0.1:" "$scratch/out" && break
+  grep -q "lends 64 MiB at 127.0.0.1:" "$scratch/out" && break
   sleep 0.02
 done
-grep -q "lends 64 GiB at 127.0.0.1:" "$scratch/out" || fail "the unit's line starts no server: $(cat "$scratch/out")"
+grep -q "lends 64 MiB at 127.0.0.1:" "$scratch/out" || fail "the unit's line starts no server: $(cat "$scratch/out")"
 [ "$(stat -c %a "$scratch/state/ramspan/key")" = 600 ] || fail "the key is not its owner's alone"
 kill -TERM "$server"
 wait "$server" || fail "it does not end well: status $?"
