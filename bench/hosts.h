@@ -1,6 +1,7 @@
-// Hosts: several hosts made of this machine, for what has to be measured or tested between hosts. Each is a network namespace with
-// a host name of its own, so that sockets of one do not reach the other's but through the network between them; files, memory
-// and processes are shared (file systems that are mounted later are not). Two hosts are joined by one cable (a veth pair), more by a switch (a bridge).
+// Hosts: several hosts made of this machine, for what has to be measured between hosts (tests have tests/cluster/world.h, which says why).
+// Each is a network namespace with a host name of its own, so that sockets of one do not reach the other's but through the network between
+// them; files, memory and processes are shared (file systems that are mounted later are not). Two hosts are joined by one cable (a veth
+// pair), more by a switch (a bridge).
 //
 // Nothing of it has a name in the system: a process for each host holds its namespaces and ends with its maker, however that
 // ends, so nothing is left behind.

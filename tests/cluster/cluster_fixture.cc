@@ -121,6 +121,11 @@ Outcome ClusterFixture::WaitFor(const Started& program, seconds patience) {
   return outcome;
 }
 
+void ClusterFixture::Kill(const Started& program) {
+  kill(program.pid, SIGKILL);
+  EXPECT_EQ(WaitFor(program).status, 128 + SIGKILL);
+}
+
 void ClusterFixture::ExpectVerified(const Started& program, size_t bytes) {
   const Outcome outcome = WaitFor(program);
   EXPECT_EQ(outcome.status, 0) << outcome.err;

@@ -63,12 +63,14 @@ class ClusterFixture : public JobFixture {
   static void SayStop(const Started& program);
   static void SayGo(const Started& program);
   Outcome WaitFor(const Started& program, std::chrono::seconds patience = kPatience);
+  void Kill(const Started& program);
   // Verified all of it, with status 0.
   void ExpectVerified(const Started& program, size_t bytes);
 
   Listing List(const std::string& place);
   // Asks until the answer is as wanted; at most for `patience`. The last answer.
   Listing ListUntil(const std::string& place, const std::function<bool(const Listing&)>& wanted, std::chrono::seconds patience = kPatience);
+  static bool IsEmpty(const Listing& listing) { return listing.answers && listing.held_bytes == 0; }
   Outcome Ctl(const Words& words);
 
   // The hosts on which processes of this name are, of those that the test has started and theirs.

@@ -3,6 +3,9 @@
 // Nothing in it has a name outside. When the process that entered it ends, also by SIGKILL, the kernel ends every process in it, and with
 // the last of them go its networks, its mounts and its files in /run, /dev/shm and TempDir(). So nothing has to be swept.
 //
+// The benchmarks' hosts (bench/hosts.h) are another thing on purpose: they have networks of their own and nothing else, because what is
+// measured there is this machine's memory, shared memory and disks. Tests must not see those of others, nor leave anything there.
+//
 // Needs root, or user namespaces that ordinary users may make.
 #pragma once
 

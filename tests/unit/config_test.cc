@@ -451,7 +451,10 @@ TEST_F(ConfigOf, TheExampleFileHoldsEveryKeyWithItsDefault) {
     text += line + "\n";
   }
   const Config config = FromFile(text);
-  EXPECT_EQ(config.source.size(), 12u);
+  EXPECT_EQ(config.source.size(), 13u);
+  for (const char* without_default : {"servers", "serverKeyFile", "fabricProvider"}) {
+    EXPECT_NE(text.find("# " + std::string(without_default) + " = "), std::string::npos) << without_default;
+  }
   const Config defaults;
   EXPECT_EQ(config.memory_manager, defaults.memory_manager);
   EXPECT_EQ(config.swap, defaults.swap);
@@ -460,6 +463,7 @@ TEST_F(ConfigOf, TheExampleFileHoldsEveryKeyWithItsDefault) {
   EXPECT_EQ(config.transport, defaults.transport);
   EXPECT_EQ(config.checksum, defaults.checksum);
   EXPECT_EQ(config.preemptive, defaults.preemptive);
+  EXPECT_EQ(config.bundles, defaults.bundles);
   EXPECT_EQ(config.stats, defaults.stats);
 }
 
