@@ -30,7 +30,7 @@ mkdir -p "$scratch/state/ramspan"
 export LD_LIBRARY_PATH=$scratch/prefix/lib
 eval "exec ${line//%S/$scratch/state}" >"$scratch/out" 2>&1 &
 server=$!
-for ((i = 0; i < 1000; i++)); do
+for ((i = 0; i < 5000; i++)); do  # 100 s: only what hangs takes so long
   grep -q "lends 64 MiB at 127.0.0.1:" "$scratch/out" && break
   sleep 0.02
 done
