@@ -11,15 +11,18 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 namespace ramspan::bench {
 namespace {
 
-constexpr char kServerComm[] = "ramspan-memserv";  // the kernel keeps 15 letters of a program's name
+// Servers that are ranks, and servers outside of the job. The kernel keeps 15 letters of a program's name.
+constexpr std::string_view kServerComms[] = {"ramspan-memserv", "ramspan-server"};
 
 [[noreturn]] void Spin(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -49,7 +52,8 @@ bool IsServerOf(const std::filesystem::path& process, pid_t parent) {
   char state = 0;
   pid_t its_parent = 0;
   rest >> state >> its_parent;
-  return its_parent == parent && stat.substr(open + 1, close - open - 1) == kServerComm;
+  const std::string comm = stat.substr(open + 1, close - open - 1);
+  return its_parent == parent && std::find(std::begin(kServerComms), std::end(kServerComms), comm) != std::end(kServerComms);
 }
 
 }  // namespace

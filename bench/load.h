@@ -30,7 +30,7 @@ class Load {
 
 // Seconds of CPU time, user and system together, of this process with all of its threads.
 double ProcessCpuSeconds();
-// The same of the memory servers of this job on this host: the processes of that name with the same parent. 0 without any.
+// The same of the memory servers of this job on this host: the processes of those names with the same parent. 0 without any.
 double ServerCpuSeconds();
 // The longest time for which another thread of the same priority may keep a core: a scheduler's slice, as this kernel's
 // tick allows it. In seconds.
