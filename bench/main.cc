@@ -67,7 +67,7 @@ po::options_description DescribeRambrain(BenchOptions* o) {
 
 po::options_description DescribeInternal(BenchOptions* o) {
   po::options_description some;
-  some.add_options()("only", po::value(&o->only))("in-cgroup", po::value(&o->in_cgroup))("raw", po::bool_switch(&o->raw));
+  some.add_options()("only", po::value(&o->only))("in-cgroup", po::value(&o->in_cgroup))("raw", po::value(&o->raw));
   return some;
 }
 

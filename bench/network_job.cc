@@ -121,7 +121,7 @@ class NetworkJob {
       peers += " '" + peer + "'";
     }
     const std::string script =
-        "exec" + Quoted({Program("ramspan-bench-fabric"), "measure", std::to_string(raw.chunk), std::to_string(raw.frames), std::to_string(raw.depth)}) + peers + "\n";
+        "exec" + Quoted({Program("ramspan-bench-fabric"), "measure", std::to_string(raw.chunk), std::to_string(raw.frames)}) + " \"$1\"" + peers + "\n";
     Child::Environment environment = {{"RAMSPAN_SERVERS", places}, {"RAMSPAN_SERVER_KEY_FILE", folder_.Path("key")}, {"RAMSPAN_TRANSPORT", "ofi"},
                                       {kRawScript, folder_.Script("raw", script)}};
     if (!hosts_) environment.push_back({"RAMSPAN_TEST_FAR", "1"});  // else it would see that they are on its own host
@@ -160,9 +160,13 @@ class NetworkJob {
     const std::string count = std::to_string(o_.servers);
     // A job within a job: the inner one must not take itself for a rank of the outer one.
     const std::string unset = "for name in $(env | sed -n 's/^\\(PMI[A-Z_]*\\|HYD[A-Z_]*\\|MPI_[A-Z]*\\|RAMSPAN_[A-Z_]*\\)=.*/\\1/p'); do unset \"$name\"; done\n";
-    const Words raw = {self_, o_.name, "--raw", "--chunk", std::to_string(o_.chunk), "--data", std::to_string(o_.data), "--limit", std::to_string(o_.limit)};
+    const std::string depth = "DEPTH";
+    const Words raw = {self_, o_.name, "--raw", depth, "--chunk", std::to_string(o_.chunk), "--data", std::to_string(o_.data), "--limit", std::to_string(o_.limit)};
     const Words raw_job = Mpiexec() + Words{"-n", "1"} + raw + Words{":"} + Words{"-n", count} + raw;
-    const Child::Environment environment = {{kRawScript, folder_.Script("raw", unset + "exec" + Quoted(raw_job) + " < /dev/null\n")}};
+    std::string line = Quoted(raw_job);  // the depth is known when it is asked for
+    const std::string quoted = "'" + depth + "'";
+    for (size_t at; (at = line.find(quoted)) != std::string::npos;) line.replace(at, quoted.size(), "\"$1\"");
+    const Child::Environment environment = {{kRawScript, folder_.Script("raw", unset + "exec" + line + " < /dev/null\n")}};
     const Words job = Mpiexec() + Words{"-genv", "RAMSPAN_SERVERS", count} + Words{"-n", "1"} + Words{self_} + same + Words{":"} + Words{"-n", count} +
                       Words{"-env", "RAMSPAN_SERVER_MEMORY", std::to_string(o_.server_memory), Program("ramspan-memserver")};
     return Child::Program(On(0) + job, environment);
@@ -178,7 +182,7 @@ class NetworkJob {
 }  // namespace
 
 bool NeedsNetworkJob(const BenchOptions& options) {
-  return (options.transport == "mpi" || options.transport == "ofi") && options.servers > 0 && !NetworkRoofline::IsThere() && !options.raw;
+  return (options.transport == "mpi" || options.transport == "ofi") && options.servers > 0 && !NetworkRoofline::IsThere() && options.raw == 0;
 }
 
 int RunNetworkJob(const BenchOptions& options, int argc, char** argv) {
@@ -210,8 +214,7 @@ int RunNetworkJob(const BenchOptions& options, int argc, char** argv) {
 RawOptions RawOptionsOf(const BenchOptions& o) {
   const auto whole = [&](uint64_t bytes, uint64_t most) { return static_cast<size_t>(std::max<uint64_t>(2, std::min(bytes, most) / o.chunk) * o.chunk); };
   RawOptions raw{.chunk = static_cast<size_t>(o.chunk), .frames = whole(o.limit, uint64_t{128} << 20), .window = whole(o.data, uint64_t{512} << 20)};
-  // What the library has under way: of large chunks a few, of small ones a batch of victims.
-  raw.depth = o.chunk >= (256u << 10) ? 4 : 16;
+  raw.depth = std::max(2, o.raw);
   return raw;
 }
 

@@ -1,6 +1,7 @@
 #include "bench/network_roofline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 #include <stdexcept>
@@ -20,9 +21,19 @@ double MedianOf(const std::vector<RawRates>& all, double RawRates::* member) {
 
 bool NetworkRoofline::IsThere() { return std::getenv(kRawScript) != nullptr; }
 
+int NetworkRoofline::TakeDepth() {
+  const Json remote = LibraryStats()["tiers"].value("remote", Json::object());
+  const double in_flight = remote.value("in_flight_sum", 0.0), transfers = remote.value("ops_in", 0.0) + remote.value("ops_out", 0.0);
+  const double sum = in_flight - in_flight_before_, count = transfers - transfers_before_;
+  in_flight_before_ = in_flight;
+  transfers_before_ = transfers;
+  return std::max(2, static_cast<int>(std::lround(sum / std::max(1.0, count))));
+}
+
 void NetworkRoofline::Measure() {
   std::string text;
-  const int status = RunForOutput({std::getenv(kRawScript)}, &text);
+  depth_ = TakeDepth();
+  const int status = RunForOutput({std::getenv(kRawScript), std::to_string(depth_)}, &text);
   Json found;
   std::istringstream lines(text);
   for (std::string line; found.empty() && std::getline(lines, line);) {
@@ -50,10 +61,10 @@ std::string NetworkText(const BenchOptions& o) {
          (o.servers == 1 ? " server" : " servers");
 }
 
-void AddRawRates(const RawRates& rates, Json* result, std::vector<Row>* rows) {
+void AddRawRates(const RawRates& rates, int depth, Json* result, std::vector<Row>* rows) {
   result->update({{"raw_read_gb_s", rates.read_gb_s}, {"raw_write_gb_s", rates.write_gb_s}, {"raw_both_gb_s", rates.both_gb_s},
-                  {"raw_read_us", rates.read_us}, {"raw_random_ops_s", rates.random_ops_s}});
-  rows->push_back({"raw network", Fixed(rates.both_gb_s, 2) + " GB/s", "both directions at once; read " + Fixed(rates.read_gb_s, 2) + ", write " +
+                  {"raw_read_us", rates.read_us}, {"raw_random_ops_s", rates.random_ops_s}, {"raw_depth", depth}});
+  rows->push_back({"raw network", Fixed(rates.both_gb_s, 2) + " GB/s", "both directions at once, " + std::to_string(depth) + " under way as in this run; read " + Fixed(rates.read_gb_s, 2) + ", write " +
                    Fixed(rates.write_gb_s, 2) + " GB/s; one read " + Fixed(rates.read_us, 1) + " us"});
 }
 

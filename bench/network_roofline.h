@@ -17,23 +17,31 @@ inline constexpr const char* kRawScript = "RSBENCH_RAW";  // environment: what m
 
 class NetworkRoofline {
  public:
+  NetworkRoofline() { TakeDepth(); }
+
   // Whether this process is in such a job.
   static bool IsThere();
 
-  // Once more. Throws std::runtime_error.
+  // Once more, with as many transfers under way as the library had on the mean since this was made or measured last, at least
+  // two. Throws std::runtime_error.
   void Measure();
+  int depth() const { return depth_; }  // of the last time
   // Of all that were measured.
   RawRates Medians() const;
   // How long the raw network takes for so many bytes in each direction: as many at once as go both ways, the rest alone.
   static double Seconds(const RawRates& rates, double bytes_in, double bytes_out);
 
  private:
+  int TakeDepth();
+
   std::vector<RawRates> measured_;
+  double in_flight_before_ = 0, transfers_before_ = 0;
+  int depth_ = 0;
 };
 
 // "tcp loopback", "two network namespaces".
 std::string NetworkText(const BenchOptions& options);
 // The raw rates as rows and as JSON.
-void AddRawRates(const RawRates& rates, Json* result, std::vector<Row>* rows);
+void AddRawRates(const RawRates& rates, int depth, Json* result, std::vector<Row>* rows);
 
 }  // namespace ramspan::bench

@@ -39,7 +39,7 @@ struct BenchOptions {
   std::string transport = "shared";  // mpi, ofi
   int hosts = 1;
   int server_threads = 1;
-  bool raw = false;  // this process measures the raw network of `mpi`
+  int raw = 0;  // this process measures the raw network of `mpi`, with so many transfers under way
 };
 
 // Each configures Ramspan, so a process runs one of them once. The exit status: 1 when data came back wrong.

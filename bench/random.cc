@@ -43,7 +43,7 @@ int RunRandomOverNetwork(const BenchOptions& options) {
       {"ratio", Fixed(100 * ratio, 0) + " %", "reads to raw operations; target 80 %"},
       {"a miss", Fixed(miss_us, 1) + " us", "nothing to write; raw read " + Fixed(raw.read_us, 1) + " us, added " + Fixed(miss_us - raw.read_us, 1) + " us (target 5)"},
       {"data", right ? "right" : "WRONG", "every element compared at the end"}};
-  AddRawRates(raw, &result, &rows);
+  AddRawRates(raw, roofline.depth(), &result, &rows);
   Report(options, std::move(result),
          "random: " + FormatBytes(options.data) + " in chunks of " + FormatBytes(options.chunk) + ", limit " + FormatBytes(options.limit) + ", " +
              NetworkText(options) + ", " + PlacesUsed(after) + ", read-ahead " + (options.preemptive ? "on" : "off"),

@@ -20,17 +20,18 @@ class Loops {
   // Bytes a second, in order. `writes` of each two transfers are writes.
   double Stream(int writes) {
     uint64_t started = 0, ended = 0;
+    int reads = 0;
     const double begin = Now();
     while (Now() - begin < seconds_) {
       while (started - ended < static_cast<uint64_t>(options_.depth)) {
         Start(static_cast<int>(started % 2) < writes, started);
         ++started;
       }
-      ended += static_cast<uint64_t>(network_.Wait());
+      ended += static_cast<uint64_t>(network_.Wait(&reads));
     }
     const double seconds = Now() - begin;
     const auto bytes = static_cast<double>(ended * options_.chunk);
-    while (ended < started) ended += static_cast<uint64_t>(network_.Wait());
+    while (ended < started) ended += static_cast<uint64_t>(network_.Wait(&reads));
     return bytes / seconds;
   }
 
@@ -40,24 +41,30 @@ class Loops {
     while (Now() - begin < seconds_) {
       const double one = Now();
       Start(false, random_());
-      network_.Wait();
+      int reads = 0;
+      network_.Wait(&reads);
       seconds.push_back(Now() - one);
     }
     std::nth_element(seconds.begin(), seconds.begin() + static_cast<ptrdiff_t>(seconds.size() / 2), seconds.end());
     return seconds[seconds.size() / 2];
   }
 
-  // The chunk that leaves is on its way while the one that comes is read.
+  // The chunk that leaves is on its way while the one that comes is read, and longer where the depth allows more than these two.
   double RandomPerSecond() {
     uint64_t done = 0;
+    int under_way = 0;
+    const int others_max = std::max(0, options_.depth - 2);
     const double begin = Now();
     while (Now() - begin < seconds_) {
       Start(true, random_());
       Start(false, random_());
-      for (int under_way = 2; under_way > 0;) under_way -= network_.Wait();
+      under_way += 2;
+      for (int reads = 0; reads == 0 || under_way > others_max;) under_way -= network_.Wait(&reads);
       ++done;
     }
-    return static_cast<double>(done) / (Now() - begin);
+    const double seconds = Now() - begin;
+    for (int reads = 0; under_way > 0;) under_way -= network_.Wait(&reads);
+    return static_cast<double>(done) / seconds;
   }
 
  private:

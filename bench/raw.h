@@ -27,15 +27,17 @@ class RawNetwork {
   virtual std::byte* frames() = 0;
   // Begins a transfer of `chunk` bytes. REQUIRES: fewer than the depth under way.
   virtual void Start(bool is_write, uint32_t server, size_t frame_offset, size_t window_offset) = 0;
-  // Waits until at least one has ended; how many have.
-  virtual int Wait() = 0;
+  // Waits until at least one has ended; how many have. Adds to *reads how many of them were reads.
+  virtual int Wait(int* reads) = 0;
 };
 
 struct RawRates {
   double read_gb_s = 0, write_gb_s = 0;
   double both_gb_s = 0;     // half of the bytes in each direction at the same time
   double read_us = 0;       // one read at a time, median
-  double random_ops_s = 0;  // a read that is waited for and a write that is not, anywhere, as random access in a program does
+  // Reads that are waited for, each with a write that is not, anywhere, as random access in a program does: writes go on beside the
+  // next reads as far as the depth allows.
+  double random_ops_s = 0;
 };
 
 RawRates MeasureRaw(RawNetwork* network, const RawOptions& options);

@@ -117,6 +117,7 @@ class FabricNetwork final : public RawNetwork {
     Lane& lane = lanes_[server];
     Under* under = free_.back();
     free_.pop_back();
+    under->is_write = is_write;
     const std::span<std::byte> local(memory_.data() + frame_offset, chunk_);
     void* descriptor = region_.descriptor();
     const FabricTransfer transfer{.is_write = is_write,
@@ -134,15 +135,17 @@ class FabricNetwork final : public RawNetwork {
     }
   }
 
-  int Wait() override {
+  int Wait(int* reads) override {
     int ended = std::exchange(ended_early_, 0);
     while (ended == 0) ended = Poll();
+    *reads += std::exchange(reads_, 0);
     return ended;
   }
 
  private:
   struct Under {
     std::array<std::byte, kFabricContextBytes> context;
+    bool is_write = false;
   };
   struct Lane {
     Peer peer;
@@ -160,6 +163,7 @@ class FabricNetwork final : public RawNetwork {
       for (size_t i = 0; i < n; ++i) {
         if (!done[i].ok) throw std::runtime_error("a raw transfer failed");
         free_.push_back(static_cast<Under*>(done[i].context));
+        reads_ += free_.back()->is_write ? 0 : 1;
       }
       if (broken) throw std::runtime_error("the raw endpoint failed");
       ended += static_cast<int>(n);
@@ -173,7 +177,7 @@ class FabricNetwork final : public RawNetwork {
   std::vector<Under*> free_;
   std::vector<Lane> lanes_;
   FabricRegion region_;  // where the network wants local memory registered
-  int ended_early_ = 0;
+  int ended_early_ = 0, reads_ = 0;
 };
 
 int MeasurePeers(int argc, char** argv) {

@@ -29,10 +29,12 @@ class MpiNetwork final : public RawNetwork {
     std::byte* const local = frames() + frame_offset;
     is_write ? MPI_Put(local, n, MPI_BYTE, rank, place, n, MPI_BYTE, window_) : MPI_Get(local, n, MPI_BYTE, rank, place, n, MPI_BYTE, window_);
     ++under_way_;
+    reads_ += is_write ? 0 : 1;
   }
 
-  int Wait() override {
+  int Wait(int* reads) override {
     MPI_Win_flush_all(window_);
+    *reads += std::exchange(reads_, 0);
     return std::exchange(under_way_, 0);
   }
 
@@ -41,7 +43,7 @@ class MpiNetwork final : public RawNetwork {
   const int servers_;
   const size_t chunk_;
   Pages memory_;
-  int under_way_ = 0;
+  int under_way_ = 0, reads_ = 0;
 };
 
 }  // namespace

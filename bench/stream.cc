@@ -297,7 +297,7 @@ int RunStream(const BenchOptions& options) {
        Fixed(100 * moved("bytes_in"), 0) + " % in (of the data)"},
       {"data", right ? "right" : "WRONG", "every element compared at the end"}};
   if (network) {
-    AddRawRates(network->Medians(), &result, &rows);
+    AddRawRates(network->Medians(), network->depth(), &result, &rows);
     const double with_compute = moved_s + stream.bytes() * 1e-9 / Median(figures.compute);
     result["ratio_with_compute"] = with_compute * sweep * 1e9 / stream.bytes();
     rows.push_back({"ratio with compute", Fixed(100 * with_compute * sweep * 1e9 / stream.bytes(), 0) + " %", "to the raw network and the compute pass one after the other"});

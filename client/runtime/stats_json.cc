@@ -56,7 +56,7 @@ std::string FormatStats(const StatsInput& in) {
                    {"ops_out", t.writes},          {"ops_in", t.reads},
                    {"errors", t.errors},           {"slot_bytes_used", t.slot_bytes_used},
                    {"slot_bytes_capacity", t.slot_bytes_capacity}};
-    if (name == "remote") tiers[name].update({{"registered_buffers", t.registered_buffers}, {"registered_bytes", t.registered_bytes}});
+    if (name == "remote") tiers[name].update({{"in_flight_sum", t.in_flight_sum}, {"registered_buffers", t.registered_buffers}, {"registered_bytes", t.registered_bytes}});
   }
   char program[PATH_MAX] = {};
   if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) program[0] = '\0';

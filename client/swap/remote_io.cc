@@ -38,7 +38,7 @@ void RemoteIo::CopyNear(IoRequest* request, std::span<const RemotePiece> pieces)
 bool RemoteIo::TakePlace(const IoRequest& request, std::span<const RemotePiece> pieces) {
   MutexLock lock(mutex_);
   if (in_flight_ >= kInFlightMax) return false;
-  ++in_flight_;
+  stats_.in_flight_sum += ++in_flight_;
   Count(request, pieces);
   return true;
 }
