@@ -22,6 +22,7 @@
 #include "bench/network_roofline.h"
 #include "bench/process.h"
 #include "bench/report.h"
+#include "bench/together.h"
 
 namespace ramspan::bench {
 namespace {
@@ -93,7 +94,10 @@ class NetworkJob {
   int Run(int argc, char** argv) {
     const Words same(argv + 1, argv + argc);
     Child client = o_.transport == "mpi" ? StartMpi(same) : StartOfi(same);
-    return WaitForProgram(&client);
+    int status = WaitForProgram(&client);
+    if (status != 0) return status;  // the others would wait for it
+    for (Child& other : others_) status = std::max(status, other.Wait());
+    return status;
   }
 
  private:
@@ -125,7 +129,19 @@ class NetworkJob {
     Child::Environment environment = {{"RAMSPAN_SERVERS", places}, {"RAMSPAN_SERVER_KEY_FILE", folder_.Path("key")}, {"RAMSPAN_TRANSPORT", "ofi"},
                                       {kRawScript, folder_.Script("raw", script)}};
     if (!hosts_) environment.push_back({"RAMSPAN_TEST_FAR", "1"});  // else it would see that they are on its own host
-    return Child::Program(On(0) + Words{self_} + same, environment);
+    if (o_.clients == 1) return Child::Program(On(0) + Words{self_} + same, environment);
+    const std::string meeting = folder_.Path("together");
+    Together::Make(meeting, o_.clients);
+    for (int i = 1; i < o_.clients; ++i) {
+      // The first one prints for all.
+      others_.push_back(Child::Program(On(0) + Words{"/bin/sh", "-c", "exec \"$@\" > /dev/null", "sh", self_} + same, With(environment, meeting, i)));
+    }
+    return Child::Program(On(0) + Words{self_} + same, With(environment, meeting, 0));
+  }
+
+  static Child::Environment With(Child::Environment environment, const std::string& meeting, int number) {
+    environment.push_back({Together::kVariable, Together::Environment(meeting, number)});
+    return environment;
   }
 
   // From "... at HOST:PORT, ...".
@@ -177,6 +193,7 @@ class NetworkJob {
   const std::string self_;
   const Folder folder_;
   std::vector<Child> servers_;
+  std::vector<Child> others_;  // clients beside the first one
 };
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 namespace ramspan::bench {
 
+inline constexpr int kClientsMax = 64;
+
 // Whether this process has to start such a job; not, if it is part of one.
 bool NeedsNetworkJob(const BenchOptions& options);
 // Runs the same command line in one. Its exit status; 0 with a message where this user may not make hosts. Throws std::runtime_error.

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "bench/process.h"
+#include "bench/together.h"
 
 namespace ramspan::bench {
 namespace {
@@ -33,6 +34,8 @@ int NetworkRoofline::TakeDepth() {
 void NetworkRoofline::Measure() {
   std::string text;
   depth_ = TakeDepth();
+  Together& together = Together::Get();
+  together.Wait();
   const int status = RunForOutput({std::getenv(kRawScript), std::to_string(depth_)}, &text);
   Json found;
   std::istringstream lines(text);
@@ -41,8 +44,9 @@ void NetworkRoofline::Measure() {
     if (found.is_discarded() || !found.is_object()) found.clear();
   }
   if (status != 0 || found.empty()) throw std::runtime_error("the raw figures of the network could not be measured: " + text);
-  measured_.push_back({.read_gb_s = found["read_gb_s"], .write_gb_s = found["write_gb_s"], .both_gb_s = found["both_gb_s"],
-                       .read_us = found["read_us"], .random_ops_s = found["random_ops_s"]});
+  measured_.push_back({.read_gb_s = together.Sum(found["read_gb_s"]), .write_gb_s = together.Sum(found["write_gb_s"]),
+                       .both_gb_s = together.Sum(found["both_gb_s"]), .read_us = together.Sum(found["read_us"]) / together.clients(),
+                       .random_ops_s = together.Sum(found["random_ops_s"])});
 }
 
 RawRates NetworkRoofline::Medians() const {
@@ -58,7 +62,7 @@ double NetworkRoofline::Seconds(const RawRates& rates, double bytes_in, double b
 
 std::string NetworkText(const BenchOptions& o) {
   return o.transport + " over " + (o.hosts == 2 ? "two network namespaces" : "tcp loopback") + ", " + std::to_string(o.servers) +
-         (o.servers == 1 ? " server" : " servers");
+         (o.servers == 1 ? " server" : " servers") + (o.clients > 1 ? ", " + std::to_string(o.clients) + " clients, each with as much" : "");
 }
 
 void AddRawRates(const RawRates& rates, int depth, Json* result, std::vector<Row>* rows) {

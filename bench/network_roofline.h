@@ -22,7 +22,7 @@ class NetworkRoofline {
   // Whether this process is in such a job.
   static bool IsThere();
 
-  // Once more, with as many transfers under way as the library had on the mean since this was made or measured last, at least
+  // All clients at the same time; rates are their sums. Once more, with as many transfers under way as the library had on the mean since this was made or measured last, at least
   // two. Throws std::runtime_error.
   void Measure();
   int depth() const { return depth_; }  // of the last time

@@ -35,6 +35,7 @@ struct BenchOptions {
   std::string in_cgroup;  // whose sweeps this process runs for the experiment `kernel`: kernel, ramspan
 
   int servers = 0;
+  int clients = 1;  // processes of the program, each with its own data
   uint64_t server_memory = 0;
   std::string transport = "shared";  // mpi, ofi
   int hosts = 1;

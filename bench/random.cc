@@ -5,6 +5,7 @@
 
 #include "bench/network_roofline.h"
 #include "bench/random_access.h"
+#include "bench/together.h"
 #include "common/units.h"
 
 namespace ramspan::bench {
@@ -16,12 +17,14 @@ int RunRandomOverNetwork(const BenchOptions& options) {
   ConfigureLibrary(options);
   RandomAccess access(options.data, options.chunk);
   NetworkRoofline roofline;
+  Together& together = Together::Get();
   access.Round(options.operations);
   const Json before = LibraryStats();
   std::vector<double> rates;
   for (int i = 0; i < options.repetitions; ++i) {
     Settle();
-    rates.push_back(static_cast<double>(options.operations) / access.Round(options.operations));
+    together.Wait();
+    rates.push_back(together.Sum(static_cast<double>(options.operations) / access.Round(options.operations)));
     Settle();
     roofline.Measure();
   }

@@ -38,7 +38,7 @@ Json ConfigJson(const BenchOptions& o) {
           {"direct", o.direct},     {"checksum", o.checksum},     {"preemptive", o.preemptive},
           {"repetitions", o.repetitions}, {"operations", o.operations}, {"chunks", o.chunks},
           {"threads", o.threads},   {"busy", o.busy},
-          {"servers", o.servers},   {"server_memory", o.server_memory},
+          {"servers", o.servers},   {"clients", o.clients}, {"server_memory", o.server_memory},
           {"transport", o.transport}, {"hosts", o.hosts},           {"server_threads", o.server_threads}};
 }
 

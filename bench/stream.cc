@@ -11,6 +11,7 @@
 #include "bench/network_roofline.h"
 #include "bench/report.h"
 #include "bench/roofline.h"
+#include "bench/together.h"
 #include "common/units.h"
 #include "ramspan/managed_ptr.h"
 
@@ -159,8 +160,10 @@ struct Figures {
 };
 
 void MeasureSweep(Stream* stream, Sweeps* sweeps) {
+  Together& together = Together::Get();
+  together.Wait();
   const double client = ProcessCpuSeconds(), servers = ServerCpuSeconds();
-  sweeps->gb_s.push_back(GbPerSecond(stream->bytes(), stream->Sweep()));
+  sweeps->gb_s.push_back(together.Sum(GbPerSecond(stream->bytes(), stream->Sweep())));
   Settle();  // what the mover still does belongs to the sweep
   sweeps->cpu_client.push_back(ProcessCpuSeconds() - client);
   sweeps->cpu_servers.push_back(ServerCpuSeconds() - servers);
@@ -274,8 +277,9 @@ int RunStream(const BenchOptions& options) {
   const NetworkRoofline* const network = roofline.network();
   const double sweep = Median(figures.alone.gb_s);
   // A network's roofline moves what the library moved, which is less than the data; memory's and a file's move all.
-  const double moved_s = network ? NetworkRoofline::Seconds(network->Medians(), moved("bytes_in") * stream.bytes(), moved("bytes_out") * stream.bytes()) : 0;
-  const double best = network ? GbPerSecond(stream.bytes(), moved_s) : Median(figures.rooflines);
+  const double all_bytes = stream.bytes() * Together::Get().clients();
+  const double moved_s = network ? NetworkRoofline::Seconds(network->Medians(), moved("bytes_in") * all_bytes, moved("bytes_out") * all_bytes) : 0;
+  const double best = network ? GbPerSecond(all_bytes, moved_s) : Median(figures.rooflines);
   Json result = {{"fill_gb_s", fill}, {"sweep_gb_s", sweep}, {"sweeps_gb_s", figures.alone.gb_s},
                  {"roofline_gb_s", best}, {"roofline_of", files ? "file" : network ? "network" : "memory of this node"},
                  {"ratio", sweep / best}, {"put_gb_s", Median(figures.put)},
@@ -298,9 +302,10 @@ int RunStream(const BenchOptions& options) {
       {"data", right ? "right" : "WRONG", "every element compared at the end"}};
   if (network) {
     AddRawRates(network->Medians(), network->depth(), &result, &rows);
-    const double with_compute = moved_s + stream.bytes() * 1e-9 / Median(figures.compute);
-    result["ratio_with_compute"] = with_compute * sweep * 1e9 / stream.bytes();
-    rows.push_back({"ratio with compute", Fixed(100 * with_compute * sweep * 1e9 / stream.bytes(), 0) + " %", "to the raw network and the compute pass one after the other"});
+    const double alone_s = moved_s + stream.bytes() * 1e-9 / Median(figures.compute);  // each client computes for itself
+    const double with_compute = alone_s * sweep * 1e9 / all_bytes;
+    result["ratio_with_compute"] = with_compute;
+    rows.push_back({"ratio with compute", Fixed(100 * with_compute, 0) + " %", "to the raw network and the compute pass one after the other"});
   }
   AddLoadFigures(options, figures, &result, &rows);
   Report(options, std::move(result), title, rows);

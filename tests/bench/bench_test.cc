@@ -78,6 +78,8 @@ TEST_F(Networks, AStreamOverEachOfThemIsRightAndStandsBesideTheRawNetwork) {
     EXPECT_EQ(line["config"]["transport"], way[1]);
     EXPECT_EQ(line["roofline_of"], "network");
     EXPECT_GT(line["stats"]["tiers"]["remote"]["bytes_in"].get<double>(), 16e6) << line;
+    EXPECT_GT(line["cpu_servers_s"].get<double>(), 0) << line;
+    EXPECT_GE(line["raw_depth"].get<int>(), 2);
     for (const char* key : {"raw_read_gb_s", "raw_write_gb_s", "raw_both_gb_s", "raw_read_us", "ratio", "ratio_with_compute"}) EXPECT_GT(line[key].get<double>(), 0) << key << line;
   }
 }
@@ -89,6 +91,18 @@ TEST_F(Networks, RandomAccessTellsWhatAMissAddsToARawRead) {
   EXPECT_TRUE(line["verified"].get<bool>()) << line;
   EXPECT_GT(line["miss_us"].get<double>(), 0);
   EXPECT_NEAR(line["miss_added_us"].get<double>(), line["miss_us"].get<double>() - line["raw_read_us"].get<double>(), 1e-6);
+}
+
+TEST_F(Networks, SeveralClientsMeasureAtTheSameTime) {
+  for (const char* name : {"stream", "random"}) {
+    const Outcome outcome = Run(Small(name, {"--transport", "ofi", "--clients", "2", "--servers", "2", "--preemptive", "on"}));
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    ASSERT_EQ(Lines(outcome).size(), 1u) << "one line for both";
+    const json line = Lines(outcome).at(0);
+    EXPECT_TRUE(line["verified"].get<bool>()) << line;
+    EXPECT_EQ(line["config"]["clients"], 2);
+    EXPECT_GT(line["ratio"].get<double>(), 0);
+  }
 }
 
 TEST_F(Networks, TwoHostsAreMadeAndGoneOrItIsSaidWhyNot) {
@@ -123,6 +137,7 @@ TEST_F(Networks, AnEndedRunLeavesNoServerAndNoHostBehind) {
 TEST_F(Networks, WhatDoesNotGoTogetherIsSaid) {
   EXPECT_THAT(Run({"stream", "--hosts", "2"}).err, HasSubstr("--hosts is 1, or 2 with --transport mpi or ofi"));
   EXPECT_THAT(Run({"pin", "--transport", "ofi"}).err, HasSubstr("--transport is for stream and random"));
+  EXPECT_THAT(Run({"stream", "--clients", "2"}).err, HasSubstr("more than one with --transport ofi"));
   EXPECT_THAT(Run({"stream", "--transport", "tcp"}).err, HasSubstr("--transport is shared, mpi or ofi"));
 }
 
