@@ -215,6 +215,7 @@ FabricEndpoint::Posted FabricEndpoint::Post(const FabricTransfer& transfer) {
   message.rma_iov = &remote;
   message.rma_iov_count = 1;
   message.context = transfer.context;
+  // Not fi_inject_write, also for what is small: nobody is told when its bytes are there (docs/architecture.md, what is not used).
   const ssize_t posted = transfer.is_write ? fi_writemsg(ep_, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
                                            : fi_readmsg(ep_, &message, FI_COMPLETION);
   return posted == 0 ? Posted::kYes : posted == -FI_EAGAIN ? Posted::kAgain : Posted::kFailed;
