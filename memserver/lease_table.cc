@@ -1,10 +1,7 @@
 #include "memserver/lease_table.h"
 
 #include <algorithm>
-#include <numeric>
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "common/check.h"
@@ -27,142 +24,178 @@ uint64_t QuarterShare(uint64_t pool_bytes, uint32_t clients, uint64_t most) {
 LeaseTable::LeaseTable(uint64_t pool_bytes, uint32_t clients, std::function<void(const Lease&)> released)
     : pool_bytes_(RoundDown(pool_bytes)),
       released_(std::move(released)),
-      lease_bytes_max_(QuarterShare(pool_bytes, std::max(clients, 1u), uint64_t{256} << 20)),
-      reserve_bytes_(QuarterShare(pool_bytes, std::max(clients, 1u), uint64_t{64} << 20)),
       space_(pool_bytes_ / kLeaseGranule),
-      held_(clients),
-      retired_(clients),
-      wants_(clients),
-      asked_back_(clients),
+      clients_(clients),
       lent_bytes_(pool_bytes_),
       free_bytes_(pool_bytes_) {
-  for (uint32_t client = 0; client < clients; ++client) jobs_.push_back(OwnJob(client));
   RS_CHECK(pool_bytes_ > 0, "a pool of %llu bytes for %u clients",
            static_cast<unsigned long long>(pool_bytes), clients);
+  for (uint32_t client = 0; client < clients; ++client) Join(&clients_[client], OwnJob(client));
+  CountAnew();
 }
 
 void LeaseTable::Welcome(uint32_t client, const std::string& job) {
-  RS_CHECK(client <= held_.size() && (client == held_.size() || retired_[client]), "client %u is here already", client);
-  if (client == held_.size()) {
-    held_.push_back(0);
-    retired_.push_back(false);
-    jobs_.emplace_back();
-    wants_.emplace_back();
-    asked_back_.push_back(0);
-  }
-  retired_[client] = false;
-  jobs_[client] = job.empty() ? OwnJob(client) : job;
-  const auto here = static_cast<uint32_t>(std::count(retired_.begin(), retired_.end(), false));
-  lease_bytes_max_ = QuarterShare(pool_bytes_, here, uint64_t{256} << 20);
-  reserve_bytes_ = QuarterShare(pool_bytes_, here, uint64_t{64} << 20);
+  RS_CHECK(client <= clients_.size() && (client == clients_.size() || clients_[client].job == nullptr), "client %u is here already", client);
+  if (client == clients_.size()) clients_.emplace_back();
+  Join(&clients_[client], job.empty() ? OwnJob(client) : job);
+  CountAnew();
 }
 
-uint64_t LeaseTable::QuotaOf(uint32_t client) const {
-  const auto own = quotas_.find(jobs_[client]);
-  return own == quotas_.end() ? quota_ : own->second;
+void LeaseTable::Join(Client* client, const std::string& job) {
+  client->job_name = job;
+  client->job = &jobs_[job];
+  ++client->job->clients;
 }
 
-uint64_t LeaseTable::HeldByJobOf(uint32_t client) const {
-  uint64_t held = 0;
-  for (uint32_t other = 0; other < held_.size(); ++other) {
-    if (jobs_[other] == jobs_[client]) held += held_[other];
-  }
-  return held;
+LeaseTable::Job& LeaseTable::JobOf(const Client& client) const {
+  RS_CHECK(client.job != nullptr, "a client that is not here");
+  return *client.job;
 }
 
-// Of the client's job.
-uint64_t LeaseTable::ShareOf(uint32_t client) const {
-  std::set<std::string_view> here;
-  for (uint32_t other = 0; other < held_.size(); ++other) {
-    if (!retired_[other]) here.insert(jobs_[other]);
-  }
-  return std::min(QuotaOf(client), RoundDown(lent_bytes_ / std::max<size_t>(here.size(), 1)));
+uint64_t LeaseTable::QuotaOf(uint32_t client) const { return JobOf(clients_[client]).quota; }
+
+uint64_t LeaseTable::ShareOf(const Job& job) const {
+  return std::min(job.quota, RoundDown(lent_bytes_ / std::max<size_t>(jobs_.size(), 1)));
 }
 
-uint64_t LeaseTable::FreeFor(uint32_t client) const {
-  uint64_t promised = 0;
-  for (uint32_t other = 0; other < held_.size(); ++other) {
-    if (other == client || retired_[other]) continue;
-    promised += std::max(reserve_bytes_ - std::min(reserve_bytes_, held_[other]), wants_[other].bytes);
+// ---- Sums ----
+
+// What depends on who is here, on what is lent and on quotas: all promises.
+void LeaseTable::CountAnew() {
+  uint32_t here = 0;
+  for (auto& [name, job] : jobs_) {
+    const auto own = quotas_.find(name);
+    job.quota = own == quotas_.end() ? quota_ : own->second;
+    here += job.clients;
   }
-  const uint64_t out = pool_bytes_ - free_bytes_, held = HeldByJobOf(client);
-  const uint64_t free = lent_bytes_ - std::min(lent_bytes_, out), quota = QuotaOf(client);
-  return std::min(free - std::min(free, promised), quota - std::min(quota, held));
+  lease_bytes_max_ = QuarterShare(lent_bytes_, std::max(here, 1u), uint64_t{256} << 20);
+  reserve_bytes_ = QuarterShare(lent_bytes_, std::max(here, 1u), uint64_t{64} << 20);
+  for (Client& client : clients_) {
+    if (client.job != nullptr) Promise(&client);
+  }
+}
+
+void LeaseTable::Promise(Client* client) {
+  Job& job = JobOf(*client);
+  job.clients_promised -= client->promised;
+  client->promised = std::max(reserve_bytes_ - std::min(reserve_bytes_, client->held), client->wants);
+  job.clients_promised += client->promised;
+  PromiseJob(&job);
+}
+
+void LeaseTable::PromiseJob(Job* job) {
+  const uint64_t share = ShareOf(*job);
+  all_.promised -= job->promised;
+  job->promised = std::min(job->clients_promised, share - std::min(share, job->held));
+  all_.promised += job->promised;
+}
+
+void LeaseTable::SetHeld(Client* client, uint64_t bytes) {
+  Job& job = JobOf(*client);
+  job.held += bytes - client->held;  // may wrap on its way to what is right
+  client->held = bytes;
+  Promise(client);
+}
+
+void LeaseTable::SetWants(Client* client, uint64_t bytes) {
+  all_.wants += bytes - client->wants;
+  JobOf(*client).wants += bytes - client->wants;
+  client->wants = bytes;
+  Promise(client);
+}
+
+void LeaseTable::SetAskedBack(Client* client, uint64_t bytes) {
+  all_.asked_back += bytes - client->asked_back;
+  JobOf(*client).asked_back += bytes - client->asked_back;
+  client->asked_back = bytes;
 }
 
 // ---- Fair shares ----
 
-uint64_t LeaseTable::NoteWant(uint32_t client, uint64_t bytes, Time now) {
-  uint64_t claimed = HeldByJobOf(client);  // by its job
-  for (uint32_t other = 0; other < held_.size(); ++other) {
-    if (other != client && jobs_[other] == jobs_[client]) claimed += wants_[other].bytes;
-  }
-  const uint64_t share = ShareOf(client);
-  const uint64_t may_claim = share - std::min(share, claimed);
-  wants_[client] = {.bytes = RoundDown(std::min({bytes, may_claim, lease_bytes_max_})), .until = now + kWantLasts};
-  return wants_[client].bytes;
+uint64_t LeaseTable::FreeFor(uint32_t number) const {
+  const Client& client = clients_[number];
+  const Job& job = JobOf(client);
+  const uint64_t out = pool_bytes_ - free_bytes_, free = lent_bytes_ - std::min(lent_bytes_, out);
+  const uint64_t others = all_.promised - std::min(job.promised, client.promised);
+  const uint64_t open = free - std::min(free, others);
+  // What it wants was asked back for it, beside what the others want.
+  const uint64_t others_want = all_.wants - client.wants;
+  const uint64_t own = std::min(client.wants, free - std::min(free, others_want));
+  return std::min(std::max(open, own), job.quota - std::min(job.quota, job.held));
 }
 
-// What the client's job holds and has not been asked for.
-uint64_t LeaseTable::LeftWithJobOf(uint32_t client) const {
-  uint64_t left = 0;
-  for (uint32_t other = 0; other < held_.size(); ++other) {
-    if (jobs_[other] == jobs_[client]) left += held_[other] - std::min(held_[other], asked_back_[other]);
+uint64_t LeaseTable::NoteWant(uint32_t number, uint64_t bytes, Time now) {
+  Client& client = clients_[number];
+  const Job& job = JobOf(client);
+  const uint64_t claimed = job.held + job.wants - client.wants, share = ShareOf(job);
+  SetWants(&client, RoundDown(std::min({bytes, share - std::min(share, claimed), lease_bytes_max_})));
+  client.wants_until = now + kWantLasts;
+  next_forget_ = std::min(next_forget_, client.wants_until);
+  return client.wants;
+}
+
+void LeaseTable::ForgetOldWants(Time now) {
+  if (now <= next_forget_) return;
+  next_forget_ = Time::max();
+  for (Client& client : clients_) {
+    if (client.wants == 0) continue;
+    if (client.wants_until < now) SetWants(&client, 0);
+    else next_forget_ = std::min(next_forget_, client.wants_until);
   }
-  return left;
 }
 
 // Of all clients, or those of one job (null: all): who can give back the most before its job is down at its share. At most `bytes`.
-LeaseTable::Claim LeaseTable::FindClaim(uint64_t bytes, const std::string* job) const {
+LeaseTable::Claim LeaseTable::FindClaim(uint64_t bytes, const Job* job) const {
   Claim claim;
-  for (uint32_t client = 0; client < held_.size(); ++client) {
-    if (retired_[client] || (job != nullptr && jobs_[client] != *job)) continue;
-    const uint64_t left = LeftWithJobOf(client), share = ShareOf(client);
-    const uint64_t may = std::min(held_[client] - std::min(held_[client], asked_back_[client]), left - std::min(left, share));
-    if (may > claim.bytes) claim = {client, may};
+  for (uint32_t number = 0; number < clients_.size(); ++number) {
+    const Client& client = clients_[number];
+    if (client.job == nullptr || (job != nullptr && client.job != job)) continue;
+    const uint64_t left = client.job->held - client.job->asked_back, share = ShareOf(*client.job);
+    const uint64_t may = std::min(client.held - client.asked_back, left - std::min(left, share));
+    if (may > claim.bytes) claim = {number, may};
   }
   claim.bytes = std::min(claim.bytes, bytes);
   return claim;
 }
 
-void LeaseTable::AddClaims(uint64_t bytes, const std::string* job, std::vector<Claim>* claims) {
+void LeaseTable::AddClaims(uint64_t bytes, const Job* job, std::vector<Claim>* claims) {
   while (bytes > 0) {
     const Claim claim = FindClaim(bytes, job);
     if (claim.bytes == 0) return;  // nobody holds more than a share
-    asked_back_[claim.client] += claim.bytes;
+    SetAskedBack(&clients_[claim.client], clients_[claim.client].asked_back + claim.bytes);
     bytes -= claim.bytes;
     claims->push_back(claim);
   }
 }
 
 std::vector<LeaseTable::Claim> LeaseTable::AskBack(Time now) {
+  ForgetOldWants(now);
   std::vector<Claim> claims;
-  uint64_t wanted = 0;
-  for (uint32_t client = 0; client < held_.size(); ++client) {
-    if (wants_[client].until < now) wants_[client] = {};
-    wanted += wants_[client].bytes;
-    const uint64_t left = LeftWithJobOf(client), quota = QuotaOf(client);
-    if (!retired_[client] && left > quota) AddClaims(left - quota, &jobs_[client], &claims);
+  for (const auto& [name, job] : jobs_) {
+    const uint64_t left = job.held - job.asked_back;
+    if (left > job.quota) AddClaims(left - job.quota, &job, &claims);
   }
   const uint64_t out = pool_bytes_ - free_bytes_;
-  const uint64_t coming = lent_bytes_ + awaited_bytes();
-  if (out + wanted > coming) AddClaims(out + wanted - coming, nullptr, &claims);
+  const uint64_t coming = lent_bytes_ + all_.asked_back;
+  if (out + all_.wants > coming) AddClaims(out + all_.wants - coming, nullptr, &claims);
   return claims;
 }
 
-uint64_t LeaseTable::awaited_bytes() const { return std::accumulate(asked_back_.begin(), asked_back_.end(), uint64_t{0}); }
-
-void LeaseTable::SetLent(uint64_t bytes) { lent_bytes_ = std::clamp(RoundDown(bytes), kLeaseGranule, pool_bytes_); }
+void LeaseTable::SetLent(uint64_t bytes) {
+  lent_bytes_ = std::clamp(RoundDown(bytes), kLeaseGranule, pool_bytes_);
+  CountAnew();
+}
 
 void LeaseTable::SetQuota(const std::string& job, uint64_t bytes) {
   if (job.empty()) quota_ = bytes;
   else quotas_[job] = bytes;
+  CountAnew();
 }
 
 // ---- Leases ----
 
 Result<Lease> LeaseTable::Grant(uint32_t client, uint64_t want, uint64_t minimum) {
-  RS_CHECK(client < held_.size() && !retired_[client], "lease for client %u, which is not here", client);
+  RS_CHECK(client < clients_.size() && clients_[client].job != nullptr, "lease for client %u, which is not here", client);
   if (space_.largest_free_block() * kLeaseGranule < minimum) {
     return ResourceExhausted("no free run of " + std::to_string(minimum) + " bytes");
   }
@@ -182,9 +215,10 @@ Result<Lease> LeaseTable::Grant(uint32_t client, uint64_t want, uint64_t minimum
            static_cast<unsigned long long>(units));
   const Lease lease{next_id_++, *first * kLeaseGranule, units * kLeaseGranule, client};
   leases_.emplace(lease.id, lease);
-  held_[client] += lease.bytes;
-  wants_[client].bytes -= std::min(wants_[client].bytes, lease.bytes);
   free_bytes_ -= lease.bytes;
+  Client& holder = clients_[client];
+  SetHeld(&holder, holder.held + lease.bytes);
+  SetWants(&holder, holder.wants - std::min(holder.wants, lease.bytes));
   return lease;
 }
 
@@ -202,30 +236,37 @@ bool LeaseTable::Holds(uint32_t client, uint64_t lease) const {
   return found != leases_.end() && found->second.client == client;
 }
 
-void LeaseTable::Retire(uint32_t client) {
+void LeaseTable::Retire(uint32_t number) {
+  Client& client = clients_[number];
+  if (client.job == nullptr) return;
   for (auto lease = leases_.begin(); lease != leases_.end();) {
     auto next = std::next(lease);
-    if (lease->second.client == client) Release(lease);
+    if (lease->second.client == number) Release(lease);
     lease = next;
   }
-  wants_[client] = {};
-  asked_back_[client] = 0;
-  jobs_[client] = OwnJob(client);
-  retired_[client] = true;
+  SetWants(&client, 0);
+  SetAskedBack(&client, 0);
+  Job& job = JobOf(client);
+  job.clients_promised -= client.promised;
+  PromiseJob(&job);
+  if (--job.clients == 0) jobs_.erase(client.job_name);
+  client = {};
+  CountAnew();
 }
 
 void LeaseTable::Release(std::map<uint64_t, Lease>::iterator lease) {
   const Lease& l = lease->second;
   if (released_) released_(l);
   space_.Free(l.offset / kLeaseGranule, l.bytes / kLeaseGranule);
-  held_[l.client] -= l.bytes;
-  asked_back_[l.client] -= std::min(asked_back_[l.client], l.bytes);
   free_bytes_ += l.bytes;
+  Client& client = clients_[l.client];
+  SetAskedBack(&client, client.asked_back - std::min(client.asked_back, l.bytes));
+  SetHeld(&client, client.held - l.bytes);
   leases_.erase(lease);
 }
 
 bool LeaseTable::IsValid() const {
-  std::vector<uint64_t> held(held_.size());
+  std::vector<uint64_t> held(clients_.size());
   std::map<uint64_t, uint64_t> by_offset;
   uint64_t sum = 0;
   for (const auto& [id, lease] : leases_) {
@@ -239,7 +280,20 @@ bool LeaseTable::IsValid() const {
     if (offset < end) return false;
     end = offset + bytes;
   }
-  return held == held_ && by_offset.size() == leases_.size() && sum == pool_bytes_ - free_bytes_ &&
+  Sums all;
+  for (size_t i = 0; i < clients_.size(); ++i) {
+    const Client& client = clients_[i];
+    if (client.held != held[i] || client.asked_back > client.held) return false;
+    all.wants += client.wants;
+    all.asked_back += client.asked_back;
+  }
+  uint64_t in_jobs = 0;
+  for (const auto& [name, job] : jobs_) {
+    in_jobs += job.held;
+    all.promised += job.promised;
+  }
+  if (all.wants != all_.wants || all.asked_back != all_.asked_back || all.promised != all_.promised || in_jobs != sum) return false;
+  return by_offset.size() == leases_.size() && sum == pool_bytes_ - free_bytes_ &&
          space_.free_units() * kLeaseGranule == free_bytes_ && space_.IsValid();
 }
 

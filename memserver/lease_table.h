@@ -2,15 +2,19 @@
 // message known. A lease has an id that is never used twice, so that a late or repeated return hits nobody else.
 //
 // What is held back: a client may take what is free minus what the others are promised: each client that is still here and holds
-// less than the reserve is promised the difference. So whoever comes late finds at least the reserve at once (a quarter of an
-// even share, at most 64 MiB). One lease is at most a quarter of an even share (at most 256 MiB), so that a few messages are
-// enough and the pool is not gone in one.
+// less than the reserve is promised the difference, as far as its job may hold it. So whoever comes late finds at least the reserve
+// at once (a quarter of an even share of what is lent, at most 64 MiB). One lease is at most a quarter of an even share (at most
+// 256 MiB), so that a few messages are enough and the pool is not gone in one.
 //
 // Fair shares: clients belong to jobs, and the share of a job is what is lent divided by the jobs that are here. As long as nobody
 // else wants it, a job may hold more: all, if it is alone. When a client whose job is below its share gets no lease, what it wants is
 // kept in mind for a while: it is promised to that client, and AskBack says who should give back so that it can be had, those
-// furthest above their share first, and never below it. A job's quota is a limit of its own, share or not; a pool that lends less
-// than before asks for the rest back in the same way.
+// furthest above their share first, and never below it. What comes then is for those who want it: reserves of clients that want
+// nothing do not keep them from it, or several that come at once would wait for each other's. A job's quota is a limit of its own,
+// share or not; a pool that lends less than before asks for the rest back in the same way.
+//
+// Cost: sums are kept for each job and for all, so that a request costs no walk over clients; one who comes or leaves, and an
+// AskBack that asks for something, cost one.
 //
 // Conservation, checked by IsValid: sum of the clients' held bytes == sum of lease bytes == pool - free.
 // Thread-safety: none; the server's loop is one thread.
@@ -66,6 +70,8 @@ class LeaseTable {
   // The client was refused `bytes`. What it may claim of that is promised to it until it has it or does not ask any more.
   // Returns that.
   uint64_t NoteWant(uint32_t client, uint64_t bytes, Time now);
+  // Before a Grant: whoever wanted something and has not asked for it for so long has no right to it any more.
+  void ForgetOldWants(Time now);
   // Who should give back how much now; each is told once, and what it then gives back counts against that.
   struct Claim {
     uint32_t client = 0;
@@ -74,7 +80,7 @@ class LeaseTable {
   std::vector<Claim> AskBack(Time now);
 
   // What was asked back and has not come yet.
-  uint64_t awaited_bytes() const;
+  uint64_t awaited_bytes() const { return all_.asked_back; }
 
   // Lends at most so much from now on, at least a granule and at most the pool. What is out above that comes back by AskBack.
   void SetLent(uint64_t bytes);
@@ -82,8 +88,8 @@ class LeaseTable {
   void SetQuota(const std::string& job, uint64_t bytes);
 
   uint64_t FreeFor(uint32_t client) const;  // bytes that shares and quota leave to this client
-  uint64_t HeldBy(uint32_t client) const { return held_[client]; }
-  const std::string& JobOf(uint32_t client) const { return jobs_[client]; }
+  uint64_t HeldBy(uint32_t client) const { return clients_[client].held; }
+  uint64_t WantOf(uint32_t client) const { return clients_[client].wants; }  // what NoteWant has promised to it
   uint64_t QuotaOf(uint32_t client) const;
   uint64_t lent_bytes() const { return lent_bytes_; }
   uint64_t pool_bytes() const { return pool_bytes_; }
@@ -94,30 +100,48 @@ class LeaseTable {
   bool IsValid() const;
 
  private:
-  struct Want {
-    uint64_t bytes = 0;
-    Time until{};
+  // Of a client, of a job, of all.
+  struct Sums {
+    uint64_t held = 0;
+    uint64_t wants = 0;
+    uint64_t asked_back = 0;  // told to give back, not yet come
+    uint64_t promised = 0;    // to the client; to the clients of a job, but no more than its share leaves; to all jobs
+  };
+  struct Job : Sums {
+    uint32_t clients = 0;           // that are here
+    uint64_t clients_promised = 0;  // their sum, whatever the share
+    uint64_t quota = UINT64_MAX;
+  };
+  struct Client : Sums {
+    Job* job = nullptr;  // null: it is not here
+    std::string job_name;
+    Time wants_until{};
   };
 
+  Job& JobOf(const Client& client) const;
+  uint64_t ShareOf(const Job& job) const;
+  void Join(Client* client, const std::string& job);
+  void CountAnew();
+  void Promise(Client* client);
+  void PromiseJob(Job* job);
+  void SetHeld(Client* client, uint64_t bytes);
+  void SetWants(Client* client, uint64_t bytes);
+  void SetAskedBack(Client* client, uint64_t bytes);
   void Release(std::map<uint64_t, Lease>::iterator lease);
-  uint64_t HeldByJobOf(uint32_t client) const;
-  uint64_t ShareOf(uint32_t client) const;
-  uint64_t LeftWithJobOf(uint32_t client) const;
-  Claim FindClaim(uint64_t bytes, const std::string* job) const;
-  void AddClaims(uint64_t bytes, const std::string* job, std::vector<Claim>* claims);
+  Claim FindClaim(uint64_t bytes, const Job* job) const;
+  void AddClaims(uint64_t bytes, const Job* job, std::vector<Claim>* claims);
 
   const uint64_t pool_bytes_;
   const std::function<void(const Lease&)> released_;
-  uint64_t lease_bytes_max_;
-  uint64_t reserve_bytes_;
+  uint64_t lease_bytes_max_ = kLeaseGranule;
+  uint64_t reserve_bytes_ = kLeaseGranule;
 
   BuddyAllocator space_;  // in granules
   std::map<uint64_t, Lease> leases_;
-  std::vector<uint64_t> held_;
-  std::vector<bool> retired_;
-  std::vector<std::string> jobs_;     // by client; each its own name where none was told
-  std::vector<Want> wants_;           // by client
-  std::vector<uint64_t> asked_back_;  // by client: told to give back, not yet come
+  std::vector<Client> clients_;
+  std::map<std::string, Job> jobs_;  // those with clients here
+  Sums all_;
+  Time next_forget_ = Time::max();  // no want ends before
   std::map<std::string, uint64_t> quotas_;
   uint64_t quota_ = UINT64_MAX;  // of jobs that have none of their own
   uint64_t lent_bytes_;

@@ -80,8 +80,8 @@ void MemServer::SetQuota(const std::string& job, uint64_t bytes, Clock::time_poi
   AskBack(now);
 }
 
-FullReason MemServer::NoteRefusal(uint32_t client, uint64_t bytes, const Status& why, Clock::time_point now) {
-  if (options_.ask_back && leases_.NoteWant(client, bytes, now) > 0) {
+FullReason MemServer::NoteRefusal(uint32_t client, const Status& why, Clock::time_point now) {
+  if (leases_.WantOf(client) > 0) {
     AskBack(now);
     if (leases_.awaited_bytes() > 0) return FullReason::kSoon;
   }
@@ -98,9 +98,14 @@ WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request
     answer.flags = static_cast<uint32_t>(FullReason::kPool);
     return answer;
   }
-  const Result<Lease> lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
+  leases_.ForgetOldWants(now);
+  Result<Lease> lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
+  // What others' reserves kept from it may be its own by right.
+  if (!lease.ok() && options_.ask_back && leases_.NoteWant(client, request.bytes, now) > 0) {
+    lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
+  }
   if (!lease.ok()) {
-    answer.flags = static_cast<uint32_t>(NoteRefusal(client, request.bytes, lease.status(), now));
+    answer.flags = static_cast<uint32_t>(NoteRefusal(client, lease.status(), now));
   } else if (options_.provide && !options_.provide(lease.value())) {
     const Status returned = leases_.Return(client, lease.value().id);
     RS_CHECK(returned.ok(), "lease %llu just made: %s", static_cast<unsigned long long>(lease.value().id),

@@ -76,7 +76,7 @@ class MemServer {
 
  private:
   WireMessage GrantOrRefuse(uint32_t client, const WireMessage& request, Clock::time_point now);
-  FullReason NoteRefusal(uint32_t client, uint64_t bytes, const Status& why, Clock::time_point now);
+  FullReason NoteRefusal(uint32_t client, const Status& why, Clock::time_point now);
   void AskBack(Clock::time_point now);
   void NoteBad(uint32_t client, const Status& why);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <map>
 #include <random>
 #include <vector>
@@ -233,6 +234,57 @@ TEST(LeaseTable, AQuotaBindsItsJobAloneOrAllThatHaveNone) {
   EXPECT_EQ(claims[0].bytes, 16 * kMiB);
   table.SetQuota("", UINT64_MAX);
   EXPECT_TRUE(table.AskBack(At(0)).empty());
+}
+
+// What was promised were parts of the pool, not of what it lends: two clients with nothing refused each other for ever.
+TEST(LeaseTable, APoolThatLendsLittleServesEachOfItsClients) {
+  for (const uint64_t lent : {64 * kMiB, kMiB, kLeaseGranule}) {
+    for (const char* second : {"a", "b"}) {
+      LeaseTable table(512 * kMiB, 0);
+      table.Welcome(0, "a");
+      table.Welcome(1, second);
+      table.SetLent(lent);
+      EXPECT_TRUE(table.Grant(0, 8 * kMiB, kLeaseGranule).ok()) << lent;
+      if (lent > kLeaseGranule) {
+        EXPECT_TRUE(table.Grant(1, 8 * kMiB, kLeaseGranule).ok()) << lent;
+      }
+    }
+  }
+}
+
+TEST(LeaseTable, WhatAJobMayNotHoldIsPromisedToNoneOfItsClients) {
+  LeaseTable table(1024 * kMiB, 0);
+  for (uint32_t client = 0; client < 16; ++client) table.Welcome(client, "bounded");
+  table.Welcome(16, "other");
+  table.SetQuota("bounded", 8 * kMiB);
+  EXPECT_EQ(TakeAll(&table, 16), 1016 * kMiB);
+  EXPECT_EQ(TakeAll(&table, 3), 8 * kMiB);
+}
+
+TEST(LeaseTable, SharesAreCountedAnewWhenAClientLeaves) {
+  LeaseTable table(1024 * kMiB, 16);
+  EXPECT_EQ(table.reserve_bytes(), 16 * kMiB);
+  for (uint32_t client = 1; client < 16; ++client) table.Retire(client);
+  EXPECT_EQ(table.reserve_bytes(), 64 * kMiB);
+  EXPECT_EQ(table.lease_bytes_max(), 256 * kMiB);
+}
+
+// Each share was a walk over all clients, for each client, for each claim: 5 s for this one, in which the server answered nobody.
+TEST(LeaseTable, AThousandClientsAreAskedForTheirMemoryInNoTime) {
+  constexpr uint32_t kClients = 1024;
+  constexpr double kSecondsMost = 1;  // of CPU time; 0.01 s are needed
+  LeaseTable table(uint64_t{64} << 30, 0);
+  for (uint32_t client = 0; client < kClients; ++client) table.Welcome(client, std::to_string(client % 4));
+  for (uint32_t client = 0; client < kClients; ++client) {
+    while (table.HeldBy(client) < 48 * kMiB && table.Grant(client, 16 * kMiB, kLeaseGranule).ok()) {
+    }
+  }
+  const std::clock_t begin = std::clock();
+  table.SetLent(table.pool_bytes() / 4);
+  uint64_t asked = 0;
+  for (const LeaseTable::Claim& claim : table.AskBack(At(0))) asked += claim.bytes;
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, kSecondsMost);
+  EXPECT_EQ(asked, table.pool_bytes() - table.free_bytes() - table.lent_bytes());
 }
 
 }  // namespace

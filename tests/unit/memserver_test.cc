@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -173,6 +175,73 @@ TEST(MemServer, ARequestThatIsSentAgainGetsTheSameLease) {
   EXPECT_EQ(server.leases().leases(), 1u);
   EXPECT_NE(server.Handle(1, Request(kMiB, 7), kNow)->lease, first->lease) << "another client's";
   EXPECT_NE(server.Handle(0, Request(kMiB, 8), kNow)->lease, first->lease);
+}
+
+// ---- Fair shares ----
+
+// A server whose first client holds all that it lends, in leases of 32 MiB.
+class HoggedServer {
+ public:
+  explicit HoggedServer(uint64_t pool_bytes)
+      : server_({.pool_bytes = pool_bytes, .ask_back = [this](uint32_t client, uint64_t bytes) { asked_[client] += bytes; }}) {
+    server_.NoteArrival(0, "hog");
+    while (const uint64_t lease = Ask(0, 32 * kMiB, kNow)) hogs_.push_back(lease);
+  }
+
+  // The lease; 0: refused.
+  uint64_t Ask(uint32_t client, uint64_t bytes, MemServer::Clock::time_point now) {
+    const std::optional<WireMessage> answer = server_.Handle(client, Request(bytes, ++sequence_), now);
+    return answer && answer->type == WireType::kLeaseGrant ? answer->lease : 0;
+  }
+
+  void GiveBackOne(MemServer::Clock::time_point now) {
+    server_.Handle(0, Encode({.type = WireType::kLeaseReturn, .sequence = ++sequence_, .lease = hogs_.back()}), now);
+    hogs_.pop_back();
+  }
+  void GiveBackWhatIsAskedFor(MemServer::Clock::time_point now) {
+    for (; asked_[0] > 0 && !hogs_.empty(); GiveBackOne(now)) asked_[0] -= std::min(asked_[0], 32 * kMiB);
+  }
+  MemServer& server() { return server_; }
+
+ private:
+  uint32_t sequence_ = 0;
+  std::map<uint32_t, uint64_t> asked_;
+  MemServer server_;
+  std::vector<uint64_t> hogs_;
+};
+
+// What was promised to each was more than what was asked back for all: none of them got a byte.
+TEST(MemServer, ClientsThatComeLateTogetherGetTheirShare) {
+  for (const uint64_t pool : {uint64_t{1} << 30, uint64_t{8} << 30}) {
+    for (const uint32_t late : {1u, 2u, 4u, 16u}) {
+      for (const bool one_job : {true, false}) {
+        HoggedServer hogged(pool);
+        for (uint32_t client = 1; client <= late; ++client) hogged.server().NoteArrival(client, one_job ? "late" : "");
+        const LeaseTable& leases = hogged.server().leases();
+        const uint64_t share = one_job ? pool / 2 : pool / (late + 1) * late;
+        for (int round = 0; round < 2000 && pool - leases.HeldBy(0) < share; ++round) {
+          const MemServer::Clock::time_point now = kNow + std::chrono::milliseconds(20) * round;
+          for (uint32_t client = 1; client <= late; ++client) hogged.Ask(client, 8 * kMiB, now);
+          hogged.GiveBackWhatIsAskedFor(now);
+        }
+        EXPECT_LE(leases.HeldBy(0), pool - share + 32 * kMiB) << late << (one_job ? " of one job" : " jobs") << " in " << (pool >> 20);
+        EXPECT_LE(leases.free_bytes(), 32 * kMiB + late * 8 * kMiB);
+      }
+    }
+  }
+}
+
+// Only a want of another one ended it, and who is above its share has none.
+TEST(MemServer, AWantThatIsOverHoldsNothingBack) {
+  HoggedServer hogged(256 * kMiB);
+  hogged.server().NoteArrival(1);
+  EXPECT_EQ(hogged.Ask(1, 32 * kMiB, kNow), 0u);
+  hogged.GiveBackOne(kNow);
+  EXPECT_NE(hogged.Ask(1, 32 * kMiB, kNow), 0u) << "no reserve is kept for it any more";
+  EXPECT_EQ(hogged.Ask(1, 32 * kMiB, kNow), 0u);
+  hogged.GiveBackOne(kNow);
+  EXPECT_EQ(hogged.Ask(0, 32 * kMiB, kNow + std::chrono::seconds(5)), 0u) << "promised to the other one";
+  EXPECT_NE(hogged.Ask(0, 32 * kMiB, kNow + std::chrono::seconds(11)), 0u) << "which has not come for it";
 }
 
 TEST(MemServer, RequestsAfterByeGetNothing) {
