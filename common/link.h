@@ -34,6 +34,8 @@ class Link {
   const Status& why_closed() const { return closed_; }  // kUnavailable: it ended; kFailedPrecondition: it broke the protocol
   Handshake::Role peer_role() const { return peer_role_; }  // REQUIRES: is_trusted()
   bool wants_to_write() const { return !unsent_.empty(); }
+  // Whether many frames may be sent now: who has more to say than a peer takes at once waits until there is. True of a closed link.
+  bool has_room() const { return unsent_.size() < kUnsentFramesMax / 2; }
   // How often something has come: tells that the peer lives.
   uint64_t arrivals() const { return arrivals_; }
 

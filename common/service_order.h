@@ -1,5 +1,5 @@
-// What `ramspan ctl` says to a memory server that stands by itself, and what the server answers: one report for each client, and
-// one of the server, which comes last. They travel in frames of common/link_frame.h; who sends an order has proved the secret
+// What `ramspan ctl` says to a memory server that stands by itself, and what the server answers: one report of the server, and
+// before it, when it is asked for a list, one for each client. They travel in frames of common/link_frame.h; who sends an order has proved the secret
 // as a controller, a role of its own. Values; any thread.
 #pragma once
 
@@ -8,8 +8,9 @@
 
 namespace ramspan {
 
-enum class ServiceOrder : uint8_t { kList = 1, kStop = 2, kDrain = 3, kUndrain = 4, kShrink = 5, kQuota = 6 };
-inline constexpr uint8_t kServiceOrderMax = 6;
+// kLook changes nothing, like kList, and is answered by the server's own report alone, as all others but kList are.
+enum class ServiceOrder : uint8_t { kList = 1, kStop = 2, kDrain = 3, kUndrain = 4, kShrink = 5, kQuota = 6, kLook = 7 };
+inline constexpr uint8_t kServiceOrderMax = 7;
 
 struct ServiceCommand {
   ServiceOrder order = ServiceOrder::kList;

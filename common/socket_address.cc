@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
@@ -207,6 +208,24 @@ Status FinishConnect(const Descriptor& socket) {
   if (getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error == 0) return {};
   return Unavailable(std::strerror(error));
+}
+
+bool IsDeserted(const SocketPlace& place, std::chrono::milliseconds at_most) {
+  const Result<std::vector<SocketAddress>> addresses = Resolve(place);
+  if (!addresses.ok()) return false;
+  for (const SocketAddress& address : addresses.value()) {
+    const Descriptor socket = Open(address);
+    if (!socket) return false;
+    int error = connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+      pollfd polled{.fd = socket.number(), .events = POLLOUT, .revents = 0};
+      if (poll(&polled, 1, static_cast<int>(at_most.count())) != 1) return false;
+      socklen_t length = sizeof error;
+      if (getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) return false;
+    }
+    if (error != ECONNREFUSED && error != ENOENT) return false;
+  }
+  return true;
 }
 
 }  // namespace ramspan

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -69,5 +70,9 @@ Descriptor Accept(const Descriptor& listener);
 Result<Descriptor> StartConnect(const SocketAddress& address);
 // Whether it has succeeded. REQUIRES: it was writable.
 Status FinishConnect(const Descriptor& socket);
+
+// True: nobody listens there; the system of that host says so (refused), or there is no such socket. False: somebody does, or nobody
+// has said anything within the time: a host that is off, a network that is broken. Waits.
+bool IsDeserted(const SocketPlace& place, std::chrono::milliseconds at_most);
 
 }  // namespace ramspan

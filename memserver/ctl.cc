@@ -5,14 +5,14 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/command_line.h"
-#include "common/meeting.h"
+#include "common/link_frame.h"
 #include "common/rendezvous.h"
 #include "common/secret.h"
 #include "common/units.h"
+#include "memserver/controller.h"
 
 namespace ramspan {
 namespace {
@@ -21,8 +21,6 @@ namespace po = boost::program_options;
 
 constexpr int kUsageError = 2;
 constexpr std::chrono::seconds kAnswerMax{10};
-constexpr std::chrono::seconds kLookEvery{1};
-constexpr int kLooksWithoutProgress = 10;  // then the user is told what may be the reason, once
 
 struct CtlOptions {
   std::string command, key_file, memory, job;
@@ -125,29 +123,11 @@ void Print(const std::string& place, const std::vector<ServiceReport>& reports) 
   }
 }
 
-// What it answers; its own report is the last.
-Result<std::vector<ServiceReport>> Ask(const SocketPlace& place, const Secret& secret, const ServiceCommand& command) {
-  Result<Meeting> met = Meeting::With(place, secret, kAnswerMax, Handshake::Role::kController);
-  if (!met.ok()) return met.status();
-  Meeting meeting = std::move(met).value();
-  Frame order{.kind = Frame::Kind::kOrder};
-  order.order = command;
-  if (!meeting.link->Send(order)) return meeting.link->why_closed();
-  std::vector<ServiceReport> reports;
-  while (reports.empty() || !reports.back().is_server) {
-    Frame frame;
-    if (Status received = meeting.Receive(&frame, kAnswerMax); !received.ok()) return received;
-    if (frame.kind != Frame::Kind::kReport) return FailedPrecondition("it answers with something else");
-    reports.push_back(frame.report);
-  }
-  return reports;
-}
-
 Status Give(const SocketPlace& place, const Secret& secret, const ServiceCommand& command) {
   const ServiceOrder order = command.order;
-  const Result<std::vector<ServiceReport>> answer = Ask(place, secret, command);
+  const Result<ServerAnswer> answer = Ask(place, secret, command, kAnswerMax);
   if (!answer.ok()) return answer.status();
-  const std::vector<ServiceReport>& reports = answer.value();
+  const std::vector<ServiceReport>& reports = answer.value().reports;
   if (order == ServiceOrder::kList) Print(place.text(), reports);
   if (order == ServiceOrder::kStop) std::printf("%s ends\n", place.text().c_str());
   if (order == ServiceOrder::kDrain) std::printf("%s drains: %s to go\n", place.text().c_str(), FormatBytes(reports.back().held_bytes).c_str());
@@ -160,27 +140,9 @@ Status Give(const SocketPlace& place, const Secret& secret, const ServiceCommand
   return {};
 }
 
-// kFailedPrecondition: it lends again.
-Status AwaitEnd(const SocketPlace& place, const Secret& secret) {
-  const std::string name = place.text();
-  uint64_t left = UINT64_MAX;
-  for (int looks = 0;; std::this_thread::sleep_for(kLookEvery)) {
-    const Result<std::vector<ServiceReport>> answer = Ask(place, secret, {.order = ServiceOrder::kList, .bytes = 0, .job = ""});
-    if (!answer.ok()) {
-      std::printf("%s has ended\n", name.c_str());
-      return {};
-    }
-    const ServiceReport& server = answer.value().back();
-    if (!server.draining) return FailedPrecondition("it drains no more: somebody told it to lend again");
-    looks = server.held_bytes < left ? 0 : looks + 1;
-    if (looks == 0) std::printf("%s drains: %s to go\n", name.c_str(), FormatBytes(server.held_bytes).c_str());
-    if (looks == kLooksWithoutProgress) {
-      std::printf("%s: nothing has moved for %d s. Its clients have no other place: start another server, let them swap to files "
-                  "(swap = auto) or make room there; or `ramspan ctl undrain`\n", name.c_str(), kLooksWithoutProgress);
-    }
-    std::fflush(stdout);
-    left = server.held_bytes;
-  }
+void Tell(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
 }
 
 // Also those that are found in folders, after what dead servers have left there was swept.
@@ -217,7 +179,7 @@ Result<int> CommandAll(const CtlOptions& options) {
   for (const SocketPlace& place : places.value()) {
     Status done = Give(place, secret.value(), command.value());
     std::fflush(stdout);
-    if (done.ok() && options.wait) done = AwaitEnd(place, secret.value());
+    if (done.ok() && options.wait) done = AwaitEnd(place, secret.value(), {}, Tell);
     if (done.ok()) continue;
     std::fprintf(stderr, "ramspan ctl: memory server %s: %s\n", place.text().c_str(), done.message().c_str());
     status = 1;

@@ -79,13 +79,15 @@ class Endpoint {
   // Tells it to give back so many bytes of leases, as soon as it has found other places for what is there.
   virtual void AskBack(uint32_t /*client*/, uint64_t /*bytes*/) {}
 
-  // What `ramspan ctl` wants, from somebody who may; each order is answered by reports, the server's own last. False: he has gone.
+  // What `ramspan ctl` wants, from somebody who may; each order is answered by reports, the server's own last.
   struct Order {
     uint64_t from = 0;
     ServiceCommand command;
   };
   virtual std::optional<Order> NextOrder() { return std::nullopt; }
-  virtual bool Report(uint64_t /*from*/, const ServiceReport& /*report*/) { return false; }
+  // kLater: he has yet to take what was sent before; the same report again after the next Poll. kGone: he takes nothing any more.
+  enum class Reported { kSent, kLater, kGone };
+  virtual Reported Report(uint64_t /*from*/, const ServiceReport& /*report*/) { return Reported::kGone; }
 
   // From now on clients, those that come later too, are told that they should leave; or that they may stay.
   virtual void TellDraining(bool /*draining*/) {}

@@ -75,7 +75,7 @@ class OfiEndpoint final : public Endpoint {
   ServiceUsage UsageOf(uint32_t client) override;
   void AskBack(uint32_t client, uint64_t bytes) override;
   std::optional<Order> NextOrder() override;
-  bool Report(uint64_t from, const ServiceReport& report) override;
+  Reported Report(uint64_t from, const ServiceReport& report) override;
   void TellDraining(bool draining) override;
 
  private:

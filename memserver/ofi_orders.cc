@@ -27,15 +27,16 @@ std::optional<Endpoint::Order> OfiEndpoint::NextOrder() {
   return order;
 }
 
-bool OfiEndpoint::Report(uint64_t from, const ServiceReport& report) {
+Endpoint::Reported OfiEndpoint::Report(uint64_t from, const ServiceReport& report) {
   const auto found = visitors_.find(from);
-  if (found == visitors_.end()) return false;
+  if (found == visitors_.end()) return Reported::kGone;
+  if (!found->second->link.has_room()) return Reported::kLater;
   Frame frame{.kind = Frame::Kind::kReport};
   frame.report = report;
   frame.report.label = report.label.substr(0, kFrameTextMax);
   const bool sent = found->second->link.Send(frame);
   Visit(*found->second);
-  return sent;
+  return sent ? Reported::kSent : Reported::kGone;
 }
 
 void OfiEndpoint::TellDraining(bool draining) {

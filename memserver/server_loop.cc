@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <thread>
 
@@ -59,6 +61,7 @@ class Loop {
       while (const std::optional<uint32_t> dead = endpoint_.NextDeath()) server_.NoteDeath(*dead);
       while (const std::optional<uint32_t> come = endpoint_.NextArrival()) server_.NoteArrival(*come, endpoint_.JobOf(*come));
       while (const std::optional<Endpoint::Order> order = endpoint_.NextOrder()) Obey(*order, now);
+      SendReports();
       if (message) {
         Answer(*message, now);
         last_message = last_arrival_ = now;
@@ -109,7 +112,8 @@ class Loop {
 
   void Obey(const Endpoint::Order& order, MemServer::Clock::time_point now) {
     switch (order.command.order) {
-      case ServiceOrder::kList: break;
+      case ServiceOrder::kList:
+      case ServiceOrder::kLook: break;
       case ServiceOrder::kStop: stopped_ = true; break;
       case ServiceOrder::kShrink: server_.SetLent(order.command.bytes, now); break;
       case ServiceOrder::kQuota: server_.SetQuota(order.command.job, order.command.bytes, now); break;
@@ -118,24 +122,44 @@ class Loop {
         server_.SetDraining(order.command.order == ServiceOrder::kDrain);
         endpoint_.TellDraining(server_.is_draining());
     }
-    Report(order);
+    reports_[order.from] = order.command.order == ServiceOrder::kList ? 0 : UINT32_MAX;
   }
 
-  // Of each client if they are to be listed, and of the server.
-  void Report(const Endpoint::Order& order) {
-    const LeaseTable& leases = server_.leases();
-    ServiceReport all{.is_server = true, .lent_bytes = leases.lent_bytes(), .draining = server_.is_draining(), .label = endpoint_.label()};
-    for (uint32_t client = 0; client < server_.sessions(); ++client) {
-      const SessionState state = server_.session(client).state();
-      if (state == SessionState::kGone || state == SessionState::kDraining) continue;
-      ServiceReport one{.held_bytes = leases.HeldBy(client), .quota_bytes = leases.QuotaOf(client), .usage = endpoint_.UsageOf(client),
-                        .label = endpoint_.LabelOf(client), .job = endpoint_.JobOf(client)};
-      all.held_bytes += one.held_bytes;
-      all.usage += one.usage;
-      ++all.clients;
-      if (order.command.order == ServiceOrder::kList && !endpoint_.Report(order.from, one)) return;
+  // What controllers are still to be told, as far as they take it: a list of thousands of clients is more than a socket holds.
+  void SendReports() {
+    for (auto one = reports_.begin(); one != reports_.end();) one = HasHeardAll(one->first, &one->second) ? reports_.erase(one) : std::next(one);
+  }
+
+  // True: nothing is left to tell, or nobody to be told. *next: the client whose report comes next; behind them all comes the server's.
+  bool HasHeardAll(uint64_t from, uint32_t* next) {
+    for (; *next < server_.sessions(); ++*next) {
+      if (!IsHere(*next)) continue;
+      const Endpoint::Reported reported = endpoint_.Report(from, ReportOf(*next));
+      if (reported != Endpoint::Reported::kSent) return reported == Endpoint::Reported::kGone;
     }
-    endpoint_.Report(order.from, all);
+    return endpoint_.Report(from, OwnReport()) != Endpoint::Reported::kLater;
+  }
+
+  bool IsHere(uint32_t client) const {
+    const SessionState state = server_.session(client).state();
+    return state != SessionState::kGone && state != SessionState::kDraining;
+  }
+
+  ServiceReport ReportOf(uint32_t client) {
+    const LeaseTable& leases = server_.leases();
+    return {.held_bytes = leases.HeldBy(client), .quota_bytes = leases.QuotaOf(client), .usage = endpoint_.UsageOf(client),
+            .label = endpoint_.LabelOf(client), .job = endpoint_.JobOf(client)};
+  }
+
+  ServiceReport OwnReport() {
+    ServiceReport all{.is_server = true, .lent_bytes = server_.leases().lent_bytes(), .draining = server_.is_draining(), .label = endpoint_.label()};
+    for (uint32_t client = 0; client < server_.sessions(); ++client) {
+      if (!IsHere(client)) continue;
+      all.held_bytes += server_.leases().HeldBy(client);
+      all.usage += endpoint_.UsageOf(client);
+      ++all.clients;
+    }
+    return all;
   }
 
   static std::function<void(uint32_t, uint64_t)> AskBackOf(Endpoint& endpoint) {
@@ -165,6 +189,7 @@ class Loop {
   MemServer server_;
   const microseconds sleep_max_;
   bool stopped_ = false;  // by an order
+  std::map<uint64_t, uint32_t> reports_;  // by controller who waits for an answer: the client whose report comes next
   MemServer::Clock::time_point last_arrival_{};
   unsigned polls_ = 0;  // since the last arrival or wait
 };
