@@ -135,7 +135,12 @@ TEST_F(FullProgram, OfSmallObjectsStaysUsableBesideDescriptorsMadeAfterwards) {
 TEST_F(FullProgram, StaysUsableWhileTheTablesOfSwapGrow) {
   if (!larger) GTEST_SKIP() << "needs more memory: run with the argument larger";
   ramspan::SetPreemptive(false, false);
-  for (const unsigned seed : {7u, 12u, 13u, 15u, 16u, 18u, 26u, 32u}) {
+#if defined(__SANITIZE_THREAD__)
+  const std::vector<unsigned> seeds = {7, 13};  // a tenth as fast; threads meet in each of them
+#else
+  const std::vector<unsigned> seeds = {7, 12, 13, 15, 16, 18, 26, 32};
+#endif
+  for (const unsigned seed : seeds) {
     random_.seed(seed);
     Fill([&] { return 1 + random_() % 65'536; });
     EXPECT_GT(objects_.size(), 300u);
