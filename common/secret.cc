@@ -74,8 +74,9 @@ Result<Secret> Secret::FromFileOrNew(const std::string& path) {
   Start();
   {
     // Made under another name and linked into place, so that who reads it at the same time finds all of it or nothing.
-    const std::string fresh = path + "." + std::to_string(getpid());
-    const Descriptor file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    // That name is random: several hosts may have the folder, and a process id is one host's.
+    std::string fresh = path + ".XXXXXX";
+    const Descriptor file(mkostemp(fresh.data(), O_CLOEXEC));
     const int error = errno;
     if (!file && access(path.c_str(), F_OK) != 0) return Problem(path, std::string("it cannot be made: ") + std::strerror(error));
     if (access(path.c_str(), F_OK) != 0 && file) {

@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <vector>
 
@@ -141,6 +144,19 @@ TEST(HandshakeFuzz, NoGarbageIsTrustedOrMakesASideSayMoreThanItsHello) {
     ASSERT_NE(side.state(), State::kTrusted);
     ASSERT_LE(said, kHelloBytes + kProofBytes);
   }
+}
+
+// Two hosts that share a home may have processes of the same number, and both make the key file.
+TEST(SecretFile, IsMadeAlthoughAnotherHostsProcessOfTheSameNumberIsMakingIt) {
+  std::string folder = testing::TempDir() + "ramspan-secret-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/key";
+  std::ofstream(path + "." + std::to_string(getpid())) << "";
+  const Result<Secret> made = Secret::FromFileOrNew(path);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()), 2) << "the key, and what the other is making";
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
