@@ -2,12 +2,12 @@
 #include <boost/program_options.hpp>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "common/command_line.h"
+#include "common/config.h"
 #include "common/link_frame.h"
 #include "common/rendezvous.h"
 #include "common/secret.h"
@@ -40,7 +40,7 @@ constexpr CommandName kCommands[] = {
 po::options_description Description(CtlOptions& options) {
   po::options_description text("options");
   auto add = text.add_options();
-  add("key-file", po::value(&options.key_file)->value_name("FILE"), "the servers' secret. Default: RAMSPAN_SERVER_KEY_FILE, else ~/.ramspan.key");
+  add("key-file", po::value(&options.key_file)->value_name("FILE"), "the servers' secret. Default: the key serverKeyFile (RAMSPAN_SERVER_KEY_FILE, ~/.ramspan.conf), else DIR/key with dir:DIR, else ~/.ramspan.key");
   add("memory", po::value(&options.memory)->value_name("SIZE"), "shrink: what the server lends; quota: the most of one job, or none");
   add("job", po::value(&options.job)->value_name("NAME"), "quota: of this job, as list calls it. Default: of each job without a quota of its own");
   add("wait", po::bool_switch(&options.wait), "drain: says how much is left, until the server has ended");
@@ -52,7 +52,7 @@ void PrintHelp(std::ostream& out) {
   CtlOptions options;
   out << "usage: ramspan ctl list|drain|undrain|shrink|quota|stop [SERVER...] [options]\n\n"
          "SERVER is HOST:PORT, the PATH of a Unix socket, or dir:DIR for all servers of a rendezvous folder, as in the key `servers`;\n"
-         "several may be joined by commas. Without any: those of RAMSPAN_SERVERS.\n\n"
+         "several may be joined by commas. Without any: those of that key (RAMSPAN_SERVERS, ~/.ramspan.conf).\n\n"
          "  list   what each server lends, which clients hold how much of it, and how fast they write and read there\n"
          "  drain  the server lends nothing any more, its clients move what is there to other servers or files while they go on,\n"
          "         and when it holds nothing it ends. Nothing is lost: what has no other place stays where it is\n"
@@ -67,11 +67,6 @@ void PrintHelp(std::ostream& out) {
       << Description(options) << "\nExit status: 0; 1 when a server did not answer; 2 for a wrong line.\n";
 }
 
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 Result<CtlOptions> Parse(int argc, char** argv) {
   CtlOptions options;
   std::vector<std::string> words;
@@ -80,10 +75,14 @@ Result<CtlOptions> Parse(int argc, char** argv) {
   if (words.empty()) return InvalidArgument("say what to do: ramspan ctl list SERVER (see ramspan ctl --help)");
   options.command = words[0];
   options.servers.assign(words.begin() + 1, words.end());
-  if (options.servers.empty()) options.servers = {Environment("RAMSPAN_SERVERS")};
-  if (options.servers[0].empty()) return InvalidArgument("no server is named: ramspan ctl " + options.command + " HOST:PORT");
+  const Result<Config> config = LoadConfig(ProcessConfigSources({}));
+  if (!config.ok()) return config.status();
+  if (options.servers.empty()) options.servers = {config.value().servers};
+  if (options.servers[0].empty()) {
+    return InvalidArgument("no server is named: ramspan ctl " + options.command + " HOST:PORT, or the key servers (RAMSPAN_SERVERS, ~/.ramspan.conf)");
+  }
   if (options.wait && options.command != "drain") return InvalidArgument("--wait is for drain");
-  if (options.key_file.empty()) options.key_file = Environment("RAMSPAN_SERVER_KEY_FILE");
+  if (options.key_file.empty()) options.key_file = config.value().server_key_file;
   return options;
 }
 

@@ -218,6 +218,16 @@ TEST_F(Service, CtlStopEndsAServerAndItsClientsGoOn) {
   EXPECT_EQ(Wait(program).status, 0);
 }
 
+// As programs do. Only the variables were read.
+TEST_F(Service, CtlFindsServersAndTheirKeyInTheConfigurationFile) {
+  const std::string key = (folder_ / "other.key").string();
+  const Server server = StartServer("64MiB", {"--listen", "127.0.0.1:0", "--key-file", key});
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "list"}, {}).err, HasSubstr("no server is named")) << "nobody has named one";
+  std::ofstream(folder_ / "home/.ramspan.conf") << "[default]\nservers = " << server.place << "\nserverKeyFile = " << key << "\n";
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "list"}, {}).out, HasSubstr(server.place + " lends 64 MiB"));
+  EndServer(server);
+}
+
 TEST_F(Service, CtlSaysWhatIsWrong) {
   const Server server = StartServer("64MiB");
   std::ofstream(folder_ / "other.key") << "another secret, long enough\n";
