@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "client/engine/engine.h"
 #include "client/front/bundles.h"
@@ -57,6 +58,8 @@ std::string RuntimeStatistics::Json() const {
   for (size_t i = 0; i < from_.swap->tier_count(); ++i) {  // the program may have added several of a kind
     const SwapTier& tier = from_.swap->tier(i);
     const std::string name = tier.capabilities().name;
+    std::vector<ServerStats> servers = tier.servers();
+    std::move(servers.begin(), servers.end(), std::back_inserter(in.servers));
     const auto same = std::find_if(in.tiers.begin(), in.tiers.end(), [&](const auto& t) { return t.first == name; });
     if (same == in.tiers.end()) {
       in.tiers.push_back({name, tier.stats()});

@@ -38,6 +38,20 @@ Json ConfigJson(const Config& c) {
           {"debug", c.debug},           {"bundles", c.bundles}};
 }
 
+Json ServersJson(const std::vector<ServerStats>& servers) {
+  Json list = Json::array();
+  for (const ServerStats& server : servers) {
+    list.push_back({{"server", server.name},
+                    {"state", server.state},
+                    {"near", server.near},
+                    {"leased_bytes", server.leased_bytes},
+                    {"slot_bytes_used", server.slot_bytes_used},
+                    {"bytes_out", server.bytes_written},
+                    {"bytes_in", server.bytes_read}});
+  }
+  return list;
+}
+
 Json HistogramJson(const EngineCounters& c) {
   Json histogram = Json::object();
   for (size_t i = 0; i < c.wait_us_histogram.size(); ++i) {
@@ -56,7 +70,10 @@ std::string FormatStats(const StatsInput& in) {
                    {"ops_out", t.writes},          {"ops_in", t.reads},
                    {"errors", t.errors},           {"slot_bytes_used", t.slot_bytes_used},
                    {"slot_bytes_capacity", t.slot_bytes_capacity}};
-    if (name == "remote") tiers[name].update({{"in_flight_sum", t.in_flight_sum}, {"registered_buffers", t.registered_buffers}, {"registered_bytes", t.registered_bytes}});
+    if (name == "remote") {
+      tiers[name].update({{"in_flight_sum", t.in_flight_sum}, {"registered_buffers", t.registered_buffers}, {"registered_bytes", t.registered_bytes}});
+      tiers[name]["servers"] = ServersJson(in.servers);
+    }
   }
   char program[PATH_MAX] = {};
   if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) program[0] = '\0';

@@ -15,6 +15,7 @@ struct StatsInput {
   const Config* config = nullptr;
   EngineCounters counters;
   std::vector<std::pair<std::string, TierStats>> tiers;
+  std::vector<ServerStats> servers;  // of the tier "remote"
   uint64_t small_objects = 0;
   int rank = -1;
   double seconds = 0;

@@ -176,6 +176,11 @@ void LeaseKeeper::AddTo(TierStats* stats) const {
   stats->metadata_bytes += sizeof *this + servers_.capacity() * sizeof(ServerState);
 }
 
+void LeaseKeeper::AddTo(std::span<ServerStats> servers) const {
+  MutexLock lock(mutex_);
+  for (const Side& side : sides_) side.space.AddTo(servers);
+}
+
 Status LeaseKeeper::FullStatus() const {
   turned_away_.store(true, std::memory_order_relaxed);
   uint64_t largest = 0;

@@ -50,6 +50,8 @@ class LeaseKeeper {
   bool IsLost(SlotRef slot, size_t bytes) const;
   void Upkeep();
   void AddTo(TierStats* stats) const;
+  // What is leased of each server and in use.
+  void AddTo(std::span<ServerStats> servers) const;
 
   // Appends the slot's pieces in the order of its bytes. REQUIRES: the slot is reserved.
   void Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const;

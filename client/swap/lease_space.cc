@@ -102,6 +102,15 @@ uint64_t LeaseSpace::leaving_bytes() const {
   return bytes;
 }
 
+void LeaseSpace::AddTo(std::span<ServerStats> servers) const {
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    const Held& held = leases_[i];
+    if (held.lease.bytes == 0 || held.dead || held.lease.server >= servers.size()) continue;
+    servers[held.lease.server].leased_bytes += held.lease.bytes;
+    servers[held.lease.server].slot_bytes_used += space_.RegionUsed(i);
+  }
+}
+
 bool LeaseSpace::IsLeaving(SlotRef slot, size_t bytes) const {
   std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct ExtentsTag>();
   extents.clear();

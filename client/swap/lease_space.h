@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/swap/slot_space.h"
+#include "client/swap/swap_tier.h"
 #include "common/running_clock.h"
 
 namespace ramspan {
@@ -62,6 +63,8 @@ class LeaseSpace {
   // Takes out all leases of servers that are not dead.
   void TakeAll(std::vector<Lease>* leases);
 
+  // What is leased and in use of each server that is not dead.
+  void AddTo(std::span<ServerStats> servers) const;
   uint64_t used_bytes() const { return space_.used_bytes(); }
   uint64_t free_bytes() const { return space_.free_bytes(); }
   uint64_t capacity_bytes() const { return space_.capacity_bytes(); }

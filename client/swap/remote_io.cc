@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/check.h"
@@ -139,6 +140,14 @@ size_t RemoteIo::TakeDone(std::span<IoRequest*> done, bool* in_flight) {
 void RemoteIo::WaitForOthers(std::chrono::microseconds nap) {
   MutexLock lock(mutex_);
   if (done_first_ == nullptr && in_flight_ != 0) changed_.WaitFor(mutex_, nap);
+}
+
+void RemoteIo::AddTo(std::span<ServerStats> servers) const {
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < std::min(servers.size(), usage_.size()); ++i) {
+    servers[i].bytes_written += usage_[i].written_bytes;
+    servers[i].bytes_read += usage_[i].read_bytes;
+  }
 }
 
 TierStats RemoteIo::stats() const {

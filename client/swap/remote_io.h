@@ -47,6 +47,8 @@ class RemoteIo {
 
   // Counters of transfers only.
   TierStats stats() const;
+  // What was moved, by server.
+  void AddTo(std::span<ServerStats> servers) const;
 
  private:
   void Finish(IoRequest* request, StatusCode result) RS_REQUIRES(mutex_);

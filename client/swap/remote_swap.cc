@@ -68,4 +68,20 @@ TierStats RemoteSwap::stats() const {
   return stats;
 }
 
+std::vector<ServerStats> RemoteSwap::servers() const {
+  std::vector<ServerStats> servers(transport_.servers());
+  for (uint32_t i = 0; i < servers.size(); ++i) {
+    const ServerTransport::Server server = transport_.server(i);
+    const ServerTransport::ServerState state = transport_.state(i);
+    servers[i].name = server.label;
+    servers[i].near = server.mapped != nullptr;
+    servers[i].state = state == ServerTransport::ServerState::kDead       ? "dead"
+                       : state == ServerTransport::ServerState::kDraining ? "draining"
+                                                                          : "alive";
+  }
+  room_.AddTo(servers);
+  io_.AddTo(servers);
+  return servers;
+}
+
 }  // namespace ramspan

@@ -45,6 +45,7 @@ class RemoteSwap final : public SwapTier {
   void ForgetMemory(std::span<std::byte> memory) override { transport_.ForgetMemory(memory); }
   void Upkeep() override;
   TierStats stats() const override;
+  std::vector<ServerStats> servers() const override;
 
  private:
   static Capabilities CapabilitiesOfSide(bool near);

@@ -33,6 +33,8 @@ void RetirableTier::Retire() {
   // Sums over the tiers must not fall: only now is all counted that was moved.
   last_ = tier_->stats();
   last_.slot_bytes_used = last_.slot_bytes_capacity = last_.metadata_bytes = 0;
+  last_servers_ = tier_->servers();
+  for (ServerStats& server : last_servers_) server.leased_bytes = server.slot_bytes_used = 0;
   counted_.store(true);
   WaitForUsers();
   tier_.reset();
@@ -150,6 +152,11 @@ TierStats RetirableTier::stats() const {
   // Closed, it takes nothing more: whoever compares the two must find no room.
   if (closed_.load(std::memory_order_relaxed)) stats.slot_bytes_capacity = stats.slot_bytes_used;
   return stats;
+}
+
+std::vector<ServerStats> RetirableTier::servers() const {
+  Use use(this, counted_);
+  return use ? use->servers() : last_servers_;
 }
 
 }  // namespace ramspan

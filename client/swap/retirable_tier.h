@@ -41,6 +41,7 @@ class RetirableTier final : public SwapTier {
   void ForgetMemory(std::span<std::byte> memory) override;
   void Upkeep() override;
   TierStats stats() const override;
+  std::vector<ServerStats> servers() const override;
 
  private:
   // Keeps the tier inside from being destroyed; null when `ended` is set already. seq_cst on both sides (here: count, then
@@ -76,7 +77,8 @@ class RetirableTier final : public SwapTier {
   std::atomic<bool> counted_{false};  // nothing is in flight any more; last_ is final, and publishes it
   mutable std::atomic<uint64_t> users_{0};
   std::atomic<uint64_t> in_flight_{0};  // requests in the tier inside
-  TierStats last_;  // written before counted_ is set
+  TierStats last_;  // written before counted_ is set; likewise:
+  std::vector<ServerStats> last_servers_;
 
   mutable Mutex mutex_{LockRank::kTier};
   IoRequest* kept_ RS_GUARDED_BY(mutex_) = nullptr;  // ended with the tier or came after it; Poll returns them

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/slot_ref.h"
 #include "common/status.h"
@@ -71,6 +72,16 @@ struct TierStats {
     registered_bytes += other.registered_bytes;
     return *this;
   }
+};
+
+// One memory server as this process has used it so far.
+struct ServerStats {
+  std::string name;              // as it calls itself, mostly where it listens
+  const char* state = "alive";   // or "draining", "dead"
+  bool near = false;             // reached by load and store
+  uint64_t leased_bytes = 0;     // of its memory, for this process
+  uint64_t slot_bytes_used = 0;  // granules in them that are reserved now
+  uint64_t bytes_written = 0, bytes_read = 0;  // of transfers that were begun
 };
 
 class SwapTier {
@@ -153,6 +164,8 @@ class SwapTier {
   virtual void Upkeep() {}
 
   virtual TierStats stats() const = 0;
+  // Where the tier is memory servers: all that there were so far, by their numbers.
+  virtual std::vector<ServerStats> servers() const { return {}; }
 };
 
 }  // namespace ramspan

@@ -27,6 +27,7 @@ class FaultTier final : public SwapTier {
   Status MakeRoom(size_t bytes) override;
   bool IsLost(SlotRef slot, size_t bytes) const override { return real_->IsLost(slot, bytes); }
   bool ShouldMove(SlotRef slot, size_t bytes) const override { return real_->ShouldMove(slot, bytes); }
+  std::vector<ServerStats> servers() const override { return real_->servers(); }
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
   void Free(SlotRef slot, size_t bytes) override;
   void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }

@@ -85,6 +85,40 @@ struct Job {
 
 constexpr RemoteSwapOptions kImpatient{.answer_timeout = milliseconds(20)};
 
+TEST(RemoteSwap, WhatEachServerHoldsAndHasMovedAddsUpToWhatAllHave) {
+  Job job({.servers = 3, .pool_bytes = 2 * kMiB, .near = 1});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = 256 * kKiB, .lease_bytes_max = 256 * kKiB, .answer_timeout = milliseconds(20)});
+  Status end;
+  const std::vector<SlotRef> slots = ReserveAll(tier, 100'000, &end);
+  for (const SlotRef slot : slots) {
+    ASSERT_EQ(Write(tier, slot, 100'000, 1), StatusCode::kOk);
+    EXPECT_TRUE(ReadHolds(tier, slot, 100'000, 1));
+  }
+  const std::vector<ServerStats> servers = tier.servers();
+  ASSERT_EQ(servers.size(), 3u);
+  ServerStats sum;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    EXPECT_EQ(servers[i].near, i == 0);
+    EXPECT_STREQ(servers[i].state, "alive");
+    EXPECT_GT(servers[i].bytes_written, kMiB) << i;
+    EXPECT_EQ(servers[i].bytes_read, servers[i].bytes_written);
+    sum.leased_bytes += servers[i].leased_bytes;
+    sum.slot_bytes_used += servers[i].slot_bytes_used;
+    sum.bytes_written += servers[i].bytes_written;
+  }
+  EXPECT_EQ(sum.leased_bytes, tier.stats().slot_bytes_capacity);
+  EXPECT_EQ(sum.slot_bytes_used, tier.stats().slot_bytes_used);
+  EXPECT_EQ(sum.bytes_written, tier.stats().bytes_written);
+  job.servers.Kill(1);
+  job.servers.Drain(2);
+  tier.Upkeep();
+  EXPECT_STREQ(tier.servers()[1].state, "dead");
+  EXPECT_EQ(tier.servers()[1].leased_bytes, 0u);
+  EXPECT_EQ(tier.servers()[1].bytes_written, servers[1].bytes_written) << "what was moved stays counted";
+  EXPECT_STREQ(tier.servers()[2].state, "draining");
+  for (const SlotRef slot : slots) tier.Free(slot, 100'000);
+}
+
 // ---- Servers that lie ----
 
 // pool_bytes was the server's word, and a grant beyond the mapping was a store into whatever lay there.

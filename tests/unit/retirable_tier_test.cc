@@ -114,6 +114,7 @@ class NotingTier final : public SwapTier {
   size_t Poll(std::span<IoRequest*>, std::chrono::microseconds) override { return Note("Poll"), size_t{0}; }
   void Upkeep() override { Note("Upkeep"); }
   TierStats stats() const override { return Note("stats"), TierStats{.bytes_written = 5}; }
+  std::vector<ServerStats> servers() const override { return Note("servers"), std::vector<ServerStats>(3); }
 
  private:
   void Note(const char* call) const { calls_.insert(call); }
@@ -141,8 +142,17 @@ void ExpectPassesAllOn(SwapTier& tier, const std::set<std::string>& calls) {
   EXPECT_EQ(tier.Poll(done, std::chrono::microseconds(0)), 0u);
   tier.Upkeep();
   EXPECT_EQ(tier.stats().bytes_written, 5u);
+  EXPECT_EQ(tier.servers().size(), 3u);
   EXPECT_EQ(calls, (std::set<std::string>{"CapabilitiesOf", "Reserve", "TryReserve", "MakeRoom", "ShouldMove", "IsLost",
-                                          "TryExchange", "Free", "SubmitWrite", "SubmitRead", "Poll", "Upkeep", "stats"}));
+                                          "TryExchange", "Free", "SubmitWrite", "SubmitRead", "Poll", "Upkeep", "stats", "servers"}));
+}
+
+// The statistics at the end of a program come after MPI_Finalize.
+TEST(RetirableTier, WhatServersHaveMovedIsKnownWhenTheyAreGone) {
+  std::set<std::string> calls;
+  RetirableTier tier(std::make_unique<NotingTier>(&calls));
+  tier.Retire();
+  EXPECT_EQ(tier.servers().size(), 3u);
 }
 
 TEST(TierWrappers, ARetirableTierPassesAllOn) {
