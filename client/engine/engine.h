@@ -147,6 +147,7 @@ class Engine {
   IoOp* SendAway(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
   void CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) RS_REQUIRES(mutex_);
   Status EnsureSlot(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
+  bool MovesUp(Chunk* chunk) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
   Status CheckWrites() RS_REQUIRES(mutex_);

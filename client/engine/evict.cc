@@ -113,6 +113,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
     static_cast<void>(DetachSlot(c));
     SetBits(c, kDirty);
   }
+  const bool moves_up = !Has(c, kDirty) && MovesUp(c);
   if (!Has(c, kDirty)) {  // the slot holds the same bytes, or there never were any
     DropFrame(c, Event::kDrop);
     ++counters_.clean_evictions;
@@ -121,7 +122,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
     return nullptr;
   }
   if (HasReadOnlySlot(c)) static_cast<void>(DetachSlot(c));  // changed: from now on it lives in swap
-  const bool rewrite = options_.checksum && c->slot;
+  const bool rewrite = options_.checksum && c->slot && !moves_up;
   const uint64_t old_checksum = c->checksum;
   if (Status status = EnsureSlot(c, result); !status.ok()) {
     SetBits(c, kReadable | kWritable);  // stays, dirty: data is never dropped
@@ -139,6 +140,18 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   op->rewrite = rewrite;
   op->old_checksum = old_checksum;
   return op;
+}
+
+// A clean chunk in slower swap may get a slot in a faster one that has had room for a while: it is written there, and read from there
+// the next time.
+bool Engine::MovesUp(Chunk* c) {
+  if (!c->slot || HasReadOnlySlot(c)) return false;
+  const SlotRef slot = tier_->TryMoveUp(c->slot, c->bytes);
+  if (!slot) return false;
+  static_cast<void>(DetachSlot(c));
+  AttachSlot(c, Slot(tier_, slot, c->bytes));
+  SetBits(c, kDirty);
+  return true;
 }
 
 // A dirty chunk is written over its old slot, unless a faster tier has room for it again.

@@ -126,6 +126,10 @@ class SwapTier {
   // writes to its own fail (tiered_swap).
   virtual bool ShouldMove(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
 
+  // For a chunk that leaves unchanged, so that it need not be written: a slot in a faster tier than its own, where it should be written
+  // after all (tiered_swap). Mostly none. Does not wait.
+  virtual SlotRef TryMoveUp(SlotRef /*slot*/, size_t /*bytes*/) { return {}; }
+
   // True when what the slot holds can never be read again (its server died), so that a clean chunk in memory is the only
   // copy. REQUIRES: the slot is reserved; `bytes` as at Reserve.
   virtual bool IsLost(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }

@@ -22,6 +22,11 @@ constexpr microseconds kLoneSlice{2000};
 // that fails for good costs one failed batch in so many writes.
 constexpr uint32_t kRestSlots = 256;
 
+// Of the bytes that leave unchanged from a slower tier, one in so many is written to a faster one.
+constexpr int64_t kMovesUpOneIn = 4;
+
+int64_t NowNs() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
 // The index of a slot's tier.
 size_t TierOf(SlotRef slot, size_t tier_count) {
   const uint64_t index_and_one = slot_bits::TierPlusOne(slot);
@@ -42,7 +47,7 @@ bool IsFullOrGone(StatusCode code) {
 
 }  // namespace
 
-TieredSwap::TieredSwap(std::vector<std::unique_ptr<SwapTier>> tiers) {
+TieredSwap::TieredSwap(std::vector<std::unique_ptr<SwapTier>> tiers, std::chrono::milliseconds room_lasts) : room_lasts_(room_lasts) {
   RS_CHECK(!tiers.empty() && tiers.size() <= kTiersMax, "%zu tiers", tiers.size());
   owned_.reserve(tiers.size());
   std::vector<size_t> order;
@@ -284,6 +289,9 @@ void TieredSwap::Upkeep() {
   for (size_t i = 0; i < tier_count(); ++i) {
     At(i)->Upkeep();
     NoteFree(i);
+    const bool has_room = free_[i].load(std::memory_order_relaxed) > 0 && !At(i)->HasLeaving();
+    if (!has_room) room_since_ns_[i].store(0, std::memory_order_relaxed);
+    else if (room_since_ns_[i].load(std::memory_order_relaxed) == 0) room_since_ns_[i].store(NowNs(), std::memory_order_relaxed);
   }
 }
 
@@ -305,6 +313,29 @@ TierStats TieredSwap::stats() const {
   }
   sum.metadata_bytes += sizeof(*this);
   return sum;
+}
+
+SlotRef TieredSwap::TryMoveUp(SlotRef slot, size_t bytes) {
+  const size_t own = TierOf(slot, tier_count());
+  const uint64_t order = order_.load(std::memory_order_acquire);
+  if ((order & 15) - 1 == own || !IsIn(order, own)) return {};
+  // Not more than one chunk is saved up: where there was no room for long, the first that find some do not all move at once.
+  const int64_t size = static_cast<int64_t>(RoundUpToGranule(bytes));
+  const int64_t left = std::min(left_unchanged_.load(std::memory_order_relaxed) + size, kMovesUpOneIn * size);
+  left_unchanged_.store(left, std::memory_order_relaxed);
+  if (left < kMovesUpOneIn * size) return {};
+  const int64_t now = NowNs();
+  for (uint64_t word = order; (word & 15) - 1 != own; word >>= 4) {
+    const size_t i = (word & 15) - 1;
+    const int64_t since = room_since_ns_[i].load(std::memory_order_relaxed);
+    if (since == 0 || now - since < room_lasts_.count() || free_[i].load(std::memory_order_relaxed) < size || TakeRest(i)) continue;
+    const Result<SlotRef> taken = At(i)->TryReserve(bytes);
+    if (!taken.ok()) continue;
+    free_[i].fetch_sub(size, std::memory_order_relaxed);
+    left_unchanged_.store(0, std::memory_order_relaxed);
+    return WithTier(taken.value(), i);
+  }
+  return {};
 }
 
 bool TieredSwap::ShouldMove(SlotRef slot, size_t bytes) const {

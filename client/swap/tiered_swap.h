@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,8 +25,12 @@ class TieredSwap final : public SwapTier {
  public:
   static constexpr size_t kTiersMax = slot_bits::kTiersMax;
 
+  // What changes nothing moves up only into a tier that has had room for so long: who has just been asked for room, or has
+  // lent some for a moment, would send it down again.
+  static constexpr std::chrono::milliseconds kRoomLasts{2000};
+
   // REQUIRES: 1 to kTiersMax tiers, none of them a TieredSwap.
-  explicit TieredSwap(std::vector<std::unique_ptr<SwapTier>> tiers);
+  explicit TieredSwap(std::vector<std::unique_ptr<SwapTier>> tiers, std::chrono::milliseconds room_lasts = kRoomLasts);
   // REQUIRES: nothing in flight.
   ~TieredSwap() override;
 
@@ -71,6 +76,8 @@ class TieredSwap final : public SwapTier {
   // takes a new slot at the chunk's next write. Takes no lock and calls no tier: what they have free is noted with each slot,
   // and looked up by Upkeep. Who comes too late gets a slot where the chunk is.
   bool ShouldMove(SlotRef slot, size_t bytes) const override;
+  // One in four of those that leave unchanged, by bytes, so that what moves up costs a sweep a quarter of its reads at most.
+  SlotRef TryMoveUp(SlotRef slot, size_t bytes) override;
   bool IsLost(SlotRef slot, size_t bytes) const override;
   bool HasLeaving() const override;
   bool IsLeaving(SlotRef slot, size_t bytes) const override;
@@ -108,6 +115,10 @@ class TieredSwap final : public SwapTier {
   // Bytes that are free in each tier, as far as known. Relaxed: a hint, which the next Upkeep sets right. Less than 0 when a
   // tier has grown to give a slot.
   std::array<std::atomic<int64_t>, kTiersMax> free_{};
+  // Since when it had room in each tier, of the steady clock, as Upkeep has seen it; 0: it has none now. Relaxed: a hint.
+  std::array<std::atomic<int64_t>, kTiersMax> room_since_ns_{};
+  std::atomic<int64_t> left_unchanged_{0};  // bytes, since something moved up. Relaxed: a hint
+  const std::chrono::nanoseconds room_lasts_;
   std::atomic<size_t> turn_{0};  // where the next Poll begins
 };
 

@@ -162,6 +162,32 @@ TEST(TieredSwap, WhetherThereIsRoomAboveIsAskedOfNoTier) {
   tiered.Free(below, kG);
 }
 
+// By bytes, one in four of what leaves unchanged, and what was not used of that while there was no room is not made up for.
+TEST(TieredSwap, OneInFourOfWhatLeavesUnchangedMovesUpWhereThereIsRoomForAWhile) {
+  for (const bool lasts : {true, false}) {
+    std::vector<std::unique_ptr<SwapTier>> tiers;
+    for (const uint64_t seed : {1, 2}) tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed, .capacity_bytes = 8 * kG}));
+    TieredSwap tiered(std::move(tiers), lasts ? std::chrono::milliseconds(0) : std::chrono::hours(1));
+    const SlotRef above = tiered.Reserve(8 * kG).value(), below = tiered.Reserve(kG).value();
+    tiered.Upkeep();
+    for (int i = 0; i < 9; ++i) EXPECT_FALSE(tiered.TryMoveUp(below, kG)) << "full";
+    EXPECT_FALSE(tiered.TryMoveUp(above, 8 * kG)) << "nothing is above it";
+    tiered.Free(above, 8 * kG);
+    EXPECT_FALSE(tiered.TryMoveUp(below, kG)) << "for how long is not known";
+    tiered.Upkeep();
+    std::vector<SlotRef> moved;
+    for (int i = 0; i < 9; ++i) {
+      if (const SlotRef slot = tiered.TryMoveUp(below, kG)) moved.push_back(slot);
+    }
+    EXPECT_EQ(moved.size(), lasts ? 3u : 0u) << "the first one at once, then after four each";
+    for (const SlotRef slot : moved) {
+      EXPECT_EQ(tiered.TierIndexOf(slot), 0u);
+      tiered.Free(slot, kG);
+    }
+    tiered.Free(below, kG);
+  }
+}
+
 TEST_F(TieredSwapTest, OnlyTiersInTheOrderGetNewSlotsAndOthersKeepWhatTheyHave) {
   const SlotRef old = MustReserve(kG);
   const size_t added = tiered_->Add(

@@ -1,0 +1,60 @@
+// Data that found the faster swap full, and is only read since: it moves up by and by when there is room.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "client/policy/cyclic.h"
+#include "client/swap/tiered_swap.h"
+#include "tests/support/fake_tier.h"
+#include "tests/support/no_pins.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20, kChunk = 64 << 10, kChunks = 64;
+
+std::unique_ptr<CachePolicy> Cyclic(const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }
+
+TEST(MovesUp, WhatIsOnlyReadLeavesSlowerSwapAQuarterASweepAtMost) {
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  for (const uint64_t seed : {1, 2}) tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed, .capacity_bytes = 8 * kMiB, .synchronous = true}));
+  auto* const upper = static_cast<FakeTier*>(tiers[0].get());
+  auto* const lower = static_cast<FakeTier*>(tiers[1].get());
+  TieredSwap swap(std::move(tiers), std::chrono::milliseconds(0));
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB, .preemptive = false}, &swap, &pins, Cyclic);
+  const SlotRef others = upper->Reserve(8 * kMiB).value();
+  std::vector<Chunk*> chunks;
+  for (uint64_t i = 0; i < kChunks; ++i) {
+    chunks.push_back(engine.Create(kChunk).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    std::memset(chunks.back()->frame, static_cast<int>(i), kChunk);
+  }
+  const auto read_all = [&] {
+    for (uint64_t i = 0; i < kChunks; ++i) {
+      ASSERT_TRUE(engine.Acquire(chunks[i], false).ok());
+      ASSERT_EQ(static_cast<unsigned char*>(chunks[i]->frame)[kChunk - 1], i);
+      swap.Upkeep();  // as the mover does
+    }
+  };
+  read_all();
+  read_all();
+  EXPECT_EQ(upper->slots(), 1u) << "the others'";
+  upper->Free(others, 8 * kMiB);
+  read_all();
+  EXPECT_GT(upper->slots(), 0u);
+  EXPECT_LE(upper->slots(), kChunks / 4 + 1);
+  for (int sweep = 0; sweep < 40 && lower->slots() > 0; ++sweep) read_all();
+  EXPECT_LT(lower->slots(), kChunks / 2) << "what stays in memory has no need to";
+  EXPECT_EQ(engine.counters().unchanged_writes, 0u) << "nobody forgot a const";
+  EXPECT_TRUE(engine.IsValid());
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+  EXPECT_EQ(upper->slots() + lower->slots(), 0u);
+}
+
+}  // namespace
+}  // namespace ramspan
