@@ -83,9 +83,11 @@ ClusterFixture::Started ClusterFixture::StartOn(int host, const Words& command, 
   return started;
 }
 
-ClusterFixture::Server ClusterFixture::StartServer(int host, const std::string& memory) {
+ClusterFixture::Server ClusterFixture::StartServer(int host, const std::string& memory, const Words& more) {
   Server server;
-  static_cast<Started&>(server) = StartOn(host, {LAUNCHER, "server", "--memory", memory, "--listen", PlaceOf(host)});
+  Words words = {LAUNCHER, "server", "--memory", memory, "--listen", PlaceOf(host)};
+  words.insert(words.end(), more.begin(), more.end());
+  static_cast<Started&>(server) = StartOn(host, words);
   server.host = host;
   server.place = AddressOf(host) + ":7117";
   EXPECT_TRUE(Becomes([&] { return server.out().find(server.place) != std::string::npos; })) << server.out() << server.err();

@@ -48,7 +48,7 @@ class ClusterFixture : public JobFixture {
 
   Started StartOn(int host, const Words& command, const Words& environment = {});
   // Listens when this returns.
-  Server StartServer(int host, const std::string& memory);
+  Server StartServer(int host, const std::string& memory, const Words& more = {});
   // Waits for the end. A healthy server ends with 0.
   void EndServer(const Server& server, int signal = SIGTERM, int status = 0);
   // Programs of 4 MiB local memory with these servers. Remote memory alone, unless `swap` says otherwise.

@@ -19,8 +19,22 @@ constexpr int kChunks = kData / (256 << 10);  // of Loss, which waits in between
 
 class ClusterServers : public ClusterFixture {
  protected:
-  static uint64_t Remote(const Started& program, const char* what) {
-    return nlohmann::json::parse(ReadFile(program.folder / "stats.json")).at("tiers").at("remote").at(what).get<uint64_t>();
+  static nlohmann::json RemoteStatistics(const Started& program) { return nlohmann::json::parse(ReadFile(program.folder / "stats.json")).at("tiers").at("remote"); }
+  static uint64_t Remote(const Started& program, const char* what) { return RemoteStatistics(program).at(what).get<uint64_t>(); }
+  // Each server by its name, and their bytes add up to those of all.
+  static void ExpectStatisticsOf(const Started& program, const std::set<std::string>& places) {
+    std::set<std::string> names;
+    uint64_t out = 0, in = 0;
+    const nlohmann::json remote = RemoteStatistics(program);
+    for (const nlohmann::json& server : remote.at("servers")) {
+      names.insert(server.at("server").get<std::string>());
+      EXPECT_EQ(server.at("state"), "alive");
+      out += server.at("bytes_out").get<uint64_t>();
+      in += server.at("bytes_in").get<uint64_t>();
+    }
+    EXPECT_EQ(names, places);
+    EXPECT_EQ(out, Remote(program, "bytes_out"));
+    EXPECT_EQ(in, Remote(program, "bytes_in"));
   }
   void ExpectAllKept(const Started& program) {
     const std::string count = std::to_string(kChunks);
@@ -38,8 +52,10 @@ TEST_P(ClusterCounts, ClientsOfOtherHostsUseAllServersAndEachServerKnowsWhoHolds
   const int count = GetParam();
   std::vector<Server> servers;
   std::string places;
+  std::set<std::string> names;
   for (int host = 1; host <= count; ++host) {
     servers.push_back(StartServer(host, "64MiB"));
+    names.insert(PlaceOf(host));
     places += (host == 1 ? "" : ",") + PlaceOf(host);
   }
   const std::vector<Started> clients = {StartClient(7, Loss(kChunks), places, Statistics()), StartClient(8, Loss(kChunks), places, Statistics())};
@@ -68,6 +84,7 @@ TEST_P(ClusterCounts, ClientsOfOtherHostsUseAllServersAndEachServerKnowsWhoHolds
     EXPECT_GT(Remote(client, "bytes_in"), kData / 2);
     EXPECT_GT(Remote(client, "bytes_out"), kData / 2);
     EXPECT_EQ(Remote(client, "errors"), 0u);
+    ExpectStatisticsOf(client, names);
   }
   for (const Server& server : servers) {
     ListUntil(server.place, IsEmpty);
@@ -75,7 +92,7 @@ TEST_P(ClusterCounts, ClientsOfOtherHostsUseAllServersAndEachServerKnowsWhoHolds
     EXPECT_EQ(server.err(), "");
   }
 }
-INSTANTIATE_TEST_SUITE_P(Of, ClusterCounts, testing::Values(6));
+INSTANTIATE_TEST_SUITE_P(Of, ClusterCounts, testing::Values(2, 6));
 
 TEST_F(ClusterServers, AClientUsesTheServerOfItsOwnHostFirst) {
   const Server far = StartServer(1, "64MiB"), near = StartServer(2, "64MiB");
@@ -89,15 +106,18 @@ TEST_F(ClusterServers, AClientUsesTheServerOfItsOwnHostFirst) {
   EndServer(near);
 }
 
+// One client knows the places, the other one looks into a folder where the servers write down theirs.
 TEST_F(ClusterServers, ServersJoinAndLeaveUnderLoadAndNoByteIsLost) {
-  std::map<int, Server> servers = {{1, StartServer(1, "64MiB")}};
-  const std::string places = PlaceOf(1) + "," + PlaceOf(2);
-  const std::vector<Started> clients = {StartClient(4, Sweep(kData), places), StartClient(5, Sweep(kData), places)};
+  const std::string folder = (folder_ / "servers").string(), key = (folder_ / "home/.ramspan.key").string();
+  const Words noted = {"--rendezvous", folder, "--key-file", key};
+  std::map<int, Server> servers = {{1, StartServer(1, "64MiB", noted)}};
+  const std::vector<Started> clients = {StartClient(4, Sweep(kData), PlaceOf(1) + "," + PlaceOf(2)),
+                                        StartClient(5, Sweep(kData), "dir:" + folder, {"RAMSPAN_SERVER_KEY_FILE=" + key})};
   for (const Started& client : clients) AwaitReady(client);
   const auto both_are_there = [](const Listing& listing) { return listing.bytes_of.size() == 2; };
   // Each time another host's server comes, and the one that had everything goes. The first comes back in the end.
   for (const auto& [leaves, joins] : std::vector<std::pair<int, int>>{{1, 2}, {2, 1}}) {
-    servers[joins] = StartServer(joins, "64MiB");
+    servers[joins] = StartServer(joins, "64MiB", noted);
     ListUntil(servers[joins].place, both_are_there);
     EXPECT_EQ(Ctl({"drain", servers[leaves].place}).status, 0);
     EXPECT_EQ(WaitFor(servers[leaves]).status, 0) << "it ends by itself when it is empty";
@@ -124,6 +144,27 @@ TEST_F(ClusterServers, TwoJobsShareOneServerAndTheMemoryOfTheOneThatEndsIsTheOth
   EXPECT_GE(alone.held_bytes, kData - 4 * kMiB);
   SayGo(second);
   ExpectAllKept(second);
+  EndServer(server);
+}
+
+// A quota is a job's, on however many hosts it runs; what is above goes to files.
+TEST_F(ClusterServers, TwoJobsOnOneServerKeepToTheirQuotas) {
+  const Server server = StartServer(1, "64MiB");
+  EXPECT_EQ(Ctl({"quota", server.place, "--memory", "8MiB", "--job", "slurm 1"}).status, 0);
+  std::vector<Started> clients;
+  for (const auto& [host, job] : std::vector<std::pair<int, int>>{{2, 1}, {3, 1}, {4, 2}}) {
+    clients.push_back(StartClient(host, Sweep(kData), PlaceOf(1), {"SLURM_JOB_ID=" + std::to_string(job)}, "auto"));
+    AwaitReady(clients.back());
+  }
+  const auto of_first = [](Listing listing) { return listing.bytes_of["sweep_program@h2"] + listing.bytes_of["sweep_program@h3"]; };
+  const auto of_second = [](Listing listing) { return listing.bytes_of["sweep_program@h4"]; };
+  const Listing before = ListUntil(server.place, [&](const Listing& listing) { return of_first(listing) > 0 && of_second(listing) >= kData - 4 * kMiB; });
+  EXPECT_LE(of_first(before), 8 * kMiB);
+  EXPECT_EQ(Ctl({"quota", server.place, "--memory", "12MiB"}).status, 0);
+  const Listing after = ListUntil(server.place, [&](const Listing& listing) { return of_second(listing) <= 12 * kMiB; });
+  EXPECT_LE(of_first(after), 8 * kMiB) << "its own quota is another one";
+  for (const Started& client : clients) SayStop(client);
+  for (const Started& client : clients) ExpectVerified(client, kData);
   EndServer(server);
 }
 
