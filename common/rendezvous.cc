@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
@@ -69,18 +70,25 @@ std::string ThisSystem() {
   const ssize_t length = file ? read(file.number(), boot, sizeof boot - 1) : 0;
   std::string text(boot, static_cast<size_t>(std::max<ssize_t>(length, 0)));
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text + "/" + std::to_string(PidNamespace());
+  return SystemName(text, PidNamespace());
 }
 
-// Whether somebody takes connections there; a process that is stopped has a kernel that does.
-bool Answers(const SocketPlace& place) {
+bool IsReadable(int descriptor) {
+  pollfd polled{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return poll(&polled, 1, 0) == 1;
+}
+
+// Whether somebody takes connections there; a process that is stopped has a kernel that does. Nobody is called silent who had no time to
+// answer, because `until` became readable.
+bool Answers(const SocketPlace& place, int until) {
   const Result<std::vector<SocketAddress>> addresses = Resolve(place);
   if (!addresses.ok()) return false;
   for (const SocketAddress& address : addresses.value()) {
     const Result<Descriptor> socket = StartConnect(address);
     if (!socket.ok()) continue;
-    pollfd polled{.fd = socket.value().number(), .events = POLLOUT, .revents = 0};
-    if (poll(&polled, 1, kAnswerMs) == 1 && FinishConnect(socket.value()).ok()) return true;
+    std::array<pollfd, 2> polled{{{.fd = socket.value().number(), .events = POLLOUT, .revents = 0}, {.fd = until, .events = POLLIN, .revents = 0}}};
+    if (poll(polled.data(), polled.size(), kAnswerMs) <= 0) continue;
+    if (polled[1].revents != 0 || FinishConnect(socket.value()).ok()) return true;
   }
   return false;
 }
@@ -113,6 +121,12 @@ Result<ServerNames> ParseServerNames(const std::string& text) {
 }
 
 // ---- Entries ----
+
+std::string SystemName(const std::string& boot_id, uint64_t pid_namespace) {
+  // The first namespace of each system has the same number: without the start a process of another host would be taken for one that
+  // has ended here.
+  return boot_id.empty() ? "" : boot_id + "/" + std::to_string(pid_namespace);
+}
 
 std::string EncodeEntry(const RendezvousEntry& entry) {
   char instance[32];
@@ -219,19 +233,21 @@ bool RendezvousFolder::IsSilent(const std::string& name) const {
   return now.st_mtime - then.st_mtime > kSilentSeconds;
 }
 
-bool RendezvousFolder::IsDead(const std::string& name, const RendezvousEntry& entry, const std::string& system) const {
-  if (entry.system == system && LifeOfProcess(static_cast<long>(entry.pid)) == ProcessLife::kGone) return true;
-  return IsSilent(name) && !Answers(entry.place);
+bool RendezvousFolder::IsDead(const std::string& name, const RendezvousEntry& entry, const std::string& system, int until) const {
+  if (!system.empty() && entry.system == system && LifeOfProcess(static_cast<long>(entry.pid)) == ProcessLife::kGone) return true;
+  return IsSilent(name) && !Answers(entry.place, until);
 }
 
-size_t RendezvousFolder::Sweep() const {
+size_t RendezvousFolder::Sweep(int until) const {
   const Result<std::vector<std::string>> names = Names();
   if (!names.ok()) return 0;
   const std::string system = ThisSystem();
   size_t swept = 0;
   for (const std::string& name : names.value()) {
+    if (until >= 0 && IsReadable(until)) break;
     const Result<RendezvousEntry> entry = ReadOne(name);
-    if (!entry.ok() || !IsDead(name, entry.value(), system)) continue;
+    const bool may_not_be_read = !entry.ok() && entry.status().code() != StatusCode::kInvalidArgument;
+    if (may_not_be_read || (entry.ok() ? !IsDead(name, entry.value(), system, until) : !IsSilent(name))) continue;
     swept += unlinkat(folder_.number(), name.c_str(), 0) == 0;
   }
   return swept;
@@ -242,7 +258,8 @@ Status RendezvousFolder::Write(const RendezvousEntry& entry) const {
   if (Result<RendezvousEntry> readable = DecodeEntry(text); !readable.ok()) return readable.status();
   unlinkat(folder_.number(), aside.c_str(), 0);
   const Descriptor file(openat(folder_.number(), aside.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600));
-  const bool whole = file && write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  // Some file systems say only then that they have no room.
+  const bool whole = file && write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(file.number()) == 0;
   if (whole && renameat(folder_.number(), aside.c_str(), folder_.number(), name.c_str()) == 0) return {};
   const std::string reason = Reason();
   unlinkat(folder_.number(), aside.c_str(), 0);
@@ -263,7 +280,6 @@ Result<std::unique_ptr<RendezvousPost>> RendezvousPost::Make(RendezvousFolder fo
   post->end_ = Descriptor(eventfd(0, EFD_CLOEXEC));
   if (!post->end_) return Unavailable("no descriptor: " + Reason());
   if (Status written = post->folder_.Write(entry); !written.ok()) return written;
-  post->folder_.Sweep();
   RendezvousPost* const raw = post.get();
   try {
     raw->thread_ = StartOwnThread([raw] { raw->Run(); });
@@ -281,6 +297,7 @@ RendezvousPost::~RendezvousPost() {
 }
 
 void RendezvousPost::Run() {
+  folder_.Sweep(end_.number());
   bool failing = false;
   for (;;) {
     pollfd end{.fd = end_.number(), .events = POLLIN, .revents = 0};

@@ -38,6 +38,8 @@ struct RendezvousEntry {
   int64_t pid = 0;
 };
 std::string EncodeEntry(const RendezvousEntry& entry);
+// How one start of a system is called; empty where it has no name that others cannot have, too.
+std::string SystemName(const std::string& boot_id, uint64_t pid_namespace);
 Result<RendezvousEntry> DecodeEntry(std::string_view text);
 // Of this process, without a place.
 RendezvousEntry OwnEntry(uint64_t instance);
@@ -54,9 +56,10 @@ class RendezvousFolder {
   // All entries that are valid, kEntriesMax at most, by instance. kUnavailable: the folder could not be read to its end.
   Result<std::vector<RendezvousEntry>> Read() const;
   // Takes away the files of servers that are dead: the process was one of this system and has ended, or nobody has touched the file
-  // for kSilentSeconds (of the file system's own clock) and nobody answers at the place. May take 2 s for each of those.
+  // for kSilentSeconds (of the file system's own clock) and nobody answers at the place, or the file cannot be understood. May take 2 s
+  // for each of those; ends before, with what it has done, when the descriptor `until` is readable (-1: none).
   // Returns how many.
-  size_t Sweep() const;
+  size_t Sweep(int until = -1) const;
   // Where the servers of this folder share their secret, when nobody names another file.
   std::string key_file() const { return path_ + "/key"; }
   const std::string& path() const { return path_; }
@@ -70,14 +73,15 @@ class RendezvousFolder {
   RendezvousFolder(std::string path, Descriptor folder) : path_(std::move(path)), folder_(std::move(folder)) {}
   Result<std::vector<std::string>> Names() const;
   Result<RendezvousEntry> ReadOne(const std::string& name) const;
-  bool IsDead(const std::string& name, const RendezvousEntry& entry, const std::string& system) const;
+  bool IsDead(const std::string& name, const RendezvousEntry& entry, const std::string& system, int until) const;
   bool IsSilent(const std::string& name) const;
 
   std::string path_;
   Descriptor folder_;
 };
 
-// A server's entry, as long as this lives: touched now and then by a thread of its own, because a file system may block for long.
+// A server's entry, as long as this lives: touched now and then by a thread of its own, because a file system may block for long. That
+// thread first sweeps: a server whose clients find it must serve, not wait for hosts that are off.
 class RendezvousPost {
  public:
   static Result<std::unique_ptr<RendezvousPost>> Make(RendezvousFolder folder, const RendezvousEntry& entry);

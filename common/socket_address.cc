@@ -76,6 +76,8 @@ std::string SocketPlace::text() const {
   return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
 }
 
+bool IsOfOneHost(const SocketPlace& place) { return place.is_local() || place.host == "::1" || place.host.rfind("127.", 0) == 0; }
+
 Result<SocketPlace> ParseSocketPlace(const std::string& text) {
   SocketPlace place;
   if (!text.empty() && (text[0] == '/' || text[0] == '@')) {

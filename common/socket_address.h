@@ -28,6 +28,9 @@ struct SocketPlace {
   std::string text() const;
 };
 
+// Whether it means something on its own host only: a Unix socket, or a loopback address in numbers.
+bool IsOfOneHost(const SocketPlace& place);
+
 // kInvalidArgument with what to write. Port 0 is for listeners only: any free one.
 Result<SocketPlace> ParseSocketPlace(const std::string& text);
 // Comma-separated, at least one.

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "common/command_line.h"
+#include "common/log.h"
 #include "common/rendezvous.h"
 #include "common/topology.h"
 #include "common/units.h"
@@ -130,6 +131,10 @@ Result<std::unique_ptr<RendezvousPost>> PostIn(std::optional<RendezvousFolder> f
   if (!folder) return std::unique_ptr<RendezvousPost>();
   const Result<SocketPlace> place = ParseSocketPlace(serving->place());
   if (!place.ok()) return place.status();
+  if (IsOfOneHost(place.value())) {
+    LogWarning("memory server %s: clients of other hosts find it in %s and cannot reach it; --listen HOST:PORT names an address of this host that they can (where "
+               "/etc/hosts calls this host 127.0.1.1, its own name is none)", serving->place().c_str(), folder->path().c_str());
+  }
   RendezvousEntry entry = OwnEntry(serving->instance());
   entry.place = place.value();
   return RendezvousPost::Make(std::move(*folder), entry);

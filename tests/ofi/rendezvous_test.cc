@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <thread>
 
 namespace ramspan {
 namespace {
@@ -158,10 +160,54 @@ TEST_F(Rendezvous, APostIsThereAsLongAsItsServer) {
   {
     const auto post = RendezvousPost::Make(Folder(), Entry(2));
     ASSERT_TRUE(post.ok());
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (Folder().Read().value().size() != 1 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     ASSERT_EQ(Folder().Read().value().size(), 1u) << "the next server sweeps";
     EXPECT_EQ(Folder().Read().value()[0].instance, 2u);
   }
   EXPECT_TRUE(Folder().Read().value().empty());
+}
+
+// A job that was killed had left entries of hosts that are off: 2 s each before a server served that was in the folder already, and
+// before it ended.
+TEST_F(Rendezvous, APostIsMadeAndEndsWhileItSweepsForLong) {
+  SocketAddress bound;
+  const Descriptor mute = Listen(ParseSocketPlace("127.0.0.1:0").value(), &bound).value();
+  ASSERT_EQ(listen(mute.number(), 0), 0);  // has room for one; who comes then hears nothing, as from a host that is off
+  std::vector<Descriptor> waiting;
+  for (int i = 0; i < 4; ++i) waiting.push_back(StartConnect(bound).value());
+  constexpr uint64_t kDead = 20;
+  for (uint64_t i = 1; i <= kDead; ++i) {
+    RendezvousEntry entry = Entry(i, "127.0.0.1:" + std::to_string(bound.port()));
+    entry.system = "another/1";
+    ASSERT_TRUE(Folder().Write(entry).ok());
+    MakeOld(i);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(RendezvousPost::Make(Folder(), Entry(kDead + 1)).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20)) << "they take 40 s";
+  EXPECT_GE(Folder().Read().value().size(), kDead / 2) << "nobody is called dead who had no time to answer";
+}
+
+TEST_F(Rendezvous, WhatNobodyUnderstandsIsSweptWhenNobodyTouchesIt) {
+  const RendezvousFolder folder = Folder();
+  std::ofstream(FileOf(1)) << "ramspan-ser";  // there was no room for the rest
+  std::ofstream(FileOf(2)) << "ramspan-server 2\nof a newer version\n";
+  MakeOld(1);
+  EXPECT_EQ(folder.Sweep(), 1u);
+  EXPECT_FALSE(fs::exists(FileOf(1)));
+  EXPECT_TRUE(fs::exists(FileOf(2))) << "its server lives";
+}
+
+// All systems call their first namespace the same: another host's processes would have been taken for ended ones of this host.
+TEST(RendezvousSystem, ASystemThatDoesNotSayWhichStartItIsHasNoName) {
+  EXPECT_EQ(SystemName("", 4026531836), "");
+  EXPECT_EQ(SystemName("b", 7), "b/7");
+}
+
+TEST(RendezvousSystem, APlaceIsOfOneHostOrOfMore) {
+  for (const char* one : {"/run/socket", "@name", "127.0.1.1:7117", "[::1]:7117"}) EXPECT_TRUE(IsOfOneHost(ParseSocketPlace(one).value())) << one;
+  for (const char* more : {"10.0.0.7:7117", "node7:7117", "[fe80::1]:80"}) EXPECT_FALSE(IsOfOneHost(ParseSocketPlace(more).value())) << more;
 }
 
 TEST_F(Rendezvous, ServersAreNamedByPlacesAndFolders) {
