@@ -26,6 +26,9 @@ constexpr milliseconds kLookEvery{200};
 constexpr milliseconds kPingEvery{1000};
 // A place is looked for so often, and so long; whether one is missing is looked at every half second.
 constexpr milliseconds kSeekEvery{3000}, kSeekMax{2000}, kMissedEvery{500};
+// Hosts that are off answer nobody. Where somebody has waited for one in vain, the next wait comes after twice the pause, and one round
+// takes no longer than this: then folders are looked into again, and the next round begins where this one has ended.
+constexpr milliseconds kSeekEveryMax{60'000}, kRoundMax{3000};
 constexpr milliseconds kLeaveAfter{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
 constexpr std::chrono::microseconds kCollectSpin{300};
@@ -315,6 +318,7 @@ void OfiTransport::Seek() {
     Forget(news_);
     Follow();
     SeekMissing();
+    LeaveUnwanted();
   }
 }
 
@@ -325,9 +329,6 @@ void OfiTransport::Follow() {
   if (!news && (now < next_look_ || !places_.has_folders())) return;
   next_look_ = now + kSeekEvery;
   Want(places_.Look());
-  for (uint32_t i = 0; i < servers(); ++i) {
-    servers_[i]->SetLeft(std::none_of(sought_.begin(), sought_.end(), [i](const Sought& one) { return one.wanted && one.number == i; }));
-  }
   std::erase_if(sought_, [this](const Sought& one) { return !one.wanted && (one.number == UINT32_MAX || servers_[one.number]->is_dead()); });
 }
 
@@ -341,15 +342,35 @@ void OfiTransport::Want(const std::vector<OfiPlaces::Place>& places) {
   }
 }
 
+bool OfiTransport::IsMissing(const Sought& sought) const {
+  return sought.wanted && (sought.number == UINT32_MAX || servers_[sought.number]->is_dead());
+}
+
 void OfiTransport::SeekMissing() {
-  for (Sought& sought : sought_) {
-    const bool is_there = sought.number != UINT32_MAX && !servers_[sought.number]->is_dead();
-    if (is_there || !sought.wanted || std::chrono::steady_clock::now() < sought.next_try) continue;
+  const auto begin = std::chrono::steady_clock::now();
+  for (size_t tried = 0; tried < sought_.size(); ++tried) {
     // Others may be named by now: these are not worth a wait.
     if (ends_.load(std::memory_order_relaxed) || places_.is_news()) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - begin > kRoundMax) return;
+    Sought& sought = sought_[seek_next_++ % sought_.size()];
+    if (!IsMissing(sought) || now < sought.next_try) continue;
     // In vain, mostly; it says nothing then.
     static_cast<void>(Connect(&sought, kSeekMax).ok());
-    sought.next_try = std::chrono::steady_clock::now() + kSeekEvery;
+    sought.was_tried = true;
+    const auto after = std::chrono::steady_clock::now();
+    sought.pause = after - now > kSeekMax / 2 && IsMissing(sought) ? std::min(sought.pause * 2, kSeekEveryMax) : kSeekEvery;
+    sought.next_try = after + sought.pause;
+  }
+}
+
+// A server may be named by another one of its names now, which is known when all new names have been tried.
+void OfiTransport::LeaveUnwanted() {
+  if (places_.is_news()) return;  // the next round knows better
+  const bool all_tried = std::all_of(sought_.begin(), sought_.end(), [this](const Sought& one) { return !IsMissing(one) || one.was_tried; });
+  for (uint32_t i = 0; i < servers(); ++i) {
+    const bool wanted = std::any_of(sought_.begin(), sought_.end(), [i](const Sought& one) { return one.wanted && one.number == i; });
+    if (wanted || all_tried) servers_[i]->SetLeft(!wanted);
   }
 }
 

@@ -86,6 +86,8 @@ class OfiTransport final : public ServerTransport {
     bool in_folder = false;
     bool wanted = true;            // false: it is not named any more
     uint32_t number = UINT32_MAX;  // of the server that was found there
+    bool was_tried = false;        // since the start
+    std::chrono::milliseconds pause{3000};  // between two tries
     std::chrono::steady_clock::time_point next_try{};
   };
 
@@ -103,7 +105,9 @@ class OfiTransport final : public ServerTransport {
   void Seek();
   void Follow();
   void Want(const std::vector<OfiPlaces::Place>& places);
+  bool IsMissing(const Sought& sought) const;
   void SeekMissing();
+  void LeaveUnwanted();
 
   // Constant after construction.
   const OfiOptions options_;
@@ -122,6 +126,7 @@ class OfiTransport final : public ServerTransport {
 
   // Open's, then the seeking thread's alone.
   std::vector<Sought> sought_;
+  size_t seek_next_ = 0;  // whose turn it is, from the first on and again
   std::chrono::steady_clock::time_point next_look_{};
 
   // The links' thread's alone.

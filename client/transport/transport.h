@@ -103,7 +103,7 @@ class ServerTransport {
   virtual void TellUsage(uint32_t /*server*/, uint64_t /*written_bytes*/, uint64_t /*read_bytes*/) {}
 
   // Other names of servers than those at the start: new ones are looked for and join, those that are not named any more are left
-  // as if they drained. kInvalidArgument: what to write. kFailedPrecondition: the servers of this transport are those of its job.
+  // as if they drained. kInvalidArgument: what to write. kFailedPrecondition: the servers of this transport are ranks of its job.
   virtual Status UseServers(const std::string& /*names*/) { return FailedPrecondition("the servers of this job are ranks of it"); }
   virtual std::string server_names() const { return ""; }
 

@@ -426,5 +426,26 @@ TEST(Places, AreHostsWithPortsOrPaths) {
   }
 }
 
+// It was left for good: who connected by the new name found that it was there, and nobody took back that it was to be left.
+TEST(Isolation, AServerThatIsNamedByAnotherOfItsNamesIsNotLeft) {
+  OfiServers servers({.servers = 3});
+  const std::vector<SocketPlace> places = servers.places();
+  char other_name[32];
+  std::snprintf(other_name, sizeof other_name, "@ramspan-%016llx", static_cast<unsigned long long>(servers.endpoint(0).instance()));
+  OfiOptions options{.servers = places[0].text()};
+  const auto transport = OfiTransport::Open(options, TestSecret()).value();
+  bool was_left = false;
+  const auto meets = [&](const std::string& names, uint32_t count) {
+    ASSERT_TRUE(transport->UseServers(names).ok());
+    EXPECT_TRUE(Eventually([&] {
+      was_left = was_left || transport->state(0) != ServerTransport::ServerState::kAlive;
+      return transport->servers() == count;
+    }));
+  };
+  meets(other_name + ("," + places[1].text()), 2);
+  meets(other_name + ("," + places[1].text() + "," + places[2].text()), 3);
+  EXPECT_FALSE(was_left);
+}
+
 }  // namespace
 }  // namespace ramspan
