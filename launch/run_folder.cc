@@ -41,7 +41,10 @@ bool Append(int fd, const std::string& text) {
 }  // namespace
 
 std::string RunFolderParent(const std::string& wished) {
-  return wished.empty() || wished.size() > kParentMax || wished.find(',') != std::string::npos ? "/tmp" : wished;
+  // Sockets and servers are named from the root, so a TMPDIR that is relative is made whole.
+  std::error_code error;
+  const std::string parent = wished.empty() || wished[0] == '/' ? wished : std::filesystem::absolute(wished, error).lexically_normal().string();
+  return error || parent.empty() || parent.size() > kParentMax || parent.find(',') != std::string::npos ? "/tmp" : parent;
 }
 
 std::string NameRunFolder(const std::string& wished) {

@@ -38,6 +38,16 @@ class LeftoversTest : public testing::Test {
   std::string folder_;
 };
 
+// The server's socket lay in a path that is none: "memory server 1 ended with status 2".
+TEST(RunFolder, ARelativeTmpdirIsMadeWhole) {
+  const std::string here = fs::current_path();
+  const std::string parent = RunFolderParent("./tmp");
+  EXPECT_EQ(parent, here.size() + 4 <= 70 ? here + "/tmp" : "/tmp");
+  EXPECT_EQ(RunFolderParent("/scratch/me"), "/scratch/me");
+  EXPECT_EQ(RunFolderParent(""), "/tmp");
+  EXPECT_EQ(NameRunFolder("tmp")[0], '/');
+}
+
 TEST_F(LeftoversTest, OnlyUnusedSegmentsOfMpiAreRemoved) {
   const int64_t since_ns = RealtimeNs() - 1'000'000'000;
   const std::string dead = Make("mpich_shar_tmpAbCdEf"), also_dead = Make("ucx_shm_posix_12ab"), other = Make("postgres");
