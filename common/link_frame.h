@@ -50,7 +50,7 @@ struct Frame {
   ServiceCommand order;
   ServiceReport report;
   bool draining = false;  // kDraining, from a server: whether clients should leave
-  uint64_t bytes = 0;     // kGiveBack, from a server: so much of its leases
+  uint64_t bytes = 0;     // kGiveBack, from a server: leases, until so much was returned over this link in all
   ServiceUsage usage;     // kUsage, from a client: what it has moved so far; rates are the server's business
 };
 

@@ -76,7 +76,8 @@ class Endpoint {
   // The job that it belongs to; empty: it does not say. What it has moved here, as it says itself.
   virtual std::string JobOf(uint32_t /*client*/) { return ""; }
   virtual ServiceUsage UsageOf(uint32_t /*client*/) { return {}; }
-  // Tells it to give back so many bytes of leases, as soon as it has found other places for what is there.
+  // Tells it to give back leases until it has returned so many bytes in all since it came, as soon as it has found other places for
+  // what is there; what it was told before counts no more.
   virtual void AskBack(uint32_t /*client*/, uint64_t /*bytes*/) {}
 
   // What `ramspan ctl` wants, from somebody who may; each order is answered by reports, the server's own last.

@@ -145,11 +145,11 @@ void LeaseTable::ForgetOldWants(Time now) {
 }
 
 // Of all clients, or those of one job (null: all): who can give back the most before its job is down at its share. At most `bytes`.
-LeaseTable::Claim LeaseTable::FindClaim(uint64_t bytes, const Job* job) const {
+LeaseTable::Claim LeaseTable::FindClaim(uint64_t bytes, const Job* job, Time now) const {
   Claim claim;
   for (uint32_t number = 0; number < clients_.size(); ++number) {
     const Client& client = clients_[number];
-    if (client.job == nullptr || (job != nullptr && client.job != job)) continue;
+    if (client.job == nullptr || (job != nullptr && client.job != job) || now < client.spared_until) continue;
     const uint64_t left = client.job->held - client.job->asked_back, share = ShareOf(*client.job);
     const uint64_t may = std::min(client.held - client.asked_back, left - std::min(left, share));
     if (may > claim.bytes) claim = {number, may};
@@ -158,11 +158,16 @@ LeaseTable::Claim LeaseTable::FindClaim(uint64_t bytes, const Job* job) const {
   return claim;
 }
 
-void LeaseTable::AddClaims(uint64_t bytes, const Job* job, std::vector<Claim>* claims) {
+void LeaseTable::AddClaims(uint64_t bytes, const Job* job, Time now, std::vector<Claim>* claims) {
   while (bytes > 0) {
-    const Claim claim = FindClaim(bytes, job);
+    const Claim claim = FindClaim(bytes, job, now);
     if (claim.bytes == 0) return;  // nobody holds more than a share
-    SetAskedBack(&clients_[claim.client], clients_[claim.client].asked_back + claim.bytes);
+    Client& client = clients_[claim.client];
+    if (client.asked_back == 0) {
+      client.gives_until = now + kGivesWithin;
+      client.has_given = false;
+    }
+    SetAskedBack(&client, client.asked_back + claim.bytes);
     bytes -= claim.bytes;
     claims->push_back(claim);
   }
@@ -173,12 +178,40 @@ std::vector<LeaseTable::Claim> LeaseTable::AskBack(Time now) {
   std::vector<Claim> claims;
   for (const auto& [name, job] : jobs_) {
     const uint64_t left = job.held - job.asked_back;
-    if (left > job.quota) AddClaims(left - job.quota, &job, &claims);
+    if (left > job.quota) AddClaims(left - job.quota, &job, now, &claims);
   }
-  const uint64_t out = pool_bytes_ - free_bytes_;
-  const uint64_t coming = lent_bytes_ + all_.asked_back;
-  if (out + all_.wants > coming) AddClaims(out + all_.wants - coming, nullptr, &claims);
+  const uint64_t needed = NeededBack();
+  if (needed > all_.asked_back) AddClaims(needed - all_.asked_back, nullptr, now, &claims);
   return claims;
+}
+
+// For what is wanted, and for a pool that lends less than is out.
+uint64_t LeaseTable::NeededBack() const {
+  const uint64_t out = pool_bytes_ - free_bytes_;
+  return out + all_.wants - std::min(out + all_.wants, lent_bytes_);
+}
+
+std::vector<uint32_t> LeaseTable::TakeBack(Time now) {
+  ForgetOldWants(now);
+  uint64_t for_quotas = 0;
+  for (const auto& [name, job] : jobs_) for_quotas += job.held - std::min(job.held, job.quota);
+  std::vector<uint32_t> changed;
+  for (uint32_t number = 0; number < clients_.size() && all_.asked_back > 0; ++number) {
+    Client& client = clients_[number];
+    if (client.asked_back == 0) continue;
+    if (std::exchange(client.has_given, false)) client.gives_until = now + kGivesWithin;
+    const bool gives_nothing = client.gives_until < now;
+    if (gives_nothing) client.spared_until = now + kSparedFor;
+    // Of the job: what its quota asks for stays asked for.
+    const uint64_t quota_wants = client.job->held - std::min(client.job->held, client.job->quota);
+    const uint64_t not_for_quota = client.job->asked_back - std::min(client.job->asked_back, quota_wants);
+    const uint64_t surplus = all_.asked_back - std::min(all_.asked_back, std::max(NeededBack(), for_quotas));
+    const uint64_t less = gives_nothing ? client.asked_back : std::min({client.asked_back, not_for_quota, surplus});
+    if (less == 0) continue;
+    SetAskedBack(&client, client.asked_back - less);
+    changed.push_back(number);
+  }
+  return changed;
 }
 
 void LeaseTable::SetLent(uint64_t bytes) {
@@ -227,8 +260,19 @@ Status LeaseTable::Return(uint32_t client, uint64_t lease) {
   if (found == leases_.end() || found->second.client != client) {
     return InvalidArgument("client " + std::to_string(client) + " holds no lease " + std::to_string(lease));
   }
+  Client& holder = clients_[client];
+  const uint64_t bytes = found->second.bytes;
+  holder.returned += bytes;
+  holder.has_given = true;
+  SetAskedBack(&holder, holder.asked_back - std::min(holder.asked_back, bytes));
   Release(found);
   return {};
+}
+
+void LeaseTable::Undo(uint64_t lease) {
+  const auto found = leases_.find(lease);
+  RS_CHECK(found != leases_.end(), "lease %llu was just made", static_cast<unsigned long long>(lease));
+  Release(found);
 }
 
 bool LeaseTable::Holds(uint32_t client, uint64_t lease) const {
@@ -239,13 +283,13 @@ bool LeaseTable::Holds(uint32_t client, uint64_t lease) const {
 void LeaseTable::Retire(uint32_t number) {
   Client& client = clients_[number];
   if (client.job == nullptr) return;
+  SetAskedBack(&client, 0);
   for (auto lease = leases_.begin(); lease != leases_.end();) {
     auto next = std::next(lease);
     if (lease->second.client == number) Release(lease);
     lease = next;
   }
   SetWants(&client, 0);
-  SetAskedBack(&client, 0);
   Job& job = JobOf(client);
   job.clients_promised -= client.promised;
   PromiseJob(&job);
@@ -260,7 +304,6 @@ void LeaseTable::Release(std::map<uint64_t, Lease>::iterator lease) {
   space_.Free(l.offset / kLeaseGranule, l.bytes / kLeaseGranule);
   free_bytes_ += l.bytes;
   Client& client = clients_[l.client];
-  SetAskedBack(&client, client.asked_back - std::min(client.asked_back, l.bytes));
   SetHeld(&client, client.held - l.bytes);
   leases_.erase(lease);
 }

@@ -46,6 +46,9 @@ class LeaseTable {
   using Time = RunningClock::time_point;
   // A client that wants memory asks at least every second. Who has not asked for so long has no need any more.
   static constexpr std::chrono::seconds kWantLasts{10};
+  // Who was asked and has given nothing back for so long has no other place for its data, or none now: others are asked.
+  static constexpr std::chrono::seconds kGivesWithin{10};
+  static constexpr std::chrono::seconds kSparedFor{30};  // then it is asked again
 
   // `pool_bytes` is cut down to a multiple of kLeaseGranule and must hold one; clients are numbered [0, clients). `released`
   // hears of each lease that comes back, before its place is free.
@@ -59,8 +62,10 @@ class LeaseTable {
   // kResourceExhausted: the pool has no `minimum` in one piece; kUnavailable: it has, but it is promised to others.
   Result<Lease> Grant(uint32_t client, uint64_t want, uint64_t minimum);
 
-  // kInvalidArgument when there is no such lease or another client holds it.
+  // By the client. kInvalidArgument when there is no such lease or another client holds it.
   Status Return(uint32_t client, uint64_t lease);
+  // The lease was just made, and the client has not heard of it.
+  void Undo(uint64_t lease);
 
   bool Holds(uint32_t client, uint64_t lease) const;
 
@@ -78,6 +83,11 @@ class LeaseTable {
     uint64_t bytes = 0;
   };
   std::vector<Claim> AskBack(Time now);
+  // Now and then. What was asked back and is needed no more, or does not come, is not asked for any more: from whom.
+  std::vector<uint32_t> TakeBack(Time now);
+  // What the client will have returned since it came, once it has given back what it was asked for. So both sides agree on what is
+  // left of that, whatever is under way between them.
+  uint64_t ToBeReturnedBy(uint32_t client) const { return clients_[client].returned + clients_[client].asked_back; }
 
   // What was asked back and has not come yet.
   uint64_t awaited_bytes() const { return all_.asked_back; }
@@ -116,6 +126,10 @@ class LeaseTable {
     Job* job = nullptr;  // null: it is not here
     std::string job_name;
     Time wants_until{};
+    uint64_t returned = 0;  // by itself, since it came
+    bool has_given = false;  // since TakeBack looked
+    Time gives_until{};      // if it gives nothing until then, others are asked
+    Time spared_until{};
   };
 
   Job& JobOf(const Client& client) const;
@@ -128,8 +142,9 @@ class LeaseTable {
   void SetWants(Client* client, uint64_t bytes);
   void SetAskedBack(Client* client, uint64_t bytes);
   void Release(std::map<uint64_t, Lease>::iterator lease);
-  Claim FindClaim(uint64_t bytes, const Job* job) const;
-  void AddClaims(uint64_t bytes, const Job* job, std::vector<Claim>* claims);
+  Claim FindClaim(uint64_t bytes, const Job* job, Time now) const;
+  void AddClaims(uint64_t bytes, const Job* job, Time now, std::vector<Claim>* claims);
+  uint64_t NeededBack() const;
 
   const uint64_t pool_bytes_;
   const std::function<void(const Lease&)> released_;

@@ -16,6 +16,8 @@ constexpr std::chrono::milliseconds kActivityLasts{25};
 // A client inside one long flush cannot repeat it. It says before how much will come, and after it that it is done:
 // the wire is taken for a slow one.
 constexpr uint64_t kActivityBytesPerMs = 20'000;
+// Who was asked to give back needs seconds for it, and wants last for 10 s.
+constexpr std::chrono::seconds kUpkeepEvery{1};
 
 }  // namespace
 
@@ -67,17 +69,29 @@ std::optional<WireMessage> MemServer::Handle(uint32_t client, std::span<const st
 
 void MemServer::AskBack(Clock::time_point now) {
   if (!options_.ask_back) return;
-  for (const LeaseTable::Claim& claim : leases_.AskBack(now)) options_.ask_back(claim.client, claim.bytes);
+  for (const LeaseTable::Claim& claim : leases_.AskBack(now)) options_.ask_back(claim.client, leases_.ToBeReturnedBy(claim.client));
+}
+
+void MemServer::SettleClaims(Clock::time_point now) {
+  if (!options_.ask_back) return;
+  for (const uint32_t client : leases_.TakeBack(now)) options_.ask_back(client, leases_.ToBeReturnedBy(client));
+  AskBack(now);
+}
+
+void MemServer::Upkeep(Clock::time_point now) {
+  if (leases_.awaited_bytes() == 0 || now < next_upkeep_) return;
+  next_upkeep_ = now + kUpkeepEvery;
+  SettleClaims(now);
 }
 
 void MemServer::SetLent(uint64_t bytes, Clock::time_point now) {
   leases_.SetLent(bytes);
-  AskBack(now);
+  SettleClaims(now);
 }
 
 void MemServer::SetQuota(const std::string& job, uint64_t bytes, Clock::time_point now) {
   leases_.SetQuota(job, bytes);
-  AskBack(now);
+  SettleClaims(now);
 }
 
 FullReason MemServer::NoteRefusal(uint32_t client, const Status& why, Clock::time_point now) {
@@ -107,9 +121,7 @@ WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request
   if (!lease.ok()) {
     answer.flags = static_cast<uint32_t>(NoteRefusal(client, lease.status(), now));
   } else if (options_.provide && !options_.provide(lease.value())) {
-    const Status returned = leases_.Return(client, lease.value().id);
-    RS_CHECK(returned.ok(), "lease %llu just made: %s", static_cast<unsigned long long>(lease.value().id),
-             returned.message().c_str());
+    leases_.Undo(lease.value().id);
     answer.flags = static_cast<uint32_t>(FullReason::kNoMemory);
   } else {
     answer = {.type = WireType::kLeaseGrant,
@@ -128,9 +140,7 @@ void MemServer::Withdraw(uint32_t client, const WireMessage& answer) {
   // An answer that was given before may have been received; the client has that lease or asks once more.
   if (answer.type != WireType::kLeaseGrant || answer.lease != new_lease_) return;
   granted_[client] = {};
-  const Status returned = leases_.Return(client, answer.lease);
-  RS_CHECK(returned.ok(), "lease %llu just made: %s", static_cast<unsigned long long>(answer.lease),
-           returned.message().c_str());
+  leases_.Undo(answer.lease);
 }
 
 void MemServer::NoteArrival(uint32_t client, const std::string& job) {

@@ -29,7 +29,8 @@ struct MemServerOptions {
   std::function<bool(const Lease& lease)> provide;
   // The lease is nobody's any more, before it can be granted again.
   std::function<void(const Lease& lease)> reclaim;
-  // A client should give back so much, because others have a right to it. Null: nobody can be told, so nobody is.
+  // A client should give back leases, because others have a right to them, until it has returned `bytes` in all since it came; what it
+  // was told before counts no more. Null: nobody can be told, so nobody is.
   std::function<void(uint32_t client, uint64_t bytes)> ask_back;
 };
 
@@ -53,6 +54,9 @@ class MemServer {
 
   // Some client moves bytes by RMA now: the loop must keep calling MPI, or those transfers stall.
   bool RmaIsActive(Clock::time_point now) const;
+
+  // Often: looks now and then after what clients were asked to give back.
+  void Upkeep(Clock::time_point now);
 
   // While it drains it grants nothing; clients are told that it is full.
   void SetDraining(bool draining) { is_draining_ = draining; }
@@ -78,6 +82,7 @@ class MemServer {
   WireMessage GrantOrRefuse(uint32_t client, const WireMessage& request, Clock::time_point now);
   FullReason NoteRefusal(uint32_t client, const Status& why, Clock::time_point now);
   void AskBack(Clock::time_point now);
+  void SettleClaims(Clock::time_point now);
   void NoteBad(uint32_t client, const Status& why);
 
   const MemServerOptions options_;
@@ -88,6 +93,7 @@ class MemServer {
   uint64_t new_lease_ = 0;                       // granted by the last request; 0 if it got an old one or none
   size_t draining_ = 0;       // clients that have said bye or died
   bool is_draining_ = false;  // the server itself
+  Clock::time_point next_upkeep_{};
   size_t byes_together_ = 0, byes_alone_ = 0;
 };
 

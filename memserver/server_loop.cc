@@ -62,6 +62,7 @@ class Loop {
       while (const std::optional<uint32_t> come = endpoint_.NextArrival()) server_.NoteArrival(*come, endpoint_.JobOf(*come));
       while (const std::optional<Endpoint::Order> order = endpoint_.NextOrder()) Obey(*order, now);
       SendReports();
+      server_.Upkeep(now);
       if (message) {
         Answer(*message, now);
         last_message = last_arrival_ = now;
@@ -164,7 +165,11 @@ class Loop {
 
   static std::function<void(uint32_t, uint64_t)> AskBackOf(Endpoint& endpoint) {
     if (!endpoint.is_service()) return nullptr;
-    return [&endpoint](uint32_t client, uint64_t bytes) { endpoint.AskBack(client, bytes); };
+    // Transfers go on between many that are told at once.
+    return [&endpoint](uint32_t client, uint64_t bytes) {
+      endpoint.AskBack(client, bytes);
+      endpoint.Progress();
+    };
   }
 
   bool Provide(const Lease& lease) {

@@ -81,7 +81,7 @@ class LeaseKeeper {
     ServerTransport::Server server;  // constant
     bool closed = false;       // found dead, its leases closed
     bool drained = false;      // was found draining: its end is no surprise
-    bool drains = false;       // and does so now
+    bool wants_some = false;   // of its leases back, as of the last Upkeep
     bool makes_room = false;   // it said that others have been asked to
     bool asked = false;
     Time asked_at{};

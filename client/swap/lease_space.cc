@@ -73,15 +73,16 @@ uint64_t LeaseSpace::CloseServer(uint32_t server, bool is_dead) {
   return lost;
 }
 
-void LeaseSpace::OpenServer(uint32_t server) {
-  for (uint32_t i = 0; i < leases_.size(); ++i) {
-    if (leases_[i].lease.bytes == 0 || leases_[i].lease.server != server || leases_[i].dead) continue;
-    if (std::exchange(leases_[i].closed, false)) space_.OpenRegion(i);
-  }
-}
-
 void LeaseSpace::CloseSome(uint32_t server, uint64_t bytes) {
-  for (uint64_t closed = 0; closed < bytes;) {
+  uint64_t closed = 0;
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    Held& held = leases_[i];
+    if (held.lease.bytes == 0 || held.lease.server != server || held.dead || !held.closed) continue;
+    held.closed = closed < bytes;
+    if (held.closed) closed += held.lease.bytes;
+    else space_.OpenRegion(i);
+  }
+  while (closed < bytes) {
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < leases_.size(); ++i) {
       if (leases_[i].lease.bytes == 0 || leases_[i].lease.server != server || leases_[i].closed) continue;

@@ -49,9 +49,8 @@ class LeaseSpace {
 
   // The server is dead, or wants its memory back: its leases give no more slots. Returns the bytes of slots in them.
   uint64_t CloseServer(uint32_t server, bool is_dead);
-  // The server wants nothing back any more: what was closed gives slots again.
-  void OpenServer(uint32_t server);
-  // Closes leases of the server, those with the least in them first, until they hold `bytes`, slots or not; fewer if there are no more.
+  // The server lives, and wants `bytes` of its leases back: as many are closed, slots or not, fewer if there are no more, and the others
+  // give slots. What is closed stays so, as long as it is needed; then those with the least in them are.
   void CloseSome(uint32_t server, uint64_t bytes);
   // Slots in leases that are closed, of servers that live.
   uint64_t leaving_bytes() const;

@@ -51,16 +51,19 @@ void LeaseKeeper::CloseDeadServers() {
 void LeaseKeeper::CloseWhatLeaves() {
   uint64_t left = 0;
   for (uint32_t server = 0; server < transport_.servers(); ++server) {
-    const bool drains = transport_.state(server) == ServerTransport::ServerState::kDraining;
-    const uint64_t asked_back = transport_.TakeAskedBack(server);
+    const ServerTransport::ServerState now = transport_.state(server);
+    if (now == ServerTransport::ServerState::kDead) continue;  // its leases stay closed, or will be
+    const bool drains = now == ServerTransport::ServerState::kDraining;
+    const uint64_t asked_back = transport_.AskedBack(server);
     MutexLock lock(mutex_);
     NoteNewServers();
     ServerState& state = servers_[server];
     LeaseSpace& space = sides_[state.near()].space;
     state.drained = state.drained || drains;
-    if (std::exchange(state.drains, drains) && !drains) space.OpenServer(server);
+    const bool wants_some = drains || asked_back > 0;
+    const bool wanted_some = std::exchange(state.wants_some, wants_some);
     if (drains) space.CloseServer(server, /*is_dead=*/false);
-    if (asked_back > 0) space.CloseSome(server, asked_back);
+    else if (wants_some || wanted_some) space.CloseSome(server, asked_back);
   }
   MutexLock lock(mutex_);
   for (const Side& side : sides_) left += side.space.leaving_bytes();

@@ -106,6 +106,7 @@ void OfiServer::Send(const WireMessage& message) {
     const auto held = std::find_if(leases_.begin(), leases_.end(), [&](const auto& one) { return one.second.id == message.lease; });
     if (held != leases_.end()) {
       if (is_near()) Unmap(held->first, held->second.bytes);
+      returned_.fetch_add(held->second.bytes, std::memory_order_relaxed);
       leases_.erase(held);
     }
   }
@@ -153,7 +154,7 @@ const char* OfiServer::Take(const Frame& frame, const Descriptor& descriptor) {
     return nullptr;
   }
   if (frame.kind == Frame::Kind::kGiveBack) {
-    asked_back_.fetch_add(std::min(frame.bytes, description_.capacity_bytes), std::memory_order_relaxed);
+    to_be_returned_.store(frame.bytes, std::memory_order_relaxed);
     return nullptr;
   }
   const bool is_record = frame.kind == Frame::Kind::kRecord || frame.kind == Frame::Kind::kGrant;
@@ -172,6 +173,7 @@ const char* OfiServer::Take(const Frame& frame, const Descriptor& descriptor) {
     inbox_.push_back(frame.record);
     return nullptr;
   }
+  returned_.fetch_add(message.value().bytes, std::memory_order_relaxed);
   link_->Send({.kind = Frame::Kind::kRecord, .record = Encode({.type = WireType::kLeaseReturn, .lease = message.value().lease})});
   inbox_.push_back(Encode({.type = WireType::kFull, .sequence = message.value().sequence, .flags = static_cast<uint32_t>(FullReason::kNoMemory)}));
   return wrong;

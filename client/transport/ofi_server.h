@@ -9,6 +9,7 @@
 // handing it to a socket that does not block. Ownership: of link, mappings and lane.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -42,7 +43,10 @@ class OfiServer {
   void SetLeft(bool left) { left_.store(left, std::memory_order_relaxed); }
   bool is_left() const { return left_.load(std::memory_order_relaxed); }
   // As ServerTransport's.
-  uint64_t TakeAskedBack() { return asked_back_.exchange(0, std::memory_order_relaxed); }
+  uint64_t AskedBack() const {
+    const uint64_t wanted = to_be_returned_.load(std::memory_order_relaxed), returned = returned_.load(std::memory_order_relaxed);
+    return wanted - std::min(wanted, returned);
+  }
   void TellUsage(uint64_t written_bytes, uint64_t read_bytes);
   // No lease of its is held here.
   bool HoldsNothing();
@@ -94,7 +98,9 @@ class OfiServer {
   std::atomic<bool> dead_{false};  // set after all that a death means here is done: the lane has failed
   std::atomic<bool> draining_{false};  // the server has said so; publishes nothing but itself
   std::atomic<bool> left_{false};      // this client has decided so; likewise
-  std::atomic<uint64_t> asked_back_{0};  // bytes; likewise
+  // Bytes of leases since the link was made, as the server wants it and as it is. Sums, so that what is under way counts once; they
+  // publish nothing but themselves.
+  std::atomic<uint64_t> to_be_returned_{0}, returned_{0};
   std::atomic<int64_t> announced_ms_{0};  // of the steady clock; any order will do
   Mutex mutex_{LockRank::kTransport};
   const std::unique_ptr<Link> link_ RS_PT_GUARDED_BY(mutex_);

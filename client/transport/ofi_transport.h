@@ -60,7 +60,7 @@ class OfiTransport final : public ServerTransport {
   void Send(uint32_t server, const WireMessage& message) override { servers_[server]->Send(message); }
   std::optional<Control> Receive() override;
   void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) override { servers_[server]->Prepare(offset, bytes); }
-  uint64_t TakeAskedBack(uint32_t server) override { return servers_[server]->TakeAskedBack(); }
+  uint64_t AskedBack(uint32_t server) override { return servers_[server]->AskedBack(); }
   void TellUsage(uint32_t server, uint64_t written, uint64_t read) override { servers_[server]->TellUsage(written, read); }
   Status UseServers(const std::string& names) override;
   std::string server_names() const override { return places_.names(); }

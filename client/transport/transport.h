@@ -97,8 +97,8 @@ class ServerTransport {
   // A range of a mapped pool is about to be used: its pages may be mapped here all at once.
   virtual void Prepare(uint32_t /*server*/, uint64_t /*offset*/, uint64_t /*bytes*/) {}
 
-  // What a server wants back of its leases, in bytes, beyond what it was told before: others have a right to it.
-  virtual uint64_t TakeAskedBack(uint32_t /*server*/) { return 0; }
+  // What a server wants back of its leases now, in bytes, and has not got: others have a right to it. It may change its mind.
+  virtual uint64_t AskedBack(uint32_t /*server*/) { return 0; }
   // What this process has moved to and from a server until now, for its list of clients. Now and then.
   virtual void TellUsage(uint32_t /*server*/, uint64_t /*written_bytes*/, uint64_t /*read_bytes*/) {}
 

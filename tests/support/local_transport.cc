@@ -64,6 +64,11 @@ class LocalTransport final : public ServerTransport {
     all_.to_servers_.push_back({server, client_, Encode(message), all_.Due()});
   }
 
+  uint64_t AskedBack(uint32_t server) override {
+    const std::lock_guard lock(all_.mutex_);
+    return all_.servers_[server]->asked_back;
+  }
+
   std::optional<Control> Receive() override {
     const std::lock_guard lock(all_.mutex_);
     all_.Step();
@@ -110,9 +115,14 @@ void LocalServers::Freeze(uint32_t server, bool frozen) {
   servers_[server]->frozen = frozen;
 }
 
-void LocalServers::Drain(uint32_t server) {
+void LocalServers::Drain(uint32_t server, bool draining) {
   const std::lock_guard lock(mutex_);
-  servers_[server]->draining = true;
+  servers_[server]->draining = draining;
+}
+
+void LocalServers::AskBack(uint32_t server, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  servers_[server]->asked_back = bytes;
 }
 
 uint32_t LocalServers::Join() {

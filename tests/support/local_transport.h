@@ -46,7 +46,9 @@ class LocalServers {
   void Kill(uint32_t server);
   // Answers and moves nothing until it is thawed.
   void Freeze(uint32_t server, bool frozen);
-  void Drain(uint32_t server);
+  void Drain(uint32_t server, bool draining = true);
+  // What the server wants back from its clients, from each, and has not got.
+  void AskBack(uint32_t server, uint64_t bytes);
   // One more server, far; returns its number.
   uint32_t Join();
   // Without a bye: its leases go back.
@@ -65,6 +67,7 @@ class LocalServers {
       void operator()(std::byte* memory) const { std::free(memory); }
     };
     std::unique_ptr<std::byte, Freed> pool;  // by calloc: pages that no test needs are never made
+    uint64_t asked_back = 0;
     bool near = false, dead = false, frozen = false, draining = false;
   };
   struct Message {

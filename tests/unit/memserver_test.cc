@@ -183,7 +183,7 @@ TEST(MemServer, ARequestThatIsSentAgainGetsTheSameLease) {
 class HoggedServer {
  public:
   explicit HoggedServer(uint64_t pool_bytes)
-      : server_({.pool_bytes = pool_bytes, .ask_back = [this](uint32_t client, uint64_t bytes) { asked_[client] += bytes; }}) {
+      : server_({.pool_bytes = pool_bytes, .ask_back = [this](uint32_t client, uint64_t bytes) { asked_[client] = bytes; }}) {
     server_.NoteArrival(0, "hog");
     while (const uint64_t lease = Ask(0, 32 * kMiB, kNow)) hogs_.push_back(lease);
   }
@@ -197,14 +197,18 @@ class HoggedServer {
   void GiveBackOne(MemServer::Clock::time_point now) {
     server_.Handle(0, Encode({.type = WireType::kLeaseReturn, .sequence = ++sequence_, .lease = hogs_.back()}), now);
     hogs_.pop_back();
+    returned_ += 32 * kMiB;
   }
   void GiveBackWhatIsAskedFor(MemServer::Clock::time_point now) {
-    for (; asked_[0] > 0 && !hogs_.empty(); GiveBackOne(now)) asked_[0] -= std::min(asked_[0], 32 * kMiB);
+    while (returned_ < asked_[0] && !hogs_.empty()) GiveBackOne(now);
   }
+  // What the client is to have returned in all, as it was told last.
+  uint64_t asked(uint32_t client) { return asked_[client]; }
   MemServer& server() { return server_; }
 
  private:
   uint32_t sequence_ = 0;
+  uint64_t returned_ = 0;  // by the hog
   std::map<uint32_t, uint64_t> asked_;
   MemServer server_;
   std::vector<uint64_t> hogs_;
@@ -242,6 +246,47 @@ TEST(MemServer, AWantThatIsOverHoldsNothingBack) {
   hogged.GiveBackOne(kNow);
   EXPECT_EQ(hogged.Ask(0, 32 * kMiB, kNow + std::chrono::seconds(5)), 0u) << "promised to the other one";
   EXPECT_NE(hogged.Ask(0, 32 * kMiB, kNow + std::chrono::seconds(11)), 0u) << "which has not come for it";
+}
+
+TEST(MemServer, WhatIsWantedNoMoreIsNotAskedForAnyMore) {
+  HoggedServer hogged(256 * kMiB);
+  hogged.server().NoteArrival(1);
+  EXPECT_EQ(hogged.Ask(1, 32 * kMiB, kNow), 0u);
+  EXPECT_EQ(hogged.asked(0), 32 * kMiB);
+  hogged.server().Upkeep(kNow + std::chrono::seconds(2));
+  EXPECT_EQ(hogged.asked(0), 32 * kMiB);
+  hogged.GiveBackOne(kNow + std::chrono::seconds(3));
+  EXPECT_NE(hogged.Ask(1, 32 * kMiB, kNow + std::chrono::seconds(3)), 0u);
+  EXPECT_EQ(hogged.Ask(1, 32 * kMiB, kNow + std::chrono::seconds(3)), 0u);
+  EXPECT_EQ(hogged.asked(0), 64 * kMiB) << "in all";
+  hogged.server().NoteDeath(1);
+  hogged.server().Upkeep(kNow + std::chrono::seconds(4));
+  EXPECT_EQ(hogged.asked(0), 32 * kMiB) << "which it has returned";
+  hogged.server().SetLent(64 * kMiB, kNow);
+  EXPECT_EQ(hogged.asked(0), 192 * kMiB);
+  hogged.server().SetLent(256 * kMiB, kNow);
+  EXPECT_EQ(hogged.asked(0), 32 * kMiB);
+}
+
+// A client with no other place for its data gives nothing back, and was waited for as long as it was here.
+TEST(MemServer, WhoGivesNothingBackIsSparedAndAnotherOneIsAsked) {
+  HoggedServer hogged(256 * kMiB);
+  hogged.server().NoteArrival(1);
+  while (hogged.server().leases().HeldBy(1) < 96 * kMiB) {
+    hogged.Ask(1, 32 * kMiB, kNow);
+    hogged.GiveBackWhatIsAskedFor(kNow);
+  }
+  hogged.server().NoteArrival(2);
+  EXPECT_EQ(hogged.Ask(2, 16 * kMiB, kNow), 0u);
+  const uint64_t before = hogged.asked(0);
+  EXPECT_EQ(hogged.asked(1), 0u);
+  for (int second = 1; second < 15; ++second) {
+    hogged.Ask(2, 16 * kMiB, kNow + std::chrono::seconds(second));
+    hogged.server().Upkeep(kNow + std::chrono::seconds(second));
+  }
+  EXPECT_LT(hogged.asked(0), before);
+  EXPECT_EQ(hogged.asked(1), hogged.server().leases().ToBeReturnedBy(1));
+  EXPECT_GT(hogged.asked(1), 0u);
 }
 
 TEST(MemServer, RequestsAfterByeGetNothing) {

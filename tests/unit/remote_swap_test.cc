@@ -306,6 +306,28 @@ TEST(RemoteSwap, ADrainingServerIsAskedForNothingMoreAndKeepsWhatItHolds) {
   EXPECT_TRUE(ReadHolds(tier, slot, kMiB, 1));
 }
 
+// An undrain opened what had to go back to others, and a lease that came in the same moment stayed open.
+TEST(RemoteSwap, WhatIsAskedBackStaysClosedUntilItIsNotAskedForAnyMore) {
+  Job job({.pool_bytes = 8 * kMiB});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB});
+  ASSERT_TRUE(tier.Reserve(kMiB).ok());
+  job.servers.AskBack(0, 2 * kMiB);
+  tier.Upkeep();
+  EXPECT_TRUE(tier.HasLeaving()) << "one lease, as there is no other";
+  const SlotRef later = tier.Reserve(kMiB).value();
+  EXPECT_FALSE(tier.IsLeaving(later, kMiB));
+  tier.Upkeep();
+  EXPECT_TRUE(tier.IsLeaving(later, kMiB)) << "what came later goes, too";
+  job.servers.Drain(0);
+  tier.Upkeep();
+  job.servers.Drain(0, false);
+  tier.Upkeep();
+  EXPECT_TRUE(tier.IsLeaving(later, kMiB)) << "it drains no more, and wants it as before";
+  job.servers.AskBack(0, 0);
+  tier.Upkeep();
+  EXPECT_FALSE(tier.HasLeaving());
+}
+
 // What was still there counted as used, and no longer as capacity.
 TEST(RemoteSwap, WhatADrainingServerStillHoldsIsWithinTheCapacity) {
   Job job({.servers = 2, .pool_bytes = 8 * kMiB});
