@@ -6,23 +6,13 @@
 #include <thread>
 
 #include "client/transport/ofi_transport.h"
+#include "tests/support/eventually.h"
 #include "tests/support/ofi_servers.h"
 
 namespace ramspan {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr auto kPatience = std::chrono::seconds(30);
-
-template <class Condition>
-bool Eventually(Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 class DeafServer {
  public:
