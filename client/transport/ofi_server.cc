@@ -250,15 +250,18 @@ uint64_t OfiServer::arrivals() {
 }
 
 void OfiServer::Bury(const std::string& why) {
+  // First, so that it stands before what follows from it: the errors of those whose transfers fail.
+  if (!is_mourned_.exchange(true, std::memory_order_relaxed)) {
+    const char* const label = description_.label.c_str();
+    is_draining() ? LogInfo("memory server %s was left: %s", label, why.c_str()) : LogWarning("memory server %s is gone: %s", label, why.c_str());
+  }
   {
     MutexLock lock(mutex_);
     link_->Close(Unavailable(why));
   }
   if (lane_) lane_->Fail();
   // From here on transfers that fail mean that what was there is lost.
-  if (dead_.exchange(true, std::memory_order_release)) return;
-  if (is_draining()) return LogInfo("memory server %s was left: %s", description_.label.c_str(), why.c_str());
-  LogWarning("memory server %s is gone: %s", description_.label.c_str(), why.c_str());
+  dead_.store(true, std::memory_order_release);
 }
 
 void OfiServer::CloseInForkedChild() {

@@ -96,6 +96,7 @@ class OfiServer {
   uint64_t instance_ = 0;
 
   std::atomic<bool> dead_{false};  // set after all that a death means here is done: the lane has failed
+  std::atomic<bool> is_mourned_{false};  // why it is gone has been said; publishes nothing
   std::atomic<bool> draining_{false};  // the server has said so; publishes nothing but itself
   std::atomic<bool> left_{false};      // this client has decided so; likewise
   // Bytes of leases since the link was made, as the server wants it and as it is. Sums, so that what is under way counts once; they
