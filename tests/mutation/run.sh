@@ -15,9 +15,10 @@ state=$root/build-mutants
 again=no
 [ "${1:-}" != --again ] || { again=yes; shift; }
 words=${1:-}
-# Seconds. A bug's build is within build_limit, and each program that has to find it within test_limit (a bug that makes it
-# hang is found by that); ctest has limits of its own, of 60 s. Nothing here can hang.
-configure_limit=300 build_limit=1800 test_limit=60 ctest_limit=100
+# Seconds. A bug's build is within build_limit, and each program that has to find it within test_limit, or slower_max times what
+# it needed without a bug on this machine, with what else ran on it, if that is more (a bug that makes it hang is found by that).
+# Nothing here can hang.
+configure_limit=300 build_limit=1800 test_limit=60 slower_max=10 unhindered_limit=900
 jobs=$(nproc)
 usual="sim_tests interleave_tests unit_tests"
 if command -v ccache >/dev/null; then
@@ -58,15 +59,20 @@ build() {  # SPEC
   fi
   bounded "$build_limit" cmake --build "$folder" -j "$jobs" --target $(targets_of "$1") >build.log 2>&1
 }
-run() {  # SPEC; sets found: the first test that fails, or nothing
-  local target folder variant=(UCX_MEM_MMAP_HOOK_MODE=none RAMSPAN_TEST_SEEDS=150)
+# limit_of SPEC: from what passes_without has noted
+limit_of() {
+  awk -F'\t' -v spec="$1" -v limit="$test_limit" -v times="$slower_max" \
+    '$1 == spec && $2 * times > limit { limit = $2 * times } END { print limit }' "$state/durations"
+}
+run() {  # SPEC LIMIT; sets found: the first test that fails, or nothing
+  local limit=$2 target folder variant=(UCX_MEM_MMAP_HOOK_MODE=none RAMSPAN_TEST_SEEDS=150)
   target=$(targets_of "$1") target=${target%% *} folder=$(folder_of "$1")
   [ "$target" != front_tests ] || variant+=(RAMSPAN_MEMORY=16MiB)
   found=
   if [[ $1 == ctest/* ]]; then
-    bounded "$ctest_limit" ctest --test-dir "$folder" --no-tests=error --output-on-failure -R "$(filter_of "$1")" >test.log 2>&1 && return
+    bounded "$limit" ctest --test-dir "$folder" --timeout "$limit" --no-tests=error --output-on-failure -R "$(filter_of "$1")" >test.log 2>&1 && return
   else
-    bounded "$test_limit" env "${variant[@]}" "$folder/bin/$target" --gtest_brief=1 --gtest_fail_fast \
+    bounded "$limit" env "${variant[@]}" "$folder/bin/$target" --gtest_brief=1 --gtest_fail_fast \
       --gtest_filter="$(filter_of "$1")" >test.log 2>&1 && return
   fi
   found=$(grep -m1 -aoE '(FAILED  ?\] [^ ,]+|check failed: .*|WARNING: ThreadSanitizer: .*|\*\*\*(Failed|Timeout).*)' test.log | head -c 90)
@@ -86,7 +92,7 @@ try() {  # FILE EXPRESSION SPEC...
     result="SURVIVED	"
     for spec; do
       build "$spec" || { result="ERROR	DOES NOT COMPILE: $(grep -m1 -E 'error|FAILED|No such' build.log)"; break; }
-      run "$spec"
+      run "$spec" "$(limit_of "$spec")"
       [ -z "$found" ] || { result="FOUND	$found"; break; }
     done
   fi
@@ -96,13 +102,15 @@ try() {  # FILE EXPRESSION SPEC...
 # Without a bug each test passes, or what it finds says nothing. All of them are built here once, by all cores: the other
 # workers' first builds then come out of ccache.
 passes_without() {  # SPEC...
-  local spec
+  local spec begin
   synchronise "$state/sources" "$state/1" "$state/files" && cd "$state/1" || { echo "$state/1 cannot have the sources" >"$state/wrong"; return 1; }
   for spec; do
     if ! build "$spec"; then
       { echo "without any bug $spec does not compile:"; tail -30 build.log; } >>"$state/wrong"
     else
-      run "$spec"
+      begin=$SECONDS
+      run "$spec" "$unhindered_limit"
+      printf '%s\t%s\n' "$spec" $((SECONDS - begin)) >>"$state/durations"
       [ -z "$found" ] || { echo "without any bug: $found"; tail -30 test.log; } >>"$state/wrong"
     fi
   done
@@ -126,7 +134,7 @@ worker() {  # NUMBER
 mkdir -p "$state"
 exec 8>"$state/lock"
 flock -n 8 || { echo "another run is under way in $state" >&2; exit 1; }
-rm -rf "$state/claims" "$state/wrong"
+rm -rf "$state/claims" "$state/wrong" "$state/durations"
 mkdir "$state/claims"
 touch "$state/results"
 [ $again = no ] || : >"$state/results"
