@@ -130,6 +130,7 @@ class FabricEndpoint {
   friend class FabricRegion;
   explicit FabricEndpoint(std::shared_ptr<FabricDomain> domain) : domain_(std::move(domain)) {}
   Status Make();
+  void EndTransfers();
   size_t TakeError(FabricCompletion* done, bool* broken);
 
   // Constant after Open.
@@ -139,6 +140,10 @@ class FabricEndpoint {
   fid_ep* ep_ = nullptr;
   int wait_descriptor_ = -1;
   FabricAddress address_;
+
+  // Publish nothing: they are for the destructor, when nobody else is here.
+  std::atomic<int64_t> under_way_{0};  // transfers
+  std::atomic<uint64_t> last_peer_{0};  // of Post
 };
 
 // Registered memory: for local buffers, or for a peer that has the key. Must go before the endpoint that it was made for.

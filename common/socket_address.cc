@@ -1,6 +1,7 @@
 #include "common/socket_address.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 
 namespace ramspan {
@@ -18,16 +20,32 @@ namespace {
 
 // As many as the system allows (net.core.somaxconn): the ranks of a node come in one moment.
 constexpr int kBacklog = SOMAXCONN;
-// A host that is gone answers no probe: after 5 s of silence one every 5 s, and the connection fails with the third, or when
-// what was sent is not acknowledged for 20 s. A process that is stopped has a kernel that answers, and is not taken for dead.
-constexpr int kKeepIdleSeconds = 5, kKeepEverySeconds = 5, kKeepProbes = 3;
-constexpr unsigned kUserTimeoutMs = 20'000;
+// A host that is gone answers no probe: after 15 s of silence one every 10 s, and the connection fails with the third, or when
+// what was sent is not acknowledged for 45 s. A process that is stopped has a kernel that answers, and is not taken for dead.
+// Longer than the silence after which a client gives a server up (30 s): whoever decides first that a network which was cut
+// does not come back decides for both, and only the client knows whether it has anything to lose.
+constexpr int kKeepIdleSeconds = 15, kKeepEverySeconds = 10, kKeepProbes = 3;
+constexpr unsigned kUserTimeoutMs = 45'000;
 
 std::string Reason() { return std::strerror(errno); }
 
 bool IsPort(const std::string& text) {
   return !text.empty() && text.size() <= 5 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
          std::stoul(text) <= 65535;
+}
+
+// The same host and port.
+bool IsSame(const sockaddr& one, size_t one_length, const sockaddr& other, size_t other_length) {
+  if (one.sa_family != other.sa_family) return false;
+  if (one.sa_family == AF_INET && std::min(one_length, other_length) >= sizeof(sockaddr_in)) {
+    const auto &a = reinterpret_cast<const sockaddr_in&>(one), &b = reinterpret_cast<const sockaddr_in&>(other);
+    return a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr;
+  }
+  if (one.sa_family == AF_INET6 && std::min(one_length, other_length) >= sizeof(sockaddr_in6)) {
+    const auto &a = reinterpret_cast<const sockaddr_in6&>(one), &b = reinterpret_cast<const sockaddr_in6&>(other);
+    return a.sin6_port == b.sin6_port && std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0;
+  }
+  return false;
 }
 
 void Set(int socket, int level, int option, int value) { setsockopt(socket, level, option, &value, sizeof value); }
@@ -228,6 +246,21 @@ bool IsDeserted(const SocketPlace& place, std::chrono::milliseconds at_most) {
     if (error != ECONNREFUSED && error != ENOENT) return false;
   }
   return true;
+}
+
+bool HangUp(const sockaddr& peer, size_t length) {
+  bool found = false;
+  DIR* const descriptors = opendir("/proc/self/fd");
+  if (descriptors == nullptr) return false;
+  while (const dirent* const entry = readdir(descriptors)) {
+    const int number = std::atoi(entry->d_name);
+    sockaddr_storage other{};
+    socklen_t other_length = sizeof other;
+    if (number == dirfd(descriptors) || getpeername(number, reinterpret_cast<sockaddr*>(&other), &other_length) != 0) continue;
+    if (IsSame(peer, length, reinterpret_cast<const sockaddr&>(other), other_length)) found = shutdown(number, SHUT_RDWR) == 0 || found;
+  }
+  closedir(descriptors);
+  return found;
 }
 
 }  // namespace ramspan

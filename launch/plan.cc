@@ -6,6 +6,12 @@
 #include "launch/planner.h"
 
 namespace ramspan {
+namespace {
+
+// Half of those that a program can get to know while it runs: servers may be started again.
+constexpr int kOutsideServersMax = 128;
+
+}  // namespace
 
 Result<Plan> Planner::Make() {
   for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts, &Planner::CheckEnvironment,
@@ -62,6 +68,10 @@ Status Planner::ChooseTransport() {
   if (facts_.server.empty()) {
     return InvalidArgument("--transport ofi: ramspan-server is neither beside " + facts_.launcher + " nor in PATH: the installation is incomplete; "
                            "use --transport mpi");
+  }
+  if (plan_.servers > kOutsideServersMax) {
+    return InvalidArgument("-s " + std::to_string(plan_.servers) + ": a program uses " + std::to_string(kOutsideServersMax) +
+                           " memory servers at most; fewer ones with more memory each (--server-memory) do the same");
   }
   plan_.outside_servers = std::exchange(plan_.servers, 0);
   return {};

@@ -95,6 +95,8 @@ void OfiServer::Announce() {
   int64_t last = announced_ms_.load(std::memory_order_relaxed);
   if (now - last < kAnnounceEveryMs || !announced_ms_.compare_exchange_strong(last, now, std::memory_order_relaxed)) return;
   MutexLock lock(mutex_);
+  // A network that is cut for some seconds would fill the queue with them, which ends the link.
+  if (link_->wants_to_write()) return;
   link_->Send({.kind = Frame::Kind::kRecord, .record = Encode({.type = WireType::kActivity})});
 }
 
@@ -241,6 +243,7 @@ bool OfiServer::HoldsNothing() {
 
 void OfiServer::Ping() {
   MutexLock lock(mutex_);
+  if (link_->wants_to_write()) return;  // there are some on their way
   link_->Send({.kind = Frame::Kind::kPing});
 }
 

@@ -146,6 +146,16 @@ TEST_F(PlanTest, OfiServersOfSeveralHostsAreAJobOfTheirOwnInThePlacesBehindTheRa
   EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), ":"), 0);
 }
 
+// 99999 of them were started, until nobody on that host got anything done.
+TEST_F(PlanTest, MoreServersThanAProgramUsesAreRefused) {
+  linked_with_mpi_ = false;
+  options_.server_memory = "1MiB";
+  Ranks(1, 128);
+  EXPECT_EQ(Make().outside_servers, 128);
+  Ranks(1, 129);
+  EXPECT_NE(Error().find("-s 129: a program uses 128 memory servers at most"), std::string::npos);
+}
+
 TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
   Ranks(1, 1);
   EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is linked with MPI"));
