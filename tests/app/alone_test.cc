@@ -1,8 +1,6 @@
 // The program without a launcher: no configuration at all, a limit, statistics.
 #include <signal.h>
 
-#include <thread>
-
 #include "tests/app/app_fixture.h"
 
 namespace ramspan {
@@ -71,10 +69,7 @@ TEST_F(Alone, Sigusr1PrintsTheStatisticsAndTheRunGoesOn) {
   ASSERT_EQ(Ready(0), pid);
   std::string text;
   kill(pid, SIGUSR1);
-  for (int i = 0; i < 1000 && text.find('\n') == std::string::npos; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    text = ReadFile(folder_ / "err");
-  }
+  EXPECT_TRUE(Becomes([&] { return (text = ReadFile(folder_ / "err")).find('\n') != std::string::npos; }));
   Stop();
   ExpectVerified(Wait(pid));
   const json stats = json::parse(text, nullptr, false);

@@ -123,12 +123,11 @@ TEST_F(Networks, TwoHostsAreMadeAndGoneOrItIsSaidWhyNot) {
 TEST_F(Networks, AnEndedRunLeavesNoServerAndNoHostBehind) {
   for (const int signal : {SIGTERM, SIGKILL}) {
     const pid_t pid = StartCommand({bench_path, "stream", "--transport", "ofi", "--hosts", "2", "--data", "64MiB", "--sweeps", "50"});
-    for (int i = 0; i < 400 && JobProcess("ramspan-server") < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_TRUE(Becomes([&] { return JobProcess("ramspan-server") > 0; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     kill(pid, signal);
     EXPECT_EQ(Wait(pid).status, 128 + signal);
-    for (int i = 0; i < 500 && !JobProcesses().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_TRUE(JobProcesses().empty()) << signal;
+    EXPECT_TRUE(Becomes([&] { return JobProcesses().empty(); })) << signal;
     // A killed process cannot remove its folder.
     if (signal == SIGKILL) std::filesystem::remove_all(folder_ / "tmp"), std::filesystem::create_directory(folder_ / "tmp");
   }

@@ -185,4 +185,10 @@ std::set<std::string> ClusterFixture::HostsOf(const std::string& program) {
   return hosts;
 }
 
+testing::AssertionResult ClusterFixture::RunsOn(const std::set<std::string>& hosts, const std::string& program) {
+  std::set<std::string> found;
+  if (Becomes([&] { return (found = HostsOf(program)) == hosts; })) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << program << " is on " << testing::PrintToString(found);
+}
+
 }  // namespace ramspan

@@ -73,14 +73,16 @@ class ClusterFixture : public JobFixture {
   static bool IsEmpty(const Listing& listing) { return listing.answers && listing.held_bytes == 0; }
   Outcome Ctl(const Words& words);
 
-  // The hosts on which processes of this name are, of those that the test has started and theirs.
-  std::set<std::string> HostsOf(const std::string& program);
+  // Whether processes of this name, of those that the test has started and theirs, come to be on these hosts and no others. Waits: where one rank
+  // is ready, others may still be starting.
+  testing::AssertionResult RunsOn(const std::set<std::string>& hosts, const std::string& program);
 
   // The cable between this host and the others. Without it a host keeps its interface and its address; what it sends goes nowhere.
   static void Unplug(int host);
   static void Plug(int host);
 
  private:
+  std::set<std::string> HostsOf(const std::string& program);
   int started_ = 0;
 };
 

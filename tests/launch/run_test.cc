@@ -223,7 +223,7 @@ TEST_F(RunTest, InputAndOutputPassByteForByte) {
 TEST_F(RunTest, AClosedStandardInputIsAnEmptyOne) {
   const std::string launcher = (folder_ / "bin/ramspan").string();
   for (const char* closed : {"<&-", "<&- 2>&-"}) {
-    const std::string line = "exec timeout 60 " + launcher + " run -n 2 --memory 8MiB -- sh -c 'cat; echo end' " + closed;
+    const std::string line = "exec " + launcher + " run -n 2 --memory 8MiB -- sh -c 'cat; echo end' " + closed;
     const Outcome outcome = Wait(StartCommand({"bash", "-c", line}));
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(outcome.out, "end\nend\n");
@@ -233,7 +233,7 @@ TEST_F(RunTest, AClosedStandardInputIsAnEmptyOne) {
 // One descriptor of the launcher's for each rank.
 TEST_F(RunTest, MoreRanksThanTheSoftLimitOfDescriptors) {
   const std::string launcher = (folder_ / "bin/ramspan").string();
-  const Outcome outcome = Wait(StartCommand({"bash", "-c", "ulimit -Sn 30; exec timeout 60 " + launcher +
+  const Outcome outcome = Wait(StartCommand({"bash", "-c", "ulimit -Sn 30; exec " + launcher +
                                                  " run -n 24 --memory 8MiB -- sh -c 'ulimit -Sn'"}));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   std::string expected;

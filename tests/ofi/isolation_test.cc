@@ -305,10 +305,10 @@ TEST(Isolation, AnAnswerIsTakenWhileAnotherPlaceIsLookedFor) {
   SocketAddress bound;
   const Descriptor silent = Listen(ParseSocketPlace(name).value(), &bound).value();
   const std::vector<SocketPlace> places = {servers.places()[0], ParseSocketPlace(name).value()};
-  auto transport = OfiTransport::Open({.servers = NamesOf(places), .connect_max = std::chrono::milliseconds(100)}, TestSecret()).value();
+  auto transport = OfiTransport::Open({.servers = NamesOf(places), .connect_max = std::chrono::milliseconds(500)}, TestSecret()).value();
   bool meanwhile = false;
   // On a loaded machine the wait there may be over before the answer has come, but not each time.
-  for (uint32_t round = 1; round <= 5 && !meanwhile; ++round) {
+  for (uint32_t round = 1; round <= 10 && !meanwhile; ++round) {
     while (Accept(silent)) {}
     Descriptor seeks;
     ASSERT_TRUE(Eventually([&] { return static_cast<bool>(seeks = Accept(silent)); })) << "it is being looked for";
