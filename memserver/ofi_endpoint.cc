@@ -88,7 +88,7 @@ Status OfiEndpoint::AddListener(const std::string& where, bool near, SocketAddre
   }
   Result<Descriptor> listener = Listen(place.value(), bound);
   if (!listener.ok()) return listener.status();
-  if (bound->host() == "0.0.0.0" || bound->host() == "::") {
+  if (bound->host() == "0.0.0.0" || bound->host() == "::" || bound->host() == "::ffff:0.0.0.0") {
     return InvalidArgument("--listen " + where + " would be open to all networks; name the address of one interface of this host");
   }
   Watch(listener.value().number(), kListenerId + listeners_.size());

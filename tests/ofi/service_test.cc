@@ -313,7 +313,7 @@ TEST_F(Service, AServerThatWouldLendMoreThanItsHostHasDoesNotStart) {
 
 TEST_F(Service, WhatCannotBeListenedAtIsAnErrorThatSaysWhy) {
   for (const auto& [listen, what] : std::vector<std::pair<std::string, std::string>>{
-           {"0.0.0.0:0", "open to all networks"}, {"nowhere", "write HOST:PORT"}, {"192.0.2.77:0", "cannot listen at 192.0.2.77:0"}}) {
+           {"0.0.0.0:0", "open to all networks"}, {"[::ffff:0.0.0.0]:0", "open to all networks"}, {"nowhere", "write HOST:PORT"}, {"192.0.2.77:0", "cannot listen at 192.0.2.77:0"}}) {
     const Outcome outcome = Run({LAUNCHER, "server", "--memory", "8MiB", "--listen", listen}, {});
     EXPECT_EQ(outcome.status, 2) << listen;
     EXPECT_THAT(outcome.err, HasSubstr(what));
