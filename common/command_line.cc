@@ -1,5 +1,6 @@
 #include "common/command_line.h"
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 
 namespace ramspan {
@@ -15,7 +16,12 @@ Status ParseCommandLine(const std::string& command, const std::vector<std::strin
     po::positional_options_description positions;
     positions.add("word", -1);
     po::variables_map values;
-    po::store(po::command_line_parser(arguments).options(all).positional(positions).style(kExactNames).run(), values);
+    const po::parsed_options parsed = po::command_line_parser(arguments).options(all).positional(positions).style(kExactNames).run();
+    for (const po::option& one : parsed.options) {
+      const bool is_empty = one.position_key < 0 && std::any_of(one.value.begin(), one.value.end(), [](const std::string& value) { return value.empty(); });
+      if (is_empty) return InvalidArgument("--" + one.string_key + " says nothing: is a variable of the shell not set? (see " + command + " --help)");
+    }
+    po::store(parsed, values);
     po::notify(values);
   } catch (const po::error& error) {
     return InvalidArgument(std::string(error.what()) + " (see " + command + " --help)");

@@ -29,8 +29,6 @@ constexpr std::string_view kNameBegin = "server-";
 constexpr size_t kInstanceDigits = 16;
 constexpr std::string_view kHead = "ramspan-server 1";  // the version of what follows
 constexpr size_t kSystemMax = 100;
-// Names in a folder that are looked at: somebody may have put other things there.
-constexpr size_t kNamesMax = 4096;
 constexpr int kAnswerMs = 2000;
 
 std::string Reason() { return std::strerror(errno); }
@@ -172,7 +170,8 @@ Result<RendezvousFolder> RendezvousFolder::Open(const std::string& path, bool ma
   return RendezvousFolder(path, std::move(folder));
 }
 
-Result<std::vector<std::string>> RendezvousFolder::Names() const {
+// *too_many: there are more than these, in an order that means nothing.
+Result<std::vector<std::string>> RendezvousFolder::Names(bool* too_many) const {
   const int again = openat(folder_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* stream = again < 0 ? nullptr : fdopendir(again);
   if (stream == nullptr) {
@@ -182,9 +181,12 @@ Result<std::vector<std::string>> RendezvousFolder::Names() const {
   }
   std::vector<std::string> names;
   errno = 0;
-  for (size_t n = 0; n < kNamesMax; ++n, errno = 0) {
+  *too_many = false;
+  for (size_t n = 0;; ++n, errno = 0) {
     const dirent* one = readdir(stream);
     if (one == nullptr) break;
+    *too_many = n >= kNamesMax;
+    if (*too_many) break;
     if (IsEntryName(one->d_name)) names.emplace_back(one->d_name);
   }
   const int error = errno;
@@ -205,19 +207,27 @@ Result<RendezvousEntry> RendezvousFolder::ReadOne(const std::string& name) const
   const ssize_t length = read(file.number(), text, sizeof text);
   if (length < 0) return Unavailable(Reason());
   Result<RendezvousEntry> entry = DecodeEntry({text, static_cast<size_t>(length)});
-  if (entry.ok() && NameOf(entry.value().instance) != name) return InvalidArgument("the file of another server");
-  return entry;
+  if (!entry.ok()) return entry.status();
+  if (NameOf(entry.value().instance) != name) return InvalidArgument("the file of another server");
+  RendezvousEntry read_one = std::move(entry).value();
+  read_one.touched = status.st_mtime;
+  return read_one;
 }
 
-Result<std::vector<RendezvousEntry>> RendezvousFolder::Read() const {
-  const Result<std::vector<std::string>> names = Names();
+Result<std::vector<RendezvousEntry>> RendezvousFolder::Read(std::vector<uint64_t>* unclear) const {
+  bool too_many = false;
+  const Result<std::vector<std::string>> names = Names(&too_many);
   if (!names.ok()) return names.status();
+  if (too_many) return Unavailable("rendezvous folder " + path_ + " holds more than " + std::to_string(kNamesMax) + " files: take away what is not the servers'");
   std::vector<RendezvousEntry> entries;
   for (const std::string& name : names.value()) {
     Result<RendezvousEntry> entry = ReadOne(name);
-    // A file that cannot be read now may still be there: whoever follows the folder must not take its server for gone.
-    if (!entry.ok() && entry.status().code() == StatusCode::kUnavailable && faccessat(folder_.number(), name.c_str(), F_OK, 0) == 0) return entry.status();
-    if (entry.ok() && entries.size() < kEntriesMax) entries.push_back(std::move(entry).value());
+    if (entry.ok()) {
+      entries.push_back(std::move(entry).value());
+    } else if (unclear != nullptr && faccessat(folder_.number(), name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+      uint64_t instance = 0;
+      if (ReadNumber(std::string_view(name).substr(kNameBegin.size()), 16, &instance)) unclear->push_back(instance);
+    }
   }
   return entries;
 }
@@ -239,7 +249,8 @@ bool RendezvousFolder::IsDead(const std::string& name, const RendezvousEntry& en
 }
 
 size_t RendezvousFolder::Sweep(int until) const {
-  const Result<std::vector<std::string>> names = Names();
+  bool too_many = false;  // then there is the more to sweep
+  const Result<std::vector<std::string>> names = Names(&too_many);
   if (!names.ok()) return 0;
   const std::string system = ThisSystem();
   size_t swept = 0;

@@ -36,6 +36,7 @@ struct RendezvousEntry {
   // The process. A pid means something only within one start of one system (and one container there), whose name `system` is.
   std::string system;
   int64_t pid = 0;
+  int64_t touched = 0;  // of one that was read, not in the file itself: when the server said last that it is there, by the file system's clock
 };
 std::string EncodeEntry(const RendezvousEntry& entry);
 // How one start of a system is called; empty where it has no name that others cannot have, too.
@@ -47,14 +48,15 @@ RendezvousEntry OwnEntry(uint64_t instance);
 class RendezvousFolder {
  public:
   static constexpr size_t kEntryBytesMax = 512;
-  static constexpr size_t kEntriesMax = 256;  // as many servers as one client uses
+  static constexpr size_t kNamesMax = 4096;  // that are looked at: somebody may have put other things there
   static constexpr int kTouchSeconds = 10, kSilentSeconds = 60;
 
   // kInvalidArgument: not there (`make`: it is made), no folder, or one that others may look into or own.
   static Result<RendezvousFolder> Open(const std::string& path, bool make);
 
-  // All entries that are valid, kEntriesMax at most, by instance. kUnavailable: the folder could not be read to its end.
-  Result<std::vector<RendezvousEntry>> Read() const;
+  // All entries that are valid, by instance. `unclear` gets the instances whose files are there and cannot be read, or understood: nothing is
+  // known of those servers now. kUnavailable: the folder could not be read to its end, or holds more than kNamesMax files.
+  Result<std::vector<RendezvousEntry>> Read(std::vector<uint64_t>* unclear = nullptr) const;
   // Takes away the files of servers that are dead: the process was one of this system and has ended, or nobody has touched the file
   // for kSilentSeconds (of the file system's own clock) and nobody answers at the place, or the file cannot be understood. May take 2 s
   // for each of those; ends before, with what it has done, when the descriptor `until` is readable (-1: none).
@@ -71,7 +73,7 @@ class RendezvousFolder {
 
  private:
   RendezvousFolder(std::string path, Descriptor folder) : path_(std::move(path)), folder_(std::move(folder)) {}
-  Result<std::vector<std::string>> Names() const;
+  Result<std::vector<std::string>> Names(bool* too_many) const;
   Result<RendezvousEntry> ReadOne(const std::string& name) const;
   bool IsDead(const std::string& name, const RendezvousEntry& entry, const std::string& system, int until) const;
   bool IsSilent(const std::string& name) const;

@@ -9,13 +9,13 @@
 namespace ramspan {
 
 // kLook changes nothing, like kList, and is answered by the server's own report alone, as all others but kList are.
-enum class ServiceOrder : uint8_t { kList = 1, kStop = 2, kDrain = 3, kUndrain = 4, kShrink = 5, kQuota = 6, kLook = 7 };
-inline constexpr uint8_t kServiceOrderMax = 7;
+enum class ServiceOrder : uint8_t { kList = 1, kStop = 2, kDrain = 3, kUndrain = 4, kShrink = 5, kQuota = 6, kLook = 7, kNoOwnQuota = 8 };
+inline constexpr uint8_t kServiceOrderMax = 8;
 
 struct ServiceCommand {
   ServiceOrder order = ServiceOrder::kList;
   uint64_t bytes = 0;  // kShrink: what the server lends from now on; kQuota: the most that a job may hold
-  std::string job;     // kQuota: which one; empty: each that has no quota of its own
+  std::string job;     // kQuota: which one; empty: each that has no quota of its own. kNoOwnQuota: which one is like these again
   bool operator==(const ServiceCommand&) const = default;
 };
 
@@ -32,6 +32,13 @@ struct ServiceUsage {
   }
   bool operator==(const ServiceUsage&) const = default;
 };
+
+// What a client says may be any number.
+inline uint64_t PerSecond(uint64_t bytes, double seconds) {
+  if (!(seconds > 0)) return 0;
+  const double rate = static_cast<double>(bytes) / seconds;
+  return rate < 0x1p64 ? static_cast<uint64_t>(rate) : UINT64_MAX;
+}
 
 struct ServiceReport {
   bool is_server = false;  // else of one client

@@ -41,7 +41,7 @@ po::options_description Description(CtlOptions& options) {
   po::options_description text("options");
   auto add = text.add_options();
   add("key-file", po::value(&options.key_file)->value_name("FILE"), "the servers' secret. Default: the key serverKeyFile (RAMSPAN_SERVER_KEY_FILE, ~/.ramspan.conf), else DIR/key with dir:DIR, else ~/.ramspan.key");
-  add("memory", po::value(&options.memory)->value_name("SIZE"), "shrink: what the server lends; quota: the most of one job, or none");
+  add("memory", po::value(&options.memory)->value_name("SIZE"), "shrink: what the server lends; quota: the most of one job; none: no limit; default, with --job: the quota of all others");
   add("job", po::value(&options.job)->value_name("NAME"), "quota: of this job, as list calls it. Default: of each job without a quota of its own");
   add("wait", po::bool_switch(&options.wait), "drain: says how much is left, until the server has ended");
   add("help,h", po::bool_switch(&options.help), "this text");
@@ -95,7 +95,13 @@ Result<ServiceCommand> CommandOf(const CtlOptions& options) {
     if (takes_memory == options.memory.empty()) return InvalidArgument(takes_memory ? options.command + " wants --memory SIZE" : "--memory is for shrink and quota");
     if (!options.job.empty() && one.order != ServiceOrder::kQuota) return InvalidArgument("--job is for quota");
     command.bytes = UINT64_MAX;
-    if (!takes_memory || (one.order == ServiceOrder::kQuota && options.memory == "none")) return command;
+    if (!takes_memory) return command;
+    if (one.order == ServiceOrder::kQuota && options.memory == "default") {
+      if (options.job.empty()) return InvalidArgument("--memory default takes a job's own quota from it: say which (--job NAME), or --memory none for all");
+      command.order = ServiceOrder::kNoOwnQuota;
+      return command;
+    }
+    if (one.order == ServiceOrder::kQuota && options.memory == "none") return command;
     const Result<uint64_t> bytes = ParseBytes(options.memory);
     if (!bytes.ok()) return InvalidArgument("--memory: " + bytes.status().message());
     command.bytes = bytes.value();
@@ -132,6 +138,7 @@ Status Give(const SocketPlace& place, const Secret& secret, const ServiceCommand
   if (order == ServiceOrder::kDrain) std::printf("%s drains: %s to go\n", place.text().c_str(), FormatBytes(reports.back().held_bytes).c_str());
   if (order == ServiceOrder::kUndrain) std::printf("%s lends again\n", place.text().c_str());
   if (order == ServiceOrder::kShrink) std::printf("%s lends %s, of which %s are held\n", place.text().c_str(), FormatBytes(reports.back().lent_bytes).c_str(), FormatBytes(reports.back().held_bytes).c_str());
+  if (order == ServiceOrder::kNoOwnQuota) std::printf("%s: %s may hold as much as each other job\n", place.text().c_str(), command.job.c_str());
   if (order == ServiceOrder::kQuota) {
     std::printf("%s: %s may hold %s\n", place.text().c_str(), command.job.empty() ? "each job" : command.job.c_str(),
                 command.bytes == UINT64_MAX ? "what is free" : FormatBytes(command.bytes).c_str());
@@ -153,8 +160,10 @@ Result<std::vector<SocketPlace>> PlacesOf(const std::string& text, std::string* 
     const Result<RendezvousFolder> folder = RendezvousFolder::Open(path, /*make=*/false);
     if (!folder.ok()) return folder.status();
     if (const size_t swept = folder.value().Sweep(); swept > 0) std::printf("%s: %zu file%s of dead servers swept\n", path.c_str(), swept, swept == 1 ? "" : "s");
-    const Result<std::vector<RendezvousEntry>> entries = folder.value().Read();
+    std::vector<uint64_t> unclear;
+    const Result<std::vector<RendezvousEntry>> entries = folder.value().Read(&unclear);
     if (!entries.ok()) return entries.status();
+    if (!unclear.empty()) std::printf("%s: %zu file%s cannot be read or understood now\n", path.c_str(), unclear.size(), unclear.size() == 1 ? "" : "s");
     for (const RendezvousEntry& entry : entries.value()) places.push_back(entry.place);
     if (key_file->empty()) *key_file = folder.value().key_file();
     if (entries.value().empty()) std::printf("%s: no server\n", path.c_str());

@@ -219,9 +219,10 @@ void LeaseTable::SetLent(uint64_t bytes) {
   CountAnew();
 }
 
-void LeaseTable::SetQuota(const std::string& job, uint64_t bytes) {
-  if (job.empty()) quota_ = bytes;
-  else quotas_[job] = bytes;
+void LeaseTable::SetQuota(const std::string& job, std::optional<uint64_t> bytes) {
+  if (job.empty()) quota_ = bytes.value_or(UINT64_MAX);
+  else if (bytes) quotas_[job] = *bytes;
+  else quotas_.erase(job);
   CountAnew();
 }
 

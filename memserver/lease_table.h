@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -94,8 +95,9 @@ class LeaseTable {
 
   // Lends at most so much from now on, at least a granule and at most the pool. What is out above that comes back by AskBack.
   void SetLent(uint64_t bytes);
-  // The most that a job may hold; UINT64_MAX: no limit. `job` empty: each job for which nothing else was said.
-  void SetQuota(const std::string& job, uint64_t bytes);
+  // The most that a job may hold; UINT64_MAX: no limit. `job` empty: each job for which nothing else was said. Without `bytes`: nothing is
+  // said of it any more (for `job` empty: no limit).
+  void SetQuota(const std::string& job, std::optional<uint64_t> bytes);
 
   uint64_t FreeFor(uint32_t client) const;  // bytes that shares and quota leave to this client
   uint64_t HeldBy(uint32_t client) const { return clients_[client].held; }

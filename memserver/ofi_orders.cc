@@ -79,7 +79,7 @@ void OfiEndpoint::NoteUsage(Visitor& visitor, const ServiceUsage& told) {
   const RunningClock::time_point now = clock_.Now();
   const double seconds = std::chrono::duration<double>(now - visitor.usage_at).count();
   const auto rate = [seconds](uint64_t after, uint64_t before) {
-    return after > before && seconds > 0 ? static_cast<uint64_t>(static_cast<double>(after - before) / seconds) : uint64_t{0};
+    return after > before ? PerSecond(after - before, seconds) : 0;
   };
   const bool first = visitor.usage_at == RunningClock::time_point();
   visitor.usage = {.written_bytes = told.written_bytes,

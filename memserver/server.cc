@@ -89,7 +89,7 @@ void MemServer::SetLent(uint64_t bytes, Clock::time_point now) {
   SettleClaims(now);
 }
 
-void MemServer::SetQuota(const std::string& job, uint64_t bytes, Clock::time_point now) {
+void MemServer::SetQuota(const std::string& job, std::optional<uint64_t> bytes, Clock::time_point now) {
   leases_.SetQuota(job, bytes);
   SettleClaims(now);
 }

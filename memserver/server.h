@@ -64,7 +64,7 @@ class MemServer {
 
   // As LeaseTable's; who holds too much then is asked for it.
   void SetLent(uint64_t bytes, Clock::time_point now);
-  void SetQuota(const std::string& job, uint64_t bytes, Clock::time_point now);
+  void SetQuota(const std::string& job, std::optional<uint64_t> bytes, Clock::time_point now);
 
   // All clients have said bye or died.
   bool Done() const { return draining_ == sessions_.size(); }

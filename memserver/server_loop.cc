@@ -118,6 +118,7 @@ class Loop {
       case ServiceOrder::kStop: stopped_ = true; break;
       case ServiceOrder::kShrink: server_.SetLent(order.command.bytes, now); break;
       case ServiceOrder::kQuota: server_.SetQuota(order.command.job, order.command.bytes, now); break;
+      case ServiceOrder::kNoOwnQuota: server_.SetQuota(order.command.job, std::nullopt, now); break;
       case ServiceOrder::kDrain:
       case ServiceOrder::kUndrain:
         server_.SetDraining(order.command.order == ServiceOrder::kDrain);

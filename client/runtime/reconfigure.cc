@@ -33,17 +33,33 @@ void Runtime::Reload(const Options& options) {
   WarnOfPassedOver(next);
   const std::string servers = servers_ == nullptr ? "" : servers_->server_names();
   CheckFixedKeys(config_, next, !servers.empty());
-  if (!servers.empty() && next.servers != servers) {
-    if (const Status used = servers_->UseServers(next.servers); !used.ok()) throw ConfigError(used.message());
+  const bool other_servers = !servers.empty() && next.servers != servers;
+  if (other_servers) {
+    if (const Status wrong = servers_->CheckServers(next.servers); !wrong.ok()) throw ConfigError(wrong.message());
   }
-  if (next.memory != 0) SetMemoryLimit(next.memory);
-  if (files_ != nullptr) {
-    if (next.swap_memory != 0) SetSwapLimit(next.swap_memory);
-    files_->SetPolicy(next.policy);
-  }
+  UseLimits(next);
+  if (other_servers) RS_CHECK(servers_->UseServers(next.servers).ok(), "servers %s were right before", next.servers.c_str());
   engine_->SetPreemptive(next.preemptive, next.preemptive);
   MutexLock lock(program.mutex);
   program.options = merged;
+}
+
+// Who is refused has changed nothing. The swap files come first, because a lower memory limit may need their room, and because they can be
+// undone: a limit that was lowered may always be raised again. One that was raised stays where the files hold more by then.
+void Runtime::UseLimits(const Config& next) {
+  const uint64_t swap_limit = files_ != nullptr ? files_->limit() : 0;
+  const SwapPolicy policy = files_ != nullptr ? files_->policy() : next.policy;
+  const bool sets_swap_limit = files_ != nullptr && next.swap_memory != 0;
+  if (sets_swap_limit) SetSwapLimit(next.swap_memory);
+  if (files_ != nullptr) files_->SetPolicy(next.policy);
+  if (next.memory == 0) return;
+  try {
+    SetMemoryLimit(next.memory);
+  } catch (...) {
+    if (files_ != nullptr) files_->SetPolicy(policy);
+    if (sets_swap_limit) static_cast<void>(files_->SetLimit(swap_limit).ok());
+    throw;
+  }
 }
 
 Options Runtime::EffectiveOptions() {

@@ -56,6 +56,7 @@ class Runtime {
   Result<ServerTransport*> ChooseTransport();
   Status AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
   Status AddFileTier(bool rambrain, std::vector<std::unique_ptr<SwapTier>>* tiers);
+  void UseLimits(const Config& next);
   void LeaveRemote();
   void AtExit();
 

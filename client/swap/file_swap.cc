@@ -51,7 +51,7 @@ Result<std::unique_ptr<FileSwap>> FileSwap::Create(const FileSwapOptions& option
 }
 
 FileSwap::FileSwap(const FileSwapOptions& options, bool direct, std::unique_ptr<AioQueue> aio)
-    : direct_(direct), aio_(std::move(aio)), maker_(options, direct) {}
+    : direct_(direct), aio_(std::move(aio)), space_(options.files_max), maker_(options, direct) {}
 
 FileSwap::~FileSwap() = default;
 
@@ -79,6 +79,7 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
       --waiters_;
       continue;
     }
+    if (!space_.MayAddRegion()) return maker_.FullError("there are " + std::to_string(space_.regions()) + " of them, and can be no more (ulimit -f makes them small)");
     ++growths;
     growing_ = true;
     const uint64_t need = usable ? RoundUpToGranule(bytes) - space_.free_bytes() : RoundUpToGranule(bytes);
@@ -117,7 +118,7 @@ SlotRef FileSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, siz
 }
 
 void FileSwap::AddFile(SwapFileMaker::File file) {
-  const uint32_t region = space_.AddRegion(file.bytes);
+  const uint32_t region = space_.AddRegion(file.bytes).value();  // one thread at a time makes files, and looks before
   if (region >= files_.size()) files_.resize(region + 1);
   if (usable_bytes_ != UINT64_MAX) usable_bytes_ += file.bytes;
   files_[region].emplace(std::move(file));

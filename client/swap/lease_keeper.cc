@@ -21,7 +21,7 @@ constexpr std::chrono::microseconds kWaitForAnswer{50};
 }  // namespace
 
 LeaseKeeper::LeaseKeeper(ServerTransport& transport, const RemoteSwapOptions& options)
-    : transport_(transport), options_(options), client_(transport) {
+    : transport_(transport), options_(options), client_(transport), sides_{Side(options.leases_max), Side(options.leases_max)} {
   MutexLock lock(mutex_);
   for (Side& side : sides_) side.next_lease_bytes = RoundUpToLease(options.first_lease_bytes);
   NoteNewServers();
@@ -183,11 +183,18 @@ void LeaseKeeper::AddTo(std::span<ServerStats> servers) const {
 
 Status LeaseKeeper::FullStatus() const {
   turned_away_.store(true, std::memory_order_relaxed);
+  if (transport_.servers() == 0) return Unavailable(NoServerYet());
   uint64_t largest = 0;
   bool any_alive = false;
   for (uint32_t i = 0; i < transport_.servers(); ++i) {
     any_alive = any_alive || !IsDead(i);
     largest = std::max(largest, transport_.server(i).capacity_bytes);
+  }
+  for (const bool near : {true, false}) {
+    MutexLock lock(mutex_);
+    if (const LeaseSpace& space = sides_[near].space; !space.MayAdd()) {
+      return ResourceExhausted(NoMoreLeasesFit(space.leases(), space.capacity_bytes()));
+    }
   }
   const ServersStartedBy by = transport_.capabilities().started_by;
   return any_alive ? ResourceExhausted(ServersAreFull(by, largest)) : Unavailable(AllServersAreDead(by));
@@ -225,6 +232,7 @@ void LeaseKeeper::LeaveAskingRole() {
 std::vector<uint32_t> LeaseKeeper::ServersToAsk(bool near, Time now) {
   NoteNewServers();
   std::vector<uint32_t> order;
+  if (!sides_[near].space.MayAdd()) return order;
   for (uint32_t i = 0; i < servers_.size(); ++i) {
     const bool may_ask = transport_.state(i) == ServerTransport::ServerState::kAlive && now >= servers_[i].full_until;
     if (may_ask && servers_[i].near() == near) order.push_back(i);
@@ -267,21 +275,29 @@ bool LeaseKeeper::AwaitLease(uint32_t server, uint64_t grants_before, Time since
   }
 }
 
+// Leases are as large as the options say until a quarter of all that there can be are held, then twice as large, and so on: where
+// memory is plenty it must not be their number that ends first.
+uint64_t LeaseKeeper::ForMany(const Side& side, uint64_t bytes) {
+  return RoundUpToLease(bytes) << (4 * side.space.leases() / side.space.leases_max());
+}
+
 // `bytes` 0: ahead of need.
 void LeaseKeeper::Ask(uint32_t server, uint64_t bytes) {
-  uint64_t want = 0;
+  uint64_t want = 0, least = kLeaseGranule;
   {
     MutexLock lock(mutex_);
     ServerState& state = servers_[server];
     if (state.asked) return;  // the answer to an earlier request is as good
     state.asked = true;
     state.asked_at = Now();
-    const uint64_t next = sides_[state.near()].next_lease_bytes;
+    const Side& side = sides_[state.near()];
     // A thread waits for this one: no larger than it must be, because a server makes fresh memory resident first.
-    const uint64_t now_needed = std::max<uint64_t>(bytes, options_.first_lease_bytes);
-    want = RoundUpToLease(std::min(bytes == 0 ? next : now_needed, options_.lease_bytes_max));
+    const uint64_t now_needed = std::max<uint64_t>(bytes, ForMany(side, options_.first_lease_bytes));
+    want = RoundUpToLease(std::min(bytes == 0 ? side.next_lease_bytes : now_needed, ForMany(side, options_.lease_bytes_max)));
+    // Scraps are welcome, but not as half of all leases that there can be.
+    if (side.space.leases() > side.space.leases_max() / 2) least = RoundUpToLease(want / 4);
   }
-  client_.Ask(server, want, kLeaseGranule);
+  client_.Ask(server, want, least);
 }
 
 void LeaseKeeper::TakeAnswers() {
@@ -308,23 +324,30 @@ void LeaseKeeper::NoteFull(uint32_t server, milliseconds pause) {
 void LeaseKeeper::Adopt(uint32_t server, const WireMessage& grant) {
   if (IsDead(server)) return;  // the grant was under way when it died; its leases are closed once only
   transport_.Prepare(server, grant.offset, grant.bytes);
+  if (!AddLease(server, grant)) client_.Return(server, grant.lease);
+}
+
+// False: there are as many as there can be. Several servers may have been asked when one more was possible.
+bool LeaseKeeper::AddLease(uint32_t server, const WireMessage& grant) {
   MutexLock lock(mutex_);
   ServerState& state = servers_[server];
-  if (state.closed) return;  // it has died since
+  if (state.closed) return true;  // it has died since, and its leases are nobody's
   Side& side = sides_[state.near()];
-  side.space.Add({.server = server,
-                  .id = grant.lease,
-                  .offset = grant.offset,
-                  .bytes = grant.bytes,
-                  .distance = state.server.distance,
-                  .mapped = state.near() ? state.server.mapped + grant.offset : nullptr});
+  const bool added = side.space.Add({.server = server,
+                                     .id = grant.lease,
+                                     .offset = grant.offset,
+                                     .bytes = grant.bytes,
+                                     .distance = state.server.distance,
+                                     .mapped = state.near() ? state.server.mapped + grant.offset : nullptr});
   state.asked = false;
+  if (!added) return false;
   state.full_pause = milliseconds(0);
   state.makes_room = false;
   state.free_bytes = grant.free_bytes;
-  side.next_lease_bytes = std::min(side.next_lease_bytes * 2, RoundUpToLease(options_.lease_bytes_max));
+  side.next_lease_bytes = std::min(side.next_lease_bytes * 2, ForMany(side, options_.lease_bytes_max));
   ++grants_;
   last_grant_ = Now();
+  return true;
 }
 
 }  // namespace ramspan

@@ -30,6 +30,8 @@ struct RemoteSwapOptions {
   std::chrono::milliseconds answer_timeout{5000};  // then the server counts as full for as long
   std::chrono::milliseconds idle_lease{2000};      // an empty lease goes back after this time
   std::chrono::milliseconds last_answers{100};     // what the end waits for answers that are still under way
+  // Of near servers, and of far ones: a slot's bits name no more (common/slot_ref.h). Fewer for tests.
+  size_t leases_max = slot_bits::kRegionsMax;
   // There is no other swap: a Reserve waits, as long as for an answer, for a server that makes room for this client.
   bool is_all = false;
 };
@@ -72,10 +74,13 @@ class LeaseKeeper {
 
   // All near servers, or all far ones.
   struct Side {
+    explicit Side(size_t leases_max) : space(leases_max) {}
+
     LeaseSpace space;
     uint64_t next_lease_bytes = 0;
     size_t servers = 0;
     Time next_try{};  // AskAhead's, while nothing is held
+    bool said_that_no_more_fit = false;
   };
   struct ServerState {
     ServerTransport::Server server;  // constant
@@ -95,6 +100,7 @@ class LeaseKeeper {
 
   static Time Now() { return RunningClock::ProcessNow(); }
   static uint64_t RoundUpToLease(uint64_t bytes) { return (bytes + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule; }
+  static uint64_t ForMany(const Side& side, uint64_t bytes);
   bool IsDead(uint32_t server) const { return transport_.state(server) == ServerTransport::ServerState::kDead; }
   bool HasServers(bool near);
   SlotRef ReserveHeld(bool near, size_t bytes);
@@ -107,9 +113,11 @@ class LeaseKeeper {
   void Ask(uint32_t server, uint64_t bytes);
   void TakeAnswers();
   void Adopt(uint32_t server, const WireMessage& grant);
+  bool AddLease(uint32_t server, const WireMessage& grant);
   void AskAhead(bool near, Time now);
   void ReturnIdleLeases(bool near, Time now);
   void AwaitLastAnswers();
+  void TellIfNoMoreFit(bool near);
   void CloseWhatLeaves();
   bool MayHaveRoomSoon() const RS_REQUIRES(mutex_);
   bool WaitForRoom(Time since);

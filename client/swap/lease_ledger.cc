@@ -32,11 +32,11 @@ LeaseLedger::Verdict LeaseLedger::Judge(uint32_t number, const WireMessage& answ
   const bool is_answer = (is_grant || answer.type == WireType::kFull) && server.outstanding &&
                          server.outstanding->sequence == answer.sequence;
   if (!is_answer) return is_grant && !is_ours ? Verdict::kGiveBack : Verdict::kIgnore;
-  const uint64_t wanted = server.outstanding->bytes;
+  const uint64_t wanted = server.outstanding->bytes, least = server.outstanding->minimum_bytes;
   server.outstanding.reset();
   if (!is_grant) return Verdict::kFull;
   const bool inside = answer.bytes != 0 && answer.bytes <= limit_bytes && answer.offset <= limit_bytes - answer.bytes;
-  if (!inside || answer.bytes > wanted || is_ours || OverlapsHeld(server, answer.offset, answer.bytes)) {
+  if (!inside || answer.bytes > wanted || answer.bytes < least || is_ours || OverlapsHeld(server, answer.offset, answer.bytes)) {
     return Verdict::kBroken;
   }
   server.by_offset[answer.offset] = {answer.bytes, answer.lease};

@@ -2,8 +2,8 @@
 // believed only as far as it is possible. A server that lies can refuse service, but it can make this process neither
 // store outside of the memory that is mapped, nor put two chunks into one place.
 //
-// A grant is taken when it answers the request that is outstanding, lies within what this side knows to be there, is no
-// larger than what was asked for, and overlaps nothing that is held.
+// A grant is taken when it answers the request that is outstanding, lies within what this side knows to be there, is as
+// large as was asked for (within both bounds), and overlaps nothing that is held.
 //
 // Pure bookkeeping; no thread-safety of its own (the asking role's thread).
 #pragma once

@@ -9,10 +9,12 @@
 
 namespace ramspan {
 
-void LeaseSpace::Add(const Lease& lease) {
-  const uint32_t index = space_.AddRegion(lease.bytes);
-  if (leases_.size() <= index) leases_.resize(index + size_t{1});
-  leases_[index] = {.lease = lease};
+bool LeaseSpace::Add(const Lease& lease) {
+  const std::optional<uint32_t> index = space_.AddRegion(lease.bytes);
+  if (!index) return false;
+  if (leases_.size() <= *index) leases_.resize(*index + size_t{1});
+  leases_[*index] = {.lease = lease};
+  return true;
 }
 
 SlotRef LeaseSpace::Reserve(size_t bytes) {

@@ -37,7 +37,14 @@ class LeaseSpace {
     std::byte* mapped = nullptr;  // the lease's first byte
   };
 
-  void Add(const Lease& lease);
+  // `leases_max`: fewer than there can be, for tests.
+  explicit LeaseSpace(size_t leases_max = slot_bits::kRegionsMax) : space_(leases_max) {}
+
+  // False: there are as many as there can be, and this one is nobody's.
+  bool Add(const Lease& lease);
+  bool MayAdd() const { return space_.MayAddRegion(); }
+  size_t leases() const { return space_.regions(); }
+  size_t leases_max() const { return space_.regions_max(); }
 
   // An empty SlotRef when there is not enough room. The lease that had room last is taken, else the nearest server's.
   SlotRef Reserve(size_t bytes);

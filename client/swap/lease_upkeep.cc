@@ -24,8 +24,21 @@ void LeaseKeeper::Upkeep() {
   for (const bool near : {true, false}) {
     ReturnIdleLeases(near, now);
     AskAhead(near, now);
+    TellIfNoMoreFit(near);
   }
   LeaveAskingRole();
+}
+
+// Once: from then on what has no room goes to files, and without files there is an error that says the same.
+void LeaseKeeper::TellIfNoMoreFit(bool near) {
+  std::string words;
+  {
+    MutexLock lock(mutex_);
+    Side& side = sides_[near];
+    if (side.space.MayAdd() || std::exchange(side.said_that_no_more_fit, true)) return;
+    words = NoMoreLeasesFit(side.space.leases(), side.space.capacity_bytes());
+  }
+  LogWarning("%s", words.c_str());
 }
 
 void LeaseKeeper::CloseDeadServers() {

@@ -10,9 +10,19 @@ std::string ServersAreFull(ServersStartedBy by, uint64_t largest_bytes) {
   return full + "more memory of each (ramspan server --memory), or more of them (servers = HOST:PORT,HOST:PORT)";
 }
 
+std::string NoMoreLeasesFit(size_t leases, uint64_t bytes) {
+  return "memory servers have lent " + std::to_string(leases) + " pieces of " + FormatBytes(bytes / leases) + " on average, and a program can hold no more pieces of "
+         "near servers or of far ones: more memory that is free in one run (fewer programs at a server, or servers of their own for large ones), or smaller data";
+}
+
 std::string AllServersAreDead(ServersStartedBy by) {
   if (by != ServersStartedBy::kUser) return "all memory servers of this job are dead: see their messages, and start the job again";
   return "all memory servers are dead: see their messages, and start them again; this program uses them again by itself";
+}
+
+std::string NoServerYet() {
+  return "no memory server has been found yet where they write themselves down (servers = dir:DIR): start one (ramspan server --rendezvous DIR), "
+         "and this program uses it by itself";
 }
 
 std::string AServerHasDied(ServersStartedBy by, const std::string& label, uint64_t bytes, bool near) {

@@ -8,8 +8,6 @@
 namespace ramspan {
 namespace {
 
-using slot_bits::kRegionsMax;
-
 // What std::unordered_map spends on a row: node, hash chain and bucket, on the generous side.
 constexpr uint64_t kRowOverheadBytes = 80;
 
@@ -48,7 +46,7 @@ struct SlotSpace::Region {
   bool closed = false;
 };
 
-SlotSpace::SlotSpace() = default;
+SlotSpace::SlotSpace(size_t regions_max) : regions_max_(std::min(regions_max, slot_bits::kRegionsMax)) {}
 SlotSpace::~SlotSpace() = default;
 
 const SlotSpace::Region& SlotSpace::At(uint32_t region) const {
@@ -56,13 +54,14 @@ const SlotSpace::Region& SlotSpace::At(uint32_t region) const {
   return *regions_[region];
 }
 
-uint32_t SlotSpace::AddRegion(uint64_t bytes) {
+std::optional<uint32_t> SlotSpace::AddRegion(uint64_t bytes) {
   RS_CHECK(bytes > 0 && bytes % kSwapGranule == 0, "a region of %llu bytes", static_cast<unsigned long long>(bytes));
+  if (!MayAddRegion()) return std::nullopt;
   size_t index = 0;
   while (index < regions_.size() && regions_[index] != nullptr) ++index;
-  RS_CHECK(index < kRegionsMax, "more than %zu swap regions", kRegionsMax);
   if (index == regions_.size()) regions_.emplace_back();
   regions_[index] = std::make_unique<Region>(bytes);
+  ++regions_in_use_;
   return static_cast<uint32_t>(index);
 }
 
@@ -80,6 +79,7 @@ void SlotSpace::RemoveRegion(uint32_t region) {
   RS_CHECK(At(region).used_bytes() == 0, "region %u is removed with %llu bytes in use", region,
            static_cast<unsigned long long>(RegionUsed(region)));
   regions_[region].reset();
+  --regions_in_use_;
 }
 
 uint64_t SlotSpace::RegionUsed(uint32_t region) const { return At(region).used_bytes(); }
@@ -213,10 +213,12 @@ bool SlotSpace::IsValid() const {
       scattered[e.region] += e.bytes;
     }
   }
+  size_t in_use = 0;
   for (size_t r = 0; r < regions_.size(); ++r) {
     if (regions_[r] && (!regions_[r]->buddy.IsValid() || scattered[r] > regions_[r]->used_bytes())) return false;
+    in_use += regions_[r] != nullptr;
   }
-  return row_bytes == row_bytes_;
+  return row_bytes == row_bytes_ && in_use == regions_in_use_;
 }
 
 }  // namespace ramspan

@@ -29,12 +29,16 @@ struct Extent {
 
 class SlotSpace {
  public:
-  SlotSpace();
+  // `regions_max`: fewer than there can be, for tests.
+  explicit SlotSpace(size_t regions_max = slot_bits::kRegionsMax);
   ~SlotSpace();
 
   // A new region of `bytes` (multiple of the granule), at offsets [0, bytes). Returns its index; indices are reused
-  // after RemoveRegion. At most 65535 regions.
-  uint32_t AddRegion(uint64_t bytes);
+  // after RemoveRegion. Empty: there are as many regions as a slot can name, 65535; then nothing is added.
+  std::optional<uint32_t> AddRegion(uint64_t bytes);
+  bool MayAddRegion() const { return regions_in_use_ < regions_max_; }
+  size_t regions() const { return regions_in_use_; }
+  size_t regions_max() const { return regions_max_; }
   // The region no longer gives slots, but slots in it can still be freed (a dead server, a draining lease).
   void CloseRegion(uint32_t region);
   void OpenRegion(uint32_t region);  // it gives slots again
@@ -68,7 +72,9 @@ class SlotSpace {
   const Region& At(uint32_t region) const;
   SlotRef ReserveScattered(uint64_t units, uint32_t preferred);
 
-  std::vector<std::unique_ptr<Region>> regions_;
+  const size_t regions_max_;
+  size_t regions_in_use_ = 0;
+  std::vector<std::unique_ptr<Region>> regions_;  // null: the index is free
   // Slots of several extents, by row number.
   std::unordered_map<uint64_t, std::vector<Extent>> rows_;
   uint64_t next_row_ = 0;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "client/transport/aio_file.h"
+#include "common/slot_ref.h"
 #include "common/status.h"
 #include "ramspan/options.h"
 
@@ -25,6 +26,7 @@ struct FileSwapOptions {
   bool warn_of_growth = false;
   // The first file; later ones are half of all before them, if that is more, but no larger than their bitmaps may be at once.
   uint64_t file_bytes = uint64_t{64} << 20;
+  size_t files_max = slot_bits::kRegionsMax;  // a slot's bits name no more (common/slot_ref.h). Fewer for tests
   // kInteractive: may the files grow by `wanted` bytes? Called without locks, at most once after a no. Empty: asks on
   // the terminal, and takes a missing terminal or 60 s of silence for a no.
   std::function<bool(uint64_t wanted, std::string message)> ask;

@@ -32,18 +32,37 @@ bool OfiPlaces::is_news() const {
   return news_;
 }
 
-std::vector<SocketPlace> OfiPlaces::LookInto(const std::string& path) {
-  const auto known = last_.find(path);
+// Once, until something else is wrong there or all is well. Empty: all is well.
+void OfiPlaces::Say(const std::string& folder, const std::string& what) {
+  if (!what.empty() && said_[folder] != what) LogWarning("%s", what.c_str());
+  said_[folder] = what;
+}
+
+OfiPlaces::Found OfiPlaces::LookInto(const std::string& path) {
+  const auto last = last_.find(path);
+  const Found known = last == last_.end() ? Found() : last->second;
+  std::vector<uint64_t> unclear;
   const Result<RendezvousFolder> folder = RendezvousFolder::Open(path, /*make=*/false);
-  const Result<std::vector<RendezvousEntry>> entries = folder.ok() ? folder.value().Read() : Result<std::vector<RendezvousEntry>>(folder.status());
-  if (!entries.ok()) {
-    // Said once: the folder may come later, with the first server.
-    if (known == last_.end()) LogWarning("no memory servers are found there now: %s", entries.status().message().c_str());
-    return known == last_.end() ? std::vector<SocketPlace>() : known->second;
+  Result<std::vector<RendezvousEntry>> read = folder.ok() ? folder.value().Read(&unclear) : Result<std::vector<RendezvousEntry>>(folder.status());
+  if (!read.ok()) {  // it may come later, with the first server
+    Say(path, (known.empty() ? "no memory servers are found there now: " : "memory servers that were found there before stay in use: ") + read.status().message());
+    return known;
   }
-  std::vector<SocketPlace> places;
-  for (const RendezvousEntry& entry : entries.value()) places.push_back(entry.place);
-  return places;
+  Found found;
+  for (const uint64_t instance : unclear) {
+    if (const auto one = known.find(instance); one != known.end()) found.insert(*one);
+  }
+  std::vector<RendezvousEntry> entries = std::move(read).value();
+  std::stable_sort(entries.begin(), entries.end(), [&](const RendezvousEntry& a, const RendezvousEntry& b) {
+    const bool a_known = known.contains(a.instance), b_known = known.contains(b.instance);
+    return a_known != b_known ? a_known : a.touched > b.touched;
+  });
+  for (const RendezvousEntry& entry : entries) {
+    if (found.size() < kInFolderMax) found[entry.instance] = entry.place;
+  }
+  Say(path, entries.size() + unclear.size() <= kInFolderMax ? "" : "rendezvous folder " + path + " names more than " + std::to_string(kInFolderMax) +
+      " memory servers, and this program uses no more of them: `ramspan ctl list dir:" + path + "` sweeps what dead ones left; else give programs folders of their own");
+  return found;
 }
 
 std::vector<OfiPlaces::Place> OfiPlaces::Look() {
@@ -59,10 +78,10 @@ std::vector<OfiPlaces::Place> OfiPlaces::Look() {
     if (!known) places.push_back({place, in_folder});
   };
   for (const SocketPlace& place : names.places) add(place, false);
-  std::map<std::string, std::vector<SocketPlace>> found;
+  std::map<std::string, Found> found;
   for (const std::string& folder : names.folders) found[folder] = LookInto(folder);
   for (const auto& [folder, there] : found) {
-    for (const SocketPlace& place : there) add(place, true);
+    for (const auto& [instance, place] : there) add(place, true);
   }
   last_ = std::move(found);
   return places;

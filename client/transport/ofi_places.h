@@ -27,18 +27,24 @@ class OfiPlaces {
     SocketPlace place;
     bool in_folder = false;  // nobody has named it: a server may have left it behind
   };
-  // All places, each once. A folder that cannot be read now still has what it had.
+  // All places, each once. A folder that cannot be read now still has what it had, and so has a file there.
   std::vector<Place> Look();
 
+  // Of one folder. Those that are in use stay so, then come those that were touched last: dead servers may have left many.
+  static constexpr size_t kInFolderMax = 256;
+
  private:
-  std::vector<SocketPlace> LookInto(const std::string& folder);
+  using Found = std::map<uint64_t, SocketPlace>;  // by the server's instance
+  Found LookInto(const std::string& folder);
+  void Say(const std::string& folder, const std::string& what);
 
   mutable Mutex mutex_{LockRank::kTransport};
   std::string text_ RS_GUARDED_BY(mutex_);
   ServerNames names_ RS_GUARDED_BY(mutex_);
   bool news_ RS_GUARDED_BY(mutex_) = false;
 
-  std::map<std::string, std::vector<SocketPlace>> last_;  // by folder; of folders in use
+  std::map<std::string, Found> last_;  // by folder; of folders in use
+  std::map<std::string, std::string> said_;  // by folder; what is wrong there now
 };
 
 }  // namespace ramspan

@@ -24,11 +24,8 @@ using std::chrono::milliseconds;
 // Looks often enough for the running clock, which counts half a second a look at most.
 constexpr milliseconds kLookEvery{200};
 constexpr milliseconds kPingEvery{1000};
-// A place is looked for so often, and so long; whether one is missing is looked at every half second.
-constexpr milliseconds kSeekEvery{3000}, kSeekMax{2000}, kMissedEvery{500};
-// Hosts that are off answer nobody. Where somebody has waited for one in vain, the next wait comes after twice the pause, and one round
-// takes no longer than this: then folders are looked into again, and the next round begins where this one has ended.
-constexpr milliseconds kSeekEveryMax{60'000}, kRoundMax{3000};
+// Folders are looked into so often; whether somebody is missing is looked at every half second (client/transport/seek_rounds.h).
+constexpr milliseconds kLookIntoFoldersEvery{3000}, kMissedEvery{500};
 constexpr milliseconds kLeaveAfter{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
 constexpr std::chrono::microseconds kCollectSpin{300};
@@ -66,7 +63,7 @@ Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& optio
   transport->Want(transport->places_.Look());
   Status last = Unavailable("no memory server is found (servers)");
   for (Sought& sought : transport->sought_) {
-    Status met = transport->Connect(&sought, sought.in_folder ? kSeekMax : options.connect_max);
+    Status met = transport->Connect(&sought, sought.in_folder ? SeekRounds::kTryMax : options.connect_max);
     if (met.ok()) continue;
     last = Unavailable("memory server " + sought.place.text() + " cannot be used: " + met.message());
     LogWarning("%s", last.message().c_str());
@@ -112,7 +109,9 @@ uint32_t OfiTransport::NumberOf(uint64_t instance) const {
 
 Status OfiTransport::Connect(Sought* sought, milliseconds at_most) {
   const uint32_t number = servers();
-  if (number == kServersMax) return ResourceExhausted("there were " + std::to_string(kServersMax) + " servers already");
+  if (number == std::min(options_.servers_max, kServersMax)) {
+    return ResourceExhausted("this program has met " + std::to_string(number) + " memory servers since its start, and can meet no more: start it again to use those that are new");
+  }
   Result<std::unique_ptr<OfiServer>> met = Meet(sought->place, at_most);
   if (!met.ok()) return met.status();
   if (const uint32_t known = NumberOf(met.value()->instance()); known != UINT32_MAX) {  // it has two names
@@ -327,7 +326,7 @@ void OfiTransport::Follow() {
   const auto now = std::chrono::steady_clock::now();
   const bool news = places_.is_news();
   if (!news && (now < next_look_ || !places_.has_folders())) return;
-  next_look_ = now + kSeekEvery;
+  next_look_ = now + kLookIntoFoldersEvery;
   Want(places_.Look());
   std::erase_if(sought_, [this](const Sought& one) { return !one.wanted && (one.number == UINT32_MAX || servers_[one.number]->is_dead()); });
 }
@@ -347,27 +346,25 @@ bool OfiTransport::IsMissing(const Sought& sought) const {
 }
 
 void OfiTransport::SeekMissing() {
-  const auto begin = std::chrono::steady_clock::now();
-  for (size_t tried = 0; tried < sought_.size(); ++tried) {
-    // Others may be named by now: these are not worth a wait.
-    if (ends_.load(std::memory_order_relaxed) || places_.is_news()) return;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - begin > kRoundMax) return;
-    Sought& sought = sought_[seek_next_++ % sought_.size()];
-    if (!IsMissing(sought) || now < sought.next_try) continue;
-    // In vain, mostly; it says nothing then.
-    static_cast<void>(Connect(&sought, kSeekMax).ok());
-    sought.was_tried = true;
-    const auto after = std::chrono::steady_clock::now();
-    sought.pause = after - now > kSeekMax / 2 && IsMissing(sought) ? std::min(sought.pause * 2, kSeekEveryMax) : kSeekEvery;
-    sought.next_try = after + sought.pause;
-  }
+  seek_rounds_.Go({.places = sought_.size(),
+                   .turn = [this](size_t place) -> SeekRounds::Turn& { return sought_[place].turn; },
+                   .is_missing = [this](size_t place) { return IsMissing(sought_[place]); },
+                   .attempt = [this](size_t place) { SeekAt(&sought_[place]); },
+                   .is_over = [this] { return ends_.load(std::memory_order_relaxed) || places_.is_news(); },
+                   .now = std::chrono::steady_clock::now});
+}
+
+// In vain, mostly, and then it says nothing. But that there is no use in seeking is said, once.
+void OfiTransport::SeekAt(Sought* sought) {
+  const Status met = Connect(sought, SeekRounds::kTryMax);
+  if (met.code() != StatusCode::kResourceExhausted || std::exchange(said_no_more_, true)) return;
+  LogWarning("memory server %s: %s", sought->place.text().c_str(), met.message().c_str());
 }
 
 // A server may be named by another one of its names now, which is known when all new names have been tried.
 void OfiTransport::LeaveUnwanted() {
   if (places_.is_news()) return;  // the next round knows better
-  const bool all_tried = std::all_of(sought_.begin(), sought_.end(), [this](const Sought& one) { return !IsMissing(one) || one.was_tried; });
+  const bool all_tried = std::all_of(sought_.begin(), sought_.end(), [this](const Sought& one) { return !IsMissing(one) || one.turn.was_tried; });
   for (uint32_t i = 0; i < servers(); ++i) {
     const bool wanted = std::any_of(sought_.begin(), sought_.end(), [i](const Sought& one) { return one.wanted && one.number == i; });
     if (wanted || all_tried) servers_[i]->SetLeft(!wanted);

@@ -20,6 +20,7 @@
 
 #include "client/transport/ofi_places.h"
 #include "client/transport/ofi_server.h"
+#include "client/transport/seek_rounds.h"
 #include "client/transport/transport.h"
 #include "common/fabric.h"
 #include "common/running_clock.h"
@@ -36,6 +37,7 @@ struct OfiOptions {
   // Running time. Above what a loaded host keeps a server from answering, and below what a program's user takes for a hang.
   std::chrono::milliseconds silence_max{30'000};
   std::chrono::milliseconds connect_max{10'000};  // at the start
+  uint32_t servers_max = 256;                     // that are ever met. Fewer for tests
 };
 
 class OfiTransport final : public ServerTransport {
@@ -63,6 +65,7 @@ class OfiTransport final : public ServerTransport {
   uint64_t AskedBack(uint32_t server) override { return servers_[server]->AskedBack(); }
   void TellUsage(uint32_t server, uint64_t written, uint64_t read) override { servers_[server]->TellUsage(written, read); }
   Status UseServers(const std::string& names) override;
+  Status CheckServers(const std::string& names) const override { return OfiPlaces().Use(names); }
   std::string server_names() const override { return places_.names(); }
   void ForgetMemory(std::span<std::byte> memory) override;
   void Upkeep() override;
@@ -86,9 +89,7 @@ class OfiTransport final : public ServerTransport {
     bool in_folder = false;
     bool wanted = true;            // false: it is not named any more
     uint32_t number = UINT32_MAX;  // of the server that was found there
-    bool was_tried = false;        // since the start
-    std::chrono::milliseconds pause{3000};  // between two tries
-    std::chrono::steady_clock::time_point next_try{};
+    SeekRounds::Turn turn;
   };
 
   OfiTransport(const OfiOptions& options, const Secret& secret);
@@ -107,6 +108,7 @@ class OfiTransport final : public ServerTransport {
   void Want(const std::vector<OfiPlaces::Place>& places);
   bool IsMissing(const Sought& sought) const;
   void SeekMissing();
+  void SeekAt(Sought* sought);
   void LeaveUnwanted();
 
   // Constant after construction.
@@ -126,7 +128,8 @@ class OfiTransport final : public ServerTransport {
 
   // Open's, then the seeking thread's alone.
   std::vector<Sought> sought_;
-  size_t seek_next_ = 0;  // whose turn it is, from the first on and again
+  SeekRounds seek_rounds_;
+  bool said_no_more_ = false;
   std::chrono::steady_clock::time_point next_look_{};
 
   // The links' thread's alone.

@@ -104,7 +104,9 @@ class ServerTransport {
 
   // Other names of servers than those at the start: new ones are looked for and join, those that are not named any more are left
   // as if they drained. kInvalidArgument: what to write. kFailedPrecondition: the servers of this transport are ranks of its job.
-  virtual Status UseServers(const std::string& /*names*/) { return FailedPrecondition("the servers of this job are ranks of it"); }
+  virtual Status UseServers(const std::string& names) { return CheckServers(names); }
+  // Whether UseServers would take these names; changes nothing.
+  virtual Status CheckServers(const std::string& /*names*/) const { return FailedPrecondition("the servers of this job are ranks of it"); }
   virtual std::string server_names() const { return ""; }
 
   // The pages of this memory go back to the kernel, and others will be at its addresses. A network that was told of a buffer there

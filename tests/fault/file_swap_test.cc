@@ -146,6 +146,20 @@ void LimitFileSize(rlim_t bytes) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
+// With a small `ulimit -f` and many descriptors there could be more files than a slot can name, which ended the program.
+TEST_F(FileSwapFault, AFileThatNoSlotCouldNameIsNotMade) {
+  FileSwapOptions options = Options(false, 64 * kMiB);
+  options.file_bytes = 64 * kKiB;
+  options.files_max = 3;
+  const auto swap = Make(options);
+  std::vector<SlotRef> slots;
+  Result<SlotRef> slot = swap->Reserve(64 * kKiB);
+  for (; slot.ok() && slots.size() < 100; slot = swap->Reserve(64 * kKiB)) slots.push_back(slot.value());
+  EXPECT_EQ(slot.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(Contains(slot.status().message(), "there are 3 of them")) << slot.status().message();
+  for (const SlotRef one : slots) swap->Free(one, 64 * kKiB);
+}
+
 TEST_F(FileSwapFault, AMissingDirectoryIsNamedWithItsRemedy) {
   FileSwapOptions options = Options(true, kMiB);
   options.mask = directory_.string() + "/nowhere/swap-%d-%d";

@@ -387,6 +387,23 @@ TEST(Front, TheLimitMovesBothWaysAtRunTime) {
   }
 }
 
+// The memory limit was another one although the swap files' had been refused, and which servers are used, too (tests/ofi/loss_program.cc).
+TEST(Front, AReconfigureThatIsRefusedHasChangedNothing) {
+  std::vector<managedPtr<uint64_t>> data;
+  for (size_t i = 0; i < 64; ++i) data.emplace_back(kMib, i);
+  for (size_t i = 0; i < data.size(); ++i) { ADHERETOLOC(uint64_t, data[i], p); p[0] = i; }
+  const ramspan::Options before = ramspan::EffectiveOptions();
+  const auto other_policy = before.policy == ramspan::SwapPolicy::kFail ? ramspan::SwapPolicy::kAutoextendable : ramspan::SwapPolicy::kFail;
+  const uint64_t too_much = uint64_t{1} << 45, too_little = 1 << 20;
+  for (const ramspan::Options& refused : {ramspan::Options{.memory = *before.memory + (1 << 20), .swapMemory = too_little, .policy = other_policy},
+                                          ramspan::Options{.memory = too_much, .swapMemory = *before.swapMemory + (1 << 30), .policy = other_policy}}) {
+    EXPECT_THROW(ramspan::Reconfigure(refused), ramspan::Error);
+    EXPECT_EQ(ramspan::EffectiveOptions().memory, before.memory);
+    EXPECT_EQ(ramspan::EffectiveOptions().swapMemory, before.swapMemory);
+    EXPECT_EQ(ramspan::EffectiveOptions().policy, before.policy);
+  }
+}
+
 // Threads write and check a set four times the limit, in order and at random. Nothing but the objects' own locks orders them:
 // pins race with evictions, readers with readers. Now and then one of them keeps its pin until the others have used more
 // objects than memory holds. By then the policy wants its frame, so a pin that evictors do not see would cost its bytes.

@@ -75,6 +75,15 @@ class Crowd final : public Endpoint {
 
 ServiceCommand Order(ServiceOrder order) { return {.order = order, .bytes = 0, .job = ""}; }
 
+// A client may say that it has moved any number of bytes, and the second time at once: a double beyond all numbers became one.
+TEST(Controller, ASpeedBeyondAllNumbersIsTheLargest) {
+  EXPECT_EQ(PerSecond(1000, 0.5), 2000u);
+  EXPECT_EQ(PerSecond(UINT64_MAX, 1e-6), UINT64_MAX);
+  EXPECT_EQ(PerSecond(UINT64_MAX, 1), UINT64_MAX);
+  EXPECT_EQ(PerSecond(5, 0), 0u);
+  EXPECT_EQ(PerSecond(5, -1), 0u);
+}
+
 // With 600 and more the server closed the link: it sent all of it in one go.
 TEST(Controller, AListOfThousandsOfClientsArrivesWhole) {
   constexpr uint32_t kClients = 3000;

@@ -416,6 +416,24 @@ TEST(Places, AreHostsWithPortsOrPaths) {
   }
 }
 
+// It was sought for ever, without a word.
+TEST(Isolation, AServerThatIsOneMoreThanAProgramCanMeetIsSaidToBeOnce) {
+  OfiServers servers({.servers = 2});
+  const auto transport = OfiTransport::Open({.servers = servers.places()[0].text(), .servers_max = 1}, TestSecret()).value();
+  const Descriptor said(memfd_create("said", MFD_CLOEXEC)), standard_error(dup(STDERR_FILENO));
+  ASSERT_GE(dup2(said.number(), STDERR_FILENO), 0);
+  const auto text = [&] {
+    std::string all(4096, 0);
+    all.resize(static_cast<size_t>(std::max<ssize_t>(pread(said.number(), all.data(), all.size(), 0), 0)));
+    return all;
+  };
+  EXPECT_TRUE(transport->UseServers(servers.names()).ok());
+  EXPECT_TRUE(Eventually([&] { return text().find("can meet no more") != std::string::npos; }));
+  dup2(standard_error.number(), STDERR_FILENO);
+  EXPECT_THAT(text(), testing::HasSubstr("memory server " + servers.places()[1].text() + ": this program has met 1 memory servers"));
+  EXPECT_EQ(transport->servers(), 1u);
+}
+
 // It was left for good: who connected by the new name found that it was there, and nobody took back that it was to be left.
 TEST(Isolation, AServerThatIsNamedByAnotherOfItsNamesIsNotLeft) {
   OfiServers servers({.servers = 3});

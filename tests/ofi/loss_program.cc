@@ -1,5 +1,5 @@
-// loss_program CHUNKS CHUNK_BYTES: fills chunks, writes its process id to $RAMSPAN_TEST_READY/rank-0 and waits for the file `go` there. Then
-// (where a file `servers` appears, the servers that it names are used from then on). Then it looks at each chunk twice, makes and checks as many new ones, and prints "kept K lost L wrong W new N". A chunk is lost when both
+// loss_program CHUNKS CHUNK_BYTES: fills chunks, writes its process id to $RAMSPAN_TEST_READY/rank-0 and waits for the file `go` there. Where a
+// file `servers` appears meanwhile, the servers that it names are used from then on; while there is a file `read`, all chunks are read again and again. Then it looks at each chunk twice, makes and checks as many new ones, and prints "kept K lost L wrong W new N". A chunk is lost when both
 // looks throw DataLost.
 #include <ramspan/managed_ptr.h>
 #include <unistd.h>
@@ -47,11 +47,21 @@ Look LookAt(Chunks& chunks, size_t c, size_t words, uint64_t seed) {
   }
 }
 
+void ReadAll(Chunks& chunks, size_t words) {
+  for (size_t c = 0; c < chunks.size(); ++c) LookAt(chunks, c, words, 1);
+}
+
 void UseOtherServers(const std::string& folder) {
   std::ifstream file(folder + "/servers");
   std::string names;
   if (!std::getline(file, names)) return;
   std::remove((folder + "/servers").c_str());
+  const std::string before = *ramspan::EffectiveOptions().servers;
+  try {
+    ramspan::Reconfigure({.memory = uint64_t{1} << 45, .servers = names});  // so much memory is refused
+  } catch (const ramspan::Error&) {
+  }
+  if (*ramspan::EffectiveOptions().servers != before) std::printf("a Reconfigure that was refused has changed the servers\n");
   ramspan::Reconfigure({.servers = names});
 }
 
@@ -67,6 +77,7 @@ int main(int, char** argv) {
     std::rename((folder + "/new").c_str(), (folder + "/rank-0").c_str());
     while (access((folder + "/go").c_str(), F_OK) != 0) {
       UseOtherServers(folder);
+      if (access((folder + "/read").c_str(), F_OK) == 0) ReadAll(first, words);
       usleep(2000);
     }
     size_t kept = 0, lost = 0, wrong = 0, fresh = 0;

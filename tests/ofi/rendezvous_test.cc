@@ -1,6 +1,8 @@
 // The folder in which memory servers say where they are: what is believed of it, and what dead servers leave there.
 #include "common/rendezvous.h"
 
+#include "client/transport/ofi_places.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
@@ -106,6 +108,64 @@ TEST_F(Rendezvous, WhatIsNoEntryIsPassedOver) {
   const std::vector<RendezvousEntry> found = folder.Read().value();
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].instance, 1u);
+}
+
+std::vector<std::string> PlacesOf(const std::vector<OfiPlaces::Place>& places) {
+  std::vector<std::string> texts;
+  for (const OfiPlaces::Place& one : places) texts.push_back(one.place.text());
+  return texts;
+}
+
+// A network file system may have lost a file's bytes, or not give them now. Clients left a server that lived.
+TEST_F(Rendezvous, AServerWhoseFileCannotBeReadOrUnderstoodIsNotGone) {
+  const RendezvousFolder folder = Folder();
+  for (uint64_t i = 1; i <= 4; ++i) ASSERT_TRUE(folder.Write(Entry(i, "node" + std::to_string(i) + ":7117")).ok());
+  OfiPlaces places;
+  ASSERT_TRUE(places.Use("dir:" + path_.string()).ok());
+  EXPECT_EQ(PlacesOf(places.Look()).size(), 4u);
+  fs::resize_file(FileOf(1), 20);
+  fs::remove(FileOf(2));
+  fs::create_directory(FileOf(2));  // what cannot be read
+  fs::remove(FileOf(3));
+  for (int look = 0; look < 2; ++look) EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:7117", "node2:7117", "node4:7117"));
+  ASSERT_TRUE(folder.Write(Entry(1, "node1:7118")).ok());
+  fs::remove(FileOf(2));
+  EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:7118", "node4:7117"));
+}
+
+// By instance, which is random: one more server in the folder, and a server in use was left.
+TEST_F(Rendezvous, MoreServersThanAProgramUsesPushOutNoneThatIsInUse) {
+  const RendezvousFolder folder = Folder();
+  constexpr uint64_t kMax = OfiPlaces::kInFolderMax;
+  const auto write = [&](uint64_t i) { ASSERT_TRUE(folder.Write(Entry(i, "node" + std::to_string(i) + ":7117")).ok()); };
+  for (uint64_t i = 11; i < kMax + 11; ++i) write(i);
+  OfiPlaces places;
+  ASSERT_TRUE(places.Use("dir:" + path_.string()).ok());
+  const std::vector<std::string> before = PlacesOf(places.Look());
+  EXPECT_EQ(before.size(), kMax);
+  for (uint64_t i = 1; i < 11; ++i) write(i);
+  testing::internal::CaptureStderr();
+  for (int look = 0; look < 3; ++look) EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAreArray(before));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("names more than 256 memory servers"));
+  EXPECT_EQ(said.find("names more"), said.rfind("names more")) << "once";
+  MakeOld(5);
+  fs::remove(FileOf(20));
+  const std::vector<std::string> after = PlacesOf(places.Look());
+  EXPECT_EQ(after.size(), kMax);
+  EXPECT_THAT(after, testing::Not(testing::Contains("node5:7117"))) << "nobody has touched it for long";
+}
+
+TEST_F(Rendezvous, AFolderOfTooManyFilesIsSaidToBeAndKeepsWhatWasKnown) {
+  const RendezvousFolder folder = Folder();
+  ASSERT_TRUE(folder.Write(Entry(1)).ok());
+  OfiPlaces places;
+  ASSERT_TRUE(places.Use("dir:" + path_.string()).ok());
+  EXPECT_EQ(places.Look().size(), 1u);
+  for (size_t i = 0; i < RendezvousFolder::kNamesMax; ++i) std::ofstream(path_ / ("other-" + std::to_string(i)));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(places.Look().size(), 1u);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("holds more than 4096 files: take away"));
 }
 
 TEST_F(Rendezvous, AFolderThatOthersMayUseIsRefused) {

@@ -97,6 +97,22 @@ TEST_F(ServiceChanges, AProgramThatStartsBeforeItsServersUsesThemLater) {
   EndServer(server);
 }
 
+// Nothing is ever written again, so only what leaves unchanged can move.
+TEST_F(ServiceChanges, WhatIsOnlyReadMovesUpToAServerThatComesLater) {
+  const std::string servers = (folder_ / "servers").string();
+  EndServer(StartServer("8MiB", {"--rendezvous", servers}));  // makes folder and key
+  const pid_t program = StartCommand(Loss(), To("dir:" + servers, true));
+  Ready(0);
+  std::ofstream(folder_ / "ready/read") << "";
+  const Server server = StartServer("64MiB", {"--listen", "127.0.0.1:0", "--rendezvous", servers});
+  // Its first lease has 8 MiB, and it asks for the second one when most of that is full.
+  EXPECT_TRUE(Becomes([&] { return testing::Matches(testing::ContainsRegex("1 client holds (1[6-9]|[2-6][0-9])"))(Ctl({"list", "dir:" + servers})); }));
+  std::filesystem::remove(folder_ / "ready/read");
+  SayGo();
+  EXPECT_EQ(Wait(program).out, "kept 64 lost 0 wrong 0 new 64\n");
+  EndServer(server);
+}
+
 TEST_F(ServiceChanges, WhatAKilledServerLeftInTheFolderIsSweptByTheNext) {
   const std::string servers = (folder_ / "servers").string();
   const Words where = {"--listen", "127.0.0.1:0", "--rendezvous", servers};

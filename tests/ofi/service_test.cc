@@ -241,6 +241,17 @@ TEST_F(Service, CtlSaysWhatIsWrong) {
   EXPECT_THAT(absent.err, HasSubstr("127.0.0.1:1: Connection refused"));
   EXPECT_THAT(Run({LAUNCHER, "ctl", "destroy", server.place}, {}).err, HasSubstr("list, drain, undrain, shrink, quota or stop"));
   EXPECT_EQ(Run({LAUNCHER, "ctl"}, {}).status, 2);
+  // It was a quota of every job: `--job "$UNSET"`.
+  for (const Words& empty : {Words{"--job", ""}, Words{"--job="}}) {
+    Words command = {LAUNCHER, "ctl", "quota", server.place, "--memory", "16MiB"};
+    command.insert(command.end(), empty.begin(), empty.end());
+    const Outcome outcome = Run(command, {});
+    EXPECT_EQ(outcome.status, 2) << outcome.out;
+    EXPECT_THAT(outcome.err, HasSubstr("ramspan ctl: ")) << outcome.out;
+    EXPECT_THAT(outcome.err, HasSubstr("--job"));
+  }
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "quota", server.place, "--memory", "default"}, {}).err, HasSubstr("say which (--job NAME)"));
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "quota", server.place, "--memory", "default", "--job", "slurm 7"}, {}).out, HasSubstr("slurm 7 may hold as much as each other job"));
   EndServer(server);
 }
 

@@ -27,6 +27,7 @@ class LocalTransport final : public ServerTransport {
             .mapped = server.near ? server.pool.get() : nullptr};
   }
   ServerState state(uint32_t number) const override {
+    if (all_.options_.before_state) all_.options_.before_state(number);
     const std::lock_guard lock(all_.mutex_);
     const LocalServers::Server& server = *all_.servers_[number];
     return server.dead ? ServerState::kDead : server.draining ? ServerState::kDraining : ServerState::kAlive;

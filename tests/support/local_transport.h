@@ -32,6 +32,8 @@ struct LocalServersOptions {
   double lose_answers = 0;   // the share of answers that never arrive
   // What a server says may be changed on its way. The server itself believes what it said.
   std::function<void(uint32_t server, WireMessage* answer)> tamper;
+  // Before a client is told a server's state: it may change right then.
+  std::function<void(uint32_t server)> before_state;
 };
 
 class LocalServers {

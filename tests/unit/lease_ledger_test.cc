@@ -53,6 +53,17 @@ TEST(LeaseLedger, AGrantLargerThanTheRequestIsNotTaken) {
   EXPECT_EQ(ledger.Judge(0, Grant(1, 5, 0, 5), kPool), Verdict::kBroken);
 }
 
+TEST(LeaseLedger, AGrantSmallerThanTheRequestsLeastIsNotTaken) {
+  LeaseLedger ledger;
+  WireMessage request = Request(1, 8);
+  request.minimum_bytes = 2 * kLeaseGranule;
+  ledger.NoteRequest(0, request);
+  EXPECT_EQ(ledger.Judge(0, Grant(1, 7, 0, 1), kPool), Verdict::kBroken);
+  request.sequence = 2;
+  ledger.NoteRequest(0, request);
+  EXPECT_EQ(ledger.Judge(0, Grant(2, 8, 0, 2), kPool), Verdict::kTake);
+}
+
 TEST(LeaseLedger, AGrantThatNobodyAskedForGoesBack) {
   LeaseLedger ledger;
   EXPECT_EQ(ledger.Judge(0, Grant(1, 5, 0, 1), kPool), Verdict::kGiveBack);

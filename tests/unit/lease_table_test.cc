@@ -236,6 +236,19 @@ TEST(LeaseTable, AQuotaBindsItsJobAloneOrAllThatHaveNone) {
   EXPECT_TRUE(table.AskBack(At(0)).empty());
 }
 
+TEST(LeaseTable, AJobThatLosesItsOwnQuotaHasThatOfAllOthers) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0, "a");
+  table.SetQuota("", 40 * kMiB);
+  table.SetQuota("a", UINT64_MAX);
+  EXPECT_EQ(TakeAll(&table, 0), 64 * kMiB);
+  table.SetQuota("a", std::nullopt);
+  EXPECT_EQ(table.QuotaOf(0), 40 * kMiB);
+  const std::vector<LeaseTable::Claim> claims = table.AskBack(At(0));
+  ASSERT_EQ(claims.size(), 1u);
+  EXPECT_EQ(claims[0].bytes, 24 * kMiB);
+}
+
 // What was promised were parts of the pool, not of what it lends: two clients with nothing refused each other for ever.
 TEST(LeaseTable, APoolThatLendsLittleServesEachOfItsClients) {
   for (const uint64_t lent : {64 * kMiB, kMiB, kLeaseGranule}) {

@@ -328,6 +328,27 @@ TEST(RemoteSwap, WhatIsAskedBackStaysClosedUntilItIsNotAskedForAnyMore) {
   EXPECT_FALSE(tier.HasLeaving());
 }
 
+// Between two looks of one Upkeep: it "drained no more", and its leases gave slots again.
+TEST(RemoteSwap, AServerThatDiesWhileItDrainsGivesNoMoreSlots) {
+  for (int dies_at = 0; dies_at < 4; ++dies_at) {
+    int looks = -1;  // until it dies; below 0: it stays as it is
+    LocalServers* servers = nullptr;
+    Job job({.before_state = [&](uint32_t server) {
+      if (looks-- == 0) servers->Kill(server);
+    }});
+    servers = &job.servers;
+    RemoteSwap tier(job.transport(), kImpatient);
+    ASSERT_TRUE(tier.Reserve(kMiB).ok());
+    job.servers.Drain(0);
+    tier.Upkeep();
+    looks = dies_at;
+    tier.Upkeep();
+    looks = -1;
+    job.servers.Kill(0);
+    EXPECT_FALSE(tier.TryReserve(kMiB).ok()) << dies_at;
+  }
+}
+
 // What was still there counted as used, and no longer as capacity.
 TEST(RemoteSwap, WhatADrainingServerStillHoldsIsWithinTheCapacity) {
   Job job({.servers = 2, .pool_bytes = 8 * kMiB});
@@ -355,6 +376,18 @@ TEST(RemoteSwap, AServerThatJoinsIsUsed) {
   ASSERT_TRUE(slot.ok()) << slot.status().message();
   EXPECT_EQ(job.servers.server(joined).leases().leases(), 1u);
   EXPECT_EQ(Write(tier, slot.value(), 256 * kKiB, 1), StatusCode::kOk);
+}
+
+TEST(RemoteSwap, WhereThereWasNoServerYetNobodyIsCalledDead) {
+  Job job({.servers = 0});
+  RemoteSwap tier(job.transport(), kImpatient);
+  const Status none = tier.Reserve(kMiB).status();
+  EXPECT_EQ(none.code(), StatusCode::kUnavailable);
+  EXPECT_NE(none.message().find("no memory server has been found yet"), std::string::npos) << none.message();
+  job.servers.Join();
+  EXPECT_TRUE(tier.Reserve(kMiB).ok());
+  job.servers.Kill(0);
+  EXPECT_NE(tier.Reserve(16 * kMiB).status().message().find("all memory servers"), std::string::npos);
 }
 
 TEST(RemoteSwap, AFarServerThatJoinsNearOnesMakesTheTierAsynchronous) {
@@ -394,6 +427,43 @@ TEST(RemoteSwap, AChunkLargerThanEveryLeaseIsSpreadOverSeveral) {
     ASSERT_EQ(Write(tier, slot.value(), bytes, 1), StatusCode::kOk);
     EXPECT_TRUE(ReadHolds(tier, slot.value(), bytes, 1));
   }
+}
+
+// The number of leases is bounded, because a slot's bits name them; the 65536th ended the program.
+TEST(RemoteSwap, LeasesGrowWhereManyAreHeldAndOneThatNoSlotCouldNameIsNotAskedFor) {
+  Job job({.pool_bytes = 8 * kMiB});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = 64 * kKiB, .lease_bytes_max = 64 * kKiB, .answer_timeout = milliseconds(20), .idle_lease = milliseconds(0), .leases_max = 8});
+  Status end;
+  std::vector<SlotRef> slots = ReserveAll(tier, 64 * kKiB, &end);
+  EXPECT_EQ(slots.size(), 2u * (1 + 2 + 4 + 8)) << "each quarter of the leases is twice as large as the one before";
+  EXPECT_EQ(job.servers.server(0).leases().leases(), 8u);
+  EXPECT_EQ(end.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(end.message().find("lent 8 pieces of 240 KiB on average"), std::string::npos) << end.message();
+  for (const SlotRef slot : slots) tier.Free(slot, 64 * kKiB);
+  for (int i = 0; i < 4; ++i) tier.Upkeep();
+  EXPECT_TRUE(tier.Reserve(64 * kKiB).ok()) << "what has gone back makes room for others";
+}
+
+TEST(RemoteSwap, ScrapsAreRefusedOnceHalfOfTheLeasesAreSuch) {
+  Job job({.pool_bytes = 64 * kMiB, .tamper = [](uint32_t, WireMessage* m) {
+             if (m->type == WireType::kLeaseGrant) m->bytes = kLeaseGranule;
+           }});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB, .answer_timeout = milliseconds(20), .leases_max = 8});
+  Status end;
+  EXPECT_EQ(ReserveAll(tier, kLeaseGranule, &end).size(), 5u);
+  EXPECT_EQ(end.code(), StatusCode::kResourceExhausted);
+}
+
+TEST(RemoteSwap, AGrantThatComesWhenNoMoreLeasesFitGoesBack) {
+  Job job({.servers = 2});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB, .answer_timeout = milliseconds(20), .idle_lease = std::chrono::hours(1), .leases_max = 1});
+  for (const uint32_t late : {0u, 1u}) job.servers.Freeze(late, true);
+  EXPECT_FALSE(tier.Reserve(kMiB).ok()) << "both have been asked";
+  for (const uint32_t late : {0u, 1u}) job.servers.Freeze(late, false);
+  for (int i = 0; i < 10; ++i) tier.Upkeep();
+  EXPECT_EQ(job.servers.server(0).leases().leases() + job.servers.server(1).leases().leases(), 1u);
+  EXPECT_EQ(tier.stats().slot_bytes_capacity, kMiB);
+  EXPECT_TRUE(tier.Reserve(kMiB).ok());
 }
 
 TEST(RemoteSwap, NearServersAreTakenFirst) {

@@ -84,7 +84,7 @@ TEST(SlotSpace, NeighbouringBlocksBecomeOneExtent) {
 
 TEST(SlotSpace, AClosedRegionGivesNoSlotsButTakesThemBack) {
   SlotSpace space;
-  const uint32_t region = space.AddRegion(4 * kG);
+  const uint32_t region = space.AddRegion(4 * kG).value();
   const SlotRef slot = space.Reserve(kG);
   space.CloseRegion(region);
   EXPECT_FALSE(space.Reserve(kG));
@@ -96,6 +96,18 @@ TEST(SlotSpace, AClosedRegionGivesNoSlotsButTakesThemBack) {
   EXPECT_EQ(space.capacity_bytes(), 0u);
   space.RemoveRegion(region);
   EXPECT_EQ(space.AddRegion(2 * kG), region) << "indices are reused";
+}
+
+// A server that lent scraps ended the program with its 65536th lease.
+TEST(SlotSpace, ARegionThatNoSlotCouldNameIsNotAdded) {
+  SlotSpace space(/*regions_max=*/3);
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(space.AddRegion(kG), i);
+  EXPECT_FALSE(space.MayAddRegion());
+  EXPECT_FALSE(space.AddRegion(kG).has_value());
+  EXPECT_EQ(space.capacity_bytes(), 3 * kG);
+  space.RemoveRegion(1);
+  EXPECT_EQ(space.AddRegion(kG), 1u);
+  EXPECT_TRUE(space.IsValid());
 }
 
 TEST(SlotSpace, TellsHowManySlotsHaveToGoForAnotherOne) {
@@ -119,7 +131,7 @@ TEST(SlotSpace, TellsHowManySlotsHaveToGoForAnotherOne) {
 TEST(SlotSpace, ThePreferredRegionIsTriedFirst) {
   SlotSpace space;
   space.AddRegion(4 * kG);
-  const uint32_t second = space.AddRegion(4 * kG);
+  const uint32_t second = space.AddRegion(4 * kG).value();
   EXPECT_EQ(ExtentsOf(space, space.Reserve(kG, second), kG)[0].region, second);
   EXPECT_EQ(ExtentsOf(space, space.Reserve(kG), kG)[0].region, 0u);
 }
@@ -175,7 +187,7 @@ class History {
     const uint64_t dice = random_() % 100;
     if (dice < 4 && regions_.size() < 6) {
       const uint64_t granules = 1 + random_() % 200;
-      const uint32_t index = space_.AddRegion(granules * kG);
+      const uint32_t index = space_.AddRegion(granules * kG).value();
       ASSERT_TRUE(regions_.emplace(index, RegionModel{granules, false}).second);
     } else if (dice < 5 && !regions_.empty()) {
       auto region = std::next(regions_.begin(), static_cast<std::ptrdiff_t>(random_() % regions_.size()));
