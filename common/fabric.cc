@@ -191,11 +191,12 @@ FabricEndpoint::~FabricEndpoint() {
 // then follows a null pointer (mended there by "prov/tcp: Suspicion of bug where RX entry is freed twice"). A connection that has
 // ended takes another way, which is right. Over networks without sockets there is none to end, and closing is all that is done.
 void FabricEndpoint::EndTransfers() {
-  std::array<std::byte, kFabricAddressBytesMax> peer;
-  size_t length = peer.size();
-  if (fi_av_lookup(av_, last_peer_.load(std::memory_order_relaxed), peer.data(), &length) != 0 || length < sizeof(sockaddr)) return;
   if (address_.format != FI_SOCKADDR_IN && address_.format != FI_SOCKADDR_IN6 && address_.format != FI_SOCKADDR) return;
-  if (!HangUp(reinterpret_cast<const sockaddr&>(peer), std::min(length, peer.size()))) return;
+  SocketAddress peer;
+  size_t length = sizeof peer.storage;
+  if (fi_av_lookup(av_, last_peer_.load(std::memory_order_relaxed), &peer.storage, &length) != 0) return;
+  peer.length = static_cast<socklen_t>(std::min(length, sizeof peer.storage));
+  if (!HangUp(peer)) return;
   // What the system has taken in already is still read, then comes the end, which ends all.
   const auto give_up = std::chrono::steady_clock::now() + kEndOfConnectionMax;
   std::array<FabricCompletion, 16> done;

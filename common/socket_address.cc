@@ -34,20 +34,6 @@ bool IsPort(const std::string& text) {
          std::stoul(text) <= 65535;
 }
 
-// The same host and port.
-bool IsSame(const sockaddr& one, size_t one_length, const sockaddr& other, size_t other_length) {
-  if (one.sa_family != other.sa_family) return false;
-  if (one.sa_family == AF_INET && std::min(one_length, other_length) >= sizeof(sockaddr_in)) {
-    const auto &a = reinterpret_cast<const sockaddr_in&>(one), &b = reinterpret_cast<const sockaddr_in&>(other);
-    return a.sin_port == b.sin_port && a.sin_addr.s_addr == b.sin_addr.s_addr;
-  }
-  if (one.sa_family == AF_INET6 && std::min(one_length, other_length) >= sizeof(sockaddr_in6)) {
-    const auto &a = reinterpret_cast<const sockaddr_in6&>(one), &b = reinterpret_cast<const sockaddr_in6&>(other);
-    return a.sin6_port == b.sin6_port && std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0;
-  }
-  return false;
-}
-
 void Set(int socket, int level, int option, int value) { setsockopt(socket, level, option, &value, sizeof value); }
 
 void NoticeDeadHosts(int socket) {
@@ -248,16 +234,17 @@ bool IsDeserted(const SocketPlace& place, std::chrono::milliseconds at_most) {
   return true;
 }
 
-bool HangUp(const sockaddr& peer, size_t length) {
+bool HangUp(const SocketAddress& peer) {
+  if (peer.port() == 0) return false;  // no address of TCP; those of Unix sockets look alike
   bool found = false;
   DIR* const descriptors = opendir("/proc/self/fd");
   if (descriptors == nullptr) return false;
   while (const dirent* const entry = readdir(descriptors)) {
     const int number = std::atoi(entry->d_name);
-    sockaddr_storage other{};
-    socklen_t other_length = sizeof other;
-    if (number == dirfd(descriptors) || getpeername(number, reinterpret_cast<sockaddr*>(&other), &other_length) != 0) continue;
-    if (IsSame(peer, length, reinterpret_cast<const sockaddr&>(other), other_length)) found = shutdown(number, SHUT_RDWR) == 0 || found;
+    SocketAddress other;
+    other.length = sizeof other.storage;
+    if (number == dirfd(descriptors) || getpeername(number, reinterpret_cast<sockaddr*>(&other.storage), &other.length) != 0) continue;
+    if (other.port() == peer.port() && other.host() == peer.host()) found = shutdown(number, SHUT_RDWR) == 0 || found;
   }
   closedir(descriptors);
   return found;

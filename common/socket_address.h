@@ -78,7 +78,7 @@ Status FinishConnect(const Descriptor& socket);
 // has said anything within the time: a host that is off, a network that is broken. Waits.
 bool IsDeserted(const SocketPlace& place, std::chrono::milliseconds at_most);
 
-// Ends, for both directions, every connection that this process has with the peer, whoever made it. True: there was one.
-bool HangUp(const sockaddr& peer, size_t length);
+// Ends, for both directions, every TCP connection that this process has with the peer, whoever made it. Does not wait. True: there was one.
+bool HangUp(const SocketAddress& peer);
 
 }  // namespace ramspan
