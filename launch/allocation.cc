@@ -206,15 +206,22 @@ std::string HostList(const std::vector<HostSlots>& hosts) {
   return list;
 }
 
-std::set<std::string> HostsOf(const std::string& text) {
-  std::set<std::string> hosts;
+HostFile ParseHostFile(const std::string& text) {
+  HostFile file;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line.substr(0, line.find('#')));
-    std::string host;
-    if (words >> host) hosts.insert(host.substr(0, host.find(':')));
+    std::string word, option;
+    if (!(words >> word)) continue;
+    const size_t colon = word.find(':');
+    const std::optional<int> slots = colon == std::string::npos ? 1 : PositiveNumber(word.substr(colon + 1));
+    file.has_options |= !slots || (words >> option);
+    const std::string name = word.substr(0, colon);
+    const auto known = std::find_if(file.hosts.begin(), file.hosts.end(), [&](const HostSlots& one) { return one.name == name; });
+    if (known == file.hosts.end()) file.hosts.push_back({name, slots.value_or(1)});
+    else known->slots += slots.value_or(1);
   }
-  return hosts;
+  return file;
 }
 
 }  // namespace ramspan

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -49,7 +48,11 @@ std::string Describe(const Placement& placement);
 // hydra's -hosts: "h1:2,h2:1".
 std::string HostList(const std::vector<HostSlots>& hosts);
 
-// The names in a hydra host file: "host[:slots] [options]", one a line, "#" begins a comment.
-std::set<std::string> HostsOf(const std::string& text);
+// hydra's host file: "host[:slots] [options]", one a line, "#" begins a comment. A host without slots has one, as hydra sees it.
+struct HostFile {
+  std::vector<HostSlots> hosts;  // in the file's order, each once
+  bool has_options = false;      // or slots that are no number: only hydra knows what the file means
+};
+HostFile ParseHostFile(const std::string& text);
 
 }  // namespace ramspan

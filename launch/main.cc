@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/config.h"
@@ -86,6 +88,7 @@ Facts HostFacts(const RunOptions& options) {
   facts.memserver = FindCompanion("ramspan-memserver");
   facts.server = FindCompanion("ramspan-server");
   facts.is_linked_with_mpi = IsLinkedWithMpi;
+  facts.cores = std::max(std::thread::hardware_concurrency(), 1U);
   facts.available_memory = AvailableMemory();
   facts.shared_memory_free = SharedMemoryFree();
   facts.app_memory_configured = !options.app.empty() && AppIsConfigured(options.app[0]);

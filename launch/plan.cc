@@ -10,12 +10,16 @@ namespace {
 
 // Half of those that a program can get to know while it runs: servers may be started again.
 constexpr int kOutsideServersMax = 128;
+// More than this on a host is a slip of the keyboard, and would take the host down before anybody could interrupt it. MPI jobs for
+// tests have several ranks a core; whoever debugs with hundreds of ranks has them on any host.
+constexpr int kProcessesACoreMax = 16;
+constexpr int kProcessesAHostMax = 256;
 
 }  // namespace
 
 Result<Plan> Planner::Make() {
-  for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts, &Planner::CheckEnvironment,
-                    &Planner::ChooseTransport, &Planner::PlaceAll, &Planner::CheckMemory, &Planner::TuneTcp, &Planner::BuildLine}) {
+  for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts, &Planner::CheckProcesses,
+                    &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::PlaceAll, &Planner::CheckMemory, &Planner::TuneTcp, &Planner::BuildLine}) {
     if (Status status = (this->*step)(); !status.ok()) return status;
   }
   return std::move(plan_);
@@ -115,25 +119,46 @@ Status Planner::FindHosts() {
     hosts_named_ = true;
     Result<std::string> text = facts_.read_file(options_.hostfile);
     if (!text.ok()) return InvalidArgument("--hostfile: " + text.status().message());
-    const size_t hosts = HostsOf(text.value()).size();
-    if (hosts == 0) return InvalidArgument("--hostfile " + options_.hostfile + " names no host (one a line)");
-    plan_.several_hosts = hosts > 1;
+    const HostFile file = ParseHostFile(text.value());
+    if (file.hosts.empty()) return InvalidArgument("--hostfile " + options_.hostfile + " names no host (one a line)");
+    if (!file.has_options) hosts_of_file_ = file.hosts;
+    hosts_ = file.hosts.size();
+    plan_.several_hosts = hosts_ > 1;
     return {};
   }
   for (size_t i = 0; i + 1 < options_.mpi_args.size(); ++i) {
     const std::string& argument = options_.mpi_args[i];
     if (argument != "-hosts" && argument != "--hosts") continue;
     hosts_named_ = true;
-    plan_.several_hosts = options_.mpi_args[i + 1].find(',') != std::string::npos;
+    const std::string& list = options_.mpi_args[i + 1];
+    hosts_ = 1 + static_cast<size_t>(std::count(list.begin(), list.end(), ','));
+    plan_.several_hosts = hosts_ > 1;
     return {};
   }
-  plan_.several_hosts = allocation_.nodes > 1;
+  hosts_ = static_cast<size_t>(std::max(allocation_.nodes, 1));
+  plan_.several_hosts = hosts_ > 1;
   return {};
 }
 
-// Within the allocation of a batch system: which nodes have ranks, which have servers.
+// All hosts of a job are taken to have as many cores as this one.
+Status Planner::CheckProcesses() {
+  const uint64_t a_host = std::max<uint64_t>(kProcessesAHostMax, uint64_t{facts_.cores} * kProcessesACoreMax);
+  const uint64_t wanted = static_cast<uint64_t>(plan_.ranks) + static_cast<uint64_t>(plan_.servers);
+  if (wanted <= a_host * hosts_) return {};
+  return InvalidArgument("-n " + std::to_string(plan_.ranks) + " -s " + std::to_string(plan_.servers) + ": " + std::to_string(wanted) +
+                         " processes on " + std::to_string(hosts_) + (hosts_ == 1 ? " host of " : " hosts of ") + std::to_string(facts_.cores) +
+                         " cores each; at most " + std::to_string(a_host) + " are started on each. Ask for fewer, or name more hosts (--hostfile)");
+}
+
+// Within the hosts of a file, or the allocation of a batch system: which have ranks, which have servers.
 Status Planner::PlaceAll() {
-  if (hosts_named_ || !plan_.several_hosts) return {};
+  if (!plan_.several_hosts) return {};
+  if (hosts_named_) {
+    if (AllServers() == 0) return {};
+    placement_ = Place(hosts_of_file_, plan_.ranks, AllServers(), plan_.servers > 0);
+    if (placement_) plan_.notes.push_back("--hostfile " + options_.hostfile + ": " + Describe(*placement_));
+    return {};
+  }
   const bool as_ranks = plan_.servers > 0;
   placement_ = Place(allocation_.hosts, plan_.ranks, AllServers(), as_ranks);
   const std::string job = allocation_.system + " job on " + std::to_string(allocation_.nodes) + " nodes: ";

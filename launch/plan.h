@@ -37,6 +37,7 @@ struct Facts {
   std::string memserver;               // empty: not found; likewise:
   std::string server;                  // ramspan-server
   std::function<std::optional<bool>(const std::string&)> is_linked_with_mpi;  // launch/elf_needs.h
+  uint32_t cores = 1;                  // of this host
   uint64_t available_memory = 0;       // of this host, bytes
   uint64_t shared_memory_free = 0;     // of this host's /dev/shm, bytes
   bool app_memory_configured = false;  // the environment or a configuration file limits the application already

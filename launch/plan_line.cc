@@ -86,8 +86,8 @@ Status Planner::BuildLine() {
 std::vector<std::string> Planner::MpiexecLine(const std::string& mpiexec, const std::vector<HostSlots>& hosts) const {
   std::vector<std::string> line = {mpiexec};
   line.insert(line.end(), options_.mpi_args.begin(), options_.mpi_args.end());
-  if (!options_.hostfile.empty()) line.insert(line.end(), {"-f", options_.hostfile});
   if (!hosts.empty()) line.insert(line.end(), {"-hosts", HostList(hosts)});
+  else if (!options_.hostfile.empty()) line.insert(line.end(), {"-f", options_.hostfile});
   return line;
 }
 

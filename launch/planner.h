@@ -30,6 +30,7 @@ class Planner {
   Status CountRanks();
   Status FindApp();
   Status FindHosts();
+  Status CheckProcesses();
   Status CheckEnvironment();
   Status ChooseTransport();
   std::string ChooseByFacts();
@@ -65,6 +66,8 @@ class Planner {
   std::string server_memory_;  // of one server; empty: nobody says
   std::optional<Placement> placement_;  // nothing: mpiexec's choice
   bool hosts_named_ = false;            // by the user
+  std::vector<HostSlots> hosts_of_file_;  // empty: no file, or one that only hydra understands
+  size_t hosts_ = 1;
   std::string memory_;  // RAMSPAN_MEMORY for the application; empty: leave it to the application
 };
 

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <fstream>
+#include <regex>
 
 #include <gmock/gmock.h>
 
@@ -27,11 +28,18 @@ class Slurm : public SlurmFixture {
   }
   static std::string Verified() { return "verified " + std::to_string(kData) + " bytes\n"; }
   void SayStopToAll() const { std::ofstream(folder_ / "ready/stop") << ""; }
-  // Of the user's home: what the scripts put there while they run.
-  std::set<std::string> Home() const {
+  static std::set<std::string> NamesIn(const std::filesystem::path& folder) {
     std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "home")) names.insert(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename());
     return names;
+  }
+  // Of the user's home: what the scripts put there while they run.
+  std::set<std::string> Home() const { return NamesIn(folder_ / "home"); }
+  // Of the server on this host, as the list of all tells it.
+  std::string PlaceOn(int host, const std::string& all) {
+    const std::string text = Ctl({"list", all}).out;
+    std::smatch found;
+    return std::regex_search(text, found, std::regex("(" + AddressOf(host) + ":[0-9]+) lends")) ? found[1].str() : "nobody on " + NameOf(host) + ": " + text;
   }
 };
 
@@ -98,7 +106,28 @@ TEST_F(Slurm, ServersOfOneJobServeSeveralOthersUntilTheyAreCancelled) {
   EXPECT_TRUE(RunsOn({"h1", "h2"}, "ramspan-server"));
   Ask({"scancel", servers.id});
   EXPECT_EQ(EndOf(servers), "CANCELLED");
-  EXPECT_THAT(Home(), ElementsAre(".ramspan.key")) << "the key is the user's; the rest is gone";
+  EXPECT_THAT(Home(), ElementsAre("ramspan-servers"));
+  EXPECT_THAT(NamesIn(folder_ / "home/ramspan-servers"), ElementsAre("key")) << "the key is the user's; the servers have taken themselves out";
+}
+
+// A job that computes was bound to the servers that were there when it began.
+TEST_F(Slurm, ServersOfALaterJobAreUsedAndThoseThatDrainAreLeft) {
+  const BatchJob first = Submit({"--nodes=1", "--exclusive"}, "servers.sbatch", {});
+  const BatchJob job = Submit({"--dependency=after:" + first.id, "--ntasks=1"}, "computing.sbatch", Sweep(kData));
+  AwaitProgram(job);
+  EXPECT_TRUE(RunsOn({"h1"}, "ramspan-server"));
+  const BatchJob second = Submit({"--nodes=1", "--exclusive"}, "servers.sbatch", {});
+  EXPECT_TRUE(RunsOn({"h1", "h3"}, "ramspan-server"));
+  const std::string all = "dir:" + (folder_ / "home/ramspan-servers").string();
+  const Outcome drained = Ctl({"drain", "--wait", "--key-file", (folder_ / "home/ramspan-servers/key").string(), PlaceOn(1, all)});
+  ASSERT_EQ(drained.status, 0) << drained.err;
+  EXPECT_EQ(EndOf(first), "COMPLETED") << Said(first) << "a server that is empty ends, and its job with it";
+  EXPECT_THAT(Ctl({"list", all}).out, HasSubstr("sweep_program"));
+  SayStopToAll();
+  EXPECT_EQ(EndOf(job), "COMPLETED") << Said(job);
+  EXPECT_EQ(Count(Said(job), Verified()), 1u) << Said(job);
+  Ask({"scancel", second.id});
+  EXPECT_EQ(EndOf(second), "CANCELLED");
 }
 
 // The fixture looks for processes, shared memory and files in TMPDIR that are left.

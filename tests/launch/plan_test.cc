@@ -139,8 +139,12 @@ TEST_F(PlanTest, OfiServersOfSeveralHostsAreAJobOfTheirOwnInThePlacesBehindTheRa
   options_.transport = "ofi";
   options_.hostfile = "hosts";
   hostfile_ = "alpha:4\nbeta:4\n";
-  const Plan plan = Make();
+  Plan plan = Make();
   EXPECT_TRUE(plan.servers_by_mpiexec);
+  EXPECT_EQ(plan.server_argv, (Words{"/usr/bin/mpiexec.hydra", "-hosts", "beta:2", "-disable-auto-cleanup", "-n", "2", "/opt/bin/ramspan", "__server", "--",
+                                     "2", "/opt/bin/ramspan-server", "--memory", "512MiB"}));
+  hostfile_ = "alpha:4 binding=user:0\nbeta:4\n";
+  plan = Make();
   EXPECT_EQ(plan.server_argv, (Words{"/usr/bin/mpiexec.hydra", "-f", "hosts", "-disable-auto-cleanup", "-n", "4", "/opt/bin/ramspan", "__nothing", ":",
                                      "-n", "2", "/opt/bin/ramspan", "__server", "--", "2", "/opt/bin/ramspan-server", "--memory", "512MiB"}));
   EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), ":"), 0);
@@ -154,6 +158,30 @@ TEST_F(PlanTest, MoreServersThanAProgramUsesAreRefused) {
   EXPECT_EQ(Make().outside_servers, 128);
   Ranks(1, 129);
   EXPECT_NE(Error().find("-s 129: a program uses 128 memory servers at most"), std::string::npos);
+}
+
+TEST_F(PlanTest, MoreProcessesThanAHostBearsAreRefused) {
+  facts_.cores = 4;
+  facts_.shared_memory_free = facts_.available_memory = 1024 * kGiB;
+  options_.memory = options_.server_memory = "1MiB";
+  options_.transport = "mpi";
+  Ranks(250, 6);
+  EXPECT_EQ(Make().ranks, 250);
+  Ranks(250, 7);
+  EXPECT_NE(Error().find("-n 250 -s 7: 257 processes on 1 host of 4 cores each; at most 256"), std::string::npos);
+  facts_.cores = 20;
+  EXPECT_EQ(Make().servers, 7);
+  Ranks(1, 100000);
+  EXPECT_NE(Error().find("at most 320 are started on each"), std::string::npos);
+  options_.hostfile = "hosts";
+  hostfile_ = "alpha\nbeta\n";
+  Ranks(639, 1);
+  EXPECT_EQ(Make().ranks, 639);
+  Ranks(640, 1);
+  EXPECT_NE(Error().find("641 processes on 2 hosts"), std::string::npos);
+  options_.hostfile.clear();
+  options_.mpi_args = {"-hosts", "alpha,beta,gamma"};
+  EXPECT_EQ(Make().ranks, 640);
 }
 
 TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
@@ -401,15 +429,28 @@ TEST_F(PlanTest, PbsGivesNodesAndTasksInItsFile) {
   EXPECT_EQ(Env(Make(), "SLURM_OVERLAP"), "(unset)");
 }
 
-// Flux tells no program where it is: `flux hostlist local` does, and the planner gets it as a file (docs/operations.md).
-TEST_F(PlanTest, HostsOfFluxComeByAFile) {
+// Flux tells no program where it is: `flux hostlist local` does, and the planner gets it as a file (docs/operations.md). The ranks and the servers
+// of such a job stood on the same nodes.
+TEST_F(PlanTest, RanksAndServersArePlacedInTheHostsOfAFile) {
   environment_ = {{"FLUX_URI", "local:///run/flux/local"}};
-  hostfile_ = "alpha\nbeta\n";
+  hostfile_ = "alpha:4\nbeta:4\ngamma:4\n";
   options_.hostfile = "hosts";
   options_.transport = "mpi";
-  Ranks(1, 1);
+  Ranks(2, 2);
   const Plan plan = Make();
-  EXPECT_EQ(Words(plan.argv.begin(), plan.argv.begin() + 5), (Words{"/usr/bin/mpiexec.hydra", "-f", "hosts", "-n", "1"}));
+  EXPECT_EQ(Words(plan.argv.begin(), plan.argv.begin() + 5), (Words{"/usr/bin/mpiexec.hydra", "-hosts", "alpha:2,beta:1,gamma:1", "-n", "2"}));
+  EXPECT_TRUE(Notes(plan, "--hostfile hosts: 2 ranks on alpha, 2 servers on beta gamma"));
+}
+
+TEST_F(PlanTest, AHostFileThatOnlyMpiexecUnderstandsIsLeftToIt) {
+  options_.hostfile = "hosts";
+  options_.transport = "mpi";
+  for (const auto& [text, ranks] : {std::pair("alpha:4 binding=user:0\nbeta:4\n", 2), {"alpha:x\nbeta:4\n", 2}, {"alpha\nbeta\n", 3}}) {
+    hostfile_ = text;
+    Ranks(ranks, 1);
+    const Plan plan = Make();
+    EXPECT_EQ(Words(plan.argv.begin(), plan.argv.begin() + 3), (Words{"/usr/bin/mpiexec.hydra", "-f", "hosts"})) << text;
+  }
 }
 
 TEST_F(PlanTest, SlurmOnOneNodeIsOneHost) {

@@ -16,9 +16,9 @@ again=no
 [ "${1:-}" != --again ] || { again=yes; shift; }
 words=${1:-}
 # Seconds. A bug's build is within build_limit, and each program that has to find it within test_limit, or slower_max times what
-# it needed without a bug on this machine, with what else ran on it, if that is more (a bug that makes it hang is found by that).
-# Nothing here can hang.
-configure_limit=300 build_limit=1800 test_limit=60 slower_max=10 unhindered_limit=900
+# it needed without a bug on this machine, with what else ran on it, if that is more. A test program that says nothing for
+# silence_limit hangs: no single test takes a fourth of that. Nothing here can hang.
+configure_limit=300 build_limit=1800 test_limit=60 slower_max=10 unhindered_limit=900 silence_limit=45
 jobs=$(nproc)
 usual="sim_tests interleave_tests unit_tests"
 if command -v ccache >/dev/null; then
@@ -30,6 +30,20 @@ child=
 bounded() {  # SECONDS COMMAND...
   timeout --kill-after=5 "$@" &
   child=$!
+  wait "$child"
+}
+
+# talking LIMIT COMMAND...: a bounded one that also ends when what it writes to test.log has not grown for silence_limit seconds.
+talking() {
+  local size=0 before=-1 since=$SECONDS
+  timeout --kill-after=5 "$@" >test.log 2>&1 &
+  child=$!
+  while kill -0 "$child" 2>/dev/null; do
+    size=$(stat -c %s test.log)
+    [ "$size" = "$before" ] || { before=$size since=$SECONDS; }
+    [ $((SECONDS - since)) -le $silence_limit ] || kill "$child" 2>/dev/null
+    sleep 0.2
+  done
   wait "$child"
 }
 
@@ -72,11 +86,11 @@ run() {  # SPEC LIMIT; sets found: the first test that fails, or nothing
   if [[ $1 == ctest/* ]]; then
     bounded "$limit" ctest --test-dir "$folder" --timeout "$limit" --no-tests=error --output-on-failure -R "$(filter_of "$1")" >test.log 2>&1 && return
   else
-    bounded "$limit" env "${variant[@]}" "$folder/bin/$target" --gtest_brief=1 --gtest_fail_fast \
-      --gtest_filter="$(filter_of "$1")" >test.log 2>&1 && return
+    talking "$limit" env "${variant[@]}" "$folder/bin/$target" --gtest_fail_fast --gtest_filter="$(filter_of "$1")" && return
   fi
   found=$(grep -m1 -aoE '(FAILED  ?\] [^ ,]+|check failed: .*|WARNING: ThreadSanitizer: .*|\*\*\*(Failed|Timeout).*)' test.log | head -c 90)
-  found="$target: ${found:-crashed or hung}"
+  [ -n "$found" ] || found="crashed or hung in $(sed -n 's/^\[ RUN      \] //p' test.log | tail -1)"
+  found="$target: $found"
 }
 
 # Tries one bug in the working folder. Sets result: FOUND, SURVIVED or ERROR, and what there is to say.
