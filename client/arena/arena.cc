@@ -7,6 +7,7 @@
 
 #include "client/arena/fault_guard.h"
 #include "common/check.h"
+#include "common/reserve_addresses.h"
 #include "common/slot_ref.h"
 
 namespace ramspan {
@@ -19,15 +20,11 @@ constexpr int kLooks = 8;
 
 Arena::Arena(Budget* budget, const ArenaOptions& options) : budget_(budget), guard_(options.guard), before_pages_go_(options.before_pages_go) {
   // Sixteen times the limit leaves a free run for any chunk that fits it; the limit may also be raised later.
-  uint64_t want = options.addresses > 0 ? options.addresses
-                                        : std::max(std::bit_ceil(budget->limit()) * 16, uint64_t{64} << 30);
-  for (; want >= budget->limit(); want /= 2) {
-    void* range = mmap(nullptr, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) continue;
-    base_ = static_cast<char*>(range);
-    range_bytes_ = want;
-    break;
-  }
+  const uint64_t want = options.addresses > 0 ? options.addresses
+                                              : std::max(std::bit_ceil(budget->limit()) * 16, uint64_t{64} << 30);
+  const AddressRange range = ReserveAddresses(want, budget->limit());
+  base_ = range.begin;
+  range_bytes_ = range.bytes;
   RS_CHECK(base_ != nullptr, "cannot reserve addresses for a limit of %llu bytes (ulimit -v?)",
            static_cast<unsigned long long>(budget->limit()));
   // Small frames must not grow into huge pages behind our back: the budget is exact.

@@ -10,9 +10,11 @@
 
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
+#include "client/front/take_off.h"
 #include "client/front/throw_status.h"
 #include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/reserve_addresses.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
 
@@ -22,20 +24,18 @@ using detail::BundleHead;
 using detail::Object;
 using detail::SmallObject;
 
+// Where addresses are limited (ulimit -v): of 200 000 small objects.
+constexpr uint64_t kLeastTables = 4 << 20;
+
 TableMemory::TableMemory(Engine* engine) : engine_(engine) {
   // Addresses cost nothing; what is used of them is bounded by the limit, which may be raised later.
-  for (reserved_ = uint64_t{64} << 30; reserved_ >= kStep; reserved_ /= 2) {
-    void* range = mmap(nullptr, reserved_ + kStep, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) continue;
-    const auto address = reinterpret_cast<uintptr_t>(range);
-    base_ = static_cast<char*>(range) + (kStep - address % kStep) % kStep;
-    const size_t before = static_cast<size_t>(base_ - static_cast<char*>(range));
-    if (before > 0) munmap(range, before);
-    if (before < kStep) munmap(base_ + reserved_, kStep - before);
-    break;
-  }
-  RS_CHECK(base_ != nullptr, "cannot reserve addresses for small objects (ulimit -v?)");
+  const AddressRange range = ReserveAddresses(uint64_t{64} << 30, kLeastTables);
+  RS_CHECK(range.begin != nullptr, "cannot reserve addresses for %s (ulimit -v?)", "small objects");
+  base_ = range.begin + (kStep - reinterpret_cast<uintptr_t>(range.begin) % kStep) % kStep;
+  reserved_ = range.bytes - kStep;
+  const auto before = static_cast<size_t>(base_ - range.begin);
+  if (before > 0) munmap(range.begin, before);
+  if (before < kStep) munmap(base_ + reserved_, kStep - before);
   madvise(base_, reserved_, MADV_NOHUGEPAGE);  // what is charged must be all that is used
   blocks_ = std::make_unique<BuddyAllocator>(reserved_ / kUnit);
 }
@@ -368,19 +368,10 @@ void* AddUse(Object object, bool write) {
 bool EndUses(Object object, uint32_t n) noexcept {
   ChunkHead* const chunk = object.chunk();
   if (object.is_small()) {
-    std::atomic<uint16_t>& uses = object.small()->uses;
-    uint16_t held = uses.load(std::memory_order_relaxed);
-    do {
-      if (held < n) return false;
-    } while (!uses.compare_exchange_weak(held, static_cast<uint16_t>(held - n), std::memory_order_relaxed));
+    if (n > UINT16_MAX || !TakeOff(object.small()->uses, static_cast<uint16_t>(n), std::memory_order_relaxed)) return false;
     chunk->state.fetch_sub(n * kOneCountedPin, std::memory_order_release);  // as UnpinCounted
-  } else {
-    // In one step with the look: of two threads that both end the last pin, one gets false.
-    uint64_t word = chunk->state.load(std::memory_order_relaxed);
-    do {
-      if (word / kOneCountedPin < n) return false;
-    } while (!chunk->state.compare_exchange_weak(word, word - n * kOneCountedPin, std::memory_order_release,
-                                                 std::memory_order_relaxed));
+  } else if (!TakeOff(chunk->state, n * kOneCountedPin, std::memory_order_release)) {
+    return false;
   }
   PinRegistry::NoteCounted(-static_cast<int32_t>(n));
   return true;

@@ -1,12 +1,18 @@
 #include "client/runtime/options.h"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <limits>
 
 #include "client/swap/swap_tier.h"
 #include "common/log.h"
+#include "common/reserve_addresses.h"
 #include "common/topology.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
@@ -43,10 +49,40 @@ void MergeOptions(const Options& options, Options* merged) {
   all.rambrain = all.rambrain || options.rambrain;
 }
 
+namespace {
+// Tables, and the stack of the mover.
+constexpr uint64_t kAddressesBesideLimit = uint64_t{16} << 20;
+// Frames are in a range that is as large as the limit at least, and the program wants to go on mapping files and starting threads.
+constexpr uint64_t kShareOfAddresses = 4;
+
+// What this process may still map (ulimit -v); the greatest number where nothing limits it.
+uint64_t AddressesLeft() {
+  rlimit addresses{};
+  if (getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) return std::numeric_limits<uint64_t>::max();
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const uint64_t used = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return addresses.rlim_cur > used ? addresses.rlim_cur - used : 0;
+}
+}  // namespace
+
 uint64_t DefaultMemory() {
   const char* local_ranks = std::getenv("MPI_LOCALNRANKS");
   const uint64_t ranks = local_ranks ? std::max(1, std::atoi(local_ranks)) : 1;
-  return std::max<uint64_t>(AvailableMemory() / 2 / ranks, 1 << 20);
+  return std::max<uint64_t>(std::min(AvailableMemory() / 2 / ranks, AddressesLeft() / kShareOfAddresses), 1 << 20);
+}
+
+Status CheckAddresses(const Config& config) {
+  const uint64_t wanted = config.memory + kAddressesBesideLimit;
+  const AddressRange room = ReserveAddresses(wanted, wanted);
+  if (room.begin != nullptr) {
+    munmap(room.begin, room.bytes);
+    return {};
+  }
+  const auto from = config.source.find("memory");
+  return InvalidArgument("the memory limit of " + FormatBytes(config.memory) + (from == config.source.end() ? "" : " (" + from->second + ")") +
+                         " has no room in the addresses that this process may have, of which " + FormatBytes(AddressesLeft()) +
+                         " are left: raise `ulimit -v`, or set RAMSPAN_MEMORY to a quarter of them");
 }
 
 void WarnIfOverMachine(const Config& config) {

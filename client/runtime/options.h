@@ -21,8 +21,12 @@ struct ProgramOptions {
 // Each option that `options` sets replaces the one in `merged`.
 void MergeOptions(const Options& options, Options* merged);
 
-// The memory limit where no source sets one: half of what the machine leaves, shared with the other ranks on this host.
+// The memory limit where no source sets one: half of what the machine leaves, shared with the other ranks on this host, but
+// no more than a quarter of the addresses that this process may still have (ulimit -v).
 uint64_t DefaultMemory();
+
+// kInvalidArgument: the addresses that this process may have (ulimit -v) are too few for the limit.
+Status CheckAddresses(const Config& config);
 
 // Says on stderr when a limit that was asked for is more than this process may use now: the kernel then ends it, with
 // SIGKILL and without a word.

@@ -74,6 +74,7 @@ Status Runtime::Compose(const Options& program) {
   } else {
     WarnIfOverMachine(config_);
   }
+  if (Status s = CheckAddresses(config_); !s.ok()) return s;
   std::vector<std::unique_ptr<SwapTier>> tiers;
   if (Status s = AddRemoteTier(&tiers); !s.ok()) return s;
   const int rank = WorldRank();

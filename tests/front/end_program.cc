@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "ramspan/detail/object.h"
 #include "ramspan/managed_ptr.h"
@@ -93,6 +94,53 @@ int IngredientsInChild() {
   return status == 0 ? 0 : 1;
 }
 
+// Threads ask all the time which objects are pinned, so in some of the children the mutex of that question is held for ever.
+int DescribeInChild() {
+  managedPtr<double> data(1 << 16);
+  {
+    ADHERETOLOC(double, data, p);
+    p[5] = 2;
+  }
+  const ramspan::detail::ChunkHead* const chunk = ramspan::detail::ObjectOf()(data).chunk();
+  std::atomic<bool> end{false};
+  std::vector<std::thread> askers;
+  for (int i = 0; i < 2; ++i) {
+    askers.emplace_back([&] {
+      while (!end) ramspan::detail::DescribeChunk(chunk);
+    });
+  }
+  int status = 0;
+  for (int i = 0; i < 100 && status == 0; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(ramspan::detail::DescribeChunk(chunk) == std::string("in memory") ? 0 : 1);
+    status = -1;
+    for (int waits = 0; waits < 20'000 && waitpid(child, &status, WNOHANG) == 0; ++waits) usleep(1000);
+    if (status == -1) kill(child, SIGKILL);
+  }
+  end = true;
+  for (std::thread& asker : askers) asker.join();
+  return status == 0 ? 0 : 1;
+}
+
+// More data than memory; wrong by one bit is seen. The sum is printed, because a program may also end without it.
+int SweepAll() {
+  std::vector<managedPtr<uint64_t>> data;
+  constexpr uint64_t kObjects = 96, kWords = 1 << 15;  // of 256 KiB, 24 MiB together
+  for (uint64_t i = 0; i < kObjects; ++i) {
+    data.emplace_back(kWords);
+    ADHERETOLOC(uint64_t, data.back(), p);
+    for (uint64_t k = 0; k < kWords; ++k) p[k] = i * kWords + k;
+  }
+  uint64_t sum = 0;
+  for (const auto& one : data) {
+    ADHERETOLOCCONST(uint64_t, one, p);
+    for (uint64_t k = 0; k < kWords; ++k) sum += p[k];
+  }
+  constexpr uint64_t kAll = kObjects * kWords;
+  std::printf("sum %s\n", sum == kAll * (kAll - 1) / 2 ? "right" : "wrong");
+  return 0;
+}
+
 // What is destroyed at the end of the process that made it. In a child it would be destroyed behind a mutex that a thread may
 // have held at the fork, and that nobody lets go there.
 int ExitInChild() {
@@ -127,6 +175,8 @@ int main(int, char** argv) try {
                                                              {"report-throws", ReportThrows},
                                                              {"report-taken-back", ReportTakenBack},
                                                              {"ingredients-in-child", IngredientsInChild},
+                                                             {"describe-in-child", DescribeInChild},
+                                                             {"sweep", SweepAll},
                                                              {"exit-in-child", ExitInChild},
                                                              {"outlive", AdhereToOutlivesItsData}};
   return lives.at(argv[1])();

@@ -317,8 +317,8 @@ TEST(Front, MorePinsThanATableHasSlotsAreCounted) {
 }
 
 // Two threads could both see the one pin that was left and take it off: the count wrapped, and the object was pinned for
-// ever. The look and the step were apart by a few nanoseconds, so both begin each round together; with that bug put back one
-// run in three fails, so it is not in tests/mutation.
+// ever. The look and the step were apart by a few nanoseconds, so both begin each round together. With that bug put back one run in
+// three fails; tests/resident cuts the two apart and finds it each time.
 TEST(Front, OfTwoThreadsThatEndTheSamePinOneIsRefused) {
   const ramspan::detail::Object object = ramspan::detail::CreateObject(size_t{1} << 20, 8);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

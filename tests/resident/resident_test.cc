@@ -1,4 +1,4 @@
-// detail/resident.h itself (and front/store_pin.h), operation by operation. The header is compiled once more here, over atomics that record what
+// detail/resident.h itself (and front/store_pin.h and front/take_off.h), operation by operation. The header is compiled once more here, over atomics that record what
 // is done to them in which order and with which memory order, in a namespace of their own. So this sees what no run on
 // x86 can: a release that became relaxed, and a store and a load that changed places.
 //
@@ -17,6 +17,7 @@
 
 namespace traced_std {
 
+using std::memory_order;
 using std::memory_order_acq_rel;
 using std::memory_order_acquire;
 using std::memory_order_release;
@@ -24,7 +25,7 @@ using std::memory_order_relaxed;
 using std::memory_order_seq_cst;
 
 struct Operation {
-  enum Kind { kStore, kLoad, kSignalFence, kThreadFence } kind;
+  enum Kind { kStore, kLoad, kExchange, kSignalFence, kThreadFence } kind;
   const void* where;
   std::memory_order order;
   bool operator==(const Operation&) const = default;
@@ -65,6 +66,25 @@ struct atomic {
     if (buffered && buffered->where == this) Drain();  // a thread sees its own store
     return value;
   }
+  bool compare_exchange_weak(T& expected, T next, std::memory_order order, std::memory_order) {
+    if (between) between();
+    operations.push_back({Operation::kExchange, this, order});
+    Drain();  // a locked operation
+    if (value != expected) {
+      expected = value;
+      return false;
+    }
+    value = next;
+    return true;
+  }
+  T fetch_sub(T less, std::memory_order order) {
+    if (between) between();
+    operations.push_back({Operation::kExchange, this, order});
+    Drain();
+    const T before = value;
+    value = static_cast<T>(value - less);
+    return before;
+  }
 };
 
 inline void atomic_signal_fence(std::memory_order order) {
@@ -82,6 +102,7 @@ inline void atomic_thread_fence(std::memory_order order) {
 #define ramspan ramspan_traced
 #include "ramspan/detail/resident.h"
 #include "client/front/store_pin.h"
+#include "client/front/take_off.h"
 #undef ramspan
 #undef std
 
@@ -253,6 +274,34 @@ TEST_F(Resident, WithTheBarrierNoPinIsOverlookedInAnyOrderOfTheSteps) {
   EXPECT_EQ(PinsThatNobodySaw(&chunk_, table_.get(), true, false, reset), 0);
   EXPECT_EQ(PinsThatNobodySaw(&chunk_, table_.get(), false, true, reset), 0) << "the pin's own fence";
   EXPECT_GT(PinsThatNobodySaw(&chunk_, table_.get(), false, false, reset), 0) << "the model cannot fail";
+}
+
+// Both could see the one pin that was left and take it off: the count wrapped, and the object was pinned for ever. The second thread has its
+// turn before each operation of the first one.
+template <typename Word>
+void ExpectOneIsRefused(Word one) {
+  bool had_its_turn = true;
+  for (int turn = 0; had_its_turn; ++turn) {
+    traced_std::atomic<Word> count(one);
+    had_its_turn = false;
+    bool second = false;
+    int operation = 0;  // of the first one
+    traced_std::between = [&] {
+      if (had_its_turn || operation++ != turn) return;
+      had_its_turn = true;
+      second = TakeOff(count, one, std::memory_order_release);
+    };
+    const bool first = TakeOff(count, one, std::memory_order_release);
+    traced_std::between = nullptr;
+    if (!had_its_turn) second = TakeOff(count, one, std::memory_order_release);
+    EXPECT_NE(first, second) << "the second one before operation " << turn;
+    EXPECT_EQ(count.value, 0u) << turn;
+  }
+}
+
+TEST_F(Resident, OfTwoThreadsThatEndTheSamePinOneIsRefusedWhereverTheyMeet) {
+  ExpectOneIsRefused(uint64_t{1} << 32);
+  ExpectOneIsRefused(uint16_t{1});
 }
 
 }  // namespace
