@@ -42,12 +42,25 @@ void CloseSwap() {
   const ErrnoGuard guard;
   Runtime::Get().swaps().Close();
 }
-void WaitForTransfers() { Runtime::Get().engine().Drain(); }
-bool TransfersUnderWay() { return Runtime::Get().engine().HasTransfers(); }
-void FreeCleanCopies(uint64_t bytes) { Runtime::Get().engine().FreeResidentSlots(bytes); }
-SwapUse GetSwapUse(SwapId id) { return Runtime::Get().swaps().UseOf(id); }
+void WaitForTransfers() {
+  const ErrnoGuard guard;
+  Runtime::Get().engine().Drain();
+}
+bool TransfersUnderWay() {
+  const ErrnoGuard guard;
+  return Runtime::Get().engine().HasTransfers();
+}
+void FreeCleanCopies(uint64_t bytes) {
+  const ErrnoGuard guard;
+  Runtime::Get().engine().FreeResidentSlots(bytes);
+}
+SwapUse GetSwapUse(SwapId id) {
+  const ErrnoGuard guard;
+  return Runtime::Get().swaps().UseOf(id);
+}
 
 SwapFragmentation GetSwapFragmentation(SwapId id) {
+  const ErrnoGuard guard;
   SwapFragmentation f;
   Runtime::Get().swaps().FilesOf(id).Fragmentation(&f.free, &f.whole, &f.scattered);
   return f;

@@ -34,8 +34,9 @@
 #endif
 
 #include "common/units.h"
-#include "tests/guest/every_call.h"
+#include "tests/guest/extension_calls.h"
 #include "tests/guest/guest.h"
+#include "tests/guest/surroundings.h"
 
 #define NEEDS_A_FRESH_PROCESS() \
   if (Started()) GTEST_SKIP() << "needs a process of its own"
@@ -44,6 +45,13 @@ namespace ramspan {
 namespace {
 
 namespace fs = std::filesystem;
+using guest::Arenas;
+using guest::Handlers;
+using guest::OpenFiles;
+using guest::StackDepthOf;
+using guest::Surroundings;
+using guest::Swapped;
+using guest::Sweep;
 
 void UseEverything() {
   const auto call_it = [](const char*, auto&& call) { call(); };
@@ -52,16 +60,6 @@ void UseEverything() {
 }
 
 // ---- signals -------------------------------------------------------------------------------------------------------
-
-std::vector<void*> Handlers() {
-  std::vector<void*> handlers;
-  for (int signal = 1; signal < NSIG; ++signal) {
-    struct sigaction action = {};
-    sigaction(signal, nullptr, &action);
-    handlers.push_back(reinterpret_cast<void*>(action.sa_handler));
-  }
-  return handlers;
-}
 
 TEST(ProcessState, OnlyTheSignalOfTheStatisticsGetsAHandler) {
   NEEDS_A_FRESH_PROCESS();
@@ -82,16 +80,6 @@ TEST(ProcessState, HandlersOfTheProgramStay) {
 }
 
 // ---- open files ----------------------------------------------------------------------------------------------------
-
-std::map<int, std::string> OpenFiles() {
-  std::map<int, std::string> files;
-  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the iterator's own
-    const fs::path target = fs::read_symlink(entry.path(), gone);
-    if (!gone && target.string().find("/fd") == std::string::npos) files[std::stoi(entry.path().filename())] = target;
-  }
-  return files;
-}
 
 // What the library keeps open is not inherited by programs that the program starts, and does not become more.
 TEST(ProcessState, FewFilesAreOpenAllOfThemCloseOnExecAndNoMoreWithTime) {
@@ -151,28 +139,6 @@ TEST(ProcessState, AHealthyRunPrintsNothingAndKeepsItsExitStatus) {
   EXPECT_EQ(outcome.out, "");
 }
 
-std::string Surroundings() {
-  std::ostringstream text;
-  for (char** entry = environ; *entry != nullptr; ++entry) text << *entry << '\n';
-  text << fs::current_path() << '\n' << std::setlocale(LC_ALL, nullptr) << ' ' << std::locale().name() << ' '
-       << static_cast<const void*>(uselocale(nullptr)) << '\n';
-  const mode_t mask = umask(0);
-  umask(mask);
-  text << "umask " << mask << " nice " << getpriority(PRIO_PROCESS, 0) << '\n';
-  for (const int timer : {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF}) {
-    itimerval value{};
-    getitimer(static_cast<__itimer_which_t>(timer), &value);
-    text << value.it_value.tv_sec << '.' << value.it_value.tv_usec << ' ' << value.it_interval.tv_sec << '\n';
-  }
-  for (int limit = 0; limit < RLIM_NLIMITS; ++limit) {
-    rlimit value{};
-    getrlimit(static_cast<__rlimit_resource_t>(limit), &value);
-    text << limit << ": " << value.rlim_cur << ' ' << value.rlim_max << '\n';
-  }
-  text << reinterpret_cast<const void*>(std::get_terminate()) << ' ' << reinterpret_cast<const void*>(std::get_new_handler());
-  return text.str();
-}
-
 TEST(ProcessState, EnvironmentFolderLocaleMaskTimersAndLimitsStay) {
   NEEDS_A_FRESH_PROCESS();
   const std::string before = Surroundings();
@@ -224,20 +190,6 @@ TEST(ProcessState, SizesAreReadAndWrittenAlikeInALocaleWithADecimalComma) {
 
 // ---- heap and stack ------------------------------------------------------------------------------------------------
 
-void Sweep(std::vector<managedPtr<double>>& data) {
-  for (auto& one : data) {
-    adhereTo<double> glue(one);
-    double* p = glue;
-    p[0] += 1;
-  }
-}
-
-std::vector<managedPtr<double>> Swapped() {
-  std::vector<managedPtr<double>> data;
-  for (int i = 0; i < 256; ++i) data.emplace_back(size_t{8192}, 1.0);  // 16 MiB
-  return data;
-}
-
 TEST(ProcessState, MissesDoNotGrowTheHeapOnceWarm) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the heap is the sanitizer's";
@@ -249,20 +201,6 @@ TEST(ProcessState, MissesDoNotGrowTheHeapOnceWarm) {
   const size_t after = mallinfo2().uordblks;
   // What is in flight at the moment of asking is a few hundred bytes a transfer.
   EXPECT_LT(after, before + (64 << 10)) << "over 10 000 misses";
-}
-
-// A thread that allocates gets an arena of its own from glibc: 64 MiB of addresses, pages only for what it uses.
-size_t Arenas() {
-  char* text = nullptr;
-  size_t bytes = 0;
-  std::FILE* file = open_memstream(&text, &bytes);
-  malloc_info(0, file);
-  std::fclose(file);
-  const std::string all(text, bytes);
-  std::free(text);
-  size_t arenas = 0;
-  for (size_t at = 0; (at = all.find("<heap nr=", at)) != std::string::npos; ++at) ++arenas;
-  return arenas;
 }
 
 TEST(ProcessState, TheLibrarysThreadsAddOneArenaAtMost) {
@@ -279,51 +217,11 @@ TEST(ProcessState, TheLibrarysThreadsAddOneArenaAtMost) {
 TEST(ProcessState, TheLibrarysThreadsBlockAllSignals) {
   NEEDS_A_FRESH_PROCESS();
   UseEverything();
-  int others = 0;
-  for (const auto& task : fs::directory_iterator("/proc/self/task")) {
-    if (task.path().filename() == std::to_string(getpid())) continue;
-    std::ifstream status(task.path() / "status");
-    for (std::string line; std::getline(status, line);) {
-      if (line.rfind("SigBlk:", 0) != 0) continue;
-      ++others;
-      const uint64_t blocked = std::stoull(line.substr(7), nullptr, 16);
-      for (const int one : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGALRM, SIGWINCH}) {
-        EXPECT_NE(blocked >> (one - 1) & 1, 0u) << task.path() << " signal " << one;
-      }
-    }
-  }
+  const std::vector<guest::OtherThread> others = guest::OtherThreads();
+  for (const guest::OtherThread& thread : others) guest::ExpectNoHandlerRunsOn(thread);
 #if !defined(__SANITIZE_THREAD__)  // which has a thread of its own
-  EXPECT_EQ(others, 1) << "the mover";
+  EXPECT_EQ(others.size(), 1u) << "the mover";
 #endif
-}
-
-// How deep the calls of `body` go into the stack of a thread, which is painted below it before.
-template <class Body>
-size_t StackDepthOf(Body body) {
-  constexpr size_t kBytes = 512 << 10;
-  struct Run {
-    Body* body;
-    char* memory;
-    size_t depth;
-  } run = {&body, static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)), 0};
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstack(&attributes, run.memory, kBytes);
-  pthread_t thread;
-  const auto start = [](void* what) -> void* {
-    Run& mine = *static_cast<Run*>(what);
-    char* const here = static_cast<char*>(__builtin_frame_address(0));
-    constexpr size_t kOwn = 1024;  // of this function and of memset
-    std::memset(mine.memory, 0x5a, static_cast<size_t>(here - mine.memory) - kOwn);
-    (*mine.body)();
-    mine.depth = static_cast<size_t>(here - std::find_if(mine.memory, here, [](char c) { return c != 0x5a; }));
-    return nullptr;
-  };
-  EXPECT_EQ(pthread_create(&thread, &attributes, start, &run), 0);
-  pthread_join(thread, nullptr);
-  pthread_attr_destroy(&attributes);
-  munmap(run.memory, kBytes);
-  return run.depth;
 }
 
 // A program may give its threads small stacks (thread pools, coroutines). What a miss needs is far below 64 KiB, the least

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/guest/every_call.h"
+#include "tests/guest/extension_calls.h"
 #include "tests/guest/guest.h"
 
 #if defined(__x86_64__)

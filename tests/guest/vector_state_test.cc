@@ -1,5 +1,5 @@
 // No call leaves the upper halves of vector registers in use (common/vector_state.h says what that costs a program).
-// With servers: tests/mpi/vector_state_test.cc.
+// With servers: bed_program.cc.
 #include "tests/support/vector_registers.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/guest/every_call.h"
+#include "tests/guest/extension_calls.h"
 #include "tests/guest/guest.h"
 
 namespace ramspan {

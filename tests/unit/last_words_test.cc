@@ -5,10 +5,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <future>
+#include <thread>
+
 namespace ramspan {
 namespace {
 
-void MakeStderrAFullPipe() {
+void MakeAFullPipe(int number) {
   int ends[2];
   if (pipe(ends) != 0) _exit(9);
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
@@ -16,7 +20,7 @@ void MakeStderrAFullPipe() {
   while (write(ends[1], block, sizeof block) > 0) {
   }
   fcntl(ends[1], F_SETFL, 0);
-  dup2(ends[1], STDERR_FILENO);
+  dup2(ends[1], number);
 }
 
 using std::chrono::milliseconds;
@@ -30,11 +34,48 @@ TEST(LastWordsDeathTest, AreSaidWhereSomebodyReads) {
 TEST(LastWordsDeathTest, DoNotKeepAProcessWhoseStandardErrorIsFull) {
   EXPECT_EXIT(
       {
-        MakeStderrAFullPipe();
+        MakeAFullPipe(STDERR_FILENO);
         if (StderrTakesALine(milliseconds(0))) _exit(8);
         EndProcessSaying("nobody reads this\n");
       },
       testing::ExitedWithCode(1), "");
+}
+
+// A plain fflush on the calling thread would wait for both for ever.
+TEST(LastWordsDeathTest, DoNotWaitForAThreadThatHoldsAStream) {
+  EXPECT_EXIT(
+      {
+        std::promise<void> held;
+        std::thread([&held] {
+          flockfile(stdout);
+          held.set_value();
+          for (;;) pause();
+        }).detach();
+        held.get_future().wait();
+        EndProcessSaying("the end\n");
+      },
+      testing::ExitedWithCode(1), "the end");
+}
+
+TEST(LastWordsDeathTest, DoNotWaitForAStandardOutputThatNobodyReads) {
+  EXPECT_EXIT(
+      {
+        MakeAFullPipe(STDOUT_FILENO);
+        std::fputs("nobody reads this", stdout);
+        EndProcessSaying("the end\n");
+      },
+      testing::ExitedWithCode(1), "the end");
+}
+
+// What the program has printed before is worth the second that they wait.
+TEST(LastWordsDeathTest, FollowWhatTheProgramHasPrinted) {
+  EXPECT_EXIT(
+      {
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+        std::fputs("a result", stdout);
+        EndProcessSaying("the end\n");
+      },
+      testing::ExitedWithCode(1), "a result");
 }
 
 }  // namespace
