@@ -53,6 +53,10 @@ void WritePidFile(int rank) {
   if (!file.flush()) LogWarning("cannot write %s", path.c_str());
 }
 
+// The launcher ends the job of a terminal that hangs up, if the user has not said nohup. UCX takes this signal, from when it is loaded, for
+// the wish to fill standard output with its debugging messages.
+void IgnoreHangUp() { std::signal(SIGHUP, SIG_IGN); }
+
 void CatchSignals() {
   int rank = -1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -62,13 +66,12 @@ void CatchSignals() {
   std::signal(SIGINT, EndAtOnce);
   // Hydra sends it to the survivors when a rank dies (with -disable-auto-cleanup); its default would end us too.
   std::signal(SIGUSR1, SIG_IGN);
-  // The launcher ends the job of a terminal that hangs up, if the user has not said nohup. UCX has taken this signal for
-  // the wish to fill standard output with its debugging messages.
-  std::signal(SIGHUP, SIG_IGN);
+  IgnoreHangUp();
 }
 
 Status ServeJob() {
-  // First of all, because hydra does not notice a rank that ends before: the others would wait for it in MPI_Init.
+  IgnoreHangUp();  // MPI_Init may wait long for other ranks
+  // Then at once this, because hydra does not notice a rank that ends before: the others would wait for it in MPI_Init.
   if (Status initialised = InitMpiThreadMultiple(nullptr, nullptr); !initialised.ok()) return initialised;
   CatchSignals();  // after MPI has set its own handlers
   const Result<uint64_t> lend = MemoryToLend();

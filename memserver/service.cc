@@ -60,7 +60,8 @@ po::options_description Description(ServiceOptions& options) {
 void PrintHelp(std::ostream& out) {
   ServiceOptions options;
   out << "usage: ramspan server --memory SIZE [--listen HOST:PORT] [--socket PATH] [options]\n\n"
-         "Lends memory of this host to programs that use Ramspan, until SIGTERM or ^C. They find it by\n"
+         "Lends memory of this host to programs that use Ramspan, until SIGTERM, ^C, or the end of\n"
+         "its terminal (nohup: it stays). They find it by\n"
          "  servers = HOST:PORT          (in ~/.ramspan.conf), or\n"
          "  RAMSPAN_SERVERS=HOST:PORT    (environment; the PATH of a Unix socket will do on this host)\n"
          "and have to know the same secret: on other hosts, a copy of the key file (serverKeyFile, RAMSPAN_SERVER_KEY_FILE).\n"
@@ -111,11 +112,14 @@ Result<ServiceOptions> Parse(int argc, char** argv) {
 OfiEndpoint* serving = nullptr;  // for the signal handler; set before it can run
 extern "C" void EndService(int) { serving->End(); }
 
-void CatchSignals() {
-  struct sigaction action {};
-  action.sa_handler = EndService;
-  for (const int signal : {SIGTERM, SIGINT}) sigaction(signal, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+// Of the signals that end a server. SIGHUP says that its terminal is gone; who has said nohup has had it ignored.
+void SetHandler(void (*handler)(int)) {
+  struct sigaction action {}, before {};
+  action.sa_handler = handler;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    if (signal == SIGHUP && sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    sigaction(signal, &action, nullptr);
+  }
 }
 
 // Each client and each lease of a client of this host is a descriptor, and the usual limit is 1024. What may be had for nothing.
@@ -155,7 +159,8 @@ Status ServeAll(const ServiceOptions& options) {
   Result<std::unique_ptr<OfiEndpoint>> endpoint = OfiEndpoint::Open(options.endpoint, secret.value());
   if (!endpoint.ok()) return endpoint.status();
   serving = endpoint.value().get();
-  CatchSignals();
+  SetHandler(EndService);
+  std::signal(SIGPIPE, SIG_IGN);
   const Result<std::unique_ptr<RendezvousPost>> post = PostIn(std::move(folder));
   if (!post.ok()) return post.status();
   std::printf("ramspan server: lends %s at %s, provider %s, secret in %s\n", FormatBytes(options.endpoint.pool_bytes).c_str(),
@@ -163,7 +168,7 @@ Status ServeAll(const ServiceOptions& options) {
   std::fflush(stdout);
   const Status served = Serve(*serving).status();
   // From here on there is no endpoint that a signal could end; a second one ends the process.
-  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  SetHandler(SIG_DFL);
   return served;
 }
 

@@ -197,5 +197,18 @@ TEST_F(ServiceChanges, AServerThatShrinksOrSetsAQuotaGetsBackWhatIsTooMuch) {
   EndServer(server);
 }
 
+// It ended at once, without taking back its file in the folder or its socket.
+TEST_F(ServiceChanges, ATerminalThatHangsUpEndsAServerAsSigtermDoesUnlessNohupSaysOtherwise) {
+  const std::string socket = (folder_ / "socket").string();
+  EndServer(StartServer("64MiB", {"--socket", socket}), SIGHUP);
+  EXPECT_FALSE(std::filesystem::exists(socket));
+  limited_ = "nohup";
+  const Server stays = StartServer("64MiB");
+  kill(stays.pid, SIGHUP);
+  const Outcome outcome = Run(Sweep(24 * kMiB), To(stays.place, false, {"RAMSPAN_SWAP=remote"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EndServer(stays);
+}
+
 }  // namespace
 }  // namespace ramspan
