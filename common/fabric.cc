@@ -1,5 +1,4 @@
 #include "common/fabric.h"
-#include "common/signal_handlers_kept.h"
 
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -17,6 +16,9 @@
 #include <thread>
 #include <utility>
 
+#include "common/close_on_exec.h"
+#include "common/signal_handlers_kept.h"
+#include "common/signals_blocked.h"
 #include "common/socket_address.h"
 
 namespace ramspan {
@@ -94,6 +96,7 @@ Result<std::shared_ptr<FabricDomain>> FabricDomain::Open(fi_info* hints, const c
   if (!options.provider.empty()) hints->fabric_attr->prov_name = strdup(options.provider.c_str());
   auto domain = std::shared_ptr<FabricDomain>(new FabricDomain);
   const SignalHandlersKept kept;
+  const SignalsBlocked blocked;  // providers may start threads
   StartLibfabric();
   const int found = fi_getinfo(kApiVersion, host, nullptr, host == nullptr ? 0 : FI_SOURCE, hints, &domain->info_);
   fi_freeinfo(hints);
@@ -150,6 +153,7 @@ Result<std::unique_ptr<FabricEndpoint>> FabricEndpoint::Open(std::shared_ptr<Fab
 }
 
 Status FabricEndpoint::Make() {
+  const SignalsBlocked blocked;  // providers may start threads
   fi_info* info = domain_->info_;
   fi_av_attr av_attributes{};
   av_attributes.type = info->domain_attr->av_type == FI_AV_MAP ? FI_AV_MAP : FI_AV_TABLE;
@@ -177,7 +181,16 @@ Status FabricEndpoint::Make() {
   error = fi_getname(&ep_->fid, address_.bytes.data(), &length);
   if (error != 0) return Unavailable("the address of an endpoint of " + std::string(domain_->provider()) + ": " + Words(error));
   address_.bytes.resize(length);
+  MarkDescriptors();
   return {};
+}
+
+// libfabric (up to 2.6) opens all without close-on-exec. Its providers over sockets wait for them in the set of the completion queue, which
+// takes in what is new when it is asked whether one may wait.
+void FabricEndpoint::MarkDescriptors() {
+  if (wait_descriptor_ < 0) return;
+  MayWait();
+  CloseOnExec(wait_descriptor_);
 }
 
 FabricEndpoint::~FabricEndpoint() {
@@ -246,6 +259,7 @@ FabricEndpoint::Posted FabricEndpoint::Post(const FabricTransfer& transfer) {
   const ssize_t posted = transfer.is_write ? fi_writemsg(ep_, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
                                            : fi_readmsg(ep_, &message, FI_COMPLETION);
   if (posted != 0) under_way_.fetch_sub(1, std::memory_order_relaxed);
+  if (!begun_.load(std::memory_order_relaxed) && !begun_.exchange(true, std::memory_order_relaxed)) MarkDescriptors();
   return posted == 0 ? Posted::kYes : posted == -FI_EAGAIN ? Posted::kAgain : Posted::kFailed;
 }
 

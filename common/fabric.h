@@ -130,6 +130,7 @@ class FabricEndpoint {
   friend class FabricRegion;
   explicit FabricEndpoint(std::shared_ptr<FabricDomain> domain) : domain_(std::move(domain)) {}
   Status Make();
+  void MarkDescriptors();
   void EndTransfers();
   size_t TakeError(FabricCompletion* done, bool* broken);
 
@@ -144,6 +145,9 @@ class FabricEndpoint {
   // Publish nothing: they are for the destructor, when nobody else is here.
   std::atomic<int64_t> under_way_{0};  // transfers
   std::atomic<uint64_t> last_peer_{0};  // of Post
+
+  // Whether there has been a first transfer, which opens the connection's socket. Publishes nothing.
+  std::atomic<bool> begun_{false};
 };
 
 // Registered memory: for local buffers, or for a peer that has the key. Must go before the endpoint that it was made for.

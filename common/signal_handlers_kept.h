@@ -1,6 +1,6 @@
 // SignalHandlersKept: what handlers of signals the program has when this begins, it has again when this ends. Some libraries take
 // SIGINT, SIGTERM and others for themselves and make them an exit with status 1: psm2 and psm3 when libfabric looks at them, of
-// use or not, and libinfinipath as soon as it is loaded. Signals are the program's.
+// use or not, and libinfinipath as soon as it is loaded. UCX makes SIGHUP a wish for debugging messages. Signals are the program's.
 //
 // Thread-safety: handlers that another thread sets meanwhile may be lost, so it is for short calls at the start.
 #pragma once

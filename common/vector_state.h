@@ -6,7 +6,7 @@
 // vzeroupper. Compilers put that instruction at the end of functions that use wide registers. Some libraries' hand-made
 // dispatch goes without it (libxxhash 0.8.1). Ramspan is a guest in the program's threads and must not leave them like that:
 // whoever calls a library that chooses wide vectors at run time (checksums, compression, erasure codes, encryption) makes a
-// VectorStateGuard around the call. tests/guest/vector_state_test.cc checks every public call and every tier.
+// VectorStateGuard around the call. tests/guest checks every public call and every tier.
 //
 // Thread-safety: any thread; it is the calling thread's registers that are cleared.
 #pragma once

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/announced_servers.h"
+#include "common/signal_handlers_kept.h"
 
 namespace ramspan {
 namespace {
@@ -37,7 +38,10 @@ const Opened& TheDoor() {
     void* library = dlopen(RAMSPAN_MPI_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
     found->linked = library != nullptr;
     // For ever: it stays until MPI has been finalised at the end of the process.
-    if (library == nullptr && JobHasServers()) library = dlopen(LibraryPath().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == nullptr && JobHasServers()) {
+      const SignalHandlersKept kept;  // UCX takes SIGHUP and those of crashes
+      library = dlopen(LibraryPath().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    }
     void* open = library == nullptr ? nullptr : dlsym(library, kMpiDoorName);
     if (open != nullptr) {
       found->door = reinterpret_cast<OpenMpiDoor>(open)(RAMSPAN_VERSION);

@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "client/transport/mpi_transport.h"
+#include "common/close_on_exec.h"
 #include "common/log.h"
 #include "common/wire.h"
 #include "ramspan/errors.h"
@@ -85,7 +87,10 @@ Result<MpiWorld*> JoinNow() {
   const Result<int> servers = AnnouncedServers();
   if (servers.ok() && servers.value() == 0) return nullptr;
   if (MpiIs(MPI_Finalized)) return FailedPrecondition("MPI has been finalised; memory servers are gone");
+  // What MPI opens for a program that calls MPI itself is that program's: without Ramspan it would be open, too.
+  std::optional<CloseOnExecOfACall> closing;
   if (!MpiIs(MPI_Initialized)) {
+    closing.emplace();
     if (Status s = InitMpiThreadMultiple(nullptr, nullptr); !s.ok()) return s;
     program_owns_mpi = false;
   }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "common/signal_handlers_kept.h"
+#include "common/signals_blocked.h"
 
 namespace ramspan {
 namespace {
@@ -20,8 +21,12 @@ std::string ModulePath() {
 Result<std::unique_ptr<ServerTransport>> OpenOfi(const OfiDoorOptions& options) {
   const std::string path = ModulePath();
   const SignalHandlersKept kept;
-  // For ever: its threads and what it has registered for the end of the process live on.
-  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* module = nullptr;
+  {
+    const SignalsBlocked blocked;  // what it loads may start threads
+    // For ever: its threads and what it has registered for the end of the process live on.
+    module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  }
   void* door = module == nullptr ? nullptr : dlsym(module, kOfiDoorName);
   if (door == nullptr) {
     const char* reason = dlerror();

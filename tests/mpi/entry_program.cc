@@ -9,6 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -171,6 +174,18 @@ int SystemVSegments() {
   return count;
 }
 
+// The program's handlers run on the program's thread, of which there is one here.
+bool OthersBlockSignals() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(getpid())) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind("SigBlk:", 0) == 0 && (std::stoull(line.substr(7), nullptr, 16) >> (SIGTERM - 1) & 1) == 0) return false;
+    }
+  }
+  return true;
+}
+
 // What a file does that includes <mpi.h> instead of <ramspan/mpi.h>. It stood there for ever, and nobody said why.
 int RawWorld(const std::string& call, int argc, char** argv) {
   int provided = -1, rank = 0, sum = 0;
@@ -178,6 +193,7 @@ int RawWorld(const std::string& call, int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (call == "raw-init" && SystemVSegments() > 0) Fail("MPI_Init of <mpi.h> made System V segments");
   if (call == "raw-init" && (std::getenv("UCX_TLS") != nullptr || std::getenv("UCX_TCP_TX_SEG_SIZE") != nullptr)) Fail("a setting of UCX was left in the program's environment");
+  if (call == "raw-init" && !OthersBlockSignals()) Fail("a thread of MPI_Init of <mpi.h> may run the program's handlers");
   if (call == "raw-before-use") MPI_Barrier(MPI_COMM_WORLD);
   CheckComputeComm();
   MPI_Sendrecv(&rank, 1, MPI_INT, 1 - rank, 0, &sum, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -186,6 +202,35 @@ int RawWorld(const std::string& call, int argc, char** argv) {
   if (call == "raw-peer") MPI_Recv(&rank, 1, MPI_INT, 2, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   MPI_Finalize();
   return 0;
+}
+
+// In the server that is a child of the same proxy as this process; 0 while there is none. What /proc says in the line that begins with `word`.
+pid_t server_beside = 0;
+uint64_t OfServerBeside(const char* word) {
+  const std::string ours = "PPid:\t" + std::to_string(getppid()) + "\n";
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "status");
+    const std::string status((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (status.rfind("Name:\tramspan-memserv\n", 0) != 0 || status.find(ours) == std::string::npos) continue;
+    server_beside = std::stoi(entry.path().filename());
+    const size_t at = status.find(word);
+    return at == std::string::npos ? 0 : std::stoull(status.substr(at + std::strlen(word)), nullptr, 16);
+  }
+  return 0;
+}
+
+// A terminal hangs up while the server waits in MPI_Init for the others, and again when it serves.
+int ServerSighup(int argc, char** argv) {
+  for (int i = 0; (OfServerBeside("SigIgn:") >> (SIGHUP - 1) & 1) == 0; ++i) {
+    if (i == 3000) Fail("a server that waits in MPI_Init does not ignore SIGHUP");
+    usleep(10'000);
+  }
+  kill(server_beside, SIGHUP);
+  ramspan::detail::MpiInit(&argc, &argv);
+  CheckComputeComm();
+  if ((OfServerBeside("SigIgn:") >> (SIGHUP - 1) & 1) == 0) Fail("a server that serves does not ignore SIGHUP");
+  kill(server_beside, SIGHUP);
+  return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
 }
 
 int Fork() {
@@ -207,6 +252,7 @@ int Run(const std::string& mode, int argc, char** argv) {
   if (mode == "early-use") return EarlyUse();
   if (mode == "joined-before-init") return JoinedBeforeInit(argc, argv);
   if (mode == "fork") return Fork();
+  if (mode == "server-sighup") return ServerSighup(argc, argv);
   if (mode == "unanswered") return LeaveUnanswered(argc, argv);
   if (mode == "stopped-server") return StoppedServerAtEnd(argc, argv);
   if (mode == "huge-message") return HugeMessage(argc, argv);
