@@ -260,8 +260,7 @@ Status MpiWorld::MapPools() {
     int unit = 0;
     std::byte* base = nullptr;
     if (MPI_Win_shared_query(shared_window_, rank_here, &bytes, &unit, &base) != MPI_SUCCESS || bytes <= 0) continue;
-    // A store beyond the mapping would hit somebody else's memory: what is mapped counts, not what the server says.
-    server.pool_bytes = std::min(server.pool_bytes, static_cast<uint64_t>(bytes));
+    server.pool_bytes = UsablePoolBytes(server.pool_bytes, bytes);
     server.shared = base;
   }
   MPI_Group_free(&all);

@@ -7,6 +7,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,12 @@ class UcxSettings {
 Status InitMpiThreadMultiple(int* argc, char*** argv);
 
 enum class Role : uint32_t { kClient = 1, kServer = 2 };
+
+// How much of a server's pool may be used: what it says that it has, and where it is mapped here no more than that, because a store
+// beyond the mapping would hit somebody else's memory. `mapped_bytes`: MPI's word; 0 or less: it is not mapped.
+inline uint64_t UsablePoolBytes(uint64_t said_bytes, int64_t mapped_bytes) {
+  return mapped_bytes > 0 ? std::min(said_bytes, static_cast<uint64_t>(mapped_bytes)) : said_bytes;
+}
 
 class MpiWorld {
  public:
