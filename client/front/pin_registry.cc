@@ -120,7 +120,7 @@ uint64_t PinRegistry::pulls() const {
 
 void PinRegistry::Barrier() {
   if (pins_fence_) {
-    // Pairs with the fence in PinWithoutSlot: of two seq_cst fences one comes first, and the side behind it sees the other's store.
+    // Pairs with the fence in StorePinFenced: of two seq_cst fences one comes first, and the side behind it sees the other's store.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return;
   }

@@ -51,11 +51,14 @@ bool AllServersAnswer(MpiWorld& world, MpiWatchdog& watchdog) {
   return all;
 }
 
-// False when MPI must not be called any more: a server is dead, and collective calls would wait for it for ever; or the
-// job was left in another way than MPI_Finalize.
-bool LeaveNow() {
+// kMpiIsOver: MPI must not be called any more, because a server is dead and collective calls would wait for it for ever, or because
+// the job was left in another way than MPI_Finalize.
+enum class AfterLeaving { kFinalize, kMpiIsOver };
+
+// Says good-bye to the servers, once.
+AfterLeaving LeaveServers() {
   Result<MpiWorld*>* world_or = joined.load(std::memory_order_acquire);
-  if (world_or == nullptr || !world_or->ok() || world_or->value() == nullptr || left.exchange(true)) return true;
+  if (world_or == nullptr || !world_or->ok() || world_or->value() == nullptr || left.exchange(true)) return AfterLeaving::kFinalize;
   if (auto* hook = before_leave.load()) hook();
   MpiWorld& world = *world_or->value();
   MpiTransport& transport = TransportOf(world);
@@ -70,13 +73,13 @@ bool LeaveNow() {
     MPI_Send(bye.data(), kWireBytes, MPI_BYTE, world.servers()[i].world_rank, 0, world.control());
   }
   if (!together) LogWarning("a memory server died during this job; MPI is left without MPI_Finalize");
-  return together && world.Leave();
+  return together && world.Leave() ? AfterLeaving::kFinalize : AfterLeaving::kMpiIsOver;
 }
 
 // MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, so this finds the program's own
 // MPI_Finalize as well as ours.
 int LeaveAtFinalize(MPI_Comm, int, void*, void*) {
-  LeaveNow();
+  LeaveServers();
   return MPI_SUCCESS;
 }
 
@@ -134,7 +137,7 @@ void MeetEnd(int status) {
   }
   if (was_finalized || (MpiIs(MPI_Initialized) && program_owns_mpi)) return;
   if (!EnsureJoined().ok()) _exit(1);
-  if (LeaveNow()) PMPI_Finalize();
+  if (LeaveServers() == AfterLeaving::kFinalize) PMPI_Finalize();
 }
 
 // Registered when the job is joined, hence called before the destructors of MPI's own libraries (UCX crashes in
@@ -218,7 +221,7 @@ int MpiInitThread(int* argc, char*** argv, int required, int* provided) {
 }
 
 int MpiFinalize() {
-  return LeaveNow() ? PMPI_Finalize() : MPI_SUCCESS;
+  return LeaveServers() == AfterLeaving::kFinalize ? PMPI_Finalize() : MPI_SUCCESS;
 }
 
 }  // namespace detail

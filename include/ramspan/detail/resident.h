@@ -5,7 +5,8 @@
 // the evictor closes the state (clears kReadable and kWritable) and THEN reads all tables. Each side must see the
 // other's store if its own came second: a store-load order, which on the pin's side costs nothing because the evictor
 // issues membarrier(PRIVATE_EXPEDITED) between its two steps: it makes every running thread execute a full fence.
-// Where the kernel has no membarrier, a table's inline slots are filled for ever, and PinWithoutSlot executes the fence.
+// Where the kernel has no membarrier, a table's inline slots are filled for ever, so that each pin comes to PinWithoutSlot, whose
+// StorePinFenced (client/front/store_pin.h) executes the fence.
 //   slot release (store-release of null) -> evictor's acquire load: the pinner's accesses to the frame happen before the
 //   eviction. state (store-release when a load finishes) -> pin's acquire load: the frame pointer and bytes are seen.
 #pragma once
