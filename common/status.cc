@@ -9,6 +9,7 @@ const char* StatusCodeName(StatusCode code) {
     case StatusCode::kResourceExhausted: return "ResourceExhausted";
     case StatusCode::kFailedPrecondition: return "FailedPrecondition";
     case StatusCode::kUnavailable: return "Unavailable";
+    case StatusCode::kMustAsk: return "MustAsk";
     case StatusCode::kAborted: return "Aborted";
     case StatusCode::kDataLoss: return "DataLoss";
   }

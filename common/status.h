@@ -1,10 +1,12 @@
 // Status and Result<T>: how errors travel inside Ramspan (never as exceptions across a thread or a C boundary).
 //
-// The code is advice to the caller: kUnavailable (retry later), kAborted (redo higher up), kFailedPrecondition (do not
+// The code is advice to the caller: kUnavailable (retry later), kMustAsk (only a call that may wait
+// can tell), kAborted (begin anew: what it is about is in use, or has gone meanwhile), kFailedPrecondition (do not
 // retry), kResourceExhausted (give something back first), kDataLoss (sticky), kInvalidArgument (the user's input).
 // The message names what failed and, when it can reach a user, the remedy. Value types; not shared between threads.
 #pragma once
 
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,24 +21,40 @@ enum class StatusCode {
   kResourceExhausted,
   kFailedPrecondition,
   kUnavailable,
+  kMustAsk,
   kAborted,
   kDataLoss,
 };
 
 const char* StatusCodeName(StatusCode code);
 
+// A message that is written down in the program. A Status with one allocates nothing: for answers that are given often and seldom
+// read, and for those that say that nothing can be allocated.
+class StaticText {
+ public:
+  consteval explicit StaticText(const char* text) : text_(text) {}
+  const char* get() const { return text_; }
+
+ private:
+  const char* text_;
+};
+
 class [[nodiscard]] Status {
  public:
   Status() = default;  // OK
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(StatusCode code, StaticText message) : code_(code), text_(message.get()) {}
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  std::string message() const { return text_ != nullptr ? text_ : message_; }
+  // Whether the message names no more than the kind of failure: who tells the user asks for a better one.
+  bool is_terse() const { return text_ != nullptr; }
   std::string ToString() const;
 
  private:
   StatusCode code_ = StatusCode::kOk;
+  const char* text_ = nullptr;  // instead of message_
   std::string message_;
 };
 
@@ -44,7 +62,14 @@ inline Status InvalidArgument(std::string m) { return {StatusCode::kInvalidArgum
 inline Status ResourceExhausted(std::string m) { return {StatusCode::kResourceExhausted, std::move(m)}; }
 inline Status FailedPrecondition(std::string m) { return {StatusCode::kFailedPrecondition, std::move(m)}; }
 inline Status Unavailable(std::string m) { return {StatusCode::kUnavailable, std::move(m)}; }
+inline Status MustAsk(std::string m) { return {StatusCode::kMustAsk, std::move(m)}; }
 inline Status Aborted(std::string m) { return {StatusCode::kAborted, std::move(m)}; }
+// operator new has thrown. What it would have given is beside the memory limit, which frames and descriptors keep to.
+inline constexpr const char* OutOfHeapText() {
+  return "the system gives this process no memory beside the memory limit (std::bad_alloc): lower the limit (RAMSPAN_MEMORY, "
+         "ramspan run --memory), or allow the process more (ulimit -v, the job's memory)";
+}
+inline Status OutOfHeap() { return {StatusCode::kFailedPrecondition, StaticText(OutOfHeapText())}; }
 inline Status DataLoss(std::string m) { return {StatusCode::kDataLoss, std::move(m)}; }
 
 // A T or the Status that explains its absence.
@@ -74,5 +99,15 @@ class [[nodiscard]] Result {
   Status status_;
   std::optional<T> value_;
 };
+
+// What `call` returns, or `otherwise` where it throws std::bad_alloc.
+template <typename F, typename T>
+T WithinHeap(const F& call, T otherwise) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return otherwise;
+  }
+}
 
 }  // namespace ramspan

@@ -16,9 +16,13 @@ Chunk* ChunkTable::New(uint64_t bytes) {
     free_head_ = At(id)->next;
   } else {
     if (used_ == slabs_.size() * kSlab) {
+      slabs_.push_back(nullptr);
       void* slab = mmap(nullptr, kSlab * sizeof(Chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      RS_CHECK(slab != MAP_FAILED, "no memory for %u chunk descriptors", kSlab);
-      slabs_.push_back(static_cast<Chunk*>(slab));
+      if (slab == MAP_FAILED) {
+        slabs_.pop_back();
+        throw std::bad_alloc();
+      }
+      slabs_.back() = static_cast<Chunk*>(slab);
       budget_->ChargeMetadata(kSlab * sizeof(Chunk));
     }
     id = used_++;

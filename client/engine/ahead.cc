@@ -40,7 +40,7 @@ bool Engine::MoverStep() {
     uint64_t metadata_bytes;
     {
       MutexUnlock unlocked(mutex_);
-      tier_->Upkeep();
+      FromTier([this] { return tier_->Upkeep(), true; }, false);
       metadata_bytes = tier_->stats().metadata_bytes;
     }
     NoteTiers(metadata_bytes);
@@ -85,8 +85,10 @@ bool Engine::ReadAhead() {
   size_t started = 0;
   for (; started < n; ++started) {
     Frame frame = TryTakeFrame(wanted[started]->bytes);
-    if (!frame) break;
-    ops[started] = BeginLoad(wanted[started], std::move(frame), true);
+    IoOp* const op = frame ? ops_.TryTake() : nullptr;
+    if (op == nullptr) break;
+    BeginLoad(op, wanted[started], std::move(frame), true);
+    ops[started] = op;
     queue_.WakeFor(wanted[started]);
     policy_->OnPrefetchIssued(wanted[started]);
     ++counters_.prefetch_issued;
@@ -100,11 +102,12 @@ void Engine::Prefetch(Chunk* chunk) {
   MutexLock lock(mutex_);
   if (PhaseOf(chunk) != Phase::kSwapped || !chunk->slot) return;
   Frame frame = TryTakeFrame(chunk->bytes);
-  if (!frame) return;  // not worth evicting what somebody may use: the pull will
+  IoOp* op = frame ? ops_.TryTake() : nullptr;
+  if (op == nullptr) return;  // not worth evicting what somebody may use: the pull will
   // The program asked for this very chunk: a miss, not a guess of the policy's, whose hits it must not count as.
   policy_->OnMiss(chunk, pins_->ThisThread());
   ++counters_.misses;
-  IoOp* op = BeginLoad(chunk, std::move(frame), false);
+  BeginLoad(op, chunk, std::move(frame), false);
   queue_.WakeFor(chunk);  // this thread does not wait for it
   Submit(std::span(&op, 1), false);
   counters_.wait_ns_total += static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begin).count());

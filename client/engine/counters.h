@@ -25,6 +25,7 @@ struct EngineCounters {
   uint64_t unchanged_bytes = 0;
   uint64_t write_failures = 0, read_failures = 0;
   uint64_t rereads = 0;              // of chunks that came back with a wrong checksum: some were right the second time
+  uint64_t heap_failures = 0;        // std::bad_alloc in a transfer, an eviction or the mover's turn
   uint64_t losses = 0;               // chunks of which no right copy is left
   uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0;
   uint64_t takes_past_a_waiter_max = 0;  // frames that others took while one thread waited for one, at most

@@ -37,7 +37,8 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
     if (Status status = TakeMetadata(slab); !status.ok()) return status;
     budget_.ChargeMetadata(-slab);  // New charges it, if it is still needed
   }
-  Chunk* chunk = chunks_.New(bytes);
+  Chunk* const chunk = FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return chunks_.New(bytes); }, static_cast<Chunk*>(nullptr));
+  if (chunk == nullptr) return OutOfHeap();
   policy_->OnCreate(chunk);
   if (contents) {
     AttachSlot(chunk, Slot(tier_, contents, bytes));
@@ -165,6 +166,7 @@ EngineCounters Engine::counters() const {
   c.swapped_bytes = room_.swapped_bytes();
   c.preemptive_bytes = policy_->preemptive_bytes();
   c.losses = losses_.sum();
+  c.heap_failures = heap_failures();
   c.touches_dropped = pins_->touches_dropped();
   return c;
 }

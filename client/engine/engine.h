@@ -4,8 +4,8 @@
 // Thread-safety: all calls from any thread. One mutex guards states, lists and the arena. It is not held while bytes move
 // or somebody is waited for: Reserve, SubmitRead, SubmitWrite, Poll and Upkeep of the tier, copies and checksums of chunk
 // data, logging, and the program's own code (its EvictionPolicy, its SwapStore). It IS held for the tier's short questions
-// (TryReserve, TryExchange, TryMoveUp, Free, ForgetMemory, IsLost, ShouldMove, CapabilitiesOf) and for the policy. A thread that misses submits and polls for
-// itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
+// (TryReserve, TryExchange, TryMoveUp, which asks a faster tier's TryReserve, Free, ForgetMemory, IsLost, IsLeaving, ShouldMove,
+// capabilities, CapabilitiesOf) and for the policy. A thread that misses submits and polls for itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
 // mover.
 //
 // Each concept that is no conducting has a header of its own (room.h, memory_queue.h, pin_wait.h ...). All that runs under the
@@ -127,6 +127,11 @@ class Engine {
   void MoverWait(std::chrono::microseconds max) RS_EXCLUDES(mutex_);
   void WakeMover();
 
+  // How often the heap had no more for what a transfer, an eviction or the mover's turn needed. What had been begun then was ended or
+  // taken back, and is tried again.
+  uint64_t heap_failures() const { return heap_failures_.load(std::memory_order_relaxed); }
+  void NoteHeapFailure() { heap_failures_.fetch_add(1, std::memory_order_relaxed); }
+
   Budget* budget() { return &budget_; }
   EngineCounters counters() const RS_EXCLUDES(mutex_);
   // I1, I2 and the lists: for tests, with no thread inside.
@@ -187,7 +192,7 @@ class Engine {
   void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);
   void NoteTiers(uint64_t metadata_bytes) RS_REQUIRES(mutex_);
   void LookForSizes() RS_REQUIRES(mutex_);
-  Status NoRoomToKeep(const Status& why) const;
+  Status NoRoomToKeep(Status why, uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
 
   // exchange.cc
   Status LeaveSlot(Chunk* chunk, bool even_if_full) RS_REQUIRES(mutex_);  // lets go
@@ -200,9 +205,10 @@ class Engine {
 
   // fetch.cc
   Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
+  Status Await(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
   Status Load(Chunk* chunk, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
   void TellLosses() RS_REQUIRES(mutex_);  // lets go
-  IoOp* BeginLoad(Chunk* chunk, Frame frame, bool prefetch) RS_REQUIRES(mutex_);
+  void BeginLoad(IoOp* op, Chunk* chunk, Frame frame, bool prefetch) RS_REQUIRES(mutex_);
   bool IsWrong(const IoOp& op) const RS_REQUIRES(mutex_);
   void FinishRead(IoOp* op) RS_REQUIRES(mutex_);
   void Open(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
@@ -216,7 +222,7 @@ class Engine {
   Status WaitFor(IoOp* op, std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);  // lets go
   void SleepUntilDone(IoOp* op) RS_REQUIRES(mutex_);  // lets go
   void WakeSleepers(IoOp* op) RS_REQUIRES(mutex_);
-  IoOp* NewOp(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
+  void BeginOp(IoOp* op, Chunk* chunk, bool write) RS_REQUIRES(mutex_);
   void Release(IoOp* op) RS_REQUIRES(mutex_);
   void CountWait(std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
 
@@ -227,6 +233,17 @@ class Engine {
   // consult.cc
   CachePolicy::Turn Consult(CachePolicy::Ask ask, uint64_t bytes, size_t places) RS_REQUIRES(mutex_);  // lets go
   std::unique_ptr<CachePolicy> ReplacePolicyLocked(const MakePolicy& make_policy) RS_REQUIRES(mutex_);
+
+  // What a call of the tier's answers, or `otherwise` where the heap had no more for it: then nothing has changed (swap_tier.h).
+  template <typename F, typename T>
+  T FromTier(const F& call, T otherwise) {
+    try {
+      return call();
+    } catch (const std::bad_alloc&) {
+      NoteHeapFailure();
+      return otherwise;
+    }
+  }
 
   // engine.cc
   // All that a chunk owns goes through these four.
@@ -247,6 +264,7 @@ class Engine {
   SwapTier* const tier_;
   PinScanner* const pins_;
   Budget budget_;
+  std::atomic<uint64_t> heap_failures_{0};  // a count, which publishes nothing
   // Switches; nothing is published with them, so relaxed order is enough.
   std::atomic<bool> load_ahead_, write_ahead_, wait_for_pins_{true};
 

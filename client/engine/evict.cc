@@ -34,7 +34,9 @@ Evicted Engine::EvictSome(uint64_t bytes) {
   Evicted result;
   feed_.Drain();
   LookForVictims(bytes, &result);
-  if (result.leaves() || result.room_made || result.status.code() != StatusCode::kResourceExhausted) return result;
+  if (result.leaves() || result.room_made) return result;
+  if (result.status.code() == StatusCode::kUnavailable && result.no_slot > 0) WaitForSlots(result.no_slot, &result);  // for its words
+  if (result.status.code() != StatusCode::kResourceExhausted || result.room_made) return result;
   NoteResidentSlots();
   result.no_exchange = UINT64_MAX;
   LookForVictims(bytes, &result);
@@ -124,19 +126,22 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   if (HasReadOnlySlot(c)) static_cast<void>(DetachSlot(c));  // changed: from now on it lives in swap
   const bool rewrite = options_.checksum && c->slot && !moves_up;
   const uint64_t old_checksum = c->checksum;
-  if (Status status = EnsureSlot(c, result); !status.ok()) {
+  IoOp* const op = ops_.TryTake();
+  Status status = op != nullptr ? EnsureSlot(c, result) : OutOfHeap();
+  if (!status.ok()) {
+    if (op != nullptr) ops_.Put(op);
     SetBits(c, kReadable | kWritable);  // stays, dirty: data is never dropped
     result->no_slot = result->no_slot == 0 ? c->bytes : std::min(result->no_slot, c->bytes);
-    if (status.code() == StatusCode::kAborted) {
+    if (status.code() == StatusCode::kMustAsk) {
       result->no_slot_yet = result->no_slot_yet == 0 ? c->bytes : std::min(result->no_slot_yet, c->bytes);
     } else {
-      result->status = status;
+      result->status = std::move(status);
     }
     return nullptr;
   }
   Transition(c, Event::kBeginWrite);  // stays closed, so that who comes is seen: no barrier is needed at its end
   result->started += c->bytes;
-  IoOp* op = NewOp(c, true);
+  BeginOp(op, c, true);
   op->rewrite = rewrite;
   op->old_checksum = old_checksum;
   return op;
@@ -146,7 +151,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
 // the next time.
 bool Engine::MovesUp(Chunk* c) {
   if (!c->slot || HasReadOnlySlot(c)) return false;
-  const SlotRef slot = tier_->TryMoveUp(c->slot, c->bytes);
+  const SlotRef slot = FromTier([&] { return tier_->TryMoveUp(c->slot, c->bytes); }, SlotRef{});
   if (!slot) return false;
   static_cast<void>(DetachSlot(c));
   AttachSlot(c, Slot(tier_, slot, c->bytes));
@@ -166,7 +171,7 @@ Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
   if (room_.SeemsFull(c->bytes) && exchanged()) return Status();
   Result<SlotRef> slot = AskSlot(c->bytes);
   if (!slot.ok()) {
-    if (slot.status().code() != StatusCode::kAborted && exchanged()) return Status();
+    if (slot.status().code() != StatusCode::kMustAsk && exchanged()) return Status();
     return c->slot ? Status() : slot.status();
   }
   static_cast<void>(DetachSlot(c));
@@ -183,7 +188,7 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
       if (op->rewrite && op->old_checksum == c->checksum) {
         ++counters_.unchanged_writes;
         counters_.unchanged_bytes += c->bytes;
-        if (options_.debug) ++unchanged_by_size_[c->bytes];
+        if (options_.debug) WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return ++unchanged_by_size_[c->bytes]; }, uint64_t{0});
       }
       failed_writes_.NoteGood();
       ClearBits(c, kDirty);
@@ -209,9 +214,9 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
 // Writes that failed are tried again, elsewhere where the tier can; not for ever.
 Status Engine::CheckWrites() {
   if (!failed_writes_.TooMany()) return Status();
-  return Unavailable("the last " + std::to_string(FailedWrites::kMost) + " writes to swap failed, so no memory can be freed "
-                     "(nothing is lost: the data stays in memory). See the log for the cause; check the disk of `swapfiles` "
-                     "(RAMSPAN_SWAPFILES) and the memory servers");
+  return {StatusCode::kUnavailable,
+          StaticText("many writes to swap in a row have failed, so no memory can be freed (nothing is lost: the data stays in memory). See "
+                     "the log for the cause; check the disk of `swapfiles` (RAMSPAN_SWAPFILES) and the memory servers")};
 }
 
 }  // namespace ramspan

@@ -33,7 +33,7 @@ Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
       return Status();
     }
     status = slot.status();
-    if (status.code() != StatusCode::kAborted) break;
+    if (status.code() != StatusCode::kMustAsk) break;
     Status room = AskForRoom(chunk->bytes);
     // Nothing that is pinned leaves, but its slot may have been given to another one that did.
     if (!(chunk->slot == leaving)) return Status();
@@ -42,7 +42,7 @@ Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
       break;
     }
   }
-  if (status.code() != StatusCode::kUnavailable && !even_if_full) return NoRoomToKeep(status);
+  if (status.code() != StatusCode::kUnavailable && !even_if_full) return NoRoomToKeep(std::move(status), chunk->bytes);
   static_cast<void>(DetachSlot(chunk));
   return Status();
 }
@@ -87,7 +87,7 @@ bool Engine::ExchangeIn(uint64_t space, Chunk* chunk) {
     slots[n] = {c->slot, c->bytes};
     givers[n++] = &noted;
   }
-  const SlotRef slot = tier_->TryExchange(std::span(slots.data(), n), chunk->bytes, &taken);
+  const SlotRef slot = FromTier([&] { return tier_->TryExchange(std::span(slots.data(), n), chunk->bytes, &taken); }, SlotRef{});
   if (!slot) return false;
   const uint64_t full_bytes = room_.full_bytes();
   for (uint32_t* giver : std::span(givers.data(), taken)) {

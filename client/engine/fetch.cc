@@ -27,7 +27,12 @@ Status Engine::AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned) 
   return status;
 }
 
+// What is thrown on the way is a message that could not be written: all that changes something takes what it needs before.
 Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
+  return FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return Await(chunk, write, when_pinned); }, OutOfHeap());
+}
+
+Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
   uint32_t failed_reads = 0;
   for (;;) {
     Status status;
@@ -80,6 +85,13 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   Frame frame;
   bool is_new = false;
   if (Status status = TakeFrameAndRoom(chunk, when_pinned, &frame, &is_new); !status.ok() || !frame) return status;
+  IoOp* const op = is_new ? nullptr : ops_.TryTake();
+  if (!is_new && op == nullptr) {
+    NoteHeapFailure();
+    frame = Frame();
+    ServeWaiters();
+    return OutOfHeap();
+  }
   feed_.Drain();
   policy_->OnMiss(chunk, pins_->ThisThread());
   SetBits(chunk, kReferenced);  // the miss is the touch
@@ -91,7 +103,7 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
     return Status();
   }
   ++counters_.misses;
-  IoOp* op = BeginLoad(chunk, std::move(frame), false);
+  BeginLoad(op, chunk, std::move(frame), false);
   ++op->waiters;  // keeps op alive over the submission
   const bool timed = feed_.wants_costs();
   const SlotRef slot = chunk->slot;
@@ -107,13 +119,12 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   return status;
 }
 
-IoOp* Engine::BeginLoad(Chunk* chunk, Frame frame, bool prefetch) {
+void Engine::BeginLoad(IoOp* op, Chunk* chunk, Frame frame, bool prefetch) {
   AttachFrame(chunk, std::move(frame));
   room_.CountSwapped(chunk->bytes, false);
   Transition(chunk, Event::kBeginLoad);
-  IoOp* op = NewOp(chunk, false);
+  BeginOp(op, chunk, false);
   op->prefetch = prefetch;
-  return op;
 }
 
 // Whether all bytes came, but not those that were written.
@@ -148,10 +159,14 @@ void Engine::FinishRead(IoOp* op) {
     ++counters_.prefetch_wasted;
   }
   const bool lost = moved || io.result == StatusCode::kDataLoss;
-  op->status = lost ? DataLoss("chunk " + std::to_string(c->id) + ": " +
-                               (moved ? "wrong checksum after reading it back" : "its place in swap is gone"))
-                    : Unavailable("chunk " + std::to_string(c->id) + " could not be read back from " +
-                                  tier_->capabilities().name + " swap");
+  if (lost) {  // whoever asks is told by the chunk's phase, which knows the remedy
+    op->status = Status(StatusCode::kDataLoss, StaticText("what came back from swap was wrong, or its place there is gone"));
+  } else if (io.result == StatusCode::kFailedPrecondition) {
+    op->status = OutOfHeap();
+  } else {
+    op->status = WithinHeap([&] { return Unavailable("chunk " + std::to_string(c->id) + " could not be read back from " +
+                                                     tier_->capabilities().name + " swap"); }, OutOfHeap());
+  }
   if (lost) {
     losses_.Note(c->id, c->bytes, tier_->CapabilitiesOf(io.slot).name, IsWrong(*op));
     Transition(c, Event::kLose);

@@ -43,9 +43,9 @@ class OpPool {
   OpPool(const OpPool&) = delete;
   OpPool& operator=(const OpPool&) = delete;
 
-  // A fresh one.
-  IoOp* Take() {
-    if (free_ == nullptr) Grow();
+  // A fresh one; null: the heap has no more.
+  IoOp* TryTake() {
+    if (free_ == nullptr && !WithinHeap([this] { return Grow(), true; }, false)) return nullptr;
     IoOp* const op = free_;
     free_ = op->next_free;
     *op = IoOp{};

@@ -26,10 +26,10 @@ uint64_t Engine::FramesFloor() {
 }
 
 Status Engine::NoRoomForDescriptors() const {
-  return FailedPrecondition("descriptors of objects take " + FormatBytes(budget_.metadata()) + " of the memory limit of " +
+  return WithinHeap([&] { return FailedPrecondition("descriptors of objects take " + FormatBytes(budget_.metadata()) + " of the memory limit of " +
                             FormatBytes(budget_.limit()) +
                             ", and the rest is needed to use the objects; make fewer and larger objects (an array in one "
-                            "managedPtr), or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)");
+                            "managedPtr), or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)"); }, OutOfHeap());
 }
 
 // Frames give way to metadata, which is charged on success only.

@@ -276,10 +276,11 @@ bool Engine::TellWait(uint64_t bytes, PinWait* wait) {
   queue_.WakeOne();
   {
     MutexUnlock unlocked(mutex_);
+    const auto words = [](uint64_t n) { return WithinHeap([n] { return FormatBytes(n); }, std::string()); };
     LogWarning("a thread has waited %lld s for memory for an object of %s: adhereTos of other threads pin all of the "
                "memory limit of %s, and it waits on until they release some",
                static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(wait->waited).count()),
-               FormatBytes(bytes).c_str(), FormatBytes(budget_.limit()).c_str());
+               words(bytes).c_str(), words(budget_.limit()).c_str());
   }
   telling_wait_ = false;
   return true;
@@ -310,18 +311,18 @@ Status Engine::WaitForPins(uint64_t bytes, PinWait* wait, CondVar* wake) {
 }
 
 Status Engine::TooLarge(uint64_t bytes) const {
-  return FailedPrecondition("an object of " + FormatBytes(bytes) + " does not fit the memory limit of " +
+  return WithinHeap([&] { return FailedPrecondition("an object of " + FormatBytes(bytes) + " does not fit the memory limit of " +
                             FormatBytes(budget_.limit()) +
                             " (part of which holds descriptors); raise the limit (RAMSPAN_MEMORY, ramspan run --memory) "
-                            "or split the object into smaller managedPtrs");
+                            "or split the object into smaller managedPtrs"); }, OutOfHeap());
 }
 
 Status Engine::FullOfPinsStatus(uint64_t bytes) const {
-  return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
+  return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
                             FormatBytes(budget_.limit()) +
                             " and no thread can go on to release one. Hold fewer adhereTos at once (a smaller scope), "
                             "use smaller chunks, or raise the limit (RAMSPAN_MEMORY, ramspan run --memory); where several "
-                            "threads each hold some, pull them together (adhereAll, LISTOFINGREDIENTS)");
+                            "threads each hold some, pull them together (adhereAll, LISTOFINGREDIENTS)"); }, OutOfHeap());
 }
 
 }  // namespace ramspan

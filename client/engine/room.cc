@@ -31,7 +31,7 @@ namespace {
 // Chunks for which no slot is at hand, until only smaller ones are tried: there may be a million of them.
 constexpr int kAsksMax = 16;
 // No program is told this: who gets it asks swap.
-Status MayHaveRoom() { return Aborted("swap may have room"); }
+Status MayHaveRoom() { return {StatusCode::kMustAsk, StaticText("swap may have room")}; }
 // A part of memory that stays free beside the room itself, because what frames may take shrinks while nobody asks: the tables of
 // a swap file grow as its slots get scattered (up to 16 bytes a page: 1/64 of memory for swap four times as large). Without
 // it, two pages were missing in one random program of eight.
@@ -72,7 +72,7 @@ void Engine::LookForSizes() {
 
 // A slot without a wait. Who is told that swap is full may exchange slots.
 Result<SlotRef> Engine::AskSlot(uint64_t bytes) {
-  Result<SlotRef> slot = tier_->TryReserve(bytes);
+  Result<SlotRef> slot = FromTier([&] { return tier_->TryReserve(bytes); }, Result<SlotRef>(OutOfHeap()));
   if (!slot.ok() && slot.status().code() == StatusCode::kResourceExhausted) room_.NoteFull(bytes);
   return slot;
 }
@@ -85,9 +85,9 @@ void Engine::GiveEmptySlot(Chunk* chunk, SlotRef slot) {
 }
 
 // Gives slots to chunks in memory that have none, `bytes` in sum. kResourceExhausted: there are not as many; those given stay.
-// kAborted: the tier has to be asked, for *ask bytes.
+// kMustAsk: the tier has to be asked, for *ask bytes.
 Status Engine::GiveSlots(uint64_t bytes, uint64_t* ask) {
-  Status status = ResourceExhausted("no object in memory can make way");
+  Status status(StatusCode::kResourceExhausted, StaticText("no object in memory can make way"));
   uint64_t given = 0, too_large = UINT64_MAX;
   int must_ask = 0;
   for (uint32_t id = 0; id < chunks_.ids() && given < bytes; ++id) {
@@ -95,8 +95,8 @@ Status Engine::GiveSlots(uint64_t bytes, uint64_t* ask) {
     if (PhaseOf(c) != Phase::kResident || c->slot || c->bytes >= too_large) continue;
     Result<SlotRef> slot = AskSlot(c->bytes);
     if (!slot.ok()) {
-      const bool may_have = slot.status().code() == StatusCode::kAborted;
-      if (may_have) *ask = c->bytes;
+      const bool may_have = slot.status().code() == StatusCode::kMustAsk;
+      if (may_have || must_ask == 0) *ask = c->bytes;
       must_ask += may_have;
       if (!may_have || must_ask == kAsksMax) too_large = c->bytes;
       status = slot.status();
@@ -111,20 +111,24 @@ Status Engine::GiveSlots(uint64_t bytes, uint64_t* ask) {
 }
 
 // Makes sure that what is in swap can come back when `coming` bytes more of chunks without slots are in memory, and
-// `leaving` more have gone to swap. kAborted: *ask bytes of swap have to be asked for. kResourceExhausted: it cannot be.
+// `leaving` more have gone to swap. kMustAsk: *ask bytes of swap have to be asked for. kResourceExhausted: it cannot be.
 Status Engine::TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes& sizes, uint64_t* ask) {
   const uint64_t excess = room_.Excess(room_.slotless() + coming, leaving, room_.Needed(sizes, true));
   return excess == 0 ? Status() : GiveSlots(excess, ask);
 }
 
-Status Engine::NoRoomToKeep(const Status& why) const {
-  if (why.code() == StatusCode::kAborted) {
-    return ResourceExhausted("memory is full, and " + std::to_string(Room::kAttemptsMax) + " times in a row room that swap had was "
+// `why`: what a tier has said that has no `bytes`. Where that is not for people, it is asked once more.
+Status Engine::NoRoomToKeep(Status why, uint64_t bytes) {
+  if (why.code() == StatusCode::kMustAsk) {
+    return WithinHeap([] { return ResourceExhausted("memory is full, and " + std::to_string(Room::kAttemptsMax) + " times in a row room that swap had was "
                              "gone when it was to be taken (other threads take it, too). Pull again, free some objects, or give "
-                             "more swap or memory");
+                             "more swap or memory"); }, OutOfHeap());
   }
-  return ResourceExhausted("memory and swap are full: what remains free is needed to read and write the objects that are there. "
-                           "Free some objects, or give more swap or memory (" + why.message() + ")");
+  if (why.is_terse() && bytes > 0) {
+    if (Status words = AskForRoom(bytes); !words.ok()) why = std::move(words);
+  }
+  return WithinHeap([&] { return ResourceExhausted("memory and swap are full: what remains free is needed to read and write the objects that are there. "
+                           "Free some objects, or give more swap or memory (" + why.message() + ")"); }, OutOfHeap());
 }
 
 // The tiers' own tables take memory from frames. Where they have grown, so has the room for slots: as many as are needed now are
@@ -143,7 +147,7 @@ Status Engine::AskForRoom(uint64_t bytes) {
     // A slot may be taken under the mutex only: the swap that gives it could be removed before it is stored, and the slot
     // would then go back to whichever swap comes next.
     MutexUnlock unlocked(mutex_);
-    room = tier_->MakeRoom(bytes);
+    room = FromTier([&] { return tier_->MakeRoom(bytes); }, OutOfHeap());
     metadata_bytes = tier_->stats().metadata_bytes;
   }
   NoteTiers(metadata_bytes);
@@ -164,17 +168,17 @@ Status Engine::KeepRoom() {
       LookForSizes();
       continue;
     }
-    if (status.code() != StatusCode::kAborted) break;
+    if (status.code() != StatusCode::kMustAsk) break;
     if (Status room = AskForRoom(ask); !room.ok()) {
       status = std::move(room);
       break;
     }
   }
-  return NoRoomToKeep(status);
+  return NoRoomToKeep(std::move(status), ask);
 }
 
 // A chunk without contents comes in; its frame is there. It gets a slot of its own where there must not be more chunks
-// without one. The mutex is not let go. kAborted: as TryKeepRoom. kResourceExhausted: it must not come in.
+// without one. The mutex is not let go. kMustAsk: as TryKeepRoom. kResourceExhausted: it must not come in.
 Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
   const uint64_t frame = RoundUpToGranule(chunk->bytes);
   Room::Sizes sizes = room_.kept;
@@ -192,7 +196,7 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
       room_.kept = sizes;
       return others;
     }
-    if (others.code() != StatusCode::kAborted) return others;
+    if (others.code() != StatusCode::kMustAsk) return others;
     // Its place goes back, and to the others: else swap would be asked for room that is this place, again and again.
   } else {
     *ask = chunk->bytes;
@@ -200,7 +204,7 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
   const Status others = TryKeepRoom(frame, 0, sizes, ask);
   if (others.ok()) room_.kept = sizes;
   if (others.ok() || slot.ok()) return others;
-  return slot.status().code() == StatusCode::kAborted ? MayHaveRoom() : others;
+  return slot.status().code() == StatusCode::kMustAsk ? MayHaveRoom() : others;
 }
 
 // A frame for a chunk that is about to come in, and where it has no contents yet, room for what it makes necessary. On return the
@@ -223,9 +227,9 @@ Status Engine::TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* fra
     if (no_swap) return Status();
     *frame = Frame();
     ServeWaiters();
-    if (status.code() != StatusCode::kAborted || attempt == Room::kAttemptsMax) return NoRoomToKeep(status);
+    if (status.code() != StatusCode::kMustAsk || attempt == Room::kAttemptsMax) return NoRoomToKeep(std::move(status), ask);
     status = AskForRoom(ask);
-    if (status.code() == StatusCode::kResourceExhausted) return NoRoomToKeep(status);
+    if (status.code() == StatusCode::kResourceExhausted) return NoRoomToKeep(std::move(status), ask);
     no_swap = status.code() == StatusCode::kUnavailable;
     if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
   }

@@ -36,8 +36,7 @@ bool Engine::HasTransfers() {
   return in_flight_ > 0;
 }
 
-IoOp* Engine::NewOp(Chunk* chunk, bool write) {
-  IoOp* op = ops_.Take();
+void Engine::BeginOp(IoOp* op, Chunk* chunk, bool write) {
   op->chunk = chunk;
   op->io.slot = chunk->slot;
   op->io.buffer = chunk->frame;
@@ -47,7 +46,6 @@ IoOp* Engine::NewOp(Chunk* chunk, bool write) {
   op->round = failed_writes_.round();
   chunk->op = op;
   ++in_flight_;
-  return op;
 }
 
 void Engine::Release(IoOp* op) {
@@ -77,7 +75,7 @@ bool Engine::PollOnce(microseconds wait, const Waiter* watcher) {
   size_t n;
   {
     MutexUnlock unlocked(mutex_);
-    n = tier_->Poll(done, wait);
+    n = FromTier([&] { return tier_->Poll(done, wait); }, size_t{0});
     for (IoRequest* io : std::span(done, n)) {
       if (io->is_write || !options_.checksum || io->result != StatusCode::kOk) continue;
       const SwapTier::Capabilities tier = tier_->CapabilitiesOf(io->slot);
@@ -107,6 +105,7 @@ void Engine::Finish(std::span<IoRequest* const> done) {
     }
     op->chunk->op = nullptr;
     op->done = true;
+    if (io->result == StatusCode::kFailedPrecondition) NoteHeapFailure();
     WakeSleepers(op);
     if (io->is_write) {
       writes[n++] = op;

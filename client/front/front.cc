@@ -35,7 +35,9 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
 PinTable* MakePinTable() {
   const ErrnoGuard guard;
   Session::Get();
-  return t_pins ? t_pins : PinRegistry::Get().Adopt();
+  PinTable* const table = t_pins ? t_pins : WithinHeap([] { return PinRegistry::Get().Adopt(); }, static_cast<PinTable*>(nullptr));
+  if (table == nullptr) ThrowStatus(OutOfHeap());
+  return table;
 }
 
 void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {

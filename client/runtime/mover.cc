@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -20,6 +21,7 @@ namespace ramspan {
 namespace {
 
 constexpr auto kUpkeepEvery = std::chrono::milliseconds(200);  // a look at a flag, mostly
+constexpr auto kRest = std::chrono::milliseconds(20);
 constexpr auto kStopPatience = std::chrono::seconds(10);  // a round takes milliseconds; MPI may hang at the end of a job
 
 // Which limit may keep this process from having another thread: the system gives the same error for each.
@@ -58,14 +60,27 @@ void Mover::Run() {
   BindThreadToSpareCore(UsableCores());
   auto next_upkeep = std::chrono::steady_clock::now();
   while (!stopping()) {
-    if (!engine_->MoverStep()) engine_->MoverWait(std::chrono::milliseconds(20));
-    GiveSignalReports();
-    if (const auto now = std::chrono::steady_clock::now(); now >= next_upkeep) {
-      upkeep_(stopping_);
-      next_upkeep = now + kUpkeepEvery;
+    try {
+      if (!engine_->MoverStep()) engine_->MoverWait(kRest);
+      GiveSignalReports();
+      if (const auto now = std::chrono::steady_clock::now(); now >= next_upkeep) {
+        next_upkeep = now + kUpkeepEvery;
+        upkeep_(stopping_);
+      }
+    } catch (const std::bad_alloc&) {
+      // Nobody waits for what the turn would have done, and the next one does it. Without this it would be the program's end.
+      engine_->NoteHeapFailure();
+      engine_->MoverWait(kRest);
     }
+    TellHeapFailure();
   }
   ended_ = true;
+}
+
+// Once; also of what other threads have met.
+void Mover::TellHeapFailure() {
+  if (engine_->heap_failures() == 0 || std::exchange(told_heap_failure_, true)) return;
+  LogWarning("%s. Nothing is lost: what was begun stays where it is and is tried again", OutOfHeapText());
 }
 
 void Mover::Stop() {

@@ -25,12 +25,14 @@ class Mover {
 
  private:
   void Run();
+  void TellHeapFailure();
 
   Engine* engine_ = nullptr;  // constant after Start; likewise:
   std::function<void(const std::atomic<bool>&)> upkeep_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ended_{false};  // nothing of the runtime is touched any more
   std::thread thread_;
+  bool told_heap_failure_ = false;  // the thread's own
 };
 
 }  // namespace ramspan

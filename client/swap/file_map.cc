@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -45,6 +46,7 @@ MappedFile::~MappedFile() { close(fd_); }
 SlotRef FileMap::Map(std::shared_ptr<const MappedFile> file, uint64_t offset) {
   MutexLock lock(mutex_);
   if (free_.empty()) {
+    if (ranges_.size() == free_.capacity()) free_.reserve(std::max(size_t{16}, 2 * ranges_.size()));  // Free must not need the heap
     ranges_.emplace_back();
     free_.push_back(ranges_.size() - 1);
   }
@@ -56,7 +58,7 @@ SlotRef FileMap::Map(std::shared_ptr<const MappedFile> file, uint64_t offset) {
 
 Result<SlotRef> FileMap::Reserve(size_t) { return ResourceExhausted("mapped files take no swap"); }
 
-void FileMap::Free(SlotRef slot, size_t) {
+void FileMap::Free(SlotRef slot, size_t) noexcept {
   std::shared_ptr<const MappedFile> last;  // closed without the mutex
   MutexLock lock(mutex_);
   RS_CHECK(slot.bits - 1 < ranges_.size() && ranges_[slot.bits - 1].file != nullptr, "slot %llu is not mapped",
@@ -66,11 +68,11 @@ void FileMap::Free(SlotRef slot, size_t) {
   free_.push_back(slot.bits - 1);
 }
 
-void FileMap::SubmitWrite(std::span<IoRequest* const> batch) {
+void FileMap::SubmitWrite(std::span<IoRequest* const> batch) noexcept {
   RS_CHECK(batch.empty(), "a mapped file was chosen as swap");
 }
 
-void FileMap::SubmitRead(std::span<IoRequest* const> batch) {
+void FileMap::SubmitRead(std::span<IoRequest* const> batch) noexcept {
   for (IoRequest* request : batch) {
     Range range;
     {
@@ -102,7 +104,7 @@ size_t FileMap::Poll(std::span<IoRequest*> done, std::chrono::microseconds) {
   return n;
 }
 
-TierStats FileMap::stats() const {
+TierStats FileMap::stats() const noexcept {
   MutexLock lock(mutex_);
   TierStats stats = stats_;
   stats.metadata_bytes = ranges_.capacity() * sizeof(Range) + free_.capacity() * sizeof(uint64_t);

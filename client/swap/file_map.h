@@ -34,19 +34,19 @@ class MappedFile {
   const uint64_t bytes_;
 };
 
-class FileMap final : public SwapTier {
+class FileMap final : public PlainTier {
  public:
   // A slot whose bytes are those of the file at `offset`. REQUIRES: they are within the file.
   SlotRef Map(std::shared_ptr<const MappedFile> file, uint64_t offset);
 
-  Capabilities capabilities() const override { return {.name = "mapped", .synchronous = true, .read_only = true}; }
+  Capabilities capabilities() const noexcept override { return {.name = "mapped", .synchronous = true, .read_only = true}; }
   Result<SlotRef> Reserve(size_t bytes) override;  // kResourceExhausted
-  void Free(SlotRef slot, size_t bytes) override;
-  void SubmitWrite(std::span<IoRequest* const> batch) override;  // REQUIRES: never called with a request
+  void Free(SlotRef slot, size_t bytes) noexcept override;
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override;  // REQUIRES: never called with a request
   // kDataLoss: the file has become shorter. kUnavailable: it cannot be read now. The log names it.
-  void SubmitRead(std::span<IoRequest* const> batch) override;
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override;
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
-  TierStats stats() const override;
+  TierStats stats() const noexcept override;
 
  private:
   struct Range {

@@ -55,7 +55,7 @@ FileSwap::FileSwap(const FileSwapOptions& options, bool direct, std::unique_ptr<
 
 FileSwap::~FileSwap() = default;
 
-SwapTier::Capabilities FileSwap::capabilities() const {
+SwapTier::Capabilities FileSwap::capabilities() const noexcept {
   return {.name = "file", .synchronous = aio_ == nullptr, .checksums = false, .max_in_flight = 64};
 }
 
@@ -85,7 +85,7 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
     const uint64_t need = usable ? RoundUpToGranule(bytes) - space_.free_bytes() : RoundUpToGranule(bytes);
     const uint64_t have = usable ? FileBytes() : usable_bytes_;
     mutex_.unlock();
-    Result<SwapFileMaker::File> file = maker_.Make(need, have);
+    Result<SwapFileMaker::File> file = WithinHeap([&] { return maker_.Make(need, have); }, Result<SwapFileMaker::File>(OutOfHeap()));
     mutex_.lock();
     growing_ = false;
     if (waiters_ > 0) changed_.NotifyAll();
@@ -100,7 +100,7 @@ Result<SlotRef> FileSwap::TryReserve(size_t bytes) {
   if (space_.used_bytes() + RoundUpToGranule(bytes) <= usable_bytes_) {
     if (SlotRef slot = space_.Reserve(bytes)) return slot;
   }
-  return Aborted("a swap file has to be made");
+  return Status(StatusCode::kMustAsk, StaticText("a swap file has to be made"));
 }
 
 SlotRef FileSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
@@ -111,6 +111,7 @@ SlotRef FileSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, siz
   size_t n = 0;
   for (; n < given.size() && (n < *needed || used > usable_bytes_); ++n) used -= RoundUpToGranule(given[n].bytes);
   if (used > usable_bytes_) return {};
+  space_.PrepareRow(bytes);  // while nothing is given back yet
   // A file that gives no slots any more and is empty now goes with the next Free.
   for (const HeldSlot& one : given.first(n)) space_.Free(one.slot, one.bytes);
   *taken = n;
@@ -118,6 +119,7 @@ SlotRef FileSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, siz
 }
 
 void FileSwap::AddFile(SwapFileMaker::File file) {
+  files_.reserve(files_.size() + 1);  // before there is a region without a file
   const uint32_t region = space_.AddRegion(file.bytes).value();  // one thread at a time makes files, and looks before
   if (region >= files_.size()) files_.resize(region + 1);
   if (usable_bytes_ != UINT64_MAX) usable_bytes_ += file.bytes;
@@ -159,30 +161,47 @@ void FileSwap::SetPolicy(SwapPolicy policy) {
   maker_.SetPolicy(policy);
 }
 
-void FileSwap::Free(SlotRef slot, size_t bytes) {
+void FileSwap::Free(SlotRef slot, size_t bytes) noexcept {
   std::vector<SwapFileMaker::File> drained;  // closed after the lock is released: giving back a large file takes a while
   MutexLock lock(mutex_);
   space_.Free(slot, bytes);
   if (!has_closed_regions_) return;
   for (uint32_t r = 0; r < files_.size(); ++r) {
     if (!files_[r] || space_.RegionUsed(r) > 0 || space_.RegionFree(r) > 0) continue;
+    // Where the heap has no more the file stays until the next Free.
+    if (!WithinHeap([&] { return drained.reserve(drained.size() + 1), true; }, false)) return;
     drained.push_back(std::move(*files_[r]));
     files_[r].reset();
     space_.RemoveRegion(r);
   }
 }
 
-void FileSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
+// The parts of all requests, which count as being in flight from now on. The list is the thread's own, and keeps its size.
+std::span<const AioTransfer> FileSwap::CutAll(std::span<IoRequest* const> batch) {
   std::vector<AioTransfer>& parts = ThreadScratch<std::vector<AioTransfer>, struct FilePartsTag>();
   parts.clear();
   if (parts.capacity() == 0) parts.reserve(64);  // for a whole batch of the engine's
-  {
+  MutexLock lock(mutex_);
+  for (IoRequest* request : batch) Cut(request, &parts);
+  in_flight_ += batch.size();
+  return parts;
+}
+
+void FileSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
+  for (IoRequest* request : batch) request->is_write = is_write;
+  std::span<const AioTransfer> parts;
+  try {
+    parts = CutAll(batch);
+  } catch (const std::bad_alloc&) {
     MutexLock lock(mutex_);
     for (IoRequest* request : batch) {
-      request->is_write = is_write;
-      Cut(request, &parts);
+      request->result = StatusCode::kFailedPrecondition;
+      request->bytes_done = 0;
+      ++in_flight_;
+      Finish(request);
     }
-    in_flight_ += batch.size();
+    if (waiters_ > 0) changed_.NotifyAll();
+    return;
   }
   if (aio_ != nullptr) return StartAll(parts);
   for (const AioTransfer& part : parts) {
@@ -257,9 +276,10 @@ void FileSwap::Finish(IoRequest* request) {
 
 // The disk had less than the files' sizes promised: no new slots there; what was written can still be read.
 void FileSwap::CloseRegionsOf(const IoRequest& request) {
-  extents_.clear();
-  space_.Resolve(request.slot, request.bytes, &extents_);
-  for (const Extent& extent : extents_) space_.CloseRegion(extent.region);
+  space_.AnyExtentOf(request.slot, request.bytes, [this](const Extent& extent) RS_NO_THREAD_SAFETY_ANALYSIS {
+    space_.CloseRegion(extent.region);
+    return false;
+  });
   has_closed_regions_ = true;
 }
 
@@ -318,7 +338,7 @@ size_t FileSwap::Poll(std::span<IoRequest*> done, microseconds wait) {
   }
 }
 
-TierStats FileSwap::stats() const {
+TierStats FileSwap::stats() const noexcept {
   MutexLock lock(mutex_);
   TierStats stats = stats_;
   stats.slot_bytes_used = space_.used_bytes();

@@ -23,22 +23,22 @@
 
 namespace ramspan {
 
-class FileSwap final : public SwapTier {
+class FileSwap final : public PlainTier {
  public:
   // Proves with a nameless file that the directory can be written; makes nothing that stays.
   // kFailedPrecondition: it cannot, message names the remedy. kInvalidArgument: mask or sizes.
   static Result<std::unique_ptr<FileSwap>> Create(const FileSwapOptions& options);
   ~FileSwap() override;
 
-  Capabilities capabilities() const override;
+  Capabilities capabilities() const noexcept override;
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
-  void Free(SlotRef slot, size_t bytes) override;
-  void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
+  void Free(SlotRef slot, size_t bytes) noexcept override;
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Submit(batch, true); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
-  TierStats stats() const override;
+  TierStats stats() const noexcept override;
 
   // The limit of all files together and what happens beyond it, at run time. Slots keep their places. Blocks while a
   // file is being made. kFailedPrecondition: more than `bytes` is in use; then nothing changes.
@@ -57,6 +57,7 @@ class FileSwap final : public SwapTier {
   void WaitWhileGrowing() RS_REQUIRES(mutex_);
 
   void Submit(std::span<IoRequest* const> batch, bool is_write) RS_EXCLUDES(mutex_);
+  std::span<const AioTransfer> CutAll(std::span<IoRequest* const> batch) RS_EXCLUDES(mutex_);
   void Cut(IoRequest* request, std::vector<AioTransfer>* parts) RS_REQUIRES(mutex_);
   void StartAll(std::span<const AioTransfer> parts) RS_EXCLUDES(mutex_);
   void Absorb(std::span<const AioCompletion> completions) RS_REQUIRES(mutex_);
@@ -75,7 +76,7 @@ class FileSwap final : public SwapTier {
   SlotSpace space_ RS_GUARDED_BY(mutex_);
   std::vector<std::optional<SwapFileMaker::File>> files_ RS_GUARDED_BY(mutex_);  // by region
   bool has_closed_regions_ RS_GUARDED_BY(mutex_) = false;
-  std::vector<Extent> extents_ RS_GUARDED_BY(mutex_);     // scratch of Cut and CloseRegionsOf
+  std::vector<Extent> extents_ RS_GUARDED_BY(mutex_);     // scratch of Cut
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;          // requests not yet on the done list
   IoRequest* done_head_ RS_GUARDED_BY(mutex_) = nullptr;  // linked by IoRequest::next
   IoRequest* done_tail_ RS_GUARDED_BY(mutex_) = nullptr;

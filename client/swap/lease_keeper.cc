@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "client/swap/server_advice.h"
-#include "common/thread_scratch.h"
 
 namespace ramspan {
 namespace {
@@ -84,10 +83,10 @@ SlotRef LeaseKeeper::ReserveOn(bool near, size_t bytes, Time since) {
   while (HasServers(near)) {
     if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
     if (!TakeAskingRole(since)) break;
+    const AskingRole role(this);
     // Somebody else may have grown the side while this thread waited for the role.
     const SlotRef slot = ReserveHeld(near, bytes);
     const bool grown = !slot && Grow(near, bytes, since);
-    LeaveAskingRole();
     if (slot || !grown) return slot;
   }
   return {};
@@ -116,13 +115,14 @@ Result<SlotRef> LeaseKeeper::TryReserve(size_t bytes) {
   for (const bool near : {true, false}) {
     if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
     MutexLock lock(mutex_);
-    if (!ServersToAsk(near, Now()).empty()) return Aborted("a memory server has to be asked");
+    if (AnyToAsk(near, Now())) return Status(StatusCode::kMustAsk, StaticText("a memory server has to be asked"));
   }
   {
     MutexLock lock(mutex_);
-    if (MayHaveRoomSoon()) return Aborted("a memory server may have room soon");
+    if (MayHaveRoomSoon()) return Status(StatusCode::kMustAsk, StaticText("a memory server may have room soon"));
   }
-  return FullStatus();
+  turned_away_.store(true, std::memory_order_relaxed);
+  return Status(FullCode(), StaticText("no memory server has room"));
 }
 
 SlotRef LeaseKeeper::ReserveHeld(bool near, size_t bytes) {
@@ -131,7 +131,7 @@ SlotRef LeaseKeeper::ReserveHeld(bool near, size_t bytes) {
   return slot && !near ? slot_bits::WithFar(slot) : slot;
 }
 
-void LeaseKeeper::Free(SlotRef slot, size_t bytes) {
+void LeaseKeeper::Free(SlotRef slot, size_t bytes) noexcept {
   MutexLock lock(mutex_);
   sides_[!slot_bits::IsFar(slot)].space.Free(slot_bits::WithoutFar(slot), bytes);
 }
@@ -145,6 +145,7 @@ SlotRef LeaseKeeper::TryExchange(std::span<const HeldSlot> given, size_t bytes, 
   LeaseSpace& space = sides_[near].space;
   const std::optional<size_t> needed = space.NeededOf(std::span(own.data(), given.size()), bytes);
   if (!needed) return {};
+  space.PrepareRow(bytes);  // while nothing is given back yet
   for (size_t i = 0; i < *needed; ++i) space.Free(own[i].slot, own[i].bytes);
   *taken = *needed;
   const SlotRef slot = space.Reserve(bytes);
@@ -157,13 +158,10 @@ void LeaseKeeper::Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* p
 }
 
 // What is mapped outlives its server.
-bool LeaseKeeper::IsLost(SlotRef slot, size_t bytes) const {
+bool LeaseKeeper::IsLost(SlotRef slot, size_t bytes) const noexcept {
   if (!slot_bits::IsFar(slot)) return false;
-  std::vector<RemotePiece>& pieces = ThreadScratch<std::vector<RemotePiece>, struct LostPiecesTag>();
-  pieces.clear();
-  Locate(slot, bytes, &pieces);
-  return std::any_of(pieces.begin(), pieces.end(),
-                     [&](const RemotePiece& piece) { return IsDead(piece.server); });
+  MutexLock lock(mutex_);
+  return sides_[0].space.AnyServerOf(slot_bits::WithoutFar(slot), bytes, [this](uint32_t server) { return IsDead(server); });
 }
 
 void LeaseKeeper::AddTo(TierStats* stats) const {
@@ -181,15 +179,23 @@ void LeaseKeeper::AddTo(std::span<ServerStats> servers) const {
   for (const Side& side : sides_) side.space.AddTo(servers);
 }
 
+// kResourceExhausted: somebody lives who could lend. kUnavailable: nobody does.
+StatusCode LeaseKeeper::FullCode() const {
+  for (const bool near : {true, false}) {
+    MutexLock lock(mutex_);
+    if (transport_.servers() > 0 && !sides_[near].space.MayAdd()) return StatusCode::kResourceExhausted;
+  }
+  for (uint32_t i = 0; i < transport_.servers(); ++i) {
+    if (!IsDead(i)) return StatusCode::kResourceExhausted;
+  }
+  return StatusCode::kUnavailable;
+}
+
 Status LeaseKeeper::FullStatus() const {
   turned_away_.store(true, std::memory_order_relaxed);
   if (transport_.servers() == 0) return Unavailable(NoServerYet());
   uint64_t largest = 0;
-  bool any_alive = false;
-  for (uint32_t i = 0; i < transport_.servers(); ++i) {
-    any_alive = any_alive || !IsDead(i);
-    largest = std::max(largest, transport_.server(i).capacity_bytes);
-  }
+  for (uint32_t i = 0; i < transport_.servers(); ++i) largest = std::max(largest, transport_.server(i).capacity_bytes);
   for (const bool near : {true, false}) {
     MutexLock lock(mutex_);
     if (const LeaseSpace& space = sides_[near].space; !space.MayAdd()) {
@@ -197,7 +203,7 @@ Status LeaseKeeper::FullStatus() const {
     }
   }
   const ServersStartedBy by = transport_.capabilities().started_by;
-  return any_alive ? ResourceExhausted(ServersAreFull(by, largest)) : Unavailable(AllServersAreDead(by));
+  return FullCode() == StatusCode::kResourceExhausted ? ResourceExhausted(ServersAreFull(by, largest)) : Unavailable(AllServersAreDead(by));
 }
 
 // ---- Leases ----
@@ -228,14 +234,27 @@ void LeaseKeeper::LeaveAskingRole() {
   role_is_free_.NotifyAll();
 }
 
+bool LeaseKeeper::MayAsk(uint32_t server, bool near, Time now) const {
+  const ServerState& state = servers_[server];
+  return transport_.state(server) == ServerTransport::ServerState::kAlive && now >= state.full_until && state.near() == near;
+}
+
+bool LeaseKeeper::AnyToAsk(bool near, Time now) {
+  NoteNewServers();
+  if (!sides_[near].space.MayAdd()) return false;
+  for (uint32_t i = 0; i < servers_.size(); ++i) {
+    if (MayAsk(i, near, now)) return true;
+  }
+  return false;
+}
+
 // By distance, then by free room; servers that tie are taken in an order that differs from client to client.
 std::vector<uint32_t> LeaseKeeper::ServersToAsk(bool near, Time now) {
   NoteNewServers();
   std::vector<uint32_t> order;
   if (!sides_[near].space.MayAdd()) return order;
   for (uint32_t i = 0; i < servers_.size(); ++i) {
-    const bool may_ask = transport_.state(i) == ServerTransport::ServerState::kAlive && now >= servers_[i].full_until;
-    if (may_ask && servers_[i].near() == near) order.push_back(i);
+    if (MayAsk(i, near, now)) order.push_back(i);
   }
   const auto key = [&](uint32_t i) RS_NO_THREAD_SAFETY_ANALYSIS {
     return std::tuple(servers_[i].server.distance, ~servers_[i].free_bytes, (i + transport_.self()) % servers_.size());
@@ -297,7 +316,9 @@ void LeaseKeeper::Ask(uint32_t server, uint64_t bytes) {
     // Scraps are welcome, but not as half of all leases that there can be.
     if (side.space.leases() > side.space.leases_max() / 2) least = RoundUpToLease(want / 4);
   }
-  client_.Ask(server, want, least);
+  if (WithinHeap([&] { return client_.Ask(server, want, least), true; }, false)) return;
+  MutexLock lock(mutex_);
+  servers_[server].asked = false;  // nobody answers what was not asked
 }
 
 void LeaseKeeper::TakeAnswers() {
@@ -324,7 +345,7 @@ void LeaseKeeper::NoteFull(uint32_t server, milliseconds pause) {
 void LeaseKeeper::Adopt(uint32_t server, const WireMessage& grant) {
   if (IsDead(server)) return;  // the grant was under way when it died; its leases are closed once only
   transport_.Prepare(server, grant.offset, grant.bytes);
-  if (!AddLease(server, grant)) client_.Return(server, grant.lease);
+  if (!WithinHeap([&] { return AddLease(server, grant); }, false)) client_.Return(server, grant.lease);
 }
 
 // False: there are as many as there can be. Several servers may have been asked when one more was possible.
@@ -333,13 +354,13 @@ bool LeaseKeeper::AddLease(uint32_t server, const WireMessage& grant) {
   ServerState& state = servers_[server];
   if (state.closed) return true;  // it has died since, and its leases are nobody's
   Side& side = sides_[state.near()];
+  state.asked = false;
   const bool added = side.space.Add({.server = server,
                                      .id = grant.lease,
                                      .offset = grant.offset,
                                      .bytes = grant.bytes,
                                      .distance = state.server.distance,
                                      .mapped = state.near() ? state.server.mapped + grant.offset : nullptr});
-  state.asked = false;
   if (!added) return false;
   state.full_pause = milliseconds(0);
   state.makes_room = false;

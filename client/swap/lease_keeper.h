@@ -48,8 +48,8 @@ class LeaseKeeper {
   Result<SlotRef> Reserve(size_t bytes);
   Result<SlotRef> TryReserve(size_t bytes);
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken);
-  void Free(SlotRef slot, size_t bytes);
-  bool IsLost(SlotRef slot, size_t bytes) const;
+  void Free(SlotRef slot, size_t bytes) noexcept;
+  bool IsLost(SlotRef slot, size_t bytes) const noexcept;
   void Upkeep();
   void AddTo(TierStats* stats) const;
   // What is leased of each server and in use.
@@ -62,12 +62,12 @@ class LeaseKeeper {
   void CloseDeadServers();
 
   // Whether any server that slots may be on, or were, can only be reached by transfers. More servers may join.
-  bool AnyFar() const { return any_far_.load(std::memory_order_relaxed); }
+  bool AnyFar() const noexcept { return any_far_.load(std::memory_order_relaxed); }
 
   // Whether slots are left in leases that shall go back, because their server drains or wants some back; as of the last Upkeep.
-  bool HasLeaving() const { return leaving_.load(std::memory_order_relaxed); }
+  bool HasLeaving() const noexcept { return leaving_.load(std::memory_order_relaxed); }
   // Whether the slot has a piece in one. REQUIRES: the slot is reserved.
-  bool IsLeaving(SlotRef slot, size_t bytes) const;
+  bool IsLeaving(SlotRef slot, size_t bytes) const noexcept;
 
  private:
   using Time = RunningClock::time_point;
@@ -98,6 +98,18 @@ class LeaseKeeper {
     bool near() const { return server.mapped != nullptr; }
   };
 
+  // Leaves the role at the end of the scope, however that is left.
+  class AskingRole {
+   public:
+    explicit AskingRole(LeaseKeeper* keeper) : keeper_(keeper) {}
+    ~AskingRole() { keeper_->LeaveAskingRole(); }
+    AskingRole(const AskingRole&) = delete;
+    AskingRole& operator=(const AskingRole&) = delete;
+
+   private:
+    LeaseKeeper* const keeper_;
+  };
+
   static Time Now() { return RunningClock::ProcessNow(); }
   static uint64_t RoundUpToLease(uint64_t bytes) { return (bytes + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule; }
   static uint64_t ForMany(const Side& side, uint64_t bytes);
@@ -106,6 +118,7 @@ class LeaseKeeper {
   SlotRef ReserveHeld(bool near, size_t bytes);
   SlotRef ReserveOn(bool near, size_t bytes, Time since);
   Status FullStatus() const;
+  StatusCode FullCode() const;
 
   // In the asking role, without the mutex.
   bool Grow(bool near, uint64_t bytes, Time since);
@@ -124,6 +137,8 @@ class LeaseKeeper {
 
   void NoteNewServers() RS_REQUIRES(mutex_);
   std::vector<uint32_t> ServersToAsk(bool near, Time now) RS_REQUIRES(mutex_);
+  bool AnyToAsk(bool near, Time now) RS_REQUIRES(mutex_);
+  bool MayAsk(uint32_t server, bool near, Time now) const RS_REQUIRES(mutex_);
   void NoteFull(uint32_t server, std::chrono::milliseconds pause) RS_REQUIRES(mutex_);
   bool AnswersAreLate(Time since) const RS_REQUIRES(mutex_);
   bool TakeAskingRole(Time since);

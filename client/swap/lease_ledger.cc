@@ -1,6 +1,7 @@
 #include "client/swap/lease_ledger.h"
 
 #include <iterator>
+#include <new>
 
 namespace ramspan {
 
@@ -33,14 +34,24 @@ LeaseLedger::Verdict LeaseLedger::Judge(uint32_t number, const WireMessage& answ
                          server.outstanding->sequence == answer.sequence;
   if (!is_answer) return is_grant && !is_ours ? Verdict::kGiveBack : Verdict::kIgnore;
   const uint64_t wanted = server.outstanding->bytes, least = server.outstanding->minimum_bytes;
-  server.outstanding.reset();
-  if (!is_grant) return Verdict::kFull;
+  if (!is_grant) {
+    server.outstanding.reset();
+    return Verdict::kFull;
+  }
   const bool inside = answer.bytes != 0 && answer.bytes <= limit_bytes && answer.offset <= limit_bytes - answer.bytes;
   if (!inside || answer.bytes > wanted || answer.bytes < least || is_ours || OverlapsHeld(server, answer.offset, answer.bytes)) {
+    server.outstanding.reset();
     return Verdict::kBroken;
   }
-  server.by_offset[answer.offset] = {answer.bytes, answer.lease};
-  server.offset_of_lease[answer.lease] = answer.offset;
+  // Where the heap has no more the request stays unanswered: it is sent again, and gets the same lease.
+  server.offset_of_lease.try_emplace(answer.lease, answer.offset);
+  try {
+    server.by_offset[answer.offset] = {answer.bytes, answer.lease};
+  } catch (const std::bad_alloc&) {
+    server.offset_of_lease.erase(answer.lease);
+    throw;
+  }
+  server.outstanding.reset();
   return Verdict::kTake;
 }
 

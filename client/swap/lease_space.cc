@@ -10,6 +10,7 @@
 namespace ramspan {
 
 bool LeaseSpace::Add(const Lease& lease) {
+  leases_.reserve(leases_.size() + 1);  // before there is a region of which nothing else is known
   const std::optional<uint32_t> index = space_.AddRegion(lease.bytes);
   if (!index) return false;
   if (leases_.size() <= *index) leases_.resize(*index + size_t{1});
@@ -37,14 +38,10 @@ void LeaseSpace::ChoosePreferred(size_t bytes) {
   }
 }
 
-void LeaseSpace::Free(SlotRef slot, size_t bytes) {
-  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct ExtentsTag>();
-  extents.clear();
-  space_.Resolve(slot, bytes, &extents);
+void LeaseSpace::Free(SlotRef slot, size_t bytes) noexcept {
+  // Where it is empty after this. In all others the mark is not set.
+  space_.AnyExtentOf(slot, bytes, [this](const Extent& extent) { return leases_[extent.region].seen_empty = false; });
   space_.Free(slot, bytes);
-  for (const Extent& extent : extents) {
-    if (space_.RegionUsed(extent.region) == 0) leases_[extent.region].seen_empty = false;
-  }
 }
 
 void LeaseSpace::Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const {
@@ -115,10 +112,7 @@ void LeaseSpace::AddTo(std::span<ServerStats> servers) const {
 }
 
 bool LeaseSpace::IsLeaving(SlotRef slot, size_t bytes) const {
-  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct ExtentsTag>();
-  extents.clear();
-  space_.Resolve(slot, bytes, &extents);
-  return std::any_of(extents.begin(), extents.end(), [&](const Extent& one) { return leases_[one.region].closed && !leases_[one.region].dead; });
+  return space_.AnyExtentOf(slot, bytes, [&](const Extent& one) { return leases_[one.region].closed && !leases_[one.region].dead; });
 }
 
 void LeaseSpace::TakeIdle(Time now, RunningClock::duration idle_for, uint64_t keep_free, std::vector<Lease>* idle) {

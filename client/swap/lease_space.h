@@ -48,9 +48,15 @@ class LeaseSpace {
 
   // An empty SlotRef when there is not enough room. The lease that had room last is taken, else the nearest server's.
   SlotRef Reserve(size_t bytes);
-  void Free(SlotRef slot, size_t bytes);
-  // As SlotSpace's.
+  void Free(SlotRef slot, size_t bytes) noexcept;
+  // As SlotSpace's, both.
+  void PrepareRow(size_t bytes) { space_.PrepareRow(bytes); }
   std::optional<size_t> NeededOf(std::span<const HeldSlot> given, size_t bytes) const { return space_.NeededOf(given, bytes); }
+  // Whether `holds` says so of a server on which a piece of the slot lies.
+  template <typename F>
+  bool AnyServerOf(SlotRef slot, size_t bytes, const F& holds) const {
+    return space_.AnyExtentOf(slot, bytes, [&](const Extent& one) { return holds(leases_[one.region].lease.server); });
+  }
   // Appends the slot's pieces in the order of its bytes.
   void Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const;
 

@@ -17,6 +17,7 @@ constexpr std::chrono::seconds kTryAgain{10};
 
 void LeaseKeeper::Upkeep() {
   if (!TryTakeAskingRole()) return;  // whoever has the role is doing what is to be done
+  const AskingRole role(this);
   TakeAnswers();
   CloseDeadServers();
   CloseWhatLeaves();
@@ -26,7 +27,6 @@ void LeaseKeeper::Upkeep() {
     AskAhead(near, now);
     TellIfNoMoreFit(near);
   }
-  LeaveAskingRole();
 }
 
 // Once: from then on what has no room goes to files, and without files there is an error that says the same.
@@ -83,7 +83,7 @@ void LeaseKeeper::CloseWhatLeaves() {
   leaving_.store(left > 0, std::memory_order_relaxed);
 }
 
-bool LeaseKeeper::IsLeaving(SlotRef slot, size_t bytes) const {
+bool LeaseKeeper::IsLeaving(SlotRef slot, size_t bytes) const noexcept {
   MutexLock lock(mutex_);
   return sides_[!slot_bits::IsFar(slot)].space.IsLeaving(slot_bits::WithoutFar(slot), bytes);
 }

@@ -46,7 +46,8 @@ bool RemoteIo::TakePlace(const IoRequest& request, std::span<const RemotePiece> 
 
 void RemoteIo::Count(const IoRequest& request, std::span<const RemotePiece> pieces) {
   for (const RemotePiece& piece : pieces) {
-    if (usage_.size() <= piece.server) usage_.resize(piece.server + size_t{1});
+    // Statistics only: a server that came while the heap had no more is counted from its next transfer on.
+    if (usage_.size() <= piece.server && !WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return usage_.resize(piece.server + size_t{1}), true; }, false)) continue;
     Usage& usage = usage_[piece.server];
     (request.is_write ? usage.written_bytes : usage.read_bytes) += piece.bytes;
     usage.is_told = false;
@@ -66,31 +67,43 @@ void RemoteIo::TellUsage() {
   }
 }
 
+void RemoteIo::Refuse(IoRequest* request) {
+  MutexLock lock(mutex_);
+  Finish(request, StatusCode::kFailedPrecondition);
+}
+
+// Piece by piece, so that it is known which of them the transport has begun when the heap has no more. A slot is one piece, as a rule.
 void RemoteIo::StartFar(IoRequest* request, std::span<const RemotePiece> pieces) {
   while (!TakePlace(*request, pieces)) {
     if (Collect() == Collected::kNothing) sched_yield();
   }
-  auto& transfers = ThreadScratch<std::vector<ServerTransport::Transfer>, struct TransfersTag>();
-  transfers.clear();
   auto* buffer = static_cast<std::byte*>(request->buffer);
-  for (const RemotePiece& piece : pieces) {
-    transfers.push_back({.server = piece.server,
-                         .is_write = request->is_write,
-                         .buffer = buffer,
-                         .offset = piece.offset,
-                         .bytes = piece.bytes,
-                         .cookie = request});
-    buffer += piece.bytes;
-  }
+  const bool is_write = request->is_write;
   // Before Start: from then on another thread may complete the request.
-  request->parts_left = static_cast<uint32_t>(transfers.size());
-  transport_.Start(transfers);
+  request->parts_left = static_cast<uint32_t>(pieces.size());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const ServerTransport::Transfer transfer{.server = pieces[i].server,
+                                             .is_write = is_write,
+                                             .buffer = buffer,
+                                             .offset = pieces[i].offset,
+                                             .bytes = pieces[i].bytes,
+                                             .cookie = request};
+    buffer += pieces[i].bytes;
+    if (WithinHeap([&] { return transport_.Start(std::span(&transfer, 1)), true; }, false)) continue;
+    MutexLock lock(mutex_);
+    EndParts(request, pieces.size() - i, StatusCode::kFailedPrecondition);
+    return;
+  }
 }
 
 RemoteIo::Collected RemoteIo::Collect() {
-  auto& completions = ThreadScratch<std::vector<ServerTransport::Completion>, struct CompletionsTag>();
+  using List = std::vector<ServerTransport::Completion>;
+  List* const list = WithinHeap([] { return &ThreadScratch<List, struct CompletionsTag>(); }, static_cast<List*>(nullptr));
+  if (list == nullptr) return Collected::kNothing;
+  List& completions = *list;
   completions.clear();
-  transport_.Collect(&completions);
+  // Without heap for all of them those that are in the list have ended, and the others come with a later call.
+  static_cast<void>(WithinHeap([&] { return transport_.Collect(&completions); }, false));
   if (completions.empty()) return Collected::kNothing;
   Collected collected = Collected::kSome;
   MutexLock lock(mutex_);
@@ -103,12 +116,20 @@ RemoteIo::Collected RemoteIo::Collect() {
 
 void RemoteIo::NoteCompletion(const ServerTransport::Completion& completion) {
   auto* request = static_cast<IoRequest*>(completion.cookie);
-  if (completion.result != StatusCode::kOk && request->result != StatusCode::kDataLoss) {
+  StatusCode result = completion.result;
+  if (result != StatusCode::kOk) {
     // What a dead server held cannot be read again, ever; all else may go better the next time, or elsewhere.
     const bool lost = !request->is_write && transport_.state(completion.server) == ServerTransport::ServerState::kDead;
-    request->result = lost ? StatusCode::kDataLoss : StatusCode::kUnavailable;
+    result = lost ? StatusCode::kDataLoss : StatusCode::kUnavailable;
   }
-  if (--request->parts_left != 0) return;
+  EndParts(request, 1, result);
+}
+
+// The last part ends the request; what could not be read again in one of them is lost, whatever came of the others.
+void RemoteIo::EndParts(IoRequest* request, size_t parts, StatusCode result) {
+  if (result != StatusCode::kOk && request->result != StatusCode::kDataLoss) request->result = result;
+  request->parts_left -= static_cast<uint32_t>(parts);
+  if (request->parts_left != 0) return;
   --in_flight_;
   Finish(request, request->result);
 }

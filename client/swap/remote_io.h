@@ -29,6 +29,8 @@ class RemoteIo {
 
   // All pieces are near; they are there, with all that was written, also when their server has died.
   void CopyNear(IoRequest* request, std::span<const RemotePiece> pieces);
+  // Completes it without a transfer: the heap has no more.
+  void Refuse(IoRequest* request);
   // All pieces are far. Blocks while too many are in flight.
   void StartFar(IoRequest* request, std::span<const RemotePiece> pieces);
 
@@ -52,6 +54,7 @@ class RemoteIo {
 
  private:
   void Finish(IoRequest* request, StatusCode result) RS_REQUIRES(mutex_);
+  void EndParts(IoRequest* request, size_t parts, StatusCode result) RS_REQUIRES(mutex_);
   bool TakePlace(const IoRequest& request, std::span<const RemotePiece> pieces);
   void Count(const IoRequest& request, std::span<const RemotePiece> pieces) RS_REQUIRES(mutex_);
   void NoteCompletion(const ServerTransport::Completion& completion) RS_REQUIRES(mutex_);

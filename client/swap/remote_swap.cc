@@ -14,15 +14,23 @@ SwapTier::Capabilities RemoteSwap::CapabilitiesOfSide(bool near) {
 }
 
 void RemoteSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
-  std::vector<RemotePiece>& pieces = ThreadScratch<std::vector<RemotePiece>, struct PiecesTag>();
+  const auto locate = [this](const IoRequest& request) {
+    std::vector<RemotePiece>& pieces = ThreadScratch<std::vector<RemotePiece>, struct PiecesTag>();
+    pieces.clear();
+    room_.Locate(request.slot, request.bytes, &pieces);
+    return std::span<const RemotePiece>(pieces);
+  };
   for (IoRequest* request : batch) {
     request->is_write = is_write;
     request->result = StatusCode::kOk;
     request->bytes_done = 0;
     request->next = nullptr;
-    pieces.clear();
-    room_.Locate(request->slot, request->bytes, &pieces);
-    slot_bits::IsFar(request->slot) ? io_.StartFar(request, pieces) : io_.CopyNear(request, pieces);
+    const std::span<const RemotePiece> pieces = WithinHeap([&] { return locate(*request); }, std::span<const RemotePiece>());
+    if (pieces.empty()) {
+      io_.Refuse(request);
+    } else {
+      slot_bits::IsFar(request->slot) ? io_.StartFar(request, pieces) : io_.CopyNear(request, pieces);
+    }
   }
 }
 
@@ -58,7 +66,7 @@ void RemoteSwap::Upkeep() {
   if (now - last >= kEveryNs && told_usage_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) io_.TellUsage();
 }
 
-TierStats RemoteSwap::stats() const {
+TierStats RemoteSwap::stats() const noexcept {
   TierStats stats = io_.stats();
   room_.AddTo(&stats);
   const ServerTransport::Registered registered = transport_.registered();

@@ -15,18 +15,18 @@
 
 namespace ramspan {
 
-class RemoteSwap final : public SwapTier {
+class RemoteSwap final : public PlainTier {
  public:
   explicit RemoteSwap(ServerTransport& transport, const RemoteSwapOptions& options = {});
   // REQUIRES: nothing in flight, the transport still connected. Gives all leases back; slots that were not freed are gone
   // with them.
 
   // Of the tier: synchronous only as long as every server is near; CapabilitiesOf tells it slot by slot.
-  Capabilities capabilities() const override { return CapabilitiesOfSide(!room_.AnyFar()); }
-  Capabilities CapabilitiesOf(SlotRef slot) const override { return CapabilitiesOfSide(!slot_bits::IsFar(slot)); }
-  bool IsLost(SlotRef slot, size_t bytes) const override { return room_.IsLost(slot, bytes); }
-  bool HasLeaving() const override { return room_.HasLeaving(); }
-  bool IsLeaving(SlotRef slot, size_t bytes) const override { return room_.IsLeaving(slot, bytes); }
+  Capabilities capabilities() const noexcept override { return CapabilitiesOfSide(!room_.AnyFar()); }
+  Capabilities CapabilitiesOf(SlotRef slot) const noexcept override { return CapabilitiesOfSide(!slot_bits::IsFar(slot)); }
+  bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return room_.IsLost(slot, bytes); }
+  bool HasLeaving() const noexcept override { return room_.HasLeaving(); }
+  bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override { return room_.IsLeaving(slot, bytes); }
 
   // Waits at most answer_timeout for a server's answer. kResourceExhausted: all are full (asked again after 20 ms to 1 s).
   // kUnavailable: all are dead.
@@ -35,16 +35,16 @@ class RemoteSwap final : public SwapTier {
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
     return room_.TryExchange(given, bytes, taken);
   }
-  void Free(SlotRef slot, size_t bytes) override { room_.Free(slot, bytes); }
+  void Free(SlotRef slot, size_t bytes) noexcept override { room_.Free(slot, bytes); }
 
   // Where the server is dead, writes end with kUnavailable and reads with kDataLoss; the log names server and remedy.
-  void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Submit(batch, true); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Submit(batch, false); }
   // With far requests in flight it may block for them, whatever `wait` says.
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
-  void ForgetMemory(std::span<std::byte> memory) override { transport_.ForgetMemory(memory); }
+  void ForgetMemory(std::span<std::byte> memory) noexcept override { transport_.ForgetMemory(memory); }
   void Upkeep() override;
-  TierStats stats() const override;
+  TierStats stats() const noexcept override;
   std::vector<ServerStats> servers() const override;
 
  private:

@@ -45,28 +45,34 @@ void RetirableTier::Keep(IoRequest* request) {
   kept_ = request;
 }
 
-SwapTier::Capabilities RetirableTier::CapabilitiesOf(SlotRef slot) const {
+SwapTier::Capabilities RetirableTier::CapabilitiesOf(SlotRef slot) const noexcept {
   Use use(this);
   return use ? use->CapabilitiesOf(slot) : capabilities_;
 }
 
-bool RetirableTier::ShouldMove(SlotRef slot, size_t bytes) const {
+bool RetirableTier::ShouldMove(SlotRef slot, size_t bytes) const noexcept {
   Use use(this);
   return use && use->ShouldMove(slot, bytes);
 }
 
+SlotRef RetirableTier::TryMoveUp(SlotRef slot, size_t bytes) {
+  Use use(this);
+  if (!use || closed_.load(std::memory_order_relaxed)) return {};
+  return use->TryMoveUp(slot, bytes);
+}
+
 // Retired, it has lost everything: who drops a clean frame because the slot has the bytes, too, would drop the only copy.
-bool RetirableTier::IsLost(SlotRef slot, size_t bytes) const {
+bool RetirableTier::IsLost(SlotRef slot, size_t bytes) const noexcept {
   Use use(this);
   return !use || use->IsLost(slot, bytes);
 }
 
-bool RetirableTier::HasLeaving() const {
+bool RetirableTier::HasLeaving() const noexcept {
   Use use(this);
   return use && use->HasLeaving();
 }
 
-bool RetirableTier::IsLeaving(SlotRef slot, size_t bytes) const {
+bool RetirableTier::IsLeaving(SlotRef slot, size_t bytes) const noexcept {
   Use use(this);
   return use && use->IsLeaving(slot, bytes);
 }
@@ -81,7 +87,7 @@ Result<SlotRef> RetirableTier::Reserve(size_t bytes) {
 
 Result<SlotRef> RetirableTier::TryReserve(size_t bytes) {
   Use use(this);
-  if (!use || closed_.load(std::memory_order_relaxed)) return Ended();
+  if (!use || closed_.load(std::memory_order_relaxed)) return Status(StatusCode::kUnavailable, StaticText("this swap has ended"));
   return use->TryReserve(bytes);
 }
 
@@ -98,7 +104,7 @@ SlotRef RetirableTier::TryExchange(std::span<const HeldSlot> given, size_t bytes
   return use->TryExchange(given, bytes, taken);
 }
 
-void RetirableTier::Free(SlotRef slot, size_t bytes) {
+void RetirableTier::Free(SlotRef slot, size_t bytes) noexcept {
   if (Use use(this); use) use->Free(slot, bytes);
 }
 
@@ -111,14 +117,14 @@ void RetirableTier::Refuse(std::span<IoRequest* const> batch, StatusCode code) {
   }
 }
 
-void RetirableTier::SubmitWrite(std::span<IoRequest* const> batch) {
+void RetirableTier::SubmitWrite(std::span<IoRequest* const> batch) noexcept {
   Use use(this);
   if (!use) return Refuse(batch, StatusCode::kUnavailable);
   in_flight_ += batch.size();
   use->SubmitWrite(batch);
 }
 
-void RetirableTier::SubmitRead(std::span<IoRequest* const> batch) {
+void RetirableTier::SubmitRead(std::span<IoRequest* const> batch) noexcept {
   Use use(this);
   if (!use) return Refuse(batch, StatusCode::kDataLoss);
   in_flight_ += batch.size();
@@ -137,7 +143,7 @@ size_t RetirableTier::Poll(std::span<IoRequest*> done, std::chrono::microseconds
   return n;
 }
 
-void RetirableTier::ForgetMemory(std::span<std::byte> memory) {
+void RetirableTier::ForgetMemory(std::span<std::byte> memory) noexcept {
   if (Use use(this); use) use->ForgetMemory(memory);
 }
 
@@ -145,7 +151,7 @@ void RetirableTier::Upkeep() {
   if (Use use(this); use) use->Upkeep();
 }
 
-TierStats RetirableTier::stats() const {
+TierStats RetirableTier::stats() const noexcept {
   Use use(this, counted_);
   if (!use) return last_;
   TierStats stats = use->stats();

@@ -21,26 +21,34 @@ class RetirableTier final : public SwapTier {
 
   void Close() { closed_.store(true, std::memory_order_relaxed); }
   void Reopen() { closed_.store(false, std::memory_order_relaxed); }
+  // `call` while the tier inside is there, and stays for as long; false: it is gone.
+  template <typename F>
+  bool WhileThere(const F& call) const {
+    const Use use(this, counted_);
+    if (use) call();
+    return static_cast<bool>(use);
+  }
   // Waits for calls inside and for its own requests in flight, whatever other tiers do; Poll returns those afterwards.
   void Retire();
 
-  Capabilities capabilities() const override { return capabilities_; }
-  Capabilities CapabilitiesOf(SlotRef slot) const override;
-  bool ShouldMove(SlotRef slot, size_t bytes) const override;
-  bool IsLost(SlotRef slot, size_t bytes) const override;
-  bool HasLeaving() const override;
-  bool IsLeaving(SlotRef slot, size_t bytes) const override;
+  Capabilities capabilities() const noexcept override { return capabilities_; }
+  Capabilities CapabilitiesOf(SlotRef slot) const noexcept override;
+  bool ShouldMove(SlotRef slot, size_t bytes) const noexcept override;
+  SlotRef TryMoveUp(SlotRef slot, size_t bytes) override;
+  bool IsLost(SlotRef slot, size_t bytes) const noexcept override;
+  bool HasLeaving() const noexcept override;
+  bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override;
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   Status MakeRoom(size_t bytes) override;
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
-  void Free(SlotRef slot, size_t bytes) override;
-  void SubmitWrite(std::span<IoRequest* const> batch) override;
-  void SubmitRead(std::span<IoRequest* const> batch) override;
+  void Free(SlotRef slot, size_t bytes) noexcept override;
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override;
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override;
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
-  void ForgetMemory(std::span<std::byte> memory) override;
+  void ForgetMemory(std::span<std::byte> memory) noexcept override;
   void Upkeep() override;
-  TierStats stats() const override;
+  TierStats stats() const noexcept override;
   std::vector<ServerStats> servers() const override;
 
  private:

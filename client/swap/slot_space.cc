@@ -1,9 +1,9 @@
 #include "client/swap/slot_space.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.h"
-#include "common/thread_scratch.h"
 
 namespace ramspan {
 namespace {
@@ -100,9 +100,21 @@ SlotRef SlotSpace::Reserve(size_t bytes, uint32_t preferred) {
   return free_bytes() >= units * kSwapGranule ? ReserveScattered(units, preferred) : SlotRef{};
 }
 
+void SlotSpace::PrepareRow(size_t bytes) {
+  rows_.reserve(rows_.size() + 1);
+  if (spare_.empty()) {
+    Rows one;
+    one.emplace(0, std::vector<Extent>());
+    spare_ = one.extract(one.begin());
+  }
+  spare_.mapped().reserve(UnitsFor(bytes));  // at worst each granule is an extent
+}
+
 // The largest free blocks of one region after the other, so that there are few extents.
 SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
-  std::vector<Extent> extents;
+  PrepareRow(units * kSwapGranule);
+  std::vector<Extent>& extents = spare_.mapped();
+  extents.clear();
   const auto take_from = [&](size_t r) {
     if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return;
     BuddyAllocator& buddy = regions_[r]->buddy;
@@ -122,15 +134,17 @@ SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
   if (extents.size() == 1) return slot_bits::FromGranule(extents[0].region, extents[0].offset / kSwapGranule);
   extents.shrink_to_fit();
   const uint64_t row = next_row_++;
-  row_bytes_ += RowBytes(rows_.emplace(row, std::move(extents)).first->second);
+  row_bytes_ += RowBytes(extents);
+  spare_.key() = row;
+  rows_.insert(std::move(spare_));
   return slot_bits::FromRow(row);
 }
 
-void SlotSpace::Free(SlotRef slot, size_t bytes) {
-  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct FreedExtentsTag>();
-  extents.clear();
-  Resolve(slot, RoundUpToGranule(bytes), &extents);
-  for (const Extent& e : extents) regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
+void SlotSpace::Free(SlotRef slot, size_t bytes) noexcept {
+  AnyExtentOf(slot, RoundUpToGranule(bytes), [this](const Extent& e) {
+    regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
+    return false;
+  });
   if (!slot_bits::IsRow(slot)) return;
   const auto row = rows_.find(slot_bits::RowOf(slot));
   row_bytes_ -= RowBytes(row->second);
@@ -138,35 +152,46 @@ void SlotSpace::Free(SlotRef slot, size_t bytes) {
 }
 
 std::optional<size_t> SlotSpace::NeededOf(std::span<const HeldSlot> given, size_t bytes) const {
-  std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct GivenExtentsTag>();
   const uint64_t needed = UnitsFor(bytes) * kSwapGranule;
   uint64_t there = free_bytes();
   for (size_t n = 0;; ++n) {
     if (there >= needed) return n;
     if (n == given.size()) return std::nullopt;
-    extents.clear();
-    Resolve(given[n].slot, RoundUpToGranule(given[n].bytes), &extents);
-    for (const Extent& e : extents) there += At(e.region).closed ? 0 : e.bytes;
+    AnyExtentOf(given[n].slot, RoundUpToGranule(given[n].bytes), [&](const Extent& e) {
+      there += At(e.region).closed ? 0 : e.bytes;
+      return false;
+    });
   }
 }
 
-void SlotSpace::Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents) const {
+Extent SlotSpace::OnlyExtentOf(SlotRef slot, size_t bytes) const {
   RS_CHECK(slot && slot == slot_bits::WithoutTier(slot) && !slot_bits::IsFar(slot) && bytes > 0, "slot %llx of %zu bytes is not of this tier",
            static_cast<unsigned long long>(slot.bits), bytes);
-  if (!slot_bits::IsRow(slot)) {
-    const uint64_t region_and_one = slot_bits::RegionPlusOne(slot);
-    const uint64_t offset = slot_bits::GranuleOf(slot) * kSwapGranule;
-    RS_CHECK(region_and_one > 0, "slot %llx names no region", static_cast<unsigned long long>(slot.bits));
-    const auto region = static_cast<uint32_t>(region_and_one - 1);
-    RS_CHECK(offset < At(region).bytes() && RoundUpToGranule(bytes) <= At(region).bytes() - offset,
-             "slot %llx of %zu bytes leaves its region", static_cast<unsigned long long>(slot.bits), bytes);
-    extents->push_back({region, offset, bytes});
-    return;
-  }
+  const uint64_t region_and_one = slot_bits::RegionPlusOne(slot);
+  const uint64_t offset = slot_bits::GranuleOf(slot) * kSwapGranule;
+  RS_CHECK(region_and_one > 0, "slot %llx names no region", static_cast<unsigned long long>(slot.bits));
+  const auto region = static_cast<uint32_t>(region_and_one - 1);
+  RS_CHECK(offset < At(region).bytes() && RoundUpToGranule(bytes) <= At(region).bytes() - offset,
+           "slot %llx of %zu bytes leaves its region", static_cast<unsigned long long>(slot.bits), bytes);
+  return {region, offset, bytes};
+}
+
+std::span<const Extent> SlotSpace::RowOf(SlotRef slot) const {
+  RS_CHECK(slot == slot_bits::WithoutTier(slot) && !slot_bits::IsFar(slot), "slot %llx is not of this tier",
+           static_cast<unsigned long long>(slot.bits));
   const auto row = rows_.find(slot_bits::RowOf(slot));
   RS_CHECK(row != rows_.end(), "no slot %llx", static_cast<unsigned long long>(slot.bits));
+  return row->second;
+}
+
+void SlotSpace::Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents) const {
+  if (!slot_bits::IsRow(slot)) {
+    extents->push_back(OnlyExtentOf(slot, bytes));
+    return;
+  }
+  RS_CHECK(bytes > 0, "a slot of no bytes");
   uint64_t left = bytes;
-  for (const Extent& e : row->second) {
+  for (const Extent& e : RowOf(slot)) {
     RS_CHECK(left > 0, "slot %llx is larger than %zu bytes", static_cast<unsigned long long>(slot.bits), bytes);
     extents->push_back({e.region, e.offset, std::min(left, e.bytes)});
     left -= extents->back().bytes;
@@ -196,6 +221,7 @@ uint64_t SlotSpace::free_bytes() const {
 
 uint64_t SlotSpace::metadata_bytes() const {
   uint64_t sum = regions_.capacity() * sizeof(regions_[0]) + rows_.bucket_count() * sizeof(void*) + row_bytes_;
+  if (!spare_.empty()) sum += RowBytes(spare_.mapped());
   for (const auto& region : regions_) sum += region ? sizeof(Region) + region->buddy.metadata_bytes() : 0;
   return sum;
 }

@@ -6,6 +6,7 @@
 // is the tier's business (AddRegion). Its memory is reported by metadata_bytes().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,12 +51,29 @@ class SlotSpace {
   // A slot for `bytes` > 0, or an empty SlotRef when the open regions together have not enough room.
   // `preferred` is tried first, then the others in index order.
   SlotRef Reserve(size_t bytes, uint32_t preferred = 0);
-  void Free(SlotRef slot, size_t bytes);
+  void Free(SlotRef slot, size_t bytes) noexcept;
+  // Makes what the next Reserve of so many bytes allocates, whatever room it finds: it throws nothing then. Else Reserve may throw
+  // std::bad_alloc, and has taken nothing.
+  void PrepareRow(size_t bytes);
   // So many of `given`, from the first on, have to be freed before Reserve gives a slot for `bytes`. Empty: all are too few.
   std::optional<size_t> NeededOf(std::span<const HeldSlot> given, size_t bytes) const;
 
   // Appends the slot's extents to *extents, in the order of the chunk's bytes; their lengths sum to `bytes`.
   void Resolve(SlotRef slot, size_t bytes, std::vector<Extent>* extents) const;
+
+  // Whether `says` is true of an extent of the slot; later ones are not asked then. Allocates nothing.
+  template <typename F>
+  bool AnyExtentOf(SlotRef slot, size_t bytes, const F& says) const {
+    if (!slot_bits::IsRow(slot)) return says(OnlyExtentOf(slot, bytes));
+    uint64_t left = bytes;
+    for (const Extent& e : RowOf(slot)) {
+      if (left == 0) break;
+      const uint64_t n = std::min(left, e.bytes);
+      if (says(Extent{e.region, e.offset, n})) return true;
+      left -= n;
+    }
+    return false;
+  }
 
   uint64_t used_bytes() const;
   uint64_t scattered_bytes() const;  // of slots of several extents. Looks at each of them.
@@ -70,13 +88,17 @@ class SlotSpace {
  private:
   struct Region;
   const Region& At(uint32_t region) const;
+  Extent OnlyExtentOf(SlotRef slot, size_t bytes) const;  // REQUIRES: it has one
+  std::span<const Extent> RowOf(SlotRef slot) const;      // of several
   SlotRef ReserveScattered(uint64_t units, uint32_t preferred);
 
   const size_t regions_max_;
   size_t regions_in_use_ = 0;
   std::vector<std::unique_ptr<Region>> regions_;  // null: the index is free
   // Slots of several extents, by row number.
-  std::unordered_map<uint64_t, std::vector<Extent>> rows_;
+  using Rows = std::unordered_map<uint64_t, std::vector<Extent>>;
+  Rows rows_;
+  Rows::node_type spare_;  // a row that PrepareRow has made and nobody has needed yet
   uint64_t next_row_ = 0;
   uint64_t row_bytes_ = 0;  // of memory that the rows take: RowBytes of each, summed
 };

@@ -1,5 +1,7 @@
 #include "client/swap/store_swap.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <exception>
 
 #include "common/log.h"
@@ -20,7 +22,7 @@ StoreSwap::StoreSwap(SwapStore* store) : store_(store), name_(store->Name()) {
 
 StoreSwap::~StoreSwap() { EraseFreed(); }
 
-SwapTier::Capabilities StoreSwap::capabilities() const {
+SwapTier::Capabilities StoreSwap::capabilities() const noexcept {
   Capabilities c;
   c.name = name_.c_str();
   c.synchronous = true;
@@ -30,15 +32,17 @@ SwapTier::Capabilities StoreSwap::capabilities() const {
 // The wall between Ramspan and the program's code: what a call throws becomes a text. No call of the store stands outside
 // of it, because an exception would pass through the engine, which is in the middle of an eviction.
 template <typename F>
-std::optional<std::string> StoreSwap::Thrown(const F& call) noexcept {
+std::optional<StoreSwap::Words> StoreSwap::Thrown(const F& call) noexcept {
+  Words words;
   try {
     call();
     return std::nullopt;
   } catch (const std::exception& e) {
-    return e.what();
+    std::snprintf(words.text, sizeof words.text, "%s", e.what());
   } catch (...) {
-    return "an exception that is no std::exception";
+    std::snprintf(words.text, sizeof words.text, "an exception that is no std::exception");
   }
+  return words;
 }
 
 // Several threads may ask at once. An answer to a question that was put before another one's is not taken after that one's: it
@@ -78,7 +82,7 @@ void StoreSwap::Upkeep() {
 
 Result<SlotRef> StoreSwap::TryReserve(size_t bytes) {
   MutexLock lock(mutex_);
-  if (used_bytes_ + bytes > capacity_) return Aborted(name_ + " swap may be extended");
+  if (used_bytes_ + bytes > capacity_) return Status(StatusCode::kMustAsk, StaticText("the store may be extended"));
   return Take(bytes);
 }
 
@@ -100,13 +104,13 @@ Status StoreSwap::MakeRoom(size_t bytes) {
   AskCapacity();
   if (HasRoom(bytes)) return Status();
   bool extended = false;
-  const std::optional<std::string> thrown = Thrown([&] { extended = store_->Extend(bytes); });
+  const std::optional<Words> thrown = Thrown([&] { extended = store_->Extend(bytes); });
   AskCapacity();
   if (extended && HasRoom(bytes)) return Status();
   MutexLock lock(mutex_);
   return ResourceExhausted(name_ + " swap is full: " + FormatBytes(used_bytes_) + " of " + FormatBytes(capacity_) +
                            " are used and " + FormatBytes(bytes) + " more are needed; make it larger, or free objects" +
-                           (thrown ? " (its Extend has failed: " + *thrown + ")" : ""));
+                           (thrown ? " (its Extend has failed: " + std::string(thrown->text) + ")" : ""));
 }
 
 SlotRef StoreSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
@@ -115,36 +119,45 @@ SlotRef StoreSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, si
   size_t n = 0;
   while (used > capacity_ && n < given.size()) used -= given[n++].bytes;
   if (used > capacity_) return {};
+  PrepareFree(1);
   for (const HeldSlot& one : given.first(n)) FreeLocked(one.slot, one.bytes);
   *taken = n;
   return Take(bytes);
 }
 
+void StoreSwap::PrepareFree(size_t more) {
+  const size_t places = freed_.size() + slots_held_ + more;
+  if (places > freed_.capacity()) freed_.reserve(std::max(places, 2 * freed_.capacity()));
+}
+
 SlotRef StoreSwap::Take(size_t bytes) {
+  PrepareFree(1);
+  ++slots_held_;
   used_bytes_ += bytes;
   stats_.slot_bytes_used += RoundUpToGranule(bytes);
   return SlotRef{next_slot_++};
 }
 
-void StoreSwap::Free(SlotRef slot, size_t bytes) {
+void StoreSwap::Free(SlotRef slot, size_t bytes) noexcept {
   MutexLock lock(mutex_);
   FreeLocked(slot, bytes);
 }
 
 void StoreSwap::FreeLocked(SlotRef slot, size_t bytes) {
-  freed_.push_back({slot.bits, bytes});
+  freed_.push_back({slot.bits, bytes});  // PrepareFree has made the place
+  --slots_held_;
   used_bytes_ -= bytes;
   stats_.slot_bytes_used -= RoundUpToGranule(bytes);
 }
 
 bool StoreSwap::Move(IoRequest* request, bool is_write) noexcept {
   bool moved = false;
-  const std::optional<std::string> thrown = Thrown([&] {
+  const std::optional<Words> thrown = Thrown([&] {
     moved = is_write ? store_->Write(request->slot.bits, request->buffer, request->bytes)
                      : store_->Read(request->slot.bits, request->buffer, request->bytes);
   });
   if (!thrown) return moved;
-  LogWarning("%s swap: %s of %zu bytes: %s", name_.c_str(), is_write ? "write" : "read", request->bytes, thrown->c_str());
+  LogWarning("%s swap: %s of %zu bytes: %s", name_.c_str(), is_write ? "write" : "read", request->bytes, thrown->text);
   return false;
 }
 
@@ -174,7 +187,7 @@ size_t StoreSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds) {
   return n;
 }
 
-TierStats StoreSwap::stats() const {
+TierStats StoreSwap::stats() const noexcept {
   MutexLock lock(mutex_);
   TierStats stats = stats_;
   stats.slot_bytes_capacity = capacity_;

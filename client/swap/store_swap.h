@@ -19,22 +19,22 @@
 
 namespace ramspan {
 
-class StoreSwap final : public SwapTier {
+class StoreSwap final : public PlainTier {
  public:
   explicit StoreSwap(SwapStore* store);
   ~StoreSwap() override;
 
-  Capabilities capabilities() const override;
+  Capabilities capabilities() const noexcept override;
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   Status MakeRoom(size_t bytes) override;  // the store hears of no slot
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
-  void Free(SlotRef slot, size_t bytes) override;
-  void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
+  void Free(SlotRef slot, size_t bytes) noexcept override;
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Submit(batch, true); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
   void Upkeep() override;
-  TierStats stats() const override;  // in granules, as every tier's; the capacity as last asked
+  TierStats stats() const noexcept override;  // in granules, as every tier's; the capacity as last asked
   void AskCapacity();                // REQUIRES, as of all that calls the store: no lock that the store could need
   uint64_t used_bytes() const {
     MutexLock lock(mutex_);
@@ -44,12 +44,17 @@ class StoreSwap final : public SwapTier {
  private:
   void Submit(std::span<IoRequest* const> batch, bool is_write);
   bool Move(IoRequest* request, bool is_write) noexcept;
+  // The first characters of a text, without the heap.
+  struct Words {
+    char text[240];
+  };
   // What `call` throws, as text; nothing if it returns.
   template <typename F>
-  static std::optional<std::string> Thrown(const F& call) noexcept;
+  static std::optional<Words> Thrown(const F& call) noexcept;
   bool HasRoom(size_t bytes) const RS_EXCLUDES(mutex_);
   void EraseFreed() RS_EXCLUDES(mutex_);
   SlotRef Take(size_t bytes) RS_REQUIRES(mutex_);
+  void PrepareFree(size_t more) RS_REQUIRES(mutex_);
   void FreeLocked(SlotRef slot, size_t bytes) RS_REQUIRES(mutex_);
 
   struct Freed {
@@ -64,8 +69,10 @@ class StoreSwap final : public SwapTier {
   uint64_t answered_ RS_GUARDED_BY(mutex_) = 0;   // which of them capacity_ is the answer to
   uint64_t used_bytes_ RS_GUARDED_BY(mutex_) = 0;  // exact
   uint64_t next_slot_ RS_GUARDED_BY(mutex_) = 1;
+  size_t slots_held_ RS_GUARDED_BY(mutex_) = 0;
   IoRequest* done_ RS_GUARDED_BY(mutex_) = nullptr;
-  std::vector<Freed> freed_ RS_GUARDED_BY(mutex_);  // not yet told to the store
+  // Not yet told to the store. Has room for all slots that are held, because Free must not need the heap.
+  std::vector<Freed> freed_ RS_GUARDED_BY(mutex_);
   uint32_t erasing_ RS_GUARDED_BY(mutex_) = 0;      // calls of Erase under way
   CondVar erased_;                                  // erasing_ has become 0
   TierStats stats_ RS_GUARDED_BY(mutex_);

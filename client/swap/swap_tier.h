@@ -84,6 +84,11 @@ struct ServerStats {
   uint64_t bytes_written = 0, bytes_read = 0;  // of transfers that were begun
 };
 
+// All of it is pure, so that a tier that wraps another one cannot forget a call: it would not compile. A tier with slots of one kind
+// derives from PlainTier, which has the usual answers.
+//
+// Where the heap has no more: calls that are noexcept need none, or are told by a result. The others may throw std::bad_alloc, and
+// nothing else; then they have changed nothing that the caller could see (no slot was given or taken, no completion is lost).
 class SwapTier {
  public:
   struct Capabilities {
@@ -98,46 +103,42 @@ class SwapTier {
 
   virtual ~SwapTier() = default;
 
-  virtual Capabilities capabilities() const = 0;
+  virtual Capabilities capabilities() const noexcept = 0;
 
   // The same for requests on one slot, where a tier has several kinds (same-node and off-node servers; the tiers of a
   // tiered_swap). REQUIRES: the slot is reserved.
-  virtual Capabilities CapabilitiesOf(SlotRef) const { return capabilities(); }
+  virtual Capabilities CapabilitiesOf(SlotRef slot) const noexcept = 0;
 
   // A slot for `bytes` > 0 (rounded up to the granule inside). Does not wait for other requests to complete; may wait,
   // with a deadline, for a server's or file system's answer when the tier has to grow.
   // kResourceExhausted: full, message says what to enlarge. kUnavailable: the backend is gone.
   virtual Result<SlotRef> Reserve(size_t bytes) = 0;
 
-  // The same without waiting. kAborted: only Reserve can tell, because it may ask a server or a file system for room.
-  virtual Result<SlotRef> TryReserve(size_t bytes) { return Reserve(bytes); }
+  // The same without waiting. kMustAsk: only Reserve can tell, because it may ask a server or a file system for room. Called for each
+  // chunk that leaves, under the engine's mutex: a refusal's message is a fixed text, Reserve and MakeRoom say what to do.
+  virtual Result<SlotRef> TryReserve(size_t bytes) = 0;
 
   // Waits, as Reserve may, until `bytes` seem to fit, and takes nothing: OK means that it is worth while to look again. The
   // same errors as Reserve. A caller that holds nothing of a tier cannot outlive it by this call, as a slot would that is
   // given back later.
-  virtual Status MakeRoom(size_t bytes) {
-    const Result<SlotRef> slot = Reserve(bytes);
-    if (!slot.ok()) return slot.status();
-    Free(slot.value(), bytes);
-    return Status();
-  }
+  virtual Status MakeRoom(size_t bytes) = 0;
 
   // True when the chunk's next write should take a new slot: a faster tier than the slot's own has room for it now, or
   // writes to its own fail (tiered_swap).
-  virtual bool ShouldMove(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
+  virtual bool ShouldMove(SlotRef slot, size_t bytes) const noexcept = 0;
 
   // For a chunk that leaves unchanged, so that it need not be written: a slot in a faster tier than its own, where it should be written
   // after all (tiered_swap). Mostly none. Does not wait.
-  virtual SlotRef TryMoveUp(SlotRef /*slot*/, size_t /*bytes*/) { return {}; }
+  virtual SlotRef TryMoveUp(SlotRef slot, size_t bytes) = 0;
 
   // True when what the slot holds can never be read again (its server died), so that a clean chunk in memory is the only
   // copy. REQUIRES: the slot is reserved; `bytes` as at Reserve.
-  virtual bool IsLost(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
+  virtual bool IsLost(SlotRef slot, size_t bytes) const noexcept = 0;
 
   // Part of the tier is about to go while the rest stays (a server that drains): whether slots are left there, which somebody
   // should bring home; and whether this slot is one of them. No new slot is there. REQUIRES: as IsLost.
-  virtual bool HasLeaving() const { return false; }
-  virtual bool IsLeaving(SlotRef /*slot*/, size_t /*bytes*/) const { return false; }
+  virtual bool HasLeaving() const noexcept = 0;
+  virtual bool IsLeaving(SlotRef slot, size_t bytes) const noexcept = 0;
 
   // One slot for `bytes` in the places of others, for a tier that is full, without waiting: the slots of `given` from the first
   // on, as many as are needed beside what is free there. *taken of them are gone then, as by Free. An empty slot: nothing has
@@ -145,15 +146,15 @@ class SwapTier {
   // slot back first might get none again. REQUIRES: at most kExchangeMax, all of the same tier of a tiered_swap and the same
   // side (near, far) of remote memory; each as for Free.
   static constexpr size_t kExchangeMax = 64;
-  virtual SlotRef TryExchange(std::span<const HeldSlot> /*given*/, size_t /*bytes*/, size_t* /*taken*/) { return {}; }
+  virtual SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) = 0;
 
   // Gives a slot back. REQUIRES: no request on it is in flight (I4); `bytes` as at Reserve.
-  virtual void Free(SlotRef slot, size_t bytes) = 0;
+  virtual void Free(SlotRef slot, size_t bytes) noexcept = 0;
 
-  // Start transfers. Never fail as a call: a request that cannot start is completed with its error. Every request is
-  // returned by exactly one Poll. May block when more than max_in_flight are under way.
-  virtual void SubmitWrite(std::span<IoRequest* const> batch) = 0;
-  virtual void SubmitRead(std::span<IoRequest* const> batch) = 0;
+  // Start transfers. Never fail as a call: a request that cannot start is completed with its error, kFailedPrecondition where the
+  // heap had no more for it. Every request is returned by exactly one Poll. May block when more than max_in_flight are under way.
+  virtual void SubmitWrite(std::span<IoRequest* const> batch) noexcept = 0;
+  virtual void SubmitRead(std::span<IoRequest* const> batch) noexcept = 0;
 
   // Collects up to done.size() completed requests (of any submitter) and returns how many; waits up to `wait` for the
   // first one if there is none and something is in flight. Two threads may poll at once; each request goes to one.
@@ -161,15 +162,37 @@ class SwapTier {
 
   // The pages of this memory, from and to which may have been transferred, go back to the kernel; others will be at its addresses.
   // REQUIRES: nothing is in flight there. Does not wait: the caller holds the engine's mutex.
-  virtual void ForgetMemory(std::span<std::byte> /*memory*/) {}
+  virtual void ForgetMemory(std::span<std::byte> memory) noexcept = 0;
 
   // Background work that nobody waits for: leases ahead of need, retries of a sick server. Called by the mover every
   // few ms; may block briefly.
-  virtual void Upkeep() {}
+  virtual void Upkeep() = 0;
 
-  virtual TierStats stats() const = 0;
+  virtual TierStats stats() const noexcept = 0;
   // Where the tier is memory servers: all that there were so far, by their numbers.
-  virtual std::vector<ServerStats> servers() const { return {}; }
+  virtual std::vector<ServerStats> servers() const = 0;
+};
+
+// What a tier answers that asks nobody for room, has slots of one kind, and from which nothing moves or leaves by itself.
+class PlainTier : public SwapTier {
+ public:
+  Capabilities CapabilitiesOf(SlotRef) const noexcept override { return capabilities(); }
+  Result<SlotRef> TryReserve(size_t bytes) override { return Reserve(bytes); }
+  Status MakeRoom(size_t bytes) override {
+    const Result<SlotRef> slot = Reserve(bytes);
+    if (!slot.ok()) return slot.status();
+    Free(slot.value(), bytes);
+    return Status();
+  }
+  bool ShouldMove(SlotRef, size_t) const noexcept override { return false; }
+  SlotRef TryMoveUp(SlotRef, size_t) override { return {}; }
+  bool IsLost(SlotRef, size_t) const noexcept override { return false; }
+  bool HasLeaving() const noexcept override { return false; }
+  bool IsLeaving(SlotRef, size_t) const noexcept override { return false; }
+  SlotRef TryExchange(std::span<const HeldSlot>, size_t, size_t*) override { return {}; }
+  void ForgetMemory(std::span<std::byte>) noexcept override {}
+  void Upkeep() override {}
+  std::vector<ServerStats> servers() const override { return {}; }
 };
 
 }  // namespace ramspan

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "common/check.h"
 
@@ -94,7 +95,7 @@ std::vector<size_t> TieredSwap::order() const {
   return order;
 }
 
-SwapTier::Capabilities TieredSwap::capabilities() const {
+SwapTier::Capabilities TieredSwap::capabilities() const noexcept {
   Capabilities all = At(0)->capabilities();
   for (size_t i = 1; i < tier_count(); ++i) {
     const Capabilities one = At(i)->capabilities();
@@ -107,27 +108,29 @@ SwapTier::Capabilities TieredSwap::capabilities() const {
   return all;
 }
 
-SwapTier::Capabilities TieredSwap::CapabilitiesOf(SlotRef slot) const {
+SwapTier::Capabilities TieredSwap::CapabilitiesOf(SlotRef slot) const noexcept {
   return At(TierOf(slot, tier_count()))->CapabilitiesOf(WithoutTier(slot));
 }
 
 Result<SlotRef> TieredSwap::Reserve(size_t bytes) {
-  return ReserveInTurn(bytes, [bytes](SwapTier& tier) { return tier.Reserve(bytes); });
+  std::string words;
+  return ReserveInTurn(&words, bytes, [bytes](SwapTier& tier) { return tier.Reserve(bytes); });
 }
 
-// Also kAborted ends it: a faster tier that may still have room comes before a slower one that has some.
+// Also kMustAsk ends it: a faster tier that may still have room comes before a slower one that has some.
 Result<SlotRef> TieredSwap::TryReserve(size_t bytes) {
-  return ReserveInTurn(bytes, [bytes](SwapTier& tier) { return tier.TryReserve(bytes); });
+  return ReserveInTurn(nullptr, bytes, [bytes](SwapTier& tier) { return tier.TryReserve(bytes); });
 }
 
 Status TieredSwap::MakeRoom(size_t bytes) {
-  return AskInTurn([this, bytes](size_t i) { return At(i)->MakeRoom(bytes); });
+  std::string words;
+  return AskInTurn(&words, [this, bytes](size_t i) { return At(i)->MakeRoom(bytes); });
 }
 
 template <typename F>
-Result<SlotRef> TieredSwap::ReserveInTurn(size_t bytes, const F& reserve) {
+Result<SlotRef> TieredSwap::ReserveInTurn(std::string* words, size_t bytes, const F& reserve) {
   SlotRef found;
-  const Status status = AskInTurn([&](size_t i) {
+  const Status status = AskInTurn(words, [&](size_t i) {
     SwapTier& tier = *At(i);
     const Result<SlotRef> slot = reserve(tier);
     if (!slot.ok()) return slot.status();
@@ -142,9 +145,8 @@ Result<SlotRef> TieredSwap::ReserveInTurn(size_t bytes, const F& reserve) {
 }
 
 template <typename F>
-Status TieredSwap::AskInTurn(const F& ask) {
+Status TieredSwap::AskInTurn(std::string* words, const F& ask) {
   StatusCode code = StatusCode::kUnavailable;
-  std::string message;
   const uint64_t order = order_.load(std::memory_order_acquire);
   uint32_t resting = 0;  // a bit a tier: whose turn is the last, because writes there failed
   for (uint64_t word = order; word != 0; word >>= 4) resting |= uint32_t{TakeRest((word & 15) - 1)} << (word & 15);
@@ -155,11 +157,13 @@ Status TieredSwap::AskInTurn(const F& ask) {
       const Status status = ask(i);
       if (!IsFullOrGone(status.code())) return status;
       if (status.code() == StatusCode::kResourceExhausted) code = StatusCode::kResourceExhausted;
-      message += (message.empty() ? "" : " | ") + std::string(At(i)->capabilities().name) + ": " + status.message();
+      if (words == nullptr) continue;
+      *words += (words->empty() ? "" : " | ") + std::string(At(i)->capabilities().name) + ": " + status.message();
     }
   }
-  if (message.empty()) message = "swap is closed, so no object can leave memory; raise the memory limit or open a swap";
-  return Status(code, std::move(message));
+  if (order == 0) return {code, StaticText("swap is closed, so no object can leave memory; raise the memory limit or open a swap")};
+  if (words == nullptr) return {code, StaticText("no swap has room")};
+  return Status(code, std::move(*words));
 }
 
 // Whether the tier rests now; one slot less that it does.
@@ -170,18 +174,18 @@ bool TieredSwap::TakeRest(size_t i) const {
   return left > 0;
 }
 
-bool TieredSwap::IsLost(SlotRef slot, size_t bytes) const {
+bool TieredSwap::IsLost(SlotRef slot, size_t bytes) const noexcept {
   return At(TierOf(slot, tier_count()))->IsLost(WithoutTier(slot), bytes);
 }
 
-bool TieredSwap::HasLeaving() const {
+bool TieredSwap::HasLeaving() const noexcept {
   for (size_t i = 0; i < tier_count(); ++i) {
     if (At(i)->HasLeaving()) return true;
   }
   return false;
 }
 
-bool TieredSwap::IsLeaving(SlotRef slot, size_t bytes) const {
+bool TieredSwap::IsLeaving(SlotRef slot, size_t bytes) const noexcept {
   return At(TierOf(slot, tier_count()))->IsLeaving(WithoutTier(slot), bytes);
 }
 
@@ -200,7 +204,7 @@ SlotRef TieredSwap::TryExchange(std::span<const HeldSlot> given, size_t bytes, s
   return WithTier(slot, i);
 }
 
-void TieredSwap::Free(SlotRef slot, size_t bytes) {
+void TieredSwap::Free(SlotRef slot, size_t bytes) noexcept {
   const size_t i = TierOf(slot, tier_count());
   At(i)->Free(WithoutTier(slot), bytes);
   free_[i].fetch_add(static_cast<int64_t>(RoundUpToGranule(bytes)), std::memory_order_relaxed);
@@ -224,7 +228,8 @@ size_t TieredSwap::PollTier(size_t i, std::span<IoRequest*> done, microseconds w
   const size_t count = At(i)->Poll(done, wait);
   for (size_t k = 0; k < count; ++k) {
     done[k]->slot = WithTier(done[k]->slot, i);
-    if (done[k]->is_write && done[k]->result != StatusCode::kOk) {
+    // A write for which the heap had no more says nothing of the tier.
+    if (done[k]->is_write && done[k]->result != StatusCode::kOk && done[k]->result != StatusCode::kFailedPrecondition) {
       rest_[i].store(kRestSlots, std::memory_order_relaxed);
     }
   }
@@ -281,7 +286,7 @@ SlotRef TieredSwap::SlotIn(size_t tier, SlotRef slot) { return WithTier(slot, ti
 
 size_t TieredSwap::TierIndexOf(SlotRef slot) const { return TierOf(slot, tier_count()); }
 
-void TieredSwap::ForgetMemory(std::span<std::byte> memory) {
+void TieredSwap::ForgetMemory(std::span<std::byte> memory) noexcept {
   for (size_t i = 0; i < tier_count(); ++i) At(i)->ForgetMemory(memory);
 }
 
@@ -301,7 +306,7 @@ void TieredSwap::NoteFree(size_t i) {
                  std::memory_order_relaxed);
 }
 
-TierStats TieredSwap::stats() const {
+TierStats TieredSwap::stats() const noexcept {
   TierStats sum;
   sum.bytes_written = past_.bytes_written.load(std::memory_order_relaxed);
   sum.bytes_read = past_.bytes_read.load(std::memory_order_relaxed);
@@ -313,6 +318,14 @@ TierStats TieredSwap::stats() const {
   }
   sum.metadata_bytes += sizeof(*this);
   return sum;
+}
+
+std::vector<ServerStats> TieredSwap::servers() const {
+  std::vector<ServerStats> all;
+  for (size_t i = 0; i < tier_count(); ++i) {
+    for (ServerStats& one : At(i)->servers()) all.push_back(std::move(one));
+  }
+  return all;
 }
 
 SlotRef TieredSwap::TryMoveUp(SlotRef slot, size_t bytes) {
@@ -338,7 +351,7 @@ SlotRef TieredSwap::TryMoveUp(SlotRef slot, size_t bytes) {
   return {};
 }
 
-bool TieredSwap::ShouldMove(SlotRef slot, size_t bytes) const {
+bool TieredSwap::ShouldMove(SlotRef slot, size_t bytes) const noexcept {
   const size_t own = TierOf(slot, tier_count());
   const uint64_t order = order_.load(std::memory_order_acquire);
   if (!IsIn(order, own)) return false;  // it keeps what it has

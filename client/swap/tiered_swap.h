@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "client/swap/swap_tier.h"
@@ -35,8 +36,8 @@ class TieredSwap final : public SwapTier {
   ~TieredSwap() override;
 
   // What holds for every slot: synchronous, checksums and read_only only if all tiers are, the smallest max_in_flight.
-  Capabilities capabilities() const override;
-  Capabilities CapabilitiesOf(SlotRef slot) const override;
+  Capabilities capabilities() const noexcept override;
+  Capabilities CapabilitiesOf(SlotRef slot) const noexcept override;
 
   // From the first tier that does not answer kResourceExhausted or kUnavailable. When all do: kResourceExhausted if
   // one of them is only full, else kUnavailable, with every tier's name and message.
@@ -46,15 +47,17 @@ class TieredSwap final : public SwapTier {
   Status MakeRoom(size_t bytes) override;
   // Within the tier of the first slot, if it is among those that get new slots.
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
-  void Free(SlotRef slot, size_t bytes) override;
-  void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
+  void Free(SlotRef slot, size_t bytes) noexcept override;
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Submit(batch, true); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
-  void ForgetMemory(std::span<std::byte> memory) override;
+  void ForgetMemory(std::span<std::byte> memory) noexcept override;
   void Upkeep() override;
 
   // Sums over the tiers.
-  TierStats stats() const override;
+  TierStats stats() const noexcept override;
+  // Of the tiers one after the other.
+  std::vector<ServerStats> servers() const override;
 
   // The tiers that get new slots, the best first. Empty: no chunk can leave for swap any more.
   void SetOrder(std::span<const size_t> order);
@@ -75,20 +78,21 @@ class TieredSwap final : public SwapTier {
   // Whether a tier above the slot's own seems to have room for this chunk, or writes to its own tier fail: the engine then
   // takes a new slot at the chunk's next write. Takes no lock and calls no tier: what they have free is noted with each slot,
   // and looked up by Upkeep. Who comes too late gets a slot where the chunk is.
-  bool ShouldMove(SlotRef slot, size_t bytes) const override;
+  bool ShouldMove(SlotRef slot, size_t bytes) const noexcept override;
   // One in four of those that leave unchanged, by bytes, so that what moves up costs a sweep a quarter of its reads at most.
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override;
-  bool IsLost(SlotRef slot, size_t bytes) const override;
-  bool HasLeaving() const override;
-  bool IsLeaving(SlotRef slot, size_t bytes) const override;
+  bool IsLost(SlotRef slot, size_t bytes) const noexcept override;
+  bool HasLeaving() const noexcept override;
+  bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override;
 
  private:
-  // Asks the tiers in their order until one does not answer that it is full or gone. `ask` gets a tier's index.
+  // Asks the tiers in their order until one does not answer that it is full or gone. `ask` gets a tier's index. `words`: gets what
+  // each tier says; null: nobody reads it, and nothing is allocated.
   template <typename F>
-  Status AskInTurn(const F& ask);
+  Status AskInTurn(std::string* words, const F& ask);
   // The first slot that some tier gives, in their order.
   template <typename F>
-  Result<SlotRef> ReserveInTurn(size_t bytes, const F& reserve);
+  Result<SlotRef> ReserveInTurn(std::string* words, size_t bytes, const F& reserve);
   void Submit(std::span<IoRequest* const> batch, bool is_write);
   void NoteFree(size_t i);
   bool TakeRest(size_t i) const;

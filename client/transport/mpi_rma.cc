@@ -79,14 +79,22 @@ void MpiRma::Start(std::span<const ServerTransport::Transfer> batch) {
 void MpiRma::StartRun(uint32_t server, std::span<const ServerTransport::Transfer> run) {
   uint64_t bytes = 0;
   for (const ServerTransport::Transfer& transfer : run) bytes += transfer.bytes;
+  ServerQueue& queue = queues_[server];
+  {
+    // While nothing is issued yet: what is, has to be found by a flush.
+    MutexLock lock(queue.mutex);
+    const size_t places = queue.pending.size() + queue.promised + run.size();
+    if (places > queue.pending.capacity()) queue.pending.reserve(std::max(places, 2 * queue.pending.capacity()));
+    queue.promised += run.size();
+  }
   {
     const MpiWatchdog::Inside inside(watchdog_, server, bytes);  // a put may already wait for the server
     if (!AnnounceLong(server, bytes)) Announce(server);
     for (const ServerTransport::Transfer& transfer : run) Issue(transfer);
   }
-  ServerQueue& queue = queues_[server];
   MutexLock lock(queue.mutex);
   for (const ServerTransport::Transfer& transfer : run) queue.pending.push_back(transfer.cookie);
+  queue.promised -= run.size();
   queue.pending_bytes += bytes;
 }
 
@@ -111,6 +119,9 @@ bool MpiRma::Collect(std::vector<ServerTransport::Completion>* done) {
     {
       MutexLock lock(queue.mutex);
       if (queue.busy || queue.pending.empty()) continue;
+      // Before anything is taken: room for what ends, and in the other list for what is being issued.
+      done->reserve(done->size() + queue.pending.size());
+      if (queue.promised > queue.flushing.capacity()) queue.flushing.reserve(queue.promised);
       queue.busy = true;
       std::swap(queue.pending, queue.flushing);
       bytes = std::exchange(queue.pending_bytes, 0);

@@ -37,6 +37,7 @@ class MpiRma {
   struct ServerQueue {
     Mutex mutex{LockRank::kTransport};
     std::vector<void*> pending RS_GUARDED_BY(mutex);  // cookies: issued, not flushed
+    size_t promised RS_GUARDED_BY(mutex) = 0;         // are being issued; there is room for them in `pending`
     std::vector<void*> flushing;                      // the flushing thread's own
     bool busy RS_GUARDED_BY(mutex) = false;           // somebody flushes
     uint64_t pending_bytes RS_GUARDED_BY(mutex) = 0;

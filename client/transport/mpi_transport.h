@@ -13,7 +13,7 @@
 
 namespace ramspan {
 
-class MpiTransport final : public ServerTransport {
+class MpiTransport final : public PlainTransport {
  public:
   explicit MpiTransport(MpiWorld& world, MpiWatchdog::Options watchdog = MpiWatchdog::DefaultOptions());
 

@@ -28,6 +28,17 @@ T* OfiLane::Take(T** free, std::deque<T>* all) {
   return taken;
 }
 
+// Sees to it that so many parts are free.
+void OfiLane::TakeParts(size_t count) {
+  size_t free = 0;
+  for (const Part* part = free_parts_; part != nullptr && free < count; part = part->next) ++free;
+  for (; free < count; ++free) {
+    Part& part = parts_.emplace_back();
+    part.next = free_parts_;
+    free_parts_ = &part;
+  }
+}
+
 void OfiLane::Queue(Whole* whole, const Part& like) {
   Part* part = Take(&free_parts_, &parts_);
   part->whole = whole;
@@ -43,12 +54,19 @@ void OfiLane::Queue(Whole* whole, const Part& like) {
 void OfiLane::Start(const ServerTransport::Transfer& transfer, uint64_t key, uint64_t address) {
   {
     MutexLock lock(mutex_);
+    // First what may find no heap: a place in the list of those that have ended, the transfer's descriptor, and those of its parts.
+    if (in_flight_ == done_.capacity()) done_.reserve(std::max(size_t{16}, 2 * in_flight_));
+    Whole* const whole = buried_ ? nullptr : Take(&free_wholes_, &wholes_);
+    if (whole != nullptr && !WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return TakeParts(std::max<size_t>(1, (transfer.bytes + part_bytes_max_ - 1) / part_bytes_max_)), true; }, false)) {
+      whole->next = free_wholes_;
+      free_wholes_ = whole;
+      throw std::bad_alloc();
+    }
     ++in_flight_;
     if (buried_) {
       done_.push_back({transfer.cookie, server_, StatusCode::kUnavailable});
       return;
     }
-    Whole* whole = Take(&free_wholes_, &wholes_);
     *whole = {.cookie = transfer.cookie};
     auto* buffer = static_cast<std::byte*>(transfer.buffer);
     size_t at = 0;
@@ -103,7 +121,8 @@ void OfiLane::PostWaiting() {
 OfiLane::Tried OfiLane::Post(Part* part) {
   void* descriptor = nullptr;
   if (registrations_->domain().needs_local_registration() && part->region == nullptr) {
-    Result<std::shared_ptr<const FabricRegion>> region = registrations_->Find(part->local);
+    using Found = Result<std::shared_ptr<const FabricRegion>>;
+    Found region = WithinHeap([&] { return registrations_->Find(part->local); }, Found(OutOfHeap()));
     if (!region.ok()) {
       // Each transfer may fail so until somebody raises the limit.
       const uint64_t failures = unregistered_.fetch_add(1, std::memory_order_relaxed) + 1;

@@ -64,6 +64,7 @@ class OfiLane {
   };
 
   void Queue(Whole* whole, const Part& part) RS_REQUIRES(mutex_);
+  void TakeParts(size_t count) RS_REQUIRES(mutex_);
   void PostWaiting();
   // kNoBuffer: this process cannot register the part's buffer now; the server has no part in that.
   enum class Tried { kPosted, kAgain, kNoBuffer, kFailed };

@@ -213,7 +213,7 @@ Status OfiTransport::UseServers(const std::string& names) {
   return {};
 }
 
-void OfiTransport::ForgetMemory(std::span<std::byte> memory) {
+void OfiTransport::ForgetMemory(std::span<std::byte> memory) noexcept {
   for (const auto& network : networks()) network->Forget(memory);
 }
 

@@ -67,7 +67,7 @@ class OfiTransport final : public ServerTransport {
   Status UseServers(const std::string& names) override;
   Status CheckServers(const std::string& names) const override { return OfiPlaces().Use(names); }
   std::string server_names() const override { return places_.names(); }
-  void ForgetMemory(std::span<std::byte> memory) override;
+  void ForgetMemory(std::span<std::byte> memory) noexcept override;
   void Upkeep() override;
   Registered registered() const override;
 

@@ -4,6 +4,8 @@
 // Servers are numbered from 0. A number always means the same server: the list grows when one joins and never shrinks, a
 // server that dies stays dead, and one that is started again is a new one. What Server says of one never changes.
 //
+// All of it is pure, so that a transport that wraps another one cannot forget a call. PlainTransport has the usual answers.
+//
 // Thread-safety: Send and Receive by one thread at a time, everything else by any thread. Ownership: the caller owns
 // buffers; between Start and the Collect that returns a transfer the transport may read and write its buffer, and the
 // caller may touch neither (a buffer that is being written out may still be read).
@@ -82,10 +84,12 @@ class ServerTransport {
   virtual ServerState state(uint32_t number) const = 0;
 
   // Begins the transfers of a batch, in any order; Collect returns one completion for each. Does not wait for bytes to move.
-  // Allocates nothing once warm. REQUIRES: each lies within its server's capacity.
+  // Allocates nothing once warm; before that it may throw std::bad_alloc: then the first of the batch that was not begun is not known, so
+  // who goes on after it begins them one by one. REQUIRES: each lies within its server's capacity.
   virtual void Start(std::span<const Transfer> batch) = 0;
   // Appends what has ended, of any thread's transfers; perhaps nothing. May block while bytes move. False: there was nothing
-  // in flight that no other thread is already waiting for.
+  // in flight that no other thread is already waiting for. It may throw std::bad_alloc: what it has appended has ended, and what it has
+  // not comes with a later call.
   virtual bool Collect(std::vector<Completion>* done) = 0;
 
   // Sends without waiting. Records to one server arrive in order, or its state tells that it is dead. An answer may be lost
@@ -95,31 +99,45 @@ class ServerTransport {
   virtual std::optional<Control> Receive() = 0;
 
   // A range of a mapped pool is about to be used: its pages may be mapped here all at once.
-  virtual void Prepare(uint32_t /*server*/, uint64_t /*offset*/, uint64_t /*bytes*/) {}
+  virtual void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) = 0;
 
   // What a server wants back of its leases now, in bytes, and has not got: others have a right to it. It may change its mind.
-  virtual uint64_t AskedBack(uint32_t /*server*/) { return 0; }
+  virtual uint64_t AskedBack(uint32_t server) = 0;
   // What this process has moved to and from a server until now, for its list of clients. Now and then.
-  virtual void TellUsage(uint32_t /*server*/, uint64_t /*written_bytes*/, uint64_t /*read_bytes*/) {}
+  virtual void TellUsage(uint32_t server, uint64_t written_bytes, uint64_t read_bytes) = 0;
 
   // Other names of servers than those at the start: new ones are looked for and join, those that are not named any more are left
   // as if they drained. kInvalidArgument: what to write. kFailedPrecondition: the servers of this transport are ranks of its job.
-  virtual Status UseServers(const std::string& names) { return CheckServers(names); }
+  virtual Status UseServers(const std::string& names) = 0;
   // Whether UseServers would take these names; changes nothing.
-  virtual Status CheckServers(const std::string& /*names*/) const { return FailedPrecondition("the servers of this job are ranks of it"); }
-  virtual std::string server_names() const { return ""; }
+  virtual Status CheckServers(const std::string& names) const = 0;
+  virtual std::string server_names() const = 0;
 
   // The pages of this memory go back to the kernel, and others will be at its addresses. A network that was told of a buffer there
   // may have pinned the pages that it had then, and has to be told anew before the next transfer. REQUIRES: none is in flight there.
   // Does not wait, makes no system call, allocates nothing: the caller holds the engine's mutex.
-  virtual void ForgetMemory(std::span<std::byte> /*memory*/) {}
+  virtual void ForgetMemory(std::span<std::byte> memory) noexcept = 0;
   // What ForgetMemory has left for later, because it takes system calls. Called every few ms.
-  virtual void Upkeep() {}
+  virtual void Upkeep() = 0;
   // Local buffers that the network knows now, and what this process spends to remember them.
   struct Registered {
     uint64_t buffers = 0, bytes = 0, metadata_bytes = 0;
   };
-  virtual Registered registered() const { return {}; }
+  virtual Registered registered() const = 0;
+};
+
+// What a transport answers whose servers are the job's own, for good, and whose network needs not be told of buffers.
+class PlainTransport : public ServerTransport {
+ public:
+  void Prepare(uint32_t, uint64_t, uint64_t) override {}
+  uint64_t AskedBack(uint32_t) override { return 0; }
+  void TellUsage(uint32_t, uint64_t, uint64_t) override {}
+  Status UseServers(const std::string& names) override { return CheckServers(names); }
+  Status CheckServers(const std::string&) const override { return FailedPrecondition("the servers of this job are ranks of it"); }
+  std::string server_names() const override { return ""; }
+  void ForgetMemory(std::span<std::byte>) noexcept override {}
+  void Upkeep() override {}
+  Registered registered() const override { return {}; }
 };
 
 }  // namespace ramspan

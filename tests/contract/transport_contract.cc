@@ -31,12 +31,15 @@ std::vector<char> Pattern(size_t bytes, uint64_t seed) {
 // A lease as any client gets one; given back with the object.
 class Leased {
  public:
-  Leased(ServerTransport& transport, uint32_t server, uint64_t bytes) : transport_(transport), server_(server) {
+  Leased(TransportBed& bed, uint32_t server, uint64_t bytes) : transport_(bed.transport()), server_(server) {
     static std::atomic<uint32_t> sequence{1'000'000};
     const uint32_t mine = ++sequence;
-    transport.Send(server, {.type = WireType::kLeaseRequest, .sequence = mine, .bytes = bytes, .minimum_bytes = bytes});
+    const WireMessage request{.type = WireType::kLeaseRequest, .sequence = mine, .bytes = bytes, .minimum_bytes = bytes};
+    transport_.Send(server, request);
+    int looks = 0;
     for (const auto end = steady_clock::now() + kDeadline; steady_clock::now() < end; std::this_thread::yield()) {
-      const std::optional<ServerTransport::Control> control = transport.Receive();
+      if (bed.LooksForAnAnswer() > 0 && ++looks % bed.LooksForAnAnswer() == 0) transport_.Send(server, request);
+      const std::optional<ServerTransport::Control> control = transport_.Receive();
       if (!control || control->server != server) continue;
       const Result<WireMessage> answer = Decode(control->record);
       EXPECT_TRUE(answer.ok()) << answer.status().message();
@@ -111,7 +114,7 @@ TEST_P(TransportContract, WithNothingStartedThereIsNothingToCollect) {
 
 TEST_P(TransportContract, BytesOfAnyLengthAndPlaceComeBackAsWritten) {
   for (uint32_t server = 0; server < transport().servers(); ++server) {
-    const Leased lease(transport(), server, 2 * kMiB);
+    const Leased lease(*bed_, server, 2 * kMiB);
     ASSERT_TRUE(lease);
     for (const auto& [at, bytes] : {std::pair<uint64_t, size_t>{0, 1}, {4095, 2}, {4096, 4096}, {65537, 100'003}, {0, 2 * kMiB}}) {
       std::vector<char> out = Pattern(bytes, at + bytes), back(bytes);
@@ -127,7 +130,7 @@ TEST_P(TransportContract, AMappedPoolIsThePoolThatTransfersReach) {
   for (uint32_t server = 0; server < transport().servers(); ++server) {
     std::byte* mapped = transport().server(server).mapped;
     if (mapped == nullptr) continue;  // reached by transfers only
-    const Leased lease(transport(), server, kLeaseGranule);
+    const Leased lease(*bed_, server, kLeaseGranule);
     ASSERT_TRUE(lease);
     transport().Prepare(server, lease.offset(), lease.bytes());
     std::vector<char> out = Pattern(5000, server), back(5000);
@@ -141,7 +144,7 @@ TEST_P(TransportContract, OneBatchMayScatterABufferOverServersAndGatherItAgain) 
   constexpr size_t kPart = 10'007, kParts = 24;
   std::vector<std::unique_ptr<Leased>> leases;
   for (uint32_t server = 0; server < transport().servers(); ++server) {
-    leases.push_back(std::make_unique<Leased>(transport(), server, kMiB));
+    leases.push_back(std::make_unique<Leased>(*bed_, server, kMiB));
     ASSERT_TRUE(*leases.back());
   }
   std::vector<char> out = Pattern(kPart * kParts, 5), back(kPart * kParts);
@@ -164,7 +167,7 @@ TEST_P(TransportContract, OneBatchMayScatterABufferOverServersAndGatherItAgain) 
 }
 
 TEST_P(TransportContract, EachOfManyTransfersEndsOnceWithItsCookie) {
-  const Leased lease(transport(), transport().servers() - 1, 2 * kMiB);
+  const Leased lease(*bed_, transport().servers() - 1, 2 * kMiB);
   ASSERT_TRUE(lease);
   constexpr size_t kCount = 200, kBytes = 8000;
   std::vector<std::vector<char>> buffers;
@@ -217,7 +220,7 @@ void WriteAndReadBeside(Shared* shared, uint32_t server, uint64_t offset, uint64
 }
 
 TEST_P(TransportContract, ThreadsStartAndCollectAtOnce) {
-  const Leased lease(transport(), 0, kMiB);
+  const Leased lease(*bed_, 0, kMiB);
   ASSERT_TRUE(lease);
   Shared shared(transport());
   std::vector<std::thread> threads;
@@ -229,7 +232,7 @@ TEST_P(TransportContract, ThreadsStartAndCollectAtOnce) {
 TEST_P(TransportContract, RecordsToOneServerArriveInOrder) {
   // Each lease is there again before the next request, or the pool would be used up.
   for (int i = 0; i < 100; ++i) {
-    const Leased lease(transport(), 0, kMiB);
+    const Leased lease(*bed_, 0, kMiB);
     ASSERT_TRUE(lease) << i;
   }
 }
@@ -241,7 +244,7 @@ TEST_P(TransportContract, ReceiveDoesNotWait) {
 }
 
 TEST_P(TransportContract, MemoryWhosePagesHaveGoneIsTransferredFromItsNewPages) {
-  const Leased lease(transport(), 0, kMiB);
+  const Leased lease(*bed_, 0, kMiB);
   ASSERT_TRUE(lease);
   void* const pages = mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(pages, MAP_FAILED);
@@ -263,7 +266,7 @@ TEST_P(TransportContract, MemoryWhosePagesHaveGoneIsTransferredFromItsNewPages) 
 TEST_P(TransportContract, ADeadServersTransfersFailAndTheOthersGoOn) {
   // Over MPI a death is for tests/mpi/server_death_test.cc, because it is for ever.
   if (transport().servers() < 2) return;
-  const Leased dead(transport(), 0, kLeaseGranule), alive(transport(), 1, kLeaseGranule);
+  const Leased dead(*bed_, 0, kLeaseGranule), alive(*bed_, 1, kLeaseGranule);
   ASSERT_TRUE(dead && alive);
   if (!bed_->Kill(0)) return;
   EXPECT_EQ(transport().state(0), ServerTransport::ServerState::kDead);
@@ -275,7 +278,7 @@ TEST_P(TransportContract, ADeadServersTransfersFailAndTheOthersGoOn) {
 }
 
 TEST_P(TransportContract, TransfersInFlightEndWhenTheirServerDies) {
-  const Leased lease(transport(), 0, kLeaseGranule);
+  const Leased lease(*bed_, 0, kLeaseGranule);
   ASSERT_TRUE(lease);
   if (!bed_->Freeze(0, true)) return;  // as above
   std::vector<char> buffer(1000);
@@ -293,6 +296,68 @@ TEST_P(TransportContract, TransfersInFlightEndWhenTheirServerDies) {
   bed_->Kill(0);
   const auto results = CollectAll(transport(), 1);
   EXPECT_EQ(results.at(&buffer).front(), StatusCode::kUnavailable);
+}
+
+// A lost answer must cost nobody memory: the same request gets the same lease again.
+TEST_P(TransportContract, ARequestThatIsSentAgainTakesNoMore) {
+  const uint64_t pool = transport().server(0).capacity_bytes;
+  for (uint64_t taken = 0; taken < 4 * pool; taken += kMiB) {
+    const Leased lease(*bed_, 0, kMiB);
+    ASSERT_TRUE(lease) << taken << " bytes were asked for and given back so far";
+  }
+}
+
+// Places of one lease, each with what was written there last, as far as that is known.
+struct Place {
+  uint32_t server;
+  uint64_t offset;
+  bool known = false;  // a write that failed may have left anything
+  std::vector<char> holds;
+};
+
+// Everything at once, from a seed: batches over all servers, and servers that die while their transfers are under way. Each transfer ends
+// once; what comes back as moved is what was written last; a transfer fails only where its server is dead.
+TEST_P(TransportContract, NoWrongByteComesBackAsRightWhateverIsLateLostOrDead) {
+  constexpr size_t kBytes = 3001, kPlaces = 16;
+  std::mt19937 random(7);
+  const uint32_t servers = transport().servers();
+  std::vector<std::unique_ptr<Leased>> leases;
+  std::vector<Place> places;
+  for (uint32_t server = 0; server < servers; ++server) {
+    leases.push_back(std::make_unique<Leased>(*bed_, server, kLeaseGranule));
+    ASSERT_TRUE(*leases.back());
+    for (size_t i = 0; i < kPlaces; ++i) places.push_back({server, leases.back()->offset() + i * kBytes, false, {}});
+  }
+  uint32_t dead = 0;  // the first so many
+  for (int round = 0; round < 120; ++round) {
+    std::shuffle(places.begin(), places.end(), random);
+    const size_t count = 1 + random() % 12;
+    std::vector<std::vector<char>> buffers;
+    std::vector<Transfer> batch;
+    for (size_t i = 0; i < count; ++i) {
+      const bool write = random() % 2 == 0;
+      buffers.push_back(write ? Pattern(kBytes, random()) : std::vector<char>(kBytes));
+      batch.push_back({.server = places[i].server, .is_write = write, .buffer = buffers[i].data(), .offset = places[i].offset, .bytes = kBytes});
+    }
+    for (size_t i = 0; i < count; ++i) batch[i].cookie = &places[i];
+    transport().Start(batch);
+    if (round % 40 == 39 && dead + 1 < servers && bed_->Kill(dead)) ++dead;
+    const auto results = CollectAll(transport(), count);
+    ASSERT_EQ(results.size(), count) << "each ends once";
+    for (size_t i = 0; i < count; ++i) {
+      Place& place = places[i];
+      const StatusCode code = results.at(&place).front();
+      const bool is_dead = transport().state(place.server) == ServerTransport::ServerState::kDead;
+      EXPECT_TRUE(code == StatusCode::kOk || (code == StatusCode::kUnavailable && is_dead)) << StatusCodeName(code) << " of server " << place.server;
+      EXPECT_EQ(is_dead, place.server < dead);
+      if (batch[i].is_write) {
+        place.known = code == StatusCode::kOk;
+        place.holds = buffers[i];
+      } else if (code == StatusCode::kOk && place.known) {
+        EXPECT_TRUE(buffers[i] == place.holds) << "round " << round << ", server " << place.server;
+      }
+    }
+  }
 }
 
 }  // namespace

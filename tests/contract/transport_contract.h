@@ -24,6 +24,8 @@ class TransportBed {
   // False: servers cannot be killed or stopped here.
   virtual bool Kill(uint32_t /*server*/) { return false; }
   virtual bool Freeze(uint32_t /*server*/, bool /*frozen*/) { return false; }
+  // Answers get lost here: after so many looks in vain a request is sent again. 0: none gets lost.
+  virtual int LooksForAnAnswer() const { return 0; }
 };
 
 struct TransportUnderTest {

@@ -13,9 +13,10 @@
 
 #include "client/engine/engine.h"
 #include "client/engine/memory_queue.h"
-#include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
@@ -24,8 +25,6 @@ using std::chrono::milliseconds;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 // Only what is broken takes so long.
 constexpr auto kNever = std::chrono::seconds(20);
-
-std::unique_ptr<CachePolicy> Cyclic(const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }
 
 template <typename F>
 bool Becomes(const F& condition) {
@@ -80,7 +79,7 @@ TEST(HeldUp, AWatcherThatCannotWriteItsMessageHoldsUpNobodyElse) {
   FakeTier tier(FakeTierOptions{.seed = 17});
   NoPins pins;
   Engine engine({.budget = 4 * kMiB, .preemptive = false, .pin_wait_told = milliseconds(2), .sleep_max = std::chrono::hours(1)}, &tier,
-                &pins, Cyclic);
+                &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 24; ++i) chunks.push_back(engine.Create(256 << 10).value());
   pins.all_pinned = true;
@@ -114,13 +113,9 @@ TEST(HeldUp, AWatcherThatCannotWriteItsMessageHoldsUpNobodyElse) {
 }
 
 // The first thread that waits inside is held there.
-class HoldsAPoll final : public SwapTier {
+class HoldsAPoll final : public ForwardingTier {
  public:
-  Capabilities capabilities() const override { return inner_.capabilities(); }
-  Result<SlotRef> Reserve(size_t bytes) override { return inner_.Reserve(bytes); }
-  void Free(SlotRef slot, size_t bytes) override { inner_.Free(slot, bytes); }
-  void SubmitWrite(std::span<IoRequest* const> batch) override { inner_.SubmitWrite(batch); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { inner_.SubmitRead(batch); }
+  HoldsAPoll() : ForwardingTier(&inner_) {}
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
     if (!inside && wait.count() == 0) return 0;  // so that it waits
     if (!inside.exchange(true)) {
@@ -128,7 +123,6 @@ class HoldsAPoll final : public SwapTier {
     }
     return inner_.Poll(done, wait);
   }
-  TierStats stats() const override { return inner_.stats(); }
   std::atomic<bool> inside{false}, let_go{false};
 
  private:
@@ -139,7 +133,7 @@ class HoldsAPoll final : public SwapTier {
 TEST(HeldUp, WhoSleepsWhileTheWatcherIsHeldInATierLooksHimself) {
   HoldsAPoll tier;
   NoPins pins;
-  Engine engine({.budget = kMiB, .preemptive = false, .sleep_max = milliseconds(2)}, &tier, &pins, Cyclic);
+  Engine engine({.budget = kMiB, .preemptive = false, .sleep_max = milliseconds(2)}, &tier, &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 6; ++i) chunks.push_back(engine.Create(256 << 10).value());
   for (size_t i = 0; i < 3; ++i) ASSERT_TRUE(engine.Acquire(chunks[i], true).ok());

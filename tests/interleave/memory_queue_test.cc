@@ -15,9 +15,9 @@
 
 #include "client/engine/engine.h"
 #include "client/front/pin_registry.h"
-#include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
@@ -25,8 +25,6 @@ namespace {
 using std::chrono::milliseconds;
 using Verdict = PinScanner::Verdict;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-std::unique_ptr<CachePolicy> Cyclic(const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }
 
 // A pin in the thread's own table, as an adhereTo stores it.
 class StoredPin {
@@ -64,7 +62,7 @@ TEST_P(MoreThreadsThanFrames, AllOfThemGoOn) {
   const Crowd& crowd = GetParam();
   FakeTier tier(FakeTierOptions{.seed = 11, .capacity_bytes = 256 * kMiB});
   // Nobody sleeps for so long: a wake-up that is missing is a hang.
-  Engine engine({.budget = crowd.limit, .sleep_max = std::chrono::hours(1)}, &tier, &PinRegistry::Get(), Cyclic);
+  Engine engine({.budget = crowd.limit, .sleep_max = std::chrono::hours(1)}, &tier, &PinRegistry::Get(), DefaultPolicy());
   std::vector<Chunk*> chunks;
   std::vector<std::atomic<uint64_t>> written(2 * crowd.limit / kMiB);
   for (size_t i = 0; i < written.size(); ++i) {
@@ -111,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Crowds, MoreThreadsThanFrames,
 // Threads that take small frames consumed what a thread had freed for a large one, and each eviction set its clock back.
 TEST(MemoryQueue, ALargeChunkGetsItsTurnBesideSmallOnes) {
   FakeTier tier(FakeTierOptions{.seed = 12, .capacity_bytes = 256 * kMiB});
-  Engine engine({.budget = 8 * kMiB, .preemptive = false}, &tier, &PinRegistry::Get(), Cyclic);
+  Engine engine({.budget = 8 * kMiB, .preemptive = false}, &tier, &PinRegistry::Get(), DefaultPolicy());
   std::vector<Chunk*> small, large;
   for (int i = 0; i < 48; ++i) small.push_back(engine.Create(kMiB / 2).value());
   for (int i = 0; i < 2; ++i) large.push_back(engine.Create(5 * kMiB).value());
@@ -145,7 +143,7 @@ TEST(MemoryQueue, ALargeChunkGetsItsTurnBesideSmallOnes) {
 class WaitForPins : public testing::Test {
  protected:
   void Start(const Engine::Options& options) {
-    engine_ = std::make_unique<Engine>(options, &tier_, &pins_, Cyclic);
+    engine_ = std::make_unique<Engine>(options, &tier_, &pins_, DefaultPolicy());
     for (int i = 0; i < 4; ++i) chunks_.push_back(engine_->Create(256 << 10).value());
   }
   ~WaitForPins() override {
@@ -173,7 +171,7 @@ TEST(CountedPins, AreWaitedForWhileTheirHolderGoesOn) {
     }
   } pins;
   FakeTier tier(FakeTierOptions{.seed = 13});
-  Engine engine({.budget = kMiB, .preemptive = false, .deadlock_grace = milliseconds(5)}, &tier, &pins, Cyclic);
+  Engine engine({.budget = kMiB, .preemptive = false, .deadlock_grace = milliseconds(5)}, &tier, &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 4; ++i) chunks.push_back(engine.Create(256 << 10).value());
   std::atomic<bool> holds{false};
@@ -258,7 +256,7 @@ TEST_F(WaitForPins, OneThreadLooksForAllThatWait) {
 TEST(MemoryQueue, WhoHasNoSlotInAFullSwapIsToldWhileAnotherThreadWatches) {
   NoPins pins;
   FakeTier tier(FakeTierOptions{.seed = 15, .capacity_bytes = kMiB / 2});
-  Engine engine({.budget = kMiB, .preemptive = false, .keep_room = false, .sleep_max = std::chrono::hours(1)}, &tier, &pins, Cyclic);
+  Engine engine({.budget = kMiB, .preemptive = false, .keep_room = false, .sleep_max = std::chrono::hours(1)}, &tier, &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 6; ++i) chunks.push_back(engine.Create(256 << 10).value());
   for (size_t i = 0; i < 5; ++i) ASSERT_TRUE(engine.Acquire(chunks[i], true).ok());
@@ -286,7 +284,7 @@ TEST(MemoryQueue, WhoHasNoSlotInAFullSwapIsToldWhileAnotherThreadWatches) {
 TEST(MemoryQueue, ADeadlockAmongYoungerWaitersIsToldToThem) {
   FakeTier tier(FakeTierOptions{.seed = 14});
   Engine engine({.budget = kMiB, .preemptive = false, .deadlock_grace = milliseconds(50), .sleep_max = std::chrono::hours(1)}, &tier,
-                &PinRegistry::Get(), Cyclic);
+                &PinRegistry::Get(), DefaultPolicy());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 6; ++i) chunks.push_back(engine.Create(256 << 10).value());
   std::atomic<int> holders{0}, refused{0};

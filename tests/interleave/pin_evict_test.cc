@@ -18,6 +18,7 @@
 #include "client/engine/engine.h"
 #include "client/front/pin_registry.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/policies.h"
 
 namespace ramspan {
@@ -62,18 +63,15 @@ class CutScanner final : public PinScanner {
   PinRegistry& real_ = PinRegistry::Get();
 };
 
-class CutTier final : public SwapTier {
+class CutTier final : public ForwardingTier {
  public:
-  CutTier(const FakeTierOptions& options, Cuts* cuts) : real_(options), cuts_(cuts) {}
-  Capabilities capabilities() const override { return real_.capabilities(); }
-  Result<SlotRef> Reserve(size_t bytes) override { return real_.Reserve(bytes); }
-  void Free(SlotRef slot, size_t bytes) override { real_.Free(slot, bytes); }
-  void SubmitWrite(std::span<IoRequest* const> batch) override {
+  CutTier(const FakeTierOptions& options, Cuts* cuts) : ForwardingTier(&real_), real_(options), cuts_(cuts) {}
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override {
     cuts_->Reach(Cuts::Engine::kUnlocked);
     real_.SubmitWrite(batch);
     cuts_->Reach(Cuts::Engine::kUnlocked);
   }
-  void SubmitRead(std::span<IoRequest* const> batch) override {
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override {
     cuts_->Reach(Cuts::Engine::kUnlocked);
     real_.SubmitRead(batch);
     cuts_->Reach(Cuts::Engine::kUnlocked);
@@ -83,7 +81,6 @@ class CutTier final : public SwapTier {
     if (n > 0) cuts_->Reach(Cuts::Engine::kUnlocked);  // moved, not yet told to the engine
     return n;
   }
-  TierStats stats() const override { return real_.stats(); }
 
  private:
   FakeTier real_;

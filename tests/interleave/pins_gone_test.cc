@@ -35,11 +35,11 @@ class PassingPins final : public PinScanner {
 };
 
 // Asks as a server does, for longer than the engine waits for pins.
-class SlowTier final : public SwapTier {
+class SlowTier final : public PlainTier {
  public:
   std::function<void()> after_asking = [] {};
   milliseconds answer_takes{0};
-  Capabilities capabilities() const override { return real_.capabilities(); }
+  Capabilities capabilities() const noexcept override { return real_.capabilities(); }
   Result<SlotRef> Reserve(size_t bytes) override {
     std::this_thread::sleep_for(answer_takes);
     after_asking();
@@ -47,14 +47,14 @@ class SlowTier final : public SwapTier {
     return real_.Reserve(bytes);
   }
   Result<SlotRef> TryReserve(size_t bytes) override {
-    if (!may_take_) return Aborted("ask");
+    if (!may_take_) return MustAsk("ask");
     return real_.Reserve(bytes);
   }
-  void Free(SlotRef slot, size_t bytes) override { real_.Free(slot, bytes); }
-  void SubmitWrite(std::span<IoRequest* const> batch) override { real_.SubmitWrite(batch); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { real_.SubmitRead(batch); }
+  void Free(SlotRef slot, size_t bytes) noexcept override { real_.Free(slot, bytes); }
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { real_.SubmitWrite(batch); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { real_.SubmitRead(batch); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override { return real_.Poll(done, wait); }
-  TierStats stats() const override { return real_.stats(); }
+  TierStats stats() const noexcept override { return real_.stats(); }
 
  private:
   FakeTier real_{FakeTierOptions{.seed = 5}};

@@ -13,6 +13,7 @@
 #include "client/runtime/swaps.h"
 #include "client/swap/retirable_tier.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/map_store.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
@@ -24,20 +25,15 @@ constexpr uint64_t kBytes = 64 << 10;
 constexpr uint64_t kMiB = 1 << 20;
 
 // A tier of which nothing comes back while it is shut.
-class GatedTier final : public SwapTier {
+class GatedTier final : public ForwardingTier {
  public:
+  GatedTier() : ForwardingTier(&real_) {}
   std::atomic<bool> shut{false};
-  Capabilities capabilities() const override { return real_.capabilities(); }
-  Result<SlotRef> Reserve(size_t bytes) override { return real_.Reserve(bytes); }
-  void Free(SlotRef slot, size_t bytes) override { real_.Free(slot, bytes); }
-  void SubmitWrite(std::span<IoRequest* const> batch) override { real_.SubmitWrite(batch); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { real_.SubmitRead(batch); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
     if (!shut) return real_.Poll(done, wait);
     std::this_thread::yield();
     return 0;
   }
-  TierStats stats() const override { return real_.stats(); }
 
  private:
   FakeTier real_{FakeTierOptions{.seed = 3}};
@@ -45,33 +41,20 @@ class GatedTier final : public SwapTier {
 
 // An engine over one configured tier, and the swaps that a program adds. `between` runs after the engine has asked for
 // room and before it goes on.
-class PausedSwap final : public SwapTier {
+class PausedSwap final : public ForwardingTier {
  public:
-  explicit PausedSwap(TieredSwap* real) : real_(*real) {}
+  explicit PausedSwap(TieredSwap* real) : ForwardingTier(real), real_(*real) {}
   std::function<void()> between = [] {};
-  Capabilities capabilities() const override { return real_.capabilities(); }
-  Capabilities CapabilitiesOf(SlotRef slot) const override { return real_.CapabilitiesOf(slot); }
   Result<SlotRef> Reserve(size_t bytes) override {
     Result<SlotRef> slot = real_.Reserve(bytes);
     std::exchange(between, [] {})();
     return slot;
   }
-  Result<SlotRef> TryReserve(size_t bytes) override { return real_.TryReserve(bytes); }
   Status MakeRoom(size_t bytes) override {
     const Status status = real_.MakeRoom(bytes);
     std::exchange(between, [] {})();
     return status;
   }
-  bool ShouldMove(SlotRef slot, size_t bytes) const override { return real_.ShouldMove(slot, bytes); }
-  bool IsLost(SlotRef slot, size_t bytes) const override { return real_.IsLost(slot, bytes); }
-  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
-    return real_.TryExchange(given, bytes, taken);
-  }
-  void Free(SlotRef slot, size_t bytes) override { real_.Free(slot, bytes); }
-  void SubmitWrite(std::span<IoRequest* const> batch) override { real_.SubmitWrite(batch); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { real_.SubmitRead(batch); }
-  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override { return real_.Poll(done, wait); }
-  TierStats stats() const override { return real_.stats(); }
 
  private:
   TieredSwap& real_;

@@ -16,7 +16,7 @@ namespace ramspan {
 namespace {
 
 // Has room only for what was reserved by waiting.
-class AskingTier final : public SwapTier {
+class AskingTier final : public PlainTier {
  public:
   std::function<void()> while_asking;
   std::function<void()> after_submit = [] {}, before_poll = [] {};
@@ -25,7 +25,7 @@ class AskingTier final : public SwapTier {
   bool refuses = false;
   int asked = 0;
 
-  Capabilities capabilities() const override { return real_.capabilities(); }
+  Capabilities capabilities() const noexcept override { return real_.capabilities(); }
   Result<SlotRef> Reserve(size_t bytes) override {
     ++asked;
     while_asking();
@@ -34,24 +34,24 @@ class AskingTier final : public SwapTier {
     return TryReserve(bytes);
   }
   Result<SlotRef> TryReserve(size_t bytes) override {
-    if (granted_ < RoundUpToGranule(bytes)) return Aborted("ask");
+    if (granted_ < RoundUpToGranule(bytes)) return MustAsk("ask");
     granted_ -= RoundUpToGranule(bytes);
     return real_.Reserve(bytes);
   }
-  void Free(SlotRef slot, size_t bytes) override {
+  void Free(SlotRef slot, size_t bytes) noexcept override {
     granted_ += RoundUpToGranule(bytes);
     real_.Free(slot, bytes);
   }
-  void SubmitWrite(std::span<IoRequest* const> batch) override {
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override {
     real_.SubmitWrite(batch);
     after_submit();
   }
-  void SubmitRead(std::span<IoRequest* const> batch) override { real_.SubmitRead(batch); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { real_.SubmitRead(batch); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
     before_poll();
     return real_.Poll(done, wait);
   }
-  TierStats stats() const override { return real_.stats(); }
+  TierStats stats() const noexcept override { return real_.stats(); }
 
  private:
   FakeTier real_{FakeTierOptions{.seed = 9}};

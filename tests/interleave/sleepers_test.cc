@@ -13,9 +13,10 @@
 
 #include "client/engine/engine.h"
 #include "client/engine/memory_queue.h"
-#include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
@@ -53,13 +54,10 @@ TEST(Sleepers, TheOldestIsWokenWhenNobodyElseIsAwake) {
 }
 
 // Returns only the reads into `let_go`, and knows when only one thread polls any more.
-class HeldReads final : public SwapTier {
+class HeldReads final : public ForwardingTier {
  public:
-  Capabilities capabilities() const override { return inner_.capabilities(); }
-  Result<SlotRef> Reserve(size_t bytes) override { return inner_.Reserve(bytes); }
-  void Free(SlotRef slot, size_t bytes) override { inner_.Free(slot, bytes); }
-  void SubmitWrite(std::span<IoRequest* const> batch) override { inner_.SubmitWrite(batch); }
-  void SubmitRead(std::span<IoRequest* const> batch) override {
+  HeldReads() : ForwardingTier(&inner_) {}
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override {
     inner_.SubmitRead(batch);
     reads_ += batch.size();
   }
@@ -77,7 +75,6 @@ class HeldReads final : public SwapTier {
     });
     return count;
   }
-  TierStats stats() const override { return inner_.stats(); }
 
   void Hold() { LetGo(SlotRef{~uint64_t{0}}); }
   void LetGo(SlotRef slot) {  // an empty one: all
@@ -104,7 +101,7 @@ TEST(Sleepers, OneThreadPollsAndEachTransferWakesItsOwnWaiters) {
   HeldReads tier;
   NoPins pins;
   Engine engine({.budget = kMiB, .preemptive = false, .sleep_max = std::chrono::hours(1)}, &tier, &pins,
-                [](const ChunkTable* table) { return std::make_unique<CyclicPolicy>(table); });
+                DefaultPolicy());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 8; ++i) chunks.push_back(engine.Create(256 << 10).value());
   for (int round = 0; round < 12; ++round) {

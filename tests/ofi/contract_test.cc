@@ -4,6 +4,7 @@
 #include "client/transport/ofi_transport.h"
 #include "tests/contract/swap_tier_contract.h"
 #include "tests/contract/transport_contract.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/ofi_servers.h"
 
 namespace ramspan {
@@ -49,23 +50,9 @@ const Shape kNear{.servers = {.servers = 2}, .near = true};
 INSTANTIATE_TEST_SUITE_P(Ofi, TransportContract, testing::Values(Under("Tcp", kFar), Under("TcpRegistered", kFarRegistered), Under("SameHost", kNear)),
                          TransportName);
 
-class TierOverOfi final : public SwapTier {
+class TierOverOfi final : public ForwardingTier {
  public:
-  TierOverOfi(const Shape& shape, const RemoteSwapOptions& options) : bed_(shape), tier_(bed_.transport(), options) {}
-  Capabilities capabilities() const override { return tier_.capabilities(); }
-  Capabilities CapabilitiesOf(SlotRef slot) const override { return tier_.CapabilitiesOf(slot); }
-  bool IsLost(SlotRef slot, size_t bytes) const override { return tier_.IsLost(slot, bytes); }
-  Result<SlotRef> Reserve(size_t bytes) override { return tier_.Reserve(bytes); }
-  Result<SlotRef> TryReserve(size_t bytes) override { return tier_.TryReserve(bytes); }
-  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
-    return tier_.TryExchange(given, bytes, taken);
-  }
-  void Free(SlotRef slot, size_t bytes) override { tier_.Free(slot, bytes); }
-  void SubmitWrite(std::span<IoRequest* const> batch) override { tier_.SubmitWrite(batch); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { tier_.SubmitRead(batch); }
-  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override { return tier_.Poll(done, wait); }
-  void Upkeep() override { tier_.Upkeep(); }
-  TierStats stats() const override { return tier_.stats(); }
+  TierOverOfi(const Shape& shape, const RemoteSwapOptions& options) : ForwardingTier(&tier_), bed_(shape), tier_(bed_.transport(), options) {}
 
  private:
   OfiBed bed_;

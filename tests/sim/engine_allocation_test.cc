@@ -1,96 +1,107 @@
 // The miss path allocates nothing once it is warm: it may be entered where the heap may not be used (a fault handler), and
 // evicting must not need memory that could itself need an eviction (I5). Counts what operator new is asked for by the calling
-// thread, aligned requests aside. A tier that is full and has another one below it still builds messages: not tested here.
+// thread, aligned requests aside.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <utility>
 #include <vector>
 
 #include "client/engine/engine.h"
-#include "client/policy/cyclic.h"
 #include "client/swap/file_swap.h"
+#include "client/swap/remote_swap.h"
+#include "client/swap/retirable_tier.h"
 #include "client/swap/tiered_swap.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
+#include "tests/support/forwarding_transport.h"
+#include "tests/support/heap_watch.h"
+#include "tests/support/local_transport.h"
 #include "tests/support/no_pins.h"
-
-namespace {
-thread_local bool t_counting = false;
-std::atomic<int> allocations{0};
-
-void* Allocate(size_t bytes) {
-  if (t_counting) ++allocations;
-  void* at = std::malloc(bytes > 0 ? bytes : 1);
-  if (at == nullptr) throw std::bad_alloc();
-  return at;
-}
-}  // namespace
-
-void* operator new(size_t bytes) { return Allocate(bytes); }
-void* operator new[](size_t bytes) { return Allocate(bytes); }
-void operator delete(void* at) noexcept { std::free(at); }
-void operator delete[](void* at) noexcept { std::free(at); }
-void operator delete(void* at, size_t) noexcept { std::free(at); }
-void operator delete[](void* at, size_t) noexcept { std::free(at); }
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-struct Counted {
-  Counted() { t_counting = true; }
-  ~Counted() { t_counting = false; }
-};
+// The fake tier keeps its slots in maps: what it does itself is not counted. Nor is what a tier does while it asks for room, which
+// waits for a server or a file system, and what the mover does for nobody.
+class Uncounted final : public ForwardingTier {
+  template <typename F>
+  auto Call(const F& call) {
+    if (!all_) return call();
+    const UnwatchedHeap unwatched;
+    return call();
+  }
 
-// The fake tier keeps its slots in maps: what it does itself is not counted.
-class UncountedFake final : public SwapTier {
  public:
-  Capabilities capabilities() const override { return real_.capabilities(); }
-  Result<SlotRef> Reserve(size_t bytes) override {
-    const Pause pause;
-    return real_.Reserve(bytes);
+  Uncounted(SwapTier* tier, bool all) : ForwardingTier(tier), all_(all) {}
+  Result<SlotRef> TryReserve(size_t bytes) override { return Call([&] { return ForwardingTier::TryReserve(bytes); }); }
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
+    return Call([&] { return ForwardingTier::TryExchange(given, bytes, taken); });
   }
-  void Free(SlotRef slot, size_t bytes) override {
-    const Pause pause;
-    real_.Free(slot, bytes);
+  void Free(SlotRef slot, size_t bytes) noexcept override {
+    Call([&] { ForwardingTier::Free(slot, bytes); });
   }
-  void SubmitWrite(std::span<IoRequest* const> batch) override {
-    const Pause pause;
-    real_.SubmitWrite(batch);
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override {
+    Call([&] { ForwardingTier::SubmitWrite(batch); });
   }
-  void SubmitRead(std::span<IoRequest* const> batch) override {
-    const Pause pause;
-    real_.SubmitRead(batch);
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override {
+    Call([&] { ForwardingTier::SubmitRead(batch); });
   }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
-    const Pause pause;
-    return real_.Poll(done, wait);
+    return Call([&] { return ForwardingTier::Poll(done, wait); });
   }
-  TierStats stats() const override {
-    const Pause pause;
-    return real_.stats();
+  Status MakeRoom(size_t bytes) override {
+    const UnwatchedHeap unwatched;
+    return ForwardingTier::MakeRoom(bytes);
+  }
+  void Upkeep() override {
+    const UnwatchedHeap unwatched;
+    ForwardingTier::Upkeep();
   }
 
  private:
-  struct Pause {
-    const bool before = std::exchange(t_counting, false);
-    ~Pause() { t_counting = before; }
-  };
-  FakeTier real_{FakeTierOptions{.seed = 31, .capacity_bytes = 64 * kMiB}};
+  const bool all_;
 };
 
-int AllocationsOnceWarm(std::unique_ptr<SwapTier> tier) {
-  std::vector<std::unique_ptr<SwapTier>> tiers;
-  tiers.push_back(std::move(tier));
+// Real servers in this process, whose own work is not counted.
+class UnwatchedTransport final : public ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+  void Start(std::span<const Transfer> batch) override {
+    const UnwatchedHeap unwatched;
+    to().Start(batch);
+  }
+  void Send(uint32_t server, const WireMessage& message) override {
+    const UnwatchedHeap unwatched;
+    to().Send(server, message);
+  }
+  std::optional<Control> Receive() override {
+    const UnwatchedHeap unwatched;
+    return to().Receive();
+  }
+  bool Collect(std::vector<Completion>* done) override {
+    {
+      const UnwatchedHeap unwatched;
+      ended_.clear();
+      to().Collect(&ended_);
+    }
+    done->insert(done->end(), ended_.begin(), ended_.end());
+    return !ended_.empty();
+  }
+
+ private:
+  std::vector<Completion> ended_;  // one thread here
+};
+
+// `tiers`: the best first. Sweeps over thrice of memory, written and read, with the mover's work in between.
+int AllocationsOnceWarm(std::vector<std::unique_ptr<SwapTier>> tiers, uint64_t* upper_used = nullptr) {
   TieredSwap swap(std::move(tiers));
   NoPins pins;
-  Engine engine({.budget = 2 * kMiB}, &swap, &pins,
-                [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); });
+  Engine engine({.budget = 2 * kMiB}, &swap, &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 96; ++i) chunks.push_back(engine.Create((i % 3 + 2) * 20'000).value());
   const auto sweep = [&](bool write) {
@@ -105,22 +116,51 @@ int AllocationsOnceWarm(std::unique_ptr<SwapTier> tier) {
       sweep(true);
       sweep(false);
       engine.Prefetch(chunks[0]);
+      engine.Free(std::exchange(chunks[0], engine.Create(40'000).value()));  // so that a new slot is asked for
     }
   };
   rounds(10);
   const auto reads = [&] { return engine.counters().misses + engine.counters().prefetch_issued; };
   const uint64_t evictions_before = engine.counters().evictions, reads_before = reads();
-  allocations = 0;
   {
-    const Counted counted;
+    const CountedHeap counted;
     rounds(3);
   }
   EXPECT_GT(engine.counters().evictions, evictions_before + 200);
   EXPECT_GT(reads(), reads_before + 200);
+  if (upper_used != nullptr) *upper_used = swap.tier(0).stats().slot_bytes_used;
   for (Chunk* chunk : chunks) engine.Free(chunk);
   engine.Drain();
-  return allocations;
+  return CountedHeap::count();
 }
+
+int AllocationsOnceWarm(std::unique_ptr<SwapTier> tier) {
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  tiers.push_back(std::move(tier));
+  return AllocationsOnceWarm(std::move(tiers));
+}
+
+// A tier and what it stands on.
+class UncountedFake final : public ForwardingTier {
+ public:
+  explicit UncountedFake(uint64_t capacity_bytes = 64 * kMiB) : ForwardingTier(&watched_), real_({.seed = 31, .capacity_bytes = capacity_bytes}) {}
+
+ private:
+  FakeTier real_;
+  Uncounted watched_{&real_, true};
+};
+
+class OverServers final : public ForwardingTier {
+ public:
+  explicit OverServers(const LocalServersOptions& options, const RemoteSwapOptions& swap = {})
+      : ForwardingTier(&watched_), servers_(options), transport_(servers_.Connect(0)), real_(transport_, swap) {}
+
+ private:
+  LocalServers servers_;
+  UnwatchedTransport transport_;
+  RemoteSwap real_;
+  Uncounted watched_{&real_, false};
+};
 
 TEST(MissPath, AllocatesNothingOnceWarm) { EXPECT_EQ(AllocationsOnceWarm(std::make_unique<UncountedFake>()), 0); }
 
@@ -136,12 +176,34 @@ TEST(MissPath, AllocatesNothingOnceWarmOverFiles) {
   }
 }
 
+// Nobody had counted there: the port of the transports promises it, and so do the tiers.
+TEST(MissPath, AllocatesNothingOnceWarmOverServers) {
+  EXPECT_EQ(AllocationsOnceWarm(std::make_unique<OverServers>(LocalServersOptions{.near = 1})), 0) << "near";
+  EXPECT_EQ(AllocationsOnceWarm(std::make_unique<OverServers>(LocalServersOptions{.seed = 2, .servers = 2, .delay_max = 3})), 0) << "far";
+}
+
+// With each slot that the upper tier refused a message was made, which nobody read, under the engine's mutex.
+TEST(MissPath, AllocatesNothingWhereTheUpperTierIsFull) {
+  const auto with_files_below = [](std::unique_ptr<SwapTier> upper) {
+    std::vector<std::unique_ptr<SwapTier>> tiers;
+    tiers.push_back(std::make_unique<RetirableTier>(std::move(upper)));
+    tiers.push_back(std::make_unique<UncountedFake>());
+    uint64_t used = 0;
+    const int count = AllocationsOnceWarm(std::move(tiers), &used);
+    EXPECT_GT(used, kMiB / 2);
+    return count;
+  };
+  EXPECT_EQ(with_files_below(std::make_unique<UncountedFake>(kMiB)), 0);
+  EXPECT_EQ(with_files_below(std::make_unique<OverServers>(LocalServersOptions{.pool_bytes = kMiB, .near = 1})), 0) << "near";
+  EXPECT_EQ(with_files_below(std::make_unique<OverServers>(LocalServersOptions{.pool_bytes = kMiB})), 0) << "far";
+}
+
 // Descriptors of transfers beyond the first 128 were of nobody's budget, and their list grew when they came back.
 TEST(MissPath, MoreTransfersAtOnceThanEverAreChargedAndStay) {
   constexpr size_t kMany = 700;
   UncountedFake swap;
   NoPins pins;
-  Engine engine({.budget = 16 * kMiB, .preemptive = false}, &swap, &pins, [](const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); });
+  Engine engine({.budget = 16 * kMiB, .preemptive = false}, &swap, &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
   const auto push_out = [&] {
     Chunk* large = engine.Create(15 * kMiB).value();
@@ -163,12 +225,11 @@ TEST(MissPath, MoreTransfersAtOnceThanEverAreChargedAndStay) {
   EXPECT_GE(charged, 128 * 128) << "most of them were under way at once";
   EXPECT_LE(charged, kMany * 256);
   push_out();
-  allocations = 0;
   {
-    const Counted counted;
+    const CountedHeap counted;
     read_all_at_once();
   }
-  EXPECT_EQ(allocations, 0);
+  EXPECT_EQ(CountedHeap::count(), 0);
   EXPECT_EQ(engine.counters().metadata_bytes - before, charged);
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "client/engine/engine.h"
-#include "client/policy/cyclic.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
 #include "tests/support/recording_policy.h"
 
 namespace ramspan {
@@ -22,14 +22,12 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-std::unique_ptr<CachePolicy> Cyclic(const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }
-
 class Full : public testing::Test {
  protected:
   void Start(const FakeTierOptions& tier, const Engine::Options& options) {
     engine_.reset();  // before its tier
     tier_ = std::make_unique<FakeTier>(tier);
-    engine_ = std::make_unique<Engine>(options, tier_.get(), &pins_, Cyclic);
+    engine_ = std::make_unique<Engine>(options, tier_.get(), &pins_, DefaultPolicy());
   }
   ~Full() override {
     for (Chunk* chunk : chunks_) engine_->Free(chunk);
@@ -197,7 +195,7 @@ TEST_F(Full, AMoverThatFindsNothingToEvictRests) {
   PolicyRecord record;
   tier_ = std::make_unique<FakeTier>(FakeTierOptions{.seed = 30, .synchronous = true});
   engine_ = std::make_unique<Engine>(Engine::Options{.budget = 2 * kMiB}, tier_.get(), &pins_, [&](const ChunkTable* chunks) {
-    return std::make_unique<RecordingPolicy>(std::make_unique<CyclicPolicy>(chunks), &record);
+    return std::make_unique<RecordingPolicy>(DefaultPolicy()(chunks), &record);
   });
   for (int i = 0; i < 20'000; ++i) chunks_.push_back(engine_->Create(4096).value());
   std::vector<Chunk*> pinned;  // all of memory
@@ -215,7 +213,7 @@ TEST_F(Full, AMoverThatFindsNothingToEvictRests) {
   for (Chunk* chunk : chunks_) engine_->Free(chunk);
   chunks_.clear();
   engine_.reset();
-  engine_ = std::make_unique<Engine>(Engine::Options{.budget = 2 * kMiB}, tier_.get(), &pins_, Cyclic);
+  engine_ = std::make_unique<Engine>(Engine::Options{.budget = 2 * kMiB}, tier_.get(), &pins_, DefaultPolicy());
 }
 
 // Objects come, are used and go in any order. What swap keeps of objects that are in memory may be given up for others when

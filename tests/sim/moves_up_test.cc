@@ -6,17 +6,15 @@
 #include <vector>
 
 #include "client/engine/engine.h"
-#include "client/policy/cyclic.h"
 #include "client/swap/tiered_swap.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
 
 namespace ramspan {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20, kChunk = 64 << 10, kChunks = 64;
-
-std::unique_ptr<CachePolicy> Cyclic(const ChunkTable* chunks) { return std::make_unique<CyclicPolicy>(chunks); }
 
 TEST(MovesUp, WhatIsOnlyReadLeavesSlowerSwapAQuarterASweepAtMost) {
   std::vector<std::unique_ptr<SwapTier>> tiers;
@@ -25,7 +23,7 @@ TEST(MovesUp, WhatIsOnlyReadLeavesSlowerSwapAQuarterASweepAtMost) {
   auto* const lower = static_cast<FakeTier*>(tiers[1].get());
   TieredSwap swap(std::move(tiers), std::chrono::milliseconds(0));
   NoPins pins;
-  Engine engine({.budget = 2 * kMiB, .preemptive = false}, &swap, &pins, Cyclic);
+  Engine engine({.budget = 2 * kMiB, .preemptive = false}, &swap, &pins, DefaultPolicy());
   const SlotRef others = upper->Reserve(8 * kMiB).value();
   std::vector<Chunk*> chunks;
   for (uint64_t i = 0; i < kChunks; ++i) {

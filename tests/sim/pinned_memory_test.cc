@@ -17,6 +17,7 @@
 #include "client/swap/remote_swap.h"
 #include "client/swap/retirable_tier.h"
 #include "client/swap/tiered_swap.h"
+#include "tests/support/forwarding_transport.h"
 #include "tests/support/local_transport.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
@@ -72,23 +73,15 @@ namespace ramspan {
 namespace {
 
 // Moves bytes as the transport inside does, and notices where a network that pins would move others.
-class PinningTransport final : public ServerTransport {
+class PinningTransport final : public ForwardingTransport {
  public:
-  explicit PinningTransport(std::unique_ptr<ServerTransport> real) : real_(std::move(real)) {}
+  explicit PinningTransport(std::unique_ptr<ServerTransport> real) : ForwardingTransport(std::move(real)) {}
 
-  Capabilities capabilities() const override { return real_->capabilities(); }
-  uint32_t self() const override { return real_->self(); }
-  uint32_t servers() const override { return real_->servers(); }
-  Server server(uint32_t number) const override { return real_->server(number); }
-  ServerState state(uint32_t number) const override { return real_->state(number); }
   void Start(std::span<const Transfer> batch) override {
     for (const Transfer& transfer : batch) Register(reinterpret_cast<uintptr_t>(transfer.buffer), transfer.bytes);
-    real_->Start(batch);
+    to().Start(batch);
   }
-  bool Collect(std::vector<Completion>* done) override { return real_->Collect(done); }
-  void Send(uint32_t server, const WireMessage& message) override { real_->Send(server, message); }
-  std::optional<Control> Receive() override { return real_->Receive(); }
-  void ForgetMemory(std::span<std::byte> memory) override {
+  void ForgetMemory(std::span<std::byte> memory) noexcept override {
     const auto begin = reinterpret_cast<uintptr_t>(memory.data());
     Erase(begin, begin + memory.size());
   }
@@ -119,7 +112,6 @@ class PinningTransport final : public ServerTransport {
     while (one != by_begin_.end() && one->first < end) one = by_begin_.erase(one);
   }
 
-  const std::unique_ptr<ServerTransport> real_;
   std::map<uintptr_t, Known> by_begin_;
 };
 

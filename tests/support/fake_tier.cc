@@ -21,7 +21,7 @@ FakeTier::FakeTier(const FakeTierOptions& options)
 
 FakeTier::~FakeTier() { RS_CHECK(pending_.empty(), "a tier ends with %zu requests in flight", pending_.size()); }
 
-SwapTier::Capabilities FakeTier::capabilities() const {
+SwapTier::Capabilities FakeTier::capabilities() const noexcept {
   return {.name = options_.name,
           .synchronous = options_.synchronous,
           .checksums = options_.checksums,
@@ -46,11 +46,12 @@ Result<SlotRef> FakeTier::Reserve(size_t bytes) {
 Result<SlotRef> FakeTier::TryReserve(size_t bytes) {
   if (options_.reserve_waits_rate > 0) {
     std::lock_guard lock(mutex_);
-    if (std::bernoulli_distribution(options_.reserve_waits_rate)(random_)) return Aborted("ask with Reserve");
+    if (std::bernoulli_distribution(options_.reserve_waits_rate)(random_)) return MustAsk("ask with Reserve");
   }
   Result<SlotRef> slot = Reserve(bytes);
-  if (options_.full_asks && slot.status().code() == StatusCode::kResourceExhausted) return Aborted("ask with Reserve");
-  return slot;
+  if (slot.ok()) return slot;
+  if (options_.full_asks && slot.status().code() == StatusCode::kResourceExhausted) return MustAsk("ask with Reserve");
+  return Status(slot.status().code(), StaticText("fake tier has no room"));
 }
 
 SlotRef FakeTier::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
@@ -66,7 +67,7 @@ SlotRef FakeTier::TryExchange(std::span<const HeldSlot> given, size_t bytes, siz
   return SlotRef{next_slot_++};
 }
 
-void FakeTier::Free(SlotRef slot, size_t bytes) {
+void FakeTier::Free(SlotRef slot, size_t bytes) noexcept {
   std::lock_guard lock(mutex_);
   FreeLocked(slot, bytes);
 }
@@ -174,7 +175,7 @@ void FakeTier::Garble(std::byte* at, size_t bytes) {
   std::memset(at, static_cast<int>(0x80 | (random_() & 0x7f)), bytes);
 }
 
-TierStats FakeTier::stats() const {
+TierStats FakeTier::stats() const noexcept {
   std::lock_guard lock(mutex_);
   TierStats stats = stats_;
   stats.slot_bytes_capacity = capacity_bytes_;
@@ -196,7 +197,7 @@ void FakeTier::SetGone(bool gone) {
   gone_ = gone;
 }
 
-bool FakeTier::IsLost(SlotRef, size_t) const {
+bool FakeTier::IsLost(SlotRef, size_t) const noexcept {
   std::lock_guard lock(mutex_);
   return gone_;
 }

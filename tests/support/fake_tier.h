@@ -36,21 +36,21 @@ struct FakeTierOptions {
   FaultRates rates;
 };
 
-class FakeTier : public SwapTier {
+class FakeTier : public PlainTier {
  public:
   explicit FakeTier(const FakeTierOptions& options = {});
   ~FakeTier() override;
 
-  Capabilities capabilities() const override;
-  bool IsLost(SlotRef slot, size_t bytes) const override;
+  Capabilities capabilities() const noexcept override;
+  bool IsLost(SlotRef slot, size_t bytes) const noexcept override;
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
-  void Free(SlotRef slot, size_t bytes) override;
-  void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
+  void Free(SlotRef slot, size_t bytes) noexcept override;
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Submit(batch, true); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
-  TierStats stats() const override;
+  TierStats stats() const noexcept override;
 
   FaultPlan& faults() { return faults_; }
   // Lets virtual time pass without a Poll.

@@ -31,7 +31,7 @@ SlotRef FaultTier::TryExchange(std::span<const HeldSlot> given, size_t bytes, si
   return slot;
 }
 
-void FaultTier::Free(SlotRef slot, size_t bytes) {
+void FaultTier::Free(SlotRef slot, size_t bytes) noexcept {
   {
     std::lock_guard lock(mutex_);
     wrong_slots_.erase(slot.bits);
@@ -99,7 +99,7 @@ void FaultTier::Spoil(IoRequest* request) {
   if (!request->is_write) request->checksum = Checksum(bytes, request->bytes);
 }
 
-TierStats FaultTier::stats() const {
+TierStats FaultTier::stats() const noexcept {
   TierStats stats = real_->stats();
   std::lock_guard lock(mutex_);
   stats.errors += errors_;

@@ -20,22 +20,25 @@ class FaultTier final : public SwapTier {
   explicit FaultTier(std::unique_ptr<SwapTier> real, uint64_t seed = 1, const FaultRates& rates = {})
       : real_(std::move(real)), faults_(seed, rates) {}
 
-  Capabilities capabilities() const override { return real_->capabilities(); }
-  Capabilities CapabilitiesOf(SlotRef slot) const override { return real_->CapabilitiesOf(slot); }
+  Capabilities capabilities() const noexcept override { return real_->capabilities(); }
+  Capabilities CapabilitiesOf(SlotRef slot) const noexcept override { return real_->CapabilitiesOf(slot); }
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   Status MakeRoom(size_t bytes) override;
-  bool IsLost(SlotRef slot, size_t bytes) const override { return real_->IsLost(slot, bytes); }
-  bool ShouldMove(SlotRef slot, size_t bytes) const override { return real_->ShouldMove(slot, bytes); }
+  bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return real_->IsLost(slot, bytes); }
+  SlotRef TryMoveUp(SlotRef slot, size_t bytes) override { return real_->TryMoveUp(slot, bytes); }
+  bool HasLeaving() const noexcept override { return real_->HasLeaving(); }
+  bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override { return real_->IsLeaving(slot, bytes); }
+  bool ShouldMove(SlotRef slot, size_t bytes) const noexcept override { return real_->ShouldMove(slot, bytes); }
   std::vector<ServerStats> servers() const override { return real_->servers(); }
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
-  void Free(SlotRef slot, size_t bytes) override;
-  void SubmitWrite(std::span<IoRequest* const> batch) override { Submit(batch, true); }
-  void SubmitRead(std::span<IoRequest* const> batch) override { Submit(batch, false); }
+  void Free(SlotRef slot, size_t bytes) noexcept override;
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Submit(batch, true); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
-  void ForgetMemory(std::span<std::byte> memory) override { real_->ForgetMemory(memory); }
+  void ForgetMemory(std::span<std::byte> memory) noexcept override { real_->ForgetMemory(memory); }
   void Upkeep() override { real_->Upkeep(); }
-  TierStats stats() const override;
+  TierStats stats() const noexcept override;
 
   FaultPlan& faults() { return faults_; }
   SwapTier& real() { return *real_; }

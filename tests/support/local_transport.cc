@@ -8,7 +8,7 @@
 
 namespace ramspan {
 
-class LocalTransport final : public ServerTransport {
+class LocalTransport final : public PlainTransport {
  public:
   LocalTransport(LocalServers& all, uint32_t client) : all_(all), client_(client) {}
 

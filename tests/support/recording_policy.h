@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,9 @@ class RecordingPolicy final : public CachePolicy {
   }
   bool WantsReadAhead() const override { return inner_->WantsReadAhead(); }
   size_t PickReadAhead(std::span<Chunk*> out) override { return inner_->PickReadAhead(out); }
+  bool decides_in_consult() const override { return inner_->decides_in_consult(); }
+  Turn Consult(Ask ask, uint64_t bytes, size_t places) override { return inner_->Consult(ask, bytes, places); }
+  std::string Describe() const override { return inner_->Describe(); }
   uint64_t preemptive_bytes() const override { return inner_->preemptive_bytes(); }
   bool IsValid() const override { return inner_->IsValid(); }
 

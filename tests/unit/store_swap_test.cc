@@ -49,7 +49,7 @@ TEST(StoreSwap, WhatTheStoreThrowsStaysAtTheWall) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(none.status().message(), testing::HasSubstr("the data base is read-only"));
-  EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kAborted);
+  EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kMustAsk);
   EXPECT_EQ(tier.MakeRoom(4096).code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(tier.stats().slot_bytes_capacity, 0u);
 
@@ -95,7 +95,7 @@ TEST(StoreSwap, WhatWasFreedIsErasedBeforeTheNextWriteAndInUpkeepAndAtTheEnd) {
   {
     StoreSwap tier(&store);
     const SlotRef full = tier.TryReserve(16384).value();
-    EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kAborted);
+    EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kMustAsk);
     tier.Free(full, 16384);
     const SlotRef slot = tier.TryReserve(4096).value();
     EXPECT_EQ(Move(tier, slot, true), StatusCode::kOk);
@@ -117,12 +117,12 @@ TEST(StoreSwap, AStoreThatGrewOrShrankByItselfIsNoticed) {
   StoreSwap tier(&store);
   const SlotRef slot = tier.TryReserve(16384).value();
   store.capacity = 32768;
-  EXPECT_EQ(tier.TryReserve(16384).status().code(), StatusCode::kAborted);  // who then asks it
+  EXPECT_EQ(tier.TryReserve(16384).status().code(), StatusCode::kMustAsk);  // who then asks it
   EXPECT_TRUE(tier.MakeRoom(16384).ok());
   EXPECT_TRUE(tier.TryReserve(8192).ok());
   store.capacity = 0;
   EXPECT_EQ(Move(tier, slot, true), StatusCode::kOk);
-  EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kAborted);
+  EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kMustAsk);
 }
 
 // The mover had asked, and was late with what it had heard: it overwrote what the store said after it had been extended, and

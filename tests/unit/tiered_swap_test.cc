@@ -22,15 +22,15 @@ using std::chrono::microseconds;
 constexpr uint64_t kG = kSwapGranule;
 
 // A tier on which requests never complete by themselves and each Poll waits its whole time.
-class StuckTier final : public SwapTier {
+class StuckTier final : public PlainTier {
  public:
-  Capabilities capabilities() const override { return {.name = "stuck"}; }
+  Capabilities capabilities() const noexcept override { return {.name = "stuck"}; }
   Result<SlotRef> Reserve(size_t) override { return SlotRef{1}; }
-  void Free(SlotRef, size_t) override {}
-  void SubmitWrite(std::span<IoRequest* const> batch) override {
+  void Free(SlotRef, size_t) noexcept override {}
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override {
     held_.insert(held_.end(), batch.begin(), batch.end());
   }
-  void SubmitRead(std::span<IoRequest* const> batch) override { SubmitWrite(batch); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { SubmitWrite(batch); }
   size_t Poll(std::span<IoRequest*> done, microseconds wait) override {
     waited_ += wait;
     if (!released_ || held_.empty()) return 0;
@@ -38,7 +38,7 @@ class StuckTier final : public SwapTier {
     held_.pop_back();
     return 1;
   }
-  TierStats stats() const override { return {}; }
+  TierStats stats() const noexcept override { return {}; }
 
   void Release() { released_ = true; }
   microseconds waited() const { return waited_; }
@@ -138,7 +138,7 @@ TEST_F(TieredSwapTest, RoomAboveIsSeenOnlyFromBelow) {
 TEST(TieredSwap, WhetherThereIsRoomAboveIsAskedOfNoTier) {
   struct Asked final : FakeTier {
     explicit Asked(std::atomic<int>* calls) : FakeTier({.seed = 1, .capacity_bytes = 4 * kG}), calls_(calls) {}
-    TierStats stats() const override { return ++*calls_, FakeTier::stats(); }
+    TierStats stats() const noexcept override { return ++*calls_, FakeTier::stats(); }
     std::atomic<int>* const calls_;
   };
   std::atomic<int> calls{0};

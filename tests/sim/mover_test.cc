@@ -1,0 +1,92 @@
+// The mover beside a program that only computes: there is nothing for it to do, and it must not look for something all the time.
+#include "client/runtime/mover.h"
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "tests/support/fake_tier.h"
+#include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+std::set<pid_t> Threads() {
+  std::set<pid_t> threads;
+  DIR* tasks = opendir("/proc/self/task");
+  while (const dirent* task = readdir(tasks)) {
+    if (const int id = std::atoi(task->d_name); id > 0) threads.insert(id);
+  }
+  closedir(tasks);
+  return threads;
+}
+
+// Nanoseconds that the thread has run so far: what others run meanwhile does not count.
+int64_t CpuNs(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/schedstat");
+  int64_t ns = -1;
+  file >> ns;
+  return ns;
+}
+
+double ThreadSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+TEST(Mover, RunsHardlyAtAllBesideAProgramThatOnlyComputes) {
+  FakeTier tier;
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  // More than fits, swept so that there is an order to read ahead in: the mover has had work.
+  for (int i = 0; i < 100; ++i) chunks.push_back(engine.Create(64 << 10).value());
+  const std::set<pid_t> before = Threads();
+  Mover mover;
+  ASSERT_TRUE(mover.Start(&engine, [](const std::atomic<bool>&) {}).ok());
+  pid_t thread = 0;
+  for (const pid_t one : Threads()) thread = before.contains(one) ? thread : one;
+  ASSERT_NE(thread, 0);
+  if (CpuNs(thread) < 0) GTEST_SKIP() << "this kernel does not count the time of threads (schedstat)";
+  for (int sweep = 0; sweep < 5; ++sweep) {
+    for (Chunk* chunk : chunks) ASSERT_TRUE(engine.Acquire(chunk, true).ok());
+  }
+  // What it still does belongs to the sweeps: until it has rested for a while.
+  const auto begin = std::chrono::steady_clock::now();
+  for (int64_t last = -1; std::chrono::steady_clock::now() - begin < std::chrono::seconds(20);) {
+    const int64_t now = CpuNs(thread);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (last >= 0 && now - last < 2'000'000) break;
+    last = now;
+  }
+  const int64_t cpu_before = CpuNs(thread);
+  const auto wall_before = std::chrono::steady_clock::now();
+  volatile double sum = 0;
+  for (const double end = ThreadSeconds() + 0.3; ThreadSeconds() < end;) {
+    for (int i = 0; i < 10'000; ++i) sum = sum + 1.0 / (i + 1);
+  }
+  const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_before).count();
+  const double cpu = 1e-9 * static_cast<double>(CpuNs(thread) - cpu_before);
+  // It looks 50 times a second, for about 20 us each: a thousandth. A mover that spins takes all of a core.
+  EXPECT_LT(cpu, 0.02 * wall) << cpu << " s of CPU time in " << wall << " s";
+  mover.Stop();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
+}  // namespace
+}  // namespace ramspan
