@@ -90,37 +90,71 @@ SwapId Swaps::in_use() {
   return in_use_;
 }
 
+class Swaps::Turn {
+ public:
+  explicit Turn(Swaps* swaps) : swaps_(*swaps) {
+    MutexLock lock(swaps_.mutex_);
+    if (swaps_.turn_ == std::this_thread::get_id()) {
+      throw Error("a swap cannot be removed or closed from within a call of a SwapStore that removing or closing one has made");
+    }
+    while (swaps_.turn_ != std::thread::id()) swaps_.turn_is_free_.WaitFor(swaps_.mutex_, std::chrono::milliseconds(10));
+    swaps_.turn_ = std::this_thread::get_id();
+  }
+  ~Turn() {
+    MutexLock lock(swaps_.mutex_);
+    swaps_.turn_ = std::thread::id();
+    swaps_.turn_is_free_.NotifyAll();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Swaps& swaps_;
+};
+
+// The tier is closed for new slots first, so that what leaves while its own come home goes elsewhere.
 void Swaps::Remove(SwapId id, bool bring_home) {
-  MutexLock lock(mutex_);
-  Added& added = Find(id);
-  added.tier->Close();
-  if (in_use_ == id) SetOrder(SwapId::kConfigured);
+  const Turn turn(this);
+  Added leaving;
+  {
+    MutexLock lock(mutex_);
+    leaving = Find(id);
+    leaving.tier->Close();
+    if (in_use_ == id) SetOrder(SwapId::kConfigured);
+  }
   if (bring_home) {
-    const Status status = engine_->Vacate([&](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == added.index; });
+    const Status status = engine_->Vacate([&](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == leaving.index; });
     if (!status.ok()) {
-      added.tier->Reopen();
+      leaving.tier->Reopen();
       ThrowStatus(status);
     }
   }
-  added.tier->Retire();
-  added.abandoned = !bring_home;
-  added.tier = nullptr;
-  added.files = nullptr;
-  added.store = nullptr;
+  leaving.tier->Retire();
+  MutexLock lock(mutex_);
+  Added& gone = Find(id);
+  gone.abandoned = !bring_home;
+  gone.tier = nullptr;
+  gone.files = nullptr;
+  gone.store = nullptr;
 }
 
 void Swaps::Close() {
-  MutexLock lock(mutex_);
-  const std::vector<size_t> order = configured_.swap->order();
-  configured_.swap->SetOrder({});
+  const Turn turn(this);
+  std::vector<size_t> order;
+  {
+    MutexLock lock(mutex_);
+    order = configured_.swap->order();
+    configured_.swap->SetOrder({});
+  }
   const Status status = engine_->Vacate([](SlotRef, size_t) { return true; });
   if (status.ok()) return;
+  MutexLock lock(mutex_);
   configured_.swap->SetOrder(order);
   ThrowStatus(status);
 }
 
+// The store is asked without the mutex; it stays for as long as that takes.
 SwapUse Swaps::UseOf(SwapId id) {
-  MutexLock lock(mutex_);
   SwapUse use;
   const auto add = [&](const SwapTier& tier, const FileSwap* files) {
     const TierStats stats = tier.stats();
@@ -129,12 +163,19 @@ SwapUse Swaps::UseOf(SwapId id) {
   };
   if (id == SwapId::kConfigured) {
     for (size_t i : configured_order_) add(configured_.swap->tier(i), configured_.files && i + 1 == configured_order_.size() ? configured_.files : nullptr);
-  } else {
-    const Added& added = Find(id);
+    return use;
+  }
+  Added added;
+  {
+    MutexLock lock(mutex_);
+    added = Find(id);
+  }
+  const bool there = added.tier->WhileThere([&] {
     if (added.store != nullptr) added.store->AskCapacity();
     add(*added.tier, added.files);
     if (added.store != nullptr) use.used = added.store->used_bytes();
-  }
+  });
+  if (!there) add(*added.tier, nullptr);  // it has just been removed
   return use;
 }
 
@@ -159,7 +200,7 @@ void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
   }
   const Clock::time_point begin = Clock::now();
   if (begin < leave_again_) return;
-  MutexLock lock(mutex_);
+  const Turn turn(this);
   const auto is_leaving = [&](SlotRef slot, size_t bytes) {
     if (stop.load(std::memory_order_relaxed) || Clock::now() > begin + kLeaveAtOnce) return false;
     return configured_.swap->IsLeaving(slot, bytes);
@@ -176,7 +217,7 @@ void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
 
 void Swaps::LeaveRemote(bool bring_home) {
   if (configured_.remote == nullptr) return;
-  MutexLock lock(mutex_);  // no other swap is brought home meanwhile
+  const Turn turn(this);  // no other swap is brought home meanwhile
   configured_.remote->Close();
   if (bring_home) {
     // Remote memory is the first tier wherever there is one.

@@ -1,8 +1,9 @@
 // Swaps: which swaps there are and which of them is in use: remote memory and local files as configured, those that the
 // program added (include/ramspan/extend.h), and the tier of mapped files. Each call throws what extend.h says there.
 //
-// Thread-safety: any thread; one change at a time. A change holds a mutex while a swap is brought home, which waits for
-// transfers and evicts; nothing that a pull does takes this mutex.
+// Thread-safety: any thread; one change at a time. Who brings a swap home, which waits for transfers and evicts, has the turn for as
+// long, and no mutex: a program's store may ask for its use from within each of its calls. A store that would change the swaps from
+// within a call that such a change makes is refused, because it would wait for itself.
 // Ownership: owns nothing; the tiers belong to the TieredSwap, which lives as long as the engine.
 #pragma once
 
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "client/swap/tiered_swap.h"
@@ -60,6 +62,8 @@ class Swaps {
     size_t index = 0;               // in the TieredSwap
     bool abandoned = false;
   };
+  // The turn of the calling thread, for a scope. Throws Error where the thread has it already.
+  class Turn;
   SwapId Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* store);
   Added& Find(SwapId id) RS_REQUIRES(mutex_);
   void SetOrder(SwapId id) RS_REQUIRES(mutex_);
@@ -67,7 +71,9 @@ class Swaps {
   Engine* const engine_;
   const Configured configured_;
   const std::vector<size_t> configured_order_;
-  Mutex mutex_{LockRank::kSwaps};
+  Mutex mutex_{LockRank::kSwaps};  // for looks and short changes
+  CondVar turn_is_free_;
+  std::thread::id turn_ RS_GUARDED_BY(mutex_);  // whose it is; none: nobody's
   std::vector<Added> added_ RS_GUARDED_BY(mutex_);
   // LeaveDraining's, for its one thread: what found no other place is tried again then, after a pause that doubles.
   std::chrono::steady_clock::time_point leave_again_{};

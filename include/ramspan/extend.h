@@ -17,7 +17,7 @@ namespace ramspan {
 //
 // Thread-safety: calls come from any thread, several at once, on different slots. REQUIRES: none of them uses Ramspan
 // (managedPtr, adhereTo, this header): the thread may be in the middle of an eviction. It holds no lock then that GetStatistics
-// or MemoryLimit of <ramspan/runtime.h> would need.
+// or MemoryLimit of <ramspan/runtime.h>, or SwapInUse or GetSwapUse below would need (GetSwapUse asks the store's Capacity).
 class RAMSPAN_API SwapStore {
  public:
   virtual ~SwapStore() = default;

@@ -10,6 +10,7 @@
 #include <list>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "rambrain/cyclicManagedMemory.h"
@@ -19,6 +20,7 @@
 #include "ramspan/extend.h"
 #include "ramspan/runtime.h"
 #include "tests/rambrain/field.h"
+#include "tests/support/ends_or_else.h"
 #include "tests/support/map_store.h"
 
 using namespace rambrain;
@@ -356,6 +358,68 @@ TEST(SwapStore, TooManyAtATimeIsAnError) {
       ramspan::ConfigError);
   EXPECT_GE(ids.size(), 12u);
   for (auto id : ids) ramspan::RemoveSwap(id);
+}
+
+// GetSwapUse asks the store's capacity, and RemoveSwap and CloseSwap move its bytes: a store that asked back in such a call stood
+// still for ever.
+TEST(SwapStore, MayAskForItsUseInEachOfItsCalls) {
+  struct AskingStore final : MapStore {
+    AskingStore() : MapStore(64 * mib) {}
+    ramspan::SwapId id{};
+    mutable std::atomic<int> capacity{0}, extend{0}, write{0}, read{0}, erase{0};
+    // Not again while it is asked: its capacity is a part of its use.
+    void Ask(std::atomic<int>* calls) const {
+      static thread_local bool asking = false;
+      if (id == ramspan::SwapId{} || std::exchange(asking, true)) return;
+      ++*calls;
+      EXPECT_LE(ramspan::GetSwapUse(id).used, 64 * mib);
+      static_cast<void>(ramspan::SwapInUse());
+      static_cast<void>(ramspan::GetStatistics());
+      static_cast<void>(ramspan::MemoryLimit());
+      asking = false;
+    }
+    uint64_t Capacity() const override { return Ask(&capacity), MapStore::Capacity(); }
+    bool Extend(uint64_t) override { return Ask(&extend), false; }
+    bool Write(uint64_t slot, const void* data, size_t bytes) override { return Ask(&write), MapStore::Write(slot, data, bytes); }
+    bool Read(uint64_t slot, void* data, size_t bytes) override { return Ask(&read), MapStore::Read(slot, data, bytes); }
+    void Erase(uint64_t slot, size_t bytes) noexcept override {
+      Ask(&erase);
+      MapStore::Erase(slot, bytes);
+    }
+  } store;
+  std::atomic<bool> ended{false};
+  std::thread watch([&] { EndsOrElse([&] { return ended.load(); }); });
+  {
+    RunLengthSwap other(64 * mib);
+    cyclicManagedMemory manager(&other, 4 * mib);
+    const auto use = [&] {
+      store.id = ramspan::SwapId{};
+      const ramspan::SwapId id = ramspan::AddSwap(&store);
+      store.id = id;
+      ramspan::UseSwap(id);
+    };
+    use();
+    {
+      auto field = Field(60);
+      Expect(field);
+      EXPECT_GT(ramspan::GetSwapUse(store.id).used, mib);
+      EXPECT_GT(store.write, 0);
+      ramspan::UseSwap(ramspan::SwapId::kConfigured);
+      const int reads = store.read, erased = store.erase;
+      ramspan::RemoveSwap(store.id);
+      EXPECT_GT(store.read, reads);
+      EXPECT_GT(store.erase, erased);
+      Expect(field);
+    }
+    use();
+    auto more = Field(60);
+    Expect(more);
+    EXPECT_THROW(ramspan::CloseSwap(), ramspan::Error);  // reads until memory is full
+    ramspan::AbandonSwap(store.id);
+    store.id = ramspan::SwapId{};
+  }
+  ended = true;
+  watch.join();
 }
 
 }  // namespace
