@@ -82,8 +82,9 @@ TEST(Mover, RunsHardlyAtAllBesideAProgramThatOnlyComputes) {
   }
   const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_before).count();
   const double cpu = 1e-9 * static_cast<double>(CpuNs(thread) - cpu_before);
-  // It looks 50 times a second, for about 20 us each: a thousandth. A mover that spins takes all of a core.
-  EXPECT_LT(cpu, 0.02 * wall) << cpu << " s of CPU time in " << wall << " s";
+  // It looks 50 times a second, for about 20 us each: a thousandth, and ten times that under a sanitizer. A mover that spins takes all
+  // of a core.
+  EXPECT_LT(cpu, 0.1 * wall) << cpu << " s of CPU time in " << wall << " s";
   mover.Stop();
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
