@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstring>
+#include <new>
 #include <sys/mman.h>
 
 #include "common/check.h"
@@ -151,8 +150,10 @@ BuddyAllocator::BuddyAllocator(uint64_t units) : impl_(new Impl) {
   impl_->map_bytes = words * sizeof(uint64_t);
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* map = mmap(nullptr, impl_->map_bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
-  RS_CHECK(map != MAP_FAILED, "no address space for the bitmaps of %llu units (%s): raise `ulimit -v`",
-           static_cast<unsigned long long>(units), std::strerror(errno));
+  if (map == MAP_FAILED) {
+    delete impl_;
+    throw std::bad_alloc();
+  }
   impl_->map = static_cast<uint64_t*>(map);
   uint64_t* next = impl_->map;
   for (int k = 0; k < impl_->levels; ++k) {

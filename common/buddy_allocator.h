@@ -15,7 +15,7 @@ namespace ramspan {
 
 class BuddyAllocator {
  public:
-  // Any number of units up to 2^40, not only powers of two. Allocates its bitmaps lazily (anonymous mapping).
+  // Any number of units up to 2^40, not only powers of two. Allocates its bitmaps lazily (anonymous mapping). std::bad_alloc: there are no addresses for them.
   explicit BuddyAllocator(uint64_t units);
   ~BuddyAllocator();
   BuddyAllocator(const BuddyAllocator&) = delete;

@@ -42,7 +42,8 @@ std::vector<int> NumbersIn(const char* folder) {
   return numbers;
 }
 
-// What is open under a number at one moment. Each socket has an inode of its own.
+// What is open under a number at one moment. Each socket has an inode of its own; epoll sets and eventfds share one, so of those one may be taken
+// for another that got its number.
 struct Open {
   int number = -1;
   ino_t inode = 0;

@@ -95,8 +95,8 @@ void StartLibfabric() {
 Result<std::shared_ptr<FabricDomain>> FabricDomain::Open(fi_info* hints, const char* host, const FabricOptions& options) {
   if (!options.provider.empty()) hints->fabric_attr->prov_name = strdup(options.provider.c_str());
   auto domain = std::shared_ptr<FabricDomain>(new FabricDomain);
+  const SignalsBlocked blocked;  // providers may start threads. What comes meanwhile is for the program's handlers, so they are back first
   const SignalHandlersKept kept;
-  const SignalsBlocked blocked;  // providers may start threads
   StartLibfabric();
   const int found = fi_getinfo(kApiVersion, host, nullptr, host == nullptr ? 0 : FI_SOURCE, hints, &domain->info_);
   fi_freeinfo(hints);

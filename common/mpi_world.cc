@@ -17,7 +17,6 @@
 #include "common/mpi_control.h"
 #include "common/pmi.h"
 #include "common/process_life.h"
-#include "common/signals_blocked.h"
 #include "common/units.h"
 #include "common/wire.h"
 
@@ -81,7 +80,6 @@ UcxSettings::~UcxSettings() {
 Status InitMpiThreadMultiple(int* argc, char*** argv) {
   const UcxSettings while_mpi_starts;
   int provided = MPI_THREAD_SINGLE;
-  const SignalsBlocked blocked;  // UCX starts a thread
   if (PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
     return Unavailable("MPI could not be initialised");
   }

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include "common/slot_ref.h"
+
 namespace ramspan {
 namespace {
 
@@ -13,15 +15,18 @@ char* Map(uint64_t bytes) {
 }  // namespace
 
 AddressRange ReserveAddresses(uint64_t most, uint64_t least) {
-  uint64_t bytes = most;
-  for (; bytes / 2 >= least; bytes /= 2) {
+  least = RoundUpToGranule(least);  // where the part for others begins has to be a page's begin
+  const auto beside_others = [](uint64_t bytes) {
     char* const room = Map(bytes + kAddressesOfOthers);
-    if (room == nullptr) continue;
-    munmap(room + bytes, kAddressesOfOthers);
-    return {room, bytes};
+    if (room != nullptr) munmap(room + bytes, kAddressesOfOthers);
+    return AddressRange{room, room == nullptr ? 0 : bytes};
+  };
+  for (uint64_t bytes = most; bytes > least; bytes /= 2) {
+    if (const AddressRange range = beside_others(bytes); range.begin != nullptr) return range;
   }
-  char* const range = Map(bytes);
-  return {range, range == nullptr ? 0 : bytes};
+  if (const AddressRange range = beside_others(least); range.begin != nullptr) return range;
+  char* const range = Map(least);
+  return {range, range == nullptr ? 0 : least};
 }
 
 }  // namespace ramspan

@@ -11,8 +11,8 @@ struct AddressRange {
   uint64_t bytes = 0;
 };
 
-// `most` bytes, or half of it, and so on, so that there is room for kAddressesOfOthers beside it; but not less than `least`, for which
-// that is not asked. Pages may be read and written, and are made by their first use. munmap gives it back.
+// `most` bytes, or half of it, and so on down to `least`, the largest that leaves room for kAddressesOfOthers beside it; or `least` alone.
+// `least`, in whole pages, is no more than `most`. Pages may be read and written, and are made by their first use. munmap gives it back.
 AddressRange ReserveAddresses(uint64_t most, uint64_t least);
 
 // Stacks of 8 MiB for the mover and for threads of other libraries, malloc arenas, files that are mapped, and what the program makes

@@ -1,8 +1,8 @@
 // SignalsBlocked: as long as it lives, the calling thread blocks all signals, and threads that are started meanwhile are born with that
-// mask. For calls that start threads of the library's or of another library's (libfabric, MPI): the handlers of the program run on
-// the program's threads. A thread that blocked signals by itself could get one before it does so.
+// mask. For calls that start threads of the library's or of libfabric's: the handlers of the program run on the program's threads. A
+// thread that blocked signals by itself could get one before it does so.
 //
-// A signal that comes meanwhile waits, so the calls should be short; SIGKILL and SIGSTOP cannot be blocked. Thread-safety: the mask
+// A signal that comes meanwhile waits, so the calls have to be short: MPI_Init is not, which waits for other processes; SIGKILL and SIGSTOP cannot be blocked. Thread-safety: the mask
 // is the thread's own.
 #pragma once
 

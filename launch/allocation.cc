@@ -20,6 +20,7 @@ namespace {
 // Of a cluster that exists; a list that says more is a mistake, or an attack on our memory.
 constexpr size_t kNodesMax = 100'000;
 constexpr size_t kHostsDescribed = 8;
+constexpr int kSlotsMax = 20'000;  // of one line of a host file; as many nodes' sum is still an int
 
 using GetEnv = std::function<const char*(const char*)>;
 
@@ -214,12 +215,13 @@ HostFile ParseHostFile(const std::string& text) {
     std::string word, option;
     if (!(words >> word)) continue;
     const size_t colon = word.find(':');
-    const std::optional<int> slots = colon == std::string::npos ? 1 : PositiveNumber(word.substr(colon + 1));
-    file.has_options |= !slots || (words >> option);
+    const int slots = colon == std::string::npos ? 1 : PositiveNumber(word.substr(colon + 1)).value_or(0);
     const std::string name = word.substr(0, colon);
     const auto known = std::find_if(file.hosts.begin(), file.hosts.end(), [&](const HostSlots& one) { return one.name == name; });
-    if (known == file.hosts.end()) file.hosts.push_back({name, slots.value_or(1)});
-    else known->slots += slots.value_or(1);
+    const bool comes_again = known != file.hosts.end() && known + 1 != file.hosts.end();
+    file.is_special |= slots == 0 || slots > kSlotsMax || (words >> option) || comes_again;
+    if (known == file.hosts.end()) file.hosts.push_back({name, std::min(slots, kSlotsMax)});
+    else if (!file.is_special) known->slots += slots;
   }
   return file;
 }

@@ -51,7 +51,8 @@ std::string HostList(const std::vector<HostSlots>& hosts);
 // hydra's host file: "host[:slots] [options]", one a line, "#" begins a comment. A host without slots has one, as hydra sees it.
 struct HostFile {
   std::vector<HostSlots> hosts;  // in the file's order, each once
-  bool has_options = false;      // or slots that are no number: only hydra knows what the file means
+  // Options, slots that are no number, or a host that comes again after another one (an order of ranks): left to hydra.
+  bool is_special = false;
 };
 HostFile ParseHostFile(const std::string& text);
 

@@ -121,33 +121,33 @@ Status Planner::FindHosts() {
     if (!text.ok()) return InvalidArgument("--hostfile: " + text.status().message());
     const HostFile file = ParseHostFile(text.value());
     if (file.hosts.empty()) return InvalidArgument("--hostfile " + options_.hostfile + " names no host (one a line)");
-    if (!file.has_options) hosts_of_file_ = file.hosts;
-    hosts_ = file.hosts.size();
-    plan_.several_hosts = hosts_ > 1;
+    if (!file.is_special) hosts_of_file_ = file.hosts;
+    plan_.several_hosts = file.hosts.size() > 1;
     return {};
   }
   for (size_t i = 0; i + 1 < options_.mpi_args.size(); ++i) {
     const std::string& argument = options_.mpi_args[i];
     if (argument != "-hosts" && argument != "--hosts") continue;
     hosts_named_ = true;
-    const std::string& list = options_.mpi_args[i + 1];
-    hosts_ = 1 + static_cast<size_t>(std::count(list.begin(), list.end(), ','));
-    plan_.several_hosts = hosts_ > 1;
+    plan_.several_hosts = options_.mpi_args[i + 1].find(',') != std::string::npos;
     return {};
   }
-  hosts_ = static_cast<size_t>(std::max(allocation_.nodes, 1));
-  plan_.several_hosts = hosts_ > 1;
+  plan_.several_hosts = allocation_.nodes > 1;
   return {};
 }
 
-// All hosts of a job are taken to have as many cores as this one.
+// Where somebody has counted, or mpiexec may know more hosts than are seen here (its own arguments and variables, other batch systems), the
+// number is theirs.
 Status Planner::CheckProcesses() {
-  const uint64_t a_host = std::max<uint64_t>(kProcessesAHostMax, uint64_t{facts_.cores} * kProcessesACoreMax);
+  const uint64_t most = std::max<uint64_t>(kProcessesAHostMax, uint64_t{facts_.cores} * kProcessesACoreMax);
   const uint64_t wanted = static_cast<uint64_t>(plan_.ranks) + static_cast<uint64_t>(plan_.servers);
-  if (wanted <= a_host * hosts_) return {};
+  if (wanted <= most || hosts_named_ || !options_.mpi_args.empty() || allocation_.present()) return {};
+  for (const char* others : {"HYDRA_HOST_FILE", "LSB_JOBID", "PE_HOSTFILE", "LOADL_STEP_ID", "COBALT_NODEFILE", "OAR_NODEFILE"}) {
+    if (facts_.getenv(others) != nullptr) return {};
+  }
   return InvalidArgument("-n " + std::to_string(plan_.ranks) + " -s " + std::to_string(plan_.servers) + ": " + std::to_string(wanted) +
-                         " processes on " + std::to_string(hosts_) + (hosts_ == 1 ? " host of " : " hosts of ") + std::to_string(facts_.cores) +
-                         " cores each; at most " + std::to_string(a_host) + " are started on each. Ask for fewer, or name more hosts (--hostfile)");
+                         " processes on this host of " + std::to_string(facts_.cores) + " cores, where " + std::to_string(most) +
+                         " are started at most. Ask for fewer, or name the hosts (--hostfile)");
 }
 
 // Within the hosts of a file, or the allocation of a batch system: which have ranks, which have servers.

@@ -67,7 +67,6 @@ class Planner {
   std::optional<Placement> placement_;  // nothing: mpiexec's choice
   bool hosts_named_ = false;            // by the user
   std::vector<HostSlots> hosts_of_file_;  // empty: no file, or one that only hydra understands
-  size_t hosts_ = 1;
   std::string memory_;  // RAMSPAN_MEMORY for the application; empty: leave it to the application
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "client/arena/fault_guard.h"
 #include "common/check.h"
@@ -25,11 +26,15 @@ Arena::Arena(Budget* budget, const ArenaOptions& options) : budget_(budget), gua
   const AddressRange range = ReserveAddresses(want, budget->limit());
   base_ = range.begin;
   range_bytes_ = range.bytes;
-  RS_CHECK(base_ != nullptr, "cannot reserve addresses for a limit of %llu bytes (ulimit -v?)",
-           static_cast<unsigned long long>(budget->limit()));
+  if (base_ == nullptr) throw std::bad_alloc();
   // Small frames must not grow into huge pages behind our back: the budget is exact.
   madvise(base_, range_bytes_, MADV_NOHUGEPAGE);
-  addresses_ = new BuddyAllocator(range_bytes_ / kSwapGranule);
+  try {
+    addresses_ = new BuddyAllocator(range_bytes_ / kSwapGranule);
+  } catch (const std::bad_alloc&) {
+    munmap(base_, range_bytes_);
+    throw;
+  }
   if (guard_) ExplainFaults(base_, range_bytes_);
 }
 

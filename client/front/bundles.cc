@@ -30,7 +30,7 @@ constexpr uint64_t kLeastTables = 4 << 20;
 TableMemory::TableMemory(Engine* engine) : engine_(engine) {
   // Addresses cost nothing; what is used of them is bounded by the limit, which may be raised later.
   const AddressRange range = ReserveAddresses(uint64_t{64} << 30, kLeastTables);
-  RS_CHECK(range.begin != nullptr, "cannot reserve addresses for %s (ulimit -v?)", "small objects");
+  if (range.begin == nullptr) throw std::bad_alloc();
   base_ = range.begin + (kStep - reinterpret_cast<uintptr_t>(range.begin) % kStep) % kStep;
   reserved_ = range.bytes - kStep;
   const auto before = static_cast<size_t>(base_ - range.begin);

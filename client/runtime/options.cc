@@ -55,21 +55,33 @@ constexpr uint64_t kAddressesBesideLimit = uint64_t{16} << 20;
 // Frames are in a range that is as large as the limit at least, and the program wants to go on mapping files and starting threads.
 constexpr uint64_t kShareOfAddresses = 4;
 
-// What this process may still map (ulimit -v); the greatest number where nothing limits it.
-uint64_t AddressesLeft() {
-  rlimit addresses{};
-  if (getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) return std::numeric_limits<uint64_t>::max();
-  uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const uint64_t used = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return addresses.rlim_cur > used ? addresses.rlim_cur - used : 0;
+// What this process may still map.
+struct AddressesLeft {
+  uint64_t bytes = std::numeric_limits<uint64_t>::max();
+  const char* limited_by = nullptr;  // as a shell sets it; null: nothing here limits it
+};
+AddressesLeft LookForAddresses() {
+  const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  uint64_t all = 0, skipped = 0, data = 0;  // pages; the sixth number is that of private pages that can be written
+  std::ifstream statm("/proc/self/statm");
+  statm >> all >> skipped >> skipped >> skipped >> skipped >> data;
+  AddressesLeft left;
+  const auto look_at = [&left](auto resource, uint64_t used, const char* name) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    const uint64_t bytes = limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+    if (bytes < left.bytes) left = {bytes, name};
+  };
+  look_at(RLIMIT_AS, all * page_bytes, "ulimit -v");
+  look_at(RLIMIT_DATA, data * page_bytes, "ulimit -d");
+  return left;
 }
 }  // namespace
 
 uint64_t DefaultMemory() {
   const char* local_ranks = std::getenv("MPI_LOCALNRANKS");
   const uint64_t ranks = local_ranks ? std::max(1, std::atoi(local_ranks)) : 1;
-  return std::max<uint64_t>(std::min(AvailableMemory() / 2 / ranks, AddressesLeft() / kShareOfAddresses), 1 << 20);
+  return std::max<uint64_t>(std::min(AvailableMemory() / 2 / ranks, LookForAddresses().bytes / kShareOfAddresses), 1 << 20);
 }
 
 Status CheckAddresses(const Config& config) {
@@ -79,10 +91,18 @@ Status CheckAddresses(const Config& config) {
     munmap(room.begin, room.bytes);
     return {};
   }
+  return NoAddresses(config);
+}
+
+Status NoAddresses(const Config& config) {
   const auto from = config.source.find("memory");
-  return InvalidArgument("the memory limit of " + FormatBytes(config.memory) + (from == config.source.end() ? "" : " (" + from->second + ")") +
-                         " has no room in the addresses that this process may have, of which " + FormatBytes(AddressesLeft()) +
-                         " are left: raise `ulimit -v`, or set RAMSPAN_MEMORY to a quarter of them");
+  const std::string limit = "the memory limit of " + FormatBytes(config.memory) + (from == config.source.end() ? "" : " (" + from->second + ")");
+  const AddressesLeft left = LookForAddresses();
+  if (left.limited_by == nullptr) {
+    return InvalidArgument(limit + " has no room in what the kernel promises this process (vm.overcommit_memory = 2?): set RAMSPAN_MEMORY lower");
+  }
+  return InvalidArgument(limit + " has no room in the addresses that this process may have, of which " + FormatBytes(left.bytes) + " are left: raise `" +
+                         left.limited_by + "`, or set RAMSPAN_MEMORY to a quarter of them");
 }
 
 void WarnIfOverMachine(const Config& config) {

@@ -25,8 +25,11 @@ void MergeOptions(const Options& options, Options* merged);
 // no more than a quarter of the addresses that this process may still have (ulimit -v).
 uint64_t DefaultMemory();
 
-// kInvalidArgument: the addresses that this process may have (ulimit -v) are too few for the limit.
+// kInvalidArgument: the addresses that this process may have (ulimit -v, -d) are too few for the limit. A look before anything is opened: what
+// is opened next takes some, too, and so do the program's other threads.
 Status CheckAddresses(const Config& config);
+// What it says then, for who finds none later.
+Status NoAddresses(const Config& config);
 
 // Says on stderr when a limit that was asked for is more than this process may use now: the kernel then ends it, with
 // SIGKILL and without a word.

@@ -77,12 +77,21 @@ Status Runtime::Compose(const Options& program) {
   if (Status s = CheckAddresses(config_); !s.ok()) return s;
   std::vector<std::unique_ptr<SwapTier>> tiers;
   if (Status s = AddRemoteTier(&tiers); !s.ok()) return s;
-  const int rank = WorldRank();
   if (Status s = AddFileTier(program.rambrain, &tiers); !s.ok()) return s;
   swap_ = std::make_unique<TieredSwap>(std::move(tiers));
+  try {
+    MakeParts(program.rambrain, started);
+  } catch (const std::bad_alloc&) {  // what servers' transports have taken meanwhile, CheckAddresses could not know
+    return NoAddresses(config_);
+  }
+  return Status();
+}
+
+// All above the tiers. std::bad_alloc: there are too few addresses.
+void Runtime::MakeParts(bool rambrain, std::chrono::steady_clock::time_point started) {
   Engine::Options options;
   options.budget = config_.memory;
-  options.metadata_beside_limit = program.rambrain;
+  options.metadata_beside_limit = rambrain;
   options.keep_room = !options.metadata_beside_limit;  // such a program fills memory and swap to the last byte
   options.preemptive = config_.preemptive;
   options.debug = config_.debug;
@@ -96,10 +105,9 @@ Status Runtime::Compose(const Options& program) {
   mapped_files_ = std::make_unique<MappedFiles>(engine_.get(), swap_.get(), swaps_.get());
   statistics_ = std::make_unique<RuntimeStatistics>(
       RuntimeStatistics::Sources{&config_, engine_.get(), bundles_.get(), swap_.get(), files_, started});
-  statistics_->set_rank(rank);
+  statistics_->set_rank(WorldRank());
   statistics_->CheckFile();
   session_ = {engine_.get(), bundles_.get(), config_.debug};
-  return Status();
 }
 
 // The servers of this job, or those outside of it that are configured; null: none, or not wanted.

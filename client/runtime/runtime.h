@@ -53,6 +53,7 @@ class Runtime {
   Runtime();
   static Runtime& Start();
   Status Compose(const Options& program);
+  void MakeParts(bool rambrain, std::chrono::steady_clock::time_point started);
   Result<ServerTransport*> ChooseTransport();
   Status AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
   Status AddFileTier(bool rambrain, std::vector<std::unique_ptr<SwapTier>>* tiers);

@@ -7,6 +7,7 @@
 
 #include "common/announced_servers.h"
 #include "common/signal_handlers_kept.h"
+#include "common/signals_blocked.h"
 
 namespace ramspan {
 namespace {
@@ -39,6 +40,7 @@ const Opened& TheDoor() {
     found->linked = library != nullptr;
     // For ever: it stays until MPI has been finalised at the end of the process.
     if (library == nullptr && JobHasServers()) {
+      const SignalsBlocked blocked;   // a signal that comes meanwhile is for the program's handlers
       const SignalHandlersKept kept;  // UCX takes SIGHUP and those of crashes
       library = dlopen(LibraryPath().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     }

@@ -20,10 +20,10 @@ std::string ModulePath() {
 
 Result<std::unique_ptr<ServerTransport>> OpenOfi(const OfiDoorOptions& options) {
   const std::string path = ModulePath();
-  const SignalHandlersKept kept;
   void* module = nullptr;
   {
-    const SignalsBlocked blocked;  // what it loads may start threads
+    const SignalsBlocked blocked;  // what it loads may start threads, and a signal that comes meanwhile is for the program's handlers
+    const SignalHandlersKept kept;
     // For ever: its threads and what it has registered for the end of the process live on.
     module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   }

@@ -111,12 +111,12 @@ TEST_F(ProgramEnd, AForkedChildMayAskWhatAnObjectDoes) {
 // Where the limit had no room the program was aborted ("this is a bug in Ramspan"), also with the default one; and ranges that took all that fitted
 // left no stack for the mover, with 140, 200 and 300 MiB, but not with 64.
 TEST_F(ProgramEnd, UnderALimitOfAddressesAProgramComputesRightOrSaysWhyNot) {
-  for (const std::string memory : {"8MiB", "256MiB", ""}) {
+  for (const auto& [memory, limit] : {std::pair<std::string, std::string>("8MiB", "-v"), {"130MiB", "-v"}, {"256MiB", "-v"}, {"", "-v"}, {"", "-d"}}) {
     int right = 0, refused = 0;
-    for (const int megabytes : {12, 16, 20, 24, 28, 32, 40, 60, 100, 140, 200, 270, 300, 350, 400, 600, 1000}) {
-      const Outcome end = Wait(StartCommand({"/bin/sh", "-c", "ulimit -v " + std::to_string(1024 * megabytes) + "; exec " END_PROGRAM " sweep"},
+    for (const int megabytes : {2, 12, 16, 20, 24, 28, 32, 40, 60, 100, 140, 170, 200, 240, 270, 300, 350, 400, 600, 1000}) {
+      const Outcome end = Wait(StartCommand({"/bin/sh", "-c", "ulimit " + limit + " " + std::to_string(1024 * megabytes) + "; exec " END_PROGRAM " sweep"},
                                             memory.empty() ? Words() : Words{"RAMSPAN_MEMORY=" + memory}));
-      SCOPED_TRACE(memory + " in " + std::to_string(megabytes) + " MiB: status " + std::to_string(end.status) + ", " + end.out + end.err);
+      SCOPED_TRACE(memory + " with ulimit " + limit + " of " + std::to_string(megabytes) + " MiB: status " + std::to_string(end.status) + ", " + end.out + end.err);
       if (end.status == 0) {
         ++right;
         EXPECT_EQ(end.out, "sum right\n");
@@ -124,7 +124,7 @@ TEST_F(ProgramEnd, UnderALimitOfAddressesAProgramComputesRightOrSaysWhyNot) {
         ++refused;
         EXPECT_LT(end.status, 128) << "a signal ended it";
         EXPECT_EQ(right, 0) << "it works with less";
-        EXPECT_THAT(end.err, testing::ContainsRegex("ulimit -v|cannot map|failed to map|cannot allocate"));  // the loader's words
+        EXPECT_THAT(end.err, testing::ContainsRegex("ulimit " + limit + "|cannot map|failed to map|cannot allocate"));  // the loader's words
       }
     }
     EXPECT_GT(right, 3);

@@ -168,20 +168,30 @@ TEST_F(PlanTest, MoreProcessesThanAHostBearsAreRefused) {
   Ranks(250, 6);
   EXPECT_EQ(Make().ranks, 250);
   Ranks(250, 7);
-  EXPECT_NE(Error().find("-n 250 -s 7: 257 processes on 1 host of 4 cores each; at most 256"), std::string::npos);
+  EXPECT_NE(Error().find("-n 250 -s 7: 257 processes on this host of 4 cores, where 256 are started at most"), std::string::npos);
   facts_.cores = 20;
   EXPECT_EQ(Make().servers, 7);
   Ranks(1, 100000);
-  EXPECT_NE(Error().find("at most 320 are started on each"), std::string::npos);
+  EXPECT_NE(Error().find("where 320 are started at most"), std::string::npos);
+}
+
+// A login node has fewer cores than those that compute, and a step may be bound to some of them.
+TEST_F(PlanTest, WhoeverNamesHostsCountsProcessesHimself) {
+  facts_.shared_memory_free = facts_.available_memory = 1024 * kGiB;
+  options_.memory = options_.server_memory = "1MiB";
+  options_.transport = "mpi";
+  Ranks(700, 2);
   options_.hostfile = "hosts";
-  hostfile_ = "alpha\nbeta\n";
-  Ranks(639, 1);
-  EXPECT_EQ(Make().ranks, 639);
-  Ranks(640, 1);
-  EXPECT_NE(Error().find("641 processes on 2 hosts"), std::string::npos);
+  hostfile_ = "big1:384\nbig2:384\n";
+  EXPECT_EQ(Make().ranks, 700);
   options_.hostfile.clear();
-  options_.mpi_args = {"-hosts", "alpha,beta,gamma"};
-  EXPECT_EQ(Make().ranks, 640);
+  options_.mpi_args = {"-f", "hosts"};
+  EXPECT_EQ(Make().ranks, 700);
+  options_.mpi_args.clear();
+  environment_ = {{"PE_HOSTFILE", "/spool/hosts"}};
+  EXPECT_EQ(Make().ranks, 700);
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "1"}, {"SLURM_NTASKS", "702"}};
+  EXPECT_EQ(Make().ranks, 700);
 }
 
 TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
@@ -445,7 +455,7 @@ TEST_F(PlanTest, RanksAndServersArePlacedInTheHostsOfAFile) {
 TEST_F(PlanTest, AHostFileThatOnlyMpiexecUnderstandsIsLeftToIt) {
   options_.hostfile = "hosts";
   options_.transport = "mpi";
-  for (const auto& [text, ranks] : {std::pair("alpha:4 binding=user:0\nbeta:4\n", 2), {"alpha:x\nbeta:4\n", 2}, {"alpha\nbeta\n", 3}}) {
+  for (const auto& [text, ranks] : {std::pair("alpha:4 binding=user:0\nbeta:4\n", 2), {"alpha:x\nbeta:4\n", 2}, {"alpha:2000000000\nbeta:2000000000\n", 2}, {"alpha\nbeta\n", 3}, {"alpha\nbeta\nalpha\nbeta\ngamma\n", 4}}) {
     hostfile_ = text;
     Ranks(ranks, 1);
     const Plan plan = Make();
