@@ -122,6 +122,8 @@ Status Planner::FindHosts() {
     const HostFile file = ParseHostFile(text.value());
     if (file.hosts.empty()) return InvalidArgument("--hostfile " + options_.hostfile + " names no host (one a line)");
     if (!file.is_special) hosts_of_file_ = file.hosts;
+    hosts_ = file.hosts.size();
+    for (const HostSlots& host : file.hosts) slots_ += static_cast<uint64_t>(host.slots);
     plan_.several_hosts = file.hosts.size() > 1;
     return {};
   }
@@ -136,18 +138,21 @@ Status Planner::FindHosts() {
   return {};
 }
 
-// Where somebody has counted, or mpiexec may know more hosts than are seen here (its own arguments and variables, other batch systems), the
-// number is theirs.
+// Where slots or tasks are told, as many as these are right, too. Where mpiexec may know hosts that are not seen here (its own arguments and
+// variables, other batch systems), the number is the user's affair.
 Status Planner::CheckProcesses() {
-  const uint64_t most = std::max<uint64_t>(kProcessesAHostMax, uint64_t{facts_.cores} * kProcessesACoreMax);
-  const uint64_t wanted = static_cast<uint64_t>(plan_.ranks) + static_cast<uint64_t>(plan_.servers);
-  if (wanted <= most || hosts_named_ || !options_.mpi_args.empty() || allocation_.present()) return {};
+  if (!options_.mpi_args.empty()) return {};
   for (const char* others : {"HYDRA_HOST_FILE", "LSB_JOBID", "PE_HOSTFILE", "LOADL_STEP_ID", "COBALT_NODEFILE", "OAR_NODEFILE"}) {
     if (facts_.getenv(others) != nullptr) return {};
   }
-  return InvalidArgument("-n " + std::to_string(plan_.ranks) + " -s " + std::to_string(plan_.servers) + ": " + std::to_string(wanted) +
-                         " processes on this host of " + std::to_string(facts_.cores) + " cores, where " + std::to_string(most) +
-                         " are started at most. Ask for fewer, or name the hosts (--hostfile)");
+  const uint64_t hosts = hosts_named_ ? hosts_ : static_cast<uint64_t>(std::max(allocation_.nodes, 1));
+  const uint64_t counted = hosts_named_ ? slots_ : static_cast<uint64_t>(allocation_.tasks.value_or(0));
+  const uint64_t most = std::max(counted, hosts * std::max<uint64_t>(kProcessesAHostMax, uint64_t{facts_.cores} * kProcessesACoreMax));
+  const uint64_t wanted = static_cast<uint64_t>(plan_.ranks) + static_cast<uint64_t>(plan_.servers);
+  if (wanted <= most) return {};
+  return InvalidArgument("-n " + std::to_string(plan_.ranks) + " -s " + std::to_string(plan_.servers) + ": " + std::to_string(wanted) + " processes on " +
+                         std::to_string(hosts) + (hosts == 1 ? " host" : " hosts") + ", where " + std::to_string(most) +
+                         " are started at most. Ask for fewer, or name more hosts, or their slots (--hostfile, host:slots)");
 }
 
 // Within the hosts of a file, or the allocation of a batch system: which have ranks, which have servers.

@@ -66,6 +66,7 @@ class Planner {
   std::string server_memory_;  // of one server; empty: nobody says
   std::optional<Placement> placement_;  // nothing: mpiexec's choice
   bool hosts_named_ = false;            // by the user
+  uint64_t hosts_ = 1, slots_ = 0;       // of the host file
   std::vector<HostSlots> hosts_of_file_;  // empty: no file, or one that only hydra understands
   std::string memory_;  // RAMSPAN_MEMORY for the application; empty: leave it to the application
 };

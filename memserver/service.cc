@@ -112,15 +112,34 @@ Result<ServiceOptions> Parse(int argc, char** argv) {
 OfiEndpoint* serving = nullptr;  // for the signal handler; set before it can run
 extern "C" void EndService(int) { serving->End(); }
 
-// Of the signals that end a server. SIGHUP says that its terminal is gone; who has said nohup has had it ignored.
-void SetHandler(void (*handler)(int)) {
-  struct sigaction action {}, before {};
-  action.sa_handler = handler;
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-    if (signal == SIGHUP && sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
-    sigaction(signal, &action, nullptr);
+// From the first moment of this object on signals end the server in order. SIGHUP says that its terminal is gone; who has said nohup has had it
+// ignored. From Stop on, or this object's end, there is no endpoint that a signal could end: another SIGTERM or SIGINT ends the process, and a
+// SIGHUP, of which a terminal sends two, does nothing.
+class EndsBySignals {
+ public:
+  EndsBySignals() {
+    struct sigaction before {};
+    hang_up_is_ours_ = sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN;
+    Set(EndService, EndService);
   }
-}
+  ~EndsBySignals() { Stop(); }
+  EndsBySignals(const EndsBySignals&) = delete;
+  EndsBySignals& operator=(const EndsBySignals&) = delete;
+
+  void Stop() { Set(SIG_DFL, SIG_IGN); }
+
+ private:
+  using Handler = void (*)(int);
+  void Set(Handler to_end, Handler to_hang_up) {
+    struct sigaction action {};
+    action.sa_handler = to_end;
+    for (const int signal : {SIGTERM, SIGINT}) sigaction(signal, &action, nullptr);
+    action.sa_handler = to_hang_up;
+    if (hang_up_is_ours_) sigaction(SIGHUP, &action, nullptr);
+  }
+
+  bool hang_up_is_ours_;
+};
 
 // Each client and each lease of a client of this host is a descriptor, and the usual limit is 1024. What may be had for nothing.
 void RaiseFileLimit() {
@@ -159,7 +178,7 @@ Status ServeAll(const ServiceOptions& options) {
   Result<std::unique_ptr<OfiEndpoint>> endpoint = OfiEndpoint::Open(options.endpoint, secret.value());
   if (!endpoint.ok()) return endpoint.status();
   serving = endpoint.value().get();
-  SetHandler(EndService);
+  EndsBySignals signals;
   std::signal(SIGPIPE, SIG_IGN);
   const Result<std::unique_ptr<RendezvousPost>> post = PostIn(std::move(folder));
   if (!post.ok()) return post.status();
@@ -167,8 +186,7 @@ Status ServeAll(const ServiceOptions& options) {
               serving->place().c_str(), serving->provider(), file.value().c_str());
   std::fflush(stdout);
   const Status served = Serve(*serving).status();
-  // From here on there is no endpoint that a signal could end; a second one ends the process.
-  SetHandler(SIG_DFL);
+  signals.Stop();
   return served;
 }
 

@@ -168,7 +168,7 @@ TEST_F(PlanTest, MoreProcessesThanAHostBearsAreRefused) {
   Ranks(250, 6);
   EXPECT_EQ(Make().ranks, 250);
   Ranks(250, 7);
-  EXPECT_NE(Error().find("-n 250 -s 7: 257 processes on this host of 4 cores, where 256 are started at most"), std::string::npos);
+  EXPECT_NE(Error().find("-n 250 -s 7: 257 processes on 1 host, where 256 are started at most"), std::string::npos);
   facts_.cores = 20;
   EXPECT_EQ(Make().servers, 7);
   Ranks(1, 100000);
@@ -192,6 +192,14 @@ TEST_F(PlanTest, WhoeverNamesHostsCountsProcessesHimself) {
   EXPECT_EQ(Make().ranks, 700);
   environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "1"}, {"SLURM_NTASKS", "702"}};
   EXPECT_EQ(Make().ranks, 700);
+  environment_["SLURM_NTASKS"] = "4";
+  EXPECT_NE(Error().find("702 processes on 1 host, where 256"), std::string::npos);
+  environment_["SLURM_JOB_NUM_NODES"] = "3";
+  EXPECT_EQ(Make().ranks, 700);
+  environment_.clear();
+  options_.hostfile = "hosts";
+  hostfile_ = "localhost\n";
+  EXPECT_NE(Error().find("702 processes on 1 host, where 256"), std::string::npos);
 }
 
 TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
