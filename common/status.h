@@ -47,7 +47,8 @@ class [[nodiscard]] Status {
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
-  std::string message() const { return text_ != nullptr ? text_ : message_; }
+  std::string message() const { return c_str(); }
+  const char* c_str() const { return text_ != nullptr ? text_ : message_.c_str(); }  // of message(), without the heap; as long as this lives
   // Whether the message names no more than the kind of failure: who tells the user asks for a better one.
   bool is_terse() const { return text_ != nullptr; }
   std::string ToString() const;

@@ -4,7 +4,13 @@
 
 namespace ramspan {
 
+namespace {
+// Made while there is heap; a copy of it takes none.
+const OutOfMemory no_heap(OutOfHeapText());
+}  // namespace
+
 void ThrowStatus(const Status& status) {
+  if (status.code() == StatusCode::kFailedPrecondition && status.is_terse()) throw OutOfMemory(no_heap);
   switch (status.code()) {
     case StatusCode::kFailedPrecondition: throw OutOfMemory(status.message());
     case StatusCode::kResourceExhausted: throw OutOfSwap(status.message());

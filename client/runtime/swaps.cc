@@ -210,7 +210,7 @@ void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
     leave_pause_ = {};
     return;
   }
-  if (leave_pause_.count() == 0) LogWarning("a memory server drains, and some chunks have no other place yet: %s", status.message().c_str());
+  if (leave_pause_.count() == 0) LogWarning("a memory server drains, and some chunks have no other place yet: %s", status.c_str());
   leave_pause_ = std::clamp(2 * leave_pause_, kLeavePauseMin, kLeavePauseMax);
   leave_again_ = Clock::now() + leave_pause_;
 }
@@ -223,7 +223,7 @@ void Swaps::LeaveRemote(bool bring_home) {
     // Remote memory is the first tier wherever there is one.
     const Status status =
         engine_->Vacate([this](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == 0; }, true);
-    if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.message().c_str());
+    if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.c_str());
   }
   configured_.remote->Retire();
 }

@@ -287,8 +287,9 @@ void FileSwap::WarnOfFirstError() {
   warned_ = true;
   const int error = first_error_;
   const bool full = CodeFor(error) == StatusCode::kResourceExhausted;
+  const std::string folder = WithinHeap([this] { return maker_.folder(); }, std::string("swapfiles"));
   mutex_.unlock();
-  LogWarning("a swap file in %s failed: %s%s", maker_.folder().c_str(), std::strerror(error),
+  LogWarning("a swap file in %s failed: %s%s", folder.c_str(), std::strerror(error),
              full ? "; make room there or set swapfiles to another disk" : "");
   mutex_.lock();
 }

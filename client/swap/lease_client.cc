@@ -35,7 +35,7 @@ std::optional<LeaseClient::Answer> LeaseClient::Next() {
     const Result<WireMessage> decoded = Decode(control->record);
     if (!decoded.ok()) {
       LogWarning("ignored a message of memory server %s: %s", transport_.server(control->server).label.c_str(),
-                 decoded.status().message().c_str());
+                 decoded.status().c_str());
       continue;
     }
     if (std::optional<Answer> answer = Judge(control->server, decoded.value())) return answer;

@@ -123,6 +123,8 @@ void LeaseSpace::TakeIdle(Time now, RunningClock::duration idle_for, uint64_t ke
     if (!std::exchange(held.seen_empty, true)) held.empty_since = now;
     const bool spare = all_unused || space_.free_bytes() >= keep_free + held.lease.bytes;
     if (!held.closed && (!spare || now - held.empty_since < idle_for)) continue;
+    // For all that may follow: what throws here has changed nothing, and nothing throws from here on.
+    if (idle->size() == idle->capacity()) idle->reserve(leases_.size());
     space_.RemoveRegion(i);
     if (!held.dead) idle->push_back(held.lease);
     held = {};

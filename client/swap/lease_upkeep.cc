@@ -126,7 +126,8 @@ void LeaseKeeper::ReturnIdleLeases(bool near, Time now) {
       side.next_lease_bytes = std::max(side.next_lease_bytes / 2, RoundUpToLease(options_.first_lease_bytes));
     }
   }
-  for (const LeaseSpace::Lease& lease : idle) client_.Return(lease.server, lease.id);
+  // One that cannot be sent for want of heap stays with us until the end, unused.
+  for (const LeaseSpace::Lease& lease : idle) WithinHeap([&] { return client_.Return(lease.server, lease.id), true; }, false);
 }
 
 }  // namespace ramspan

@@ -126,7 +126,7 @@ OfiLane::Tried OfiLane::Post(Part* part) {
     if (!region.ok()) {
       // Each transfer may fail so until somebody raises the limit.
       const uint64_t failures = unregistered_.fetch_add(1, std::memory_order_relaxed) + 1;
-      if (std::has_single_bit(failures)) LogWarning("%s", region.status().message().c_str());
+      if (std::has_single_bit(failures)) LogWarning("%s", region.status().c_str());
       return Tried::kNoBuffer;
     }
     part->region = std::move(region).value();

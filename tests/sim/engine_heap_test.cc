@@ -14,12 +14,15 @@
 #include <vector>
 
 #include "client/engine/engine.h"
+#include "client/front/throw_status.h"
 #include "client/runtime/mover.h"
 #include "client/swap/file_swap.h"
+#include "client/swap/lease_space.h"
 #include "client/swap/remote_swap.h"
 #include "client/swap/retirable_tier.h"
 #include "client/swap/store_swap.h"
 #include "client/swap/tiered_swap.h"
+#include "ramspan/errors.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/forwarding_tier.h"
 #include "tests/support/forwarding_transport.h"
@@ -206,6 +209,38 @@ TEST(HeapGone, TheProgramIsToldWhatToDo) {
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.ToString();  // the public OutOfMemory
   EXPECT_NE(status.message().find("lower the limit"), std::string::npos) << status.message();
   for (size_t i = 0; i < objects.size(); ++i) ASSERT_TRUE(objects.Access(i, false).ok());
+}
+
+// The text of OutOfMemory was copied to the heap that had none, so programs got std::bad_alloc in its place.
+TEST(HeapGone, TheExceptionThatSaysSoNeedsNone) {
+  uint64_t random = 1;
+  try {
+    const ScarceHeap none(&random, 1);
+    ThrowStatus(OutOfHeap());
+  } catch (const OutOfMemory& error) {
+    EXPECT_NE(std::string(error.what()).find("lower the limit"), std::string::npos) << error.what();
+    return;
+  }
+  FAIL() << "nothing was thrown";
+}
+
+// It was half gone: its region removed, itself still noted. The next look ended the program.
+TEST(HeapGone, AnIdleLeaseIsTakenWholeOrNotAtAll) {
+  LeaseSpace space;
+  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(space.Add({.id = i, .offset = i * kMiB, .bytes = kMiB}));
+  std::vector<LeaseSpace::Lease> idle;
+  uint64_t random = 1;
+  EXPECT_THROW(
+      {
+        const ScarceHeap none(&random, 1);
+        space.TakeIdle({}, {}, 0, &idle);
+      },
+      std::bad_alloc);
+  EXPECT_TRUE(idle.empty());
+  EXPECT_EQ(space.leases(), 3u);
+  space.TakeIdle({}, {}, 0, &idle);
+  EXPECT_EQ(idle.size(), 3u);
+  EXPECT_EQ(space.leases(), 0u);
 }
 
 // An exception on the mover's thread ended the program.
