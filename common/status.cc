@@ -16,6 +16,6 @@ const char* StatusCodeName(StatusCode code) {
   return "?";
 }
 
-std::string Status::ToString() const { return ok() ? "OK" : std::string(StatusCodeName(code_)) + ": " + message_; }
+std::string Status::ToString() const { return ok() ? "OK" : std::string(StatusCodeName(code_)) + ": " + c_str(); }
 
 }  // namespace ramspan

@@ -127,6 +127,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   const bool rewrite = options_.checksum && c->slot && !moves_up;
   const uint64_t old_checksum = c->checksum;
   IoOp* const op = ops_.TryTake();
+  if (op == nullptr) NoteHeapFailure();
   Status status = op != nullptr ? EnsureSlot(c, result) : OutOfHeap();
   if (!status.ok()) {
     if (op != nullptr) ops_.Put(op);

@@ -124,9 +124,10 @@ Status Engine::NoRoomToKeep(Status why, uint64_t bytes) {
                              "gone when it was to be taken (other threads take it, too). Pull again, free some objects, or give "
                              "more swap or memory"); }, OutOfHeap());
   }
-  if (why.is_terse() && bytes > 0) {
+  if (why.is_terse() && bytes > 0 && why.code() != StatusCode::kFailedPrecondition) {
     if (Status words = AskForRoom(bytes); !words.ok()) why = std::move(words);
   }
+  if (why.code() == StatusCode::kFailedPrecondition) return why;  // it is not swap that is full: the heap is
   return WithinHeap([&] { return ResourceExhausted("memory and swap are full: what remains free is needed to read and write the objects that are there. "
                            "Free some objects, or give more swap or memory (" + why.message() + ")"); }, OutOfHeap());
 }
@@ -229,7 +230,7 @@ Status Engine::TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* fra
     ServeWaiters();
     if (status.code() != StatusCode::kMustAsk || attempt == Room::kAttemptsMax) return NoRoomToKeep(std::move(status), ask);
     status = AskForRoom(ask);
-    if (status.code() == StatusCode::kResourceExhausted) return NoRoomToKeep(std::move(status), ask);
+    if (status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kFailedPrecondition) return NoRoomToKeep(std::move(status), ask);
     no_swap = status.code() == StatusCode::kUnavailable;
     if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
   }

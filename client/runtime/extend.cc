@@ -34,7 +34,7 @@ void AbandonSwap(SwapId id) noexcept {
   const ErrnoGuard guard;
   try {
     Runtime::Get().swaps().Remove(id, false);
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     LogWarning("a swap was not abandoned: %s", e.what());
   }
 }

@@ -40,6 +40,7 @@ SwapId Swaps::Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* st
   MutexLock lock(mutex_);
   auto place = std::find_if(added_.begin(), added_.end(), [](const Added& a) { return !a.tier && !a.abandoned; });
   const bool reuse = place != added_.end();
+  if (!reuse) added_.reserve(added_.size() + 1);  // `place` is not needed; from the tier's Add on nothing may throw
   auto wrapped = std::make_unique<RetirableTier>(std::move(tier), "was taken away by the program");
   RetirableTier* raw = wrapped.get();
   const size_t index = configured_.swap->Add(std::move(wrapped), reuse ? place->index : TieredSwap::kTiersMax);
@@ -80,22 +81,12 @@ void Swaps::SetOrder(SwapId id) {
   in_use_ = id;
 }
 
-void Swaps::Use(SwapId id) {
-  MutexLock lock(mutex_);
-  SetOrder(id);
-}
-
-SwapId Swaps::in_use() {
-  MutexLock lock(mutex_);
-  return in_use_;
-}
-
 class Swaps::Turn {
  public:
   explicit Turn(Swaps* swaps) : swaps_(*swaps) {
     MutexLock lock(swaps_.mutex_);
     if (swaps_.turn_ == std::this_thread::get_id()) {
-      throw Error("a swap cannot be removed or closed from within a call of a SwapStore that removing or closing one has made");
+      throw Error("a swap cannot be removed, closed or put to use from within a call of a SwapStore that removing or closing one has made");
     }
     while (swaps_.turn_ != std::thread::id()) swaps_.turn_is_free_.WaitFor(swaps_.mutex_, std::chrono::milliseconds(10));
     swaps_.turn_ = std::this_thread::get_id();
@@ -111,6 +102,18 @@ class Swaps::Turn {
  private:
   Swaps& swaps_;
 };
+
+// Not while one is removed or closed: it would be in use when it is gone.
+void Swaps::Use(SwapId id) {
+  const Turn turn(this);
+  MutexLock lock(mutex_);
+  SetOrder(id);
+}
+
+SwapId Swaps::in_use() {
+  MutexLock lock(mutex_);
+  return in_use_;
+}
 
 // The tier is closed for new slots first, so that what leaves while its own come home goes elsewhere.
 void Swaps::Remove(SwapId id, bool bring_home) {

@@ -17,7 +17,8 @@ namespace ramspan {
 //
 // Thread-safety: calls come from any thread, several at once, on different slots. REQUIRES: none of them uses Ramspan
 // (managedPtr, adhereTo, this header): the thread may be in the middle of an eviction. It holds no lock then that GetStatistics
-// or MemoryLimit of <ramspan/runtime.h>, or SwapInUse or GetSwapUse below would need (GetSwapUse asks the store's Capacity).
+// or MemoryLimit of <ramspan/runtime.h>, or SwapInUse or GetSwapUse below would need (GetSwapUse asks the
+// store's Capacity: within Capacity itself it would ask for ever).
 class RAMSPAN_API SwapStore {
  public:
   virtual ~SwapStore() = default;
