@@ -103,7 +103,8 @@ SlotRef SlotSpace::Reserve(size_t bytes, uint32_t preferred) {
 void SlotSpace::PrepareRow(size_t bytes) {
   // Not each time: reserve() takes the nearest size, be it smaller, and would rehash all rows now and again.
   const size_t rows = rows_.size() + 1;
-  if (static_cast<float>(rows) > rows_.max_load_factor() * static_cast<float>(rows_.bucket_count())) rows_.reserve(2 * rows);
+  const bool is_new = rows_.bucket_count() < 2;  // its one bucket is for none
+  if (is_new || static_cast<float>(rows) > rows_.max_load_factor() * static_cast<float>(rows_.bucket_count())) rows_.reserve(2 * rows);
   if (spare_.empty()) {
     Rows one;
     one.emplace(0, std::vector<Extent>());
