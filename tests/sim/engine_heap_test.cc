@@ -46,7 +46,14 @@ class HeaplessTier final : public ForwardingTier {
 
   Result<SlotRef> Reserve(size_t bytes) override { return MayThrow("Reserve"), ForwardingTier::Reserve(bytes); }
   Result<SlotRef> TryReserve(size_t bytes) override { return MayThrow("TryReserve"), ForwardingTier::TryReserve(bytes); }
-  Status MakeRoom(size_t bytes) override { return MayThrow("MakeRoom"), ForwardingTier::MakeRoom(bytes); }
+  // It is asked seldom, so each second time.
+  Status MakeRoom(size_t bytes) override {
+    if (rate > 0 && ++asked_for_room_ % 2 != 0) {
+      ++failed["MakeRoom"];
+      throw std::bad_alloc();
+    }
+    return ForwardingTier::MakeRoom(bytes);
+  }
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override { return MayThrow("TryMoveUp"), ForwardingTier::TryMoveUp(slot, bytes); }
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
     return MayThrow("TryExchange"), ForwardingTier::TryExchange(given, bytes, taken);
@@ -84,6 +91,7 @@ class HeaplessTier final : public ForwardingTier {
     }
   }
   std::mt19937_64 random_;
+  int asked_for_room_ = 0;
   std::vector<IoRequest*> refused_;
 };
 
