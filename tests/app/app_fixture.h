@@ -6,12 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/job_fixture.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 
 extern std::string launcher_path, sweep_path;  // set by main
-
-constexpr size_t kMiB = size_t{1} << 20;
 
 struct SweepSize {
   size_t bytes = 24 * kMiB;

@@ -6,14 +6,13 @@
 #include <gmock/gmock.h>
 
 #include "tests/cluster/cluster_fixture.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
 using std::chrono::seconds;
 using testing::HasSubstr;
-
-constexpr size_t kMiB = size_t{1} << 20;
 
 class ClusterJobs : public ClusterFixture {
  protected:

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cluster/cluster_fixture.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr size_t kMiB = size_t{1} << 20;
 // Of one client. It has 4 MiB of its own, so some 20 MiB are with servers at each moment.
 constexpr size_t kData = 24 * kMiB;
 constexpr int kChunks = kData / (256 << 10);  // of Loss, which waits in between

@@ -20,7 +20,7 @@ using std::chrono::seconds;
 
 const fs::path kFolder = "/run/slurm";
 
-bool Succeeds(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
+bool SucceedsQuietly(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
 
 // A daemon in the foreground. It ends with the world.
 void StartDaemon(const std::string& name, const std::string& command) {
@@ -61,7 +61,7 @@ void StartDaemons() {
   }
   chmod("/run/munge/key", 0600);
   StartDaemon("munged", "munged --foreground --key-file=/run/munge/key --log-file=/run/munge/log --pid-file=/run/munge/pid --seed-file=/run/munge/seed");
-  for (int i = 0; i < 6000 && !Succeeds("munge -n"); ++i) std::this_thread::sleep_for(milliseconds(10));
+  for (int i = 0; i < 6000 && !SucceedsQuietly("munge -n"); ++i) std::this_thread::sleep_for(milliseconds(10));
   StartDaemon("slurmctld", "unshare -u sh -c 'hostname login; exec slurmctld -D'");
   for (const char* node : {"h1", "h2", "h3", "h4"}) {
     mkdir((kFolder / ("spool-" + std::string(node))).c_str(), 0755);
@@ -72,7 +72,7 @@ void StartDaemons() {
 // Why there is no Slurm here; empty: it is ready. Once for the process.
 std::string StartSlurm() {
   for (const char* program : {"munged", "munge", "slurmctld", "slurmd", "sbatch", "srun"}) {
-    if (!Succeeds(std::string("command -v ") + program)) return std::string(program) + " is not installed (slurm-wlm, munge)";
+    if (!SucceedsQuietly(std::string("command -v ") + program)) return std::string(program) + " is not installed (slurm-wlm, munge)";
   }
   StartDaemons();
   const auto deadline = std::chrono::steady_clock::now() + seconds(60);

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/cluster/slurm_fixture.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
@@ -16,7 +17,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kData = 24 * kMiB;
 
 class Slurm : public SlurmFixture {

@@ -10,11 +10,10 @@
 #include "tests/support/fake_tier.h"
 #include "tests/support/fault_tier.h"
 #include "tests/support/map_store.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 std::unique_ptr<SwapTier> MakeFile(bool direct, uint64_t bytes_max) {
   FileSwapOptions options;

@@ -4,11 +4,10 @@
 #include "tests/contract/transport_contract.h"
 #include "tests/support/forwarding_tier.h"
 #include "tests/support/local_transport.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class LocalBed final : public TransportBed {
  public:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/checksum.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
@@ -18,7 +19,6 @@ using std::chrono::microseconds;
 using std::chrono::steady_clock;
 
 constexpr auto kDeadline = std::chrono::seconds(60);  // for anything; a tier that needs longer hangs
-constexpr size_t kKiB = 1024, kMiB = 1024 * 1024;
 constexpr std::byte kCanary{0xc5};
 
 // A chunk of the test: a slot, an aligned buffer with a canary behind its last granule, a request.

@@ -1,4 +1,5 @@
 #include "tests/contract/transport_contract.h"
+#include "tests/support/sizes.h"
 
 #include <sys/mman.h>
 
@@ -14,12 +15,10 @@
 namespace ramspan {
 namespace {
 
-using Transfer = ServerTransport::Transfer;
 using Completion = ServerTransport::Completion;
 using steady_clock = std::chrono::steady_clock;
 
-constexpr auto kDeadline = std::chrono::seconds(30);
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr auto kTransferDeadline = std::chrono::seconds(30);
 
 std::vector<char> Pattern(size_t bytes, uint64_t seed) {
   std::vector<char> pattern(bytes);
@@ -37,7 +36,7 @@ class Leased {
     const WireMessage request{.type = WireType::kLeaseRequest, .sequence = mine, .bytes = bytes, .minimum_bytes = bytes};
     transport_.Send(server, request);
     int looks = 0;
-    for (const auto end = steady_clock::now() + kDeadline; steady_clock::now() < end; std::this_thread::yield()) {
+    for (const auto end = steady_clock::now() + kTransferDeadline; steady_clock::now() < end; std::this_thread::yield()) {
       if (bed.LooksForAnAnswer() > 0 && ++looks % bed.LooksForAnAnswer() == 0) transport_.Send(server, request);
       const std::optional<ServerTransport::Control> control = transport_.Receive();
       if (!control || control->server != server) continue;
@@ -70,7 +69,7 @@ std::map<void*, std::vector<StatusCode>> CollectAll(ServerTransport& transport, 
   std::map<void*, std::vector<StatusCode>> results;
   std::vector<Completion> done;
   size_t ended = 0;
-  for (const auto end = steady_clock::now() + kDeadline; ended < count && steady_clock::now() < end;) {
+  for (const auto end = steady_clock::now() + kTransferDeadline; ended < count && steady_clock::now() < end;) {
     done.clear();
     transport.Collect(&done);
     for (const Completion& completion : done) results[completion.cookie].push_back(completion.result);
@@ -80,7 +79,7 @@ std::map<void*, std::vector<StatusCode>> CollectAll(ServerTransport& transport, 
   return results;
 }
 
-StatusCode TransferOne(ServerTransport& transport, Transfer transfer) {
+StatusCode TransferOne(ServerTransport& transport, ServerTransport::Transfer transfer) {
   int cookie = 0;
   transfer.cookie = &cookie;
   transport.Start({&transfer, 1});
@@ -149,7 +148,7 @@ TEST_P(TransportContract, OneBatchMayScatterABufferOverServersAndGatherItAgain) 
   }
   std::vector<char> out = Pattern(kPart * kParts, 5), back(kPart * kParts);
   const auto batch = [&](std::vector<char>& buffer, bool is_write) {
-    std::vector<Transfer> transfers;
+    std::vector<ServerTransport::Transfer> transfers;
     for (size_t i = 0; i < kParts; ++i) {
       const auto server = static_cast<uint32_t>(i * 7 % leases.size());
       transfers.push_back({.server = server, .is_write = is_write, .buffer = buffer.data() + i * kPart,
@@ -171,7 +170,7 @@ TEST_P(TransportContract, EachOfManyTransfersEndsOnceWithItsCookie) {
   ASSERT_TRUE(lease);
   constexpr size_t kCount = 200, kBytes = 8000;
   std::vector<std::vector<char>> buffers;
-  std::vector<Transfer> transfers;
+  std::vector<ServerTransport::Transfer> transfers;
   for (size_t i = 0; i < kCount; ++i) {
     buffers.push_back(Pattern(kBytes, i));
     transfers.push_back({.server = transport().servers() - 1, .is_write = true, .buffer = buffers[i].data(),
@@ -199,10 +198,10 @@ void WriteAndReadBeside(Shared* shared, uint32_t server, uint64_t offset, uint64
   std::atomic<int> ended{0};
   const auto run = [&](std::vector<char>& buffer, bool is_write) {
     ended = 0;
-    const Transfer transfer{.server = server, .is_write = is_write, .buffer = buffer.data(), .offset = offset, .bytes = buffer.size(), .cookie = &ended};
+    const ServerTransport::Transfer transfer{.server = server, .is_write = is_write, .buffer = buffer.data(), .offset = offset, .bytes = buffer.size(), .cookie = &ended};
     shared->transport.Start({&transfer, 1});
     std::vector<Completion> done;
-    for (const auto end = steady_clock::now() + kDeadline; ended == 0; done.clear()) {
+    for (const auto end = steady_clock::now() + kTransferDeadline; ended == 0; done.clear()) {
       if (steady_clock::now() > end) return void(++shared->wrong);
       if (!shared->transport.Collect(&done)) std::this_thread::yield();
       for (const Completion& completion : done) {
@@ -240,7 +239,7 @@ TEST_P(TransportContract, RecordsToOneServerArriveInOrder) {
 TEST_P(TransportContract, ReceiveDoesNotWait) {
   const auto begin = steady_clock::now();
   for (int i = 0; i < 100; ++i) transport().Receive();
-  EXPECT_LT(steady_clock::now() - begin, kDeadline);
+  EXPECT_LT(steady_clock::now() - begin, kTransferDeadline);
 }
 
 TEST_P(TransportContract, MemoryWhosePagesHaveGoneIsTransferredFromItsNewPages) {
@@ -282,7 +281,7 @@ TEST_P(TransportContract, TransfersInFlightEndWhenTheirServerDies) {
   ASSERT_TRUE(lease);
   if (!bed_->Freeze(0, true)) return;  // as above
   std::vector<char> buffer(1000);
-  const Transfer transfer{.server = 0, .buffer = buffer.data(), .offset = lease.offset(), .bytes = 1000, .cookie = &buffer};
+  const ServerTransport::Transfer transfer{.server = 0, .buffer = buffer.data(), .offset = lease.offset(), .bytes = 1000, .cookie = &buffer};
   transport().Start({&transfer, 1});
   std::vector<Completion> done;
   for (int i = 0; i < 50; ++i) transport().Collect(&done);
@@ -333,7 +332,7 @@ TEST_P(TransportContract, NoWrongByteComesBackAsRightWhateverIsLateLostOrDead) {
     std::shuffle(places.begin(), places.end(), random);
     const size_t count = 1 + random() % 12;
     std::vector<std::vector<char>> buffers;
-    std::vector<Transfer> batch;
+    std::vector<ServerTransport::Transfer> batch;
     for (size_t i = 0; i < count; ++i) {
       const bool write = random() % 2 == 0;
       buffers.push_back(write ? Pattern(kBytes, random()) : std::vector<char>(kBytes));

@@ -21,7 +21,7 @@ using ramspan::adhereAll;
 using ramspan::adhereTo;
 using ramspan::managedPtr;
 
-constexpr size_t kMib = (1 << 20) / sizeof(uint64_t);  // elements
+constexpr size_t kMibElements = (1 << 20) / sizeof(uint64_t);  // elements
 
 std::vector<managedPtr<uint64_t>> Chunks(size_t n, size_t elements) {
   std::vector<managedPtr<uint64_t>> data;
@@ -53,7 +53,7 @@ TEST(AdhereAll, TakesRangesAndSkipsNull) {
 }
 
 TEST(AdhereAll, ReadsOfConstWriteNothing) {
-  std::vector<managedPtr<uint64_t>> data = Chunks(40, kMib);
+  std::vector<managedPtr<uint64_t>> data = Chunks(40, kMibElements);
   const auto bytes_out = [] {
     return nlohmann::json::parse(ramspan::StatsJson())["tiers"]["file"]["bytes_out"].get<uint64_t>();
   };
@@ -66,13 +66,13 @@ TEST(AdhereAll, ReadsOfConstWriteNothing) {
 }
 
 TEST(AdhereAll, OneManagedPtrTwiceIsTwoPins) {
-  managedPtr<uint64_t> a(9 * kMib, uint64_t{3});  // twice this would not fit
+  managedPtr<uint64_t> a(9 * kMibElements, uint64_t{3});  // twice this would not fit
   auto [x, y] = adhereAll(a, a);
   EXPECT_EQ(static_cast<uint64_t*>(x), static_cast<uint64_t*>(y));
 }
 
 TEST(AdhereAll, MoreThanTheLimitIsRefusedAtOnceAndNothingStaysPinned) {
-  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMib);
+  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMibElements);
   constexpr std::chrono::milliseconds kGrace{1000};  // the shortest wait for pins that may go
   const auto refused = [&] { EXPECT_THROW(static_cast<void>(adhereAll(data[0], data[1], data[2])), ramspan::OutOfMemory); };
   EXPECT_LT(ShortestOf(kGrace, refused), kGrace);
@@ -84,7 +84,7 @@ TEST(AdhereAll, MoreThanTheLimitIsRefusedAtOnceAndNothingStaysPinned) {
 TEST(AdhereAll, ManyThreadsThatNeedSeveralChunksAllFinish) {
   constexpr size_t kThreads = 6, kChunks = 12;
   constexpr uint64_t kRounds = 20;
-  std::vector<managedPtr<uint64_t>> data = Chunks(kChunks, 4 * kMib);  // three fit
+  std::vector<managedPtr<uint64_t>> data = Chunks(kChunks, 4 * kMibElements);  // three fit
   std::vector<std::mutex> owner(kChunks);
   std::vector<std::thread> team;
   for (size_t t = 0; t < kThreads; ++t) {
@@ -97,9 +97,9 @@ TEST(AdhereAll, ManyThreadsThatNeedSeveralChunksAllFinish) {
         const size_t a = order[0], b = order[1], c = order[2];
         auto [x, y, z] = adhereAll(data[a], data[b], data[c]);
         std::scoped_lock lock(owner[a], owner[b], owner[c]);
-        ++static_cast<uint64_t*>(x)[kMib];
-        ++static_cast<uint64_t*>(y)[kMib];
-        ++static_cast<uint64_t*>(z)[kMib];
+        ++static_cast<uint64_t*>(x)[kMibElements];
+        ++static_cast<uint64_t*>(y)[kMibElements];
+        ++static_cast<uint64_t*>(z)[kMibElements];
       }
     });
   }
@@ -107,14 +107,14 @@ TEST(AdhereAll, ManyThreadsThatNeedSeveralChunksAllFinish) {
   uint64_t sum = 0;
   for (const auto& one : data) {
     const adhereTo<uint64_t> glue(one);
-    sum += static_cast<const uint64_t*>(glue)[kMib];
+    sum += static_cast<const uint64_t*>(glue)[kMibElements];
   }
   EXPECT_EQ(sum, 3 * kThreads * kRounds);
 }
 
 // The holder computes for longer than any patience with waiters: who waits must not give up before.
 TEST(AdhereAll, WaitsForAThreadThatStillComputes) {
-  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMib);
+  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMibElements);
   std::atomic<bool> pinned{false};
   std::thread holder([&] {
     auto [x, y] = adhereAll(data[0], data[1]);
@@ -130,7 +130,7 @@ TEST(AdhereAll, WaitsForAThreadThatStillComputes) {
 // SetWaitForPins(false), also by exit(), ended the waits of adhereTo only: adhereAll in a static object's destructor waited for ever
 // for a thread that would never run again. Here one thread waits in turn, one for its turn, and one comes later.
 TEST(AdhereAll, NobodyWaitsAnyMoreWhereTheProgramSaysSo) {
-  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMib);
+  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMibElements);
   std::atomic<bool> pinned{false};
   std::atomic<int> told{0};
   const auto pull = [&] {
@@ -163,7 +163,7 @@ TEST(AdhereAll, NobodyWaitsAnyMoreWhereTheProgramSaysSo) {
 }
 
 TEST(AdhereAll, ADeadlockWithPinsHeldOutsideIsThrown) {
-  std::vector<managedPtr<uint64_t>> data = Chunks(3, 6 * kMib);
+  std::vector<managedPtr<uint64_t>> data = Chunks(3, 6 * kMibElements);
   adhereTo<uint64_t> held(data[0]);
   static_cast<uint64_t*>(held)[0] = 1;
   EXPECT_THROW(static_cast<void>(adhereAll(data[1], data[2])), ramspan::OutOfMemory);
@@ -171,7 +171,7 @@ TEST(AdhereAll, ADeadlockWithPinsHeldOutsideIsThrown) {
 
 // Each waited for the other for ever: one for its pins, the other one for its turn.
 TEST(AdhereAll, OfTwoThreadsThatHoldWhatTheOtherNeedsOneThrowsAndTheOtherGoesOn) {
-  std::vector<managedPtr<uint64_t>> data = Chunks(10, 2 * kMib);  // seven fit
+  std::vector<managedPtr<uint64_t>> data = Chunks(10, 2 * kMibElements);  // seven fit
   std::atomic<int> holders{0}, thrown{0}, done{0};
   const auto work = [&](size_t first) {
     try {

@@ -17,7 +17,7 @@ namespace {
 using ramspan::adhereTo;
 using ramspan::managedPtr;
 
-constexpr size_t kMib = size_t{1} << 20;
+constexpr size_t kMibBytes = size_t{1} << 20;
 
 // Names nobody; what it does when it is asked is the test's.
 class NamesNobody : public ramspan::EvictionPolicy {
@@ -30,7 +30,7 @@ class NamesNobody : public ramspan::EvictionPolicy {
 
 void SweepTwice() {
   std::vector<managedPtr<char>> all;
-  for (int i = 0; i < 24; ++i) all.emplace_back(kMib, static_cast<char>(i));
+  for (int i = 0; i < 24; ++i) all.emplace_back(kMibBytes, static_cast<char>(i));
   for (int i = 0; i < 48; ++i) {
     const adhereTo<char> glue(all[static_cast<size_t>(i % 24)]);
     const char* data = glue;

@@ -17,12 +17,12 @@
 #include "tests/support/forwarding_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 // Only what is broken takes so long.
 constexpr auto kNever = std::chrono::seconds(20);
 

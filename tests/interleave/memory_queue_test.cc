@@ -18,13 +18,13 @@
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
 using std::chrono::milliseconds;
 using Verdict = PinScanner::Verdict;
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // A pin in the thread's own table, as an adhereTo stores it.
 class StoredPin {

@@ -17,12 +17,12 @@
 #include "tests/support/map_store.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
-constexpr uint64_t kBytes = 64 << 10;
-constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kGatedBytes = 64 << 10;
 
 // A tier of which nothing comes back while it is shut.
 class GatedTier final : public ForwardingTier {
@@ -105,7 +105,7 @@ class SwapsThatGo : public testing::Test {
 
   void Fill(int n) {
     for (int i = 0; i < n; ++i) {
-      chunks_.push_back(engine_->Create(kBytes).value());
+      chunks_.push_back(engine_->Create(kGatedBytes).value());
       ASSERT_TRUE(engine_->Acquire(chunks_.back(), true).ok());
     }
   }
@@ -199,7 +199,7 @@ TEST_F(SwapsThatGo, RoomAskedForInOneSwapIsNotGivenBackToTheNext) {
 // The slot that is kept free for when everything is full was taken without the engine's mutex. Its swap could go meanwhile,
 // and giving it back then erased an object in the swap that had that number next.
 TEST_F(SwapsThatGo, TheSlotThatIsKeptFreeIsNotOneOfASwapThatIsGone) {
-  first_.capacity = 4 * kBytes;
+  first_.capacity = 4 * kGatedBytes;
   second_.capacity = 64 * kMiB;
   const SwapId id = swaps_->Add(&first_);
   swaps_->Use(id);
@@ -210,7 +210,7 @@ TEST_F(SwapsThatGo, TheSlotThatIsKeptFreeIsNotOneOfASwapThatIsGone) {
     swaps_->Use(swaps_->Add(&second_));
     exchanged = true;
   };
-  chunks_.push_back(engine_->Create(2 * kBytes).value());
+  chunks_.push_back(engine_->Create(2 * kGatedBytes).value());
   ASSERT_TRUE(engine_->Acquire(chunks_.back(), true).ok());
   ASSERT_TRUE(exchanged);
   Fill(30);

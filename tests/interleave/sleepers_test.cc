@@ -17,11 +17,10 @@
 #include "tests/support/forwarding_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // When the only one that is awake has left, the others would sleep on with nobody who looks for memory.
 TEST(Sleepers, TheOldestIsWokenWhenNobodyElseIsAwake) {

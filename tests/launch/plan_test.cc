@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <map>
 
+#include "tests/support/sizes.h"
+
 namespace ramspan {
 namespace {
 
 using Words = std::vector<std::string>;
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // A host with 8 GiB, half of it allowed in /dev/shm, and an environment of its own.
 class PlanTest : public testing::Test {

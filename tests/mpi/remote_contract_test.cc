@@ -3,11 +3,10 @@
 #include "client/swap/remote_swap.h"
 #include "client/transport/mpi_entry.h"
 #include "tests/contract/swap_tier_contract.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 std::unique_ptr<SwapTier> MakeRemote(const RemoteSwapOptions& options) {
   return std::make_unique<RemoteSwap>(*JobTransport().value(), options);

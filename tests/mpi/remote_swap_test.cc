@@ -17,6 +17,7 @@
 
 #include "client/transport/mpi_entry.h"
 #include "common/checksum.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
@@ -24,8 +25,6 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-
-constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
 
 MpiWorld& World() { return *EnsureJoined().value(); }
 ServerTransport& Servers() { return *JobTransport().value(); }

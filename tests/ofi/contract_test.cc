@@ -6,11 +6,10 @@
 #include "tests/contract/transport_contract.h"
 #include "tests/support/forwarding_tier.h"
 #include "tests/support/ofi_servers.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 struct Shape {
   OfiServers::Options servers;

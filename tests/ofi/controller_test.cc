@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-constexpr milliseconds kPatience{60'000};
+constexpr milliseconds kAnswerPatience{60'000};
 
 // A server with a real endpoint and real links to who asks, which does nothing while it is frozen. Its clients are invented: thousands of
 // processes are more than a test has.
@@ -88,7 +88,7 @@ TEST(Controller, ASpeedBeyondAllNumbersIsTheLargest) {
 TEST(Controller, AListOfThousandsOfClientsArrivesWhole) {
   constexpr uint32_t kClients = 3000;
   Crowd server(kClients);
-  const Result<ServerAnswer> answer = Ask(server.place(), TestSecret(), Order(ServiceOrder::kList), kPatience);
+  const Result<ServerAnswer> answer = Ask(server.place(), TestSecret(), Order(ServiceOrder::kList), kAnswerPatience);
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
   const std::vector<ServiceReport>& reports = answer.value().reports;
   ASSERT_EQ(reports.size(), kClients + 1);
@@ -98,7 +98,7 @@ TEST(Controller, AListOfThousandsOfClientsArrivesWhole) {
 
 TEST(Controller, ALookIsAnsweredByTheServersReportAlone) {
   Crowd server(7);
-  const Result<ServerAnswer> answer = Ask(server.place(), TestSecret(), Order(ServiceOrder::kLook), kPatience);
+  const Result<ServerAnswer> answer = Ask(server.place(), TestSecret(), Order(ServiceOrder::kLook), kAnswerPatience);
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
   ASSERT_EQ(answer.value().reports.size(), 1u);
   EXPECT_EQ(answer.value().reports[0].clients, 7u);
@@ -111,7 +111,7 @@ TEST(Controller, AServerThatDoesNotAnswerHasNotEnded) {
   server.SayThatItDrains();
   bool was_silent = false, was_stopped = false;
   std::string told;
-  const EndWaiting waiting{.look_every = milliseconds(1), .answer_max = milliseconds(100), .silent_max = kPatience, .looks_without_progress = 1 << 30};
+  const EndWaiting waiting{.look_every = milliseconds(1), .answer_max = milliseconds(100), .silent_max = kAnswerPatience, .looks_without_progress = 1 << 30};
   const Status ended = AwaitEnd(server.place(), TestSecret(), waiting, [&](const std::string& line) {
     told += line + "\n";
     if (line.find(" drains: 5 MiB to go") != std::string::npos && !was_silent) server.Freeze(was_silent = true);

@@ -8,11 +8,10 @@
 
 #include "common/fabric.h"
 #include "tests/support/eventually.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr size_t kMiB = size_t{1} << 20;
 
 class HalfWay : public testing::TestWithParam<bool> {
  protected:

@@ -14,11 +14,10 @@
 #include "client/transport/ofi_transport.h"
 #include "tests/support/eventually.h"
 #include "tests/support/ofi_servers.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 std::string NamesOf(const std::vector<SocketPlace>& places) {
   std::string names;

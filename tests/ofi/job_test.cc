@@ -7,14 +7,13 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/job_fixture.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-constexpr size_t kMiB = size_t{1} << 20;
 
 class OfiJob : public JobFixture {
  protected:

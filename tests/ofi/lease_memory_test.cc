@@ -9,11 +9,10 @@
 #include <set>
 
 #include "tests/support/no_more_files.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 TEST(LeaseMemory, IsZeroAndSomewhereElseWhenItIsMadeAgain) {
   int steps = 0;

@@ -9,11 +9,11 @@
 
 #include "tests/support/no_more_files.h"
 #include "tests/support/ofi_servers.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr int kSealed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Descriptor MemoryFile(uint64_t bytes, int seals) {

@@ -6,12 +6,12 @@
 
 #include "client/transport/ofi_transport.h"
 #include "tests/support/ofi_servers.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kMovePatience = std::chrono::seconds(30);
 
 class RegistrationLimit : public testing::Test {
  protected:
@@ -19,7 +19,7 @@ class RegistrationLimit : public testing::Test {
     transport_ = OfiTransport::Open({.servers = servers_.names(), .fabric = {.register_local = true, .local_bytes_max = kMiB}, .near = false}, TestSecret()).value();
     transport_->Send(0, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = 8 * kMiB, .minimum_bytes = 8 * kMiB});
     std::optional<ServerTransport::Control> answer;
-    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const auto end = std::chrono::steady_clock::now() + kMovePatience;
     while (!answer && std::chrono::steady_clock::now() < end) answer = transport_->Receive();
     RS_CHECK(answer.has_value(), "no %s", "lease");
     offset_ = Decode(answer->record).value().offset;
@@ -35,7 +35,7 @@ class RegistrationLimit : public testing::Test {
     }
     transport_->Start(batch);
     std::vector<ServerTransport::Completion> done;
-    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const auto end = std::chrono::steady_clock::now() + kMovePatience;
     while (done.size() < buffers.size() && std::chrono::steady_clock::now() < end) transport_->Collect(&done);
     for (const auto& one : done) *static_cast<StatusCode*>(one.cookie) = one.result;
     return results;

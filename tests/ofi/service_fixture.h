@@ -9,10 +9,9 @@
 #include <string>
 
 #include "tests/support/job_fixture.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
-
-inline constexpr size_t kMiB = size_t{1} << 20;
 
 class ServiceFixture : public JobFixture {
  protected:

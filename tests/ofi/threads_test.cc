@@ -12,6 +12,7 @@
 #include "client/transport/ofi_transport.h"
 #include "memserver/fabric_threads.h"
 #include "tests/support/ofi_servers.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
@@ -19,7 +20,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr size_t kBytes = size_t{64} << 10;
 
 // A client with one chunk on the server.

@@ -57,7 +57,8 @@ TEST(ManagedPtr, CopiesShareAndAssignmentLetsGo) {
   EXPECT_EQ(first[3], 7);
   c = b;
   EXPECT_EQ(c.size(), 20u);
-  c = c;
+  const managedPtr<int>& same = c;
+  c = same;
   ADHERETOLOCCONST(int, c, second);
   EXPECT_EQ(second[19], 2);
 }
@@ -261,7 +262,8 @@ TEST(AdhereTo, CopyAndAssignmentHoldTheData) {
   EXPECT_EQ(q_data[7], 2.5);
   double* again = copy;
   EXPECT_EQ(again, q_data);
-  copy = copy;
+  const auto& same = copy;
+  copy = same;
   again = copy;
   EXPECT_EQ(again, q_data);
 }

@@ -20,11 +20,10 @@
 #include "tests/support/local_transport.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // The fake tier keeps its slots in maps: what it does itself is not counted. Nor is what a tier does while it asks for room, which
 // waits for a server or a file system, and what the mover does for nobody.

@@ -19,11 +19,10 @@
 #include "tests/support/map_store.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 unsigned char LetterOf(size_t i) { return static_cast<unsigned char>(i * 7 + 1); }
 

@@ -16,11 +16,10 @@
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/recording_policy.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class Full : public testing::Test {
  protected:

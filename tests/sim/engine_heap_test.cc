@@ -31,11 +31,10 @@
 #include "tests/support/map_store.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // Each call of the port finds no heap now and then: those that may throw do, and of a batch each request for itself is refused.
 class HeaplessTier final : public ForwardingTier {
@@ -95,11 +94,11 @@ class HeaplessTier final : public ForwardingTier {
   std::vector<IoRequest*> refused_;
 };
 
-// Objects of several sizes, each with the bytes of its last write.
-class Objects {
+// ScarceObjects of several sizes, each with the bytes of its last write.
+class ScarceObjects {
  public:
-  explicit Objects(Engine* engine) : engine_(engine) {}
-  ~Objects() {
+  explicit ScarceObjects(Engine* engine) : engine_(engine) {}
+  ~ScarceObjects() {
     for (One& one : all_) engine_->Free(one.chunk);
   }
   void Make(int count) {
@@ -167,7 +166,7 @@ TEST(HeapGone, WhateverCallOfATierFindsNoneNoByteIsLost) {
     NoPins pins;
     Engine engine({.budget = kMiB, .deadlock_settle = std::chrono::milliseconds(0)}, &tier, &pins, DefaultPolicy());
     {
-      Objects objects(&engine);
+      ScarceObjects objects(&engine);
       objects.Make(140);
       std::mt19937_64 random(seed);
       tier.rate = 0.15;
@@ -202,7 +201,7 @@ TEST(HeapGone, TheProgramIsToldWhatToDo) {
   HeaplessTier tier(under.swap.get(), 1);
   NoPins pins;
   Engine engine({.budget = kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
-  Objects objects(&engine);
+  ScarceObjects objects(&engine);
   objects.Make(200);
   for (size_t i = 0; i < objects.size(); ++i) ASSERT_TRUE(objects.Access(i, false).ok());
   tier.rate = 1;
@@ -297,9 +296,9 @@ class ScarceTransport final : public ForwardingTransport {
   }
 };
 
-class OverServers final : public ForwardingTier {
+class ScarceOverServers final : public ForwardingTier {
  public:
-  explicit OverServers(const LocalServersOptions& options, const RemoteSwapOptions& swap)
+  explicit ScarceOverServers(const LocalServersOptions& options, const RemoteSwapOptions& swap)
       : ForwardingTier(&real_), servers_(options), transport_(servers_.Connect(0)), real_(transport_, swap) {}
 
  private:
@@ -340,7 +339,7 @@ TEST_P(HeapGoneIn, NoByteIsLost) {
     uint64_t heap = seed * 0x9e3779b97f4a7c15;
     std::mt19937_64 random(seed);
     const uint32_t one_in = seed % 3 == 0 ? 2 : seed % 3 == 1 ? 5 : 30;
-    Objects objects(&engine);
+    ScarceObjects objects(&engine);
     objects.Make(100);
     // A thread a round, because much is allocated only once a thread.
     for (int round = 0; round < 10; ++round) {
@@ -373,11 +372,11 @@ TEST_P(HeapGoneIn, NoByteIsLost) {
 INSTANTIATE_TEST_SUITE_P(
     Tiers, HeapGoneIn,
     testing::Values(RealTier{"Files", [] { return Files(false); }}, RealTier{"DirectFiles", [] { return Files(true); }},
-                    RealTier{"Near", [] { return std::make_unique<OverServers>(LocalServersOptions{.near = 1}, RemoteSwapOptions{.answer_timeout = std::chrono::milliseconds(20)}); }},
-                    RealTier{"Far", [] { return std::make_unique<OverServers>(LocalServersOptions{.servers = 2, .delay_max = 3}, RemoteSwapOptions{.answer_timeout = std::chrono::milliseconds(20)}); }},
+                    RealTier{"Near", [] { return std::make_unique<ScarceOverServers>(LocalServersOptions{.near = 1}, RemoteSwapOptions{.answer_timeout = std::chrono::milliseconds(20)}); }},
+                    RealTier{"Far", [] { return std::make_unique<ScarceOverServers>(LocalServersOptions{.servers = 2, .delay_max = 3}, RemoteSwapOptions{.answer_timeout = std::chrono::milliseconds(20)}); }},
                     // Leases that are nearly full: slots of several pieces.
                     RealTier{"FarScattered", [] {
-                               return std::make_unique<OverServers>(LocalServersOptions{.servers = 2, .pool_bytes = kMiB / 2 + kMiB / 4},
+                               return std::make_unique<ScarceOverServers>(LocalServersOptions{.servers = 2, .pool_bytes = kMiB / 2 + kMiB / 4},
                                                                     RemoteSwapOptions{.first_lease_bytes = 64 << 10, .lease_bytes_max = 64 << 10, .answer_timeout = std::chrono::milliseconds(20)});
                              }},
                     RealTier{"Store", [] { return std::make_unique<StoreSwap>(&Store()); }}),

@@ -36,11 +36,11 @@ struct Object {
   bool lost = false;
 };
 
-class World {
+class SimulatedProgram {
  public:
-  World(uint64_t seed, const FakeTierOptions& tier, const std::string& policy)
+  SimulatedProgram(uint64_t seed, const FakeTierOptions& tier, const std::string& policy)
       : random_(seed), tier_(tier), engine_(EngineOptions(), &tier_, &pins_, PolicyNamed(policy)) {}
-  ~World() {
+  ~SimulatedProgram() {
     for (auto& [id, o] : objects_) Drop(&o);
     engine_.Drain();
     EXPECT_EQ(tier_.slots(), 0u) << "slots of chunks that are freed";
@@ -160,7 +160,7 @@ class World {
   uint64_t walk_ = 0;
 };
 
-uint64_t Seeds() {
+uint64_t ScheduleSeeds() {
   const char* text = std::getenv("RAMSPAN_TEST_SEEDS");
 #if defined(__SANITIZE_THREAD__)
   return text ? std::strtoull(text, nullptr, 10) : 15;  // there is one thread
@@ -176,7 +176,7 @@ class Schedules : public testing::TestWithParam<const char*> {
  protected:
   // `may_fail_with`: what an access may end in while `rates` hold; afterwards all that is not lost is there.
   static void Run(const FaultRates& rates, bool synchronous, uint64_t capacity, const std::set<StatusCode>& may_fail_with) {
-    for (uint64_t seed = 1; seed <= Seeds() && !HasFailure(); ++seed) {
+    for (uint64_t seed = 1; seed <= ScheduleSeeds() && !HasFailure(); ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
       FakeTierOptions options;
       options.seed = seed;
@@ -186,7 +186,7 @@ class Schedules : public testing::TestWithParam<const char*> {
       options.empty_poll_rate = 0.1;
       options.reserve_waits_rate = 0.2;
       options.rates = rates;
-      World world(seed, options, GetParam());
+      SimulatedProgram world(seed, options, GetParam());
       world.may_fail_with = may_fail_with;
       for (int step = 0; step < 400 && !HasFailure(); ++step) world.Step();
       world.tier().faults().SetRates({});

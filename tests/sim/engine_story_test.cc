@@ -10,11 +10,11 @@
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
-constexpr uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr uint64_t kChunk = 64 * kKiB;
 
 // An engine over one tier or several, and chunks of which each byte tells their number.

@@ -10,11 +10,12 @@
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20, kChunk = 64 << 10, kChunks = 64;
+constexpr uint64_t kMovedChunk = 64 << 10, kMovedChunks = 64;
 
 TEST(MovesUp, WhatIsOnlyReadLeavesSlowerSwapAQuarterASweepAtMost) {
   std::vector<std::unique_ptr<SwapTier>> tiers;
@@ -26,15 +27,15 @@ TEST(MovesUp, WhatIsOnlyReadLeavesSlowerSwapAQuarterASweepAtMost) {
   Engine engine({.budget = 2 * kMiB, .preemptive = false}, &swap, &pins, DefaultPolicy());
   const SlotRef others = upper->Reserve(8 * kMiB).value();
   std::vector<Chunk*> chunks;
-  for (uint64_t i = 0; i < kChunks; ++i) {
-    chunks.push_back(engine.Create(kChunk).value());
+  for (uint64_t i = 0; i < kMovedChunks; ++i) {
+    chunks.push_back(engine.Create(kMovedChunk).value());
     ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
-    std::memset(chunks.back()->frame, static_cast<int>(i), kChunk);
+    std::memset(chunks.back()->frame, static_cast<int>(i), kMovedChunk);
   }
   const auto read_all = [&] {
-    for (uint64_t i = 0; i < kChunks; ++i) {
+    for (uint64_t i = 0; i < kMovedChunks; ++i) {
       ASSERT_TRUE(engine.Acquire(chunks[i], false).ok());
-      ASSERT_EQ(static_cast<unsigned char*>(chunks[i]->frame)[kChunk - 1], i);
+      ASSERT_EQ(static_cast<unsigned char*>(chunks[i]->frame)[kMovedChunk - 1], i);
       swap.Upkeep();  // as the mover does
     }
   };
@@ -44,9 +45,9 @@ TEST(MovesUp, WhatIsOnlyReadLeavesSlowerSwapAQuarterASweepAtMost) {
   upper->Free(others, 8 * kMiB);
   read_all();
   EXPECT_GT(upper->slots(), 0u);
-  EXPECT_LE(upper->slots(), kChunks / 4 + 1);
+  EXPECT_LE(upper->slots(), kMovedChunks / 4 + 1);
   for (int sweep = 0; sweep < 40 && lower->slots() > 0; ++sweep) read_all();
-  EXPECT_LT(lower->slots(), kChunks / 2) << "what stays in memory has no need to";
+  EXPECT_LT(lower->slots(), kMovedChunks / 2) << "what stays in memory has no need to";
   EXPECT_EQ(engine.counters().unchanged_writes, 0u) << "nobody forgot a const";
   EXPECT_TRUE(engine.IsValid());
   for (Chunk* chunk : chunks) engine.Free(chunk);

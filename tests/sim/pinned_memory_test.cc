@@ -21,11 +21,10 @@
 #include "tests/support/local_transport.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // When the pages of which addresses have gone, as the kernel is told. Seen below the library, which can forget to say so.
 class PagesThatWent {

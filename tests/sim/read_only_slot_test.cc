@@ -14,13 +14,13 @@
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kChunk = 64 << 10;
-constexpr size_t kChunks = 32;
+constexpr uint64_t kFilledChunk = 64 << 10;
+constexpr size_t kFilledChunks = 32;
 
 // An engine over a tier that may be written and one whose slots are filled before; whether the latter says so is the test's.
 class FilledSlots : public testing::TestWithParam<const char*> {
@@ -37,7 +37,7 @@ class FilledSlots : public testing::TestWithParam<const char*> {
     tiers_->SetOrder(order);
     engine_ = std::make_unique<Engine>(Engine::Options{.budget = 8 * kMiB, .checksum = read_only}, tiers_.get(), &pins_,
                                        PolicyNamed(GetParam()));
-    for (size_t i = 0; i < kChunks; ++i) chunks_.push_back(engine_->Create(kChunk, Fill(Letter(i))).value());
+    for (size_t i = 0; i < kFilledChunks; ++i) chunks_.push_back(engine_->Create(kFilledChunk, Fill(Letter(i))).value());
     written_ = filled_->stats().bytes_written;
   }
   ~FilledSlots() override {
@@ -47,12 +47,12 @@ class FilledSlots : public testing::TestWithParam<const char*> {
 
   static char Letter(size_t i) { return static_cast<char>('A' + i); }
   SlotRef Fill(char letter) {
-    alignas(4096) static char page[kChunk];
+    alignas(4096) static char page[kFilledChunk];
     std::memset(page, letter, sizeof page);
     IoRequest request;
-    request.slot = filled_->Reserve(kChunk).value();
+    request.slot = filled_->Reserve(kFilledChunk).value();
     request.buffer = page;
-    request.bytes = kChunk;
+    request.bytes = kFilledChunk;
     IoRequest* batch[] = {&request};
     filled_->SubmitWrite(batch);
     IoRequest* done[1];
@@ -63,13 +63,13 @@ class FilledSlots : public testing::TestWithParam<const char*> {
   Status Read(size_t i) {
     Status status = engine_->Acquire(chunks_[i], false);
     if (status.ok()) {
-      EXPECT_EQ(static_cast<const char*>(chunks_[i]->frame)[kChunk - 1], Letter(i));
+      EXPECT_EQ(static_cast<const char*>(chunks_[i]->frame)[kFilledChunk - 1], Letter(i));
     }
     return status;
   }
   Status Write(size_t i) {
     Status status = engine_->Acquire(chunks_[i], true);
-    if (status.ok()) std::memset(chunks_[i]->frame, Letter(i), kChunk);
+    if (status.ok()) std::memset(chunks_[i]->frame, Letter(i), kFilledChunk);
     return status;
   }
   // All leave that can.
@@ -94,11 +94,11 @@ class FilledSlots : public testing::TestWithParam<const char*> {
 TEST_P(FilledSlots, AreReadWithoutAChecksumAndDropped) {
   Make(true);
   for (int round = 0; round < 3; ++round) {
-    for (size_t i = 0; i < kChunks; ++i) ASSERT_TRUE(Read(i).ok()) << "chunk " << i;
+    for (size_t i = 0; i < kFilledChunks; ++i) ASSERT_TRUE(Read(i).ok()) << "chunk " << i;
     Evict();
   }
-  EXPECT_GT(filled_->stats().reads, kChunks) << "nothing has left";
-  EXPECT_EQ(filled_->slots(), kChunks);
+  EXPECT_GT(filled_->stats().reads, kFilledChunks) << "nothing has left";
+  EXPECT_EQ(filled_->slots(), kFilledChunks);
   EXPECT_EQ(tiers_->tier(0).stats().bytes_written, 0u) << "a clean chunk was written to swap";
   EXPECT_FALSE(engine_->IsChanged(chunks_[0]));
   EXPECT_TRUE(engine_->IsValid());
@@ -107,14 +107,14 @@ TEST_P(FilledSlots, AreReadWithoutAChecksumAndDropped) {
 TEST_P(FilledSlots, AreNeverWrittenAndLeftByAChunkThatHasChanged) {
   Make(true);
   for (int round = 0; round < 2; ++round) {
-    for (size_t i = 0; i < kChunks; ++i) ASSERT_TRUE(Write(i).ok()) << "chunk " << i;
+    for (size_t i = 0; i < kFilledChunks; ++i) ASSERT_TRUE(Write(i).ok()) << "chunk " << i;
     Evict();
   }
   EXPECT_EQ(filled_->stats().bytes_written, written_);
   EXPECT_GT(tiers_->tier(0).stats().bytes_written, 0u);
-  EXPECT_LT(filled_->slots(), kChunks);
+  EXPECT_LT(filled_->slots(), kFilledChunks);
   EXPECT_TRUE(engine_->IsChanged(chunks_[0]));
-  for (size_t i = 0; i < kChunks; ++i) ASSERT_TRUE(Read(i).ok()) << "chunk " << i;
+  for (size_t i = 0; i < kFilledChunks; ++i) ASSERT_TRUE(Read(i).ok()) << "chunk " << i;
   EXPECT_TRUE(engine_->IsValid());
 }
 
@@ -124,25 +124,25 @@ TEST_P(FilledSlots, AreReplacedBySlotsOfTheSameKind) {
   EXPECT_TRUE(engine_->IsChanged(chunks_[3]));
   engine_->ReplaceSlot(chunks_[3], Fill(Letter(3)));
   EXPECT_FALSE(engine_->IsChanged(chunks_[3]));
-  EXPECT_EQ(filled_->slots(), kChunks);
+  EXPECT_EQ(filled_->slots(), kFilledChunks);
 }
 
 TEST_P(FilledSlots, AreKeptWhenSwapMakesRoomOrIsClosed) {
   Make(true);
-  for (size_t i = 0; i < kChunks; ++i) ASSERT_TRUE(Read(i).ok());
+  for (size_t i = 0; i < kFilledChunks; ++i) ASSERT_TRUE(Read(i).ok());
   engine_->FreeResidentSlots(UINT64_MAX);
-  EXPECT_EQ(filled_->slots(), kChunks) << "they take no room in swap";
+  EXPECT_EQ(filled_->slots(), kFilledChunks) << "they take no room in swap";
   Evict();
   tiers_->SetOrder({});
   const uint64_t reads = filled_->stats().reads;
   EXPECT_TRUE(engine_->Vacate([](SlotRef, size_t) { return true; }).ok());
   EXPECT_EQ(filled_->stats().reads, reads);
-  EXPECT_EQ(filled_->slots(), kChunks);
+  EXPECT_EQ(filled_->slots(), kFilledChunks);
 }
 
 TEST_P(FilledSlots, AreNotFetchedAhead) {
   Make(true);
-  for (size_t i = 0; i < kChunks; ++i) {
+  for (size_t i = 0; i < kFilledChunks; ++i) {
     const uint64_t reads = filled_->stats().reads;
     ASSERT_TRUE(Read(i).ok());
     Pause();
@@ -155,7 +155,7 @@ TEST_P(FilledSlots, AreNotFetchedAhead) {
 TEST_P(FilledSlots, OfAnOrdinaryTierAreFetchedAhead) {
   if (GetParam() != PolicyNames()[0]) return;  // others may have nothing to say here
   Make(false);
-  for (size_t i = 0; i < kChunks; ++i) {
+  for (size_t i = 0; i < kFilledChunks; ++i) {
     ASSERT_TRUE(Read(i).ok());
     Pause();
   }

@@ -6,11 +6,10 @@
 #include "client/swap/swap_file_maker.h"
 #include "common/buddy_allocator.h"
 #include "common/slot_ref.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20, kGiB = 1024 * kMiB, kTiB = 1024 * kGiB;
 
 // The bitmaps of a swap file half as large as all before it, some MiB of a file of 100 GiB, were in memory before any frame had
 // left for them.

@@ -14,11 +14,10 @@
 #include <vector>
 
 #include "common/config_file.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
 
 // Sources that a test fills in: files below a temporary folder and an environment of its own.
 class ConfigOf : public testing::Test {

@@ -7,10 +7,10 @@
 #include <random>
 #include <vector>
 
+#include "tests/support/sizes.h"
+
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 uint64_t TakeAll(LeaseTable* table, uint32_t client) {
   uint64_t taken = 0;

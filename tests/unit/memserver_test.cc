@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "memserver/session.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr MemServer::Clock::time_point kNow{std::chrono::hours(1)};
 
-enum class Event { kRequest, kBad, kBye, kDeath };
+enum class SessionEvent { kRequest, kBad, kBye, kDeath };
 
 // Brings a session into a state by the table's own transitions.
 Session SessionIn(SessionState state) {
@@ -36,25 +36,25 @@ TEST(Session, TheTransitionTableIsAsWritten) {
   using enum SessionState;
   struct Row {
     SessionState from;
-    Event event;
+    SessionEvent event;
     bool accepted;
     SessionState to;
   };
   const std::vector<Row> table = {
-      {kJoining, Event::kRequest, true, kActive},     {kJoining, Event::kBad, true, kJoining},
-      {kJoining, Event::kBye, true, kDraining},       {kActive, Event::kRequest, true, kActive},
-      {kActive, Event::kBad, true, kActive},          {kActive, Event::kBye, true, kDraining},
-      {kDraining, Event::kRequest, false, kDraining}, {kDraining, Event::kBad, true, kDraining},
-      {kDraining, Event::kBye, false, kDraining},     {kGone, Event::kRequest, false, kGone},
-      {kGone, Event::kBad, true, kGone},              {kGone, Event::kBye, false, kGone},
-      {kJoining, Event::kDeath, true, kGone},         {kActive, Event::kDeath, true, kGone},
-      {kDraining, Event::kDeath, false, kDraining},   {kGone, Event::kDeath, false, kGone},
+      {kJoining, SessionEvent::kRequest, true, kActive},     {kJoining, SessionEvent::kBad, true, kJoining},
+      {kJoining, SessionEvent::kBye, true, kDraining},       {kActive, SessionEvent::kRequest, true, kActive},
+      {kActive, SessionEvent::kBad, true, kActive},          {kActive, SessionEvent::kBye, true, kDraining},
+      {kDraining, SessionEvent::kRequest, false, kDraining}, {kDraining, SessionEvent::kBad, true, kDraining},
+      {kDraining, SessionEvent::kBye, false, kDraining},     {kGone, SessionEvent::kRequest, false, kGone},
+      {kGone, SessionEvent::kBad, true, kGone},              {kGone, SessionEvent::kBye, false, kGone},
+      {kJoining, SessionEvent::kDeath, true, kGone},         {kActive, SessionEvent::kDeath, true, kGone},
+      {kDraining, SessionEvent::kDeath, false, kDraining},   {kGone, SessionEvent::kDeath, false, kGone},
   };
   for (const Row& row : table) {
     Session session = SessionIn(row.from);
-    const bool accepted = row.event == Event::kRequest ? session.NoteRequest()
-                          : row.event == Event::kBye   ? session.BeginDrain()
-                          : row.event == Event::kDeath ? session.NoteDeath()
+    const bool accepted = row.event == SessionEvent::kRequest ? session.NoteRequest()
+                          : row.event == SessionEvent::kBye   ? session.BeginDrain()
+                          : row.event == SessionEvent::kDeath ? session.NoteDeath()
                                                        : session.NoteBadMessage();
     const std::string name =
         std::string(SessionStateName(row.from)) + " event " + std::to_string(static_cast<int>(row.event));

@@ -15,13 +15,12 @@
 
 #include "common/checksum.h"
 #include "tests/support/local_transport.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
 
 struct Buffer {
   explicit Buffer(size_t bytes, uint64_t seed = 0) : data(RoundUpToGranule(bytes)), size(bytes) {

@@ -4,10 +4,10 @@
 
 #include <cstring>
 
+#include "tests/support/sizes.h"
+
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 TEST(RepeatedMapping, TheSameFewPagesStandThereAgainAndAgain) {
   Result<RepeatedMapping> mapping = RepeatedMapping::Make(300 * kMiB + 1);

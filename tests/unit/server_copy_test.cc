@@ -20,18 +20,18 @@ namespace ramspan {
 namespace {
 
 constexpr size_t kPage = 4096, kChunk = 2 * kPage;
-constexpr uint64_t kPool = uint64_t{8} << 20;
+constexpr uint64_t kCopyPool = uint64_t{8} << 20;
 
 // One near server, whose pool is a memory file of this test's.
 class PoolInAFile final : public ForwardingTransport {
  public:
   explicit PoolInAFile(std::unique_ptr<ServerTransport> to) : ForwardingTransport(std::move(to)), file_(memfd_create("pool", MFD_CLOEXEC)) {
-    RS_CHECK(file_ >= 0 && ftruncate(file_, kPool) == 0, "no memory file of %d", file_);
-    pool_ = static_cast<std::byte*>(mmap(nullptr, kPool, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0));
+    RS_CHECK(file_ >= 0 && ftruncate(file_, kCopyPool) == 0, "no memory file of %d", file_);
+    pool_ = static_cast<std::byte*>(mmap(nullptr, kCopyPool, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0));
     RS_CHECK(pool_ != MAP_FAILED, "no mapping of %d", file_);
   }
   ~PoolInAFile() override {
-    munmap(pool_, kPool);
+    munmap(pool_, kCopyPool);
     close(file_);
   }
   Server server(uint32_t number) const override {
@@ -53,14 +53,14 @@ class PoolInAFile final : public ForwardingTransport {
 
 class ServerCopy : public testing::Test {
  protected:
-  ServerCopy() : servers_({.pool_bytes = kPool, .near = 1}), transport_(servers_.Connect(0)), tier_(transport_) {
+  ServerCopy() : servers_({.pool_bytes = kCopyPool, .near = 1}), transport_(servers_.Connect(0)), tier_(transport_) {
     frame_ = static_cast<std::byte*>(mmap(nullptr, kChunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     RS_CHECK(frame_ != MAP_FAILED, "no frame of %zu", kChunk);
     slot_ = tier_.Reserve(kChunk).value();
     std::memset(frame_, 'A', kPage);
     std::memset(frame_ + kPage, 'B', kPage);
     Transfer(true);
-    place_ = static_cast<std::byte*>(memmem(transport_.pool(), kPool, frame_, kChunk));
+    place_ = static_cast<std::byte*>(memmem(transport_.pool(), kCopyPool, frame_, kChunk));
     RS_CHECK(place_ != nullptr, "%s", "the chunk is not in the pool");
   }
   ~ServerCopy() override {

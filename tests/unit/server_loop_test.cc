@@ -10,10 +10,10 @@
 #include <memory>
 #include <vector>
 
+#include "tests/support/sizes.h"
+
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class ScriptedEndpoint final : public Endpoint {
  public:

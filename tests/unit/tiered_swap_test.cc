@@ -19,7 +19,7 @@ namespace ramspan {
 namespace {
 
 using std::chrono::microseconds;
-constexpr uint64_t kG = kSwapGranule;
+constexpr uint64_t kOne = kSwapGranule;
 
 // A tier on which requests never complete by themselves and each Poll waits its whole time.
 class StuckTier final : public PlainTier {
@@ -52,10 +52,10 @@ class StuckTier final : public PlainTier {
 struct AlignedFree {
   void operator()(void* p) const { std::free(p); }
 };
-using Buffer = std::unique_ptr<void, AlignedFree>;
+using TierBuffer = std::unique_ptr<void, AlignedFree>;
 
-Buffer MakeBuffer(size_t bytes, int pattern) {
-  Buffer buffer(std::aligned_alloc(kG, RoundUpToGranule(bytes)));
+TierBuffer MakeBuffer(size_t bytes, int pattern) {
+  TierBuffer buffer(std::aligned_alloc(kOne, RoundUpToGranule(bytes)));
   std::memset(buffer.get(), pattern, RoundUpToGranule(bytes));
   return buffer;
 }
@@ -64,8 +64,8 @@ class TieredSwapTest : public testing::Test {
  protected:
   TieredSwapTest() {
     auto upper = std::make_unique<FakeTier>(FakeTierOptions{
-        .seed = 1, .capacity_bytes = 4 * kG, .synchronous = true, .checksums = true, .name = "upper"});
-    auto lower = std::make_unique<FakeTier>(FakeTierOptions{.seed = 2, .capacity_bytes = 8 * kG, .name = "lower"});
+        .seed = 1, .capacity_bytes = 4 * kOne, .synchronous = true, .checksums = true, .name = "upper"});
+    auto lower = std::make_unique<FakeTier>(FakeTierOptions{.seed = 2, .capacity_bytes = 8 * kOne, .name = "lower"});
     upper_ = upper.get();
     lower_ = lower.get();
     std::vector<std::unique_ptr<SwapTier>> tiers;
@@ -86,20 +86,20 @@ class TieredSwapTest : public testing::Test {
 };
 
 TEST_F(TieredSwapTest, TheFirstTierIsFilledFirst) {
-  for (int i = 0; i < 4; ++i) EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kG)).name, "upper");
-  for (int i = 0; i < 8; ++i) EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kG)).name, "lower");
+  for (int i = 0; i < 4; ++i) EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kOne)).name, "upper");
+  for (int i = 0; i < 8; ++i) EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kOne)).name, "lower");
   EXPECT_EQ(upper_->slots(), 4u);
   EXPECT_EQ(lower_->slots(), 8u);
 }
 
 TEST_F(TieredSwapTest, AChunkTooLargeForTheFirstTierGoesToTheNext) {
-  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(5 * kG)).name, "lower");
-  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(4 * kG)).name, "upper");
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(5 * kOne)).name, "lower");
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(4 * kOne)).name, "upper");
 }
 
 TEST_F(TieredSwapTest, WhenAllAreFullTheMessageNamesEachTier) {
-  MustReserve(4 * kG);
-  MustReserve(8 * kG);
+  MustReserve(4 * kOne);
+  MustReserve(8 * kOne);
   const Result<SlotRef> slot = tiered_->Reserve(1);
   ASSERT_FALSE(slot.ok());
   EXPECT_EQ(slot.status().code(), StatusCode::kResourceExhausted);
@@ -109,14 +109,14 @@ TEST_F(TieredSwapTest, WhenAllAreFullTheMessageNamesEachTier) {
 
 TEST_F(TieredSwapTest, ATierThatIsGoneIsPassedOver) {
   upper_->SetGone(true);
-  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kG)).name, "lower");
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kOne)).name, "lower");
   lower_->SetGone(true);
-  EXPECT_EQ(tiered_->Reserve(kG).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(tiered_->Reserve(kOne).status().code(), StatusCode::kUnavailable);
 }
 
 TEST_F(TieredSwapTest, CapabilitiesAreThoseOfTheSlotAndOnlyTheCommonOnesOfTheWhole) {
-  const SlotRef upper = MustReserve(4 * kG);
-  const SlotRef lower = MustReserve(kG);
+  const SlotRef upper = MustReserve(4 * kOne);
+  const SlotRef lower = MustReserve(kOne);
   EXPECT_TRUE(tiered_->CapabilitiesOf(upper).synchronous);
   EXPECT_TRUE(tiered_->CapabilitiesOf(upper).checksums);
   EXPECT_FALSE(tiered_->CapabilitiesOf(lower).synchronous);
@@ -125,19 +125,19 @@ TEST_F(TieredSwapTest, CapabilitiesAreThoseOfTheSlotAndOnlyTheCommonOnesOfTheWho
 }
 
 TEST_F(TieredSwapTest, RoomAboveIsSeenOnlyFromBelow) {
-  const SlotRef first = MustReserve(3 * kG);
-  const SlotRef second = MustReserve(2 * kG);  // on the lower tier
-  EXPECT_FALSE(tiered_->ShouldMove(first, kG)) << "nothing is above the first tier";
-  EXPECT_FALSE(tiered_->ShouldMove(second, 2 * kG));
-  EXPECT_TRUE(tiered_->ShouldMove(second, kG));
-  tiered_->Free(first, 3 * kG);
-  EXPECT_TRUE(tiered_->ShouldMove(second, 2 * kG));
+  const SlotRef first = MustReserve(3 * kOne);
+  const SlotRef second = MustReserve(2 * kOne);  // on the lower tier
+  EXPECT_FALSE(tiered_->ShouldMove(first, kOne)) << "nothing is above the first tier";
+  EXPECT_FALSE(tiered_->ShouldMove(second, 2 * kOne));
+  EXPECT_TRUE(tiered_->ShouldMove(second, kOne));
+  tiered_->Free(first, 3 * kOne);
+  EXPECT_TRUE(tiered_->ShouldMove(second, 2 * kOne));
 }
 
 // The engine asks for each dirty chunk that leaves, with its mutex held; statistics need the tiers' own locks.
 TEST(TieredSwap, WhetherThereIsRoomAboveIsAskedOfNoTier) {
   struct Asked final : FakeTier {
-    explicit Asked(std::atomic<int>* calls) : FakeTier({.seed = 1, .capacity_bytes = 4 * kG}), calls_(calls) {}
+    explicit Asked(std::atomic<int>* calls) : FakeTier({.seed = 1, .capacity_bytes = 4 * kOne}), calls_(calls) {}
     TierStats stats() const noexcept override { return ++*calls_, FakeTier::stats(); }
     std::atomic<int>* const calls_;
   };
@@ -146,61 +146,61 @@ TEST(TieredSwap, WhetherThereIsRoomAboveIsAskedOfNoTier) {
   auto upper = std::make_unique<Asked>(&calls);
   FakeTier* const faster = upper.get();
   tiers.push_back(std::move(upper));
-  tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = 2, .capacity_bytes = 4 * kG}));
+  tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = 2, .capacity_bytes = 4 * kOne}));
   TieredSwap tiered(std::move(tiers));
-  const SlotRef above = tiered.Reserve(4 * kG).value(), below = tiered.Reserve(kG).value();
+  const SlotRef above = tiered.Reserve(4 * kOne).value(), below = tiered.Reserve(kOne).value();
   calls = 0;
-  EXPECT_FALSE(tiered.ShouldMove(below, kG));
-  tiered.Free(above, 4 * kG);
-  EXPECT_TRUE(tiered.ShouldMove(below, kG));
+  EXPECT_FALSE(tiered.ShouldMove(below, kOne));
+  tiered.Free(above, 4 * kOne);
+  EXPECT_TRUE(tiered.ShouldMove(below, kOne));
   EXPECT_EQ(calls, 0);
   // Room that comes or goes without a slot of ours is seen by the next upkeep.
-  const SlotRef taken = faster->Reserve(4 * kG).value();
+  const SlotRef taken = faster->Reserve(4 * kOne).value();
   tiered.Upkeep();
-  EXPECT_FALSE(tiered.ShouldMove(below, kG));
-  faster->Free(taken, 4 * kG);
-  tiered.Free(below, kG);
+  EXPECT_FALSE(tiered.ShouldMove(below, kOne));
+  faster->Free(taken, 4 * kOne);
+  tiered.Free(below, kOne);
 }
 
 // By bytes, one in four of what leaves unchanged, and what was not used of that while there was no room is not made up for.
 TEST(TieredSwap, OneInFourOfWhatLeavesUnchangedMovesUpWhereThereIsRoomForAWhile) {
   for (const bool lasts : {true, false}) {
     std::vector<std::unique_ptr<SwapTier>> tiers;
-    for (const uint64_t seed : {1, 2}) tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed, .capacity_bytes = 8 * kG}));
+    for (const uint64_t seed : {1, 2}) tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed, .capacity_bytes = 8 * kOne}));
     TieredSwap tiered(std::move(tiers), lasts ? std::chrono::milliseconds(0) : std::chrono::hours(1));
-    const SlotRef above = tiered.Reserve(8 * kG).value(), below = tiered.Reserve(kG).value();
+    const SlotRef above = tiered.Reserve(8 * kOne).value(), below = tiered.Reserve(kOne).value();
     tiered.Upkeep();
-    for (int i = 0; i < 9; ++i) EXPECT_FALSE(tiered.TryMoveUp(below, kG)) << "full";
-    EXPECT_FALSE(tiered.TryMoveUp(above, 8 * kG)) << "nothing is above it";
-    tiered.Free(above, 8 * kG);
-    EXPECT_FALSE(tiered.TryMoveUp(below, kG)) << "for how long is not known";
+    for (int i = 0; i < 9; ++i) EXPECT_FALSE(tiered.TryMoveUp(below, kOne)) << "full";
+    EXPECT_FALSE(tiered.TryMoveUp(above, 8 * kOne)) << "nothing is above it";
+    tiered.Free(above, 8 * kOne);
+    EXPECT_FALSE(tiered.TryMoveUp(below, kOne)) << "for how long is not known";
     tiered.Upkeep();
     std::vector<SlotRef> moved;
     for (int i = 0; i < 9; ++i) {
-      if (const SlotRef slot = tiered.TryMoveUp(below, kG)) moved.push_back(slot);
+      if (const SlotRef slot = tiered.TryMoveUp(below, kOne)) moved.push_back(slot);
     }
     EXPECT_EQ(moved.size(), lasts ? 3u : 0u) << "the first one at once, then after four each";
     for (const SlotRef slot : moved) {
       EXPECT_EQ(tiered.TierIndexOf(slot), 0u);
-      tiered.Free(slot, kG);
+      tiered.Free(slot, kOne);
     }
-    tiered.Free(below, kG);
+    tiered.Free(below, kOne);
   }
 }
 
 TEST_F(TieredSwapTest, OnlyTiersInTheOrderGetNewSlotsAndOthersKeepWhatTheyHave) {
-  const SlotRef old = MustReserve(kG);
+  const SlotRef old = MustReserve(kOne);
   const size_t added = tiered_->Add(
-      std::make_unique<FakeTier>(FakeTierOptions{.seed = 3, .capacity_bytes = 2 * kG, .name = "added"}));
+      std::make_unique<FakeTier>(FakeTierOptions{.seed = 3, .capacity_bytes = 2 * kOne, .name = "added"}));
   EXPECT_EQ(added, 2u);
   EXPECT_EQ(tiered_->order(), (std::vector<size_t>{0, 1}));
   tiered_->SetOrder(std::vector<size_t>{2, 1});
-  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kG)).name, "added");
-  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(2 * kG)).name, "lower");
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(kOne)).name, "added");
+  EXPECT_STREQ(tiered_->CapabilitiesOf(MustReserve(2 * kOne)).name, "lower");
   EXPECT_STREQ(tiered_->CapabilitiesOf(old).name, "upper");
-  EXPECT_FALSE(tiered_->ShouldMove(old, kG)) << "what is out of the order stays where it is";
+  EXPECT_FALSE(tiered_->ShouldMove(old, kOne)) << "what is out of the order stays where it is";
   tiered_->SetOrder({});
-  const Result<SlotRef> none = tiered_->Reserve(kG);
+  const Result<SlotRef> none = tiered_->Reserve(kOne);
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.status().message().find("swap is closed"), std::string::npos);
   EXPECT_EQ(upper_->slots(), 1u);
@@ -208,22 +208,22 @@ TEST_F(TieredSwapTest, OnlyTiersInTheOrderGetNewSlotsAndOthersKeepWhatTheyHave) 
 
 TEST_F(TieredSwapTest, OnlyTiersInTheOrderCutASlotFromThePlacesOfOthers) {
   HeldSlot given[4];
-  for (HeldSlot& one : given) one = {MustReserve(kG), kG};  // the upper tier is full
-  const HeldSlot below{MustReserve(kG), kG};
+  for (HeldSlot& one : given) one = {MustReserve(kOne), kOne};  // the upper tier is full
+  const HeldSlot below{MustReserve(kOne), kOne};
   size_t taken = 0;
-  const SlotRef slot = tiered_->TryExchange(std::span(given).first(2), 2 * kG, &taken);
+  const SlotRef slot = tiered_->TryExchange(std::span(given).first(2), 2 * kOne, &taken);
   ASSERT_TRUE(slot);
   EXPECT_EQ(taken, 2u);
   EXPECT_STREQ(tiered_->CapabilitiesOf(slot).name, "upper");
-  EXPECT_FALSE(tiered_->ShouldMove(below.slot, kG)) << "the upper tier is as full as before";
+  EXPECT_FALSE(tiered_->ShouldMove(below.slot, kOne)) << "the upper tier is as full as before";
   tiered_->SetOrder(std::vector<size_t>{1});
-  EXPECT_FALSE(tiered_->TryExchange(std::span(given).last(2), 2 * kG, &taken)) << "it takes nothing new now";
+  EXPECT_FALSE(tiered_->TryExchange(std::span(given).last(2), 2 * kOne, &taken)) << "it takes nothing new now";
   EXPECT_EQ(upper_->slots(), 3u) << "and what it has stays";
-  EXPECT_FALSE(tiered_->TryExchange({}, kG, &taken));
+  EXPECT_FALSE(tiered_->TryExchange({}, kOne, &taken));
 }
 
 TEST_F(TieredSwapTest, APlaceIsUsedAgainAndThereAreFifteen) {
-  const auto fake = [] { return std::make_unique<FakeTier>(FakeTierOptions{.seed = 3, .capacity_bytes = 2 * kG}); };
+  const auto fake = [] { return std::make_unique<FakeTier>(FakeTierOptions{.seed = 3, .capacity_bytes = 2 * kOne}); };
   const size_t first = tiered_->Add(fake());
   EXPECT_EQ(tiered_->Add(fake(), first), first);
   for (size_t i = first + 1; i < TieredSwap::kTiersMax; ++i) EXPECT_EQ(tiered_->Add(fake()), i);
@@ -232,16 +232,16 @@ TEST_F(TieredSwapTest, APlaceIsUsedAgainAndThereAreFifteen) {
 
 TEST_F(TieredSwapTest, AMixedBatchIsSplitAndSlotsComeBackAsTheyWere) {
   std::vector<IoRequest> requests(12);
-  std::vector<Buffer> buffers;
+  std::vector<TierBuffer> buffers;
   std::vector<SlotRef> slots;
-  for (int i = 0; i < 12; ++i) slots.push_back(MustReserve(kG));
+  for (int i = 0; i < 12; ++i) slots.push_back(MustReserve(kOne));
   std::rotate(slots.begin(), slots.begin() + 2, slots.end());  // upper, upper, lower x 8, upper, upper
   std::vector<IoRequest*> batch;
   for (size_t i = 0; i < requests.size(); ++i) {
-    buffers.push_back(MakeBuffer(kG, static_cast<int>(i)));
+    buffers.push_back(MakeBuffer(kOne, static_cast<int>(i)));
     requests[i].slot = slots[i];
     requests[i].buffer = buffers[i].get();
-    requests[i].bytes = kG;
+    requests[i].bytes = kOne;
     batch.push_back(&requests[i]);
   }
   for (bool is_write : {true, false}) {
@@ -259,22 +259,22 @@ TEST_F(TieredSwapTest, AMixedBatchIsSplitAndSlotsComeBackAsTheyWere) {
   EXPECT_EQ(tiered_->tier(0).stats().writes, 4u);
   EXPECT_EQ(tiered_->tier(1).stats().writes, 8u);
   EXPECT_EQ(tiered_->stats().writes, 12u);
-  EXPECT_EQ(tiered_->stats().bytes_read, 12 * kG);
+  EXPECT_EQ(tiered_->stats().bytes_read, 12 * kOne);
 }
 
 TEST(TieredSwap, ASlowTierDoesNotHoldUpTheCompletionsOfAnother) {
   auto stuck = std::make_unique<StuckTier>();
   StuckTier* const slow = stuck.get();
   std::vector<std::unique_ptr<SwapTier>> tiers;
-  tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.capacity_bytes = kG}));
+  tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.capacity_bytes = kOne}));
   tiers.push_back(std::move(stuck));
   TieredSwap tiered(std::move(tiers));
-  const Buffer buffer = MakeBuffer(kG, 1);
+  const TierBuffer buffer = MakeBuffer(kOne, 1);
   std::array<IoRequest, 2> requests;
   for (IoRequest& request : requests) {
-    request.slot = tiered.Reserve(kG).value();
+    request.slot = tiered.Reserve(kOne).value();
     request.buffer = buffer.get();
-    request.bytes = kG;
+    request.bytes = kOne;
     std::array<IoRequest*, 1> one{&request};
     tiered.SubmitWrite(one);
   }
@@ -294,11 +294,11 @@ TEST(TieredSwap, AnIdleTierIsNotPolled) {
   tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{}));
   tiers.push_back(std::move(stuck));
   TieredSwap tiered(std::move(tiers));
-  const Buffer buffer = MakeBuffer(kG, 1);
+  const TierBuffer buffer = MakeBuffer(kOne, 1);
   IoRequest request;
-  request.slot = tiered.Reserve(kG).value();
+  request.slot = tiered.Reserve(kOne).value();
   request.buffer = buffer.get();
-  request.bytes = kG;
+  request.bytes = kOne;
   std::array<IoRequest*, 1> one{&request};
   tiered.SubmitWrite(one);
   std::array<IoRequest*, 4> done;
@@ -312,8 +312,8 @@ TEST(TieredSwapDeathTest, ASlotWithoutATierIsABug) {
   std::vector<std::unique_ptr<SwapTier>> tiers;
   tiers.push_back(std::make_unique<FakeTier>());
   TieredSwap tiered(std::move(tiers));
-  EXPECT_DEATH(tiered.Free(SlotRef{5}, kG), "names no tier");
-  EXPECT_DEATH(tiered.Free(slot_bits::WithTier(SlotRef{5}, 1), kG), "names no tier");
+  EXPECT_DEATH(tiered.Free(SlotRef{5}, kOne), "names no tier");
+  EXPECT_DEATH(tiered.Free(slot_bits::WithTier(SlotRef{5}, 1), kOne), "names no tier");
 }
 
 }  // namespace

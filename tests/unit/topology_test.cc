@@ -14,11 +14,10 @@
 
 #include "common/memory_limits.h"
 #include "common/spare_cores.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
-
-constexpr uint64_t kMiB = 1 << 20;
 
 // A fake /proc, /sys/fs/cgroup and node folder below a temporary folder.
 class FakeMachine : public testing::Test {

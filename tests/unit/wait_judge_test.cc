@@ -5,14 +5,14 @@
 #include <initializer_list>
 #include <vector>
 
+#include "tests/support/sizes.h"
+
 namespace ramspan {
 namespace {
 
 using std::chrono::milliseconds;
-using Verdict = WaitJudge::Verdict;
 
 constexpr milliseconds kTick{200}, kWarn{10'000}, kGiveUp{60'000};
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // The first verdict of its kind for each server, after how many looks.
 struct Judged {
@@ -22,8 +22,8 @@ struct Judged {
     ++ticks;
     judge.Observe(looks, kTick);
     for (size_t i = 0; i < looks.size(); ++i) {
-      if (judge.VerdictOf(i) == Verdict::kWarn) warned[i] = warned[i] < 0 ? ticks : -2;
-      if (judge.VerdictOf(i) == Verdict::kGiveUp && given_up[i] < 0) given_up[i] = ticks;
+      if (judge.VerdictOf(i) == WaitJudge::Verdict::kWarn) warned[i] = warned[i] < 0 ? ticks : -2;
+      if (judge.VerdictOf(i) == WaitJudge::Verdict::kGiveUp && given_up[i] < 0) given_up[i] = ticks;
     }
   }
   void Run(int count) {
