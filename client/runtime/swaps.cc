@@ -73,6 +73,7 @@ void Swaps::SetOrder(SwapId id) {
     configured_.swap->SetOrder(configured_order_);
   } else {
     const Added& added = Find(id);
+    if (added.is_leaving) throw ConfigError("swap " + std::to_string(static_cast<int>(id)) + " is being removed by another thread, so it cannot be put to use");
     std::vector<size_t> order;
     if (added.files != nullptr && configured_.remote != nullptr) order.push_back(0);  // remote memory is the first tier
     order.push_back(added.index);
@@ -86,7 +87,7 @@ class Swaps::Turn {
   explicit Turn(Swaps* swaps) : swaps_(*swaps) {
     MutexLock lock(swaps_.mutex_);
     if (swaps_.turn_ == std::this_thread::get_id()) {
-      throw Error("a swap cannot be removed, closed or put to use from within a call of a SwapStore that removing or closing one has made");
+      throw Error("a swap cannot be removed or closed from within a call of a SwapStore that removing or closing one has made");
     }
     while (swaps_.turn_ != std::thread::id()) swaps_.turn_is_free_.WaitFor(swaps_.mutex_, std::chrono::milliseconds(10));
     swaps_.turn_ = std::this_thread::get_id();
@@ -103,10 +104,10 @@ class Swaps::Turn {
   Swaps& swaps_;
 };
 
-// Not while one is removed or closed: it would be in use when it is gone.
+// Does not wait for another thread's Remove or Close, which may be waiting for pins of this one.
 void Swaps::Use(SwapId id) {
-  const Turn turn(this);
   MutexLock lock(mutex_);
+  if (is_closing_) throw Error("swap is being closed by another thread (CloseSwap), so none can be put to use");
   SetOrder(id);
 }
 
@@ -124,11 +125,14 @@ void Swaps::Remove(SwapId id, bool bring_home) {
     leaving = Find(id);
     leaving.tier->Close();
     if (in_use_ == id) SetOrder(SwapId::kConfigured);
+    Find(id).is_leaving = true;
   }
   if (bring_home) {
     const Status status = engine_->Vacate([&](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == leaving.index; });
     if (!status.ok()) {
       leaving.tier->Reopen();
+      MutexLock lock(mutex_);
+      Find(id).is_leaving = false;
       ThrowStatus(status);
     }
   }
@@ -148,10 +152,12 @@ void Swaps::Close() {
     MutexLock lock(mutex_);
     order = configured_.swap->order();
     configured_.swap->SetOrder({});
+    is_closing_ = true;
   }
   const Status status = engine_->Vacate([](SlotRef, size_t) { return true; });
-  if (status.ok()) return;
   MutexLock lock(mutex_);
+  is_closing_ = false;
+  if (status.ok()) return;
   configured_.swap->SetOrder(order);
   ThrowStatus(status);
 }

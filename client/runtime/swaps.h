@@ -61,6 +61,7 @@ class Swaps {
     StoreSwap* store = nullptr;     // likewise
     size_t index = 0;               // in the TieredSwap
     bool abandoned = false;
+    bool is_leaving = false;        // Remove is under way
   };
   // The turn of the calling thread, for a scope. Throws Error where the thread has it already.
   class Turn;
@@ -78,6 +79,7 @@ class Swaps {
   // LeaveDraining's, for its one thread: what found no other place is tried again then, after a pause that doubles.
   std::chrono::steady_clock::time_point leave_again_{};
   std::chrono::milliseconds leave_pause_{};
+  bool is_closing_ RS_GUARDED_BY(mutex_) = false;
   int last_id_ RS_GUARDED_BY(mutex_) = 0;
   SwapId in_use_ RS_GUARDED_BY(mutex_){};
 };

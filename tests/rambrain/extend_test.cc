@@ -422,4 +422,37 @@ TEST(SwapStore, MayAskForItsUseInEachOfItsCalls) {
   watch.join();
 }
 
+// It was in use when it was gone; and then, waiting for the end of the removal, a thread whose pins that waits for stood still for ever.
+TEST(SwapStore, IsNotPutToUseWhileItIsRemoved) {
+  struct EagerStore final : MapStore {
+    EagerStore() : MapStore(64 * mib) {}
+    ramspan::SwapId id{};
+    std::atomic<int> refused{0}, used{0};
+    bool Read(uint64_t slot, void* data, size_t bytes) override {
+      std::thread([this] {  // as any other thread, which the removal may wait for
+        try {
+          ramspan::UseSwap(id);
+          ++used;
+        } catch (const ramspan::ConfigError&) {
+          ++refused;
+        }
+      }).join();
+      return MapStore::Read(slot, data, bytes);
+    }
+  } store;
+  RunLengthSwap other(64 * mib);
+  cyclicManagedMemory manager(&other, 4 * mib);
+  store.id = ramspan::AddSwap(&store);
+  ramspan::UseSwap(store.id);
+  auto field = Field(60);
+  Expect(field);
+  ramspan::UseSwap(ramspan::SwapId::kConfigured);
+  store.used = store.refused = 0;
+  ramspan::RemoveSwap(store.id);
+  EXPECT_GT(store.refused, 0);
+  EXPECT_EQ(store.used, 0);
+  EXPECT_EQ(ramspan::SwapInUse(), ramspan::SwapId::kConfigured);
+  Expect(field);
+}
+
 }  // namespace
