@@ -365,7 +365,7 @@ TEST(SwapStore, TooManyAtATimeIsAnError) {
 TEST(SwapStore, MayAskForItsUseInEachOfItsCalls) {
   struct AskingStore final : MapStore {
     AskingStore() : MapStore(64 * mib) {}
-    ramspan::SwapId id{};
+    std::atomic<ramspan::SwapId> id{};
     mutable std::atomic<int> capacity{0}, extend{0}, write{0}, read{0}, erase{0};
     // Not again while it is asked: its capacity is a part of its use.
     void Ask(std::atomic<int>* calls) const {
@@ -426,7 +426,7 @@ TEST(SwapStore, MayAskForItsUseInEachOfItsCalls) {
 TEST(SwapStore, IsNotPutToUseWhileItIsRemoved) {
   struct EagerStore final : MapStore {
     EagerStore() : MapStore(64 * mib) {}
-    ramspan::SwapId id{};
+    std::atomic<ramspan::SwapId> id{};
     std::atomic<int> refused{0}, used{0};
     bool Read(uint64_t slot, void* data, size_t bytes) override {
       std::thread([this] {  // as any other thread, which the removal may wait for
