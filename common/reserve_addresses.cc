@@ -7,6 +7,8 @@
 namespace ramspan {
 namespace {
 
+constexpr uint64_t kStep = uint64_t{1} << 20;  // how exactly the most that fits is found
+
 char* Map(uint64_t bytes) {
   void* range = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return range == MAP_FAILED ? nullptr : static_cast<char*>(range);
@@ -21,12 +23,19 @@ AddressRange ReserveAddresses(uint64_t most, uint64_t least) {
     if (room != nullptr) munmap(room + bytes, kAddressesOfOthers);
     return AddressRange{room, room == nullptr ? 0 : bytes};
   };
-  for (uint64_t bytes = most; bytes > least; bytes /= 2) {
-    if (const AddressRange range = beside_others(bytes); range.begin != nullptr) return range;
+  AddressRange range = beside_others(most);
+  if (range.begin != nullptr) return range;
+  uint64_t fits = least;
+  for (uint64_t too_much = most; too_much > fits + kStep;) {
+    const uint64_t middle = RoundUpToGranule(fits + (too_much - fits) / 2);
+    range = beside_others(middle);
+    if (range.begin != nullptr) munmap(range.begin, range.bytes);
+    (range.begin != nullptr ? fits : too_much) = middle;
   }
-  if (const AddressRange range = beside_others(least); range.begin != nullptr) return range;
-  char* const range = Map(least);
-  return {range, range == nullptr ? 0 : least};
+  range = beside_others(fits);
+  if (range.begin != nullptr) return range;
+  char* const alone = Map(least);
+  return {alone, alone == nullptr ? 0 : least};
 }
 
 }  // namespace ramspan

@@ -11,12 +11,12 @@ struct AddressRange {
   uint64_t bytes = 0;
 };
 
-// `most` bytes, or half of it, and so on down to `least`, the largest that leaves room for kAddressesOfOthers beside it; or `least` alone.
+// `most` bytes, or as many of them as leave room for kAddressesOfOthers beside them (to a MiB), but not less than `least`, which may be all there is.
 // `least`, in whole pages, is no more than `most`. Pages may be read and written, and are made by their first use. munmap gives it back.
 AddressRange ReserveAddresses(uint64_t most, uint64_t least);
 
-// Stacks of 8 MiB for the mover and for threads of other libraries, malloc arenas, files that are mapped, and what the program makes
-// after Ramspan has started. With half of it a program of two threads is refused where it needs no more.
-inline constexpr uint64_t kAddressesOfOthers = uint64_t{64} << 20;
+// What glibc reserves for the allocations of two more threads (64 MiB each), their stacks of 8 MiB, files that are mapped, and what the program
+// makes after Ramspan has started. With 64 MiB a program of two threads found no heap now and then, where it needs no more.
+inline constexpr uint64_t kAddressesOfOthers = uint64_t{160} << 20;
 
 }  // namespace ramspan

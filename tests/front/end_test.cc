@@ -123,6 +123,7 @@ TEST_F(ProgramEnd, UnderALimitOfAddressesAProgramComputesRightOrSaysWhyNot) {
       } else {
         ++refused;
         EXPECT_LT(end.status, 128) << "a signal ended it";
+        EXPECT_EQ(right, 0) << "it works with less";
         EXPECT_THAT(end.err, testing::ContainsRegex("ulimit -[vd]|cannot map|failed to map|cannot allocate"));  // the loader's words
       }
     }

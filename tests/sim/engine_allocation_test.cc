@@ -17,12 +17,12 @@
 #include "client/swap/tiered_swap.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/forwarding_tier.h"
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/heap_watch.h"
 #include "tests/support/local_transport.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
+#include "tests/support/unwatched_transport.h"
 
 namespace ramspan {
 namespace {
@@ -66,36 +66,6 @@ class Uncounted final : public ForwardingTier {
 
  private:
   const bool all_;
-};
-
-// Real servers in this process, whose own work is not counted.
-class UnwatchedTransport final : public ForwardingTransport {
- public:
-  using ForwardingTransport::ForwardingTransport;
-  void Start(std::span<const Transfer> batch) override {
-    const UnwatchedHeap unwatched;
-    to().Start(batch);
-  }
-  void Send(uint32_t server, const WireMessage& message) override {
-    const UnwatchedHeap unwatched;
-    to().Send(server, message);
-  }
-  std::optional<Control> Receive() override {
-    const UnwatchedHeap unwatched;
-    return to().Receive();
-  }
-  bool Collect(std::vector<Completion>* done) override {
-    {
-      const UnwatchedHeap unwatched;
-      ended_.clear();
-      to().Collect(&ended_);
-    }
-    done->insert(done->end(), ended_.begin(), ended_.end());
-    return !ended_.empty();
-  }
-
- private:
-  std::vector<Completion> ended_;  // one thread here
 };
 
 // `tiers`: the best first. Sweeps over thrice of memory, written and read, with the mover's work in between.

@@ -25,13 +25,13 @@
 #include "ramspan/errors.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/forwarding_tier.h"
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/heap_watch.h"
 #include "tests/support/local_transport.h"
 #include "tests/support/map_store.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
+#include "tests/support/unwatched_transport.h"
 
 namespace ramspan {
 namespace {
@@ -275,21 +275,12 @@ TEST(HeapGone, TheMoverGoesOn) {
 // ---- Real tiers, with a heap that refuses one allocation in so many ----
 
 // Servers within the process: their own work has all the heap it wants, and what a transport allocates by itself may fail.
-class ScarceTransport final : public ForwardingTransport {
+class ScarceTransport final : public UnwatchedTransport {
  public:
-  using ForwardingTransport::ForwardingTransport;
+  using UnwatchedTransport::UnwatchedTransport;
   void Start(std::span<const Transfer> batch) override {
     ScarceHeap::MayThrow();
-    const UnwatchedHeap unwatched;
-    to().Start(batch);
-  }
-  void Send(uint32_t server, const WireMessage& message) override {
-    const UnwatchedHeap unwatched;
-    to().Send(server, message);
-  }
-  std::optional<Control> Receive() override {
-    const UnwatchedHeap unwatched;
-    return to().Receive();
+    UnwatchedTransport::Start(batch);
   }
   bool Collect(std::vector<Completion>* done) override {
     ScarceHeap::MayThrow();
