@@ -122,13 +122,13 @@ bool Link::TakePeersHeader() {
   return peers_header_known_ = error == 0;
 }
 
-bool Link::Next(Frame* frame, Descriptor* descriptor) {
+bool Link::Next(LinkFrame* frame, Descriptor* descriptor) {
   if (TakeNext(frame, descriptor)) return true;
   if (ended_ && !is_closed()) Close(Unavailable("the connection was closed"));
   return false;
 }
 
-bool Link::TakeNext(Frame* frame, Descriptor* descriptor) {
+bool Link::TakeNext(LinkFrame* frame, Descriptor* descriptor) {
   if (!is_trusted()) return false;
   if (input().size() < 2 || input().size() < 2 + size_t{GetLittle<uint16_t>(input(), 0)}) Read();
   if (is_closed() || !TakePeersHeader() || input().size() < 2) return false;
@@ -156,7 +156,7 @@ bool Link::TakeNext(Frame* frame, Descriptor* descriptor) {
   return true;
 }
 
-bool Link::Send(const Frame& frame, int descriptor) {
+bool Link::Send(const LinkFrame& frame, int descriptor) {
   if (!is_trusted()) return false;
   // In case that the socket is full. Now, because a frame that is sealed has to be sent.
   Descriptor kept(descriptor >= 0 ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0) : -1);

@@ -43,11 +43,11 @@ class Link {
   void Progress();
   // The next whole frame, in order. *descriptor: what came with it, if the frame says so; empty if this process had too many
   // open files to take it. Reads on where the input was full.
-  bool Next(Frame* frame, Descriptor* descriptor);
+  bool Next(LinkFrame* frame, Descriptor* descriptor);
   // False: the link is closed, or the peer has not taken kUnsentFramesMax frames, which closes it. Allocates only when the socket
   // is full. `descriptor` stays the caller's (Unix sockets only); false, and the link goes on, when this process has too many open
   // files to keep it until it is sent. REQUIRES: is_trusted().
-  bool Send(const Frame& frame, int descriptor = -1);
+  bool Send(const LinkFrame& frame, int descriptor = -1);
   // Closes this process's copy of the socket and says nothing to the peer: it is the parent's link. Calls close alone, so it may
   // run in a child of a process with threads.
   void CloseInForkedChild() { socket_.Close(); }
@@ -68,7 +68,7 @@ class Link {
     Descriptor descriptor;
   };
 
-  bool TakeNext(Frame* frame, Descriptor* descriptor);
+  bool TakeNext(LinkFrame* frame, Descriptor* descriptor);
   bool Read();
   void TakeDescriptors(void* message);
   void Greet();

@@ -136,52 +136,52 @@ void Read(Reader* in, ServiceReport* report) {
 
 }  // namespace
 
-size_t EncodeFrame(const Frame& frame, FrameBuffer* out) {
+size_t EncodeFrame(const LinkFrame& frame, FrameBuffer* out) {
   Writer writer(out);
   writer.Number(static_cast<uint8_t>(frame.kind));
   switch (frame.kind) {
-    case Frame::Kind::kIntroduction: Write(frame.introduction, &writer); break;
-    case Frame::Kind::kRecord: writer.Bytes(frame.record); break;
-    case Frame::Kind::kGrant:
+    case LinkFrame::Kind::kIntroduction: Write(frame.introduction, &writer); break;
+    case LinkFrame::Kind::kRecord: writer.Bytes(frame.record); break;
+    case LinkFrame::Kind::kGrant:
       writer.Bytes(frame.record);
       writer.Number(frame.access.key);
       writer.Number(frame.access.address);
       writer.Number(static_cast<uint8_t>(frame.access.has_descriptor));
       break;
-    case Frame::Kind::kOrder:
+    case LinkFrame::Kind::kOrder:
       writer.Number(static_cast<uint8_t>(frame.order.order));
       writer.Number(frame.order.bytes);
       writer.Text(frame.order.job);
       break;
-    case Frame::Kind::kReport: Write(frame.report, &writer); break;
-    case Frame::Kind::kDraining: writer.Number(static_cast<uint8_t>(frame.draining)); break;
-    case Frame::Kind::kGiveBack: writer.Number(frame.bytes); break;
-    case Frame::Kind::kUsage: Write(frame.usage, &writer); break;
-    case Frame::Kind::kPing:
-    case Frame::Kind::kPong: break;
+    case LinkFrame::Kind::kReport: Write(frame.report, &writer); break;
+    case LinkFrame::Kind::kDraining: writer.Number(static_cast<uint8_t>(frame.draining)); break;
+    case LinkFrame::Kind::kGiveBack: writer.Number(frame.bytes); break;
+    case LinkFrame::Kind::kUsage: Write(frame.usage, &writer); break;
+    case LinkFrame::Kind::kPing:
+    case LinkFrame::Kind::kPong: break;
   }
   return writer.at();
 }
 
-Status DecodeFrame(std::span<const std::byte> bytes, Frame* frame) {
+Status DecodeFrame(std::span<const std::byte> bytes, LinkFrame* frame) {
   Reader reader(bytes);
   const auto kind = reader.Number<uint8_t>();
-  frame->kind = static_cast<Frame::Kind>(kind);
+  frame->kind = static_cast<LinkFrame::Kind>(kind);
   frame->access = {};
   bool good = true;
   switch (frame->kind) {
-    case Frame::Kind::kIntroduction: good = Read(&reader, &frame->introduction); break;
-    case Frame::Kind::kRecord:
-    case Frame::Kind::kGrant: {
+    case LinkFrame::Kind::kIntroduction: good = Read(&reader, &frame->introduction); break;
+    case LinkFrame::Kind::kRecord:
+    case LinkFrame::Kind::kGrant: {
       const std::span<const std::byte> record = reader.Bytes(kWireBytes);
       std::copy(record.begin(), record.end(), frame->record.begin());
-      if (frame->kind == Frame::Kind::kRecord) break;
+      if (frame->kind == LinkFrame::Kind::kRecord) break;
       frame->access.key = reader.Number<uint64_t>();
       frame->access.address = reader.Number<uint64_t>();
       frame->access.has_descriptor = reader.Flag();
       break;
     }
-    case Frame::Kind::kOrder: {
+    case LinkFrame::Kind::kOrder: {
       const auto order = reader.Number<uint8_t>();
       good = order >= 1 && order <= kServiceOrderMax;
       frame->order.order = static_cast<ServiceOrder>(order);
@@ -189,12 +189,12 @@ Status DecodeFrame(std::span<const std::byte> bytes, Frame* frame) {
       frame->order.job = reader.Text();
       break;
     }
-    case Frame::Kind::kReport: Read(&reader, &frame->report); break;
-    case Frame::Kind::kDraining: frame->draining = reader.Flag(); break;
-    case Frame::Kind::kGiveBack: frame->bytes = reader.Number<uint64_t>(); break;
-    case Frame::Kind::kUsage: Read(&reader, &frame->usage); break;
-    case Frame::Kind::kPing:
-    case Frame::Kind::kPong: break;
+    case LinkFrame::Kind::kReport: Read(&reader, &frame->report); break;
+    case LinkFrame::Kind::kDraining: frame->draining = reader.Flag(); break;
+    case LinkFrame::Kind::kGiveBack: frame->bytes = reader.Number<uint64_t>(); break;
+    case LinkFrame::Kind::kUsage: Read(&reader, &frame->usage); break;
+    case LinkFrame::Kind::kPing:
+    case LinkFrame::Kind::kPong: break;
     default: good = false;
   }
   if (!good || !reader.ok()) {

@@ -40,7 +40,7 @@ struct LeaseAccess {
   bool operator==(const LeaseAccess&) const = default;
 };
 
-struct Frame {
+struct LinkFrame {
   // What was moved is told about once a second. kPing is answered by kPong. kRecord and kGrant hold a record as it came, not decoded. kOrder comes from controllers only.
   enum class Kind : uint8_t { kIntroduction = 1, kRecord = 2, kGrant = 3, kPing = 4, kPong = 5, kOrder = 6, kReport = 7, kDraining = 8, kGiveBack = 9, kUsage = 10 };
   Kind kind = Kind::kPing;
@@ -57,8 +57,8 @@ struct Frame {
 using FrameBuffer = std::array<std::byte, kFrameBytesMax>;
 
 // The number of bytes. REQUIRES: texts and address within their bounds.
-size_t EncodeFrame(const Frame& frame, FrameBuffer* out);
+size_t EncodeFrame(const LinkFrame& frame, FrameBuffer* out);
 // kInvalidArgument says what is wrong. The frame's texts are allocated for introductions and reports only.
-Status DecodeFrame(std::span<const std::byte> bytes, Frame* frame);
+Status DecodeFrame(std::span<const std::byte> bytes, LinkFrame* frame);
 
 }  // namespace ramspan

@@ -44,7 +44,7 @@ Result<Descriptor> ConnectTo(const SocketPlace& place, RunningClock* clock, Runn
   return last;
 }
 
-Status AwaitFrame(Link& link, Frame* frame, RunningClock* clock, RunningClock::time_point deadline) {
+Status AwaitFrame(Link& link, LinkFrame* frame, RunningClock* clock, RunningClock::time_point deadline) {
   Descriptor none;
   for (;;) {
     link.Progress();
@@ -63,14 +63,14 @@ Result<Meeting> Meeting::With(const SocketPlace& place, const Secret& secret, mi
   Result<Descriptor> socket = ConnectTo(place, &clock, deadline);
   if (!socket.ok()) return socket.status();
   Meeting meeting{.link = std::make_unique<Link>(std::move(socket).value(), role, secret), .introduction = {}};
-  Frame frame;
+  LinkFrame frame;
   if (Status received = AwaitFrame(*meeting.link, &frame, &clock, deadline); !received.ok()) return received;
-  if (frame.kind != Frame::Kind::kIntroduction) return FailedPrecondition("it does not introduce itself");
+  if (frame.kind != LinkFrame::Kind::kIntroduction) return FailedPrecondition("it does not introduce itself");
   meeting.introduction = frame.introduction;
   return meeting;
 }
 
-Status Meeting::Receive(Frame* frame, milliseconds at_most) {
+Status Meeting::Receive(LinkFrame* frame, milliseconds at_most) {
   RunningClock clock;
   const RunningClock::time_point deadline = clock.Now() + at_most;
   return AwaitFrame(*link, frame, &clock, deadline);

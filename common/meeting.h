@@ -20,7 +20,7 @@ struct Meeting {
                              Handshake::Role role = Handshake::Role::kClient);
 
   // The server's next frame. kUnavailable: the link has ended, or nothing has come in time.
-  Status Receive(Frame* frame, std::chrono::milliseconds at_most);
+  Status Receive(LinkFrame* frame, std::chrono::milliseconds at_most);
 };
 
 // How this process calls itself to servers: "program[pid]@host".

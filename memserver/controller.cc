@@ -27,14 +27,14 @@ Result<ServerAnswer> Ask(const SocketPlace& place, const Secret& secret, const S
   Result<Meeting> met = Meeting::With(place, secret, at_most, Handshake::Role::kController);
   if (!met.ok()) return met.status();
   Meeting meeting = std::move(met).value();
-  Frame order{.kind = Frame::Kind::kOrder};
+  LinkFrame order{.kind = LinkFrame::Kind::kOrder};
   order.order = command;
   if (!meeting.link->Send(order)) return meeting.link->why_closed();
   ServerAnswer answer{.instance = meeting.introduction.instance, .reports = {}};
   while (answer.reports.empty() || !answer.reports.back().is_server) {
-    Frame frame;
+    LinkFrame frame;
     if (Status received = meeting.Receive(&frame, at_most); !received.ok()) return received;
-    if (frame.kind != Frame::Kind::kReport) return FailedPrecondition("it answers with something else");
+    if (frame.kind != LinkFrame::Kind::kReport) return FailedPrecondition("it answers with something else");
     answer.reports.push_back(frame.report);
   }
   return answer;

@@ -183,10 +183,10 @@ bool OfiEndpoint::LookAtSockets(int wait_ms) {
 bool OfiEndpoint::Answer(uint32_t client, const WireMessage& message) {
   Visitor* visitor = ByNumber(client);
   if (visitor == nullptr) return false;
-  Frame frame{.kind = Frame::Kind::kRecord, .record = Encode(message)};
+  LinkFrame frame{.kind = LinkFrame::Kind::kRecord, .record = Encode(message)};
   int descriptor = -1;
   if (message.type == WireType::kLeaseGrant) {
-    frame.kind = Frame::Kind::kGrant;
+    frame.kind = LinkFrame::Kind::kGrant;
     const Provided& provided = provided_.at(message.lease);
     frame.access = {provided.region.key(), provided.region.address(), visitor->near};
     if (visitor->near) descriptor = memory_->shared_descriptor(message.offset);
@@ -195,7 +195,7 @@ bool OfiEndpoint::Answer(uint32_t client, const WireMessage& message) {
   if (!sent && descriptor >= 0 && !visitor->link.is_closed()) {
     LogWarning("memory server %s has too many open files to hand over a lease: raise its limit (ulimit -n)", place_.c_str());
     const WireMessage full{.type = WireType::kFull, .sequence = message.sequence, .flags = static_cast<uint32_t>(FullReason::kNoMemory)};
-    visitor->link.Send({.kind = Frame::Kind::kRecord, .record = Encode(full)});
+    visitor->link.Send({.kind = LinkFrame::Kind::kRecord, .record = Encode(full)});
   }
   Visit(*visitor);
   return sent;

@@ -103,7 +103,7 @@ class OfiEndpoint final : public Endpoint {
   void Visit(Visitor& visitor);
   bool TakeFrame(Visitor& visitor, Message* message);
   void NoteUsage(Visitor& visitor, const ServiceUsage& told);
-  bool TakeOrder(Visitor& visitor, const Frame& frame);
+  bool TakeOrder(Visitor& visitor, const LinkFrame& frame);
   void Greet(Visitor& visitor);
   void Welcome(Visitor& visitor, const Introduction& introduction);
   void LookForLateOnes();

@@ -11,8 +11,8 @@ constexpr std::chrono::milliseconds kUsageLasts{3000};
 }  // namespace
 
 // A controller stays as long as a client may take to arrive, and is none.
-bool OfiEndpoint::TakeOrder(Visitor& visitor, const Frame& frame) {
-  if (frame.kind != Frame::Kind::kOrder) {
+bool OfiEndpoint::TakeOrder(Visitor& visitor, const LinkFrame& frame) {
+  if (frame.kind != LinkFrame::Kind::kOrder) {
     visitor.link.Close(FailedPrecondition("it came to give orders, and says something else"));
     return false;
   }
@@ -31,7 +31,7 @@ Endpoint::Reported OfiEndpoint::Report(uint64_t from, const ServiceReport& repor
   const auto found = visitors_.find(from);
   if (found == visitors_.end()) return Reported::kGone;
   if (!found->second->link.has_room()) return Reported::kLater;
-  Frame frame{.kind = Frame::Kind::kReport};
+  LinkFrame frame{.kind = LinkFrame::Kind::kReport};
   frame.report = report;
   frame.report.label = report.label.substr(0, kFrameTextMax);
   const bool sent = found->second->link.Send(frame);
@@ -43,7 +43,7 @@ void OfiEndpoint::TellDraining(bool draining) {
   draining_ = draining;
   for (auto& [id, visitor] : visitors_) {
     if (!visitor->introduced_itself) continue;
-    visitor->link.Send({.kind = Frame::Kind::kDraining, .draining = draining});
+    visitor->link.Send({.kind = LinkFrame::Kind::kDraining, .draining = draining});
     Visit(*visitor);
   }
 }
@@ -51,7 +51,7 @@ void OfiEndpoint::TellDraining(bool draining) {
 void OfiEndpoint::AskBack(uint32_t client, uint64_t bytes) {
   Visitor* visitor = ByNumber(client);
   if (visitor == nullptr) return;
-  Frame frame{.kind = Frame::Kind::kGiveBack};
+  LinkFrame frame{.kind = LinkFrame::Kind::kGiveBack};
   frame.bytes = bytes;
   visitor->link.Send(frame);
   Visit(*visitor);

@@ -74,19 +74,19 @@ void OfiEndpoint::Visit(Visitor& visitor) {
 
 // False: it has none now. A frame that is no message for the server's loop leaves `message` empty.
 bool OfiEndpoint::TakeFrame(Visitor& visitor, Message* message) {
-  Frame frame;
+  LinkFrame frame;
   Descriptor none;
   if (!visitor.link.Next(&frame, &none)) return false;
   if (visitor.link.peer_role() == Handshake::Role::kController) return TakeOrder(visitor, frame);
-  const bool is_introduction = frame.kind == Frame::Kind::kIntroduction;
+  const bool is_introduction = frame.kind == LinkFrame::Kind::kIntroduction;
   if (is_introduction == visitor.introduced_itself) {
     visitor.link.Close(FailedPrecondition(is_introduction ? "it introduces itself twice" : "it does not introduce itself"));
     return false;
   }
   if (is_introduction) Welcome(visitor, frame.introduction);
-  if (frame.kind == Frame::Kind::kUsage) NoteUsage(visitor, frame.usage);
-  if (frame.kind == Frame::Kind::kPing) visitor.link.Send({.kind = Frame::Kind::kPong});
-  if (frame.kind == Frame::Kind::kRecord) {
+  if (frame.kind == LinkFrame::Kind::kUsage) NoteUsage(visitor, frame.usage);
+  if (frame.kind == LinkFrame::Kind::kPing) visitor.link.Send({.kind = LinkFrame::Kind::kPong});
+  if (frame.kind == LinkFrame::Kind::kRecord) {
     last_ = frame.record;
     *message = {visitor.client, last_};
   }
@@ -97,7 +97,7 @@ bool OfiEndpoint::TakeFrame(Visitor& visitor, Message* message) {
 void OfiEndpoint::Greet(Visitor& visitor) {
   visitor.greeted = true;
   visitor.greeting_ends = clock_.Now() + kArrivalMax;
-  Frame frame{.kind = Frame::Kind::kIntroduction};
+  LinkFrame frame{.kind = LinkFrame::Kind::kIntroduction};
   frame.introduction = {.instance = instance_, .capacity_bytes = memory_->bytes(), .near = visitor.near, .local_name = local_name_, .label = place_.substr(0, kFrameTextMax)};
   if (!visitor.near) {
     visitor.fabric = fabrics_->Join();
@@ -127,7 +127,7 @@ void OfiEndpoint::Welcome(Visitor& visitor, const Introduction& introduction) {
   }
   visitor_of_client_[visitor.client] = visitor.id;
   arrivals_.push_back(visitor.client);
-  if (draining_) visitor.link.Send({.kind = Frame::Kind::kDraining, .draining = true});
+  if (draining_) visitor.link.Send({.kind = LinkFrame::Kind::kDraining, .draining = true});
 }
 
 void OfiEndpoint::LookForLateOnes() {

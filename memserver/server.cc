@@ -38,7 +38,7 @@ std::optional<WireMessage> MemServer::Handle(uint32_t client, std::span<const st
     return std::nullopt;
   }
   const WireMessage& message = decoded.value();
-  Session& session = sessions_[client];
+  ClientSession& session = sessions_[client];
   if (message.type == WireType::kBye) {
     if (!session.BeginDrain()) {
       NoteBad(client, FailedPrecondition("bye said twice"));
@@ -180,14 +180,14 @@ Result<bool> MemServer::LeaveTogether() const {
 }
 
 void MemServer::NoteBad(uint32_t client, const Status& why) {
-  Session& session = sessions_[client];
+  ClientSession& session = sessions_[client];
   if (!session.NoteBadMessage()) return;
   LogWarning("memory server %s: ignored message %llu from client %u: %s", options_.label.c_str(),
              static_cast<unsigned long long>(session.bad_messages()), client, why.message().c_str());
 }
 
 void MemServer::Finish() {
-  for (Session& session : sessions_) {
+  for (ClientSession& session : sessions_) {
     if (session.state() != SessionState::kGone) session.FinishDrain();
   }
 }

@@ -76,7 +76,7 @@ class MemServer {
 
   const LeaseTable& leases() const { return leases_; }
   size_t sessions() const { return sessions_.size(); }  // clients that are here, and those that were
-  const Session& session(uint32_t client) const { return sessions_[client]; }
+  const ClientSession& session(uint32_t client) const { return sessions_[client]; }
 
  private:
   WireMessage GrantOrRefuse(uint32_t client, const WireMessage& request, Clock::time_point now);
@@ -87,7 +87,7 @@ class MemServer {
 
   const MemServerOptions options_;
   LeaseTable leases_;
-  std::vector<Session> sessions_;
+  std::vector<ClientSession> sessions_;
   std::vector<Clock::time_point> active_until_;  // by client
   std::vector<WireMessage> granted_;             // by client: the last grant, for a request that is sent again
   uint64_t new_lease_ = 0;                       // granted by the last request; 0 if it got an old one or none

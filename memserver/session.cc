@@ -16,26 +16,26 @@ const char* SessionStateName(SessionState state) {
   return "?";
 }
 
-bool Session::NoteRequest() {
+bool ClientSession::NoteRequest() {
   if (state_ == SessionState::kDraining || state_ == SessionState::kGone) return false;
   state_ = SessionState::kActive;
   return true;
 }
 
-bool Session::NoteBadMessage() { return std::has_single_bit(++bad_messages_); }
+bool ClientSession::NoteBadMessage() { return std::has_single_bit(++bad_messages_); }
 
-bool Session::BeginDrain() {
+bool ClientSession::BeginDrain() {
   if (state_ == SessionState::kDraining || state_ == SessionState::kGone) return false;
   state_ = SessionState::kDraining;
   return true;
 }
 
-void Session::FinishDrain() {
+void ClientSession::FinishDrain() {
   RS_CHECK(state_ == SessionState::kDraining, "a session that is %s cannot end", SessionStateName(state_));
   state_ = SessionState::kGone;
 }
 
-bool Session::NoteDeath() {
+bool ClientSession::NoteDeath() {
   if (state_ == SessionState::kDraining || state_ == SessionState::kGone) return false;
   state_ = SessionState::kGone;
   return true;

@@ -1,4 +1,4 @@
-// Session: what a memory server knows of one client's life.
+// ClientSession: what a memory server knows of one client's life.
 //
 //   state      request, activity   bad message   bye        left      death
 //   Joining    Active              Joining       Draining   (check)   Gone
@@ -19,7 +19,7 @@ enum class SessionState { kJoining, kActive, kDraining, kGone };
 
 const char* SessionStateName(SessionState state);
 
-class Session {
+class ClientSession {
  public:
   [[nodiscard]] bool NoteRequest();
   // Counts it. Returns true when this one is worth a line of log: the 1st, 2nd, 4th, 8th, ...

@@ -97,7 +97,7 @@ void OfiServer::Announce() {
   MutexLock lock(mutex_);
   // A network that is cut for some seconds would fill the queue with them, which ends the link.
   if (link_->wants_to_write()) return;
-  link_->Send({.kind = Frame::Kind::kRecord, .record = Encode({.type = WireType::kActivity})});
+  link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode({.type = WireType::kActivity})});
 }
 
 // ---- Records ----
@@ -112,7 +112,7 @@ void OfiServer::Send(const WireMessage& message) {
       leases_.erase(held);
     }
   }
-  link_->Send({.kind = Frame::Kind::kRecord, .record = Encode(message)});
+  link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode(message)});
 }
 
 std::optional<WireRecord> OfiServer::Receive() {
@@ -135,7 +135,7 @@ void OfiServer::Progress() {
   {
     MutexLock lock(mutex_);
     link_->Progress();
-    Frame frame;
+    LinkFrame frame;
     Descriptor descriptor;
     while (link_->Next(&frame, &descriptor)) {
       if (const char* wrong = Take(frame, descriptor)) unusable = wrong;
@@ -149,24 +149,24 @@ void OfiServer::Progress() {
 }
 
 // What is wrong with a grant that it holds; null: nothing.
-const char* OfiServer::Take(const Frame& frame, const Descriptor& descriptor) {
-  if (frame.kind == Frame::Kind::kPong) return nullptr;
-  if (frame.kind == Frame::Kind::kDraining) {
+const char* OfiServer::Take(const LinkFrame& frame, const Descriptor& descriptor) {
+  if (frame.kind == LinkFrame::Kind::kPong) return nullptr;
+  if (frame.kind == LinkFrame::Kind::kDraining) {
     draining_.store(frame.draining, std::memory_order_relaxed);
     return nullptr;
   }
-  if (frame.kind == Frame::Kind::kGiveBack) {
+  if (frame.kind == LinkFrame::Kind::kGiveBack) {
     to_be_returned_.store(frame.bytes, std::memory_order_relaxed);
     return nullptr;
   }
-  const bool is_record = frame.kind == Frame::Kind::kRecord || frame.kind == Frame::Kind::kGrant;
+  const bool is_record = frame.kind == LinkFrame::Kind::kRecord || frame.kind == LinkFrame::Kind::kGrant;
   const Result<WireMessage> message = is_record ? Decode(frame.record) : Result<WireMessage>(InvalidArgument("a frame that only clients send"));
   if (!message.ok()) {
     link_->Close(FailedPrecondition(message.status().message()));
     return nullptr;
   }
   const bool is_grant = message.value().type == WireType::kLeaseGrant;
-  if (is_grant != (frame.kind == Frame::Kind::kGrant) || inbox_.size() >= kInboxMax) {
+  if (is_grant != (frame.kind == LinkFrame::Kind::kGrant) || inbox_.size() >= kInboxMax) {
     link_->Close(FailedPrecondition(inbox_.size() >= kInboxMax ? "it answers what nobody has asked" : "a grant in the wrong frame"));
     return nullptr;
   }
@@ -176,7 +176,7 @@ const char* OfiServer::Take(const Frame& frame, const Descriptor& descriptor) {
     return nullptr;
   }
   returned_.fetch_add(message.value().bytes, std::memory_order_relaxed);
-  link_->Send({.kind = Frame::Kind::kRecord, .record = Encode({.type = WireType::kLeaseReturn, .lease = message.value().lease})});
+  link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode({.type = WireType::kLeaseReturn, .lease = message.value().lease})});
   inbox_.push_back(Encode({.type = WireType::kFull, .sequence = message.value().sequence, .flags = static_cast<uint32_t>(FullReason::kNoMemory)}));
   return wrong;
 }
@@ -230,7 +230,7 @@ int OfiServer::descriptor(bool* wants_to_write) {
 }
 
 void OfiServer::TellUsage(uint64_t written_bytes, uint64_t read_bytes) {
-  Frame frame{.kind = Frame::Kind::kUsage};
+  LinkFrame frame{.kind = LinkFrame::Kind::kUsage};
   frame.usage = {.written_bytes = written_bytes, .read_bytes = read_bytes};
   MutexLock lock(mutex_);
   link_->Send(frame);
@@ -244,7 +244,7 @@ bool OfiServer::HoldsNothing() {
 void OfiServer::Ping() {
   MutexLock lock(mutex_);
   if (link_->wants_to_write()) return;  // there are some on their way
-  link_->Send({.kind = Frame::Kind::kPing});
+  link_->Send({.kind = LinkFrame::Kind::kPing});
 }
 
 uint64_t OfiServer::arrivals() {

@@ -82,7 +82,7 @@ class OfiServer {
   OfiServer(uint32_t number, std::unique_ptr<Link> link, std::unique_ptr<OfiLane> lane)
       : number_(number), lane_(std::move(lane)), link_(std::move(link)) {}
   bool is_near() const { return description_.mapped != nullptr; }
-  const char* Take(const Frame& frame, const Descriptor& descriptor) RS_REQUIRES(mutex_);
+  const char* Take(const LinkFrame& frame, const Descriptor& descriptor) RS_REQUIRES(mutex_);
   const char* TakeGrant(const WireMessage& grant, const LeaseAccess& access, const Descriptor& descriptor) RS_REQUIRES(mutex_);
   bool Overlaps(uint64_t offset, uint64_t bytes) const RS_REQUIRES(mutex_);
   const char* Map(const WireMessage& grant, const Descriptor& file);

@@ -148,7 +148,7 @@ Result<std::unique_ptr<OfiServer>> OfiTransport::Meet(const SocketPlace& place, 
     if (!opened.ok()) return opened.status();
     lane = std::move(opened).value();
   }
-  if (!meeting.link->Send({.kind = Frame::Kind::kIntroduction, .introduction = self})) return meeting.link->why_closed();
+  if (!meeting.link->Send({.kind = LinkFrame::Kind::kIntroduction, .introduction = self})) return meeting.link->why_closed();
   return OfiServer::Make(servers(), place.text(), std::move(meeting.link), meeting.introduction, std::move(lane));
 }
 

@@ -35,7 +35,7 @@ class Rogue {
       peer_ = endpoint_->AddPeer(meeting_.introduction.fabric).value();
       self.fabric = endpoint_->address();
     }
-    meeting_.link->Send({.kind = Frame::Kind::kIntroduction, .introduction = self});
+    meeting_.link->Send({.kind = LinkFrame::Kind::kIntroduction, .introduction = self});
   }
   Link& link() { return *meeting_.link; }
 
@@ -47,7 +47,7 @@ class Rogue {
   Grant Lease(uint64_t bytes) {
     Say({.type = WireType::kLeaseRequest, .sequence = ++sequence_, .bytes = bytes, .minimum_bytes = bytes});
     Grant grant;
-    Frame frame;
+    LinkFrame frame;
     EXPECT_TRUE(Eventually([&] {
       link().Progress();
       return link().Next(&frame, &grant.file);
@@ -57,7 +57,7 @@ class Rogue {
     grant.access = frame.access;
     return grant;
   }
-  void Say(const WireMessage& message) { link().Send({.kind = Frame::Kind::kRecord, .record = Encode(message)}); }
+  void Say(const WireMessage& message) { link().Send({.kind = LinkFrame::Kind::kRecord, .record = Encode(message)}); }
 
   // Begins a write of more than sockets hold, while nobody takes it: it ends in the middle.
   void WriteHalf(std::span<std::byte> buffer, uint64_t key, uint64_t address) {
@@ -68,14 +68,14 @@ class Rogue {
     for (int i = 0; i < 100; ++i) ASSERT_FALSE(HalfHasEnded());
   }
   void AwaitPong() {
-    link().Send({.kind = Frame::Kind::kPing});
-    Frame frame;
+    link().Send({.kind = LinkFrame::Kind::kPing});
+    LinkFrame frame;
     Descriptor none;
     ASSERT_TRUE(Eventually([&] {
       link().Progress();
       return link().Next(&frame, &none);
     }));
-    ASSERT_EQ(frame.kind, Frame::Kind::kPong);
+    ASSERT_EQ(frame.kind, LinkFrame::Kind::kPong);
   }
   bool HalfHasEnded() {
     std::array<FabricCompletion, 1> done;
@@ -354,12 +354,12 @@ TEST(Isolation, AClientThatBreaksTheRulesIsSentAwayAndOthersDoNotNotice) {
   for (int breach = 0; breach < 2; ++breach) {
     Rogue rogue(servers.places()[0]);
     rogue.Lease(kMiB);
-    if (breach == 0) rogue.link().Send({.kind = Frame::Kind::kIntroduction});
+    if (breach == 0) rogue.link().Send({.kind = LinkFrame::Kind::kIntroduction});
     if (breach == 1) {
       ASSERT_GT(send(rogue.link().descriptor(), "zzzzzzzz", 8, MSG_NOSIGNAL), 0);
     }
     EXPECT_TRUE(Eventually([&] {
-      Frame frame;
+      LinkFrame frame;
       Descriptor none;
       rogue.link().Progress();
       rogue.link().Next(&frame, &none);

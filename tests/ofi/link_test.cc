@@ -37,9 +37,9 @@ class LinkPair : public testing::Test {
       server->Progress();
     }
   }
-  std::optional<Frame> Receive(Link& link, Descriptor* descriptor = nullptr) {
+  std::optional<LinkFrame> Receive(Link& link, Descriptor* descriptor = nullptr) {
     Descriptor ignored;
-    Frame frame;
+    LinkFrame frame;
     link.Progress();
     if (!link.Next(&frame, descriptor == nullptr ? &ignored : descriptor)) return std::nullopt;
     return frame;
@@ -49,66 +49,66 @@ class LinkPair : public testing::Test {
   std::unique_ptr<Link> client, server;
 };
 
-Frame Record(uint32_t sequence) {
-  return {.kind = Frame::Kind::kRecord, .record = Encode({.type = WireType::kActivity, .sequence = sequence})};
+LinkFrame Record(uint32_t sequence) {
+  return {.kind = LinkFrame::Kind::kRecord, .record = Encode({.type = WireType::kActivity, .sequence = sequence})};
 }
 
 TEST_F(LinkPair, FramesArriveInOrderInBothDirections) {
   ASSERT_TRUE(client->is_trusted() && server->is_trusted());
   for (uint32_t i = 0; i < 100; ++i) ASSERT_TRUE(client->Send(Record(i)));
-  ASSERT_TRUE(server->Send({.kind = Frame::Kind::kPong}));
+  ASSERT_TRUE(server->Send({.kind = LinkFrame::Kind::kPong}));
   for (uint32_t i = 0; i < 100; ++i) {
-    const std::optional<Frame> frame = Receive(*server);
+    const std::optional<LinkFrame> frame = Receive(*server);
     ASSERT_TRUE(frame.has_value()) << i;
     EXPECT_EQ(frame->record, Record(i).record);
   }
   EXPECT_FALSE(Receive(*server).has_value());
-  EXPECT_EQ(Receive(*client)->kind, Frame::Kind::kPong);
+  EXPECT_EQ(Receive(*client)->kind, LinkFrame::Kind::kPong);
 }
 
 // `ramspan ctl stop` said that the connection was closed, where the answer had come together with the end.
 TEST_F(LinkPair, AnAnswerIsHeardThoughTheEndOfTheConnectionHasComeToo) {
   Meeting meeting{.link = std::move(client), .introduction = {}};
-  ASSERT_TRUE(server->Send({.kind = Frame::Kind::kPong}));
+  ASSERT_TRUE(server->Send({.kind = LinkFrame::Kind::kPong}));
   server.reset();
-  Frame frame;
+  LinkFrame frame;
   const Status received = meeting.Receive(&frame, std::chrono::seconds(10));
   ASSERT_TRUE(received.ok()) << received.ToString();
-  EXPECT_EQ(frame.kind, Frame::Kind::kPong);
+  EXPECT_EQ(frame.kind, LinkFrame::Kind::kPong);
   EXPECT_EQ(meeting.Receive(&frame, std::chrono::seconds(10)).code(), StatusCode::kUnavailable);
 }
 
 TEST_F(LinkPair, ADescriptorArrivesWithItsFrame) {
   const Descriptor file(memfd_create("test", MFD_CLOEXEC));
   ASSERT_EQ(ftruncate(file.number(), 4321), 0);
-  Frame grant{.kind = Frame::Kind::kGrant, .record = Record(1).record, .access = {.key = 5, .address = 6, .has_descriptor = true}};
-  ASSERT_TRUE(server->Send({.kind = Frame::Kind::kPong}));
+  LinkFrame grant{.kind = LinkFrame::Kind::kGrant, .record = Record(1).record, .access = {.key = 5, .address = 6, .has_descriptor = true}};
+  ASSERT_TRUE(server->Send({.kind = LinkFrame::Kind::kPong}));
   ASSERT_TRUE(server->Send(grant, file.number()));
   Descriptor came;
-  EXPECT_EQ(Receive(*client, &came)->kind, Frame::Kind::kPong);
+  EXPECT_EQ(Receive(*client, &came)->kind, LinkFrame::Kind::kPong);
   EXPECT_FALSE(came);
-  const std::optional<Frame> frame = Receive(*client, &came);
+  const std::optional<LinkFrame> frame = Receive(*client, &came);
   ASSERT_TRUE(frame.has_value() && came);
   EXPECT_EQ(frame->access, grant.access);
   EXPECT_EQ(lseek(came.number(), 0, SEEK_END), 4321);
 }
 
 TEST_F(LinkPair, AFrameThatPromisesADescriptorAndHasNoneEndsTheLink) {
-  ASSERT_TRUE(server->Send({.kind = Frame::Kind::kGrant, .record = Record(1).record, .access = {.has_descriptor = true}}));
+  ASSERT_TRUE(server->Send({.kind = LinkFrame::Kind::kGrant, .record = Record(1).record, .access = {.has_descriptor = true}}));
   EXPECT_FALSE(Receive(*client).has_value());
   EXPECT_EQ(client->why_closed().code(), StatusCode::kFailedPrecondition);
 }
 
 // What `ramspan ctl` and the server say to each other arrives as it was sent, and nothing else passes for it.
 TEST_F(LinkPair, OrdersAndReportsArriveAndUnknownOrdersEndTheLink) {
-  ASSERT_TRUE(client->Send({.kind = Frame::Kind::kOrder, .order = {.order = ServiceOrder::kQuota, .bytes = 77, .job = "slurm 1"}}));
+  ASSERT_TRUE(client->Send({.kind = LinkFrame::Kind::kOrder, .order = {.order = ServiceOrder::kQuota, .bytes = 77, .job = "slurm 1"}}));
   EXPECT_EQ(Receive(*server)->order, (ServiceCommand{.order = ServiceOrder::kQuota, .bytes = 77, .job = "slurm 1"}));
-  Frame report{.kind = Frame::Kind::kReport};
+  LinkFrame report{.kind = LinkFrame::Kind::kReport};
   report.report = {.is_server = true, .held_bytes = 5, .lent_bytes = 1u << 30, .clients = 7, .label = "node7:7117"};
   ASSERT_TRUE(server->Send(report));
   EXPECT_EQ(Receive(*client)->report, report.report);
   EXPECT_EQ(server->peer_role(), Handshake::Role::kClient);
-  ASSERT_TRUE(client->Send({.kind = Frame::Kind::kOrder, .order = {.order = static_cast<ServiceOrder>(kServiceOrderMax + 1)}}));
+  ASSERT_TRUE(client->Send({.kind = LinkFrame::Kind::kOrder, .order = {.order = static_cast<ServiceOrder>(kServiceOrderMax + 1)}}));
   EXPECT_FALSE(Receive(*server).has_value());
   EXPECT_TRUE(server->is_closed());
 }
@@ -116,7 +116,7 @@ TEST_F(LinkPair, OrdersAndReportsArriveAndUnknownOrdersEndTheLink) {
 // A process at its limit of open files: the kernel drops the descriptor and says so.
 TEST_F(LinkPair, ADescriptorForWhichThisProcessHasNoNumberCostsThatFrameOnly) {
   const Descriptor file(memfd_create("test", MFD_CLOEXEC));
-  const Frame grant{.kind = Frame::Kind::kGrant, .record = Record(1).record, .access = {.has_descriptor = true}};
+  const LinkFrame grant{.kind = LinkFrame::Kind::kGrant, .record = Record(1).record, .access = {.has_descriptor = true}};
   ASSERT_TRUE(server->Send(grant, file.number()));
   Descriptor first, second;
   {
@@ -134,7 +134,7 @@ TEST_F(LinkPair, ADescriptorThatCannotBeKeptUntilItIsSentCostsThatFrameOnly) {
   const Descriptor file(memfd_create("test", MFD_CLOEXEC));
   uint32_t sent = 0;
   while (!server->wants_to_write()) ASSERT_TRUE(server->Send(Record(sent++)));
-  const Frame grant{.kind = Frame::Kind::kGrant, .record = Record(1).record, .access = {.has_descriptor = true}};
+  const LinkFrame grant{.kind = LinkFrame::Kind::kGrant, .record = Record(1).record, .access = {.has_descriptor = true}};
   {
     NoMoreFiles none;
     EXPECT_FALSE(server->Send(grant, file.number()));
@@ -143,7 +143,7 @@ TEST_F(LinkPair, ADescriptorThatCannotBeKeptUntilItIsSentCostsThatFrameOnly) {
   ASSERT_TRUE(server->Send(Record(sent++)));
   for (uint32_t i = 0; i < sent; ++i) {
     server->Progress();
-    const std::optional<Frame> frame = Receive(*client);
+    const std::optional<LinkFrame> frame = Receive(*client);
     ASSERT_TRUE(frame.has_value()) << i << client->why_closed().message();
     ASSERT_EQ(frame->record, Record(i).record);
   }
@@ -178,7 +178,7 @@ TEST_F(LinkPair, WhatDidNotFitIsSentLaterInOrder) {
   for (int more = 0; more < 50; ++more) ASSERT_TRUE(client->Send(Record(sent++)));
   for (uint32_t i = 0; i < sent; ++i) {
     client->Progress();
-    const std::optional<Frame> frame = Receive(*server);
+    const std::optional<LinkFrame> frame = Receive(*server);
     ASSERT_TRUE(frame.has_value()) << i;
     ASSERT_EQ(frame->record, Record(i).record);
   }
@@ -198,8 +198,8 @@ TEST(Link, AStrangerGetsNothingButAChallenge) {
 
 // ---- Frames ----
 
-std::vector<Frame> OneOfEachKind() {
-  Frame introduction{.kind = Frame::Kind::kIntroduction};
+std::vector<LinkFrame> OneOfEachKind() {
+  LinkFrame introduction{.kind = LinkFrame::Kind::kIntroduction};
   introduction.introduction.instance = 7;
   introduction.introduction.capacity_bytes = kPoolBytesMax;
   introduction.introduction.near = true;
@@ -207,20 +207,20 @@ std::vector<Frame> OneOfEachKind() {
   introduction.introduction.local_name = "@name";
   introduction.introduction.label.assign(kFrameTextMax, 'x');
   introduction.introduction.job = "slurm 4711";
-  Frame report{.kind = Frame::Kind::kReport}, give_back{.kind = Frame::Kind::kGiveBack}, usage{.kind = Frame::Kind::kUsage};
+  LinkFrame report{.kind = LinkFrame::Kind::kReport}, give_back{.kind = LinkFrame::Kind::kGiveBack}, usage{.kind = LinkFrame::Kind::kUsage};
   report.report = {true, 1, 2, 3, 4, true, {5, 6, 7, 8}, "label", "job"};
   give_back.bytes = 1 << 20;
   usage.usage = {.written_bytes = 1, .read_bytes = 2};
-  const Frame order{.kind = Frame::Kind::kOrder, .order = {ServiceOrder::kQuota, 9, "job"}};
-  return {introduction, order, report, {.kind = Frame::Kind::kDraining, .draining = true}, give_back, usage, Record(3), {.kind = Frame::Kind::kGrant, .record = Record(4).record, .access = {1, 2, true}}, {.kind = Frame::Kind::kPing},
-          {.kind = Frame::Kind::kPong}};
+  const LinkFrame order{.kind = LinkFrame::Kind::kOrder, .order = {ServiceOrder::kQuota, 9, "job"}};
+  return {introduction, order, report, {.kind = LinkFrame::Kind::kDraining, .draining = true}, give_back, usage, Record(3), {.kind = LinkFrame::Kind::kGrant, .record = Record(4).record, .access = {1, 2, true}}, {.kind = LinkFrame::Kind::kPing},
+          {.kind = LinkFrame::Kind::kPong}};
 }
 
 TEST(LinkFrame, EveryKindSurvivesARoundTrip) {
-  for (const Frame& frame : OneOfEachKind()) {
+  for (const LinkFrame& frame : OneOfEachKind()) {
     FrameBuffer buffer;
     const size_t length = EncodeFrame(frame, &buffer);
-    Frame back;
+    LinkFrame back;
     ASSERT_TRUE(DecodeFrame(std::span(buffer).first(length), &back).ok());
     EXPECT_EQ(back.kind, frame.kind);
     EXPECT_EQ(back.introduction, frame.introduction);
@@ -230,7 +230,7 @@ TEST(LinkFrame, EveryKindSurvivesARoundTrip) {
     EXPECT_EQ(back.usage, frame.usage);
     EXPECT_EQ(back.draining, frame.draining);
     EXPECT_EQ(back.bytes, frame.bytes);
-    if (frame.kind == Frame::Kind::kRecord || frame.kind == Frame::Kind::kGrant) {
+    if (frame.kind == LinkFrame::Kind::kRecord || frame.kind == LinkFrame::Kind::kGrant) {
       EXPECT_EQ(back.record, frame.record);
     }
     for (size_t cut = 0; cut < length; ++cut) EXPECT_FALSE(DecodeFrame(std::span(buffer).first(cut), &back).ok()) << cut;
@@ -242,14 +242,14 @@ TEST(LinkFrameFuzz, WhateverDecodesIsWithinBoundsAndEncodesToTheSameBytes) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  const std::vector<Frame> kinds = OneOfEachKind();
+  const std::vector<LinkFrame> kinds = OneOfEachKind();
   int good = 0;
   for (int i = 0; i < 50'000; ++i) {
     FrameBuffer buffer, again;
     size_t length = EncodeFrame(kinds[random() % kinds.size()], &buffer);
     for (unsigned changes = random() % 3; changes > 0; --changes) buffer[random() % std::min<size_t>(length, 60)] = static_cast<std::byte>(random());
     if (random() % 8 == 0) length = random() % buffer.size();
-    Frame frame;
+    LinkFrame frame;
     if (!DecodeFrame(std::span(buffer).first(length), &frame).ok()) continue;
     ++good;
     ASSERT_LE(frame.introduction.label.size(), kFrameTextMax);

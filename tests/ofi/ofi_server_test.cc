@@ -38,7 +38,7 @@ class NearServer : public testing::Test {
 
   void Grant(uint64_t lease, uint64_t offset, uint64_t bytes, const Descriptor& file) {
     const WireMessage grant{.type = WireType::kLeaseGrant, .sequence = 1, .lease = lease, .offset = offset, .bytes = bytes};
-    server_->Send({.kind = Frame::Kind::kGrant, .record = Encode(grant), .access = {.has_descriptor = true}}, file.number());
+    server_->Send({.kind = LinkFrame::Kind::kGrant, .record = Encode(grant), .access = {.has_descriptor = true}}, file.number());
   }
   // Whether the client takes what was granted. What it does not take it gives back, and counts the server as full.
   bool HasTaken() {
@@ -46,7 +46,7 @@ class NearServer : public testing::Test {
     const std::optional<WireRecord> record = client_->Receive();
     RS_CHECK(record.has_value(), "no answer to a %s", "grant");
     const bool taken = Decode(*record).value().type == WireType::kLeaseGrant;
-    Frame back;
+    LinkFrame back;
     Descriptor none;
     server_->Progress();
     EXPECT_EQ(server_->Next(&back, &none), !taken) << "what is not taken is given back";

@@ -39,21 +39,21 @@ class DeafServer {
       for (bool greeted = false; !ends_ && !link.is_closed(); std::this_thread::yield()) {
         link.Progress();
         if (link.is_trusted() && !greeted) {
-          greeted = link.Send({.kind = Frame::Kind::kIntroduction, .introduction = {.instance = 5, .capacity_bytes = 32 * kMiB, .fabric = fabric_->address(), .label = "deaf"}});
+          greeted = link.Send({.kind = LinkFrame::Kind::kIntroduction, .introduction = {.instance = 5, .capacity_bytes = 32 * kMiB, .fabric = fabric_->address(), .label = "deaf"}});
         }
-        Frame frame;
+        LinkFrame frame;
         Descriptor none;
         while (link.Next(&frame, &none)) Answer(&link, frame);
       }
     }
   }
-  static void Answer(Link* link, const Frame& frame) {
-    if (frame.kind == Frame::Kind::kPing) link->Send({.kind = Frame::Kind::kPong});
-    if (frame.kind != Frame::Kind::kRecord) return;
+  static void Answer(Link* link, const LinkFrame& frame) {
+    if (frame.kind == LinkFrame::Kind::kPing) link->Send({.kind = LinkFrame::Kind::kPong});
+    if (frame.kind != LinkFrame::Kind::kRecord) return;
     const WireMessage request = Decode(frame.record).value();
     if (request.type != WireType::kLeaseRequest) return;
     const WireMessage grant{.type = WireType::kLeaseGrant, .sequence = request.sequence, .lease = 1, .offset = 0, .bytes = kMiB};
-    link->Send({.kind = Frame::Kind::kGrant, .record = Encode(grant), .access = {.key = 1, .address = 0}});
+    link->Send({.kind = LinkFrame::Kind::kGrant, .record = Encode(grant), .access = {.key = 1, .address = 0}});
   }
 
   std::unique_ptr<FabricEndpoint> fabric_;

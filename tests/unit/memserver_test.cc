@@ -20,8 +20,8 @@ constexpr MemServer::Clock::time_point kNow{std::chrono::hours(1)};
 enum class SessionEvent { kRequest, kBad, kBye, kDeath };
 
 // Brings a session into a state by the table's own transitions.
-Session SessionIn(SessionState state) {
-  Session session;
+ClientSession SessionIn(SessionState state) {
+  ClientSession session;
   if (state == SessionState::kJoining) return session;
   if (state == SessionState::kActive) {
     EXPECT_TRUE(session.NoteRequest());
@@ -32,7 +32,7 @@ Session SessionIn(SessionState state) {
   return session;
 }
 
-TEST(Session, TheTransitionTableIsAsWritten) {
+TEST(ClientSession, TheTransitionTableIsAsWritten) {
   using enum SessionState;
   struct Row {
     SessionState from;
@@ -51,7 +51,7 @@ TEST(Session, TheTransitionTableIsAsWritten) {
       {kDraining, SessionEvent::kDeath, false, kDraining},   {kGone, SessionEvent::kDeath, false, kGone},
   };
   for (const Row& row : table) {
-    Session session = SessionIn(row.from);
+    ClientSession session = SessionIn(row.from);
     const bool accepted = row.event == SessionEvent::kRequest ? session.NoteRequest()
                           : row.event == SessionEvent::kBye   ? session.BeginDrain()
                           : row.event == SessionEvent::kDeath ? session.NoteDeath()
@@ -65,13 +65,13 @@ TEST(Session, TheTransitionTableIsAsWritten) {
 
 TEST(SessionDeathTest, OnlyADrainingSessionCanEnd) {
   for (const SessionState state : {SessionState::kJoining, SessionState::kActive, SessionState::kGone}) {
-    Session session = SessionIn(state);
+    ClientSession session = SessionIn(state);
     EXPECT_DEATH(session.FinishDrain(), "cannot end") << SessionStateName(state);
   }
 }
 
-TEST(Session, BadMessagesAreLoggedEverMoreRarely) {
-  Session session;
+TEST(ClientSession, BadMessagesAreLoggedEverMoreRarely) {
+  ClientSession session;
   std::vector<uint64_t> logged;
   for (uint64_t i = 1; i <= 100; ++i) {
     if (session.NoteBadMessage()) logged.push_back(i);
