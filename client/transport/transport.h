@@ -84,7 +84,7 @@ class ServerTransport {
   virtual ServerState state(uint32_t number) const = 0;
 
   // Begins the transfers of a batch, in any order; Collect returns one completion for each. Does not wait for bytes to move.
-  // Allocates nothing once warm; before that it may throw std::bad_alloc: then the first of the batch that was not begun is not known, so
+  // Allocates nothing once warm, but for a buffer that the network has to know first; where it does it may throw std::bad_alloc: then the first of the batch that was not begun is not known, so
   // who goes on after it begins them one by one. REQUIRES: each lies within its server's capacity.
   virtual void Start(std::span<const Transfer> batch) = 0;
   // Appends what has ended, of any thread's transfers; perhaps nothing. May block while bytes move. False: there was nothing

@@ -3,6 +3,7 @@
 #include "client/swap/remote_swap.h"
 #include "client/transport/mpi_entry.h"
 #include "tests/contract/swap_tier_contract.h"
+#include "tests/support/miss_path.h"
 #include "tests/support/sizes.h"
 
 namespace ramspan {
@@ -19,6 +20,12 @@ INSTANTIATE_TEST_SUITE_P(
                                   [] { return MakeRemote({.first_lease_bytes = kMiB, .lease_bytes_max = kMiB}); },
                                   30 * kMiB, kMiB}),
     TierName);
+
+// The port of the transports promises it, and nobody had counted over the real ones.
+TEST(MissPath, AllocatesNothingOnceWarmOverMpi) {
+  std::unique_ptr<SwapTier> remote = MakeRemote({});
+  EXPECT_EQ(AllocationsOnceWarm(std::make_unique<Uncounted>(remote.get(), false)), 0);
+}
 
 }  // namespace
 }  // namespace ramspan

@@ -1,11 +1,8 @@
 // The miss path allocates nothing once it is warm: it may be entered where the heap may not be used (a fault handler), and
-// evicting must not need memory that could itself need an eviction (I5). Counts what operator new is asked for by the calling
-// thread, aligned requests aside.
+// evicting must not need memory that could itself need an eviction (I5). Over real servers: tests/ofi/miss_path_test.cc,
+// tests/mpi/remote_contract_test.cc.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,11 +11,11 @@
 #include "client/swap/file_swap.h"
 #include "client/swap/remote_swap.h"
 #include "client/swap/retirable_tier.h"
-#include "client/swap/tiered_swap.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/forwarding_tier.h"
 #include "tests/support/heap_watch.h"
 #include "tests/support/local_transport.h"
+#include "tests/support/miss_path.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
@@ -26,97 +23,6 @@
 
 namespace ramspan {
 namespace {
-
-// The fake tier keeps its slots in maps: what it does itself is not counted. Nor is what a tier does while it asks for room, which
-// waits for a server or a file system, and what the mover does for nobody.
-class Uncounted final : public ForwardingTier {
-  template <typename F>
-  auto Call(const F& call) {
-    if (!all_) return call();
-    const UnwatchedHeap unwatched;
-    return call();
-  }
-
- public:
-  Uncounted(SwapTier* tier, bool all) : ForwardingTier(tier), all_(all) {}
-  Result<SlotRef> TryReserve(size_t bytes) override { return Call([&] { return ForwardingTier::TryReserve(bytes); }); }
-  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
-    return Call([&] { return ForwardingTier::TryExchange(given, bytes, taken); });
-  }
-  void Free(SlotRef slot, size_t bytes) noexcept override {
-    Call([&] { ForwardingTier::Free(slot, bytes); });
-  }
-  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override {
-    Call([&] { ForwardingTier::SubmitWrite(batch); });
-  }
-  void SubmitRead(std::span<IoRequest* const> batch) noexcept override {
-    Call([&] { ForwardingTier::SubmitRead(batch); });
-  }
-  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
-    return Call([&] { return ForwardingTier::Poll(done, wait); });
-  }
-  Status MakeRoom(size_t bytes) override {
-    const UnwatchedHeap unwatched;
-    return ForwardingTier::MakeRoom(bytes);
-  }
-  void Upkeep() override {
-    const UnwatchedHeap unwatched;
-    ForwardingTier::Upkeep();
-  }
-
- private:
-  const bool all_;
-};
-
-// `tiers`: the best first. Sweeps over thrice of memory, written and read, with the mover's work in between.
-int AllocationsOnceWarm(std::vector<std::unique_ptr<SwapTier>> tiers, uint64_t* upper_used = nullptr) {
-  TieredSwap swap(std::move(tiers));
-  NoPins pins;
-  Engine engine({.budget = 2 * kMiB}, &swap, &pins, DefaultPolicy());
-  std::vector<Chunk*> chunks;
-  for (int i = 0; i < 96; ++i) chunks.push_back(engine.Create((i % 3 + 2) * 20'000).value());
-  const auto sweep = [&](bool write) {
-    for (Chunk* chunk : chunks) {
-      ASSERT_TRUE(engine.Acquire(chunk, write).ok());
-      if (write) std::memset(chunk->frame, 1, chunk->bytes);
-      engine.MoverStep();
-    }
-  };
-  const auto rounds = [&](int n) {
-    for (int i = 0; i < n; ++i) {
-      sweep(true);
-      sweep(false);
-      engine.Prefetch(chunks[0]);
-      engine.Free(std::exchange(chunks[0], engine.Create(40'000).value()));  // so that a new slot is asked for
-    }
-  };
-  rounds(10);
-  const auto reads = [&] { return engine.counters().misses + engine.counters().prefetch_issued; };
-  const uint64_t evictions_before = engine.counters().evictions, reads_before = reads();
-  // Where more is under way at once than ever before, room for that is made once; on a busy machine that may come late. What is allocated for
-  // each miss, or now and then, is allocated in each of these looks.
-  constexpr int kLooks = 10;
-  int least = std::numeric_limits<int>::max();
-  for (int look = 0; look < kLooks && least > 0; ++look) {
-    {
-      const CountedHeap counted;
-      rounds(3);
-    }
-    least = std::min(least, CountedHeap::count());
-  }
-  EXPECT_GT(engine.counters().evictions, evictions_before + 200);
-  EXPECT_GT(reads(), reads_before + 200);
-  if (upper_used != nullptr) *upper_used = swap.tier(0).stats().slot_bytes_used;
-  for (Chunk* chunk : chunks) engine.Free(chunk);
-  engine.Drain();
-  return least;
-}
-
-int AllocationsOnceWarm(std::unique_ptr<SwapTier> tier) {
-  std::vector<std::unique_ptr<SwapTier>> tiers;
-  tiers.push_back(std::move(tier));
-  return AllocationsOnceWarm(std::move(tiers));
-}
 
 // A tier and what it stands on.
 class UncountedFake final : public ForwardingTier {
