@@ -17,6 +17,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "common/limit_of_threads.h"
 #include "common/log.h"
 #include "common/own_thread.h"
 #include "common/process_life.h"
@@ -295,7 +296,7 @@ Result<std::unique_ptr<RendezvousPost>> RendezvousPost::Make(RendezvousFolder fo
   try {
     raw->thread_ = StartOwnThread([raw] { raw->Run(); });
   } catch (const std::system_error& error) {
-    return ResourceExhausted(std::string("no thread for the rendezvous: ") + error.what());
+    return ResourceExhausted(std::string("no thread for the rendezvous: ") + error.what() + "; " + LimitOfThreads());
   }
   return post;
 }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <system_error>
 
+#include "common/limit_of_threads.h"
 #include "common/own_thread.h"
 
 namespace ramspan {
@@ -38,7 +39,7 @@ Result<std::unique_ptr<FabricThreads>> FabricThreads::Open(const std::string& ho
       try {
         lane->thread = StartOwnThread([raw = all.get(), served = lane->endpoint.get()] { raw->Run(served); });
       } catch (const std::system_error& error) {
-        return ResourceExhausted(std::string("no thread for transfers: ") + error.what() + "; ask for fewer (--threads)");
+        return ResourceExhausted(std::string("no thread for transfers: ") + error.what() + "; ask for fewer (--threads); " + LimitOfThreads());
       }
     }
     all->lanes_.push_back(std::move(lane));

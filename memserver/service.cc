@@ -1,6 +1,5 @@
 // ramspan-server (`ramspan server`): a memory server that stands by itself. It lends memory to whoever knows its secret, for as long as
 // it runs, and outlives its clients.
-#include <signal.h>
 #include <sys/resource.h>
 
 #include <boost/program_options.hpp>
@@ -17,6 +16,7 @@
 #include "common/rendezvous.h"
 #include "common/topology.h"
 #include "common/units.h"
+#include "memserver/ends_by_signals.h"
 #include "memserver/ofi_endpoint.h"
 #include "memserver/server_loop.h"
 
@@ -61,7 +61,8 @@ void PrintHelp(std::ostream& out) {
   ServiceOptions options;
   out << "usage: ramspan server --memory SIZE [--listen HOST:PORT] [--socket PATH] [options]\n\n"
          "Lends memory of this host to programs that use Ramspan, until SIGTERM, ^C, or the end of\n"
-         "its terminal (nohup: it stays). They find it by\n"
+         "its terminal (nohup: it stays). Where a file system keeps it from ending, another SIGTERM or ^C, after a\n"
+         "second, ends it at once. They find it by\n"
          "  servers = HOST:PORT          (in ~/.ramspan.conf), or\n"
          "  RAMSPAN_SERVERS=HOST:PORT    (environment; the PATH of a Unix socket will do on this host)\n"
          "and have to know the same secret: on other hosts, a copy of the key file (serverKeyFile, RAMSPAN_SERVER_KEY_FILE).\n"
@@ -109,38 +110,6 @@ Result<ServiceOptions> Parse(int argc, char** argv) {
   return options;
 }
 
-OfiEndpoint* serving = nullptr;  // for the signal handler; set before it can run
-extern "C" void EndService(int) { serving->End(); }
-
-// From the first moment of this object on signals end the server in order. SIGHUP says that its terminal is gone; who has said nohup has had it
-// ignored. From Stop on, or this object's end, there is no endpoint that a signal could end: another SIGTERM or SIGINT ends the process, and a
-// SIGHUP, of which a terminal sends two, does nothing.
-class EndsBySignals {
- public:
-  EndsBySignals() {
-    struct sigaction before {};
-    hang_up_is_ours_ = sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN;
-    Set(EndService, EndService);
-  }
-  ~EndsBySignals() { Stop(); }
-  EndsBySignals(const EndsBySignals&) = delete;
-  EndsBySignals& operator=(const EndsBySignals&) = delete;
-
-  void Stop() { Set(SIG_DFL, SIG_IGN); }
-
- private:
-  using Handler = void (*)(int);
-  void Set(Handler to_end, Handler to_hang_up) {
-    struct sigaction action {};
-    action.sa_handler = to_end;
-    for (const int signal : {SIGTERM, SIGINT}) sigaction(signal, &action, nullptr);
-    action.sa_handler = to_hang_up;
-    if (hang_up_is_ours_) sigaction(SIGHUP, &action, nullptr);
-  }
-
-  bool hang_up_is_ours_;
-};
-
 // Each client and each lease of a client of this host is a descriptor, and the usual limit is 1024. What may be had for nothing.
 void RaiseFileLimit() {
   rlimit files{};
@@ -150,20 +119,22 @@ void RaiseFileLimit() {
 }
 
 // What clients find in the folder; null: nobody has named one.
-Result<std::unique_ptr<RendezvousPost>> PostIn(std::optional<RendezvousFolder> folder) {
+Result<std::unique_ptr<RendezvousPost>> PostIn(std::optional<RendezvousFolder> folder, const OfiEndpoint& endpoint) {
   if (!folder) return std::unique_ptr<RendezvousPost>();
-  const Result<SocketPlace> place = ParseSocketPlace(serving->place());
+  const Result<SocketPlace> place = ParseSocketPlace(endpoint.place());
   if (!place.ok()) return place.status();
   if (IsOfOneHost(place.value())) {
     LogWarning("memory server %s: clients of other hosts find it in %s and cannot reach it; --listen HOST:PORT names an address of this host that they can (where "
-               "/etc/hosts calls this host 127.0.1.1, its own name is none)", serving->place().c_str(), folder->path().c_str());
+               "/etc/hosts calls this host 127.0.1.1, its own name is none)", endpoint.place().c_str(), folder->path().c_str());
   }
-  RendezvousEntry entry = OwnEntry(serving->instance());
+  RendezvousEntry entry = OwnEntry(endpoint.instance());
   entry.place = place.value();
   return RendezvousPost::Make(std::move(*folder), entry);
 }
 
 Status ServeAll(const ServiceOptions& options) {
+  const Result<EndsBySignals*> signals = EndsBySignals::Begin();
+  if (!signals.ok()) return signals.status();
   RaiseFileLimit();
   std::optional<RendezvousFolder> folder;
   if (!options.rendezvous.empty()) {
@@ -177,17 +148,14 @@ Status ServeAll(const ServiceOptions& options) {
   if (!secret.ok()) return secret.status();
   Result<std::unique_ptr<OfiEndpoint>> endpoint = OfiEndpoint::Open(options.endpoint, secret.value());
   if (!endpoint.ok()) return endpoint.status();
-  serving = endpoint.value().get();
-  EndsBySignals signals;
+  const EndsBySignals::Of ends(*signals.value(), *endpoint.value());
   std::signal(SIGPIPE, SIG_IGN);
-  const Result<std::unique_ptr<RendezvousPost>> post = PostIn(std::move(folder));
+  const Result<std::unique_ptr<RendezvousPost>> post = PostIn(std::move(folder), *endpoint.value());
   if (!post.ok()) return post.status();
   std::printf("ramspan server: lends %s at %s, provider %s, secret in %s\n", FormatBytes(options.endpoint.pool_bytes).c_str(),
-              serving->place().c_str(), serving->provider(), file.value().c_str());
+              endpoint.value()->place().c_str(), endpoint.value()->provider(), file.value().c_str());
   std::fflush(stdout);
-  const Status served = Serve(*serving).status();
-  signals.Stop();
-  return served;
+  return Serve(*endpoint.value()).status();
 }
 
 }  // namespace

@@ -1,9 +1,5 @@
 #include "client/runtime/mover.h"
 
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-
 #include <chrono>
 #include <new>
 #include <string>
@@ -12,36 +8,17 @@
 
 #include "client/engine/engine.h"
 #include "client/runtime/signals.h"
+#include "common/limit_of_threads.h"
 #include "common/log.h"
 #include "common/own_thread.h"
 #include "common/topology.h"
 
 namespace ramspan {
-
 namespace {
 
 constexpr auto kUpkeepEvery = std::chrono::milliseconds(200);  // a look at a flag, mostly
 constexpr auto kRest = std::chrono::milliseconds(20);
 constexpr auto kStopPatience = std::chrono::seconds(10);  // a round takes milliseconds; MPI may hang at the end of a job
-
-// Which limit may keep this process from having another thread: the system gives the same error for each.
-std::string LimitOfThreads() {
-  rlimit addresses;
-  if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY) {
-    pthread_attr_t attributes;
-    size_t stack = size_t{8} << 20;
-    if (pthread_getattr_default_np(&attributes) == 0) {
-      pthread_attr_getstacksize(&attributes, &stack);
-      pthread_attr_destroy(&attributes);
-    }
-    void* room = mmap(nullptr, stack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED) return "the limit of addresses has no room for its stack: raise `ulimit -v` or lower `ulimit -s`";
-    munmap(room, stack);
-  }
-  rlimit data;  // counts stacks as well
-  if (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur != RLIM_INFINITY) return "see `ulimit -d`, then the user's processes (-u)";
-  return "see `ulimit -u`";
-}
 
 }  // namespace
 

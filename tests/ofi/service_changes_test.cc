@@ -1,9 +1,14 @@
 // Servers that come, drain, lend less and end while programs use them, and programs that share them: what `ramspan ctl`, rendezvous folders,
 // fair shares and quotas do, as a user sees it.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <fstream>
 
 #include <gmock/gmock.h>
 
+#include "common/descriptor.h"
 #include "tests/ofi/service_fixture.h"
 
 namespace ramspan {
@@ -210,6 +215,58 @@ TEST_F(ServiceChanges, ATerminalThatHangsUpEndsAServerAsSigtermDoesUnlessNohupSa
   const Outcome outcome = Run(Sweep(24 * kMiB), To(stays.place, false, {"RAMSPAN_SWAP=remote"}));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EndServer(stays);
+}
+
+bool HasServerFile(const std::filesystem::path& folder) {
+  for (const auto& one : std::filesystem::directory_iterator(folder)) {
+    if (one.path().filename().string().rfind("server-", 0) == 0) return true;
+  }
+  return false;
+}
+
+// From the end of its loop on it was killed by the second one, before it had taken back anything.
+TEST_F(ServiceChanges, ASecondSignalDoesNotKeepAServerFromTakingBackItsFiles) {
+  const std::string socket = (folder_ / "socket").string(), folder = (folder_ / "rendezvous").string();
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const Server server = StartServer("64MiB", {"--socket", socket, "--rendezvous", folder});
+    EXPECT_TRUE(std::filesystem::exists(socket));
+    EXPECT_TRUE(HasServerFile(folder));
+    for (int i = 0; i < 200; ++i) kill(server.pid, signal);
+    EXPECT_EQ(Wait(server.pid).status, 0) << signal;
+    EXPECT_FALSE(std::filesystem::exists(socket)) << signal;
+    EXPECT_FALSE(HasServerFile(folder)) << signal;
+  }
+}
+
+// A server that waits for its key file, which is a pipe here, as for a file system that does not answer.
+class ServiceThatHangs : public ServiceFixture {
+ protected:
+  ServiceThatHangs() {
+    EXPECT_EQ(mkfifo(key_.c_str(), 0600), 0);
+    pid_ = StartCommand({LAUNCHER, "server", "--memory", "8MiB", "--socket", socket_, "--key-file", key_});
+    // There is nobody to write to before the server reads.
+    EXPECT_TRUE(Becomes([this] { return (writes_ = Descriptor(open(key_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC))).number() >= 0; }));
+  }
+
+  const std::string key_ = (folder_ / "pipe").string(), socket_ = (folder_ / "socket").string();
+  pid_t pid_ = -1;
+  Descriptor writes_;
+};
+
+TEST_F(ServiceThatHangs, EndsInOrderAtOneSignalAsSoonAsItCan) {
+  kill(pid_, SIGTERM);
+  const std::string secret = "a secret, long enough\n";
+  EXPECT_EQ(write(writes_.number(), secret.data(), secret.size()), static_cast<ssize_t>(secret.size()));
+  writes_ = Descriptor();
+  const Outcome outcome = Wait(pid_);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(socket_));
+}
+
+TEST_F(ServiceThatHangs, EndsAtOnceWhenItIsAskedAgain) {
+  const auto has_ended = [this] { return ReadFile("/proc/" + std::to_string(pid_) + "/stat").find(") Z ") != std::string::npos; };
+  EXPECT_TRUE(Becomes([&] { return kill(pid_, SIGINT) != 0 || has_ended(); }));
+  EXPECT_EQ(Wait(pid_).status, 128 + SIGINT);
 }
 
 }  // namespace
