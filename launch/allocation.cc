@@ -5,6 +5,7 @@
 #include <numeric>
 #include <sstream>
 #include <system_error>
+#include <unordered_map>
 
 namespace ramspan {
 
@@ -19,8 +20,9 @@ namespace {
 
 // Of a cluster that exists; a list that says more is a mistake, or an attack on our memory.
 constexpr size_t kNodesMax = 100'000;
+constexpr size_t kNameMax = 255;  // the domain name system's limit: what names of so many nodes take is bounded, too
 constexpr size_t kHostsDescribed = 8;
-constexpr int kSlotsMax = 20'000;  // of one line of a host file; as many nodes' sum is still an int
+constexpr int kSlotsMax = 20'000;  // of one host; the sum over kNodesMax hosts is still an int
 
 using GetEnv = std::function<const char*(const char*)>;
 
@@ -47,36 +49,69 @@ std::optional<unsigned long> Digits(const std::string& text) {
 }
 
 // "07-12" or "3": with as many digits as the first has.
-bool AppendRange(const std::string& prefix, const std::string& range, const std::string& suffix, std::vector<std::string>* names) {
+bool AppendRange(const std::string& prefix, const std::string& range, std::vector<std::string>* names) {
   const size_t dash = range.find('-');
   const std::string first = range.substr(0, dash);
   const std::optional<unsigned long> begin = Digits(first), end = dash == std::string::npos ? begin : Digits(range.substr(dash + 1));
-  if (!begin || !end || *end < *begin || *end - *begin >= kNodesMax) return false;
+  if (prefix.size() > kNameMax || !begin || !end || *end < *begin || *end - *begin >= kNodesMax - std::min(names->size(), kNodesMax)) return false;
   for (unsigned long number = *begin; number <= *end; ++number) {
     std::string digits = std::to_string(number);
     if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
-    names->push_back(prefix + digits + suffix);
+    names->push_back(prefix + digits);
   }
   return true;
 }
 
-bool AppendNodes(const std::string& part, std::vector<std::string>* names) {
-  const size_t open = part.find('['), close = part.find(']');
-  if (open == std::string::npos) {
-    names->push_back(part);
-    return !part.empty() && close == std::string::npos;
+// Each of the names with each of the ends behind it.
+bool Lengthen(std::vector<std::string>* names, const std::vector<std::string>& ends) {
+  if (names->size() * ends.size() > kNodesMax) return false;
+  std::vector<std::string> longer;
+  for (const std::string& name : *names) {
+    for (const std::string& end : ends) {
+      if (name.size() + end.size() > kNameMax) return false;
+      longer.push_back(name + end);
+    }
   }
-  // Names with two ranges exist ("r[1-2]n[1-4]"): what follows the first is expanded for each.
-  if (close == std::string::npos || close < open) return false;
-  std::vector<std::string> heads;
-  for (const std::string& range : Parts(part.substr(open + 1, close - open - 1))) {
-    if (!AppendRange(part.substr(0, open), range, "", &heads)) return false;
-  }
-  for (const std::string& head : heads) {
-    if (names->size() > kNodesMax || !AppendNodes(head + part.substr(close + 1), names)) return false;
-  }
+  names->swap(longer);
   return true;
 }
+
+// Names with two ranges exist ("r[1-2]n[1-4]-ib"): each number of the first is followed by each of the second.
+bool AppendNodes(const std::string& part, std::vector<std::string>* names) {
+  std::vector<std::string> made = {""};
+  for (size_t at = 0; at < part.size();) {
+    const size_t open = part.find('[', at), close = part.find(']', at);
+    if (close < open || (close == std::string::npos && open != close)) return false;
+    std::vector<std::string> ends;
+    if (open == std::string::npos) {
+      ends.push_back(part.substr(at));
+      at = part.size();
+    } else {
+      for (const std::string& range : Parts(part.substr(open + 1, close - open - 1))) {
+        if (!AppendRange(part.substr(at, open - at), range, &ends)) return false;
+      }
+      at = close + 1;
+    }
+    if (!Lengthen(&made, ends)) return false;
+  }
+  names->insert(names->end(), made.begin(), made.end());
+  return !part.empty() && names->size() <= kNodesMax;
+}
+
+// Hosts in the order in which they were named first.
+class HostsByName {
+ public:
+  explicit HostsByName(std::vector<HostSlots>* hosts) : hosts_(*hosts) {}
+  HostSlots& operator[](const std::string& name) {
+    const auto [place, is_new] = places_.try_emplace(name, hosts_.size());
+    if (is_new) hosts_.push_back({name, 0});
+    return hosts_[place->second];
+  }
+
+ private:
+  std::vector<HostSlots>& hosts_;
+  std::unordered_map<std::string, size_t> places_;
+};
 
 Allocation SlurmAllocation(const GetEnv& getenv) {
   Allocation allocation{.system = "SLURM"};
@@ -94,18 +129,9 @@ Allocation SlurmAllocation(const GetEnv& getenv) {
 Allocation PbsAllocation(const std::string& text) {
   Allocation allocation{.system = "PBS"};
   std::istringstream lines(text);
+  HostsByName hosts(&allocation.hosts);
   int tasks = 0;
-  for (std::string name; lines >> name; ++tasks) {
-    if (allocation.hosts.empty() || allocation.hosts.back().name != name) {
-      const auto known = std::find_if(allocation.hosts.begin(), allocation.hosts.end(), [&](const HostSlots& one) { return one.name == name; });
-      if (known != allocation.hosts.end()) {
-        ++known->slots;
-        continue;
-      }
-      allocation.hosts.push_back({name, 0});
-    }
-    ++allocation.hosts.back().slots;
-  }
+  for (std::string name; lines >> name; ++tasks) ++hosts[name].slots;
   if (tasks == 0) return {};
   allocation.nodes = static_cast<int>(allocation.hosts.size());
   allocation.tasks = tasks;
@@ -147,7 +173,7 @@ std::vector<HostSlots> Spread(const HostSlots* hosts, size_t host_count, int cou
 std::vector<std::string> ExpandNodes(const std::string& list) {
   std::vector<std::string> names;
   for (const std::string& part : Parts(list)) {
-    if (!AppendNodes(part, &names) || names.size() > kNodesMax) return {};
+    if (!AppendNodes(part, &names)) return {};
   }
   return names;
 }
@@ -160,7 +186,7 @@ std::vector<int> ExpandCounts(const std::string& list) {
     std::optional<int> repeated = 1;
     if (times != std::string::npos && part.back() == ')') repeated = PositiveNumber(part.substr(times + 2, part.size() - times - 3));
     else if (times != std::string::npos) return {};
-    if (!count || !repeated || counts.size() + static_cast<size_t>(*repeated) > kNodesMax) return {};
+    if (!count || *count > kSlotsMax || !repeated || counts.size() + static_cast<size_t>(*repeated) > kNodesMax) return {};
     counts.insert(counts.end(), static_cast<size_t>(*repeated), *count);
   }
   return counts;
@@ -209,6 +235,7 @@ std::string HostList(const std::vector<HostSlots>& hosts) {
 
 HostFile ParseHostFile(const std::string& text) {
   HostFile file;
+  HostsByName hosts(&file.hosts);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line.substr(0, line.find('#')));
@@ -216,13 +243,13 @@ HostFile ParseHostFile(const std::string& text) {
     if (!(words >> word)) continue;
     const size_t colon = word.find(':');
     const int slots = colon == std::string::npos ? 1 : PositiveNumber(word.substr(colon + 1)).value_or(0);
-    const std::string name = word.substr(0, colon);
-    const auto known = std::find_if(file.hosts.begin(), file.hosts.end(), [&](const HostSlots& one) { return one.name == name; });
-    const bool comes_again = known != file.hosts.end() && known + 1 != file.hosts.end();
-    file.is_special |= slots == 0 || slots > kSlotsMax || (words >> option) || comes_again;
-    if (known == file.hosts.end()) file.hosts.push_back({name, std::min(slots, kSlotsMax)});
-    else if (!file.is_special) known->slots += slots;
+    HostSlots& host = hosts[word.substr(0, colon)];
+    const bool comes_again = &host != &file.hosts.back();
+    file.slots += static_cast<uint64_t>(slots);
+    file.is_special |= host.name.empty() || slots == 0 || slots > kSlotsMax - host.slots || (words >> option) || comes_again;
+    if (!file.is_special) host.slots += slots;
   }
+  file.is_special |= file.hosts.size() > kNodesMax;
   return file;
 }
 

@@ -1,6 +1,7 @@
 // What a job may use: the allocation of a batch system, the hosts of a host file; and who of the job goes where in it. Pure; any thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -50,8 +51,10 @@ std::string HostList(const std::vector<HostSlots>& hosts);
 
 // hydra's host file: "host[:slots] [options]", one a line, "#" begins a comment. A host without slots has one, as hydra sees it.
 struct HostFile {
-  std::vector<HostSlots> hosts;  // in the file's order, each once
-  // Options, slots that are no number, or a host that comes again after another one (an order of ranks): left to hydra.
+  std::vector<HostSlots> hosts;  // in the file's order, each once; with the slots of all its lines unless the file is special
+  uint64_t slots = 0;            // of all lines
+  // Options, slots that are no number, a host that comes again after another one (an order of ranks), or more of either than a cluster
+  // has: left to hydra.
   bool is_special = false;
 };
 HostFile ParseHostFile(const std::string& text);

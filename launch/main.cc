@@ -3,18 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/config.h"
 #include "common/topology.h"
+#include "common/units.h"
 #include "launch/elf_needs.h"
 #include "launch/keeper.h"
 #include "launch/leftovers.h"
@@ -62,12 +63,17 @@ std::string FindCompanion(const std::string& name) {
   return found.ok() ? found.value() : "";
 }
 
+// A list of hosts. A device has no end, and would be read until memory has.
 Result<std::string> ReadWholeFile(const std::string& path) {
+  constexpr size_t kBytesMax = size_t{32} << 20;  // 100 000 names of 255 bytes
   std::ifstream file(path);
   if (!file) return InvalidArgument("cannot read " + path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  std::string text;
+  for (std::array<char, 4096> part; file.read(part.data(), part.size()), file.gcount() > 0;) {
+    text.append(part.data(), static_cast<size_t>(file.gcount()));
+    if (text.size() > kBytesMax) return InvalidArgument(path + " is larger than " + FormatBytes(kBytesMax) + ": no list of hosts");
+  }
+  return text;
 }
 
 // Whether the application will find a memory limit of its own, so that the launcher must not choose one. A broken

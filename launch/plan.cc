@@ -14,6 +14,8 @@ constexpr int kOutsideServersMax = 128;
 // tests have several ranks a core; whoever debugs with hundreds of ranks has them on any host.
 constexpr int kProcessesACoreMax = 16;
 constexpr int kProcessesAHostMax = 256;
+// Of either kind, also where only mpiexec knows the hosts: more than any job has, and the sum of both is an int.
+constexpr int kProcessesMax = 1'000'000'000;
 
 }  // namespace
 
@@ -30,7 +32,9 @@ Status Planner::CheckTransport() {
   if (transport != "auto" && transport != "mpi" && transport != "ofi" && transport != "none") {
     return InvalidArgument("--transport " + transport + ": choose auto, mpi, ofi or none (files only)");
   }
-  if (options_.servers < 0) return InvalidArgument("-s " + std::to_string(options_.servers) + ": 0 servers or more");
+  if (options_.servers < 0 || options_.servers > kProcessesMax) {
+    return InvalidArgument("-s " + std::to_string(options_.servers) + ": 0 servers or more, up to " + std::to_string(kProcessesMax));
+  }
   plan_.servers = options_.servers;
   if (transport == "none" && plan_.servers > 0) {
     plan_.notes.push_back("--transport none: no memory servers are started, swap goes to files");
@@ -85,7 +89,9 @@ Status Planner::CountRanks() {
   const std::optional<int> tasks = allocation_.tasks;
   if (options_.ranks) {
     plan_.ranks = *options_.ranks;
-    if (plan_.ranks < 1) return InvalidArgument("-n " + std::to_string(plan_.ranks) + ": at least 1 compute rank");
+    if (plan_.ranks < 1 || plan_.ranks > kProcessesMax) {
+      return InvalidArgument("-n " + std::to_string(plan_.ranks) + ": at least 1 compute rank, up to " + std::to_string(kProcessesMax));
+    }
     if (tasks && plan_.ranks + plan_.servers > *tasks) {
       plan_.notes.push_back(std::to_string(plan_.ranks) + " compute ranks and " + std::to_string(plan_.servers) +
                             " servers are more than the " + std::to_string(*tasks) + " tasks of this " + allocation_.system + " job");
@@ -123,7 +129,7 @@ Status Planner::FindHosts() {
     if (file.hosts.empty()) return InvalidArgument("--hostfile " + options_.hostfile + " names no host (one a line)");
     if (!file.is_special) hosts_of_file_ = file.hosts;
     hosts_ = file.hosts.size();
-    for (const HostSlots& host : file.hosts) slots_ += static_cast<uint64_t>(host.slots);
+    slots_ = file.slots;
     plan_.several_hosts = file.hosts.size() > 1;
     return {};
   }

@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "common/topology.h"
+#include "launch/allocation.h"
 #include "launch/argument_code.h"
 #include "launch/control.h"
 #include "launch/process.h"
@@ -64,7 +65,7 @@ std::string AddressTowardsLauncher(const char* control) {
 // Half of what this host has, between the servers that may be here: not more than all of the job's, nor than mpiexec's processes.
 std::string ShareOfMemory(int servers) {
   const char* processes = std::getenv("MPI_LOCALNRANKS");
-  const int here = processes == nullptr ? servers : std::max(1, std::min(servers, std::atoi(processes)));
+  const int here = std::min(servers, PositiveNumber(processes == nullptr ? "" : processes).value_or(servers));
   return std::to_string(std::max<uint64_t>(1, (AvailableMemory() / 2 / static_cast<uint64_t>(here)) >> 20)) + "MiB";
 }
 
@@ -99,7 +100,7 @@ int BecomeServer(const std::vector<std::string>& arguments) {
   unsetenv(kControlVariable);
   unsetenv(kServerSecretVariable);
   if (std::find(line.begin(), line.end(), "--memory") == line.end()) {
-    line.insert(line.end(), {"--memory", ShareOfMemory(std::atoi(decoded.value()[0].c_str()))});
+    line.insert(line.end(), {"--memory", ShareOfMemory(PositiveNumber(decoded.value()[0]).value_or(1))});
   }
   line.insert(line.end(), {"--listen", address + ":0", "--key-file", key.value()});
   std::vector<char*> argv;

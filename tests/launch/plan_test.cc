@@ -203,6 +203,32 @@ TEST_F(PlanTest, WhoeverNamesHostsCountsProcessesHimself) {
   EXPECT_NE(Error().find("702 processes on 1 host, where 256"), std::string::npos);
 }
 
+// Each line of an order of ranks is a slot; only a host's first ones were counted.
+TEST_F(PlanTest, AnOrderOfRanksInAHostFileHasAsManySlotsAsLines) {
+  facts_.shared_memory_free = facts_.available_memory = 1024 * kGiB;
+  options_.memory = options_.server_memory = "1MiB";
+  options_.hostfile = "hosts";
+  for (int i = 0; i < 400; ++i) hostfile_ += "big1:2\nbig2:2\n";
+  Ranks(1500, 0);
+  EXPECT_EQ(Make().ranks, 1500);
+  Ranks(1601, 0);
+  EXPECT_NE(Error().find("1601 processes on 2 hosts, where 1600 are started at most"), std::string::npos);
+}
+
+// The sum of both was an int that had overflown, where nobody here knows the hosts.
+TEST_F(PlanTest, NumbersOfProcessesThatNoJobHasAreRefused) {
+  options_.mpi_args = {"-f", "hosts"};
+  options_.transport = "mpi";
+  Ranks(2147483647, 1);
+  EXPECT_NE(Error().find("-n 2147483647: at least 1 compute rank, up to"), std::string::npos);
+  Ranks(1, 2147483647);
+  EXPECT_NE(Error().find("-s 2147483647: 0 servers or more, up to"), std::string::npos);
+  Ranks(1'000'000'000, 1'000'000'000);
+  environment_ = {{"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "2"}, {"SLURM_NTASKS", "2147483647"}};
+  facts_.shared_memory_free = facts_.available_memory = UINT64_MAX;
+  EXPECT_EQ(Make().ranks, 1'000'000'000);
+}
+
 TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
   Ranks(1, 1);
   EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is linked with MPI"));

@@ -469,6 +469,13 @@ TEST_F(RunTest, DryRunPrintsTheLineAndStartsNothing) {
   EXPECT_NE(outcome.out.find("mpiexec.hydra -n 2 -env RAMSPAN_MEMORY 8MiB"), std::string::npos);
 }
 
+// A device was read until memory was gone.
+TEST_F(RunTest, AHostFileWithoutAnEndIsNoListOfHosts) {
+  const Outcome outcome = Run({"--hostfile", "/dev/zero", "--dry-run", "--", app_});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("--hostfile: /dev/zero is larger than 32 MiB: no list of hosts"), std::string::npos) << outcome.err;
+}
+
 TEST_F(RunTest, BadLinesEndWithStatusTwo) {
   EXPECT_EQ(Run({"-n", "2", "--", "/nowhere/app"}).status, 2);
   EXPECT_EQ(Run({"--transport", "ofi", "--", "true"}).status, 2);
