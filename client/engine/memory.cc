@@ -317,11 +317,17 @@ Status Engine::TooLarge(uint64_t bytes) const {
                             "or split the object into smaller managedPtrs"); }, OutOfHeap());
 }
 
-Status Engine::FullOfPinsStatus(uint64_t bytes) const {
+// Without the mutex: the range of addresses is constant.
+Status Engine::FullOfPinsStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYSIS {
+  // Which of both it is, who does not hold the mutex cannot know, and a moment later it may be the other one.
+  const bool few = arena_.has_few_addresses();
+  const uint64_t addresses = arena_.addresses();
   return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
                             FormatBytes(budget_.limit()) +
+                            (few ? ", or all places of that size in the " + FormatBytes(addresses) + " of addresses that were left for it (ulimit -v)," : "") +
                             " and no thread can go on to release one. Hold fewer adhereTos at once (a smaller scope), "
-                            "use smaller chunks, or raise the limit (RAMSPAN_MEMORY, ramspan run --memory); where several "
+                            "use smaller chunks, or raise " + (few ? "`ulimit -v`, and then also " : "") +
+                            "the limit (RAMSPAN_MEMORY, ramspan run --memory); where several "
                             "threads each hold some, pull them together (adhereAll, LISTOFINGREDIENTS)"); }, OutOfHeap());
 }
 

@@ -156,6 +156,18 @@ int ExitInChild() {
   return status == 0 ? 0 : 1;
 }
 
+// 120 MiB together, each in places of 64.
+int PinThree() {
+  constexpr size_t kWords = size_t{5} << 20;
+  const managedPtr<uint64_t> a(kWords), b(kWords), c(kWords);
+  ADHERETOLOC(uint64_t, a, x);
+  ADHERETOLOC(uint64_t, b, y);
+  ADHERETOLOC(uint64_t, c, z);
+  x[0] = y[0] = z[0] = 1;
+  std::printf("three pinned\n");
+  return 0;
+}
+
 int AdhereToOutlivesItsData() {
   auto* data = new managedPtr<double>(1 << 16);
   {
@@ -177,6 +189,7 @@ int main(int, char** argv) try {
                                                              {"ingredients-in-child", IngredientsInChild},
                                                              {"describe-in-child", DescribeInChild},
                                                              {"sweep", SweepAll},
+                                                             {"pin-three", PinThree},
                                                              {"exit-in-child", ExitInChild},
                                                              {"outlive", AdhereToOutlivesItsData}};
   return lives.at(argv[1])();

@@ -132,6 +132,24 @@ TEST_F(ProgramEnd, UnderALimitOfAddressesAProgramComputesRightOrSaysWhyNot) {
   }
 }
 
+// They fit the limit, but its range of addresses was as large as the limit. The error blamed adhereTos and asked for a larger limit, which would
+// have made it worse.
+TEST_F(ProgramEnd, PinsThatFitTheLimitAreMadeOrRefusedForTheirAddresses) {
+  int made = 0, refused = 0;
+  for (const int megabytes : {170, 210, 250, 290, 330, 400, 500, 600, 1000}) {
+    const Outcome end = Wait(StartCommand({"/bin/sh", "-c", "ulimit -v " + std::to_string(1024 * megabytes) + "; exec " END_PROGRAM " pin-three"}, {"RAMSPAN_MEMORY=130MiB"}));
+    SCOPED_TRACE(std::to_string(megabytes) + " MiB: status " + std::to_string(end.status) + ", " + end.out + end.err);
+    made += end.status == 0;
+    if (end.status == 0 || end.err.find("adhereTos pin") == std::string::npos) continue;
+    ++refused;
+    EXPECT_THAT(end.err, HasSubstr("of addresses that were left for it (ulimit -v)"));
+    EXPECT_THAT(end.err, HasSubstr("raise `ulimit -v`"));
+    EXPECT_LT(megabytes, 500) << "there were addresses enough";
+  }
+  EXPECT_GT(made, 2);
+  EXPECT_GT(refused, 0);
+}
+
 // Each child that called exit(), as after an exec that failed, destroyed the parent's objects: it hung on the mutex of their tree
 // where another thread had held that at the fork, and else warned of each.
 TEST_F(ProgramEnd, AForkedChildThatExitsLeavesTheParentsObjectsAlone) {
