@@ -55,8 +55,10 @@ struct Open {
 };
 
 void Mark(const Open& open) {
+  if (!open.is_there()) return;
+  // Right before they are changed: what the program has opened under this number since, with close-on-exec, keeps it.
   const int flags = fcntl(open.number, F_GETFD);
-  if (flags < 0 || (flags & FD_CLOEXEC) != 0 || !open.is_there()) return;
+  if (flags < 0 || (flags & FD_CLOEXEC) != 0) return;
   fcntl(open.number, F_SETFD, flags | FD_CLOEXEC);
   // Its library has closed it, and the program got the number for something of its own.
   if (!open.is_there()) fcntl(open.number, F_SETFD, flags);

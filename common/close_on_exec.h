@@ -2,7 +2,8 @@
 // inherit their sockets. Seeing that a descriptor is new does not say whose it is: another thread of the program may have opened one
 // at the same moment, and may mean it for a child. So only those are marked that are known to be the library's.
 //
-// Thread-safety: any thread. Between the opening and the mark a child of another thread may inherit the descriptor, as it could before.
+// Thread-safety: any thread. Between the opening and the mark, some milliseconds, a child of another thread may inherit the descriptor, as it could
+// before: nothing here can hold up posix_spawn or vfork of the program's.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +17,8 @@ namespace ramspan {
 void CloseOnExec(int event_queue);
 
 // Marks what is opened from the first moment of this object to the last, provided that the calling thread is the process's only one at the
-// first: threads that a library starts meanwhile are the library's. Does nothing in a process with several threads.
+// first: threads that a library starts meanwhile are the library's. Does nothing in a process with several threads. (Signals are not blocked, because
+// MPI_Init may wait for long: what a handler of the program's opens meanwhile is marked, too.)
 class CloseOnExecOfACall {
  public:
   CloseOnExecOfACall();
