@@ -6,6 +6,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "common/signal_handlers_kept.h"
 #include "common/signals_blocked.h"
 #include "common/socket_address.h"
+#include "common/units.h"
 
 namespace ramspan {
 namespace {
@@ -31,6 +33,8 @@ constexpr int kMemoryModes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | F
 // Few messages come (only what providers send to each other), and each costs a buffer of 16 KiB.
 constexpr size_t kQueueTransfers = 256, kQueueMessages = 32;
 constexpr int kKeyTries = 8;
+// What ofi_rxm maps when the first transfer begins, rounded up: two pools of 1024 buffers of 16 KiB (docs/architecture.md), and what connects.
+constexpr uint64_t kFirstTransferAddresses = uint64_t{40} << 20;
 constexpr size_t kPiecesMax = 4;
 // Until a connection that was ended has ended all its transfers; it is a matter of microseconds.
 constexpr std::chrono::seconds kEndOfConnectionMax{2};
@@ -193,7 +197,19 @@ void FabricEndpoint::MarkDescriptors() {
   CloseOnExec(wait_descriptor_);
 }
 
+Status FabricEndpoint::KeepAddresses() {
+  kept_ = ReserveAddresses(kFirstTransferAddresses, kFirstTransferAddresses);
+  if (kept_.begin != nullptr) return {};
+  return ResourceExhausted(std::string(domain_->provider()) + " takes " + FormatBytes(kFirstTransferAddresses) +
+                           " of addresses for the buffers of a server of another host, and this process may not have as many more: raise `ulimit -v` (or `ulimit -d`)");
+}
+
+void FabricEndpoint::GiveAddressesBack() {
+  if (kept_.begin != nullptr) munmap(std::exchange(kept_, {}).begin, kFirstTransferAddresses);
+}
+
 FabricEndpoint::~FabricEndpoint() {
+  GiveAddressesBack();
   if (under_way_.load(std::memory_order_relaxed) > 0) EndTransfers();
   if (ep_ != nullptr) fi_close(&ep_->fid);
   if (cq_ != nullptr) fi_close(&cq_->fid);
@@ -253,13 +269,17 @@ FabricEndpoint::Posted FabricEndpoint::Post(const FabricTransfer& transfer) {
   message.rma_iov = &remote;
   message.rma_iov_count = 1;
   message.context = transfer.context;
+  GiveAddressesBack();
   under_way_.fetch_add(1, std::memory_order_relaxed);  // it may end before the call does
   last_peer_.store(transfer.peer, std::memory_order_relaxed);
   // Not fi_inject_write, also for what is small: nobody is told when its bytes are there (docs/architecture.md, what is not used).
   const ssize_t posted = transfer.is_write ? fi_writemsg(ep_, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
                                            : fi_readmsg(ep_, &message, FI_COMPLETION);
   if (posted != 0) under_way_.fetch_sub(1, std::memory_order_relaxed);
-  if (!begun_.load(std::memory_order_relaxed) && !begun_.exchange(true, std::memory_order_relaxed)) MarkDescriptors();
+  if (begun_.load(std::memory_order_relaxed) != Begun::kTaken) {
+    const Begun now = posted == 0 ? Begun::kTaken : Begun::kTried;
+    if (begun_.exchange(now, std::memory_order_relaxed) != now) MarkDescriptors();
+  }
   return posted == 0 ? Posted::kYes : posted == -FI_EAGAIN ? Posted::kAgain : Posted::kFailed;
 }
 

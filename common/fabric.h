@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "common/reserve_addresses.h"
 #include "common/status.h"
 
 struct fi_info;
@@ -112,6 +113,9 @@ class FabricEndpoint {
   Result<uint64_t> AddPeer(const FabricAddress& address);
   void RemovePeer(uint64_t peer);
 
+  // Keeps the addresses (ulimit -v) that the provider will want at the first Post, where it would answer kAgain for ever if there were none.
+  // kResourceExhausted: there are too few. To be called by who will Post, before that.
+  Status KeepAddresses();
   // Does not wait. kAgain: no room, or no connection yet; goes on with Poll. A write ends when its bytes are in the peer's
   // memory (FI_DELIVERY_COMPLETE). kFailed: the peer cannot be reached; nothing was begun.
   enum class Posted { kYes, kAgain, kFailed };
@@ -130,6 +134,7 @@ class FabricEndpoint {
   friend class FabricRegion;
   explicit FabricEndpoint(std::shared_ptr<FabricDomain> domain) : domain_(std::move(domain)) {}
   Status Make();
+  void GiveAddressesBack();
   void MarkDescriptors();
   void EndTransfers();
   size_t TakeError(FabricCompletion* done, bool* broken);
@@ -146,8 +151,11 @@ class FabricEndpoint {
   std::atomic<int64_t> under_way_{0};  // transfers
   std::atomic<uint64_t> last_peer_{0};  // of Post
 
-  // Whether there has been a first transfer, which opens the connection's socket. Publishes nothing.
-  std::atomic<bool> begun_{false};
+  // How far the first transfer has come: the connection's socket is opened by the first that is tried, and is there for certain when one was
+  // taken. Publishes nothing.
+  enum class Begun { kNo, kTried, kTaken };
+  std::atomic<Begun> begun_{Begun::kNo};
+  AddressRange kept_;  // for the first transfer; who posts is alone with it
 };
 
 // Registered memory: for local buffers, or for a peer that has the key. Must go before the endpoint that it was made for.

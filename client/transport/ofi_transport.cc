@@ -12,8 +12,9 @@
 #include <cstring>
 #include <utility>
 
-#include "common/meeting.h"
+#include "common/limit_of_threads.h"
 #include "common/log.h"
+#include "common/meeting.h"
 #include "common/own_thread.h"
 
 namespace ramspan {
@@ -75,7 +76,7 @@ Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& optio
     raw->links_ = StartOwnThread([raw] { raw->KeepLinks(); });
     raw->seeker_ = StartOwnThread([raw] { raw->Seek(); });
   } catch (const std::system_error& error) {
-    return ResourceExhausted(std::string("no thread for the memory servers' links: ") + error.what());
+    return ResourceExhausted(std::string("no thread for the memory servers' links: ") + error.what() + "; " + LimitOfThreads());
   }
   static const bool registered = pthread_atfork(nullptr, nullptr, [] {
     // Once: the child's own children have nothing of the parent's any more.
@@ -169,6 +170,7 @@ Result<std::unique_ptr<OfiLane>> OfiTransport::OpenLane(const Introduction& intr
   if (!endpoint.ok()) return endpoint.status();
   const Result<uint64_t> peer = endpoint.value()->AddPeer(introduction.fabric);
   if (!peer.ok()) return peer.status();
+  if (Status kept = endpoint.value()->KeepAddresses(); !kept.ok()) return kept;
   *here = endpoint.value()->address();
   return std::make_unique<OfiLane>(std::move(endpoint).value(), peer.value(), std::move(network), servers());
 }
