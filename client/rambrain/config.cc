@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "common/config.h"
+#include "common/errno_guard.h"
 #include "common/log.h"
 #include "common/topology.h"
 #include "rambrain/managedPtr.h"
@@ -46,6 +47,7 @@ global_bytesize HalfOfFreeDisk(const std::string& mask) {
 }  // namespace
 
 bool configReader::readConfig() {
+  const ramspan::ErrnoGuard guard;
   ramspan::Options options;
   options.rambrain = true;
   if (!custom_.empty()) options.customConfig = custom_;
@@ -70,6 +72,7 @@ namespace rambrainglobals {
 rambrainConfig config;
 
 void rambrainConfig::setCustomConfigPath(const std::string& path) {
+  const ramspan::ErrnoGuard guard;
   path_ = path;
   if (access(path.c_str(), F_OK) != 0) {
     ramspan::LogWarning("the configuration file %s does not exist and is passed over", path.c_str());

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -55,7 +56,10 @@ void managedMemory::resetSwapstats() {
 
 double managedMemory::getHitsOverMisses() const {
   const ramspan::Statistics s = Counts();
-  return static_cast<double>(s.pulls - std::min(s.pulls, s.misses)) / static_cast<double>(s.misses);
+  const uint64_t hits = s.pulls - std::min(s.pulls, s.misses);
+  // Rambrain divides by zero here. The result is the same, without the flags, and the traps, of the program's floating point.
+  if (s.misses == 0) return hits == 0 ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+  return static_cast<double>(hits) / static_cast<double>(s.misses);
 }
 double managedMemory::getTotalSwappedOutBytes() const { return static_cast<double>(Counts().bytes_out); }
 double managedMemory::getTotalSwappedInBytes() const { return static_cast<double>(Counts().bytes_in); }
