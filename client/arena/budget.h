@@ -45,12 +45,18 @@ class Budget {
     const uint64_t apart = metadata_.load(std::memory_order_relaxed) + tier_charged_.load(std::memory_order_relaxed) + reserve();
     return std::min(limit(), total() > apart ? total() - apart : 0);
   }
+  // The same at most, when nothing is in swap any more: the tables of slots go with these.
+  uint64_t frames_limit_without_swap() const {
+    const uint64_t apart = metadata_.load(std::memory_order_relaxed) + reserve_min();
+    return std::min(limit(), total() > apart ? total() - apart : 0);
+  }
 
  private:
   // Half of it is for one step of the tiers: at most 64 KiB, or 1/32 of what they take now (SwapFileMaker::UsualStep).
   uint64_t reserve() const {
-    return std::max(std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20), tier_metadata_.load(std::memory_order_relaxed) / 16);
+    return std::max(reserve_min(), tier_metadata_.load(std::memory_order_relaxed) / 16);
   }
+  uint64_t reserve_min() const { return std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20); }
   // Enough for the metadata of 16 384 objects, so that a limit of a few MiB, too, can be filled many times over.
   static constexpr uint64_t kBesideLimitMin = 2 << 20;
 

@@ -63,7 +63,7 @@ void Engine::Free(Chunk* chunk) {
   }
   live_bytes_ -= RoundUpToGranule(chunk->bytes);
   counters_.data_bytes -= chunk->bytes;
-  if (chunk->op != nullptr || chunk == vacating_) {
+  if (chunk->op != nullptr || chunk == vacating_.chunk) {
     if (chunk->op != nullptr && std::exchange(chunk->op->prefetch, false)) {
       policy_->OnPrefetchWasted(chunk);
       ++counters_.prefetch_wasted;
@@ -89,7 +89,7 @@ bool Engine::IsLost(const Chunk* chunk) const {
 
 // Gives back all that a chunk with no transfer in flight holds.
 void Engine::Forget(Chunk* chunk) {
-  if (chunk == vacating_) return;  // Vacate looks at it when it has the mutex again
+  if (chunk == vacating_.chunk) return;  // Vacate looks at it when it has the mutex again
   if (PhaseOf(chunk) == Phase::kResident) {
     static_cast<void>(DetachFrame(chunk));
     ServeWaiters();

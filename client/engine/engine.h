@@ -37,6 +37,7 @@
 #include "client/engine/pin_wait.h"
 #include "client/engine/policy_feed.h"
 #include "client/engine/room.h"
+#include "client/engine/vacating.h"
 #include "client/policy/policy.h"
 #include "client/swap/slot.h"
 #include "client/swap/swap_tier.h"
@@ -76,6 +77,7 @@ class Engine {
   enum class WhenPinned {
     kWait,    // for other threads to unpin
     kReturn,  // kAborted
+    kBriefly, // Vacate's: for as long as that may help, and it has patience
   };
   Status Acquire(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait) RS_EXCLUDES(mutex_);
   // The same with the pin counted in the chunk's word, taken before it returns OK.
@@ -90,9 +92,14 @@ class Engine {
   // Blocks until the new limit holds; on failure the old one stays.
   Status SetBudget(uint64_t bytes) RS_EXCLUDES(mutex_);
   // Brings home what is in slots for which `leaving` says true, so that they can be given up. The tier must refuse new
-  // slots there already. Blocks; evicts to what is left. One thread at a time.
-  // kResourceExhausted: not all that is there could be read any more. With `even_if_full` it comes home all the same.
-  Status Vacate(const std::function<bool(SlotRef slot, size_t bytes)>& leaving, bool even_if_full = false) RS_EXCLUDES(mutex_);
+  // slots there already. Blocks; evicts to what is left. One thread at a time. Waits for other threads' pins for deadlock_grace, and
+  // a little longer where chunks come home meanwhile; after a failure not at all. With `even_if_full` it has more patience at first.
+  // kFailedPrecondition: not all has room in memory; kResourceExhausted: nor in the swap in use, or not all that is there could be read
+  // any more (with `even_if_full` it comes home all the same).
+  // `take_back`: opens again what was closed for it, where it has failed. Runs with the mutex, so that others that wait find it open.
+  Status Vacate(const Vacating::Leaving& leaving, bool even_if_full = false, const std::function<void()>& take_back = {}) RS_EXCLUDES(mutex_);
+  // kFailedPrecondition: where no swap takes anything, Vacate would find that not all has room in memory.
+  Status FitsAtHome(const Vacating::Leaving& leaving) const RS_EXCLUDES(mutex_);
 
   // May be changed at any time: read-ahead; writing back ahead of need; whether a thread waits for other threads' pins or
   // gets kFailedPrecondition at once.
@@ -165,6 +172,7 @@ class Engine {
   struct FrameSeeker;
   Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) RS_REQUIRES(mutex_);  // lets go
   Status SeekFrame(FrameSeeker* seeker, Frame* frame) RS_REQUIRES(mutex_);  // lets go
+  bool IsPatient(WhenPinned when_pinned, const Waiter& waiter) RS_REQUIRES(mutex_);
   Evicted EvictFor(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
   Status AwaitEvicted(FrameSeeker* seeker, const Evicted& evicted, bool* coming) RS_REQUIRES(mutex_);  // lets go
   Status AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* frame) RS_REQUIRES(mutex_);  // lets go
@@ -253,6 +261,12 @@ class Engine {
   Slot DetachSlot(Chunk* chunk) RS_REQUIRES(mutex_);
   void Forget(Chunk* chunk) RS_REQUIRES(mutex_);
 
+  // vacate.cc
+  Status BringHome(Chunk* chunk, bool even_if_full) RS_REQUIRES(mutex_);  // lets go
+  uint64_t BytesAtHome(const Vacating::Leaving& leaving) const RS_REQUIRES(mutex_);
+  Status TooMuchAtHome(uint64_t bytes, const Status& why) const;
+  Status NoHome(Status why) const RS_REQUIRES(mutex_);
+
   // limits.cc
   Status TakeMetadata(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
   Status HoldLimit() RS_REQUIRES(mutex_);  // lets go
@@ -289,7 +303,7 @@ class Engine {
   uint64_t takes_ RS_GUARDED_BY(mutex_) = 0;           // frames taken, ever
   uint32_t passes_ RS_GUARDED_BY(mutex_) = 0;          // of those, past the thread that is the oldest now
   bool telling_wait_ RS_GUARDED_BY(mutex_) = false;    // a thread writes that it waits for long
-  Chunk* vacating_ RS_GUARDED_BY(mutex_) = nullptr;    // Vacate is bringing it home
+  Vacating vacating_ RS_GUARDED_BY(mutex_);
   bool polling_ RS_GUARDED_BY(mutex_) = false;         // a thread waits inside the tier's Poll
   Sleeper* sleepers_ RS_GUARDED_BY(mutex_) = nullptr;  // who sleeps meanwhile, for transfers of their own
   MoverBell mover_bell_ RS_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// Limits that change: metadata that grows into the frames' part, another budget, a tier that goes.
+// Limits that change: metadata that grows into the frames' part, another budget.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -109,41 +109,6 @@ Status Engine::SetBudget(uint64_t bytes) {
   TellLimits();
   ServeWaiters();
   return Status();
-}
-
-Status Engine::Vacate(const std::function<bool(SlotRef slot, size_t bytes)>& leaving, bool even_if_full) {
-  MutexLock lock(mutex_);
-  const uint32_t ids = chunks_.ids();
-  Status first_failure;
-  // What is as large as a chunk that found no other place finds none either. It would be read for nothing.
-  size_t too_large = SIZE_MAX;
-  for (uint32_t id = 0; id < ids; ++id) {
-    Chunk* chunk = chunks_.At(id);
-    const auto slot_leaves = [&] { return chunk->slot && !HasReadOnlySlot(chunk) && leaving(chunk->slot, chunk->bytes); };
-    const auto is_leaving = [&] {
-      return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && slot_leaves();
-    };
-    // Transfers elsewhere are none of its business: while other threads go on there are always some.
-    while (chunk->op != nullptr && slot_leaves()) PollOnce(microseconds(1000));
-    if (PhaseOf(chunk) == Phase::kLost && slot_leaves()) {
-      static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else
-    }
-    if (!is_leaving() || chunk->bytes >= too_large) continue;
-    chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
-    vacating_ = chunk;
-    Status status = AcquireLocked(chunk, true, WhenPinned::kWait);
-    // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
-    if (status.ok() && is_leaving()) status = LeaveSlot(chunk, even_if_full);
-    chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
-    vacating_ = nullptr;
-    if (Has(chunk, kDoomed)) {
-      if (chunk->op == nullptr) Forget(chunk);
-    } else if (!status.ok()) {
-      if (first_failure.ok()) first_failure = status;  // the others may still come home
-      if (status.code() == StatusCode::kResourceExhausted && !even_if_full) too_large = std::min(too_large, chunk->bytes);
-    }
-  }
-  return first_failure;
 }
 
 }  // namespace ramspan

@@ -177,6 +177,7 @@ struct Engine::FrameSeeker {
   InQueue place;
   PinWait wait;
   bool patient = false;  // it waits for pins of others
+  uint64_t vacates_ended = 0;  // before it asked swap
 };
 
 // A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
@@ -191,8 +192,18 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
   if (typical_bytes_ > budget_.frames_limit()) return TooLarge(chunk->bytes);
   FrameSeeker seeker(this, chunk, when_pinned);
   Status status = SeekFrame(&seeker, frame);
+  if (when_pinned == WhenPinned::kBriefly) {
+    vacating_.waited += pin_clock_.now() - seeker.place->since;
+    vacating_.no_memory = !status.ok();
+  }
   takes_ += *frame ? 1 : 0;
   return status;
+}
+
+// Whether a thread that waits may wait on for pins of others.
+bool Engine::IsPatient(WhenPinned when_pinned, const Waiter& waiter) {
+  if (when_pinned == WhenPinned::kReturn || !wait_for_pins() || !pins_->MayWait(pin_clock_.Waited(waiter.since))) return false;
+  return when_pinned != WhenPinned::kBriefly || !vacating_.IsOutOfPatience(pin_clock_.now() - waiter.since);
 }
 
 // A round for each look: what is there already, what makes way at once, what will have made way soon, and at last what may
@@ -200,17 +211,20 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
 // from leaving, and waiting on for a frame of one's own would be waiting for oneself.
 Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
   InQueue& place = seeker->place;
+  const bool looks_itself = seeker->when_pinned == WhenPinned::kBriefly;  // it has to find out when to give up
+  place->must_look = looks_itself;
   while (PhaseOf(seeker->chunk) == Phase::kSwapped && !Has(seeker->chunk, kDoomed) && place.HasPlace()) {
     ServeWaiters();
     if (place->memory) *frame = arena_.TryTake(seeker->chunk->bytes, &place->memory);
     if (*frame) break;
-    seeker->patient = seeker->when_pinned == WhenPinned::kWait && wait_for_pins() && pins_->MayWait(pin_clock_.Waited(place->since));
+    seeker->patient = IsPatient(seeker->when_pinned, *place.get());
     if (seeker->patient && MaySleep(*place.get())) {
       seeker->mark.Set();
       queue_.Sleep(place.get(), mutex_, options_.sleep_max);
       continue;
     }
-    place->must_look = false;
+    place->must_look = looks_itself;
+    seeker->vacates_ended = vacating_.ended;
     const Evicted evicted = EvictFor(seeker->chunk->bytes);
     bool coming = false;
     Status status = AwaitEvicted(seeker, evicted, &coming);
@@ -249,12 +263,16 @@ Status Engine::AwaitEvicted(FrameSeeker* seeker, const Evicted& evicted, bool* c
 Status Engine::AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* frame) {
   Chunk* const chunk = seeker->chunk;
   Waiter* const waiter = seeker->place.get();
+  const bool briefly = seeker->when_pinned == WhenPinned::kBriefly;
+  // Swap is closed, or being removed, and may be open again in a moment: nobody is told that it takes nothing until that is decided.
+  const bool others_first = !briefly && (vacating_.GivesUp() || seeker->vacates_ended != vacating_.ended);
   if (!evicted.status.ok()) {
     if (PhaseOf(chunk) != Phase::kSwapped) return Status();  // another thread has brought it while swap was asked
+    if (briefly && BytesAtHome(*vacating_.leaving) > budget_.frames_limit_without_swap()) return evicted.status;  // whatever is unpinned
     // What has a slot in a full swap and is pinned now, or being read ahead, needs no room there: who has a slot may wait for
     // it, here or, with kReturn, where the caller waits.
     const bool may_wait = seeker->patient || (seeker->when_pinned == WhenPinned::kReturn && wait_for_pins());
-    if (!chunk->slot || !may_wait) return evicted.status;
+    if (!may_wait || !(chunk->slot || others_first)) return evicted.status;
     WakeSlotless();
   } else if (!waiter->memory && MayPass(*waiter, seeker->wait)) {
     *frame = arena_.TryTake(chunk->bytes);
@@ -264,7 +282,10 @@ Status Engine::AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* fra
   if (!seeker->patient) return FullOfPinsStatus(chunk->bytes);
   if (MaySleep(*waiter)) return Status();
   seeker->mark.Set();
+  seeker->wait.others_first = others_first;
   Status status = WatchPins(waiter, &seeker->wait);
+  // What could leave has no room in swap, and no thread is known to unpin the rest: who can do without gives up.
+  if (briefly && !evicted.status.ok() && !seeker->wait.hopeful && seeker->wait.hopeless >= options_.deadlock_settle) return evicted.status;
   return status.ok() || evicted.status.ok() ? status : evicted.status;
 }
 
@@ -297,8 +318,9 @@ Status Engine::WaitForPins(uint64_t bytes, PinWait* wait, CondVar* wake) {
   const bool served = arena_.reserved() > wait->own;
   wait->hopeful = verdict == PinScanner::Verdict::kSomebodyMayUnpin || served;
   if (wait->hopeful) wait->hopeless = {};
-  if ((verdict == PinScanner::Verdict::kDeadlock && again && wait->hopeless >= options_.deadlock_settle && !served) ||
-      (verdict == PinScanner::Verdict::kUnlikely && wait->hopeless > options_.deadlock_grace)) {
+  const bool is_over = (verdict == PinScanner::Verdict::kDeadlock && again && wait->hopeless >= options_.deadlock_settle && !served) ||
+                       (verdict == PinScanner::Verdict::kUnlikely && wait->hopeless > options_.deadlock_grace);
+  if (is_over && !wait->others_first) {
     return FullOfPinsStatus(bytes);
   }
   TellWait(bytes, wait);

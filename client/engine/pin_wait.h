@@ -16,6 +16,7 @@ struct PinWait {
   bool was_deadlock = false;  // the last verdict; the pins have been looked at since
   bool hopeful = false;       // by the last verdict some thread may unpin
   bool told = false;          // the log says that somebody waits
+  bool others_first = false;  // a thread waits that can do without and gives up soon (Vacate): no verdict before it has
   uint64_t own = 0;           // bytes that are reserved for this thread, but for which no addresses are free
 };
 

@@ -62,16 +62,21 @@ SwapUse GetSwapUse(SwapId id) {
 SwapFragmentation GetSwapFragmentation(SwapId id) {
   const ErrnoGuard guard;
   SwapFragmentation f;
-  Runtime::Get().swaps().FilesOf(id).Fragmentation(&f.free, &f.whole, &f.scattered);
+  Runtime::Get().swaps().WithFiles(id, [&](FileSwap& files) { files.Fragmentation(&f.free, &f.whole, &f.scattered); });
   return f;
 }
 
 void SetSwapLimit(SwapId id, uint64_t bytes) {
   const ErrnoGuard guard;
-  if (Status status = Runtime::Get().swaps().FilesOf(id).SetLimit(bytes); !status.ok()) throw Error(status.message());
+  Status status;
+  Runtime::Get().swaps().WithFiles(id, [&](FileSwap& files) { status = files.SetLimit(bytes); });
+  if (!status.ok()) throw Error(status.message());
 }
 
-void SetSwapPolicy(SwapId id, SwapPolicy policy) { Runtime::Get().swaps().FilesOf(id).SetPolicy(policy); }
+void SetSwapPolicy(SwapId id, SwapPolicy policy) {
+  const ErrnoGuard guard;
+  Runtime::Get().swaps().WithFiles(id, [&](FileSwap& files) { files.SetPolicy(policy); });
+}
 
 void SetEvictionPolicy(EvictionPolicy* policy) {
   const ErrnoGuard guard;

@@ -21,6 +21,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLeaveAtOnce{500};
 // Where chunks have no other place they are tried again after a pause. Each try reads one of them, or a few of several sizes.
 constexpr std::chrono::milliseconds kLeavePauseMin{1000}, kLeavePauseMax{16'000};
+
+ConfigError NoSuchSwap(SwapId id) {
+  return ConfigError("there is no swap " + std::to_string(static_cast<int>(id)) + " (any more): it was never added, or has "
+                     "been removed or abandoned. Call UseSwap for another one before a swap that is in use is destroyed");
+}
 }  // namespace
 
 Swaps::Swaps(Engine* engine, const Configured& configured)
@@ -29,10 +34,7 @@ Swaps::Swaps(Engine* engine, const Configured& configured)
 Swaps::Added& Swaps::Find(SwapId id) {
   if (id == SwapId::kConfigured) throw ConfigError("the configured swap was named where one that the program added is meant");
   const auto place = std::find_if(added_.begin(), added_.end(), [id](const Added& a) { return a.tier && a.id == id; });
-  if (place == added_.end()) {
-    throw ConfigError("there is no swap " + std::to_string(static_cast<int>(id)) + " (any more): it was never added, or has "
-                      "been removed or abandoned. Call UseSwap for another one before a swap that is in use is destroyed");
-  }
+  if (place == added_.end()) throw NoSuchSwap(id);
   return *place;
 }
 
@@ -124,13 +126,20 @@ void Swaps::Remove(SwapId id, bool bring_home) {
     MutexLock lock(mutex_);
     leaving = Find(id);
     leaving.tier->Close();
-    if (in_use_ == id) SetOrder(SwapId::kConfigured);
+    if (in_use_ == id) {
+      // Swap that was closed (CloseSwap) stays so until UseSwap.
+      if (configured_.swap->order().empty()) {
+        in_use_ = SwapId::kConfigured;
+      } else {
+        SetOrder(SwapId::kConfigured);
+      }
+    }
     Find(id).is_leaving = true;
   }
   if (bring_home) {
-    const Status status = engine_->Vacate([&](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == leaving.index; });
+    const auto is_there = [&](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == leaving.index; };
+    const Status status = engine_->Vacate(is_there, false, [&] { leaving.tier->Reopen(); });
     if (!status.ok()) {
-      leaving.tier->Reopen();
       MutexLock lock(mutex_);
       Find(id).is_leaving = false;
       ThrowStatus(status);
@@ -147,6 +156,9 @@ void Swaps::Remove(SwapId id, bool bring_home) {
 
 void Swaps::Close() {
   const Turn turn(this);
+  const Vacating::Leaving all = [](SlotRef, size_t) { return true; };
+  // Before swap is closed: other threads need not hear of what cannot be.
+  if (const Status status = engine_->FitsAtHome(all); !status.ok()) ThrowStatus(status);
   std::vector<size_t> order;
   {
     MutexLock lock(mutex_);
@@ -154,12 +166,10 @@ void Swaps::Close() {
     configured_.swap->SetOrder({});
     is_closing_ = true;
   }
-  const Status status = engine_->Vacate([](SlotRef, size_t) { return true; });
+  const Status status = engine_->Vacate(all, false, [&] { configured_.swap->SetOrder(order); });
   MutexLock lock(mutex_);
   is_closing_ = false;
-  if (status.ok()) return;
-  configured_.swap->SetOrder(order);
-  ThrowStatus(status);
+  if (!status.ok()) ThrowStatus(status);
 }
 
 // The store is asked without the mutex; it stays for as long as that takes.
@@ -188,11 +198,16 @@ SwapUse Swaps::UseOf(SwapId id) {
   return use;
 }
 
-FileSwap& Swaps::FilesOf(SwapId id) {
-  MutexLock lock(mutex_);
-  FileSwap* files = id == SwapId::kConfigured ? configured_.files : Find(id).files;
-  if (files == nullptr) throw ConfigError("this swap has no local files, so they have no limit, policy or room");
-  return *files;
+// RemoveSwap, in another thread, destroys them when `call` has returned.
+void Swaps::WithFiles(SwapId id, const std::function<void(FileSwap&)>& call) {
+  Added added{.files = configured_.files};
+  if (id != SwapId::kConfigured) {
+    MutexLock lock(mutex_);
+    added = Find(id);
+  }
+  if (added.files == nullptr) throw ConfigError("this swap has no local files, so they have no limit, policy or room");
+  if (added.tier == nullptr) return call(*added.files);
+  if (!added.tier->WhileThere([&] { call(*added.files); })) throw NoSuchSwap(id);  // it has just been removed
 }
 
 size_t Swaps::AddReadOnly(std::unique_ptr<SwapTier> tier) {

@@ -41,7 +41,7 @@ class Swaps {
   void Remove(SwapId id, bool bring_home);
   void Close();
   SwapUse UseOf(SwapId id);
-  FileSwap& FilesOf(SwapId id);
+  void WithFiles(SwapId id, const std::function<void(FileSwap&)>& call);
 
   // One more tier from which chunks are only read. Its index in the TieredSwap, or TieredSwap::kTiersMax: no place left.
   size_t AddReadOnly(std::unique_ptr<SwapTier> tier);

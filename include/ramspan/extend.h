@@ -62,16 +62,17 @@ RAMSPAN_API SwapId AddSwapFiles(const SwapFiles& files);
 RAMSPAN_API void UseSwap(SwapId id);
 RAMSPAN_API SwapId SwapInUse();
 
-// Brings its objects home (blocks, evicts others to the swap in use, which becomes the configured one if this was it)
-// and forgets the swap. Throws OutOfMemory, OutOfSwap, SwapUnavailable with the swap still there. REQUIRES: not the
-// configured one.
+// Brings its objects home (blocks, evicts others to the swap in use, which becomes the configured one if this was it; swap that was
+// closed stays closed) and forgets the swap. Throws OutOfMemory, OutOfSwap, SwapUnavailable with the swap still there: what is not in
+// memory nor in another swap has no room there, or other threads' pins have held memory for a second in which nothing came home.
+// REQUIRES: not the configured one.
 RAMSPAN_API void RemoveSwap(SwapId id);
 // The same without bringing anything home: objects that are only there throw DataLost from now on. For destructors: an error
 // is said on standard error.
 RAMSPAN_API void AbandonSwap(SwapId id) noexcept;
 
 // No object leaves memory any more, until UseSwap; those in any swap come home. Throws OutOfMemory, OutOfSwap when they
-// do not fit the memory limit; then the swap is open as before.
+// do not fit the memory limit (at once), or pins hold it, as for RemoveSwap; then the swap is open as before.
 RAMSPAN_API void CloseSwap();
 
 // Blocks until no transfer to or from any swap is under way: for ever while other threads keep swapping. TransfersUnderWay

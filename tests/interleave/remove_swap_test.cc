@@ -1,4 +1,5 @@
 // Swaps that come and go while other threads use others.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,7 +12,9 @@
 
 #include "client/engine/engine.h"
 #include "client/runtime/swaps.h"
+#include "client/swap/file_swap.h"
 #include "client/swap/retirable_tier.h"
+#include "ramspan/errors.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/forwarding_tier.h"
 #include "tests/support/map_store.h"
@@ -23,6 +26,9 @@ namespace ramspan {
 namespace {
 
 constexpr uint64_t kGatedBytes = 64 << 10;
+// How long who can do without waits for pins, and how often he looks at them, at most.
+constexpr std::chrono::milliseconds kGrace{100};
+constexpr std::chrono::microseconds kLook{200};
 
 // A tier of which nothing comes back while it is shut.
 class GatedTier final : public ForwardingTier {
@@ -94,13 +100,14 @@ class SwapsThatGo : public testing::Test {
     tiers.push_back(std::move(configured));
     swap_ = std::make_unique<TieredSwap>(std::move(tiers));
     paused_ = std::make_unique<PausedSwap>(swap_.get());
-    engine_ = std::make_unique<Engine>(Engine::Options{.budget = kMiB, .preemptive = false}, paused_.get(), &pins_,
+    engine_ = std::make_unique<Engine>(Engine::Options{.budget = kMiB, .preemptive = false, .deadlock_grace = kGrace}, paused_.get(), &pins_,
                                        DefaultPolicy());
     swaps_ = std::make_unique<Swaps>(engine_.get(), Swaps::Configured{swap_.get(), remote_, nullptr});
   }
   ~SwapsThatGo() override {
     configured_->shut = false;
     for (Chunk* chunk : chunks_) engine_->Free(chunk);
+    for (Chunk* chunk : empty_) engine_->Free(chunk);
   }
 
   void Fill(int n) {
@@ -140,7 +147,7 @@ class SwapsThatGo : public testing::Test {
   std::unique_ptr<PausedSwap> paused_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Swaps> swaps_;
-  std::vector<Chunk*> chunks_;
+  std::vector<Chunk*> chunks_, empty_;
 };
 
 // It waited until nothing at all was in flight, which other threads may put off for ever.
@@ -217,6 +224,138 @@ TEST_F(SwapsThatGo, TheSlotThatIsKeptFreeIsNotOneOfASwapThatIsGone) {
   ASSERT_TRUE(engine_->Vacate([](SlotRef, size_t) { return false; }).ok());  // gives that slot back
   for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
   EXPECT_TRUE(engine_->IsValid());
+}
+
+// Each object that did not fit waited a second, three times over, for pins that nobody held: with a few hundred objects minutes, in which
+// all who were about to change the swaps stood still.
+TEST_F(SwapsThatGo, ClosingWhatDoesNotFitWaitsForNobody) {
+  Fill(30);  // 1.9 MiB in 1 MiB
+  std::atomic<int> looks{0};
+  pins_.judge = [&] { return ++looks, PinScanner::Verdict::kUnlikely; };
+  try {
+    swaps_->Close();
+    FAIL() << "30 objects of 64 KiB fit 1 MiB";
+  } catch (const OutOfMemory& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("1.88 MiB"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("raise the limit"));
+  }
+  EXPECT_EQ(looks, 0) << "at pins";
+  for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
+  EXPECT_TRUE(engine_->IsValid());
+}
+
+TEST_F(SwapsThatGo, RemovalIntoSwapThatIsClosedWaitsForNobodyWhereAllDoesNotFit) {
+  const SwapId id = swaps_->Add(&store_);
+  swaps_->Use(id);
+  Fill(30);
+  swap_->SetOrder(std::vector<size_t>{});
+  std::atomic<int> looks{0};
+  pins_.judge = [&] { return ++looks, PinScanner::Verdict::kUnlikely; };
+  EXPECT_THROW(swaps_->Remove(id, true), OutOfMemory);
+  EXPECT_EQ(looks, 0) << "at pins";
+  swaps_->Use(id);
+  for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
+  EXPECT_TRUE(engine_->IsValid());
+}
+
+// What comes home waits for pins of other threads as long as they may go, but not for ever as a pull does: who closes swap can do without.
+TEST_F(SwapsThatGo, ClosingWaitsForPinsAndGivesUpOnceForAllObjects) {
+  Fill(10);
+  const size_t data = chunks_.size();
+  for (int i = 0; i < 14; ++i) {  // read and never written: they leave without a slot, and push the others out
+    chunks_.push_back(engine_->Create(kGatedBytes).value());
+    ASSERT_TRUE(engine_->Acquire(chunks_.back(), false).ok());
+  }
+  pins_.all_pinned = true;
+  int looks = 0, most = 100'000;
+  pins_.judge = [&] {
+    if (++looks == most) pins_.all_pinned = false;
+    return looks < 100'000 ? PinScanner::Verdict::kSomebodyMayUnpin : PinScanner::Verdict::kDeadlock;
+  };
+  EXPECT_THROW(swaps_->Close(), OutOfMemory);
+  EXPECT_LT(looks, 2 * kGrace / kLook) << "each object has waited";
+  looks = 0;
+  most = 10;  // then they are gone
+  swaps_->Close();
+  EXPECT_GE(looks, most);
+  for (size_t i = 0; i < data; ++i) EXPECT_EQ(PhaseOf(chunks_[i]), Phase::kResident);
+  EXPECT_TRUE(engine_->IsValid());
+}
+
+// Where other threads make so much meanwhile that not all fits any more, swap is opened again. A thread that had need of it was told
+// that swap is closed, a moment before.
+TEST_F(SwapsThatGo, ClosingThatFailsIsNoErrorOfOtherThreads) {
+  struct TellingStore final : SwapStore {
+    MapStore store{64 * kMiB};
+    std::function<void()> on_read = [] {};
+    uint64_t Capacity() const override { return store.Capacity(); }
+    bool Write(uint64_t slot, const void* data, size_t bytes) override { return store.Write(slot, data, bytes); }
+    bool Read(uint64_t slot, void* data, size_t bytes) override {
+      std::exchange(on_read, [] {})();
+      return store.Read(slot, data, bytes);
+    }
+    void Erase(uint64_t slot, size_t bytes) noexcept override { store.Erase(slot, bytes); }
+  } store;
+  const SwapId id = swaps_->Add(&store);
+  swaps_->Use(id);
+  Fill(11);
+  for (int i = 0; i < 11; ++i) {  // pushes some out
+    Chunk* other = engine_->Create(kGatedBytes).value();
+    ASSERT_TRUE(engine_->Acquire(other, false).ok());
+    empty_.push_back(other);
+  }
+  std::vector<Chunk*> more;
+  std::atomic<bool> ended{false};
+  Status status;
+  std::thread worker;
+  store.on_read = [&] {  // of the first that comes home: the worker's objects need more than what is left
+    worker = std::thread([&] {
+      for (int i = 0; i < 11 && status.ok(); ++i) {
+        more.push_back(engine_->Create(kGatedBytes).value());
+        status = engine_->Acquire(more.back(), true);
+      }
+      ended = true;
+    });
+    for (int i = 0; i < 200 && !ended; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  EXPECT_THROW(swaps_->Close(), Error);
+  ASSERT_TRUE(worker.joinable()) << "nothing came home";
+  worker.join();
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  chunks_.insert(chunks_.end(), more.begin(), more.end());
+  for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
+  EXPECT_TRUE(engine_->IsValid());
+  for (Chunk* chunk : std::exchange(chunks_, {})) engine_->Free(chunk);
+  swaps_->Use(SwapId::kConfigured);
+  swaps_->Remove(id, true);
+}
+
+// Swap that is closed stays so until UseSwap: the removal of the one in use opened the configured one.
+TEST_F(SwapsThatGo, RemovalOfTheSwapInUseOpensNoneThatIsClosed) {
+  const SwapId id = swaps_->Add(&store_);
+  swaps_->Use(id);
+  Fill(10);
+  swaps_->Close();
+  swaps_->Remove(id, true);
+  EXPECT_EQ(swaps_->in_use(), SwapId::kConfigured);
+  EXPECT_TRUE(swap_->order().empty());
+  swaps_->Use(SwapId::kConfigured);
+  EXPECT_FALSE(swap_->order().empty());
+}
+
+// The files that it was given were destroyed while they were counted.
+TEST_F(SwapsThatGo, FilesStayThereForThoseWhoLookAtThem) {
+  const SwapFiles files{.mask = testing::TempDir() + "ramspan-look-%d-%d", .bytes = 4 * kMiB};
+  const SwapId id = swaps_->Add(files);
+  std::future<void> removal;
+  swaps_->WithFiles(id, [&](FileSwap& there) {
+    removal = std::async(std::launch::async, [&] { swaps_->Remove(id, true); });
+    // It has not ended before this returns. Where it would, it mostly has by then.
+    EXPECT_EQ(removal.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+    EXPECT_EQ(there.limit(), 4 * kMiB);
+  });
+  removal.get();
+  EXPECT_THROW(swaps_->WithFiles(id, [](FileSwap&) { ADD_FAILURE() << "it is gone"; }), ConfigError);
 }
 
 }  // namespace

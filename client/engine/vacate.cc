@@ -1,0 +1,127 @@
+// Data that comes home from swap which is to be given up. It has to find room in memory, or in another swap.
+//
+// Who gives up a swap can do without, so he waits for pins of others for as long as one that lowers the limit does, and not at all
+// where waiting is of no use: because what would have to be in memory is more than its limit. Threads that need their data wait
+// until he has ended.
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "client/engine/engine.h"
+#include "common/units.h"
+
+namespace ramspan {
+
+using std::chrono::microseconds;
+
+namespace {
+// What comes home gives back this part of the patience that is spent. With all of it, one object a second would keep up a call that
+// comes to nothing, and all who wait for it; with none, a call that brings home a million of them would fail for want of a microsecond each.
+constexpr int kGivenBack = 8;
+
+bool IsThere(const Chunk* chunk) {
+  return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && !Has(chunk, kDoomed);
+}
+bool SlotLeaves(const Chunk* chunk, const Vacating::Leaving& leaving) {
+  return chunk->slot && !HasReadOnlySlot(chunk) && leaving(chunk->slot, chunk->bytes);
+}
+}  // namespace
+
+// Looks at all chunks. What is changed and has no slot stays in memory, too: this is for when no swap takes it.
+uint64_t Engine::BytesAtHome(const Vacating::Leaving& leaving) const {
+  uint64_t bytes = 0;
+  for (uint32_t id = 0; id < chunks_.ids(); ++id) {
+    const Chunk* c = chunks_.At(id);
+    if (!IsThere(c)) continue;
+    const bool stays = c->frame != nullptr && Has(c, kDirty) && (!c->slot || HasReadOnlySlot(c));
+    if (stays || SlotLeaves(c, leaving)) bytes += RoundUpToGranule(c->bytes);
+  }
+  return bytes;
+}
+
+Status Engine::FitsAtHome(const Vacating::Leaving& leaving) const {
+  MutexLock lock(mutex_);
+  const uint64_t bytes = BytesAtHome(leaving);
+  return bytes <= budget_.frames_limit_without_swap() ? Status() : TooMuchAtHome(bytes, Status());
+}
+
+// `why`: what swap has said that has no room for it, if it was asked.
+Status Engine::TooMuchAtHome(uint64_t bytes, const Status& why) const {
+  return WithinHeap([&] {
+    const uint64_t room = budget_.frames_limit_without_swap();
+    std::string text = FormatBytes(bytes) + " of objects would have to be in memory at once, and its limit of " + FormatBytes(budget_.limit()) +
+                       " has room for " + FormatBytes(room) + ": " + FormatBytes(bytes - std::min(bytes, room)) +
+                       " too much. Free some objects, or raise the limit (SetMemoryLimit, RAMSPAN_MEMORY, ramspan run --memory)";
+    if (why.code() != StatusCode::kResourceExhausted) return FailedPrecondition(std::move(text));
+    return ResourceExhausted(text + ", or give more swap (" + why.message() + ")");
+  }, OutOfHeap());
+}
+
+// Why the chunk that is being brought home found no frame.
+Status Engine::NoHome(Status why) const {
+  if (why.code() == StatusCode::kFailedPrecondition && why.is_terse()) return why;  // the heap
+  const uint64_t bytes = BytesAtHome(*vacating_.leaving);
+  if (bytes > budget_.frames_limit_without_swap()) return TooMuchAtHome(bytes, why);
+  if (why.code() == StatusCode::kResourceExhausted) return why;
+  const uint64_t object = vacating_.chunk->bytes;
+  return WithinHeap([&] {
+    return FailedPrecondition("an object of " + FormatBytes(object) + " does not come home from swap: adhereTos pin too "
+                              "much of the memory limit of " + FormatBytes(budget_.limit()) + ", or descriptors take it. Call again when "
+                              "other threads have released theirs, hold fewer at once, or raise the limit (SetMemoryLimit, "
+                              "RAMSPAN_MEMORY, ramspan run --memory)");
+  }, OutOfHeap());
+}
+
+// Brings one chunk home and gives its slot up.
+Status Engine::BringHome(Chunk* chunk, bool even_if_full) {
+  chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
+  vacating_.chunk = chunk;
+  vacating_.no_memory = false;
+  Status status = AcquireLocked(chunk, true, WhenPinned::kBriefly);
+  if (!status.ok() && vacating_.no_memory) status = NoHome(std::move(status));
+  // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
+  const Phase phase = PhaseOf(chunk);
+  const bool still = phase != Phase::kFreed && phase != Phase::kLost && SlotLeaves(chunk, *vacating_.leaving);
+  if (status.ok() && still) status = LeaveSlot(chunk, even_if_full);
+  chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
+  vacating_.chunk = nullptr;
+  if (!Has(chunk, kDoomed)) return status;
+  if (chunk->op == nullptr) Forget(chunk);
+  return Status();
+}
+
+Status Engine::Vacate(const Vacating::Leaving& leaving, bool even_if_full, const std::function<void()>& take_back) {
+  MutexLock lock(mutex_);
+  vacating_ = {.leaving = &leaving, .patience = even_if_full ? Vacating::kForEver : options_.deadlock_grace, .ended = vacating_.ended};
+  const uint32_t ids = chunks_.ids();
+  Status first_failure;
+  // What is as large as a chunk that found no other place finds none either. It would be read for nothing.
+  size_t too_large = SIZE_MAX;
+  for (uint32_t id = 0; id < ids; ++id) {
+    Chunk* chunk = chunks_.At(id);
+    // Transfers elsewhere are none of its business: while other threads go on there are always some.
+    while (chunk->op != nullptr && SlotLeaves(chunk, leaving)) PollOnce(microseconds(1000));
+    if (!SlotLeaves(chunk, leaving) || PhaseOf(chunk) == Phase::kFreed) continue;
+    if (PhaseOf(chunk) == Phase::kLost) {
+      static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else
+      continue;
+    }
+    if (chunk->bytes >= too_large) continue;
+    Status status = BringHome(chunk, even_if_full);
+    if (status.ok()) {
+      vacating_.waited -= vacating_.waited / kGivenBack;
+      continue;
+    }
+    // The others may still come home, but only those that need not wait any more.
+    const bool no_room = vacating_.no_memory || status.code() == StatusCode::kResourceExhausted;
+    if (no_room) vacating_.patience = {};
+    if (no_room && !even_if_full) too_large = std::min(too_large, chunk->bytes);
+    if (first_failure.ok()) first_failure = std::move(status);
+  }
+  if (!first_failure.ok() && take_back) take_back();
+  vacating_ = {.ended = vacating_.ended + 1};
+  return first_failure;
+}
+
+}  // namespace ramspan
