@@ -320,6 +320,7 @@ namespace detail {
 }
 
 Object CreateObject(size_t bytes, size_t alignment) {
+  RefuseWithinProgramCode("a managedPtr was made");
   const Session& session = Session::Get();
   if (bytes < kSmallBytesEnd && session.bundles != nullptr) {
     Result<Object> object = session.bundles->New(bytes, alignment);
@@ -351,6 +352,7 @@ void FreeObject(Object object) noexcept {
 
 void* AddUse(Object object, bool write) {
   const ErrnoGuard guard;
+  RefuseWithinProgramCode("a pull of an object");
   if (object.is_small() && object.small()->uses.fetch_add(1, std::memory_order_relaxed) == UINT16_MAX) {
     object.small()->uses.fetch_sub(1, std::memory_order_relaxed);
     throw Error("an object is pinned more than 65535 times at once");

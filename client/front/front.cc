@@ -17,6 +17,8 @@ namespace ramspan {
 
 namespace detail {
 namespace {
+constexpr const char* kPull = "a pull of an object";
+
 Chunk* Full(ChunkHead* chunk) { return static_cast<Chunk*>(chunk); }
 
 // Leaves word of a first touch for the policy, if it wants that. REQUIRES: the calling thread's table. The engine's mutex
@@ -52,6 +54,10 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
     return chunk->frame;
   }
   const ErrnoGuard guard;
+  if (ProgramCode::running() != ProgramCode::Of::kNobody) {
+    Unpin(chunk, table, slot);
+    ThrowWithinProgramCode(kPull);
+  }
   if (Status status = Session::Get().engine->Acquire(Full(chunk), write); !status.ok()) {
     Unpin(chunk, table, slot);
     ThrowStatus(status);
@@ -69,6 +75,7 @@ void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool wri
     *slot = i;
     return StorePinAnywhere(chunk, table, i, write) ? chunk->frame : PinSlow(chunk, table, i, write);
   }
+  RefuseWithinProgramCode(kPull);
   if (Status status = Session::Get().engine->AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
   PinRegistry::NoteCounted(1);
   *slot = kCountedPin;

@@ -121,6 +121,7 @@ bool AreAllInMemory(std::span<const PinRequest> requests) {
 void PinAll(PinRequest* first, size_t count, PinTable* table) {
   const std::span<PinRequest> requests(first, count);
   const ErrnoGuard guard;
+  RefuseWithinProgramCode("adhereAll");
   const Session* session = Session::IfStarted();
   const bool may_wait = session == nullptr || (session->engine->wait_for_pins() && PinRegistry::Get().MayWait({}));
   // What is in memory takes nothing from those who wait. Who may not wait has this one chance.

@@ -1,5 +1,7 @@
 #include "client/front/throw_status.h"
 
+#include <string>
+
 #include "ramspan/errors.h"
 
 namespace ramspan {
@@ -19,6 +21,14 @@ void ThrowStatus(const Status& status) {
     case StatusCode::kInvalidArgument: throw ConfigError(status.message());
     default: throw Error(status.message());
   }
+}
+
+void ThrowWithinProgramCode(const char* call) {
+  const bool policy = ProgramCode::running() == ProgramCode::Of::kPolicy;
+  throw Error(std::string(call) + " within a call of " + (policy ? "an EvictionPolicy" : "a SwapStore") +
+              ": Ramspan waits for that call to return, so this would wait for itself. Only " +
+              (policy ? "the functions of Objects, GetStatistics and MemoryLimit" : "what <ramspan/extend.h> names at SwapStore") +
+              " may be used there; let another thread do it, or do it after the call");
 }
 
 }  // namespace ramspan

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/program_code.h"
 #include "common/status.h"
 
 namespace ramspan {
@@ -46,6 +47,7 @@ CachePolicy::Turn CustomPolicy::Consult(Ask ask, uint64_t bytes, size_t places) 
   }
   const std::span names(named_.data(), std::min(places, named_.size()));
   named_count_ = 0;
+  const ProgramCode running(ProgramCode::Of::kPolicy);
   try {
     Tell();
     if (ask == Ask::kVictims) named_count_ = std::min(policy_->Victims(*this, bytes, names), names.size());
@@ -53,11 +55,17 @@ CachePolicy::Turn CustomPolicy::Consult(Ask ask, uint64_t bytes, size_t places) 
       const uint64_t most = ahead_bytes_max_, now = preemptive_bytes_;
       if (now < most) named_count_ = std::min(policy_->ReadAhead(*this, most - now, names), names.size());
     }
-  } catch (...) {  // it should not: it has named nobody
-    telling_.clear();
-    if (!std::exchange(told_of_exception_, true)) LogWarning("an EvictionPolicy of the program's throws; Ramspan chooses instead");
+  } catch (const std::exception& e) {  // it should not: it has named nobody
+    Fail(e.what());
+  } catch (...) {
+    Fail("an exception that is no std::exception");
   }
   return turn;
+}
+
+void CustomPolicy::Fail(const char* why) {
+  telling_.clear();
+  if (!std::exchange(told_of_exception_, true)) LogWarning("an EvictionPolicy of the program's throws; Ramspan chooses instead: %s", why);
 }
 
 // Of a number that it was never told, nothing.

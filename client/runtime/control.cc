@@ -15,6 +15,7 @@ uint64_t MemoryLimit() { return Runtime::Get().engine().budget()->limit(); }
 
 void SetMemoryLimit(uint64_t bytes) {
   const ErrnoGuard guard;
+  RefuseWithinProgramCode("SetMemoryLimit");
   if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
   Engine& engine = Runtime::Get().engine();
   Status status = engine.LeavesRoomForData(bytes);

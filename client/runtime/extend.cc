@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "client/engine/engine.h"
+#include "client/front/throw_status.h"
 #include "client/policy/custom.h"
 #include "client/runtime/runtime.h"
 #include "client/runtime/swaps.h"
@@ -13,26 +14,36 @@
 
 namespace ramspan {
 
+namespace {
+// For functions that a SwapStore may call. Their lock is taken before the one that stands around a call of an EvictionPolicy.
+Swaps& SwapsOutsideOfPolicy(const char* call) {
+  RefuseWithinPolicy(call);
+  return Runtime::Get().swaps();
+}
+}  // namespace
+
 SwapId AddSwap(SwapStore* store) {
   const ErrnoGuard guard;
-  return Runtime::Get().swaps().Add(store);
+  return SwapsOutsideOfPolicy("AddSwap").Add(store);
 }
 SwapId AddSwapFiles(const SwapFiles& files) {
   const ErrnoGuard guard;
-  return Runtime::Get().swaps().Add(files);
+  return SwapsOutsideOfPolicy("AddSwapFiles").Add(files);
 }
 void UseSwap(SwapId id) {
   const ErrnoGuard guard;
-  Runtime::Get().swaps().Use(id);
+  SwapsOutsideOfPolicy("UseSwap").Use(id);
 }
-SwapId SwapInUse() { return Runtime::Get().swaps().in_use(); }
+SwapId SwapInUse() { return SwapsOutsideOfPolicy("SwapInUse").in_use(); }
 void RemoveSwap(SwapId id) {
   const ErrnoGuard guard;
+  RefuseWithinProgramCode("RemoveSwap");
   Runtime::Get().swaps().Remove(id, true);
 }
 void AbandonSwap(SwapId id) noexcept {
   const ErrnoGuard guard;
   try {
+    RefuseWithinProgramCode("AbandonSwap");
     Runtime::Get().swaps().Remove(id, false);
   } catch (const std::exception& e) {
     LogWarning("a swap was not abandoned: %s", e.what());
@@ -40,10 +51,12 @@ void AbandonSwap(SwapId id) noexcept {
 }
 void CloseSwap() {
   const ErrnoGuard guard;
+  RefuseWithinProgramCode("CloseSwap");
   Runtime::Get().swaps().Close();
 }
 void WaitForTransfers() {
   const ErrnoGuard guard;
+  RefuseWithinProgramCode("WaitForTransfers");
   Runtime::Get().engine().Drain();
 }
 bool TransfersUnderWay() {
@@ -56,30 +69,31 @@ void FreeCleanCopies(uint64_t bytes) {
 }
 SwapUse GetSwapUse(SwapId id) {
   const ErrnoGuard guard;
-  return Runtime::Get().swaps().UseOf(id);
+  return SwapsOutsideOfPolicy("GetSwapUse").UseOf(id);
 }
 
 SwapFragmentation GetSwapFragmentation(SwapId id) {
   const ErrnoGuard guard;
   SwapFragmentation f;
-  Runtime::Get().swaps().WithFiles(id, [&](FileSwap& files) { files.Fragmentation(&f.free, &f.whole, &f.scattered); });
+  SwapsOutsideOfPolicy("GetSwapFragmentation").WithFiles(id, [&](FileSwap& files) { files.Fragmentation(&f.free, &f.whole, &f.scattered); });
   return f;
 }
 
 void SetSwapLimit(SwapId id, uint64_t bytes) {
   const ErrnoGuard guard;
   Status status;
-  Runtime::Get().swaps().WithFiles(id, [&](FileSwap& files) { status = files.SetLimit(bytes); });
+  SwapsOutsideOfPolicy("SetSwapLimit").WithFiles(id, [&](FileSwap& files) { status = files.SetLimit(bytes); });
   if (!status.ok()) throw Error(status.message());
 }
 
 void SetSwapPolicy(SwapId id, SwapPolicy policy) {
   const ErrnoGuard guard;
-  Runtime::Get().swaps().WithFiles(id, [&](FileSwap& files) { files.SetPolicy(policy); });
+  SwapsOutsideOfPolicy("SetSwapPolicy").WithFiles(id, [&](FileSwap& files) { files.SetPolicy(policy); });
 }
 
 void SetEvictionPolicy(EvictionPolicy* policy) {
   const ErrnoGuard guard;
+  RefuseWithinProgramCode("SetEvictionPolicy");
   Runtime& runtime = Runtime::Get();
   runtime.engine().ReplacePolicy([&runtime, policy](const ChunkTable* chunks) -> std::unique_ptr<CachePolicy> {
     if (policy == nullptr) return runtime.MakeConfiguredPolicy(chunks);

@@ -1,5 +1,6 @@
 // What the program may set, before the start and later: Configure, Reconfigure and EffectiveOptions.
 #include "client/engine/engine.h"
+#include "client/front/throw_status.h"
 #include "client/runtime/options.h"
 #include "client/runtime/runtime.h"
 #include "client/swap/file_swap.h"
@@ -87,6 +88,7 @@ void Configure(const Options& options) { Runtime::SetOptions(options); }
 
 void Reconfigure(const Options& options) {
   const ErrnoGuard guard;
+  RefuseWithinProgramCode("Reconfigure");
   if (Runtime* runtime = Runtime::IfStarted()) return runtime->Reload(options);
   Runtime::SetOptions(options);
 }

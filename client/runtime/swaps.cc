@@ -88,15 +88,12 @@ class Swaps::Turn {
  public:
   explicit Turn(Swaps* swaps) : swaps_(*swaps) {
     MutexLock lock(swaps_.mutex_);
-    if (swaps_.turn_ == std::this_thread::get_id()) {
-      throw Error("a swap cannot be removed or closed from within a call of a SwapStore that removing or closing one has made");
-    }
-    while (swaps_.turn_ != std::thread::id()) swaps_.turn_is_free_.WaitFor(swaps_.mutex_, std::chrono::milliseconds(10));
-    swaps_.turn_ = std::this_thread::get_id();
+    while (swaps_.turn_is_taken_) swaps_.turn_is_free_.WaitFor(swaps_.mutex_, std::chrono::milliseconds(10));
+    swaps_.turn_is_taken_ = true;
   }
   ~Turn() {
     MutexLock lock(swaps_.mutex_);
-    swaps_.turn_ = std::thread::id();
+    swaps_.turn_is_taken_ = false;
     swaps_.turn_is_free_.NotifyAll();
   }
   Turn(const Turn&) = delete;

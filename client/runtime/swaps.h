@@ -2,8 +2,8 @@
 // program added (include/ramspan/extend.h), and the tier of mapped files. Each call throws what extend.h says there.
 //
 // Thread-safety: any thread; one change at a time. Who brings a swap home, which waits for transfers and evicts, has the turn for as
-// long, and no mutex: a program's store may ask for its use from within each of its calls. A store that would change the swaps from
-// within a call that such a change makes is refused, because it would wait for itself.
+// long, and no mutex: a program's store may ask for its use from within each of its calls. Removing or closing one from within such a
+// call would wait for itself; it is refused before it comes here (extend.cc).
 // Ownership: owns nothing; the tiers belong to the TieredSwap, which lives as long as the engine.
 #pragma once
 
@@ -11,7 +11,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "client/swap/tiered_swap.h"
@@ -63,7 +62,7 @@ class Swaps {
     bool abandoned = false;
     bool is_leaving = false;        // Remove is under way
   };
-  // The turn of the calling thread, for a scope. Throws Error where the thread has it already.
+  // The turn of the calling thread, for a scope.
   class Turn;
   SwapId Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* store);
   Added& Find(SwapId id) RS_REQUIRES(mutex_);
@@ -74,7 +73,7 @@ class Swaps {
   const std::vector<size_t> configured_order_;
   Mutex mutex_{LockRank::kSwaps};  // for looks and short changes
   CondVar turn_is_free_;
-  std::thread::id turn_ RS_GUARDED_BY(mutex_);  // whose it is; none: nobody's
+  bool turn_is_taken_ RS_GUARDED_BY(mutex_) = false;
   std::vector<Added> added_ RS_GUARDED_BY(mutex_);
   // LeaveDraining's, for its one thread: what found no other place is tried again then, after a pause that doubles.
   std::chrono::steady_clock::time_point leave_again_{};

@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "common/log.h"
+#include "common/program_code.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -34,6 +35,7 @@ SwapTier::Capabilities StoreSwap::capabilities() const noexcept {
 template <typename F>
 std::optional<StoreSwap::Words> StoreSwap::Thrown(const F& call) noexcept {
   Words words;
+  const ProgramCode running(ProgramCode::Of::kStore);
   try {
     call();
     return std::nullopt;
@@ -45,15 +47,21 @@ std::optional<StoreSwap::Words> StoreSwap::Thrown(const F& call) noexcept {
   return words;
 }
 
+// A store that asks for its own use in Capacity gets what it has said last.
 // Several threads may ask at once. An answer to a question that was put before another one's is not taken after that one's: it
 // may be from before an Extend.
 void StoreSwap::AskCapacity() {
+  static thread_local bool asking = false;
+  if (asking) return;
   uint64_t now = 0, question = 0;
   {
     MutexLock lock(mutex_);
     question = ++questions_;
   }
-  if (Thrown([&] { now = store_->Capacity(); })) return;
+  asking = true;
+  const bool thrown = Thrown([&] { now = store_->Capacity(); }).has_value();
+  asking = false;
+  if (thrown) return;
   MutexLock lock(mutex_);
   if (question < answered_) return;
   answered_ = question;
@@ -69,6 +77,7 @@ void StoreSwap::EraseFreed() {
     ++erasing_;
     {
       MutexUnlock unlocked(mutex_);
+      const ProgramCode running(ProgramCode::Of::kStore);
       store_->Erase(slot.slot, slot.bytes);
     }
     if (--erasing_ == 0) erased_.NotifyAll();

@@ -16,9 +16,10 @@ namespace ramspan {
 // UseSwap it.
 //
 // Thread-safety: calls come from any thread, several at once, on different slots. REQUIRES: none of them uses Ramspan
-// (managedPtr, adhereTo, this header): the thread may be in the middle of an eviction. It holds no lock then that GetStatistics
-// or MemoryLimit of <ramspan/runtime.h>, or SwapInUse or GetSwapUse below would need (GetSwapUse asks the
-// store's Capacity: within Capacity itself it would ask for ever).
+// (managedPtr, adhereTo, this header), because the thread may be in the middle of an eviction. What would wait for that throws Error:
+// pulling and making objects, RemoveSwap, CloseSwap, WaitForTransfers, SetEvictionPolicy, SetMemoryLimit, Reconfigure. A call may ask,
+// though: GetStatistics, StatsJson, MemoryLimit, SwapLimit and EffectiveOptions of <ramspan/runtime.h>; SwapInUse, GetSwapFragmentation
+// and GetSwapUse below (which asks the store's Capacity; within Capacity it gives what that has said last).
 class RAMSPAN_API SwapStore {
  public:
   virtual ~SwapStore() = default;
@@ -105,7 +106,7 @@ RAMSPAN_API void SetSwapPolicy(SwapId id, SwapPolicy policy);
 //
 // Thread-safety: one call at a time, of any thread, with no lock that a pull or any other call of Ramspan's needs; who needs
 // memory waits for it, so be quick, throw nothing, and use nothing of Ramspan but the functions of Objects (only within a
-// call). What happened is told in order, before the next question: an object may have left, come or ended meanwhile. Naming
+// call), GetStatistics and MemoryLimit: what would wait for the call throws Error. What happened is told in order, before the next question: an object may have left, come or ended meanwhile. Naming
 // such a one does no harm.
 class RAMSPAN_API EvictionPolicy {
  public:

@@ -1,10 +1,14 @@
 // A program's own EvictionPolicy runs without Ramspan's mutex.
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ramspan/adhere_to.h"
@@ -85,6 +89,48 @@ TEST(ProgramPolicy, OneThatThrowsNamesNobody) {
   ramspan::SetEvictionPolicy(&policy);
   SweepTwice();
   ramspan::SetEvictionPolicy(nullptr);
+}
+
+// A pull waited for the policy's own turn, for ever.
+TEST(ProgramPolicy, IsRefusedWhatWaitsForItsCall) {
+  struct Calls final : NamesNobody {
+    std::vector<managedPtr<char>> objects;
+    std::map<std::string, std::function<void()>> calls = {
+        {"a pull", [this] {
+          for (const managedPtr<char>& one : objects) static_cast<void>(static_cast<const char*>(adhereTo<char>(one)));
+        }},
+        {"a managedPtr", [] { const managedPtr<char> made(kMibBytes); }},
+        {"SetMemoryLimit", [] { ramspan::SetMemoryLimit(kMibBytes); }},
+        {"SetEvictionPolicy", [] { ramspan::SetEvictionPolicy(nullptr); }},
+        {"CloseSwap", [] { ramspan::CloseSwap(); }},
+        {"SwapInUse", [] { static_cast<void>(ramspan::SwapInUse()); }},
+        {"GetSwapUse", [] { static_cast<void>(ramspan::GetSwapUse(ramspan::SwapId::kConfigured)); }},
+        {"UseSwap", [] { ramspan::UseSwap(ramspan::SwapId::kConfigured); }},
+    };
+    std::map<std::string, std::string> told;
+    uint64_t limit = 0;
+    size_t Victims(const Objects&, uint64_t, Ids) override {
+      if (!told.empty() || objects.size() < 24) return 0;
+      limit = ramspan::MemoryLimit();
+      static_cast<void>(ramspan::GetStatistics());
+      for (const auto& [name, call] : calls) {
+        told[name] = "nothing";
+        try {
+          call();
+        } catch (const ramspan::Error& e) {
+          told[name] = e.what();
+        }
+      }
+      return 0;
+    }
+  } policy;
+  for (int i = 0; i < 24; ++i) policy.objects.emplace_back(kMibBytes, static_cast<char>(i));
+  ramspan::SetEvictionPolicy(&policy);
+  SweepTwice();
+  ramspan::SetEvictionPolicy(nullptr);
+  EXPECT_EQ(policy.limit, ramspan::MemoryLimit());
+  EXPECT_EQ(policy.told.size(), policy.calls.size());
+  for (const auto& [name, words] : policy.told) EXPECT_THAT(words, testing::HasSubstr("within a call of an EvictionPolicy")) << name;
 }
 
 }  // namespace

@@ -7,7 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <list>
+#include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +20,7 @@
 #include "rambrain/managedDummySwap.h"
 #include "rambrain/managedFileSwap.h"
 #include "rambrain/managedPtr.h"
+#include "ramspan/adhere_all.h"
 #include "ramspan/extend.h"
 #include "ramspan/runtime.h"
 #include "tests/rambrain/field.h"
@@ -453,6 +457,104 @@ TEST(SwapStore, IsNotPutToUseWhileItIsRemoved) {
   EXPECT_EQ(store.used, 0);
   EXPECT_EQ(ramspan::SwapInUse(), ramspan::SwapId::kConfigured);
   Expect(field);
+}
+
+// What a store may call in its calls, and what it is refused: a call that waits for the store's own stood still for ever, and GetSwapUse
+// within Capacity asked itself until the stack ended.
+TEST(SwapStore, IsRefusedWhatWaitsForItsCallAndMayAskTheRest) {
+  struct CallingStore final : MapStore {
+    struct Call {
+      const char* name;
+      std::function<void()> call;
+      bool refused;
+    };
+    CallingStore() : MapStore(2 * mib) {}
+    std::vector<Call> calls;
+    std::atomic<bool> armed{false};
+    mutable std::mutex mutex;
+    mutable std::map<std::string, std::string> told;  // by callback and call: what came of it
+    void CallAll(const char* within) const {
+      static thread_local bool inside = false;  // the calls call back
+      if (!armed || std::exchange(inside, true)) return;
+      for (const Call& one : calls) {
+        const std::string key = std::string(within) + ": " + one.name;
+        {
+          const std::lock_guard lock(mutex);
+          if (!told.emplace(key, "not ended").second) continue;  // once is enough
+        }
+        std::string result = "nothing";
+        try {
+          one.call();
+        } catch (const ramspan::Error& e) {
+          result = e.what();
+        }
+        const std::lock_guard lock(mutex);
+        told[key] = result;
+      }
+      inside = false;
+    }
+    uint64_t Capacity() const override { return CallAll("Capacity"), MapStore::Capacity(); }
+    bool Extend(uint64_t) override { return CallAll("Extend"), false; }
+    bool Write(uint64_t slot, const void* data, size_t bytes) override { return CallAll("Write"), MapStore::Write(slot, data, bytes); }
+    bool Read(uint64_t slot, void* data, size_t bytes) override { return CallAll("Read"), MapStore::Read(slot, data, bytes); }
+    void Erase(uint64_t slot, size_t bytes) noexcept override {
+      CallAll("Erase");
+      MapStore::Erase(slot, bytes);
+    }
+  } store;
+  std::atomic<bool> ended{false};
+  std::thread watch([&] { EndsOrElse([&] { return ended.load(); }); });
+  {
+    RunLengthSwap other(64 * mib);
+    cyclicManagedMemory manager(&other, 4 * mib);
+    const ramspan::SwapId id = ramspan::AddSwap(&store);
+    std::vector<ramspan::managedPtr<double>> field;
+    const auto pull_all = [&] {
+      for (const auto& row : field) static_cast<void>(static_cast<const double*>(ramspan::adhereTo<double>(row)));
+    };
+    store.calls = {
+        {"GetSwapUse", [&] { static_cast<void>(ramspan::GetSwapUse(id)); }, false},
+        {"SwapInUse", [] { static_cast<void>(ramspan::SwapInUse()); }, false},
+        {"GetSwapFragmentation", [] { static_cast<void>(ramspan::GetSwapFragmentation(ramspan::SwapId::kConfigured)); }, false},
+        {"GetStatistics", [] { static_cast<void>(ramspan::GetStatistics()); }, false},
+        {"StatsJson", [] { static_cast<void>(ramspan::StatsJson()); }, false},
+        {"MemoryLimit", [] { static_cast<void>(ramspan::MemoryLimit()); }, false},
+        {"SwapLimit", [] { static_cast<void>(ramspan::SwapLimit()); }, false},
+        {"EffectiveOptions", [] { static_cast<void>(ramspan::EffectiveOptions()); }, false},
+        {"AbandonSwap", [&] { ramspan::AbandonSwap(id); }, false},  // says so on standard error
+        {"RemoveSwap", [&] { ramspan::RemoveSwap(id); }, true},
+        {"CloseSwap", [] { ramspan::CloseSwap(); }, true},
+        {"WaitForTransfers", [] { ramspan::WaitForTransfers(); }, true},
+        {"SetEvictionPolicy", [] { ramspan::SetEvictionPolicy(nullptr); }, true},
+        {"SetMemoryLimit", [] { ramspan::SetMemoryLimit(8 * mib); }, true},
+        {"Reconfigure", [] { ramspan::Reconfigure({}); }, true},
+        {"a managedPtr", [] { const ramspan::managedPtr<double> made(kDoubles); }, true},
+        {"a small managedPtr", [] { const ramspan::managedPtr<double> made(1); }, true},
+        {"pulls", pull_all, true},
+        {"adhereAll", [&] { static_cast<void>(ramspan::adhereAll(field[0], field[1])); }, true},
+    };
+    ramspan::UseSwap(id);
+    for (int i = 0; i < 20; ++i) field.emplace_back(kDoubles, i);
+    EXPECT_GT(ramspan::GetSwapUse(id).used, 0u);
+    store.armed = true;
+    pull_all();
+    EXPECT_THROW(for (int i = 0; i < 20; ++i) field.emplace_back(kDoubles, i), ramspan::OutOfSwap);  // asks it to extend
+    store.armed = false;
+    EXPECT_GT(ramspan::GetSwapUse(id).used, 0u) << "it is there";
+    while (field.size() > 16) field.pop_back();  // a program of Rambrain's fills swap to the last byte, so nothing could change places
+    for (size_t i = 0; i < field.size(); ++i) EXPECT_EQ(*static_cast<const double*>(ramspan::adhereTo<double>(field[i])), static_cast<double>(i));
+    field.clear();
+    ramspan::RemoveSwap(id);
+  }
+  ended = true;
+  watch.join();
+  for (const char* within : {"Capacity", "Extend", "Write", "Read", "Erase"}) {
+    for (const auto& one : store.calls) {
+      const std::string key = std::string(within) + ": " + one.name;
+      ASSERT_TRUE(store.told.contains(key)) << key;
+      EXPECT_THAT(store.told[key], one.refused ? testing::HasSubstr("within a call of a SwapStore") : testing::HasSubstr("nothing")) << key;
+    }
+  }
 }
 
 }  // namespace
