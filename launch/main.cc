@@ -1,5 +1,6 @@
 // ramspan: the command that starts jobs, benchmarks and reports.
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -142,10 +143,15 @@ int Bench(const Arguments& arguments) {
   return Become(bench, arguments);
 }
 
-// The server is an executable of its own, so that the launcher links no network.
+// The server is an executable of its own, so that the launcher links no network. Signals wait until it takes them
+// (memserver/ends_by_signals.h): it is loaded for 0.2 s, and meanwhile libinfinipath would make them an exit with status 1.
 int Server(const Arguments& arguments) {
   const std::string server = FindCompanion("ramspan-server");
   if (server.empty()) return Fail(InvalidArgument("ramspan-server is not beside " + SelfPath() + " nor in PATH"));
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ends, number);
+  sigprocmask(SIG_BLOCK, &ends, nullptr);
   return Become(server, arguments);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -235,6 +236,19 @@ TEST_F(ServiceChanges, ASecondSignalDoesNotKeepAServerFromTakingBackItsFiles) {
     EXPECT_EQ(Wait(server.pid).status, 0) << signal;
     EXPECT_FALSE(std::filesystem::exists(socket)) << signal;
     EXPECT_FALSE(HasServerFile(folder)) << signal;
+  }
+}
+
+// A library of libfabric's made it an exit with status 1, without a word, from when it was loaded until the server served.
+TEST_F(ServiceChanges, ASignalWhileAServerStartsEndsItInOrder) {
+  const std::string socket = (folder_ / "socket").string();
+  for (int milliseconds = 0; milliseconds < 250; milliseconds += 25) {  // of those that a start takes; any moment is right
+    const pid_t pid = StartCommand({LAUNCHER, "server", "--memory", "8MiB", "--socket", socket});
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    kill(pid, SIGTERM);
+    const Outcome outcome = Wait(pid);
+    EXPECT_TRUE(outcome.status == 0 || outcome.status == 128 + SIGTERM) << outcome.status << " after " << milliseconds << " ms: " << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(socket)) << milliseconds;
   }
 }
 
