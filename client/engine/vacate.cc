@@ -61,9 +61,10 @@ Status Engine::TooMuchAtHome(uint64_t bytes, const Status& why) const {
 // Why the chunk that is being brought home found no frame.
 Status Engine::NoHome(Status why) const {
   if (why.code() == StatusCode::kFailedPrecondition && why.is_terse()) return why;  // the heap
-  const uint64_t bytes = BytesAtHome(*vacating_.leaving);
-  if (bytes > budget_.frames_limit_without_swap()) return TooMuchAtHome(bytes, why);
-  if (why.code() == StatusCode::kResourceExhausted) return why;
+  if (why.code() == StatusCode::kResourceExhausted) {  // no other swap has room either
+    const uint64_t bytes = BytesAtHome(*vacating_.leaving);
+    return bytes > budget_.frames_limit_without_swap() ? TooMuchAtHome(bytes, why) : why;
+  }
   const uint64_t object = vacating_.chunk->bytes;
   return WithinHeap([&] {
     return FailedPrecondition("an object of " + FormatBytes(object) + " does not come home from swap: adhereTos pin too "

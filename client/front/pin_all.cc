@@ -1,8 +1,6 @@
 // adhereAll: several pins, all or none.
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
 #include "client/front/throw_status.h"
+#include "client/front/turn_queue.h"
 #include "common/errno_guard.h"
 #include "common/log.h"
 #include "common/units.h"
@@ -72,43 +71,9 @@ uint64_t FrameBytes(std::span<const PinRequest> requests) {
   return bytes;
 }
 
-// Whose turn it is among the threads that wait: a queue of those. Each of them holds nothing that adhereAll pinned; who is not
-// in turn does not even try, so that the first one gets what the others let go. But each may hold adhereTos of its own, which
-// it cannot release here: until it is in turn it counts as waiting, so that the one in turn does not wait for it for ever.
-class Turn {
- public:
-  explicit Turn(PinTable* table) : table_(table) {
-    std::unique_lock lock(mutex);
-    (last != nullptr ? last->next_ : first) = this;
-    last = this;
-    if (first != this) PinRegistry::SetWaitingForTurn(table_, true);
-    changed.wait(lock, [this] { return first == this; });
-  }
-  ~Turn() {
-    {
-      std::lock_guard lock(mutex);
-      first = next_;
-      if (first == nullptr) last = nullptr;
-      // Its wait is over from now on, not from when it wakes up.
-      if (first != nullptr) PinRegistry::SetWaitingForTurn(first->table_, false);
-    }
-    changed.notify_all();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  static bool AnybodyWaits() {
-    std::lock_guard lock(mutex);
-    return first != nullptr;
-  }
-
- private:
-  PinTable* const table_;
-  Turn* next_ = nullptr;  // as all below, guarded by the mutex
-  static inline std::mutex mutex;
-  static inline std::condition_variable changed;
-  static inline Turn* first = nullptr;
-  static inline Turn* last = nullptr;
-};
+// Those that wait. Each of them holds nothing that adhereAll pinned; who is not in turn does not even try, so that the first one gets what the
+// others let go.
+TurnQueue turns_of_all;
 
 bool AreAllInMemory(std::span<const PinRequest> requests) {
   return std::all_of(requests.begin(), requests.end(), [](const PinRequest& one) {
@@ -125,7 +90,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   const Session* session = Session::IfStarted();
   const bool may_wait = session == nullptr || (session->engine->wait_for_pins() && PinRegistry::Get().MayWait({}));
   // What is in memory takes nothing from those who wait. Who may not wait has this one chance.
-  if (AreAllInMemory(requests) || !may_wait || !Turn::AnybodyWaits()) {
+  if (AreAllInMemory(requests) || !may_wait || !turns_of_all.AnybodyWaits()) {
     Status status = TryPinAll(requests, table);
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
@@ -133,7 +98,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   Engine& engine = *Session::Get().engine;
   const uint64_t bytes = FrameBytes(requests);
   if (!may_wait || bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
-  const Turn turn(table);
+  const TurnQueue::Turn turn(&turns_of_all, table);
   Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
   bool told = false;
   for (microseconds pause{50};; pause = std::min(2 * pause, microseconds(2000))) {

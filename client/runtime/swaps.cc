@@ -7,6 +7,7 @@
 
 #include "client/engine/engine.h"
 #include "client/front/throw_status.h"
+#include "client/front/turn_queue.h"
 #include "client/swap/file_swap.h"
 #include "client/swap/retirable_tier.h"
 #include "client/swap/store_swap.h"
@@ -84,25 +85,6 @@ void Swaps::SetOrder(SwapId id) {
   in_use_ = id;
 }
 
-class Swaps::Turn {
- public:
-  explicit Turn(Swaps* swaps) : swaps_(*swaps) {
-    MutexLock lock(swaps_.mutex_);
-    while (swaps_.turn_is_taken_) swaps_.turn_is_free_.WaitFor(swaps_.mutex_, std::chrono::milliseconds(10));
-    swaps_.turn_is_taken_ = true;
-  }
-  ~Turn() {
-    MutexLock lock(swaps_.mutex_);
-    swaps_.turn_is_taken_ = false;
-    swaps_.turn_is_free_.NotifyAll();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
- private:
-  Swaps& swaps_;
-};
-
 // Does not wait for another thread's Remove or Close, which may be waiting for pins of this one.
 void Swaps::Use(SwapId id) {
   MutexLock lock(mutex_);
@@ -117,7 +99,7 @@ SwapId Swaps::in_use() {
 
 // The tier is closed for new slots first, so that what leaves while its own come home goes elsewhere.
 void Swaps::Remove(SwapId id, bool bring_home) {
-  const Turn turn(this);
+  const TurnQueue::Turn turn(&turns_, detail::t_pins);
   Added leaving;
   {
     MutexLock lock(mutex_);
@@ -152,7 +134,7 @@ void Swaps::Remove(SwapId id, bool bring_home) {
 }
 
 void Swaps::Close() {
-  const Turn turn(this);
+  const TurnQueue::Turn turn(&turns_, detail::t_pins);
   const Vacating::Leaving all = [](SlotRef, size_t) { return true; };
   // Before swap is closed: other threads need not hear of what cannot be.
   if (const Status status = engine_->FitsAtHome(all); !status.ok()) ThrowStatus(status);
@@ -221,7 +203,7 @@ void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
   }
   const Clock::time_point begin = Clock::now();
   if (begin < leave_again_) return;
-  const Turn turn(this);
+  const TurnQueue::Turn turn(&turns_, detail::t_pins);
   const auto is_leaving = [&](SlotRef slot, size_t bytes) {
     if (stop.load(std::memory_order_relaxed) || Clock::now() > begin + kLeaveAtOnce) return false;
     return configured_.swap->IsLeaving(slot, bytes);
@@ -238,7 +220,7 @@ void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
 
 void Swaps::LeaveRemote(bool bring_home) {
   if (configured_.remote == nullptr) return;
-  const Turn turn(this);  // no other swap is brought home meanwhile
+  const TurnQueue::Turn turn(&turns_, detail::t_pins);  // no other swap is brought home meanwhile
   configured_.remote->Close();
   if (bring_home) {
     // Remote memory is the first tier wherever there is one.

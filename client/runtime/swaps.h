@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "client/front/turn_queue.h"
 #include "client/swap/tiered_swap.h"
 #include "common/mutex.h"
 #include "ramspan/extend.h"
@@ -62,8 +63,6 @@ class Swaps {
     bool abandoned = false;
     bool is_leaving = false;        // Remove is under way
   };
-  // The turn of the calling thread, for a scope.
-  class Turn;
   SwapId Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* store);
   Added& Find(SwapId id) RS_REQUIRES(mutex_);
   void SetOrder(SwapId id) RS_REQUIRES(mutex_);
@@ -72,8 +71,7 @@ class Swaps {
   const Configured configured_;
   const std::vector<size_t> configured_order_;
   Mutex mutex_{LockRank::kSwaps};  // for looks and short changes
-  CondVar turn_is_free_;
-  bool turn_is_taken_ RS_GUARDED_BY(mutex_) = false;
+  TurnQueue turns_;  // of those that bring a swap's objects home, or give them up
   std::vector<Added> added_ RS_GUARDED_BY(mutex_);
   // LeaveDraining's, for its one thread: what found no other place is tried again then, after a pause that doubles.
   std::chrono::steady_clock::time_point leave_again_{};

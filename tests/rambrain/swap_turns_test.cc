@@ -1,0 +1,104 @@
+// Threads that remove, close and abandon swaps at the same time, while one of them holds what another one waits for.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ramspan/extend.h"
+#include "ramspan/managed_ptr.h"
+#include "ramspan/runtime.h"
+#include "tests/support/ends_or_else.h"
+#include "tests/support/map_store.h"
+
+using ramspan::adhereTo;
+using ramspan::managedPtr;
+using ramspan::SwapId;
+
+namespace {
+
+constexpr size_t kBytes = 1 << 20;
+
+char* Pull(adhereTo<char>& glue) { return glue; }
+
+std::vector<managedPtr<char>> Filled(size_t n) {
+  std::vector<managedPtr<char>> objects;
+  for (size_t i = 0; i < n; ++i) {
+    objects.emplace_back(kBytes);
+    adhereTo<char> glue(objects.back());
+    Pull(glue)[kBytes - 1] = static_cast<char>(i);
+  }
+  return objects;
+}
+
+void Expect(const std::vector<managedPtr<char>>& objects) {
+  for (size_t i = 0; i < objects.size(); ++i) {
+    const adhereTo<char> glue(objects[i]);
+    EXPECT_EQ(static_cast<const char*>(glue)[kBytes - 1], static_cast<char>(i));
+  }
+}
+
+// Holds three of four MiB, and waits until another thread, which needs them, removes `leaving`. Then it calls `second`, whose turn comes after that.
+void HoldWhileAnotherRemoves(SwapId leaving, const std::vector<managedPtr<char>>& held, const std::function<void()>& second) {
+  std::string told;
+  std::thread other;
+  {
+    std::deque<adhereTo<char>> pins;
+    for (const auto& one : held) Pull(pins.emplace_back(one))[0] = 1;
+    other = std::thread([&] {
+      try {
+        ramspan::RemoveSwap(leaving);
+      } catch (const ramspan::OutOfMemory& e) {
+        told = e.what();
+      }
+    });
+    const auto is_leaving = [&] {
+      try {
+        ramspan::UseSwap(leaving);
+        return false;
+      } catch (const ramspan::ConfigError&) {
+        return true;
+      }
+    };
+    EndsOrElse(is_leaving);
+    second();
+  }
+  other.join();
+  EXPECT_NE(told.find("pin"), std::string::npos) << "the first one needs what the second one holds: \"" << told << "\"";
+}
+
+// They stood still for ever: one waited for pins, and their owner for its turn, which nobody knew.
+TEST(SwapTurns, WhoHoldsPinsWhileItWaitsForItsTurnHoldsUpNobody) {
+  std::atomic<bool> ended{false};
+  std::thread watch([&] { EndsOrElse([&] { return ended.load(); }); });
+  ramspan::SetMemoryLimit(4 * kBytes);
+  const std::vector<std::pair<const char*, std::function<void(SwapId)>>> calls = {
+      {"RemoveSwap", [](SwapId id) { ramspan::RemoveSwap(id); }},
+      {"AbandonSwap", [](SwapId id) { ramspan::AbandonSwap(id); }},
+      {"CloseSwap",
+       [](SwapId id) {
+         EXPECT_THROW(ramspan::CloseSwap(), ramspan::OutOfMemory) << "six objects in memory for four";
+         ramspan::RemoveSwap(id);
+       }},
+  };
+  for (const auto& [name, call] : calls) {
+    SCOPED_TRACE(name);
+    MapStore first(64 * kBytes), second(64 * kBytes);
+    const SwapId leaving = ramspan::AddSwap(&first), next = ramspan::AddSwap(&second);
+    ramspan::UseSwap(leaving);
+    const auto objects = Filled(3);
+    const auto held = Filled(3);  // the others are in `leaving`
+    HoldWhileAnotherRemoves(leaving, held, [&, call = call] { call(next); });
+    ramspan::UseSwap(SwapId::kConfigured);
+    ramspan::RemoveSwap(leaving);
+    Expect(objects);
+  }
+  ended = true;
+  watch.join();
+}
+
+}  // namespace
