@@ -287,11 +287,12 @@ TEST_F(SwapsThatGo, ClosingWaitsForPinsAndGivesUpOnceForAllObjects) {
 TEST_F(SwapsThatGo, ClosingThatFailsIsNoErrorOfOtherThreads) {
   struct TellingStore final : SwapStore {
     MapStore store{64 * kMiB};
-    std::function<void()> on_read = [] {};
+    std::function<void()> on_read;
+    std::atomic<bool> armed{false};
     uint64_t Capacity() const override { return store.Capacity(); }
     bool Write(uint64_t slot, const void* data, size_t bytes) override { return store.Write(slot, data, bytes); }
     bool Read(uint64_t slot, void* data, size_t bytes) override {
-      std::exchange(on_read, [] {})();
+      if (armed.exchange(false)) on_read();
       return store.Read(slot, data, bytes);
     }
     void Erase(uint64_t slot, size_t bytes) noexcept override { store.Erase(slot, bytes); }
@@ -318,6 +319,7 @@ TEST_F(SwapsThatGo, ClosingThatFailsIsNoErrorOfOtherThreads) {
     });
     for (int i = 0; i < 200 && !ended; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
+  store.armed = true;
   EXPECT_THROW(swaps_->Close(), Error);
   ASSERT_TRUE(worker.joinable()) << "nothing came home";
   worker.join();
