@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -50,20 +51,30 @@ class GatedTier final : public ForwardingTier {
 class PausedSwap final : public ForwardingTier {
  public:
   explicit PausedSwap(TieredSwap* real) : ForwardingTier(real), real_(*real) {}
-  std::function<void()> between = [] {};
+  std::function<void()> between;
   Result<SlotRef> Reserve(size_t bytes) override {
     Result<SlotRef> slot = real_.Reserve(bytes);
-    std::exchange(between, [] {})();
+    GoBetween();
     return slot;
   }
   Status MakeRoom(size_t bytes) override {
     const Status status = real_.MakeRoom(bytes);
-    std::exchange(between, [] {})();
+    GoBetween();
     return status;
   }
 
  private:
+  void GoBetween() {
+    std::function<void()> once;
+    {
+      const std::lock_guard lock(mutex_);
+      once = std::exchange(between, nullptr);
+    }
+    if (once) once();
+  }
+
   TieredSwap& real_;
+  std::mutex mutex_;
 };
 
 // Grants one object's room a time, and counts what it is told to erase.
