@@ -336,7 +336,7 @@ Object CreateObject(size_t bytes, size_t alignment) {
   if (!PinRegistry::Get().IsAdheredTo(static_cast<Chunk*>(object.chunk()))) return;
   LogWarning("debug: an object of %s (chunk %u) was destroyed while an adhereTo holds it; what is read or written through "
              "that from now on is another object's. Let the managedPtr outlive its adhereTos: declare it before them",
-             FormatBytes(object.bytes()).c_str(), object.chunk()->id);
+             WithinHeap([object] { return FormatBytes(object.bytes()); }, std::string()).c_str(), object.chunk()->id);
 }
 
 void FreeObject(Object object) noexcept {
@@ -355,7 +355,7 @@ void* AddUse(Object object, bool write) {
   RefuseWithinProgramCode("a pull of an object");
   if (object.is_small() && object.small()->uses.fetch_add(1, std::memory_order_relaxed) == UINT16_MAX) {
     object.small()->uses.fetch_sub(1, std::memory_order_relaxed);
-    throw Error("an object is pinned more than 65535 times at once");
+    ThrowStatus({StatusCode::kAborted, StaticText("an object is pinned more than 65535 times at once")});
   }
   auto* chunk = static_cast<Chunk*>(object.chunk());
   if (Status status = Session::Get().engine->AcquireCounted(chunk, write); !status.ok()) {

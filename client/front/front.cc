@@ -37,9 +37,7 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
 PinTable* MakePinTable() {
   const ErrnoGuard guard;
   Session::Get();
-  PinTable* const table = t_pins ? t_pins : WithinHeap([] { return PinRegistry::Get().Adopt(); }, static_cast<PinTable*>(nullptr));
-  if (table == nullptr) ThrowStatus(OutOfHeap());
-  return table;
+  return AsPublicCall([] { return t_pins ? t_pins : PinRegistry::Get().Adopt(); });
 }
 
 void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
@@ -99,12 +97,16 @@ void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
 void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept { HeldPin::FromWord(chunk, pin); }
 
 void ThrowNullPull() {
-  throw Error("a pointer was pulled from a managedPtr with 0 elements; test it with `if (p)` before");
+  ThrowStatus({StatusCode::kAborted, StaticText("a pointer was pulled from a managedPtr with 0 elements; test it with `if (p)` before")});
 }
 
 void ThrowTooLarge(size_t n, size_t element_bytes) {
-  throw OutOfMemory("a managedPtr of " + std::to_string(n) + " elements of " + std::to_string(element_bytes) +
-                    " bytes is larger than an address can say; check the element count for a negative number");
+  ThrowStatus(WithinHeap(
+      [&] {
+        return FailedPrecondition("a managedPtr of " + std::to_string(n) + " elements of " + std::to_string(element_bytes) +
+                                  " bytes is larger than an address can say; check the element count for a negative number");
+      },
+      OutOfHeap()));
 }
 
 void PrefetchChunk(ChunkHead* chunk) noexcept {

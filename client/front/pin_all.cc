@@ -96,7 +96,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
   }
   Engine& engine = *Session::Get().engine;
-  const uint64_t bytes = FrameBytes(requests);
+  const uint64_t bytes = AsPublicCall([&] { return FrameBytes(requests); });
   if (!may_wait || bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
   const TurnQueue::Turn turn(&turns_of_all, table);
   Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
@@ -110,7 +110,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
     if (waited > kPatienceTold && !std::exchange(told, true)) {
       LogWarning("adhereAll has waited 60 s for %s: adhereTos of other threads pin too much of the memory limit, and it "
                  "waits on until they release some",
-                 FormatBytes(bytes).c_str());
+                 WithinHeap([bytes] { return FormatBytes(bytes); }, std::string()).c_str());
     }
     std::this_thread::sleep_for(pause);
     waited += pause;

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdlib>
 #include <iterator>
+#include <memory>
 
 #include "ramspan/errors.h"
 
@@ -90,12 +91,13 @@ PinTable* PinRegistry::Adopt() {
     if (!t->owned.load(std::memory_order_acquire)) table = t;  // what the thread before did to it is seen
   }
   if (table == nullptr) {
-    table = new ThreadTable;
-    table->index = static_cast<uint32_t>(tables_.size());
+    auto made = std::make_unique<ThreadTable>();
+    tables_.push_back(made.get());
+    table = made.release();
+    table->index = static_cast<uint32_t>(tables_.size() - 1);
     for (unsigned i = 0; pins_fence_ && i < PinTable::kInlineSlots; ++i) {
       table->slots[i].store(NoChunk(), std::memory_order_relaxed);
     }
-    tables_.push_back(table);
   }
   table->owned.store(true, std::memory_order_relaxed);
   table->counted.store(0, std::memory_order_relaxed);

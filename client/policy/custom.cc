@@ -9,6 +9,9 @@
 #include "common/status.h"
 
 namespace ramspan {
+namespace {
+constexpr const char* kNoException = "an exception that is no std::exception";
+}  // namespace
 
 void CustomPolicy::Note(Event::Kind kind, Chunk* chunk) {
   MutexLock lock(events_mutex_);
@@ -23,19 +26,38 @@ void CustomPolicy::Tell() {
     telling_.swap(events_);
   }
   for (const Event& event : telling_) {
-    if (event.kind == Event::kCreated) {
-      if (event.id >= heard_.size()) heard_.resize(event.id + 1);
-      heard_[event.id] = {event.chunk, event.bytes};
-      policy_->Created(*this, event.id);
-    } else if (event.kind == Event::kFreed) {
-      policy_->Freed(*this, event.id);
-    } else if (event.kind == Event::kMissed) {
-      policy_->Missed(*this, event.id);
-    } else {
-      policy_->AheadUsed(*this, event.id);
+    try {
+      TellOf(event);
+    } catch (const std::exception& e) {  // the next ones are told nevertheless: it may need to know them
+      Fail(e.what());
+    } catch (...) {
+      Fail(kNoException);
     }
   }
   telling_.clear();
+}
+
+// Where the heap had no more, an event was not noted. The program hears of no object that it does not know, and of none twice.
+void CustomPolicy::TellOf(const Event& event) {
+  const bool is_known = Of(event.id).chunk != nullptr;
+  if (event.kind == Event::kCreated) {
+    if (is_known) TellOf({Event::kFreed, event.id, event.chunk, 0});  // the number is used again
+    if (event.id >= heard_.size() && !WithinHeap([&] { return heard_.resize(event.id + 1), true; }, false)) return;
+    heard_[event.id] = {event.chunk, event.bytes};
+    policy_->Created(*this, event.id);
+  } else if (!is_known) {
+    return;
+  } else if (event.kind == Event::kFreed) {
+    struct Forgets {
+      Heard& heard;
+      ~Forgets() { heard = {}; }
+    } const forgets{heard_[event.id]};  // also where the program throws
+    policy_->Freed(*this, event.id);
+  } else if (event.kind == Event::kMissed) {
+    policy_->Missed(*this, event.id);
+  } else {
+    policy_->AheadUsed(*this, event.id);
+  }
 }
 
 CachePolicy::Turn CustomPolicy::Consult(Ask ask, uint64_t bytes, size_t places) {
@@ -58,13 +80,12 @@ CachePolicy::Turn CustomPolicy::Consult(Ask ask, uint64_t bytes, size_t places) 
   } catch (const std::exception& e) {  // it should not: it has named nobody
     Fail(e.what());
   } catch (...) {
-    Fail("an exception that is no std::exception");
+    Fail(kNoException);
   }
   return turn;
 }
 
 void CustomPolicy::Fail(const char* why) {
-  telling_.clear();
   if (!std::exchange(told_of_exception_, true)) LogWarning("an EvictionPolicy of the program's throws; Ramspan chooses instead: %s", why);
 }
 

@@ -50,6 +50,7 @@ class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
   void Note(Event::Kind kind, Chunk* chunk);
   void Tell();
   void Fail(const char* why);
+  void TellOf(const Event& event);
 
   // What the program may ask in its turn: answered from what it was told and the chunk's state word, since the table and
   // the rest of a descriptor are the engine's.

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "common/log.h"
+#include "common/status.h"
 #include "common/terminal.h"
 #include "common/units.h"
 #include "rambrain/managedDummySwap.h"
@@ -21,6 +22,11 @@
 namespace rambrain {
 
 namespace rambrain_detail {
+namespace {
+// Made while there is heap, for where there is none: a copy allocates nothing.
+const memoryException no_heap(ramspan::OutOfHeapText());
+}  // namespace
+
 void RethrowAsRambrain() {
   try {
     throw;
@@ -29,7 +35,11 @@ void RethrowAsRambrain() {
   } catch (const ramspan::ConfigError& e) {
     throw incompleteSetupException(e.what());
   } catch (const ramspan::Error& e) {
-    throw memoryException(e.what());
+    try {
+      throw memoryException(e.what());
+    } catch (const std::bad_alloc&) {
+      throw memoryException(no_heap);
+    }
   }
 }
 }  // namespace rambrain_detail

@@ -3,10 +3,12 @@
 // Thread-safety: one mutex over the tree, never held while a program's code runs.
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 #include <vector>
 
 #include "common/log.h"
+#include "common/status.h"
 #include "rambrain/managedPtr.h"
 
 namespace rambrain {
@@ -76,6 +78,11 @@ void DestroyForgotten() {
   {
     Tree& tree = TheTree();
     std::lock_guard lock(tree.mutex);
+    try {
+      forgotten.reserve(tree.by_object.size());
+    } catch (const std::bad_alloc&) {
+      return ramspan::LogWarning("objects that were forgotten are not destroyed: %s", ramspan::OutOfHeapText());
+    }
     for (const auto& [word, node] : tree.by_object) {
       node->object.refs().fetch_add(1, std::memory_order_relaxed);
       forgotten.push_back(*node);
@@ -140,7 +147,11 @@ void EndObject(ObjectNode* node, Object object) noexcept {
   t_constructing = node->parent == &tree.root ? nullptr : node->parent;
   if (!object) return Remove(node);
   node->object = object;
-  tree.by_object.emplace(object.word(), node);
+  try {
+    tree.by_object.emplace(object.word(), node);
+  } catch (const std::bad_alloc&) {  // as if tracking had been off: the object lives, and the tree does not know it
+    Remove(node);
+  }
 }
 
 void ObjectGone(Object object) noexcept {

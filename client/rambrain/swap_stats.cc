@@ -131,10 +131,18 @@ class Logger {
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, interval, [this] { return stop_; })) {
       lock.unlock();
-      if (ramspan::Started()) printer_.Print(to_, true);
+      Print();
       lock.lock();
     }
-    if (ramspan::Started()) printer_.Print(to_, true);  // how it ended
+    lock.unlock();
+    Print();  // how it ended
+  }
+  // A line that there is no memory for is left out: what leaves this thread would end the program.
+  void Print() {
+    try {
+      if (ramspan::Started()) printer_.Print(to_, true);
+    } catch (const std::exception&) {
+    }
   }
 
   std::mutex mutex_;

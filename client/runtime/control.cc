@@ -16,11 +16,13 @@ uint64_t MemoryLimit() { return Runtime::Get().engine().budget()->limit(); }
 void SetMemoryLimit(uint64_t bytes) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("SetMemoryLimit");
-  if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
-  Engine& engine = Runtime::Get().engine();
-  Status status = engine.LeavesRoomForData(bytes);
-  if (status.ok()) status = engine.SetBudget(bytes);
-  if (!status.ok()) ThrowStatus(status);
+  AsPublicCall([&] {
+    if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
+    Engine& engine = Runtime::Get().engine();
+    Status status = engine.LeavesRoomForData(bytes);
+    if (status.ok()) status = engine.SetBudget(bytes);
+    if (!status.ok()) ThrowStatus(status);
+  });
 }
 
 bool Started() { return Runtime::IfStarted() != nullptr; }
@@ -33,14 +35,20 @@ FileSwap& Files() {
 }
 }  // namespace
 
-uint64_t SwapLimit() { return Files().limit(); }
+uint64_t SwapLimit() {
+  return AsPublicCall([] { return Files().limit(); });
+}
 
 void SetSwapLimit(uint64_t bytes) {
   const ErrnoGuard guard;
-  if (Status status = Files().SetLimit(bytes); !status.ok()) throw Error(status.message());
+  AsPublicCall([&] {
+    if (Status status = Files().SetLimit(bytes); !status.ok()) throw Error(status.message());
+  });
 }
 
-void SetSwapPolicy(SwapPolicy policy) { Files().SetPolicy(policy); }
+void SetSwapPolicy(SwapPolicy policy) {
+  AsPublicCall([&] { Files().SetPolicy(policy); });
+}
 
 void SetPreemptive(bool loading, bool unloading) { Runtime::Get().engine().SetPreemptive(loading, unloading); }
 
@@ -48,16 +56,18 @@ void SetWaitForPins(bool wait) { Runtime::Get().engine().SetWaitForPins(wait); }
 
 Statistics GetStatistics() {
   const ErrnoGuard guard;
-  return Runtime::Get().statistics().Snapshot();
+  return AsPublicCall([] { return Runtime::Get().statistics().Snapshot(); });
 }
 
-std::string DescribePolicy() { return Runtime::Get().engine().DescribePolicy(); }
+std::string DescribePolicy() {
+  return AsPublicCall([] { return Runtime::Get().engine().DescribePolicy(); });
+}
 
 bool CheckPolicy() { return Runtime::Get().engine().CheckPolicy(); }
 
 std::string StatsJson() {
   const ErrnoGuard guard;
-  return Runtime::Get().statistics().Json();
+  return AsPublicCall([] { return Runtime::Get().statistics().Json(); });
 }
 
 }  // namespace ramspan

@@ -24,21 +24,21 @@ Swaps& SwapsOutsideOfPolicy(const char* call) {
 
 SwapId AddSwap(SwapStore* store) {
   const ErrnoGuard guard;
-  return SwapsOutsideOfPolicy("AddSwap").Add(store);
+  return AsPublicCall([&] { return SwapsOutsideOfPolicy("AddSwap").Add(store); });
 }
 SwapId AddSwapFiles(const SwapFiles& files) {
   const ErrnoGuard guard;
-  return SwapsOutsideOfPolicy("AddSwapFiles").Add(files);
+  return AsPublicCall([&] { return SwapsOutsideOfPolicy("AddSwapFiles").Add(files); });
 }
 void UseSwap(SwapId id) {
   const ErrnoGuard guard;
-  SwapsOutsideOfPolicy("UseSwap").Use(id);
+  AsPublicCall([&] { SwapsOutsideOfPolicy("UseSwap").Use(id); });
 }
 SwapId SwapInUse() { return SwapsOutsideOfPolicy("SwapInUse").in_use(); }
 void RemoveSwap(SwapId id) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("RemoveSwap");
-  Runtime::Get().swaps().Remove(id, true);
+  AsPublicCall([&] { Runtime::Get().swaps().Remove(id, true); });
 }
 void AbandonSwap(SwapId id) noexcept {
   const ErrnoGuard guard;
@@ -52,7 +52,7 @@ void AbandonSwap(SwapId id) noexcept {
 void CloseSwap() {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("CloseSwap");
-  Runtime::Get().swaps().Close();
+  AsPublicCall([] { Runtime::Get().swaps().Close(); });
 }
 void WaitForTransfers() {
   const ErrnoGuard guard;
@@ -69,35 +69,41 @@ void FreeCleanCopies(uint64_t bytes) {
 }
 SwapUse GetSwapUse(SwapId id) {
   const ErrnoGuard guard;
-  return SwapsOutsideOfPolicy("GetSwapUse").UseOf(id);
+  return AsPublicCall([&] { return SwapsOutsideOfPolicy("GetSwapUse").UseOf(id); });
 }
 
 SwapFragmentation GetSwapFragmentation(SwapId id) {
   const ErrnoGuard guard;
   SwapFragmentation f;
-  SwapsOutsideOfPolicy("GetSwapFragmentation").WithFiles(id, [&](FileSwap& files) { files.Fragmentation(&f.free, &f.whole, &f.scattered); });
+  AsPublicCall([&] {
+    SwapsOutsideOfPolicy("GetSwapFragmentation").WithFiles(id, [&](FileSwap& files) { files.Fragmentation(&f.free, &f.whole, &f.scattered); });
+  });
   return f;
 }
 
 void SetSwapLimit(SwapId id, uint64_t bytes) {
   const ErrnoGuard guard;
-  Status status;
-  SwapsOutsideOfPolicy("SetSwapLimit").WithFiles(id, [&](FileSwap& files) { status = files.SetLimit(bytes); });
-  if (!status.ok()) throw Error(status.message());
+  AsPublicCall([&] {
+    Status status;
+    SwapsOutsideOfPolicy("SetSwapLimit").WithFiles(id, [&](FileSwap& files) { status = files.SetLimit(bytes); });
+    if (!status.ok()) throw Error(status.message());
+  });
 }
 
 void SetSwapPolicy(SwapId id, SwapPolicy policy) {
   const ErrnoGuard guard;
-  SwapsOutsideOfPolicy("SetSwapPolicy").WithFiles(id, [&](FileSwap& files) { files.SetPolicy(policy); });
+  AsPublicCall([&] { SwapsOutsideOfPolicy("SetSwapPolicy").WithFiles(id, [&](FileSwap& files) { files.SetPolicy(policy); }); });
 }
 
 void SetEvictionPolicy(EvictionPolicy* policy) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("SetEvictionPolicy");
-  Runtime& runtime = Runtime::Get();
-  runtime.engine().ReplacePolicy([&runtime, policy](const ChunkTable* chunks) -> std::unique_ptr<CachePolicy> {
-    if (policy == nullptr) return runtime.MakeConfiguredPolicy(chunks);
-    return std::make_unique<CustomPolicy>(chunks, policy);
+  AsPublicCall([&] {
+    Runtime& runtime = Runtime::Get();
+    runtime.engine().ReplacePolicy([&runtime, policy](const ChunkTable* chunks) -> std::unique_ptr<CachePolicy> {
+      if (policy == nullptr) return runtime.MakeConfiguredPolicy(chunks);
+      return std::make_unique<CustomPolicy>(chunks, policy);
+    });
   });
 }
 

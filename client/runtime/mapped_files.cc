@@ -81,15 +81,16 @@ class Writer {
 
 std::shared_ptr<const MappedFile> OpenMapped(const std::string& path) {
   const ErrnoGuard guard;
-  Result<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
-  if (!file.ok()) throw Error(file.status().message());
-  return file.value();
+  return AsPublicCall([&] {
+    Result<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+    if (!file.ok()) throw Error(file.status().message());
+    return file.value();
+  });
 }
 
 uint64_t MappedBytes(const MappedFile& file) { return file.bytes(); }
 
-ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes) {
-  const ErrnoGuard guard;
+static ChunkHead* MapPart(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes) {
   if (offset > file->bytes() || bytes > file->bytes() - offset) {
     throw Error("cannot map " + std::to_string(bytes) + " bytes at byte " + std::to_string(offset) + " of " + file->path() +
                 ", which has " + std::to_string(file->bytes()));
@@ -99,19 +100,26 @@ ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offs
   return chunk.value();
 }
 
+ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes) {
+  const ErrnoGuard guard;
+  return AsPublicCall([&] { return MapPart(file, offset, bytes); });
+}
+
 bool IsChanged(ChunkHead* chunk) { return Runtime::Get().engine().IsChanged(static_cast<Chunk*>(chunk)); }
 
 void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
   const ErrnoGuard guard;
   if (!IsChanged(chunk)) return;
   const HeldPin pin(chunk, false);
-  Writer(*file).Write(static_cast<const char*>(pin.frame()), chunk->bytes, offset);
-  Runtime::Get().mapped_files().MapAgain(static_cast<Chunk*>(chunk), file, offset);
+  AsPublicCall([&] {
+    Writer(*file).Write(static_cast<const char*>(pin.frame()), chunk->bytes, offset);
+    Runtime::Get().mapped_files().MapAgain(static_cast<Chunk*>(chunk), file, offset);
+  });
 }
 
 void SyncMapped(const MappedFile& file) {
   const ErrnoGuard guard;
-  Writer(file).Sync();
+  AsPublicCall([&] { Writer(file).Sync(); });
 }
 
 }  // namespace detail

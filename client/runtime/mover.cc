@@ -27,14 +27,15 @@ Status Mover::Start(Engine* engine, std::function<void(const std::atomic<bool>& 
   upkeep_ = std::move(upkeep);
   try {
     thread_ = StartOwnThread([this] { Run(); });
-  } catch (const std::system_error& e) {
+  } catch (const std::system_error& e) {  // std::bad_alloc is the caller's: the program has none left at its start
     return InvalidArgument(std::string("no thread can be started for moving data: ") + e.what() + "; " + LimitOfThreads());
   }
   return Status();
 }
 
 void Mover::Run() {
-  BindThreadToSpareCore(UsableCores());
+  // Without heap it runs wherever the system lets it.
+  WithinHeap([] { return BindThreadToSpareCore(UsableCores()), true; }, false);
   auto next_upkeep = std::chrono::steady_clock::now();
   while (!stopping()) {
     try {

@@ -84,15 +84,21 @@ Options Runtime::EffectiveOptions() {
   return options;
 }
 
-void Configure(const Options& options) { Runtime::SetOptions(options); }
+void Configure(const Options& options) {
+  AsPublicCall([&] { Runtime::SetOptions(options); });
+}
 
 void Reconfigure(const Options& options) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("Reconfigure");
-  if (Runtime* runtime = Runtime::IfStarted()) return runtime->Reload(options);
-  Runtime::SetOptions(options);
+  AsPublicCall([&] {
+    if (Runtime* runtime = Runtime::IfStarted()) return runtime->Reload(options);
+    Runtime::SetOptions(options);
+  });
 }
 
-Options EffectiveOptions() { return Runtime::Get().EffectiveOptions(); }
+Options EffectiveOptions() {
+  return AsPublicCall([] { return Runtime::Get().EffectiveOptions(); });
+}
 
 }  // namespace ramspan

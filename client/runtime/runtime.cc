@@ -10,6 +10,7 @@
 #include "client/engine/engine.h"
 #include "client/front/bundles.h"
 #include "client/front/pin_registry.h"
+#include "client/front/throw_status.h"
 #include "client/policy/policy_factory.h"
 #include "client/runtime/mapped_files.h"
 #include "client/runtime/options.h"
@@ -35,6 +36,11 @@ Session& Session::Start() { return Runtime::Get().session_; }
 
 Runtime& Runtime::Start() {
   const ErrnoGuard guard;
+  return AsPublicCall([]() -> Runtime& { return TryStart(); });
+}
+
+// What was begun is given back where it fails, and the next use tries again.
+Runtime& Runtime::TryStart() {
   if (Session::InForkedChild()) {
     throw Error("this process was forked from one that uses Ramspan, and the data is the parent's: it has the memory "
                 "servers, the swap files and the thread that moves data. Let the child exec another program, or fork "

@@ -52,6 +52,7 @@ class Runtime {
   friend struct Session;
   Runtime();
   static Runtime& Start();
+  static Runtime& TryStart();
   Status Compose(const Options& program);
   void MakeParts(bool rambrain, std::chrono::steady_clock::time_point started);
   Result<ServerTransport*> ChooseTransport();

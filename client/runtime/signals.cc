@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 
+#include "client/front/throw_status.h"
 #include "common/log.h"
 #include "ramspan/errors.h"
 #include "ramspan/runtime.h"
@@ -58,7 +59,9 @@ void GiveSignalReports() {
 }
 
 void SetSignalReport(int signal, void (*report)()) {
-  if (signal != SIGUSR1 && signal != SIGUSR2) throw ConfigError("SetSignalReport: only SIGUSR1 and SIGUSR2 can give reports");
+  if (signal != SIGUSR1 && signal != SIGUSR2) {
+    ThrowStatus({StatusCode::kInvalidArgument, StaticText("SetSignalReport: only SIGUSR1 and SIGUSR2 can give reports")});
+  }
   SignalReport& slot = reports[signal == SIGUSR2];
   slot.report.store(report);
   if (started) InstallHandler(slot);

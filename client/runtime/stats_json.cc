@@ -13,6 +13,32 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Names of files need not be UTF-8. What JSON cannot hold of them is replaced: statistics never end a program.
+template <typename T>
+std::string Leaf(const T& value) {
+  return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// A JSON object, written member after member. Of the JSON library's own objects and arrays the destructors allocate, so without heap they
+// would end the program; its leaves do not.
+class Members {
+ public:
+  template <typename T>
+  Members& Add(const std::string& key, const T& value) {
+    return AddText(key, Leaf(value));
+  }
+  Members& Add(const std::string& key, const Members& object) { return AddText(key, object.text()); }
+  Members& AddText(const std::string& key, const std::string& json) {
+    if (!text_.empty()) text_ += ',';
+    text_ += Leaf(key) + ':' + json;
+    return *this;
+  }
+  std::string text() const { return '{' + text_ + '}'; }
+
+ private:
+  std::string text_;
+};
+
 // A line "Name:   123 kB" of /proc/self/status, in bytes; 0 if it is not there.
 uint64_t ProcStatus(const char* name) {
   std::ifstream file("/proc/self/status");
@@ -25,37 +51,61 @@ uint64_t ProcStatus(const char* name) {
   return 0;
 }
 
-Json ConfigJson(const Config& c) {
+Members ConfigJson(const Config& c) {
   const char* policies[] = {"fail", "interactive", "autoextendable"};
   const char* transports[] = {"auto", "mpi", "none", "ofi"};
-  return {{"memory", c.memory},         {"swapMemory", c.swap_memory},
-          {"memoryManager", c.memory_manager}, {"swap", c.swap},
-          {"swapfiles", c.swapfiles},   {"enableDMA", c.enable_dma},
-          {"policy", policies[static_cast<int>(c.policy)]},
-          {"transport", transports[static_cast<int>(c.transport)]},
-          {"servers", c.servers},
-          {"checksum", c.checksum},     {"preemptive", c.preemptive},
-          {"debug", c.debug},           {"bundles", c.bundles}};
+  return Members()
+      .Add("memory", c.memory)
+      .Add("swapMemory", c.swap_memory)
+      .Add("memoryManager", c.memory_manager)
+      .Add("swap", c.swap)
+      .Add("swapfiles", c.swapfiles)
+      .Add("enableDMA", c.enable_dma)
+      .Add("policy", policies[static_cast<int>(c.policy)])
+      .Add("transport", transports[static_cast<int>(c.transport)])
+      .Add("servers", c.servers)
+      .Add("checksum", c.checksum)
+      .Add("preemptive", c.preemptive)
+      .Add("debug", c.debug)
+      .Add("bundles", c.bundles);
 }
 
-Json ServersJson(const std::vector<ServerStats>& servers) {
-  Json list = Json::array();
+std::string ServersJson(const std::vector<ServerStats>& servers) {
+  std::string list;
   for (const ServerStats& server : servers) {
-    list.push_back({{"server", server.name},
-                    {"state", server.state},
-                    {"near", server.near},
-                    {"leased_bytes", server.leased_bytes},
-                    {"slot_bytes_used", server.slot_bytes_used},
-                    {"bytes_out", server.bytes_written},
-                    {"bytes_in", server.bytes_read}});
+    if (!list.empty()) list += ',';
+    list += Members()
+                .Add("server", server.name)
+                .Add("state", server.state)
+                .Add("near", server.near)
+                .Add("leased_bytes", server.leased_bytes)
+                .Add("slot_bytes_used", server.slot_bytes_used)
+                .Add("bytes_out", server.bytes_written)
+                .Add("bytes_in", server.bytes_read)
+                .text();
   }
-  return list;
+  return '[' + list + ']';
 }
 
-Json HistogramJson(const EngineCounters& c) {
-  Json histogram = Json::object();
+Members TiersJson(const StatsInput& in) {
+  Members tiers;
+  for (const auto& [name, t] : in.tiers) {
+    Members one;
+    one.Add("bytes_out", t.bytes_written).Add("bytes_in", t.bytes_read).Add("ops_out", t.writes).Add("ops_in", t.reads);
+    one.Add("errors", t.errors).Add("slot_bytes_used", t.slot_bytes_used).Add("slot_bytes_capacity", t.slot_bytes_capacity);
+    if (name == "remote") {
+      one.Add("in_flight_sum", t.in_flight_sum).Add("registered_buffers", t.registered_buffers).Add("registered_bytes", t.registered_bytes);
+      one.AddText("servers", ServersJson(in.servers));
+    }
+    tiers.Add(name, one);
+  }
+  return tiers;
+}
+
+Members HistogramJson(const EngineCounters& c) {
+  Members histogram;
   for (size_t i = 0; i < c.wait_us_histogram.size(); ++i) {
-    if (c.wait_us_histogram[i] != 0) histogram[std::to_string(uint64_t{1} << i)] = c.wait_us_histogram[i];
+    if (c.wait_us_histogram[i] != 0) histogram.Add(std::to_string(uint64_t{1} << i), c.wait_us_histogram[i]);
   }
   return histogram;
 }
@@ -64,49 +114,36 @@ Json HistogramJson(const EngineCounters& c) {
 
 std::string FormatStats(const StatsInput& in) {
   const EngineCounters& c = in.counters;
-  Json tiers = Json::object();
-  for (const auto& [name, t] : in.tiers) {
-    tiers[name] = {{"bytes_out", t.bytes_written}, {"bytes_in", t.bytes_read},
-                   {"ops_out", t.writes},          {"ops_in", t.reads},
-                   {"errors", t.errors},           {"slot_bytes_used", t.slot_bytes_used},
-                   {"slot_bytes_capacity", t.slot_bytes_capacity}};
-    if (name == "remote") {
-      tiers[name].update({{"in_flight_sum", t.in_flight_sum}, {"registered_buffers", t.registered_buffers}, {"registered_bytes", t.registered_bytes}});
-      tiers[name]["servers"] = ServersJson(in.servers);
-    }
-  }
   char program[PATH_MAX] = {};
   if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) program[0] = '\0';
-  Json json = {
-      {"program", program},
-      {"rank", in.rank},
-      {"seconds", in.seconds},
-      {"config", ConfigJson(*in.config)},
-      {"budget_bytes", c.budget_bytes},
-      {"resident_bytes", c.resident_bytes},
-      {"peak_resident_bytes", c.peak_resident_bytes},
-      {"metadata_bytes", c.metadata_bytes},
-      {"metadata_beside_limit_bytes", c.metadata_beside_limit_bytes},
-      {"peak_rss_bytes", ProcStatus("VmHWM")},
-      {"rss_anon_bytes", ProcStatus("RssAnon")},
-      {"rss_shared_bytes", ProcStatus("RssShmem")},
-      {"chunks", c.chunks},
-      {"small_objects", in.small_objects},
-      {"data_bytes", c.data_bytes},
-      {"peak_data_bytes", c.peak_data_bytes},
-      {"tiers", tiers},
-      {"misses", c.misses},
-      {"evictions", c.evictions},
-      {"clean_evictions", c.clean_evictions},
-      {"unchanged_writes", c.unchanged_writes},
-      {"unchanged_bytes", c.unchanged_bytes},
-      {"write_failures", c.write_failures},
-      {"read_failures", c.read_failures},
-      {"prefetch", {{"issued", c.prefetch_issued}, {"hits", c.prefetch_hits}, {"wasted", c.prefetch_wasted}}},
-      {"waits", {{"count", c.waits}, {"total_us", c.wait_ns_total / 1000}, {"histogram_us", HistogramJson(c)}}},
-  };
-  // Names of files need not be UTF-8. What JSON cannot hold of them is replaced: statistics never end a program.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Members()
+      .Add("program", static_cast<const char*>(program))
+      .Add("rank", in.rank)
+      .Add("seconds", in.seconds)
+      .Add("config", ConfigJson(*in.config))
+      .Add("budget_bytes", c.budget_bytes)
+      .Add("resident_bytes", c.resident_bytes)
+      .Add("peak_resident_bytes", c.peak_resident_bytes)
+      .Add("metadata_bytes", c.metadata_bytes)
+      .Add("metadata_beside_limit_bytes", c.metadata_beside_limit_bytes)
+      .Add("peak_rss_bytes", ProcStatus("VmHWM"))
+      .Add("rss_anon_bytes", ProcStatus("RssAnon"))
+      .Add("rss_shared_bytes", ProcStatus("RssShmem"))
+      .Add("chunks", c.chunks)
+      .Add("small_objects", in.small_objects)
+      .Add("data_bytes", c.data_bytes)
+      .Add("peak_data_bytes", c.peak_data_bytes)
+      .Add("tiers", TiersJson(in))
+      .Add("misses", c.misses)
+      .Add("evictions", c.evictions)
+      .Add("clean_evictions", c.clean_evictions)
+      .Add("unchanged_writes", c.unchanged_writes)
+      .Add("unchanged_bytes", c.unchanged_bytes)
+      .Add("write_failures", c.write_failures)
+      .Add("read_failures", c.read_failures)
+      .Add("prefetch", Members().Add("issued", c.prefetch_issued).Add("hits", c.prefetch_hits).Add("wasted", c.prefetch_wasted))
+      .Add("waits", Members().Add("count", c.waits).Add("total_us", c.wait_ns_total / 1000).Add("histogram_us", HistogramJson(c)))
+      .text();
 }
 
 std::string ExpandStatsPath(const std::string& path, int rank) {

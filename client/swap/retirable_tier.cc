@@ -22,7 +22,8 @@ void RetirableTier::Retire() {
   // What threads that still run had under way: they get it from here.
   while (in_flight_.load() > 0) {
     IoRequest* done[32];
-    const size_t n = tier_->Poll(done, std::chrono::microseconds(1000));
+    const size_t n = WithinHeap([&] { return tier_->Poll(done, std::chrono::microseconds(1000)); }, size_t{0});
+    if (n == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
     in_flight_ -= n;
     MutexLock lock(mutex_);
     for (IoRequest* request : std::span(done, n)) {
@@ -33,7 +34,7 @@ void RetirableTier::Retire() {
   // Sums over the tiers must not fall: only now is all counted that was moved.
   last_ = tier_->stats();
   last_.slot_bytes_used = last_.slot_bytes_capacity = last_.metadata_bytes = 0;
-  last_servers_ = tier_->servers();
+  last_servers_ = WithinHeap([this] { return tier_->servers(); }, std::vector<ServerStats>());  // without heap: what they did is forgotten
   for (ServerStats& server : last_servers_) server.leased_bytes = server.slot_bytes_used = 0;
   counted_.store(true);
   WaitForUsers();

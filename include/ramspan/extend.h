@@ -106,8 +106,9 @@ RAMSPAN_API void SetSwapPolicy(SwapId id, SwapPolicy policy);
 //
 // Thread-safety: one call at a time, of any thread, with no lock that a pull or any other call of Ramspan's needs; who needs
 // memory waits for it, so be quick, throw nothing, and use nothing of Ramspan but the functions of Objects (only within a
-// call), GetStatistics and MemoryLimit: what would wait for the call throws Error. What happened is told in order, before the next question: an object may have left, come or ended meanwhile. Naming
-// such a one does no harm.
+// call), GetStatistics and MemoryLimit: what would wait for the call throws Error. What happened is told in order, before the next
+// question: an object may have left, come or ended meanwhile. Naming such a one does no harm. Where the heap (operator new) has no more,
+// some of it is not told; then nothing is told of objects that were not told as Created.
 class RAMSPAN_API EvictionPolicy {
  public:
   // Where a policy writes the numbers of objects: std::span<uint32_t> in C++20, and in C++17 what is used like one.

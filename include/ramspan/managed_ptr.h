@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <type_traits>
@@ -137,7 +138,7 @@ class managedPtr {
       try {
         const detail::HeldPin pin(object_.chunk(), true);
         std::destroy_n(detail::ElementsAt<T>(pin.frame(), object_.offset()), size());
-      } catch (const Error& e) {
+      } catch (const std::exception& e) {  // also of other kinds than Error: nothing may leave a destructor
         detail::ReportLostDestructors(object_, e.what());
       }
     }
