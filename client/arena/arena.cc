@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "common/reserve_addresses.h"
 #include "common/slot_ref.h"
+#include "common/status.h"
 
 namespace ramspan {
 namespace {
@@ -161,8 +162,9 @@ void Arena::Put(void* frame, size_t exact) {
 
 void Arena::Quarantine(void* frame, uint64_t bytes) {
   DropPages(frame, bytes);
+  // Without heap for its place it is used again at once, and who still points there is not found out.
+  if (!WithinHeap([&] { return quarantine_.push_back({frame, bytes}), true; }, false)) return GiveBack(frame, bytes);
   mprotect(frame, bytes, PROT_NONE);
-  quarantine_.push_back({frame, bytes});
   if (quarantine_.size() > kQuarantineMax) ReleaseOldest();
 }
 

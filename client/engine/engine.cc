@@ -189,7 +189,7 @@ bool Engine::IsValid() {
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
     if (phase == Phase::kSwapped && c->slot) swapped += RoundUpToGranule(c->bytes);
   }
-  return swapped == room_.swapped() && live == chunks_.live() && slotless == room_.slotless() && frames == arena_.in_use() &&
+  return ops_.in_use() == in_flight_ && swapped == room_.swapped() && live == chunks_.live() && slotless == room_.slotless() && frames == arena_.in_use() &&
          arena_.committed() + budget_.metadata() <= budget_.total();
 }
 

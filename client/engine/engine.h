@@ -269,6 +269,7 @@ class Engine {
 
   // limits.cc
   Status TakeMetadata(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
+  Status LeaveToMetadata() RS_REQUIRES(mutex_);  // lets go
   Status HoldLimit() RS_REQUIRES(mutex_);  // lets go
   uint64_t FramesFloor() RS_REQUIRES(mutex_);
   Status NoRoomForDescriptors() const;

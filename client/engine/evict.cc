@@ -98,9 +98,9 @@ Evicted Engine::EvictPrefetched(uint64_t bytes) {
 // A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. Whoever comes
 // first takes the room that it brings, and looks for a victim anew. True: there is room to look for.
 bool Engine::WaitForSlots(uint64_t bytes, Evicted* result) {
-  const Status room = AskForRoom(bytes);
+  Status room = AskForRoom(bytes);
   result->room_made = room.ok();
-  if (!room.ok()) result->status = room;
+  if (!room.ok()) result->status = std::move(room);
   return result->room_made;
 }
 

@@ -28,6 +28,7 @@ Status Engine::AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned) 
 }
 
 // What is thrown on the way is a message that could not be written: all that changes something takes what it needs before.
+// OutOfHeap is for who asked then; the object is as it was.
 Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
   return FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return Await(chunk, write, when_pinned); }, OutOfHeap());
 }
@@ -48,14 +49,18 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
         break;
       case Phase::kLoading:
         status = WaitFor(chunk->op, Clock::now());
+        // The read was another thread's, or one ahead of need, and it is the heap which that one found empty: this thread tries for
+        // itself. Not for ever, where others are always faster to try and to fail.
+        if (status.code() == StatusCode::kFailedPrecondition && ++failed_reads < kReadAttemptsMax) continue;
         break;
       case Phase::kSwapped:
         status = Load(chunk, when_pinned);
         break;
       case Phase::kLost:
-        return DataLoss("the data of an object of " + FormatBytes(chunk->bytes) + " (chunk " +
+        return WithinHeap([&] { return DataLoss("the data of an object of " + FormatBytes(chunk->bytes) + " (chunk " +
                         std::to_string(chunk->id) + ") is lost: what came back from swap was not what was written, or "
-                        "its memory server is gone. Restart from a checkpoint; see the log for the tier");
+                        "its memory server is gone. Restart from a checkpoint; see the log for the tier"); },
+                          Status(StatusCode::kDataLoss, StaticText("the data of an object is lost: what came back from swap was not what was written, or its memory server is gone. Restart from a checkpoint; see the log for the tier")));
       case Phase::kFreed:
         RS_CHECK(when_pinned == WhenPinned::kWait, "chunk %u is used after it was freed", chunk->id);
         return Aborted("an adhereTo is used after the last managedPtr of its object is gone; the managedPtr must outlive its "

@@ -55,6 +55,12 @@ class OpPool {
     op->next_free = free_;
     free_ = op;
   }
+  // How many are in use. For tests: counts them.
+  size_t in_use() const {
+    size_t free = 0;
+    for (const IoOp* op = free_; op != nullptr; op = op->next_free) ++free;
+    return slabs_.size() * kSlab - free;
+  }
 
  private:
   // About 24 KiB. More are under way only with many threads at once: a thread has one, the mover up to twice the engine's batch.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "client/engine/engine.h"
 #include "common/units.h"
@@ -35,21 +36,21 @@ Status Engine::NoRoomForDescriptors() const {
 // Frames give way to metadata, which is charged on success only.
 Status Engine::TakeMetadata(uint64_t bytes) {
   budget_.ChargeMetadata(bytes);
-  if (budget_.frames_limit() < FramesFloor()) {
-    budget_.ChargeMetadata(-bytes);
-    return NoRoomForDescriptors();
-  }
-  if (Status status = KeepRoom(); !status.ok()) {
-    budget_.ChargeMetadata(-bytes);
-    return status;
-  }
+  Status status = FromTier([this]() RS_NO_THREAD_SAFETY_ANALYSIS { return LeaveToMetadata(); }, OutOfHeap());
+  if (!status.ok()) budget_.ChargeMetadata(-bytes);
+  return status;
+}
+
+// Of metadata that is charged already.
+Status Engine::LeaveToMetadata() {
+  if (budget_.frames_limit() < FramesFloor()) return NoRoomForDescriptors();
+  if (Status status = KeepRoom(); !status.ok()) return status;
   if (arena_.committed() <= budget_.frames_limit()) return Status();
   Status status = HoldLimit();
   if (arena_.committed() + budget_.metadata() <= budget_.total()) {
     arena_.CountPeak();
     return Status();
   }
-  budget_.ChargeMetadata(-bytes);
   // The tiers' own metadata may have grown meanwhile, so frames that made way do not make room.
   return status.ok() ? NoRoomForDescriptors() : status;
 }
@@ -65,7 +66,7 @@ Status Engine::HoldLimit() {
   CondVar nap;
   arena_.Trim(budget_.frames_limit());
   while (arena_.committed() > budget_.frames_limit()) {
-    const Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit());
+    Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit());
     arena_.Trim(budget_.frames_limit());
     Status status = CheckWrites();
     // What was started may have ended already: Submit and Poll let other threads take completions.
@@ -73,7 +74,7 @@ Status Engine::HoldLimit() {
     if (in_flight_ > 0) PollOnce(microseconds(1000));
     if (progress) wait = PinWait();
     if (status.ok() && !progress) {
-      status = evicted.status.ok() ? WaitForPins(budget_.limit(), &wait, &nap) : evicted.status;
+      status = evicted.status.ok() ? WaitForPins(budget_.limit(), &wait, &nap) : std::move(evicted.status);
       // Who lowers the limit can do without: he does not wait for ever, as a thread does that needs its data.
       if (status.ok() && wait.waited > options_.deadlock_grace) status = FullOfPinsStatus(budget_.limit());
     }
@@ -93,15 +94,18 @@ Status Engine::LeavesRoomForData(uint64_t bytes) const {
 Status Engine::SetBudget(uint64_t bytes) {
   MutexLock lock(mutex_);
   if (bytes > arena_.addresses()) {
-    return FailedPrecondition("a memory limit of " + FormatBytes(bytes) + " is more than the " +
+    return WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return FailedPrecondition("a memory limit of " + FormatBytes(bytes) + " is more than the " +
                               FormatBytes(arena_.addresses()) +
                               " of addresses that were reserved at start; start with the larger limit (RAMSPAN_MEMORY, "
-                              "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)");
+                              "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)"); }, OutOfHeap());
   }
   const uint64_t old = budget_.limit();
   budget_.set_limit(bytes);
-  Status status = bytes < old ? KeepRoom() : Status();
-  if (status.ok()) status = HoldLimit();
+  const auto hold = [&]() RS_NO_THREAD_SAFETY_ANALYSIS {
+    Status room = bytes < old ? KeepRoom() : Status();
+    return room.ok() ? HoldLimit() : room;
+  };
+  Status status = FromTier(hold, OutOfHeap());
   if (!status.ok()) {
     budget_.set_limit(old);
     return status;

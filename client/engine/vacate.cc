@@ -84,7 +84,7 @@ Status Engine::BringHome(Chunk* chunk, bool even_if_full) {
   // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
   const Phase phase = PhaseOf(chunk);
   const bool still = phase != Phase::kFreed && phase != Phase::kLost && SlotLeaves(chunk, *vacating_.leaving);
-  if (status.ok() && still) status = LeaveSlot(chunk, even_if_full);
+  if (status.ok() && still) status = FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return LeaveSlot(chunk, even_if_full); }, OutOfHeap());
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
   vacating_.chunk = nullptr;
   if (!Has(chunk, kDoomed)) return status;
