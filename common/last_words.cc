@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <thread>
 
 namespace ramspan {
@@ -31,7 +31,7 @@ void EndProcessSaying(const char* text) {
       std::fflush(nullptr);
       _exit(1);
     }).detach();
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory for one
   }
   std::this_thread::sleep_for(kPatience);
   _exit(1);

@@ -21,7 +21,9 @@ bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || e
 }  // namespace
 
 Link::Link(Descriptor socket, Handshake::Role role, const Secret& secret)
-    : socket_(std::move(socket)), role_(role), handshake_(std::make_unique<Handshake>(role, secret)) {}
+    : socket_(std::move(socket)), role_(role), handshake_(std::make_unique<Handshake>(role, secret)) {
+  descriptors_.reserve(2 * kDescriptorsMax);  // as many as may wait, and as many as may come in one message
+}
 
 void Link::Close(Status why) {
   if (is_closed()) return;
@@ -151,13 +153,18 @@ bool Link::TakeNext(LinkFrame* frame, Descriptor* descriptor) {
   }
   if (frame->access.has_descriptor) {
     *descriptor = std::move(descriptors_.front());
-    descriptors_.pop_front();
+    descriptors_.erase(descriptors_.begin());
   }
   return true;
 }
 
+void Link::PrepareToSend() {
+  if (spare_.empty()) spare_.emplace_back();
+}
+
 bool Link::Send(const LinkFrame& frame, int descriptor) {
   if (!is_trusted()) return false;
+  PrepareToSend();
   // In case that the socket is full. Now, because a frame that is sealed has to be sent.
   Descriptor kept(descriptor >= 0 ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0) : -1);
   if (descriptor >= 0 && !kept) return false;
@@ -191,6 +198,7 @@ ssize_t Link::Write(std::span<const std::byte> bytes, int descriptor) {
 // Now if the socket takes it; else it is kept.
 bool Link::SendBytes(std::span<const std::byte> bytes, Descriptor descriptor) {
   if (is_closed()) return false;
+  PrepareToSend();
   size_t sent = 0;
   if (unsent_.empty()) {
     const ssize_t n = Write(bytes, descriptor.number());
@@ -208,7 +216,9 @@ bool Link::SendBytes(std::span<const std::byte> bytes, Descriptor descriptor) {
     Close(Unavailable("it does not take what is sent to it"));
     return false;
   }
-  Unsent& rest = unsent_.emplace_back();
+  unsent_.splice(unsent_.end(), spare_, spare_.begin());
+  Unsent& rest = unsent_.back();
+  rest.begin = 0;
   std::copy(bytes.begin() + static_cast<ptrdiff_t>(sent), bytes.end(), rest.bytes.begin());
   rest.end = bytes.size() - sent;
   rest.descriptor = std::move(descriptor);
@@ -223,7 +233,12 @@ void Link::Flush() {
     if (n < 0) return Close(Unavailable(std::strerror(errno)));
     first.descriptor.Close();
     first.begin += static_cast<size_t>(n);
-    if (first.begin == first.end) unsent_.pop_front();
+    if (first.begin != first.end) continue;
+    if (spare_.empty()) {
+      spare_.splice(spare_.end(), unsent_, unsent_.begin());
+    } else {
+      unsent_.pop_front();
+    }
   }
 }
 

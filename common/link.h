@@ -12,8 +12,9 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
+#include <vector>
 
 #include "common/descriptor.h"
 #include "common/handshake.h"
@@ -44,8 +45,10 @@ class Link {
   // The next whole frame, in order. *descriptor: what came with it, if the frame says so; empty if this process had too many
   // open files to take it. Reads on where the input was full.
   bool Next(LinkFrame* frame, Descriptor* descriptor);
-  // False: the link is closed, or the peer has not taken kUnsentFramesMax frames, which closes it. Allocates only when the socket
-  // is full. `descriptor` stays the caller's (Unix sockets only); false, and the link goes on, when this process has too many open
+  // Allocates what the next Send needs, whether or not the socket is full; it throws nothing then.
+  void PrepareToSend();
+  // False: the link is closed, or the peer has not taken kUnsentFramesMax frames, which closes it. Allocates only after the socket
+  // was full. std::bad_alloc: nothing is sent, and the link goes on. `descriptor` stays the caller's (Unix sockets only); false, and the link goes on, when this process has too many open
   // files to keep it until it is sent. REQUIRES: is_trusted().
   bool Send(const LinkFrame& frame, int descriptor = -1);
   // Closes this process's copy of the socket and says nothing to the peer: it is the parent's link. Calls close alone, so it may
@@ -92,8 +95,10 @@ class Link {
 
   std::array<std::byte, kInputBytes> input_;
   size_t input_begin_ = 0, input_end_ = 0;
-  std::deque<Descriptor> descriptors_;  // came, not yet named by a frame
-  std::deque<Unsent> unsent_;
+  std::vector<Descriptor> descriptors_;  // came, not yet named by a frame; has room for all that may come at once
+  // Of frames that wait. A frame that is sealed has to be sent, else the peer takes the next one for a forgery: so there is a spare
+  // place before one is sealed.
+  std::list<Unsent> unsent_, spare_;
 };
 
 }  // namespace ramspan

@@ -308,14 +308,15 @@ RendezvousPost::~RendezvousPost() {
   folder_.Remove(entry_);
 }
 
+// Without heap a turn is left out; what leaves this thread would end the server.
 void RendezvousPost::Run() {
-  folder_.Sweep(end_.number());
+  WithinHeap([this] { return folder_.Sweep(end_.number()); }, size_t{0});
   bool failing = false;
   for (;;) {
     pollfd end{.fd = end_.number(), .events = POLLIN, .revents = 0};
     if (poll(&end, 1, RendezvousFolder::kTouchSeconds * 1000) > 0) return;
-    const Status touched = folder_.Touch(entry_);
-    if (!touched.ok() && !failing) LogWarning("%s; clients that are new will not find this server", touched.message().c_str());
+    const Status touched = WithinHeap([this] { return folder_.Touch(entry_); }, OutOfHeap());
+    if (!touched.ok() && !failing) LogWarning("%s; clients that are new will not find this server", touched.c_str());
     failing = !touched.ok();
   }
 }

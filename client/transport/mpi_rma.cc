@@ -18,6 +18,18 @@ constexpr size_t kPartBytesMax = size_t{64} << 20;
 constexpr int64_t kAnnounceEveryMs = 5;
 constexpr uint64_t kLongBytes = uint64_t{16} << 20;  // more than 20 ms of a wire with 0.8 GB/s
 
+// Records for powers of two (and 0) that never change: nobody needs to know when one has been sent.
+const std::array<WireRecord, 48>& ActivityRecords() {
+  static const auto* const records = [] {
+    auto* all = new std::array<WireRecord, 48>;
+    for (size_t i = 0; i < all->size(); ++i) {
+      (*all)[i] = Encode({.type = WireType::kActivity, .bytes = i == 0 ? 0 : uint64_t{1} << (i - 1)});
+    }
+    return all;
+  }();
+  return *records;
+}
+
 int64_t NowMs() {
   using std::chrono::steady_clock;
   return std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now().time_since_epoch()).count();
@@ -26,7 +38,9 @@ int64_t NowMs() {
 }  // namespace
 
 MpiRma::MpiRma(MpiWorld& world, MpiWatchdog& watchdog)
-    : world_(world), watchdog_(watchdog), queues_(new ServerQueue[world.servers().size()]) {}
+    : world_(world), watchdog_(watchdog), queues_(new ServerQueue[world.servers().size()]) {
+  ActivityRecords();  // while nothing is begun: later the heap may have no more
+}
 
 // Keeps the server polling: it sleeps between polls unless a client says that RMA is under way.
 void MpiRma::Announce(uint32_t server) {
@@ -47,16 +61,8 @@ bool MpiRma::AnnounceLong(uint32_t server, uint64_t bytes) {
 }
 
 void MpiRma::SendActivity(uint32_t server, uint64_t bytes) {
-  // Records for powers of two (and 0) that never change: nobody needs to know when one has been sent.
-  static const auto* const messages = [] {
-    auto* all = new std::array<WireRecord, 48>;
-    for (size_t i = 0; i < all->size(); ++i) {
-      (*all)[i] = Encode({.type = WireType::kActivity, .bytes = i == 0 ? 0 : uint64_t{1} << (i - 1)});
-    }
-    return all;
-  }();
   const size_t index = bytes == 0 ? 0 : static_cast<size_t>(std::bit_width(std::min(bytes, kPoolBytesMax) - 1)) + 1;
-  const WireRecord& message = (*messages)[index];
+  const WireRecord& message = ActivityRecords()[index];
   MPI_Request request = MPI_REQUEST_NULL;
   if (MPI_Isend(message.data(), kWireBytes, MPI_BYTE, world_.servers()[server].world_rank, 0, world_.control(),
                 &request) != MPI_SUCCESS) {

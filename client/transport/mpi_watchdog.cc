@@ -3,7 +3,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "common/last_words.h"
@@ -62,7 +62,9 @@ MpiWatchdog::Options MpiWatchdog::DefaultOptions() {
 }
 
 MpiWatchdog::MpiWatchdog(const MpiWorld& world, Options options)
-    : world_(world), options_(options), calls_(new Calls[world.servers().size() + 1]) {}
+    : world_(world), options_(options), calls_(new Calls[world.servers().size() + 1]), judge_(options.warn_after, options.give_up_after), looks_(EndSlot() + 1) {
+  judge_.Observe(looks_, {});
+}
 
 MpiWatchdog::~MpiWatchdog() {
   std::thread thread;
@@ -80,7 +82,7 @@ void MpiWatchdog::Start() {
   if (thread_.joinable() || ends_) return;
   try {
     thread_ = StartOwnThread([this] { Run(); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory for one
   }
 }
 
@@ -98,8 +100,6 @@ MpiWatchdog::Inside::~Inside() {
 }
 
 void MpiWatchdog::Run() {
-  WaitJudge judge(options_.warn_after, options_.give_up_after);
-  std::vector<WaitJudge::Look> looks(EndSlot() + 1);
   RunningClock::time_point last = RunningClock::ProcessNow();
   for (;;) {
     {
@@ -108,23 +108,23 @@ void MpiWatchdog::Run() {
       wake_.WaitFor(mutex_, kLookEvery);
       if (ends_) return;
     }
-    for (size_t i = 0; i < looks.size(); ++i) {
-      looks[i] = {calls_[i].entered.load(std::memory_order_relaxed), calls_[i].left.load(std::memory_order_relaxed),
+    for (size_t i = 0; i < looks_.size(); ++i) {
+      looks_[i] = {calls_[i].entered.load(std::memory_order_relaxed), calls_[i].left.load(std::memory_order_relaxed),
                   calls_[i].bytes.load(std::memory_order_relaxed)};
     }
     const RunningClock::time_point now = RunningClock::ProcessNow();
     const auto since_last = std::chrono::duration_cast<std::chrono::milliseconds>(now - last);
     last += since_last;
-    judge.Observe(looks, since_last);
-    for (size_t server = 0; server < EndSlot(); ++server) Act(server, judge);
-    ActAtEnd(judge);
+    judge_.Observe(looks_, since_last);
+    for (size_t server = 0; server < EndSlot(); ++server) Act(server);
+    ActAtEnd();
   }
 }
 
-void MpiWatchdog::Act(size_t server, const WaitJudge& judge) {
+void MpiWatchdog::Act(size_t server) {
   const int rank = world_.servers()[server].world_rank;
-  const long long seconds = Seconds(judge.WaitedFor(server));
-  switch (judge.VerdictOf(server)) {
+  const long long seconds = Seconds(judge_.WaitedFor(server));
+  switch (judge_.VerdictOf(server)) {
     case WaitJudge::Verdict::kFine: return;
     case WaitJudge::Verdict::kWarn:
       WarnIfHeard("memory server rank %d has not answered for %lld s; still waiting", rank, seconds);
@@ -135,10 +135,10 @@ void MpiWatchdog::Act(size_t server, const WaitJudge& judge) {
   }
 }
 
-void MpiWatchdog::ActAtEnd(const WaitJudge& judge) {
-  const WaitJudge::Verdict verdict = judge.VerdictOf(EndSlot());
+void MpiWatchdog::ActAtEnd() {
+  const WaitJudge::Verdict verdict = judge_.VerdictOf(EndSlot());
   if (verdict == WaitJudge::Verdict::kFine) return;
-  const long long seconds = Seconds(judge.WaitedFor(EndSlot()));
+  const long long seconds = Seconds(judge_.WaitedFor(EndSlot()));
   bool any_far = false;
   for (const MpiWorld::Server& server : world_.servers()) {
     any_far = any_far || server.shared == nullptr;

@@ -73,12 +73,16 @@ class MpiWatchdog {
 
   size_t EndSlot() const { return world_.servers().size(); }
   void Run();
-  void Act(size_t server, const WaitJudge& judge);
-  void ActAtEnd(const WaitJudge& judge);
+  void Act(size_t server);
+  void ActAtEnd();
 
   const MpiWorld& world_;
   const Options options_;
   const std::unique_ptr<Calls[]> calls_;  // by server; the last one is the end of the job
+
+  // The thread's own. Their memory is there before it runs: what it throws would end the program.
+  WaitJudge judge_;
+  std::vector<WaitJudge::Look> looks_;
 
   Mutex mutex_{LockRank::kTransport};
   CondVar wake_;

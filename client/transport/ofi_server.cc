@@ -104,6 +104,7 @@ void OfiServer::Announce() {
 
 void OfiServer::Send(const WireMessage& message) {
   MutexLock lock(mutex_);
+  link_->PrepareToSend();  // a lease that goes here is given back there
   if (message.type == WireType::kLeaseReturn) {
     const auto held = std::find_if(leases_.begin(), leases_.end(), [&](const auto& one) { return one.second.id == message.lease; });
     if (held != leases_.end()) {
@@ -137,7 +138,7 @@ void OfiServer::Progress() {
     link_->Progress();
     LinkFrame frame;
     Descriptor descriptor;
-    while (link_->Next(&frame, &descriptor)) {
+    for (PrepareToTake(); link_->Next(&frame, &descriptor); PrepareToTake()) {
       if (const char* wrong = Take(frame, descriptor)) unusable = wrong;
     }
     if (link_->is_closed()) why = link_->why_closed().message();
@@ -146,6 +147,20 @@ void OfiServer::Progress() {
     LogWarning("memory server %s granted what cannot be used (%s); it counts as full for now", description_.label.c_str(), unusable);
   }
   if (!why.empty()) Bury(why);
+}
+
+void OfiServer::PrepareToTake() {
+  link_->PrepareToSend();
+  if (spare_record_.empty()) spare_record_.emplace_back();
+  if (!spare_lease_.empty()) return;
+  Leases one;
+  one.try_emplace(0);
+  spare_lease_ = one.extract(one.begin());
+}
+
+void OfiServer::PutIntoInbox(const WireRecord& record) {
+  inbox_.splice(inbox_.end(), spare_record_, spare_record_.begin());
+  inbox_.back() = record;
 }
 
 // What is wrong with a grant that it holds; null: nothing.
@@ -172,12 +187,12 @@ const char* OfiServer::Take(const LinkFrame& frame, const Descriptor& descriptor
   }
   const char* wrong = is_grant ? TakeGrant(message.value(), frame.access, descriptor) : nullptr;
   if (wrong == nullptr) {
-    inbox_.push_back(frame.record);
+    PutIntoInbox(frame.record);
     return nullptr;
   }
   returned_.fetch_add(message.value().bytes, std::memory_order_relaxed);
   link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode({.type = WireType::kLeaseReturn, .lease = message.value().lease})});
-  inbox_.push_back(Encode({.type = WireType::kFull, .sequence = message.value().sequence, .flags = static_cast<uint32_t>(FullReason::kNoMemory)}));
+  PutIntoInbox(Encode({.type = WireType::kFull, .sequence = message.value().sequence, .flags = static_cast<uint32_t>(FullReason::kNoMemory)}));
   return wrong;
 }
 
@@ -192,7 +207,9 @@ const char* OfiServer::TakeGrant(const WireMessage& grant, const LeaseAccess& ac
   if (is_near()) {
     if (const char* wrong = Map(grant, descriptor)) return wrong;
   }
-  leases_[grant.offset] = {.bytes = grant.bytes, .id = grant.lease, .access = access};
+  spare_lease_.key() = grant.offset;
+  spare_lease_.mapped() = {.bytes = grant.bytes, .id = grant.lease, .access = access};
+  leases_.insert(std::move(spare_lease_));
   return nullptr;
 }
 

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -82,6 +82,8 @@ class OfiServer {
   OfiServer(uint32_t number, std::unique_ptr<Link> link, std::unique_ptr<OfiLane> lane)
       : number_(number), lane_(std::move(lane)), link_(std::move(link)) {}
   bool is_near() const { return description_.mapped != nullptr; }
+  void PrepareToTake() RS_REQUIRES(mutex_);
+  void PutIntoInbox(const WireRecord& record) RS_REQUIRES(mutex_);
   const char* Take(const LinkFrame& frame, const Descriptor& descriptor) RS_REQUIRES(mutex_);
   const char* TakeGrant(const WireMessage& grant, const LeaseAccess& access, const Descriptor& descriptor) RS_REQUIRES(mutex_);
   bool Overlaps(uint64_t offset, uint64_t bytes) const RS_REQUIRES(mutex_);
@@ -105,8 +107,12 @@ class OfiServer {
   std::atomic<int64_t> announced_ms_{0};  // of the steady clock; any order will do
   Mutex mutex_{LockRank::kTransport};
   const std::unique_ptr<Link> link_ RS_PT_GUARDED_BY(mutex_);
-  std::map<uint64_t, Held> leases_ RS_GUARDED_BY(mutex_);  // by offset; none overlaps another
-  std::deque<WireRecord> inbox_ RS_GUARDED_BY(mutex_);
+  using Leases = std::map<uint64_t, Held>;
+  Leases leases_ RS_GUARDED_BY(mutex_);  // by offset; none overlaps another
+  std::list<WireRecord> inbox_ RS_GUARDED_BY(mutex_);
+  // What one more frame needs, allocated before the frame is taken: later it would be lost.
+  Leases::node_type spare_lease_ RS_GUARDED_BY(mutex_);
+  std::list<WireRecord> spare_record_ RS_GUARDED_BY(mutex_);
   std::vector<ServerTransport::Completion> done_ RS_GUARDED_BY(mutex_);  // of copies, and of what cannot be
 };
 

@@ -243,9 +243,20 @@ ServerTransport::Registered OfiTransport::registered() const {
 void OfiTransport::KeepLinks() {
   pthread_setname_np(pthread_self(), "ramspan-links");
   while (!ends_.load(std::memory_order_relaxed)) {
-    WaitForLinks();
-    Judge(clock_.Now());
+    const auto look = [this] {
+      WaitForLinks();
+      Judge(clock_.Now());
+      return true;
+    };
+    if (!WithinHeap(look, false)) NapWithoutHeap();
   }
+}
+
+// What a round of this thread or of the other one would have done, the next one does. Without it a std::bad_alloc there would end the
+// program; without the nap, a core would be spent on trying.
+void OfiTransport::NapWithoutHeap() const {
+  pollfd polled{.fd = ended_.number(), .events = POLLIN, .revents = 0};
+  poll(&polled, 1, static_cast<int>(kLookEvery.count()));
 }
 
 void OfiTransport::WaitForLinks() {
@@ -317,20 +328,26 @@ void OfiTransport::Seek() {
     std::array<pollfd, 2> polled = {{{.fd = ended_.number(), .events = POLLIN, .revents = 0}, {.fd = news_.number(), .events = POLLIN, .revents = 0}}};
     poll(polled.data(), polled.size(), static_cast<int>(kMissedEvery.count()));
     Forget(news_);
-    Follow();
-    SeekMissing();
-    LeaveUnwanted();
+    const auto round = [this] {
+      Follow();
+      SeekMissing();
+      LeaveUnwanted();
+      return true;
+    };
+    if (!WithinHeap(round, false)) NapWithoutHeap();
   }
 }
 
 // Who is named now: others may be named, servers write themselves down in folders and take themselves away.
 void OfiTransport::Follow() {
   const auto now = std::chrono::steady_clock::now();
-  const bool news = places_.is_news();
+  const bool news = places_.is_news() || follows_;
   if (!news && (now < next_look_ || !places_.has_folders())) return;
   next_look_ = now + kLookIntoFoldersEvery;
+  follows_ = true;  // where the heap has no more, it is done again
   Want(places_.Look());
   std::erase_if(sought_, [this](const Sought& one) { return !one.wanted && (one.number == UINT32_MAX || servers_[one.number]->is_dead()); });
+  follows_ = false;
 }
 
 void OfiTransport::Want(const std::vector<OfiPlaces::Place>& places) {
@@ -365,7 +382,7 @@ void OfiTransport::SeekAt(Sought* sought) {
 
 // A server may be named by another one of its names now, which is known when all new names have been tried.
 void OfiTransport::LeaveUnwanted() {
-  if (places_.is_news()) return;  // the next round knows better
+  if (places_.is_news() || follows_) return;  // the next round knows better
   const bool all_tried = std::all_of(sought_.begin(), sought_.end(), [this](const Sought& one) { return !IsMissing(one) || one.turn.was_tried; });
   for (uint32_t i = 0; i < servers(); ++i) {
     const bool wanted = std::any_of(sought_.begin(), sought_.end(), [i](const Sought& one) { return one.wanted && one.number == i; });

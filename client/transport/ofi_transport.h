@@ -101,6 +101,7 @@ class OfiTransport final : public ServerTransport {
   }
   uint32_t NumberOf(uint64_t instance) const;  // of a server that lives; UINT32_MAX: none
   void KeepLinks();
+  void NapWithoutHeap() const;
   void WaitForLinks();
   void Judge(RunningClock::time_point now);
   void Seek();
@@ -130,6 +131,7 @@ class OfiTransport final : public ServerTransport {
   std::vector<Sought> sought_;
   SeekRounds seek_rounds_;
   bool said_no_more_ = false;
+  bool follows_ = false;  // who is named is not known to the end yet
   std::chrono::steady_clock::time_point next_look_{};
 
   // The links' thread's alone.

@@ -9,6 +9,7 @@
 
 #include <random>
 
+#include "tests/support/heap_watch.h"
 #include "tests/support/no_more_files.h"
 #include "tests/support/ofi_servers.h"
 
@@ -235,6 +236,50 @@ TEST(LinkFrame, EveryKindSurvivesARoundTrip) {
     }
     for (size_t cut = 0; cut < length; ++cut) EXPECT_FALSE(DecodeFrame(std::span(buffer).first(cut), &back).ok()) << cut;
     EXPECT_FALSE(DecodeFrame(std::span(buffer).first(length + 1), &back).ok());
+  }
+}
+
+// It was sealed, but there was no heap for it where the socket was full: the peer took the next one for a forgery.
+TEST_F(LinkPair, AFrameForWhichThereIsNoHeapIsNotSealed) {
+  uint32_t sent = 0;
+  while (!client->wants_to_write()) ASSERT_TRUE(client->Send(Record(sent++)));
+  int refused = 0;
+  for (int i = 0; i < 5; ++i) {
+    try {
+      const EndingHeap none(0);
+      sent += client->Send(Record(sent));
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 0);
+  ASSERT_TRUE(client->Send(Record(sent++)));
+  uint32_t received = 0;
+  while (received < sent) {
+    const std::optional<LinkFrame> frame = Receive(*server);
+    if (!frame) {
+      ASSERT_FALSE(server->is_closed()) << server->why_closed().message();
+      client->Progress();
+      continue;
+    }
+    EXPECT_EQ(Decode(frame->record).value().sequence, received++);
+  }
+}
+
+// Their number was noted in a list that could not grow: they were open for ever, and the frames after them without theirs.
+TEST_F(LinkPair, DescriptorsThatComeWithoutHeapAreKept) {
+  LinkFrame grant{.kind = LinkFrame::Kind::kGrant, .record = Encode({.type = WireType::kLeaseGrant, .lease = 1, .bytes = 4096})};
+  grant.access.has_descriptor = true;
+  const Descriptor memory(memfd_create("ramspan-link-test", MFD_CLOEXEC));
+  for (int i = 0; i < 300; ++i) {  // the list has taken more memory by then
+    ASSERT_TRUE(server->Send(grant, memory.number()));
+    const EndingHeap none(0);
+    LinkFrame frame;
+    Descriptor descriptor;
+    client->Progress();
+    const bool whole = client->Next(&frame, &descriptor) && descriptor;
+    const UnwatchedHeap unwatched;
+    ASSERT_TRUE(whole) << i;
   }
 }
 

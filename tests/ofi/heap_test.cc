@@ -1,0 +1,50 @@
+// The threads of the OFI transport find no heap: what leaves a thread's function ends the program. And links, on which nothing may be
+// lost half way.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/transport/ofi_transport.h"
+#include "common/link.h"
+#include "tests/support/eventually.h"
+#include "tests/support/heap_watch.h"
+#include "tests/support/ofi_servers.h"
+#include "tests/support/sizes.h"
+
+namespace ramspan {
+namespace {
+
+class ThreadsWithoutHeap : public testing::TestWithParam<bool> {};
+
+// Meanwhile a server has answered, another one has died, and a third one is named: each is heard of as soon as there is heap again.
+TEST_P(ThreadsWithoutHeap, DoAllLater) {
+  OfiServers servers({.servers = 3});
+  const std::vector<SocketPlace> places = servers.places();
+  const auto transport = OfiTransport::Open({.servers = places[0].text() + "," + places[1].text(), .fabric = {}, .near = GetParam()}, TestSecret()).value();
+  ASSERT_EQ(transport->servers(), 2u);
+  {
+    const HeaplessThreads none("ramspan-");
+    const auto refused = [](const char* thread) { return HeaplessThreads::refused(thread); };
+    const uint64_t links = refused("ramspan-links"), seek = refused("ramspan-seek");
+    transport->Send(0, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = kMiB, .minimum_bytes = kMiB});
+    ASSERT_TRUE(Eventually([&] { return servers.leased_bytes(0) == kMiB; }));
+    servers.Kill(1);
+    ASSERT_TRUE(transport->UseServers(places[0].text() + "," + places[2].text()).ok());
+    EXPECT_TRUE(Eventually([&] { return refused("ramspan-links") > links + 1 && refused("ramspan-seek") > seek + 1; }));
+    EXPECT_EQ(transport->servers(), 2u) << "then this test shows nothing";
+  }
+  std::optional<ServerTransport::Control> answer;
+  EXPECT_TRUE(Eventually([&] { return (answer = transport->Receive()).has_value(); })) << "a grant that was lost";
+  EXPECT_EQ(Decode(answer->record).value().type, WireType::kLeaseGrant);
+  EXPECT_TRUE(Eventually([&] { return transport->state(1) == ServerTransport::ServerState::kDead; }));
+  EXPECT_TRUE(Eventually([&] { return transport->servers() == 3; }));
+  EXPECT_EQ(transport->state(0), ServerTransport::ServerState::kAlive);
+  EXPECT_EQ(transport->state(2), ServerTransport::ServerState::kAlive);
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, ThreadsWithoutHeap, testing::Values(true, false), [](const auto& info) { return std::string(info.param ? "Near" : "Far"); });
+
+}  // namespace
+}  // namespace ramspan
