@@ -101,13 +101,17 @@ SwapId Swaps::in_use() {
 void Swaps::Remove(SwapId id, bool bring_home) {
   const TurnQueue::Turn turn(&turns_, detail::t_pins);
   Added leaving;
+  // All that needs heap comes before the tier is closed.
+  const Vacating::Leaving is_there = [&](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == leaving.index; };
+  const std::function<void()> reopen = [&] { leaving.tier->Reopen(); };
   {
     MutexLock lock(mutex_);
     leaving = Find(id);
+    const bool is_swap_closed = configured_.swap->order().empty();
     leaving.tier->Close();
     if (in_use_ == id) {
       // Swap that was closed (CloseSwap) stays so until UseSwap.
-      if (configured_.swap->order().empty()) {
+      if (is_swap_closed) {
         in_use_ = SwapId::kConfigured;
       } else {
         SetOrder(SwapId::kConfigured);
@@ -116,8 +120,7 @@ void Swaps::Remove(SwapId id, bool bring_home) {
     Find(id).is_leaving = true;
   }
   if (bring_home) {
-    const auto is_there = [&](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == leaving.index; };
-    const Status status = engine_->Vacate(is_there, false, [&] { leaving.tier->Reopen(); });
+    const Status status = engine_->Vacate(is_there, false, reopen);
     if (!status.ok()) {
       MutexLock lock(mutex_);
       Find(id).is_leaving = false;
@@ -139,13 +142,14 @@ void Swaps::Close() {
   // Before swap is closed: other threads need not hear of what cannot be.
   if (const Status status = engine_->FitsAtHome(all); !status.ok()) ThrowStatus(status);
   std::vector<size_t> order;
+  const std::function<void()> use_again = [&] { configured_.swap->SetOrder(order); };
   {
     MutexLock lock(mutex_);
     order = configured_.swap->order();
     configured_.swap->SetOrder({});
     is_closing_ = true;
   }
-  const Status status = engine_->Vacate(all, false, [&] { configured_.swap->SetOrder(order); });
+  const Status status = engine_->Vacate(all, false, use_again);
   MutexLock lock(mutex_);
   is_closing_ = false;
   if (!status.ok()) ThrowStatus(status);
