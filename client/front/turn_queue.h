@@ -1,6 +1,6 @@
 // TurnQueue: threads that do one after another what may wait for other threads' pins. Who is not in turn yet may hold adhereTos, which it cannot
 // release here: until then it counts as waiting (PinRegistry), so that the one in turn is told of a deadlock instead of waiting for it for ever.
-// Thread-safety: any thread, one Turn a thread and queue at a time. Blocking: making a Turn waits for all that came before.
+// Thread-safety: any thread, one Turn a thread and queue at a time. Blocking: making a Turn waits for all that came before, an OnlyIfFree does not.
 #pragma once
 
 #include <condition_variable>
@@ -12,9 +12,12 @@ namespace ramspan {
 
 class TurnQueue {
  public:
-  // The calling thread's turn, for a scope. `table`: the thread's own; null: it has none, so no pins.
+  enum OnlyIfFree { kOnlyIfFree };
+
+  // The calling thread's turn, for a scope.
   class Turn {
    public:
+    // `table`: the thread's own; null: it has none, so no pins.
     Turn(TurnQueue* queue, detail::PinTable* table) : queue_(*queue), table_(table) {
       std::unique_lock lock(queue_.mutex_);
       (queue_.last_ != nullptr ? queue_.last_->next_ : queue_.first_) = this;
@@ -22,7 +25,15 @@ class TurnQueue {
       if (queue_.first_ != this) SetWaiting(true);
       queue_.changed_.wait(lock, [this] { return queue_.first_ == this; });
     }
+    // For who has no pins and can come again: false if another thread has the turn.
+    Turn(TurnQueue* queue, OnlyIfFree) : queue_(*queue) {
+      std::lock_guard lock(queue_.mutex_);
+      is_in_turn_ = queue_.first_ == nullptr;
+      if (is_in_turn_) queue_.first_ = queue_.last_ = this;
+    }
+    explicit operator bool() const { return is_in_turn_; }
     ~Turn() {
+      if (!is_in_turn_) return;
       {
         std::lock_guard lock(queue_.mutex_);
         queue_.first_ = next_;
@@ -41,7 +52,8 @@ class TurnQueue {
     }
 
     TurnQueue& queue_;
-    detail::PinTable* const table_;
+    detail::PinTable* const table_ = nullptr;
+    bool is_in_turn_ = true;
     Turn* next_ = nullptr;  // guarded by the queue's mutex
   };
 

@@ -207,7 +207,8 @@ void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
   }
   const Clock::time_point begin = Clock::now();
   if (begin < leave_again_) return;
-  const TurnQueue::Turn turn(&turns_, detail::t_pins);
+  const TurnQueue::Turn turn(&turns_, TurnQueue::kOnlyIfFree);  // the mover has other work than to wait for a program's RemoveSwap
+  if (!turn) return;
   const auto is_leaving = [&](SlotRef slot, size_t bytes) {
     if (stop.load(std::memory_order_relaxed) || Clock::now() > begin + kLeaveAtOnce) return false;
     return configured_.swap->IsLeaving(slot, bytes);

@@ -45,6 +45,7 @@ void Expect(const std::vector<managedPtr<char>>& objects) {
 // Holds three of four MiB, and waits until another thread, which needs them, removes `leaving`. Then it calls `second`, whose turn comes after that.
 void HoldWhileAnotherRemoves(SwapId leaving, const std::vector<managedPtr<char>>& held, const std::function<void()>& second) {
   std::string told;
+  std::atomic<bool> ended{false};
   std::thread other;
   {
     std::deque<adhereTo<char>> pins;
@@ -55,23 +56,24 @@ void HoldWhileAnotherRemoves(SwapId leaving, const std::vector<managedPtr<char>>
       } catch (const ramspan::OutOfMemory& e) {
         told = e.what();
       }
+      ended = true;
     });
-    const auto is_leaving = [&] {
+    const auto is_leaving_or_was = [&] {
       try {
         ramspan::UseSwap(leaving);
-        return false;
+        return ended.load();
       } catch (const ramspan::ConfigError&) {
         return true;
       }
     };
-    EndsOrElse(is_leaving);
+    EndsOrElse(is_leaving_or_was);
     second();
   }
   other.join();
   EXPECT_NE(told.find("pin"), std::string::npos) << "the first one needs what the second one holds: \"" << told << "\"";
 }
 
-// They stood still for ever: one waited for pins, and their owner for its turn, which nobody knew.
+// They stood still for ever: one waited for pins, and their owner for its turn, which nobody knew. (That it is known: unit TurnQueue.)
 TEST(SwapTurns, WhoHoldsPinsWhileItWaitsForItsTurnHoldsUpNobody) {
   std::atomic<bool> ended{false};
   std::thread watch([&] { EndsOrElse([&] { return ended.load(); }); });
