@@ -200,7 +200,8 @@ class Engine {
   void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);
   void NoteTiers(uint64_t metadata_bytes) RS_REQUIRES(mutex_);
   void LookForSizes() RS_REQUIRES(mutex_);
-  Status NoRoomToKeep(Status why, uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
+  bool HasRoomAfterAll(Status* why, uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
+  static Status NoRoomToKeep(Status why);
 
   // exchange.cc
   Status LeaveSlot(Chunk* chunk, bool even_if_full) RS_REQUIRES(mutex_);  // lets go

@@ -20,6 +20,7 @@ bool Engine::MayGiveUpSlot(const Chunk* chunk, uint64_t leaving, uint64_t others
 Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
   const SlotRef leaving = chunk->slot;
   Status status;
+  bool asked_again = false;
   for (int attempt = 0; attempt < Room::kAttemptsMax; ++attempt) {
     if (MayGiveUpSlot(chunk, 0, 0)) {
       static_cast<void>(DetachSlot(chunk));
@@ -33,8 +34,14 @@ Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
       return Status();
     }
     status = slot.status();
-    if (status.code() != StatusCode::kMustAsk) break;
-    Status room = AskForRoom(chunk->bytes);
+    const bool must_ask = status.code() == StatusCode::kMustAsk;
+    if (!must_ask && (even_if_full || status.code() == StatusCode::kUnavailable || std::exchange(asked_again, true))) break;
+    Status room;
+    if (must_ask) {
+      room = AskForRoom(chunk->bytes);
+    } else if (!HasRoomAfterAll(&status, chunk->bytes)) {
+      room = std::move(status);
+    }
     // Nothing that is pinned leaves, but its slot may have been given to another one that did.
     if (!(chunk->slot == leaving)) return Status();
     if (!room.ok()) {
@@ -42,7 +49,7 @@ Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
       break;
     }
   }
-  if (status.code() != StatusCode::kUnavailable && !even_if_full) return NoRoomToKeep(std::move(status), chunk->bytes);
+  if (status.code() != StatusCode::kUnavailable && !even_if_full) return NoRoomToKeep(std::move(status));
   static_cast<void>(DetachSlot(chunk));
   return Status();
 }

@@ -117,15 +117,22 @@ Status Engine::TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes&
   return excess == 0 ? Status() : GiveSlots(excess, ask);
 }
 
-// `why`: what a tier has said that has no `bytes`. Where that is not for people, it is asked once more.
-Status Engine::NoRoomToKeep(Status why, uint64_t bytes) {
+// Before anybody is refused because a tier has no `bytes`, it is asked once more where what it has said (*why) is not for people. True:
+// there is room after all, and it is worth while to go round again.
+bool Engine::HasRoomAfterAll(Status* why, uint64_t bytes) {
+  if (!why->is_terse() || bytes == 0 || why->code() == StatusCode::kFailedPrecondition || why->code() == StatusCode::kMustAsk) return false;
+  Status words = AskForRoom(bytes);
+  if (words.ok()) return true;
+  *why = std::move(words);
+  return false;
+}
+
+// `why`: what a tier has said that has no room.
+Status Engine::NoRoomToKeep(Status why) {
   if (why.code() == StatusCode::kMustAsk) {
     return WithinHeap([] { return ResourceExhausted("memory is full, and " + std::to_string(Room::kAttemptsMax) + " times in a row room that swap had was "
                              "gone when it was to be taken (other threads take it, too). Pull again, free some objects, or give "
                              "more swap or memory"); }, OutOfHeap());
-  }
-  if (why.is_terse() && bytes > 0 && why.code() != StatusCode::kFailedPrecondition) {
-    if (Status words = AskForRoom(bytes); !words.ok()) why = std::move(words);
   }
   if (why.code() == StatusCode::kFailedPrecondition) return why;  // it is not swap that is full: the heap is
   return WithinHeap([&] { return ResourceExhausted("memory and swap are full: what remains free is needed to read and write the objects that are there. "
@@ -160,6 +167,7 @@ Status Engine::AskForRoom(uint64_t bytes) {
 Status Engine::KeepRoom() {
   Status status;
   uint64_t ask = 0;
+  bool asked_again = false;
   for (int attempt = 0; attempt < Room::kAttemptsMax; ++attempt) {
     const uint64_t in_use = arena_.in_use(), limit = budget_.frames_limit();
     const uint64_t leaving = in_use > limit ? in_use - limit + room_.kept.largest : 0;  // whole chunks leave
@@ -169,13 +177,14 @@ Status Engine::KeepRoom() {
       LookForSizes();
       continue;
     }
-    if (status.code() != StatusCode::kMustAsk) break;
-    if (Status room = AskForRoom(ask); !room.ok()) {
+    if (status.code() != StatusCode::kMustAsk) {
+      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask)) break;
+    } else if (Status room = AskForRoom(ask); !room.ok()) {
       status = std::move(room);
       break;
     }
   }
-  return NoRoomToKeep(std::move(status), ask);
+  return NoRoomToKeep(std::move(status));
 }
 
 // A chunk without contents comes in; its frame is there. It gets a slot of its own where there must not be more chunks
@@ -211,7 +220,7 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
 // A frame for a chunk that is about to come in, and where it has no contents yet, room for what it makes necessary. On return the
 // mutex may have been released. OK without a frame: as TakeFrame. *is_new: it has no contents; a slot that it has now is empty.
 Status Engine::TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* frame, bool* is_new) {
-  bool looked = false, no_swap = false;
+  bool looked = false, no_swap = false, asked_again = false;
   for (int attempt = 0;; ++attempt) {
     Status taken = TakeFrame(chunk, when_pinned, frame);
     *is_new = !chunk->slot;
@@ -228,10 +237,14 @@ Status Engine::TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* fra
     if (no_swap) return Status();
     *frame = Frame();
     ServeWaiters();
-    if (status.code() != StatusCode::kMustAsk || attempt == Room::kAttemptsMax) return NoRoomToKeep(std::move(status), ask);
-    status = AskForRoom(ask);
-    if (status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kFailedPrecondition) return NoRoomToKeep(std::move(status), ask);
-    no_swap = status.code() == StatusCode::kUnavailable;
+    if (status.code() != StatusCode::kMustAsk) {
+      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask)) return NoRoomToKeep(std::move(status));
+    } else {
+      if (attempt == Room::kAttemptsMax) return NoRoomToKeep(std::move(status));
+      status = AskForRoom(ask);
+      if (status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kFailedPrecondition) return NoRoomToKeep(std::move(status));
+      no_swap = status.code() == StatusCode::kUnavailable;
+    }
     if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
   }
 }

@@ -12,11 +12,13 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/engine/engine.h"
 #include "client/swap/tiered_swap.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
@@ -248,6 +250,51 @@ TEST(Room, WhatIsThereStaysUsableWhileObjectsComeAndGo) {
     run.UseAll();
     EXPECT_TRUE(run.engine().IsValid());
   }
+}
+
+// Says that it is full, and has room by the time that it is asked for it.
+class LateRoom final : public ForwardingTier {
+ public:
+  using ForwardingTier::ForwardingTier;
+  Result<SlotRef> TryReserve(size_t bytes) override {
+    if (refuses) return Status(StatusCode::kResourceExhausted, StaticText("full"));
+    return ForwardingTier::TryReserve(bytes);
+  }
+  Status MakeRoom(size_t bytes) override {
+    asked += std::exchange(refuses, false);
+    return ForwardingTier::MakeRoom(bytes);
+  }
+  bool refuses = false;
+  int asked = 0;
+};
+
+// It was asked for words only, and who had asked was refused with "no object in memory can make way".
+TEST(Room, RoomThatIsThereWhenSwapIsAskedForWordsIsTaken) {
+  FakeTier fake;
+  LateRoom tier(&fake);
+  NoPins pins;
+  Engine engine({.budget = kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  const auto come = [&] {
+    chunks.push_back(engine.Create(64 << 10).value());
+    return engine.Acquire(chunks.back(), true);
+  };
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(come().ok());
+  // With it a slot goes, and room for a chunk without one is no more than before.
+  const auto with_slot = std::find_if(chunks.begin(), chunks.end(), [](const Chunk* c) { return PhaseOf(c) == Phase::kResident && c->slot; });
+  ASSERT_NE(with_slot, chunks.end());
+  engine.Free(*with_slot);
+  chunks.erase(with_slot);
+  tier.refuses = true;
+  Status status = come();
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(tier.asked, 1) << "then this test shows nothing";
+  tier.refuses = true;
+  status = engine.ChargeMetadata(128 << 10);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(tier.asked, 2) << "then this test shows nothing";
+  tier.refuses = false;
+  for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
 // Each thread has one pin at a time: they wait for one another's instead of being refused.
