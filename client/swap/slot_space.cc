@@ -1,6 +1,7 @@
 #include "client/swap/slot_space.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "common/check.h"
@@ -10,6 +11,8 @@ namespace {
 
 // What std::unordered_map spends on a row: node, hash chain and bucket, on the generous side.
 constexpr uint64_t kRowOverheadBytes = 80;
+// Places in a list of extents that is new: most slots of several extents have few. More are added as they are needed.
+constexpr size_t kExtentsFirst = 16;
 
 uint64_t RowBytes(const std::vector<Extent>& extents) { return kRowOverheadBytes + extents.capacity() * sizeof(Extent); }
 
@@ -86,6 +89,13 @@ uint64_t SlotSpace::RegionUsed(uint32_t region) const { return At(region).used_b
 uint64_t SlotSpace::RegionFree(uint32_t region) const { return At(region).free_bytes(); }
 
 SlotRef SlotSpace::Reserve(size_t bytes, uint32_t preferred) {
+  const SlotRef slot = ReserveAnywhere(bytes, preferred);
+  // What PrepareRow has made for the worst case was not needed. It counts as metadata, so it would take memory from frames.
+  if (!spare_.empty() && spare_.mapped().capacity() > kExtentsFirst) spare_.mapped() = std::vector<Extent>();
+  return slot;
+}
+
+SlotRef SlotSpace::ReserveAnywhere(size_t bytes, uint32_t preferred) {
   RS_CHECK(bytes > 0, "a slot of no bytes");
   const uint64_t units = UnitsFor(bytes);
   const auto try_region = [&](size_t r) -> SlotRef {
@@ -101,6 +111,11 @@ SlotRef SlotSpace::Reserve(size_t bytes, uint32_t preferred) {
 }
 
 void SlotSpace::PrepareRow(size_t bytes) {
+  PrepareNode();
+  spare_.mapped().reserve(UnitsFor(bytes));  // at worst each granule is an extent
+}
+
+void SlotSpace::PrepareNode() {
   // Not each time: reserve() takes the nearest size, be it smaller, and would rehash all rows now and again.
   const size_t rows = rows_.size() + 1;
   const bool is_new = rows_.bucket_count() < 2;  // its one bucket is for none
@@ -110,29 +125,21 @@ void SlotSpace::PrepareRow(size_t bytes) {
     one.emplace(0, std::vector<Extent>());
     spare_ = one.extract(one.begin());
   }
-  spare_.mapped().reserve(UnitsFor(bytes));  // at worst each granule is an extent
 }
 
-// The largest free blocks of one region after the other, so that there are few extents.
+// The largest free blocks of one region after the other, so that there are few extents: their list grows as they come, since a place for
+// each granule would be 6 MiB for a slot of 1 GiB.
 SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
-  PrepareRow(units * kSwapGranule);
+  PrepareNode();
   std::vector<Extent>& extents = spare_.mapped();
   extents.clear();
-  const auto take_from = [&](size_t r) {
-    if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return;
-    BuddyAllocator& buddy = regions_[r]->buddy;
-    while (units > 0 && buddy.largest_free_block() > 0) {
-      const uint64_t take = std::min(units, buddy.largest_free_block());
-      const uint64_t unit = buddy.Allocate(take).value();
-      extents.push_back({static_cast<uint32_t>(r), unit * kSwapGranule, take * kSwapGranule});
-      units -= take;
-    }
-  };
-  take_from(preferred);
-  for (size_t r = 0; r < regions_.size() && units > 0; ++r) {
-    if (r != preferred) take_from(r);
+  try {
+    TakeExtents(units, preferred, &extents);
+  } catch (const std::bad_alloc&) {
+    for (const Extent& e : extents) regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
+    extents.clear();
+    throw;
   }
-  RS_CHECK(units == 0, "%llu granules short of what was counted free", static_cast<unsigned long long>(units));
   SortAndJoin(&extents);
   if (extents.size() == 1) return slot_bits::FromGranule(extents[0].region, extents[0].offset / kSwapGranule);
   extents.shrink_to_fit();
@@ -141,6 +148,25 @@ SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
   spare_.key() = row;
   rows_.insert(std::move(spare_));
   return slot_bits::FromRow(row);
+}
+
+void SlotSpace::TakeExtents(uint64_t units, uint32_t preferred, std::vector<Extent>* extents) {
+  const auto take_from = [&](size_t r) {
+    if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return;
+    BuddyAllocator& buddy = regions_[r]->buddy;
+    while (units > 0 && buddy.largest_free_block() > 0) {
+      if (extents->size() == extents->capacity()) extents->reserve(std::max(kExtentsFirst, 2 * extents->size()));  // before the block is taken
+      const uint64_t take = std::min(units, buddy.largest_free_block());
+      const uint64_t unit = buddy.Allocate(take).value();
+      extents->push_back({static_cast<uint32_t>(r), unit * kSwapGranule, take * kSwapGranule});
+      units -= take;
+    }
+  };
+  take_from(preferred);
+  for (size_t r = 0; r < regions_.size() && units > 0; ++r) {
+    if (r != preferred) take_from(r);
+  }
+  RS_CHECK(units == 0, "%llu granules short of what was counted free", static_cast<unsigned long long>(units));
 }
 
 void SlotSpace::Free(SlotRef slot, size_t bytes) noexcept {

@@ -52,8 +52,8 @@ class SlotSpace {
   // `preferred` is tried first, then the others in index order.
   SlotRef Reserve(size_t bytes, uint32_t preferred = 0);
   void Free(SlotRef slot, size_t bytes) noexcept;
-  // Makes what the next Reserve of so many bytes allocates, whatever room it finds: it throws nothing then. Else Reserve may throw
-  // std::bad_alloc, and has taken nothing.
+  // Makes what the next Reserve of so many bytes allocates, whatever room it finds: it throws nothing then, and what it has not needed
+  // goes with it. Else Reserve may throw std::bad_alloc, and has taken nothing.
   void PrepareRow(size_t bytes);
   // So many of `given`, from the first on, have to be freed before Reserve gives a slot for `bytes`. Empty: all are too few.
   std::optional<size_t> NeededOf(std::span<const HeldSlot> given, size_t bytes) const;
@@ -90,7 +90,10 @@ class SlotSpace {
   const Region& At(uint32_t region) const;
   Extent OnlyExtentOf(SlotRef slot, size_t bytes) const;  // REQUIRES: it has one
   std::span<const Extent> RowOf(SlotRef slot) const;      // of several
+  void PrepareNode();
+  SlotRef ReserveAnywhere(size_t bytes, uint32_t preferred);
   SlotRef ReserveScattered(uint64_t units, uint32_t preferred);
+  void TakeExtents(uint64_t units, uint32_t preferred, std::vector<Extent>* extents);
 
   const size_t regions_max_;
   size_t regions_in_use_ = 0;

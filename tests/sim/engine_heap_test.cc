@@ -250,6 +250,30 @@ TEST(HeapGone, AnIdleLeaseIsTakenWholeOrNotAtAll) {
   EXPECT_EQ(space.leases(), 0u);
 }
 
+TEST(HeapGone, ASlotOfSeveralExtentsIsTakenWholeOrNotAtAll) {
+  SlotSpace space;
+  space.AddRegion(512 * kSwapGranule);
+  std::vector<SlotRef> slots;
+  for (int i = 0; i < 512; ++i) slots.push_back(space.Reserve(kSwapGranule));
+  for (size_t i = 0; i < slots.size(); i += 2) space.Free(slots[i], kSwapGranule);
+  const uint64_t free = space.free_bytes();
+  SlotRef scattered;
+  int refused = 0;
+  for (; !scattered && refused < 100; ++refused) {
+    try {
+      const EndingHeap ending(refused);
+      scattered = space.Reserve(200 * kSwapGranule);
+    } catch (const std::bad_alloc&) {
+      EXPECT_EQ(space.free_bytes(), free);
+      EXPECT_TRUE(space.IsValid());
+    }
+  }
+  EXPECT_GT(refused, 1) << "then this test shows nothing";
+  ASSERT_TRUE(scattered);
+  space.Free(scattered, 200 * kSwapGranule);
+  EXPECT_EQ(space.free_bytes(), free);
+}
+
 // It took the other one's OutOfHeap for its own, and the program got OutOfMemory although it had heap.
 TEST(HeapGone, WhoWaitsForAReadThatFoundNoneReadsItself) {
   FakeTier fake;

@@ -67,6 +67,19 @@ TEST(SlotSpace, SlotsOfSeveralExtentsRehashTheirTableSeldom) {
   EXPECT_LE(others, 20u);
 }
 
+// 24 bytes a granule, and it counted as metadata: memory for frames that nobody had.
+TEST(SlotSpace, WhatIsMadeForTheWorstCaseGoesWhereItIsNotNeeded) {
+  constexpr uint64_t kBytes = uint64_t{1} << 30;
+  SlotSpace space;
+  space.AddRegion(2 * kBytes);
+  const uint64_t before = space.metadata_bytes();
+  space.PrepareRow(kBytes);
+  const SlotRef slot = space.Reserve(kBytes);
+  ASSERT_TRUE(slot);
+  EXPECT_LT(space.metadata_bytes(), before + 4096);
+  space.Free(slot, kBytes);
+}
+
 TEST(SlotSpace, WithoutRegionsThereIsNoSlot) {
   SlotSpace space;
   EXPECT_FALSE(space.Reserve(1));
