@@ -41,7 +41,10 @@ constexpr std::chrono::seconds kEndOfConnectionMax{2};
 
 static_assert(sizeof(fi_context2) <= kFabricContextBytes);
 
-std::string Words(int error) { return fi_strerror(error < 0 ? -error : error); }
+std::string Words(int error) {
+  const int number = error < 0 ? -error : error;
+  return std::string(fi_strerror(number)) + (number == FI_ENOMEM ? " (see `ulimit -v` and `ulimit -d`, then what memory is free)" : "");
+}
 
 fi_info* NewHints() {
   fi_info* hints = fi_allocinfo();

@@ -38,7 +38,7 @@ Result<std::unique_ptr<OfiServer>> OfiServer::Make(uint32_t number, std::string 
   void* range = mmap(nullptr, introduction.capacity_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) {
     return ResourceExhausted("no addresses for the " + std::to_string(introduction.capacity_bytes >> 20) + " MiB of " +
-                             server->description_.label + ": " + std::strerror(errno));
+                             server->description_.label + ": " + std::strerror(errno) + "; raise `ulimit -v`, or let it lend less (--memory)");
   }
   server->description_.mapped = static_cast<std::byte*>(range);
   return server;
