@@ -234,8 +234,9 @@ Result<std::vector<RendezvousEntry>> RendezvousFolder::Read(std::vector<uint64_t
 }
 
 bool RendezvousFolder::IsSilent(const std::string& name) const {
-  // Hosts' clocks differ: the file system says what time it is there, by a file that is made now.
-  const std::string probe = ".now-" + std::to_string(getpid());
+  // Hosts' clocks differ: the file system says what time it is there, by a file that is made now. All use one name, so that the next one takes away
+  // what a process that was killed here has left; two at the same time do each other no harm.
+  const std::string probe = ".now";
   struct stat now {}, then {};
   const Descriptor file(openat(folder_.number(), probe.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   const bool known = file && futimens(file.number(), nullptr) == 0 && fstat(file.number(), &now) == 0;
@@ -249,7 +250,7 @@ bool RendezvousFolder::IsDead(const std::string& name, const RendezvousEntry& en
   return IsSilent(name) && !Answers(entry.place, until);
 }
 
-size_t RendezvousFolder::Sweep(int until) const {
+size_t RendezvousFolder::Sweep(int until, uint64_t own) const {
   bool too_many = false;  // then there is the more to sweep
   const Result<std::vector<std::string>> names = Names(&too_many);
   if (!names.ok()) return 0;
@@ -257,6 +258,7 @@ size_t RendezvousFolder::Sweep(int until) const {
   size_t swept = 0;
   for (const std::string& name : names.value()) {
     if (until >= 0 && IsReadable(until)) break;
+    if (name == NameOf(own)) continue;
     const Result<RendezvousEntry> entry = ReadOne(name);
     const bool may_not_be_read = !entry.ok() && entry.status().code() != StatusCode::kInvalidArgument;
     if (may_not_be_read || (entry.ok() ? !IsDead(name, entry.value(), system, until) : !IsSilent(name))) continue;
@@ -310,7 +312,7 @@ RendezvousPost::~RendezvousPost() {
 
 // Without heap a turn is left out; what leaves this thread would end the server.
 void RendezvousPost::Run() {
-  WithinHeap([this] { return folder_.Sweep(end_.number()); }, size_t{0});
+  WithinHeap([this] { return folder_.Sweep(end_.number(), entry_.instance); }, size_t{0});
   bool failing = false;
   for (;;) {
     pollfd end{.fd = end_.number(), .events = POLLIN, .revents = 0};

@@ -60,8 +60,8 @@ class RendezvousFolder {
   // Takes away the files of servers that are dead: the process was one of this system and has ended, or nobody has touched the file
   // for kSilentSeconds (of the file system's own clock) and nobody answers at the place, or the file cannot be understood. May take 2 s
   // for each of those; ends before, with what it has done, when the descriptor `until` is readable (-1: none).
-  // Returns how many.
-  size_t Sweep(int until = -1) const;
+  // Returns how many. `own`: the instance of a server that sweeps and is not to be judged; instances are never 0.
+  size_t Sweep(int until = -1, uint64_t own = 0) const;
   // Where the servers of this folder share their secret, when nobody names another file.
   std::string key_file() const { return path_ + "/key"; }
   const std::string& path() const { return path_; }

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -199,6 +200,27 @@ TEST_F(Rendezvous, WhatDeadServersLeftIsSweptAndNothingElse) {
   for (const RendezvousEntry& one : found) left.push_back(one.instance);
   EXPECT_THAT(left, testing::ElementsAre(3, 4, 5));
   EXPECT_EQ(std::distance(fs::directory_iterator(path_), fs::directory_iterator()), 3) << "nothing of its own";
+}
+
+// It asked the file system for the time, by a file, to judge itself; when it was killed at that moment the file stayed, and nobody took it away.
+TEST_F(Rendezvous, AServerThatIsAloneMakesNoFileToJudgeItself) {
+  const RendezvousFolder folder = Folder();
+  ASSERT_TRUE(folder.Write(Entry(1)).ok());
+  const Descriptor watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  ASSERT_GE(inotify_add_watch(watch.number(), path_.c_str(), IN_CREATE), 0);
+  EXPECT_EQ(folder.Sweep(-1, /*own=*/1), 0u);
+  char events[4096];
+  EXPECT_EQ(read(watch.number(), events, sizeof events), -1) << "something was made";
+}
+
+TEST_F(Rendezvous, WhatOneThatWasKilledWhileItAskedForTheTimeLeftGoesWithTheNext) {
+  const RendezvousFolder folder = Folder();
+  RendezvousEntry elsewhere = Entry(1);
+  elsewhere.system = "another/1";
+  ASSERT_TRUE(folder.Write(elsewhere).ok());
+  std::ofstream(path_ / ".now") << "";
+  EXPECT_EQ(folder.Sweep(), 0u);
+  EXPECT_FALSE(fs::exists(path_ / ".now"));
 }
 
 TEST_F(Rendezvous, AServerSaysThatItIsThereEvenIfItsFileWasTakenAway) {
