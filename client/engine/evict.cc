@@ -38,7 +38,7 @@ Evicted Engine::EvictSome(uint64_t bytes) {
   if (result.status.code() == StatusCode::kUnavailable && result.no_slot > 0) WaitForSlots(result.no_slot, &result);  // for its words
   if (result.status.code() != StatusCode::kResourceExhausted || result.room_made) return result;
   NoteResidentSlots();
-  result.no_exchange = UINT64_MAX;
+  result.exchanges_failed = 0;
   LookForVictims(bytes, &result);
   if (!result.leaves() && !result.room_made && result.no_slot > 0) WaitForSlots(result.no_slot, &result);
   return result;
@@ -164,9 +164,9 @@ bool Engine::MovesUp(Chunk* c) {
 Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
   if (c->slot && !tier_->ShouldMove(c->slot, c->bytes)) return Status();
   const auto exchanged = [&]() RS_NO_THREAD_SAFETY_ANALYSIS {
-    if (c->slot || c->bytes >= result->no_exchange) return false;
+    if (c->slot || !result->MayExchange(c->bytes)) return false;
     if (Exchange(c)) return true;
-    result->no_exchange = c->bytes;
+    result->NoteNoExchange(c->bytes);
     return false;
   };
   if (room_.SeemsFull(c->bytes) && exchanged()) return Status();

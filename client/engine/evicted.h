@@ -1,6 +1,9 @@
 // Evicted: what came of looking for chunks that can leave memory. A plain value.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "common/status.h"
@@ -14,7 +17,21 @@ struct Evicted {
   uint64_t no_slot = 0;      // bytes of the smallest dirty victim that found no slot
   bool room_made = false;    // it has been waited for: look again
   Status status;             // why a dirty victim could not start
-  uint64_t no_exchange = UINT64_MAX;  // victims of so many bytes find nobody who gives them a slot
+
+  // Sizes for which nobody gives a slot. A larger victim may find one nevertheless: who gives up a slot that is larger than the victim
+  // leaves less room in memory than before. When so many have been tried in vain, what is larger than one of them is not tried any more:
+  // there may be a million victims of as many sizes, and each try looks at 64 chunks.
+  static constexpr size_t kExchangesMax = 16;
+  std::array<uint64_t, kExchangesMax> no_exchange{};
+  size_t exchanges_failed = 0;
+  bool MayExchange(uint64_t bytes) const {
+    const auto tried = no_exchange.begin() + static_cast<ptrdiff_t>(exchanges_failed);
+    if (exchanges_failed < kExchangesMax) return std::find(no_exchange.begin(), tried, bytes) == tried;
+    return bytes < *std::min_element(no_exchange.begin(), no_exchange.end());
+  }
+  // REQUIRES: MayExchange.
+  void NoteNoExchange(uint64_t bytes) { no_exchange[exchanges_failed < kExchangesMax ? exchanges_failed++ : 0] = bytes; }
+
   bool leaves() const { return freed + started > 0; }
 };
 

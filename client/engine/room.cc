@@ -15,8 +15,10 @@
 // New chunks have to leave a little more, the second largest chunk too where sizes differ: Exchange can pass slots on then
 // although they do not fit exactly, so that pins may hold nearly all of memory, not only what is kept free. A slot lies within
 // one swap, and on one side (near, far) of remote memory: where slots are in several, those that chunks in memory could give
-// may be too small in each, so there Exchange leaves the second largest free as well, and any two objects can be pinned together.
+// may be too small in each, so there Exchange leaves one more of the second largest free for each of them. Then what is pinned has, in one of
+// them, slots as large as any chunk that could make way, and any two objects can be pinned together.
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -44,14 +46,11 @@ constexpr auto kFullFor = std::chrono::milliseconds(10);
 // together.
 uint64_t Room::Needed(const Sizes& sizes, bool new_chunk) const {
   const uint64_t limit = budget_.frames_limit();
-  const uint64_t two = std::min(sizes.largest + (sizes.mixed || several_ ? sizes.second : 0), limit / 2);
-  const uint64_t chunks = new_chunk || several_ ? std::max(sizes.largest, two) : sizes.largest;
+  const auto spaces = static_cast<uint64_t>(std::popcount(spaces_));
+  const uint64_t others = sizes.mixed ? std::max<uint64_t>(spaces, 1) : spaces > 1;
+  const uint64_t more = std::min(sizes.largest + others * sizes.second, limit / 2);
+  const uint64_t chunks = new_chunk || spaces > 1 ? std::max(sizes.largest, more) : sizes.largest;
   return std::min(limit, chunks + (new_chunk ? 2 : 1) * (limit / kSlackPart));
-}
-
-void Room::NoteSpace(uint64_t space) {
-  several_ = several_ || (space_ != kNoSpace && space != space_);
-  space_ = space;
 }
 
 void Room::NoteFull(uint64_t bytes) {
@@ -62,11 +61,13 @@ void Room::NoteFull(uint64_t bytes) {
 // Looks at all chunks: only for who would be refused otherwise. Those that were noted may be gone.
 void Engine::LookForSizes() {
   room_.all = room_.kept = Room::Sizes();
+  room_.ForgetSpaces();
   for (uint32_t id = 0; id < chunks_.ids(); ++id) {
     const Chunk* c = chunks_.At(id);
     if (PhaseOf(c) == Phase::kFreed || Has(c, kDoomed)) continue;
     room_.all.Note(c->bytes);
     if (c->frame != nullptr || c->slot) room_.kept.Note(c->bytes);
+    if (c->slot && !HasReadOnlySlot(c)) room_.NoteSpace(SpaceOf(c->slot));
   }
 }
 

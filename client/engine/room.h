@@ -50,7 +50,8 @@ class Room {
   uint64_t swapped_bytes() const { return swapped_bytes_; }
 
   // A slot in this part of swap has been given; slots are not exchanged between them.
-  void NoteSpace(uint64_t space);
+  void NoteSpace(uint64_t space) { spaces_ |= uint64_t{1} << space; }
+  void ForgetSpaces() { spaces_ = 0; }
 
   // What has to stay free of chunks without slots.
   uint64_t Needed(const Sizes& sizes, bool new_chunk) const;
@@ -75,10 +76,8 @@ class Room {
  private:
   const Budget& budget_;
   const bool keep_;
-  static constexpr uint64_t kNoSpace = UINT64_MAX;
   uint64_t slotless_ = 0, swapped_ = 0, swapped_bytes_ = 0;
-  uint64_t space_ = kNoSpace;  // of the last slot
-  bool several_ = false;       // there were slots in more than one
+  uint64_t spaces_ = 0;        // a bit for each in which slots are or were
   uint64_t full_bytes_ = UINT64_MAX;
   std::chrono::steady_clock::time_point full_until_{};
 };
