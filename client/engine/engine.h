@@ -93,11 +93,14 @@ class Engine {
   Status SetBudget(uint64_t bytes) RS_EXCLUDES(mutex_);
   // Brings home what is in slots for which `leaving` says true, so that they can be given up. The tier must refuse new
   // slots there already. Blocks; evicts to what is left. One thread at a time. Waits for other threads' pins for deadlock_grace, and
-  // a little longer where chunks come home meanwhile; after a failure not at all. With `even_if_full` it has more patience at first.
+  // a little longer where chunks come home meanwhile; after a failure not at all. `patiently`: as long as a pull would.
   // kFailedPrecondition: not all has room in memory; kResourceExhausted: nor in the swap in use, or not all that is there could be read
   // any more (with `even_if_full` it comes home all the same).
   // `take_back`: opens again what was closed for it, where it has failed. Runs with the mutex, so that others that wait find it open.
-  Status Vacate(const Vacating::Leaving& leaving, bool even_if_full = false, const std::function<void()>& take_back = {}) RS_EXCLUDES(mutex_);
+  struct VacateOptions {
+    bool even_if_full = false, patiently = false;
+  };
+  Status Vacate(const Vacating::Leaving& leaving, VacateOptions options = {false, false}, const std::function<void()>& take_back = {}) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: where no swap takes anything, Vacate would find that not all has room in memory.
   Status FitsAtHome(const Vacating::Leaving& leaving) const RS_EXCLUDES(mutex_);
 

@@ -92,9 +92,9 @@ Status Engine::BringHome(Chunk* chunk, bool even_if_full) {
   return Status();
 }
 
-Status Engine::Vacate(const Vacating::Leaving& leaving, bool even_if_full, const std::function<void()>& take_back) {
+Status Engine::Vacate(const Vacating::Leaving& leaving, VacateOptions options, const std::function<void()>& take_back) {
   MutexLock lock(mutex_);
-  vacating_ = {.leaving = &leaving, .patience = even_if_full ? Vacating::kForEver : options_.deadlock_grace, .ended = vacating_.ended};
+  vacating_ = {.leaving = &leaving, .patience = options.patiently ? Vacating::kForEver : options_.deadlock_grace, .ended = vacating_.ended};
   const uint32_t ids = chunks_.ids();
   Status first_failure;
   // What is as large as a chunk that found no other place finds none either. It would be read for nothing.
@@ -109,7 +109,7 @@ Status Engine::Vacate(const Vacating::Leaving& leaving, bool even_if_full, const
       continue;
     }
     if (chunk->bytes >= too_large) continue;
-    Status status = BringHome(chunk, even_if_full);
+    Status status = BringHome(chunk, options.even_if_full);
     if (status.ok()) {
       vacating_.waited -= vacating_.waited / kGivenBack;
       continue;
@@ -117,7 +117,7 @@ Status Engine::Vacate(const Vacating::Leaving& leaving, bool even_if_full, const
     // The others may still come home, but only those that need not wait any more.
     const bool no_room = vacating_.no_memory || status.code() == StatusCode::kResourceExhausted;
     if (no_room) vacating_.patience = {};
-    if (no_room && !even_if_full) too_large = std::min(too_large, chunk->bytes);
+    if (no_room && !options.even_if_full) too_large = std::min(too_large, chunk->bytes);
     if (first_failure.ok()) first_failure = std::move(status);
   }
   if (!first_failure.ok() && take_back) take_back();

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 
 #include "common/log.h"
@@ -118,16 +120,35 @@ void managedSwap::Attach() {
   ++users_;
 }
 
+namespace {
+// A destructor cannot be called again, so it waits for pins, and for a while for a heap that has just ended. False: no place was found.
+bool BringsHome(ramspan::SwapId id) noexcept {
+  constexpr std::chrono::milliseconds kNap{5};
+  constexpr std::chrono::seconds kPatience{2};
+  const auto begin = std::chrono::steady_clock::now();
+  for (;;) {
+    try {
+      ramspan::RemoveSwap(id, true);
+      return true;
+    } catch (const ramspan::OutOfMemory& e) {
+      if (std::chrono::steady_clock::now() - begin < kPatience) {
+        std::this_thread::sleep_for(kNap);
+        continue;
+      }
+      ramspan::LogWarning("a swap's manager is gone and the objects in the swap do not fit elsewhere; they are lost: %s", e.what());
+    } catch (const std::exception& e) {
+      ramspan::LogWarning("a swap's manager is gone and the objects in the swap do not fit elsewhere; they are lost: %s", e.what());
+    }
+    return false;
+  }
+}
+}  // namespace
+
 bool managedSwap::Detach() noexcept {
   if (users_ == 0 || --users_ > 0) return true;
-  bool kept = true;
-  try {
-    ramspan::RemoveSwap(static_cast<ramspan::SwapId>(id_));
-  } catch (const std::exception& e) {
-    kept = false;
-    ramspan::LogWarning("a swap's manager is gone and the objects in the swap do not fit elsewhere; they are lost: %s", e.what());
-    ramspan::AbandonSwap(static_cast<ramspan::SwapId>(id_));
-  }
+  const auto id = static_cast<ramspan::SwapId>(id_);
+  const bool kept = BringsHome(id);
+  if (!kept) ramspan::AbandonSwap(id);
   id_ = -1;
   store_.reset();
   return kept;

@@ -35,16 +35,16 @@ void UseSwap(SwapId id) {
   AsPublicCall([&] { SwapsOutsideOfPolicy("UseSwap").Use(id); });
 }
 SwapId SwapInUse() { return SwapsOutsideOfPolicy("SwapInUse").in_use(); }
-void RemoveSwap(SwapId id) {
+void RemoveSwap(SwapId id, bool patiently) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("RemoveSwap");
-  AsPublicCall([&] { Runtime::Get().swaps().Remove(id, true); });
+  AsPublicCall([&] { Runtime::Get().swaps().Remove(id, patiently ? Swaps::Removal::kPatient : Swaps::Removal::kBringHome); });
 }
 void AbandonSwap(SwapId id) noexcept {
   const ErrnoGuard guard;
   try {
     RefuseWithinProgramCode("AbandonSwap");
-    Runtime::Get().swaps().Remove(id, false);
+    Runtime::Get().swaps().Remove(id, Swaps::Removal::kAbandon);
   } catch (const std::exception& e) {
     LogWarning("a swap was not abandoned: %s", e.what());
   }

@@ -98,20 +98,19 @@ SwapId Swaps::in_use() {
 }
 
 // The tier is closed for new slots first, so that what leaves while its own come home goes elsewhere.
-void Swaps::Remove(SwapId id, bool bring_home) {
+void Swaps::Remove(SwapId id, Removal how) {
   const TurnQueue::Turn turn(&turns_, detail::t_pins);
   Added leaving;
-  // All that needs heap comes before the tier is closed.
+  // Needs no heap from here to the end, but to bring home: who abandons a swap destroys its store next.
   const Vacating::Leaving is_there = [&](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == leaving.index; };
   const std::function<void()> reopen = [&] { leaving.tier->Reopen(); };
   {
     MutexLock lock(mutex_);
     leaving = Find(id);
-    const bool is_swap_closed = configured_.swap->order().empty();
     leaving.tier->Close();
     if (in_use_ == id) {
       // Swap that was closed (CloseSwap) stays so until UseSwap.
-      if (is_swap_closed) {
+      if (configured_.swap->is_closed()) {
         in_use_ = SwapId::kConfigured;
       } else {
         SetOrder(SwapId::kConfigured);
@@ -119,8 +118,8 @@ void Swaps::Remove(SwapId id, bool bring_home) {
     }
     Find(id).is_leaving = true;
   }
-  if (bring_home) {
-    const Status status = engine_->Vacate(is_there, false, reopen);
+  if (how != Removal::kAbandon) {
+    const Status status = engine_->Vacate(is_there, {.patiently = how == Removal::kPatient}, reopen);
     if (!status.ok()) {
       MutexLock lock(mutex_);
       Find(id).is_leaving = false;
@@ -130,7 +129,7 @@ void Swaps::Remove(SwapId id, bool bring_home) {
   leaving.tier->Retire();
   MutexLock lock(mutex_);
   Added& gone = Find(id);
-  gone.abandoned = !bring_home;
+  gone.abandoned = how == Removal::kAbandon;
   gone.tier = nullptr;
   gone.files = nullptr;
   gone.store = nullptr;
@@ -149,7 +148,7 @@ void Swaps::Close() {
     configured_.swap->SetOrder({});
     is_closing_ = true;
   }
-  const Status status = engine_->Vacate(all, false, use_again);
+  const Status status = engine_->Vacate(all, {}, use_again);
   MutexLock lock(mutex_);
   is_closing_ = false;
   if (!status.ok()) ThrowStatus(status);
@@ -230,7 +229,7 @@ void Swaps::LeaveRemote(bool bring_home) {
   if (bring_home) {
     // Remote memory is the first tier wherever there is one.
     const Status status =
-        engine_->Vacate([this](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == 0; }, true);
+        engine_->Vacate([this](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == 0; }, {.even_if_full = true, .patiently = true});
     if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.c_str());
   }
   configured_.remote->Retire();

@@ -38,7 +38,8 @@ class Swaps {
   SwapId Add(const SwapFiles& files);
   void Use(SwapId id);
   SwapId in_use();
-  void Remove(SwapId id, bool bring_home);
+  enum class Removal { kBringHome, kPatient, kAbandon };  // kPatient: as kBringHome, but waits for pins as long as a pull would
+  void Remove(SwapId id, Removal how);
   void Close();
   SwapUse UseOf(SwapId id);
   void WithFiles(SwapId id, const std::function<void(FileSwap&)>& call);

@@ -62,6 +62,7 @@ class TieredSwap final : public SwapTier {
   // The tiers that get new slots, the best first. Empty: no chunk can leave for swap any more.
   void SetOrder(std::span<const size_t> order);
   std::vector<size_t> order() const;
+  bool is_closed() const { return order_.load(std::memory_order_acquire) == 0; }  // the order is empty
   // One more tier, not yet in the order; its index, or kTiersMax when there is no place. `reuse` is an index that no slot
   // names any more (its tier answers calls that are under way, but holds nothing); the old tier is kept till the end.
   size_t Add(std::unique_ptr<SwapTier> tier, size_t reuse = kTiersMax);

@@ -65,9 +65,10 @@ RAMSPAN_API SwapId SwapInUse();
 
 // Brings its objects home (blocks, evicts others to the swap in use, which becomes the configured one if this was it; swap that was
 // closed stays closed) and forgets the swap. Throws OutOfMemory, OutOfSwap, SwapUnavailable with the swap still there: what is not in
-// memory nor in another swap has no room there, or other threads' pins have held memory for a second in which nothing came home.
+// memory nor in another swap has no room there, or other threads' pins have held memory for about a second. `patiently`: waits for pins as a
+// pull does, as long as their threads may release them, and other threads wait for the end; for who cannot call again (a destructor).
 // REQUIRES: not the configured one.
-RAMSPAN_API void RemoveSwap(SwapId id);
+RAMSPAN_API void RemoveSwap(SwapId id, bool patiently = false);
 // The same without bringing anything home: objects that are only there throw DataLost from now on. For destructors: an error
 // is said on standard error.
 RAMSPAN_API void AbandonSwap(SwapId id) noexcept;

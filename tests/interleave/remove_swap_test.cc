@@ -167,7 +167,7 @@ TEST_F(SwapsThatGo, RemovalWaitsForNoOtherSwap) {
   Fill(30);
   const SwapId id = swaps_->Add(&store_);
   StartReadThatDoesNotEnd();
-  EXPECT_TRUE(ReturnsMeanwhile([&] { swaps_->Remove(id, true); }));
+  EXPECT_TRUE(ReturnsMeanwhile([&] { swaps_->Remove(id, Swaps::Removal::kBringHome); }));
 }
 
 TEST_F(SwapsThatGo, AbandoningWaitsForNoOtherSwap) {
@@ -175,7 +175,7 @@ TEST_F(SwapsThatGo, AbandoningWaitsForNoOtherSwap) {
   Fill(30);
   const SwapId id = swaps_->Add(&store_);
   StartReadThatDoesNotEnd();
-  EXPECT_TRUE(ReturnsMeanwhile([&] { swaps_->Remove(id, false); }));
+  EXPECT_TRUE(ReturnsMeanwhile([&] { swaps_->Remove(id, Swaps::Removal::kAbandon); }));
 }
 
 TEST_F(SwapsThatGo, LeavingRemoteMemoryWaitsForNoFiles) {
@@ -201,7 +201,7 @@ TEST_F(SwapsThatGo, RoomAskedForInOneSwapIsNotGivenBackToTheNext) {
   SwapId next{};
   bool exchanged = false;
   paused_->between = [&] {
-    swaps_->Remove(id, true);
+    swaps_->Remove(id, Swaps::Removal::kBringHome);
     next = swaps_->Add(&second_);
     swaps_->Use(next);
     exchanged = true;
@@ -224,7 +224,7 @@ TEST_F(SwapsThatGo, TheSlotThatIsKeptFreeIsNotOneOfASwapThatIsGone) {
   Fill(15);
   bool exchanged = false;
   paused_->between = [&] {
-    swaps_->Remove(id, true);
+    swaps_->Remove(id, Swaps::Removal::kBringHome);
     swaps_->Use(swaps_->Add(&second_));
     exchanged = true;
   };
@@ -262,7 +262,7 @@ TEST_F(SwapsThatGo, RemovalIntoSwapThatIsClosedWaitsForNobodyWhereAllDoesNotFit)
   swap_->SetOrder(std::vector<size_t>{});
   std::atomic<int> looks{0};
   pins_.judge = [&] { return ++looks, PinScanner::Verdict::kUnlikely; };
-  EXPECT_THROW(swaps_->Remove(id, true), OutOfMemory);
+  EXPECT_THROW(swaps_->Remove(id, Swaps::Removal::kBringHome), OutOfMemory);
   EXPECT_EQ(looks, 0) << "at pins";
   swaps_->Use(id);
   for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
@@ -340,7 +340,7 @@ TEST_F(SwapsThatGo, ClosingThatFailsIsNoErrorOfOtherThreads) {
   EXPECT_TRUE(engine_->IsValid());
   for (Chunk* chunk : std::exchange(chunks_, {})) engine_->Free(chunk);
   swaps_->Use(SwapId::kConfigured);
-  swaps_->Remove(id, true);
+  swaps_->Remove(id, Swaps::Removal::kBringHome);
 }
 
 // Swap that is closed stays so until UseSwap: the removal of the one in use opened the configured one.
@@ -349,7 +349,7 @@ TEST_F(SwapsThatGo, RemovalOfTheSwapInUseOpensNoneThatIsClosed) {
   swaps_->Use(id);
   Fill(10);
   swaps_->Close();
-  swaps_->Remove(id, true);
+  swaps_->Remove(id, Swaps::Removal::kBringHome);
   EXPECT_EQ(swaps_->in_use(), SwapId::kConfigured);
   EXPECT_TRUE(swap_->order().empty());
   swaps_->Use(SwapId::kConfigured);
@@ -362,7 +362,7 @@ TEST_F(SwapsThatGo, FilesStayThereForThoseWhoLookAtThem) {
   const SwapId id = swaps_->Add(files);
   std::future<void> removal;
   swaps_->WithFiles(id, [&](FileSwap& there) {
-    removal = std::async(std::launch::async, [&] { swaps_->Remove(id, true); });
+    removal = std::async(std::launch::async, [&] { swaps_->Remove(id, Swaps::Removal::kBringHome); });
     // It has not ended before this returns. Where it would, it mostly has by then.
     EXPECT_EQ(removal.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
     EXPECT_EQ(there.limit(), 4 * kMiB);

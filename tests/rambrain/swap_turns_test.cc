@@ -2,13 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "rambrain/cyclicManagedMemory.h"
+#include "rambrain/managedDummySwap.h"
 #include "ramspan/extend.h"
 #include "ramspan/managed_ptr.h"
 #include "ramspan/runtime.h"
@@ -77,7 +81,7 @@ void HoldWhileAnotherRemoves(SwapId leaving, const std::vector<managedPtr<char>>
 TEST(SwapTurns, WhoHoldsPinsWhileItWaitsForItsTurnHoldsUpNobody) {
   std::atomic<bool> ended{false};
   std::thread watch([&] { EndsOrElse([&] { return ended.load(); }); });
-  ramspan::SetMemoryLimit(4 * kBytes);
+  ramspan::SetMemoryLimit(4 * kBytes - kBytes / 8);  // room for three
   const std::vector<std::pair<const char*, std::function<void(SwapId)>>> calls = {
       {"RemoveSwap", [](SwapId id) { ramspan::RemoveSwap(id); }},
       {"AbandonSwap", [](SwapId id) { ramspan::AbandonSwap(id); }},
@@ -99,6 +103,30 @@ TEST(SwapTurns, WhoHoldsPinsWhileItWaitsForItsTurnHoldsUpNobody) {
     ramspan::RemoveSwap(leaving);
     Expect(objects);
   }
+  ended = true;
+  watch.join();
+}
+
+// It gave up after a second, and what was in its swap was lost although there was room elsewhere as soon as the pins went.
+TEST(SwapTurns, AManagersEndWaitsForPinsAsLongAsTheirThreadGoesOn) {
+  std::atomic<bool> ended{false};
+  std::thread watch([&] { EndsOrElse([&] { return ended.load(); }); });
+  rambrain::managedDummySwap outer_swap(64 * kBytes);
+  rambrain::cyclicManagedMemory outer(&outer_swap, 4 * kBytes + kBytes / 8);
+  rambrain::managedDummySwap swap(64 * kBytes);
+  auto inner = std::make_unique<rambrain::cyclicManagedMemory>(&swap, 4 * kBytes + kBytes / 8);  // room for four
+  const auto objects = Filled(12);
+  std::atomic<bool> has_pins{false};
+  std::thread computes([&] {
+    std::deque<adhereTo<char>> pins;
+    for (int i = 0; i < 4; ++i) Pull(pins.emplace_back(objects[i]))[0] = 0;
+    has_pins = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than who can do without waits
+  });
+  EndsOrElse([&] { return has_pins.load(); });
+  inner.reset();
+  computes.join();
+  Expect(objects);
   ended = true;
   watch.join();
 }
