@@ -18,6 +18,7 @@
 #include "client/swap/retirable_tier.h"
 #include "client/swap/tiered_swap.h"
 #include "tests/support/forwarding_transport.h"
+#include "tests/support/heap_watch.h"
 #include "tests/support/local_transport.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
@@ -64,6 +65,7 @@ class PagesThatWent {
 }  // namespace ramspan
 
 extern "C" int madvise(void* begin, size_t bytes, int advice) noexcept {
+  const ramspan::UnwatchedHeap unwatched;  // other tests of this program come here, too
   if (advice == MADV_DONTNEED) ramspan::PagesThatWent::Get().Note(reinterpret_cast<uintptr_t>(begin), bytes);
   return static_cast<int>(syscall(SYS_madvise, begin, bytes, advice));
 }
