@@ -101,6 +101,7 @@ static ChunkHead* MapPart(const std::shared_ptr<const MappedFile>& file, uint64_
 }
 
 ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes) {
+  RefuseWithinProgramCode("a mappedFile was made");
   const ErrnoGuard guard;
   return AsPublicCall([&] { return MapPart(file, offset, bytes); });
 }
@@ -108,6 +109,7 @@ ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offs
 bool IsChanged(ChunkHead* chunk) { return Runtime::Get().engine().IsChanged(static_cast<Chunk*>(chunk)); }
 
 void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+  RefuseWithinProgramCode("a mappedFile was written back");
   const ErrnoGuard guard;
   if (!IsChanged(chunk)) return;
   const HeldPin pin(chunk, false);

@@ -14,6 +14,7 @@
 #include "ramspan/adhere_to.h"
 #include "ramspan/extend.h"
 #include "ramspan/managed_ptr.h"
+#include "ramspan/mapped_file.h"
 #include "ramspan/runtime.h"
 
 namespace {
@@ -100,6 +101,7 @@ TEST(ProgramPolicy, IsRefusedWhatWaitsForItsCall) {
           for (const managedPtr<char>& one : objects) static_cast<void>(static_cast<const char*>(adhereTo<char>(one)));
         }},
         {"a managedPtr", [] { const managedPtr<char> made(kMibBytes); }},
+        {"a mappedFile", [] { static_cast<void>(ramspan::detail::MapChunk(ramspan::detail::OpenMapped("/proc/self/exe"), 0, 4096)); }},
         {"SetMemoryLimit", [] { ramspan::SetMemoryLimit(kMibBytes); }},
         {"SetEvictionPolicy", [] { ramspan::SetEvictionPolicy(nullptr); }},
         {"CloseSwap", [] { ramspan::CloseSwap(); }},

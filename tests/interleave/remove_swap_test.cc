@@ -318,6 +318,7 @@ TEST_F(SwapsThatGo, ClosingThatFailsIsNoErrorOfOtherThreads) {
   }
   std::vector<Chunk*> more;
   std::atomic<bool> ended{false};
+  std::atomic<int> made{0};
   Status status;
   std::thread worker;
   store.on_read = [&] {  // of the first that comes home: the worker's objects need more than what is left
@@ -325,9 +326,12 @@ TEST_F(SwapsThatGo, ClosingThatFailsIsNoErrorOfOtherThreads) {
       for (int i = 0; i < 11 && status.ok(); ++i) {
         more.push_back(engine_->Create(kGatedBytes).value());
         status = engine_->Acquire(more.back(), true);
+        ++made;
       }
       ended = true;
     });
+    // Three are more than what fits beside the others, and push out what was only read. The next ones wait for memory, or are refused.
+    while (made < 3 && !ended) std::this_thread::yield();
     for (int i = 0; i < 200 && !ended; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
   store.armed = true;
