@@ -76,6 +76,7 @@ constexpr uint16_t kNoPlace = UINT16_MAX;
 constexpr uint64_t kTableBytesMin = 1024, kTableBytesMax = 64 << 10;
 constexpr uint64_t kChunkBytesMin = 8 << 10, kChunkBytesMax = 64 << 10;
 constexpr uint64_t kBundlesInLimit = 128;  // at least so many bundles can be pinned at one time
+constexpr uint64_t kEmptyInLimit = 32;     // of the limit, what is kept of bundles without objects is at most this part
 
 // The class of each size, in steps of 8 bytes.
 constexpr auto kClassOf = [] {
@@ -104,6 +105,7 @@ struct alignas(BundleHead::kBytes) Bundles::Bundle : BundleHead {
   uint16_t first_free = kNoPlace;
   uint8_t size_class, shard, tag;  // constant
   bool open = false;               // in the shard's circle
+  bool kept = false;               // it is empty, and counted in empty_bytes_
   Bundle *prev = nullptr, *next = nullptr;
 
   SmallObject* objects() { return reinterpret_cast<SmallObject*>(this + 1); }
@@ -208,6 +210,21 @@ Status Bundles::BringHome(Object object) {
   return status;
 }
 
+// Whether an empty bundle stays for the objects to come; then it is counted.
+bool Bundles::MayKeep(Bundle* bundle) {
+  if (engine_->IsLost(static_cast<Chunk*>(bundle->chunk))) return false;
+  const uint64_t bytes = bundle->chunk->bytes;
+  if (empty_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes > engine_->budget()->limit() / kEmptyInLimit) {
+    empty_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    return false;
+  }
+  return bundle->kept = true;
+}
+
+void Bundles::UseKept(Bundle* bundle) {
+  if (std::exchange(bundle->kept, false)) empty_bytes_.fetch_sub(bundle->chunk->bytes, std::memory_order_relaxed);
+}
+
 Object Bundles::TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) {
   SmallObject* object = bundle->objects();
   if (bundle->first_free != kNoPlace) {
@@ -220,6 +237,7 @@ Object Bundles::TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) {
   object->bytes = static_cast<uint16_t>(bytes);
   object->uses.store(0, std::memory_order_relaxed);
   ++shard->objects;
+  if (bundle->live == 0) UseKept(bundle);
   if (++bundle->live == bundle->places) Unlink(&shard->open[bundle->size_class], bundle);
   return Object(object, bundle->tag);
 }
@@ -238,7 +256,7 @@ void Bundles::Free(Object object) {
       return;
     }
     const bool others_have_room = bundle->open ? bundle->next != bundle : *list != nullptr;
-    if (!others_have_room && !engine_->IsLost(static_cast<Chunk*>(bundle->chunk))) {
+    if (!others_have_room && MayKeep(bundle)) {
       if (!bundle->open) Link(list, bundle);
       return;
     }

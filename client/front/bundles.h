@@ -3,13 +3,15 @@
 //
 // Objects that a thread makes one after the other lie together. A bundle belongs to the shard of the thread that made
 // it, for good; whoever frees an object takes that shard's mutex. A bundle that was full takes objects again when a
-// quarter is free, so that single gaps do not bring swapped bundles back. One empty bundle a size and shard is kept.
+// quarter is free, so that single gaps do not bring swapped bundles back. One empty bundle a size and shard is kept, as long as
+// all that are kept are a small share of the limit: with many sizes and threads they would fill memory and swap without one object.
 //
 // Thread-safety: any thread. New may block (as Engine::Create and ChargeMetadata, and while a bundle is read from swap that has
 // room); the rest does not.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -87,10 +89,13 @@ class Bundles {
   Status BringHome(detail::Object object);
   Result<Bundle*> Make(size_t size_class, size_t shard);
   void Destroy(Bundle* bundle);
+  bool MayKeep(Bundle* bundle);
+  void UseKept(Bundle* bundle);
 
   Engine* const engine_;
   TableMemory tables_;
   std::array<Shard, kShards> shards_;
+  std::atomic<uint64_t> empty_bytes_{0};  // of bundles that are kept; a count that publishes nothing
 };
 
 }  // namespace ramspan

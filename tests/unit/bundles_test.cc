@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,28 @@ TEST_F(BundlesTest, AnObjectOfEightBytesCostsEight) {
   for (const Object object : objects) bundles_.Free(object);
   EXPECT_EQ(bundles_.objects(), 0u);
   EXPECT_EQ(engine_.counters().chunks, 1u);  // one is kept
+}
+
+// Each thread kept one empty bundle of each size: memory and swap were full without one object.
+TEST_F(BundlesTest, EmptyBundlesOfManySizesAndThreadsAreASmallShareOfTheLimit) {
+  for (int i = 0; i < 20; ++i) {
+    std::thread([this] {
+      std::vector<Object> objects;
+      for (uint64_t bytes = 1; bytes < detail::kSmallBytesEnd; bytes += 1 + bytes / 7) objects.push_back(New(bytes));
+      for (const Object object : objects) bundles_.Free(object);
+    }).join();
+  }
+  EXPECT_EQ(bundles_.objects(), 0u);
+  EXPECT_LE(engine_.counters().data_bytes, (uint64_t{16} << 20) / 32);
+  EXPECT_GT(engine_.counters().chunks, 0u) << "some are kept";
+}
+
+TEST_F(BundlesTest, AKeptBundleThatIsUsedAgainMakesWayForAnotherOne) {
+  for (int i = 0; i < 1000; ++i) {  // 32 KiB of the share of 512 KiB each time, if it stayed counted
+    const Object object = New(8);
+    bundles_.Free(object);
+  }
+  EXPECT_EQ(engine_.counters().chunks, 1u);
 }
 
 TEST_F(BundlesTest, NoTwoObjectsShareAByte) {
