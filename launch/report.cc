@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -70,6 +71,8 @@ void Add(const Json& process, Totals& totals) {
 }
 
 Status AddFile(const std::string& path, Totals& totals) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return InvalidArgument(path + " is a folder; name the files in it: " + path + "/*.json");
   std::ifstream file(path);
   if (!file) return InvalidArgument(path + ": cannot be read");
   const Json process = Json::parse(file, nullptr, /*allow_exceptions=*/false);

@@ -31,6 +31,9 @@ Status NoMemory(uint64_t bytes) {
   if (error == EMFILE || error == ENFILE) {
     return ResourceExhausted("no descriptor left for " + lease + " to a client of this host: raise the limit of open files (ulimit -n)");
   }
+  if (error == EFBIG) {
+    return ResourceExhausted(lease + " to a client of this host is a file larger than this server may have: raise the limit of file sizes (ulimit -f)");
+  }
   return ResourceExhausted("no memory for " + lease + " (" + std::strerror(error) + "): let it lend less, or see the limits of its addresses (ulimit -v, vm.max_map_count)");
 }
 

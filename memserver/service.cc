@@ -150,6 +150,7 @@ Status ServeAll(const ServiceOptions& options) {
   if (!endpoint.ok()) return endpoint.status();
   const EndsBySignals::Of ends(*signals.value(), *endpoint.value());
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a lease that is too large a file (ulimit -f) is refused by an errno
   const Result<std::unique_ptr<RendezvousPost>> post = PostIn(std::move(folder), *endpoint.value());
   if (!post.ok()) return post.status();
   std::printf("ramspan server: lends %s at %s, provider %s, secret in %s\n", FormatBytes(options.endpoint.pool_bytes).c_str(),

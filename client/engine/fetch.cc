@@ -59,8 +59,8 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
       case Phase::kLost:
         return WithinHeap([&] { return DataLoss("the data of an object of " + FormatBytes(chunk->bytes) + " (chunk " +
                         std::to_string(chunk->id) + ") is lost: what came back from swap was not what was written, or "
-                        "its memory server is gone. Restart from a checkpoint; see the log for the tier"); },
-                          Status(StatusCode::kDataLoss, StaticText("the data of an object is lost: what came back from swap was not what was written, or its memory server is gone. Restart from a checkpoint; see the log for the tier")));
+                        "its memory server is gone, or the program has abandoned its swap. Restart from a checkpoint; see the log for the tier"); },
+                          Status(StatusCode::kDataLoss, StaticText("the data of an object is lost: what came back from swap was not what was written, or its memory server is gone, or the program has abandoned its swap. Restart from a checkpoint; see the log for the tier")));
       case Phase::kFreed:
         RS_CHECK(when_pinned == WhenPinned::kWait, "chunk %u is used after it was freed", chunk->id);
         return Aborted("an adhereTo is used after the last managedPtr of its object is gone; the managedPtr must outlive its "

@@ -53,7 +53,7 @@ void LeaseKeeper::CloseDeadServers() {
       if (std::exchange(state.closed, true)) continue;
       near = state.near();
       lost = sides_[state.near()].space.CloseServer(server, /*is_dead=*/true);
-      expected = state.drained && lost == 0;
+      expected = lost == 0 && (state.drained || transport_.server(server).drains);
     }
     if (expected) continue;
     LogWarning("%s", AServerHasDied(transport_.capabilities().started_by, transport_.server(server).label, lost, near).c_str());

@@ -52,7 +52,11 @@ class OfiTransport final : public ServerTransport {
   }
   uint32_t self() const override { return self_; }
   uint32_t servers() const override { return count_.load(std::memory_order_acquire); }
-  Server server(uint32_t number) const override { return servers_[number]->description(); }
+  Server server(uint32_t number) const override {
+    Server server = servers_[number]->description();
+    server.drains = servers_[number]->is_draining();
+    return server;
+  }
   ServerState state(uint32_t number) const override {
     const OfiServer& server = *servers_[number];
     return server.is_dead() ? ServerState::kDead : server.is_draining() ? ServerState::kDraining : ServerState::kAlive;

@@ -48,6 +48,7 @@ class ServerTransport {
     // The pool in this process's memory, all of capacity_bytes, for load and store; null where only transfers get there.
     // It stays, with what was stored, when the server dies or is given up, also if it lives on.
     std::byte* mapped = nullptr;
+    bool drains = false;  // it has said that it will end when it has been left; stays when it has ended
   };
 
   // A run of bytes between local memory and one server's pool. A slot may need several: they go into one batch.

@@ -37,7 +37,7 @@ class RAMSPAN_API SwapStore {
   virtual bool Read(uint64_t slot, void* data, size_t bytes) = 0;
   // The slot is not needed any more. It may never have been written. Its bytes do not count from the moment on in which the
   // object gave it up; the call comes a little later, but before the next Write begins, and before RemoveSwap or AbandonSwap
-  // returns. Not at the end of the process.
+  // returns. Not at the end of the process, and not for what AbandonSwap gives up with the swap.
   virtual void Erase(uint64_t slot, size_t bytes) noexcept = 0;
 };
 

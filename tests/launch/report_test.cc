@@ -49,6 +49,7 @@ TEST_F(ReportTest, MissingKeysCountAsZero) {
 TEST_F(ReportTest, BrokenAndMissingFilesAreNamed) {
   const std::string broken = File("d.json", "{\"chunks\": ");
   EXPECT_NE(ReportTable({{"job", {broken}}}).status().message().find(broken), std::string::npos);
+  EXPECT_NE(ReportTable({{"job", {"/tmp"}}}).status().message().find("is a folder"), std::string::npos);
   EXPECT_NE(ReportTable({{"job", {"/nowhere.json"}}}).status().message().find("/nowhere.json"), std::string::npos);
 }
 

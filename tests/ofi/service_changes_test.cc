@@ -42,6 +42,24 @@ TEST_F(ServiceChanges, ADrainedServerEndsAndItsClientsHaveMovedElsewhere) {
   }
 }
 
+// It was told as a death, in the log of each program that had nothing there.
+TEST_F(ServiceChanges, AServerThatIsDrainedIsNotSaidToHaveDiedByWhoHasNothingThere) {
+  for (const bool far : {true, false}) {
+    ClearReady();
+    std::filesystem::remove(folder_ / "ready/stop");
+    std::filesystem::remove(folder_ / "ready/go");
+    const Server server = StartServer("64MiB");
+    const pid_t program = StartCommand(Sweep(2 * kMiB, 0), To(server.place, far));
+    Ready(0);
+    EXPECT_THAT(Ctl({"drain", "--wait", server.place}), HasSubstr("has ended"));
+    EXPECT_EQ(Wait(server.pid).status, 0);
+    std::ofstream(folder_ / "ready/stop") << "";
+    const Outcome outcome = Wait(program);
+    EXPECT_EQ(outcome.out, "verified " + std::to_string(2 * kMiB) + " bytes\n") << outcome.err;
+    EXPECT_EQ(outcome.err, "") << (far ? "far" : "near");
+  }
+}
+
 TEST_F(ServiceChanges, TheLastServerDrainsToFilesOfAProgramThatDoesNothing) {
   const Server server = StartServer("64MiB");
   const pid_t program = StartCommand(Loss(), To(server.place, true));

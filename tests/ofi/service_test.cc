@@ -88,6 +88,18 @@ TEST_F(Service, AServerTakesAsManyOpenFilesAsItMayHave) {
   EndServer(server);
 }
 
+// The kernel ended it by SIGXFSZ without a word, and what others had there was lost.
+TEST_F(Service, ALeaseBeyondTheLimitOfFileSizesIsRefusedAndTheServerLives) {
+  std::ofstream(folder_ / "limited") << "#!/bin/sh\nulimit -f 4096\nexec \"$@\"\n";  // 2 or 4 MiB
+  std::filesystem::permissions(folder_ / "limited", std::filesystem::perms(0755));
+  limited_ = (folder_ / "limited").string();
+  const Server server = StartServer("64MiB");
+  const Outcome outcome = Run(Sweep(20 * kMiB), To(server.place, false));
+  EXPECT_EQ(outcome.out, "verified " + std::to_string(20 * kMiB) + " bytes\n") << outcome.err;
+  EndServer(server);
+  EXPECT_THAT(ReadFile((folder_ / "server-1.err").string()), HasSubstr("ulimit -f"));
+}
+
 TEST_F(Service, SeveralProgramsShareSeveralServers) {
   const Server first = StartServer("64MiB"), second = StartServer("64MiB");
   std::vector<pid_t> programs;

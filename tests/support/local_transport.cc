@@ -24,7 +24,8 @@ class LocalTransport final : public PlainTransport {
     return {.label = "rank " + std::to_string(100 + number),
             .distance = server.near ? 1 : 2,
             .capacity_bytes = all_.options_.pool_bytes,
-            .mapped = server.near ? server.pool.get() : nullptr};
+            .mapped = server.near ? server.pool.get() : nullptr,
+            .drains = server.draining};
   }
   ServerState state(uint32_t number) const override {
     if (all_.options_.before_state) all_.options_.before_state(number);
