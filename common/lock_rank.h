@@ -8,8 +8,8 @@ enum class LockRank : int {
   kRuntime = 10,     // the composition root: start, stop
   kMappedFiles = 11, // the tier of mapped files: that there is one
   kSwaps = 12,       // which swaps there are
+  kProgramPolicy = 14, // a program's own policy: one question at a time; held over its code, without the engine's mutex
   kBundles = 15,     // one shard's bundles of small objects
-  kProgramPolicy = 18, // a program's own policy: one question at a time; held over its code, without the engine's mutex
   kEngine = 20,      // chunk transitions, policy lists, operations in flight
   kPinRegistry = 30, // the list of all threads' pin tables (taken by the evictor's scan)
   kPolicyEvents = 35,  // what a program's own policy has not been told yet

@@ -20,7 +20,7 @@ namespace {
 
 // Of a cluster that exists; a list that says more is a mistake, or an attack on our memory.
 constexpr size_t kNodesMax = 100'000;
-constexpr size_t kNameMax = 255;  // the domain name system's limit: what names of so many nodes take is bounded, too
+constexpr size_t kHostNameMax = 255;  // the domain name system's limit: what names of so many nodes take is bounded, too
 constexpr size_t kHostsDescribed = 8;
 constexpr int kSlotsMax = 20'000;  // of one host; the sum over kNodesMax hosts is still an int
 
@@ -53,7 +53,7 @@ bool AppendRange(const std::string& prefix, const std::string& range, std::vecto
   const size_t dash = range.find('-');
   const std::string first = range.substr(0, dash);
   const std::optional<unsigned long> begin = Digits(first), end = dash == std::string::npos ? begin : Digits(range.substr(dash + 1));
-  if (prefix.size() > kNameMax || !begin || !end || *end < *begin || *end - *begin >= kNodesMax - std::min(names->size(), kNodesMax)) return false;
+  if (prefix.size() > kHostNameMax || !begin || !end || *end < *begin || *end - *begin >= kNodesMax - std::min(names->size(), kNodesMax)) return false;
   for (unsigned long number = *begin; number <= *end; ++number) {
     std::string digits = std::to_string(number);
     if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
@@ -68,7 +68,7 @@ bool Lengthen(std::vector<std::string>* names, const std::vector<std::string>& e
   std::vector<std::string> longer;
   for (const std::string& name : *names) {
     for (const std::string& end : ends) {
-      if (name.size() + end.size() > kNameMax) return false;
+      if (name.size() + end.size() > kHostNameMax) return false;
       longer.push_back(name + end);
     }
   }

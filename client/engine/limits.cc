@@ -33,12 +33,18 @@ Status Engine::NoRoomForDescriptors() const {
                             "managedPtr), or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)"); }, OutOfHeap());
 }
 
-// Frames give way to metadata, which is charged on success only.
+// Frames give way to metadata, which is charged on success only. What was refused while a swap is closed or removed is tried again after that: it
+// may have failed, and the swap be open as before.
 Status Engine::TakeMetadata(uint64_t bytes) {
-  budget_.ChargeMetadata(bytes);
-  Status status = FromTier([this]() RS_NO_THREAD_SAFETY_ANALYSIS { return LeaveToMetadata(); }, OutOfHeap());
-  if (!status.ok()) budget_.ChargeMetadata(-bytes);
-  return status;
+  for (CondVar nap;;) {
+    const uint64_t vacates_ended = vacating_.ended;
+    budget_.ChargeMetadata(bytes);
+    Status status = FromTier([this]() RS_NO_THREAD_SAFETY_ANALYSIS { return LeaveToMetadata(); }, OutOfHeap());
+    if (status.ok()) return status;
+    budget_.ChargeMetadata(-bytes);
+    if (!vacating_.GivesUp() && vacating_.ended == vacates_ended) return status;
+    while (vacating_.GivesUp()) nap.WaitFor(mutex_, microseconds(1000));
+  }
 }
 
 // Of metadata that is charged already.

@@ -225,7 +225,9 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     }
     place->must_look = looks_itself;
     seeker->vacates_ended = vacating_.ended;
+    const auto search_began = Clock::now();
     const Evicted evicted = EvictFor(seeker->chunk->bytes);
+    if (looks_itself && !evicted.leaves() && !evicted.room_made) vacating_.NoteSearchInVain(Clock::now() - search_began);
     bool coming = false;
     Status status = AwaitEvicted(seeker, evicted, &coming);
     if (status.ok() && !coming) status = AwaitPins(seeker, evicted, frame);

@@ -2,6 +2,8 @@
 // Thread-safety: a plain value; guarded by the engine's mutex.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 
@@ -14,6 +16,7 @@ namespace ramspan {
 struct Vacating {
   using Leaving = std::function<bool(SlotRef slot, size_t bytes)>;
   static constexpr PinClock::Time kForEver = PinClock::Time::max();
+  static constexpr std::chrono::milliseconds kSearchCounted{100};
 
   const Leaving* leaving = nullptr;  // null: no Vacate is under way
   Chunk* chunk = nullptr;            // it is being brought home
@@ -22,6 +25,9 @@ struct Vacating {
   bool no_memory = false;            // the chunk found no frame
   uint64_t ended = 0;                // how many have been
 
+  // A search for what makes way takes long where much is in memory, and is done for each look at the pins, which alone the clock counts. Of one
+  // search no more than kSearchCounted counts: the process may have been stopped in it.
+  void NoteSearchInVain(PinClock::Time took) { waited += std::min<PinClock::Time>(took, kSearchCounted); }
   bool IsOutOfPatience(PinClock::Time now) const { return patience != kForEver && waited + now >= patience; }
   // Whoever brings data home can do without. Other threads that cannot go on either wait until it has ended.
   bool GivesUp() const { return leaving != nullptr && patience != kForEver; }

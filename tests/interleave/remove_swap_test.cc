@@ -317,10 +317,10 @@ TEST_F(SwapsThatGo, ClosingThatFailsIsNoErrorOfOtherThreads) {
     empty_.push_back(other);
   }
   std::vector<Chunk*> more;
-  std::atomic<bool> ended{false};
+  std::atomic<bool> ended{false}, closed{false};
   std::atomic<int> made{0};
-  Status status;
-  std::thread worker;
+  Status status, makes;
+  std::thread worker, maker;
   store.on_read = [&] {  // of the first that comes home: the worker's objects need more than what is left
     worker = std::thread([&] {
       for (int i = 0; i < 11 && status.ok(); ++i) {
@@ -330,15 +330,29 @@ TEST_F(SwapsThatGo, ClosingThatFailsIsNoErrorOfOtherThreads) {
       }
       ended = true;
     });
+    maker = std::thread([&] {  // each round needs room for descriptors
+      while (!closed && makes.ok()) {
+        std::vector<Chunk*> round;
+        for (int i = 0; i < 2000 && makes.ok(); ++i) {
+          Result<Chunk*> one = engine_->Create(kGatedBytes);
+          makes = one.status();
+          if (one.ok()) round.push_back(one.value());
+        }
+        for (Chunk* chunk : round) engine_->Free(chunk);
+      }
+    });
     // Three are more than what fits beside the others, and push out what was only read. The next ones wait for memory, or are refused.
     while (made < 3 && !ended) std::this_thread::yield();
     for (int i = 0; i < 200 && !ended; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
   store.armed = true;
   EXPECT_THROW(swaps_->Close(), Error);
+  closed = true;
   ASSERT_TRUE(worker.joinable()) << "nothing came home";
   worker.join();
+  maker.join();
   EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_TRUE(makes.ok()) << makes.ToString();
   chunks_.insert(chunks_.end(), more.begin(), more.end());
   for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
   EXPECT_TRUE(engine_->IsValid());
