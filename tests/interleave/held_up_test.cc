@@ -78,7 +78,8 @@ TEST(HeldUp, AWatcherThatCannotWriteItsMessageHoldsUpNobodyElse) {
   constexpr size_t kThreads = 5;
   FakeTier tier(FakeTierOptions{.seed = 17});
   NoPins pins;
-  Engine engine({.budget = 4 * kMiB, .preemptive = false, .pin_wait_told = milliseconds(2), .sleep_max = std::chrono::hours(1)}, &tier,
+  // Told so late that the others sleep by then: who is awake looks without being woken.
+  Engine engine({.budget = 4 * kMiB, .preemptive = false, .pin_wait_told = milliseconds(50), .sleep_max = std::chrono::hours(1)}, &tier,
                 &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 24; ++i) chunks.push_back(engine.Create(256 << 10).value());
