@@ -14,11 +14,11 @@
 namespace ramspan::bench {
 namespace {
 
-struct Setting {
+struct Preemptive {
   const char* name;
   bool loading, unloading;
 };
-constexpr Setting kSettings[] = {{"off", false, false}, {"write-back only", false, true}, {"on", true, true}};
+constexpr Preemptive kSettings[] = {{"off", false, false}, {"write-back only", false, true}, {"on", true, true}};
 
 struct Figures {
   std::array<std::vector<double>, 3> rates;  // accesses a second, by setting

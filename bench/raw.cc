@@ -11,7 +11,7 @@ namespace {
 // data wants to know whether it works.
 double SecondsFor(const RawOptions& options) { return options.window >= (size_t{256} << 20) ? 0.25 : 0.05; }
 
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double SecondsNow() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class Loops {
  public:
@@ -21,15 +21,15 @@ class Loops {
   double Stream(int writes) {
     uint64_t started = 0, ended = 0;
     int reads = 0;
-    const double begin = Now();
-    while (Now() - begin < seconds_) {
+    const double begin = SecondsNow();
+    while (SecondsNow() - begin < seconds_) {
       while (started - ended < static_cast<uint64_t>(options_.depth)) {
         Start(static_cast<int>(started % 2) < writes, started);
         ++started;
       }
       ended += static_cast<uint64_t>(network_.Wait(&reads));
     }
-    const double seconds = Now() - begin;
+    const double seconds = SecondsNow() - begin;
     const auto bytes = static_cast<double>(ended * options_.chunk);
     while (ended < started) ended += static_cast<uint64_t>(network_.Wait(&reads));
     return bytes / seconds;
@@ -37,13 +37,13 @@ class Loops {
 
   double MedianReadSeconds() {
     std::vector<double> seconds;
-    const double begin = Now();
-    while (Now() - begin < seconds_) {
-      const double one = Now();
+    const double begin = SecondsNow();
+    while (SecondsNow() - begin < seconds_) {
+      const double one = SecondsNow();
       Start(false, random_());
       int reads = 0;
       network_.Wait(&reads);
-      seconds.push_back(Now() - one);
+      seconds.push_back(SecondsNow() - one);
     }
     std::nth_element(seconds.begin(), seconds.begin() + static_cast<ptrdiff_t>(seconds.size() / 2), seconds.end());
     return seconds[seconds.size() / 2];
@@ -54,15 +54,15 @@ class Loops {
     uint64_t done = 0;
     int under_way = 0;
     const int others_max = std::max(0, options_.depth - 2);
-    const double begin = Now();
-    while (Now() - begin < seconds_) {
+    const double begin = SecondsNow();
+    while (SecondsNow() - begin < seconds_) {
       Start(true, random_());
       Start(false, random_());
       under_way += 2;
       for (int reads = 0; reads == 0 || under_way > others_max;) under_way -= network_.Wait(&reads);
       ++done;
     }
-    const double seconds = Now() - begin;
+    const double seconds = SecondsNow() - begin;
     for (int reads = 0; under_way > 0;) under_way -= network_.Wait(&reads);
     return static_cast<double>(done) / seconds;
   }

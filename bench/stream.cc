@@ -147,7 +147,7 @@ class StreamRoofline {
 };
 
 // Sweeps of one kind: with nothing beside them, or with a load.
-struct Sweeps {
+struct Swept {
   std::vector<double> gb_s;
   std::vector<double> waits;                    // seconds
   std::vector<double> cpu_client, cpu_servers;  // seconds of CPU time a sweep, what it leaves for the mover included
@@ -155,11 +155,11 @@ struct Sweeps {
 };
 
 struct Figures {
-  Sweeps alone, beside_load;
+  Swept alone, beside_load;
   std::vector<double> rooflines, put, get, compute;  // GB/s
 };
 
-void MeasureSweep(Stream* stream, Sweeps* sweeps) {
+void MeasureSweep(Stream* stream, Swept* sweeps) {
   Together& together = Together::Get();
   together.Wait();
   const double client = ProcessCpuSeconds(), servers = ServerCpuSeconds();
@@ -201,7 +201,7 @@ double Quantile(std::vector<double> values, double q) {
 
 // Whether servers work for each transfer. A server on this node lends memory that the waiting thread copies by itself, and
 // sleeps meanwhile; one that is reached over a network uses about as much CPU time as its clients.
-bool ServersTakePart(const Sweeps& alone) { return 10 * Median(alone.cpu_servers) > Median(alone.cpu_client); }
+bool ServersTakePart(const Swept& alone) { return 10 * Median(alone.cpu_servers) > Median(alone.cpu_client); }
 
 // What a wait may take when others run, too: five times what it takes alone, and a slice for each of two others that are before
 // it whenever somebody has to get a core for it. That is the waiting thread itself. Where servers take part it is two
@@ -210,7 +210,7 @@ struct Explained {
   int slices;
   double seconds;
 };
-Explained LongestExplained(const Sweeps& alone) {
+Explained LongestExplained(const Swept& alone) {
   constexpr int kOthersBefore = 2, kTransfers = 2, kSidesOfATransfer = 2;
   const int slices = kOthersBefore * (ServersTakePart(alone) ? kTransfers * kSidesOfATransfer : 1);
   return {slices, 5 * Median(alone.waits) + slices * TimeSliceSeconds()};
@@ -223,7 +223,7 @@ void AddLoadFigures(const BenchOptions& o, const Figures& f, Json* result, std::
                    "this process " + Fixed(Median(f.alone.cpu_client), 3) + ", servers " +
                        Fixed(Median(f.alone.cpu_servers), 3) + " s"});
   if (o.busy == 0) return;
-  const Sweeps& loaded = f.beside_load;
+  const Swept& loaded = f.beside_load;
   const Explained bound = LongestExplained(f.alone);
   const auto late = static_cast<uint64_t>(
       std::count_if(loaded.waits.begin(), loaded.waits.end(), [&](double wait) { return wait > bound.seconds; }));

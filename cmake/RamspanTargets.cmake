@@ -42,8 +42,8 @@ if(RAMSPAN_SANITIZE)
   endif()
 endif()
 # ramspan_bundle(BATCH TARGET...): compiles the sources of targets in bundles of BATCH, which costs about half of the compilers' time: headers
-# are read, and what they are templates of is made, once a bundle. For what is built to be tested, not for what users get.
-# Needs: sources of a target do not use the same names for different things, be it in anonymous namespaces.
+# are read, and what they are templates of is made, once a bundle. Who works on a library may want RAMSPAN_BUNDLE=OFF: after a change of one
+# source only that is compiled. Needs: sources of a target do not use the same names for different things, be it in anonymous namespaces.
 function(ramspan_bundle batch)
   set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
   foreach(target ${ARGN})

@@ -1,4 +1,4 @@
-// Little-endian numbers in byte buffers, whatever the host's order and the place's alignment; compilers make one move of each.
+// Bytes. Little-endian numbers in byte buffers, whatever the host's order and the place's alignment; compilers make one move of each.
 #pragma once
 
 #include <concepts>
@@ -19,5 +19,9 @@ T GetLittle(std::span<const std::byte> buffer, size_t at) {
   for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<T>(buffer[at + i]) << (8 * i));
   return value;
 }
+
+// As libraries of C want their bytes.
+inline unsigned char* Raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
+inline const unsigned char* Raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 
 }  // namespace ramspan

@@ -15,9 +15,6 @@ namespace {
 constexpr uint32_t kMagic = 0x4b4c5352;  // "RSLK"
 constexpr size_t kNonceBytes = 32, kNonceAt = kHelloBytes - kNonceBytes;
 
-unsigned char* Raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
-const unsigned char* Raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
-
 }  // namespace
 
 Handshake::Handshake(Role role, const Secret& secret) : role_(role), secret_(secret) {

@@ -13,8 +13,6 @@
 namespace ramspan {
 namespace {
 
-unsigned char* Raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
-const unsigned char* Raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 // ETOOMANYREFS: more descriptors are under way than this user may have; they become fewer as others take theirs.
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ETOOMANYREFS; }
 

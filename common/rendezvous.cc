@@ -32,7 +32,7 @@ constexpr std::string_view kHead = "ramspan-server 1";  // the version of what f
 constexpr size_t kSystemMax = 100;
 constexpr int kAnswerMs = 2000;
 
-std::string Reason() { return std::strerror(errno); }
+std::string LastError() { return std::strerror(errno); }
 
 std::string NameOf(uint64_t instance) {
   char text[32];
@@ -161,11 +161,11 @@ RendezvousEntry OwnEntry(uint64_t instance) { return {.place = {}, .instance = i
 
 Result<RendezvousFolder> RendezvousFolder::Open(const std::string& path, bool make) {
   const auto problem = [&](const std::string& what) { return InvalidArgument("rendezvous folder " + path + ": " + what); };
-  if (make && mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return problem(Reason());
+  if (make && mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return problem(LastError());
   Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder) return problem(Reason() + (errno == ENOENT ? "; `ramspan server --rendezvous` makes it" : ""));
+  if (!folder) return problem(LastError() + (errno == ENOENT ? "; `ramspan server --rendezvous` makes it" : ""));
   struct stat status {};
-  if (fstat(folder.number(), &status) != 0) return problem(Reason());
+  if (fstat(folder.number(), &status) != 0) return problem(LastError());
   if (status.st_uid != geteuid()) return problem("it belongs to another user");
   if ((status.st_mode & 077) != 0) return problem("others may use it: chmod 700 it");
   return RendezvousFolder(path, std::move(folder));
@@ -176,7 +176,7 @@ Result<std::vector<std::string>> RendezvousFolder::Names(bool* too_many) const {
   const int again = openat(folder_.number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* stream = again < 0 ? nullptr : fdopendir(again);
   if (stream == nullptr) {
-    const std::string reason = Reason();
+    const std::string reason = LastError();
     if (again >= 0) close(again);
     return Unavailable("rendezvous folder " + path_ + ": " + reason);
   }
@@ -200,13 +200,13 @@ Result<std::vector<std::string>> RendezvousFolder::Names(bool* too_many) const {
 Result<RendezvousEntry> RendezvousFolder::ReadOne(const std::string& name) const {
   const Descriptor file(openat(folder_.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   // A link, a socket, or a file that nobody may read: it will not be an entry later either.
-  if (!file && (errno == ELOOP || errno == ENXIO || errno == EACCES)) return InvalidArgument(Reason());
+  if (!file && (errno == ELOOP || errno == ENXIO || errno == EACCES)) return InvalidArgument(LastError());
   struct stat status {};
-  if (!file || fstat(file.number(), &status) != 0) return Unavailable(Reason());
+  if (!file || fstat(file.number(), &status) != 0) return Unavailable(LastError());
   if (!S_ISREG(status.st_mode) || status.st_uid != geteuid()) return InvalidArgument("no file of ours");
   char text[kEntryBytesMax + 1];
   const ssize_t length = read(file.number(), text, sizeof text);
-  if (length < 0) return Unavailable(Reason());
+  if (length < 0) return Unavailable(LastError());
   Result<RendezvousEntry> entry = DecodeEntry({text, static_cast<size_t>(length)});
   if (!entry.ok()) return entry.status();
   if (NameOf(entry.value().instance) != name) return InvalidArgument("the file of another server");
@@ -275,7 +275,7 @@ Status RendezvousFolder::Write(const RendezvousEntry& entry) const {
   // Some file systems say only then that they have no room.
   const bool whole = file && write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(file.number()) == 0;
   if (whole && renameat(folder_.number(), aside.c_str(), folder_.number(), name.c_str()) == 0) return {};
-  const std::string reason = Reason();
+  const std::string reason = LastError();
   unlinkat(folder_.number(), aside.c_str(), 0);
   return Unavailable("cannot write into the rendezvous folder " + path_ + ": " + reason);
 }
@@ -292,7 +292,7 @@ void RendezvousFolder::Remove(const RendezvousEntry& entry) const { unlinkat(fol
 Result<std::unique_ptr<RendezvousPost>> RendezvousPost::Make(RendezvousFolder folder, const RendezvousEntry& entry) {
   auto post = std::unique_ptr<RendezvousPost>(new RendezvousPost(std::move(folder), entry));
   post->end_ = Descriptor(eventfd(0, EFD_CLOEXEC));
-  if (!post->end_) return Unavailable("no descriptor: " + Reason());
+  if (!post->end_) return Unavailable("no descriptor: " + LastError());
   if (Status written = post->folder_.Write(entry); !written.ok()) return written;
   RendezvousPost* const raw = post.get();
   try {

@@ -19,7 +19,7 @@ namespace {
 // As the server's loop does (server_loop.cc): waking up costs a transfer 30 us and more, and a program computes between its transfers.
 constexpr std::chrono::microseconds kSpinAfterArrival{1000};
 // A look at the descriptor is a system call; transfers need many polls and no look.
-constexpr unsigned kPollsPerLook = 16;
+constexpr unsigned kPollsPerLookAtWakes = 16;
 constexpr int kWaitMs = 100, kBlindWaitMs = 1;
 
 }  // namespace
@@ -68,7 +68,7 @@ void FabricThreads::Run(FabricEndpoint* endpoint) const {
   auto spins_until = std::chrono::steady_clock::now();
   while (!ends_.load(std::memory_order_relaxed)) {
     bool broken = false;
-    for (unsigned i = 0; i < kPollsPerLook; ++i) endpoint->Poll(done, &broken);
+    for (unsigned i = 0; i < kPollsPerLookAtWakes; ++i) endpoint->Poll(done, &broken);
     std::array<pollfd, 2> polled = {{{.fd = wake_.number(), .events = POLLIN, .revents = 0},
                                      {.fd = endpoint->wait_descriptor(), .events = POLLIN, .revents = 0}}};
     const bool blind = endpoint->wait_descriptor() < 0;

@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // A look at the sockets is a system call; transfers do not need it.
-constexpr unsigned kPollsPerLook = 32;
+constexpr unsigned kPollsPerLookAtSockets = 32;
 constexpr int kEventsAtOnce = 64;
 // Frames that are no message for the server's loop (pings), without letting the loop do anything else.
 constexpr int kFramesAtOnce = 64;
@@ -130,7 +130,7 @@ Status OfiEndpoint::Poll(std::optional<Message>* message) {
   free_numbers_.insert(free_numbers_.end(), told_dead_.begin(), told_dead_.end());
   told_dead_.clear();
   Progress();
-  if (polls_++ % kPollsPerLook == 0) {
+  if (polls_++ % kPollsPerLookAtSockets == 0) {
     LookAtSockets(0);
     LookForLateOnes();
   }

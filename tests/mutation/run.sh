@@ -68,7 +68,7 @@ build() {  # SPEC
   [[ $1 != tsan/* ]] || preset=tsan
   if [ ! -e "$folder/build.ninja" ]; then
     # A bug may leave a function or a variable unused. Less optimization finds as much, and compiles in half of the time.
-    bounded "$configure_limit" cmake -S . -B "$folder" -G Ninja --preset "$preset" -DRAMSPAN_WERROR=OFF \
+    bounded "$configure_limit" cmake -S . -B "$folder" -G Ninja --preset "$preset" -DRAMSPAN_WERROR=OFF -DRAMSPAN_BUNDLE=OFF \
       -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" >build.log 2>&1 || return
   fi
   bounded "$build_limit" cmake --build "$folder" -j "$jobs" --target $(targets_of "$1") >build.log 2>&1
