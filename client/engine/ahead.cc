@@ -65,7 +65,7 @@ bool Engine::RefillReserve() {
   if (in_flight_ * typical_bytes_ >= 2 * reserve) return false;
   const auto begin = Clock::now();
   if (begin < refill_again_) return false;
-  const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), kTogether * typical_bytes_));
+  const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - arena_.available(), kTogether * typical_bytes_), /*may_wait=*/false);
   const bool worked = evicted.freed + evicted.started > 0 || evicted.room_made;
   // A search in vain has looked at every chunk, under the mutex for which threads wait that miss. Nobody waits for this one.
   if (!worked) refill_again_ = Clock::now() + kRestAfterSearch * (Clock::now() - begin);

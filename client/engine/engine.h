@@ -97,10 +97,11 @@ class Engine {
   // kFailedPrecondition: not all has room in memory; kResourceExhausted: nor in the swap in use, or not all that is there could be read
   // any more (with `even_if_full` it comes home all the same).
   // `take_back`: opens again what was closed for it, where it has failed. Runs with the mutex, so that others that wait find it open.
+  // `only_elsewhere`: what gets no slot elsewhere keeps its own; none is given up for a place in memory, nor waited for.
   struct VacateOptions {
-    bool even_if_full = false, patiently = false;
+    bool even_if_full = false, patiently = false, only_elsewhere = false;
   };
-  Status Vacate(const Vacating::Leaving& leaving, VacateOptions options = {false, false}, const std::function<void()>& take_back = {}) RS_EXCLUDES(mutex_);
+  Status Vacate(const Vacating::Leaving& leaving, VacateOptions options = {false, false, false}, const std::function<void()>& take_back = {}) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: where no swap takes anything, Vacate would find that not all has room in memory.
   Status FitsAtHome(const Vacating::Leaving& leaving) const RS_EXCLUDES(mutex_);
 
@@ -155,7 +156,7 @@ class Engine {
   // What releases and retakes the mutex is marked with "lets go".
 
   // evict.cc
-  Evicted EvictSome(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
+  Evicted EvictSome(uint64_t bytes, bool may_wait) RS_REQUIRES(mutex_);  // lets go
   void LookForVictims(uint64_t bytes, Evicted* result) RS_REQUIRES(mutex_);  // lets go
   bool WaitForSlots(uint64_t bytes, Evicted* result) RS_REQUIRES(mutex_);  // lets go
   Evicted EvictPrefetched(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
@@ -176,7 +177,7 @@ class Engine {
   Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) RS_REQUIRES(mutex_);  // lets go
   Status SeekFrame(FrameSeeker* seeker, Frame* frame) RS_REQUIRES(mutex_);  // lets go
   bool IsPatient(WhenPinned when_pinned, const Waiter& waiter) RS_REQUIRES(mutex_);
-  Evicted EvictFor(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
+  Evicted EvictFor(uint64_t bytes, bool may_wait) RS_REQUIRES(mutex_);  // lets go
   Status AwaitEvicted(FrameSeeker* seeker, const Evicted& evicted, bool* coming) RS_REQUIRES(mutex_);  // lets go
   Status AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* frame) RS_REQUIRES(mutex_);  // lets go
   void AwaitTransfer(Waiter* waiter) RS_REQUIRES(mutex_);  // lets go
@@ -193,7 +194,7 @@ class Engine {
   Status TooLarge(uint64_t bytes) const;
 
   // room.cc
-  Status AskForRoom(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
+  Status AskForRoom(uint64_t bytes, bool may_wait) RS_REQUIRES(mutex_);  // lets go
   Status KeepRoom() RS_REQUIRES(mutex_);  // lets go
   Status TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* frame, bool* is_new) RS_REQUIRES(mutex_);  // lets go
   Status Admit(Chunk* chunk, uint64_t* ask) RS_REQUIRES(mutex_);
@@ -203,11 +204,11 @@ class Engine {
   void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);
   void NoteTiers(uint64_t metadata_bytes) RS_REQUIRES(mutex_);
   void LookForSizes() RS_REQUIRES(mutex_);
-  bool HasRoomAfterAll(Status* why, uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
+  bool HasRoomAfterAll(Status* why, uint64_t bytes, bool may_wait) RS_REQUIRES(mutex_);  // lets go
   static Status NoRoomToKeep(Status why);
 
   // exchange.cc
-  Status LeaveSlot(Chunk* chunk, bool even_if_full) RS_REQUIRES(mutex_);  // lets go
+  Status LeaveSlot(Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go
   bool MayGiveUpSlot(const Chunk* chunk, uint64_t leaving, uint64_t others) const RS_REQUIRES(mutex_);
   bool Exchange(Chunk* chunk) RS_REQUIRES(mutex_);
   bool ExchangeIn(uint64_t space, Chunk* chunk) RS_REQUIRES(mutex_);
@@ -266,7 +267,7 @@ class Engine {
   void Forget(Chunk* chunk) RS_REQUIRES(mutex_);
 
   // vacate.cc
-  Status BringHome(Chunk* chunk, bool even_if_full) RS_REQUIRES(mutex_);  // lets go
+  Status BringHome(Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go
   uint64_t BytesAtHome(const Vacating::Leaving& leaving) const RS_REQUIRES(mutex_);
   Status TooMuchAtHome(uint64_t bytes, const Status& why) const;
   Status NoHome(Status why) const RS_REQUIRES(mutex_);

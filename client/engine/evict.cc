@@ -30,8 +30,8 @@ void Engine::DropFrame(Chunk* c, Event event) {
 
 // Makes chunks leave. Where none can because swap is full, those in memory that could give their slots to them are looked for anew;
 // and before anybody is told that swap is full, it is asked once more.
-Evicted Engine::EvictSome(uint64_t bytes) {
-  Evicted result;
+Evicted Engine::EvictSome(uint64_t bytes, bool may_wait) {
+  Evicted result{.may_wait = may_wait};
   feed_.Drain();
   LookForVictims(bytes, &result);
   if (result.leaves() || result.room_made) return result;
@@ -98,7 +98,7 @@ Evicted Engine::EvictPrefetched(uint64_t bytes) {
 // A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. Whoever comes
 // first takes the room that it brings, and looks for a victim anew. True: there is room to look for.
 bool Engine::WaitForSlots(uint64_t bytes, Evicted* result) {
-  Status room = AskForRoom(bytes);
+  Status room = AskForRoom(bytes, result->may_wait);
   result->room_made = room.ok();
   if (!room.ok()) result->status = std::move(room);
   return result->room_made;

@@ -16,13 +16,13 @@ bool Engine::MayGiveUpSlot(const Chunk* chunk, uint64_t leaving, uint64_t others
 }
 
 // The slot of a chunk in memory goes; it gets another one where too many would be without one. The tier that has it gives none
-// any more. `even_if_full`: it goes in any case.
-Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
+// any more. Vacate says what the options are.
+Status Engine::LeaveSlot(Chunk* chunk, VacateOptions options) {
   const SlotRef leaving = chunk->slot;
   Status status;
   bool asked_again = false;
   for (int attempt = 0; attempt < Room::kAttemptsMax; ++attempt) {
-    if (MayGiveUpSlot(chunk, 0, 0)) {
+    if (!options.only_elsewhere && MayGiveUpSlot(chunk, 0, 0)) {
       static_cast<void>(DetachSlot(chunk));
       return Status();
     }
@@ -35,11 +35,11 @@ Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
     }
     status = slot.status();
     const bool must_ask = status.code() == StatusCode::kMustAsk;
-    if (!must_ask && (even_if_full || status.code() == StatusCode::kUnavailable || std::exchange(asked_again, true))) break;
+    if (!must_ask && (options.even_if_full || status.code() == StatusCode::kUnavailable || std::exchange(asked_again, true))) break;
     Status room;
     if (must_ask) {
-      room = AskForRoom(chunk->bytes);
-    } else if (!HasRoomAfterAll(&status, chunk->bytes)) {
+      room = AskForRoom(chunk->bytes, !options.only_elsewhere);
+    } else if (!HasRoomAfterAll(&status, chunk->bytes, !options.only_elsewhere)) {
       room = std::move(status);
     }
     // Nothing that is pinned leaves, but its slot may have been given to another one that did.
@@ -49,7 +49,7 @@ Status Engine::LeaveSlot(Chunk* chunk, bool even_if_full) {
       break;
     }
   }
-  if (status.code() != StatusCode::kUnavailable && !even_if_full) return NoRoomToKeep(std::move(status));
+  if (options.only_elsewhere || (status.code() != StatusCode::kUnavailable && !options.even_if_full)) return NoRoomToKeep(std::move(status));
   static_cast<void>(DetachSlot(chunk));
   return Status();
 }

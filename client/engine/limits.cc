@@ -72,7 +72,7 @@ Status Engine::HoldLimit() {
   CondVar nap;
   arena_.Trim(budget_.frames_limit());
   while (arena_.committed() > budget_.frames_limit()) {
-    Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit());
+    Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit(), /*may_wait=*/true);
     arena_.Trim(budget_.frames_limit());
     Status status = CheckWrites();
     // What was started may have ended already: Submit and Poll let other threads take completions.

@@ -226,7 +226,8 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     place->must_look = looks_itself;
     seeker->vacates_ended = vacating_.ended;
     const auto search_began = Clock::now();
-    const Evicted evicted = EvictFor(seeker->chunk->bytes);
+    // What has a slot needs none: it waits for those that have one, too, and are pinned now.
+    const Evicted evicted = EvictFor(seeker->chunk->bytes, /*may_wait=*/!seeker->chunk->slot);
     if (looks_itself && !evicted.leaves() && !evicted.room_made) vacating_.NoteSearchInVain(Clock::now() - search_began);
     bool coming = false;
     Status status = AwaitEvicted(seeker, evicted, &coming);
@@ -237,10 +238,10 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
 }
 
 // Makes way for a frame of `bytes`, and for more of them where many are as small.
-Evicted Engine::EvictFor(uint64_t bytes) {
+Evicted Engine::EvictFor(uint64_t bytes, bool may_wait) {
   const uint64_t available = arena_.available(), whole = RoundUpToGranule(bytes);
   const uint64_t needed = whole > available ? whole - available : whole;
-  Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)));
+  Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)), may_wait);
   if (evicted.freed + evicted.started == 0 && !evicted.room_made && policy_->preemptive_bytes() > 0) {
     const Evicted ahead = EvictPrefetched(needed);
     evicted.freed = ahead.freed;

@@ -120,9 +120,9 @@ Status Engine::TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes&
 
 // Before anybody is refused because a tier has no `bytes`, it is asked once more where what it has said (*why) is not for people. True:
 // there is room after all, and it is worth while to go round again.
-bool Engine::HasRoomAfterAll(Status* why, uint64_t bytes) {
+bool Engine::HasRoomAfterAll(Status* why, uint64_t bytes, bool may_wait) {
   if (!why->is_terse() || bytes == 0 || why->code() == StatusCode::kFailedPrecondition || why->code() == StatusCode::kMustAsk) return false;
-  Status words = AskForRoom(bytes);
+  Status words = AskForRoom(bytes, may_wait);
   if (words.ok()) return true;
   *why = std::move(words);
   return false;
@@ -149,14 +149,15 @@ void Engine::NoteTiers(uint64_t metadata_bytes) {
 }
 
 // Asks the tier for what TryKeepRoom or Admit found missing, without the mutex. OK: it is worth while to try again.
-Status Engine::AskForRoom(uint64_t bytes) {
+// `may_wait`: for seconds, until others make room.
+Status Engine::AskForRoom(uint64_t bytes, bool may_wait) {
   Status room;
   uint64_t metadata_bytes;
   {
     // A slot may be taken under the mutex only: the swap that gives it could be removed before it is stored, and the slot
     // would then go back to whichever swap comes next.
     MutexUnlock unlocked(mutex_);
-    room = FromTier([&] { return tier_->MakeRoom(bytes); }, OutOfHeap());
+    room = FromTier([&] { return tier_->MakeRoom(bytes, may_wait ? SwapTier::Patience::kWait : SwapTier::Patience::kAsk); }, OutOfHeap());
     metadata_bytes = tier_->stats().metadata_bytes;
   }
   NoteTiers(metadata_bytes);
@@ -179,8 +180,8 @@ Status Engine::KeepRoom() {
       continue;
     }
     if (status.code() != StatusCode::kMustAsk) {
-      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask)) break;
-    } else if (Status room = AskForRoom(ask); !room.ok()) {
+      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask, true)) break;
+    } else if (Status room = AskForRoom(ask, true); !room.ok()) {
       status = std::move(room);
       break;
     }
@@ -239,10 +240,10 @@ Status Engine::TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* fra
     *frame = Frame();
     ServeWaiters();
     if (status.code() != StatusCode::kMustAsk) {
-      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask)) return NoRoomToKeep(std::move(status));
+      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask, true)) return NoRoomToKeep(std::move(status));
     } else {
       if (attempt == Room::kAttemptsMax) return NoRoomToKeep(std::move(status));
-      status = AskForRoom(ask);
+      status = AskForRoom(ask, true);
       if (status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kFailedPrecondition) return NoRoomToKeep(std::move(status));
       no_swap = status.code() == StatusCode::kUnavailable;
     }

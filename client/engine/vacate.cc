@@ -75,7 +75,7 @@ Status Engine::NoHome(Status why) const {
 }
 
 // Brings one chunk home and gives its slot up.
-Status Engine::BringHome(Chunk* chunk, bool even_if_full) {
+Status Engine::BringHome(Chunk* chunk, VacateOptions options) {
   chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
   vacating_.chunk = chunk;
   vacating_.no_memory = false;
@@ -84,7 +84,7 @@ Status Engine::BringHome(Chunk* chunk, bool even_if_full) {
   // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
   const Phase phase = PhaseOf(chunk);
   const bool still = phase != Phase::kFreed && phase != Phase::kLost && SlotLeaves(chunk, *vacating_.leaving);
-  if (status.ok() && still) status = FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return LeaveSlot(chunk, even_if_full); }, OutOfHeap());
+  if (status.ok() && still) status = FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return LeaveSlot(chunk, options); }, OutOfHeap());
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
   vacating_.chunk = nullptr;
   if (!Has(chunk, kDoomed)) return status;
@@ -109,7 +109,7 @@ Status Engine::Vacate(const Vacating::Leaving& leaving, VacateOptions options, c
       continue;
     }
     if (chunk->bytes >= too_large) continue;
-    Status status = BringHome(chunk, options.even_if_full);
+    Status status = BringHome(chunk, options);
     if (status.ok()) {
       vacating_.waited -= vacating_.waited / kGivenBack;
       continue;

@@ -212,7 +212,9 @@ void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
     if (stop.load(std::memory_order_relaxed) || Clock::now() > begin + kLeaveAtOnce) return false;
     return configured_.swap->IsLeaving(slot, bytes);
   };
-  const Status status = engine_->Vacate(is_leaving);
+  // Where memory has no room for all of it, what is brought home for nothing would take memory from what is used.
+  const bool fits = engine_->FitsAtHome([&](SlotRef slot, size_t bytes) { return configured_.swap->IsLeaving(slot, bytes); }).ok();
+  const Status status = engine_->Vacate(is_leaving, {.only_elsewhere = !fits});
   if (status.ok()) {
     leave_pause_ = {};
     return;

@@ -68,13 +68,13 @@ bool LeaseKeeper::HasServers(bool near) {
 // ---- Slots ----
 
 // What there is on either side, before any wait for room: a near server that drains must not keep far ones idle.
-Result<SlotRef> LeaseKeeper::Reserve(size_t bytes) {
+Result<SlotRef> LeaseKeeper::Reserve(size_t bytes, SwapTier::Patience patience) {
   const Time begin = Now();
   for (Time since = begin;; since = Now()) {  // answers are not late because room was waited for
     for (const bool near : {true, false}) {
       if (const SlotRef slot = ReserveOn(near, bytes, since)) return slot;
     }
-    if (!WaitForRoom(begin)) return FullStatus();
+    if (patience == SwapTier::Patience::kAsk || !WaitForRoom(begin)) return FullStatus();
   }
 }
 
@@ -92,13 +92,21 @@ SlotRef LeaseKeeper::ReserveOn(bool near, size_t bytes, Time since) {
   return {};
 }
 
-// Whether some server has asked other clients to make room for this one, or drains, and may lend again: worth a wait for who has
-// no other swap.
-bool LeaseKeeper::MayHaveRoomSoon() const {
+// Whether some server has asked other clients to make room for this one: worth a wait for who has no other swap.
+bool LeaseKeeper::MakesRoom() const {
   if (!options_.is_all) return false;
   for (uint32_t i = 0; i < servers_.size(); ++i) {
-    if (IsDead(i)) continue;
-    if (servers_[i].makes_room || transport_.state(i) == ServerTransport::ServerState::kDraining) return true;
+    if (servers_[i].makes_room && !IsDead(i)) return true;
+  }
+  return false;
+}
+
+// A server that drains may lend again, or is about to be replaced by another one: worth a wait for who must fail otherwise, but for no
+// eviction, since it may drain for hours.
+bool LeaseKeeper::MayHaveRoomSoon() const {
+  if (MakesRoom()) return true;
+  for (uint32_t i = 0; options_.is_all && i < servers_.size(); ++i) {
+    if (transport_.state(i) == ServerTransport::ServerState::kDraining) return true;
   }
   return false;
 }
@@ -119,7 +127,7 @@ Result<SlotRef> LeaseKeeper::TryReserve(size_t bytes) {
   }
   {
     MutexLock lock(mutex_);
-    if (MayHaveRoomSoon()) return Status(StatusCode::kMustAsk, StaticText("a memory server may have room soon"));
+    if (MakesRoom()) return Status(StatusCode::kMustAsk, StaticText("a memory server may have room soon"));
   }
   turned_away_.store(true, std::memory_order_relaxed);
   return Status(FullCode(), StaticText("no memory server has room"));
@@ -142,14 +150,8 @@ SlotRef LeaseKeeper::TryExchange(std::span<const HeldSlot> given, size_t bytes, 
   std::array<HeldSlot, SwapTier::kExchangeMax> own;
   for (size_t i = 0; i < given.size(); ++i) own[i] = {slot_bits::WithoutFar(given[i].slot), given[i].bytes};
   MutexLock lock(mutex_);
-  LeaseSpace& space = sides_[near].space;
-  const std::optional<size_t> needed = space.NeededOf(std::span(own.data(), given.size()), bytes);
-  if (!needed) return {};
-  space.PrepareRow(bytes);  // while nothing is given back yet
-  for (size_t i = 0; i < *needed; ++i) space.Free(own[i].slot, own[i].bytes);
-  *taken = *needed;
-  const SlotRef slot = space.Reserve(bytes);
-  return near ? slot : slot_bits::WithFar(slot);
+  const SlotRef slot = sides_[near].space.Exchange(std::span(own.data(), given.size()), bytes, taken);
+  return near || !slot ? slot : slot_bits::WithFar(slot);
 }
 
 void LeaseKeeper::Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const {

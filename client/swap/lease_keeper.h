@@ -32,7 +32,7 @@ struct RemoteSwapOptions {
   std::chrono::milliseconds last_answers{100};     // what the end waits for answers that are still under way
   // Of near servers, and of far ones: a slot's bits name no more (common/slot_ref.h). Fewer for tests.
   size_t leases_max = slot_bits::kRegionsMax;
-  // There is no other swap: a Reserve waits, as long as for an answer, for a server that makes room for this client.
+  // There is no other swap: who is patient waits, as long as for an answer, for a server that makes room for this client, or drains.
   bool is_all = false;
 };
 
@@ -45,7 +45,7 @@ class LeaseKeeper {
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
   // As SwapTier's.
-  Result<SlotRef> Reserve(size_t bytes);
+  Result<SlotRef> Reserve(size_t bytes, SwapTier::Patience patience = SwapTier::Patience::kWait);
   Result<SlotRef> TryReserve(size_t bytes);
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken);
   void Free(SlotRef slot, size_t bytes) noexcept;
@@ -132,6 +132,7 @@ class LeaseKeeper {
   void AwaitLastAnswers();
   void TellIfNoMoreFit(bool near);
   void CloseWhatLeaves();
+  bool MakesRoom() const RS_REQUIRES(mutex_);
   bool MayHaveRoomSoon() const RS_REQUIRES(mutex_);
   bool WaitForRoom(Time since);
 

@@ -44,6 +44,35 @@ void LeaseSpace::Free(SlotRef slot, size_t bytes) noexcept {
   space_.Free(slot, bytes);
 }
 
+SlotRef LeaseSpace::Exchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  if (const SlotRef slot = ExchangeInOpen(given, bytes, taken)) return slot;
+  struct Opened {
+    explicit Opened(LeaseSpace* space) : space(space) { space->OpenLeaving(true); }
+    ~Opened() { space->OpenLeaving(false); }
+    Opened(const Opened&) = delete;
+    Opened& operator=(const Opened&) = delete;
+    LeaseSpace* const space;
+  } const opened(this);
+  return ExchangeInOpen(given, bytes, taken);
+}
+
+SlotRef LeaseSpace::ExchangeInOpen(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  const std::optional<size_t> needed = space_.NeededOf(given, bytes);
+  if (!needed) return {};
+  space_.PrepareRow(bytes);  // while nothing is given back yet
+  for (size_t i = 0; i < *needed; ++i) Free(given[i].slot, given[i].bytes);
+  *taken = *needed;
+  return Reserve(bytes);
+}
+
+// Lets leases that are to go back give slots, for the length of one call.
+void LeaseSpace::OpenLeaving(bool open) {
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    if (leases_[i].lease.bytes == 0 || !leases_[i].closed || leases_[i].dead) continue;
+    open ? space_.OpenRegion(i) : space_.CloseRegion(i);
+  }
+}
+
 void LeaseSpace::Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* pieces) const {
   std::vector<Extent>& extents = ThreadScratch<std::vector<Extent>, struct ExtentsTag>();
   extents.clear();

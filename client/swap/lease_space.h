@@ -49,9 +49,9 @@ class LeaseSpace {
   // An empty SlotRef when there is not enough room. The lease that had room last is taken, else the nearest server's.
   SlotRef Reserve(size_t bytes);
   void Free(SlotRef slot, size_t bytes) noexcept;
-  // As SlotSpace's, both.
-  void PrepareRow(size_t bytes) { space_.PrepareRow(bytes); }
-  std::optional<size_t> NeededOf(std::span<const HeldSlot> given, size_t bytes) const { return space_.NeededOf(given, bytes); }
+  // As SwapTier::TryExchange. Where the leases that stay have no room, also in those that are to go back: what has no other place
+  // stays there, and if its slot has gone to another chunk meanwhile, that one is as good.
+  SlotRef Exchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken);
   // Whether `holds` says so of a server on which a piece of the slot lies.
   template <typename F>
   bool AnyServerOf(SlotRef slot, size_t bytes, const F& holds) const {
@@ -92,6 +92,8 @@ class LeaseSpace {
   };
 
   void ChoosePreferred(size_t bytes);
+  void OpenLeaving(bool open);
+  SlotRef ExchangeInOpen(std::span<const HeldSlot> given, size_t bytes, size_t* taken);
 
   SlotSpace space_;
   std::vector<Held> leases_;  // by SlotSpace's index

@@ -13,6 +13,13 @@ SwapTier::Capabilities RemoteSwap::CapabilitiesOfSide(bool near) {
   return {.name = "remote", .synchronous = near, .checksums = near, .max_in_flight = RemoteIo::kInFlightMax};
 }
 
+Status RemoteSwap::MakeRoom(size_t bytes, Patience patience) {
+  const Result<SlotRef> slot = room_.Reserve(bytes, patience);
+  if (!slot.ok()) return slot.status();
+  Free(slot.value(), bytes);
+  return Status();
+}
+
 void RemoteSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
   const auto locate = [this](const IoRequest& request) {
     std::vector<RemotePiece>& pieces = ThreadScratch<std::vector<RemotePiece>, struct PiecesTag>();

@@ -32,6 +32,7 @@ class RemoteSwap final : public PlainTier {
   // kUnavailable: all are dead.
   Result<SlotRef> Reserve(size_t bytes) override { return room_.Reserve(bytes); }
   Result<SlotRef> TryReserve(size_t bytes) override { return room_.TryReserve(bytes); }
+  Status MakeRoom(size_t bytes, Patience patience) override;
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
     return room_.TryExchange(given, bytes, taken);
   }

@@ -93,10 +93,10 @@ Result<SlotRef> RetirableTier::TryReserve(size_t bytes) {
 }
 
 // The room is looked for and let go under one Use: it cannot be given back to whatever comes after this tier.
-Status RetirableTier::MakeRoom(size_t bytes) {
+Status RetirableTier::MakeRoom(size_t bytes, Patience patience) {
   Use use(this);
   if (!use || closed_.load(std::memory_order_relaxed)) return Ended();
-  return use->MakeRoom(bytes);
+  return use->MakeRoom(bytes, patience);
 }
 
 SlotRef RetirableTier::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {

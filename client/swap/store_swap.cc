@@ -99,7 +99,7 @@ Result<SlotRef> StoreSwap::Reserve(size_t bytes) {
   for (;;) {
     Result<SlotRef> slot = TryReserve(bytes);
     if (slot.ok()) return slot;
-    if (Status status = MakeRoom(bytes); !status.ok()) return status;  // else room is there, unless another thread takes it
+    if (Status status = MakeRoom(bytes, Patience::kWait); !status.ok()) return status;  // else room is there, unless another thread takes it
   }
 }
 
@@ -108,7 +108,7 @@ bool StoreSwap::HasRoom(size_t bytes) const {
   return used_bytes_ + bytes <= capacity_;
 }
 
-Status StoreSwap::MakeRoom(size_t bytes) {
+Status StoreSwap::MakeRoom(size_t bytes, Patience) {
   EraseFreed();
   AskCapacity();
   if (HasRoom(bytes)) return Status();

@@ -27,7 +27,7 @@ class StoreSwap final : public PlainTier {
   Capabilities capabilities() const noexcept override;
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
-  Status MakeRoom(size_t bytes) override;  // the store hears of no slot
+  Status MakeRoom(size_t bytes, Patience) override;  // the store hears of no slot
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
   void Free(SlotRef slot, size_t bytes) noexcept override;
   void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Submit(batch, true); }

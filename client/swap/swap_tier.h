@@ -121,7 +121,9 @@ class SwapTier {
   // Waits, as Reserve may, until `bytes` seem to fit, and takes nothing: OK means that it is worth while to look again. The
   // same errors as Reserve. A caller that holds nothing of a tier cannot outlive it by this call, as a slot would that is
   // given back later.
-  virtual Status MakeRoom(size_t bytes) = 0;
+  // kAsk: for answers only. kWait: as Reserve, also for seconds until others make room; for who can but fail without it.
+  enum class Patience { kAsk, kWait };
+  virtual Status MakeRoom(size_t bytes, Patience patience) = 0;
 
   // True when the chunk's next write should take a new slot: a faster tier than the slot's own has room for it now, or
   // writes to its own fail (tiered_swap).
@@ -178,7 +180,7 @@ class PlainTier : public SwapTier {
  public:
   Capabilities CapabilitiesOf(SlotRef) const noexcept override { return capabilities(); }
   Result<SlotRef> TryReserve(size_t bytes) override { return Reserve(bytes); }
-  Status MakeRoom(size_t bytes) override {
+  Status MakeRoom(size_t bytes, Patience) override {
     const Result<SlotRef> slot = Reserve(bytes);
     if (!slot.ok()) return slot.status();
     Free(slot.value(), bytes);

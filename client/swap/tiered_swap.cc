@@ -122,9 +122,9 @@ Result<SlotRef> TieredSwap::TryReserve(size_t bytes) {
   return ReserveInTurn(nullptr, bytes, [bytes](SwapTier& tier) { return tier.TryReserve(bytes); });
 }
 
-Status TieredSwap::MakeRoom(size_t bytes) {
+Status TieredSwap::MakeRoom(size_t bytes, Patience patience) {
   std::string words;
-  return AskInTurn(&words, [this, bytes](size_t i) { return At(i)->MakeRoom(bytes); });
+  return AskInTurn(&words, [this, bytes, patience](size_t i) { return At(i)->MakeRoom(bytes, patience); });
 }
 
 template <typename F>

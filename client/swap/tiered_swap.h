@@ -44,7 +44,7 @@ class TieredSwap final : public SwapTier {
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   // In the first tier that can; errors as Reserve's.
-  Status MakeRoom(size_t bytes) override;
+  Status MakeRoom(size_t bytes, Patience patience) override;
   // Within the tier of the first slot, if it is among those that get new slots.
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
   void Free(SlotRef slot, size_t bytes) noexcept override;

@@ -57,8 +57,8 @@ class PausedSwap final : public ForwardingTier {
     GoBetween();
     return slot;
   }
-  Status MakeRoom(size_t bytes) override {
-    const Status status = real_.MakeRoom(bytes);
+  Status MakeRoom(size_t bytes, Patience patience) override {
+    const Status status = real_.MakeRoom(bytes, patience);
     GoBetween();
     return status;
   }

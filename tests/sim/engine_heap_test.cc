@@ -46,12 +46,12 @@ class HeaplessTier final : public ForwardingTier {
   Result<SlotRef> Reserve(size_t bytes) override { return MayThrow("Reserve"), ForwardingTier::Reserve(bytes); }
   Result<SlotRef> TryReserve(size_t bytes) override { return MayThrow("TryReserve"), ForwardingTier::TryReserve(bytes); }
   // It is asked seldom, so each second time.
-  Status MakeRoom(size_t bytes) override {
+  Status MakeRoom(size_t bytes, Patience patience) override {
     if (rate > 0 && ++asked_for_room_ % 2 != 0) {
       ++failed["MakeRoom"];
       throw std::bad_alloc();
     }
-    return ForwardingTier::MakeRoom(bytes);
+    return ForwardingTier::MakeRoom(bytes, patience);
   }
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override { return MayThrow("TryMoveUp"), ForwardingTier::TryMoveUp(slot, bytes); }
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {

@@ -299,9 +299,9 @@ class LateRoom final : public ForwardingTier {
     if (refuses) return Status(StatusCode::kResourceExhausted, StaticText("full"));
     return ForwardingTier::TryReserve(bytes);
   }
-  Status MakeRoom(size_t bytes) override {
+  Status MakeRoom(size_t bytes, Patience patience) override {
     asked += std::exchange(refuses, false);
-    return ForwardingTier::MakeRoom(bytes);
+    return ForwardingTier::MakeRoom(bytes, patience);
   }
   bool refuses = false;
   int asked = 0;

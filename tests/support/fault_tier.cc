@@ -17,9 +17,9 @@ Result<SlotRef> FaultTier::TryReserve(size_t bytes) {
   return real_->TryReserve(bytes);
 }
 
-Status FaultTier::MakeRoom(size_t bytes) {
+Status FaultTier::MakeRoom(size_t bytes, Patience patience) {
   if (faults_.ForReserve()) return ResourceExhausted("full by plan");
-  return real_->MakeRoom(bytes);
+  return real_->MakeRoom(bytes, patience);
 }
 
 SlotRef FaultTier::TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {

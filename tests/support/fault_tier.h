@@ -24,7 +24,7 @@ class FaultTier final : public SwapTier {
   Capabilities CapabilitiesOf(SlotRef slot) const noexcept override { return real_->CapabilitiesOf(slot); }
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
-  Status MakeRoom(size_t bytes) override;
+  Status MakeRoom(size_t bytes, Patience patience) override;
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return real_->IsLost(slot, bytes); }
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override { return real_->TryMoveUp(slot, bytes); }
   bool HasLeaving() const noexcept override { return real_->HasLeaving(); }

@@ -16,7 +16,7 @@ class ForwardingTier : public SwapTier {
   Capabilities CapabilitiesOf(SlotRef slot) const noexcept override { return to_.CapabilitiesOf(slot); }
   Result<SlotRef> Reserve(size_t bytes) override { return to_.Reserve(bytes); }
   Result<SlotRef> TryReserve(size_t bytes) override { return to_.TryReserve(bytes); }
-  Status MakeRoom(size_t bytes) override { return to_.MakeRoom(bytes); }
+  Status MakeRoom(size_t bytes, Patience patience) override { return to_.MakeRoom(bytes, patience); }
   bool ShouldMove(SlotRef slot, size_t bytes) const noexcept override { return to_.ShouldMove(slot, bytes); }
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override { return to_.TryMoveUp(slot, bytes); }
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return to_.IsLost(slot, bytes); }

@@ -42,9 +42,9 @@ class Uncounted final : public ForwardingTier {
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
     return Call([&] { return ForwardingTier::Poll(done, wait); });
   }
-  Status MakeRoom(size_t bytes) override {
+  Status MakeRoom(size_t bytes, Patience patience) override {
     const UnwatchedHeap unwatched;
-    return ForwardingTier::MakeRoom(bytes);
+    return ForwardingTier::MakeRoom(bytes, patience);
   }
   void Upkeep() override {
     const UnwatchedHeap unwatched;

@@ -74,7 +74,7 @@ TEST(RetirableTier, AClosedTierHasNoRoom) {
   EXPECT_GT(tier.stats().slot_bytes_capacity, 4096u);
   tier.Close();
   EXPECT_EQ(tier.stats().slot_bytes_capacity, 4096u);
-  EXPECT_EQ(tier.MakeRoom(4096).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(tier.MakeRoom(4096, SwapTier::Patience::kWait).code(), StatusCode::kUnavailable);
   tier.Reopen();
   EXPECT_GT(tier.stats().slot_bytes_capacity, 4096u);
   tier.Free(slot, 4096);
@@ -104,7 +104,7 @@ class NotingTier final : public SwapTier {
   Capabilities CapabilitiesOf(SlotRef) const noexcept override { return Note("CapabilitiesOf"), Capabilities{.checksums = true}; }
   Result<SlotRef> Reserve(size_t) override { return Note("Reserve"), SlotRef{1}; }
   Result<SlotRef> TryReserve(size_t) override { return Note("TryReserve"), SlotRef{1}; }
-  Status MakeRoom(size_t) override { return Note("MakeRoom"), Status(); }
+  Status MakeRoom(size_t, Patience) override { return Note("MakeRoom"), Status(); }
   bool ShouldMove(SlotRef, size_t) const noexcept override { return Note("ShouldMove"), true; }
   SlotRef TryMoveUp(SlotRef, size_t) override { return Note("TryMoveUp"), SlotRef{3}; }
   bool IsLost(SlotRef, size_t) const noexcept override { return Note("IsLost"), true; }
@@ -134,7 +134,7 @@ void ExpectPassesAllOn(SwapTier& tier, const std::set<std::string>& calls, SlotR
   EXPECT_TRUE(tier.CapabilitiesOf(slot).checksums);
   EXPECT_TRUE(tier.Reserve(1).ok());
   EXPECT_TRUE(tier.TryReserve(1).ok());
-  EXPECT_TRUE(tier.MakeRoom(1).ok());
+  EXPECT_TRUE(tier.MakeRoom(1, SwapTier::Patience::kWait).ok());
   EXPECT_TRUE(tier.IsLost(slot, 1));
   EXPECT_TRUE(tier.HasLeaving());
   EXPECT_TRUE(tier.IsLeaving(slot, 1));

@@ -50,7 +50,7 @@ TEST(StoreSwap, WhatTheStoreThrowsStaysAtTheWall) {
   EXPECT_EQ(none.status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(none.status().message(), testing::HasSubstr("the data base is read-only"));
   EXPECT_EQ(tier.TryReserve(4096).status().code(), StatusCode::kMustAsk);
-  EXPECT_EQ(tier.MakeRoom(4096).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(tier.MakeRoom(4096, SwapTier::Patience::kWait).code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(tier.stats().slot_bytes_capacity, 0u);
 
   store.throws = false;
@@ -105,7 +105,7 @@ TEST(StoreSwap, WhatWasFreedIsErasedBeforeTheNextWriteAndInUpkeepAndAtTheEnd) {
     EXPECT_EQ(store.erased, 2);
     const SlotRef other = tier.TryReserve(16384).value();
     tier.Free(other, 16384);
-    EXPECT_TRUE(tier.MakeRoom(4096).ok());
+    EXPECT_TRUE(tier.MakeRoom(4096, SwapTier::Patience::kWait).ok());
     EXPECT_EQ(store.erased, 3);
     tier.Free(tier.TryReserve(4096).value(), 4096);
   }
@@ -118,7 +118,7 @@ TEST(StoreSwap, AStoreThatGrewOrShrankByItselfIsNoticed) {
   const SlotRef slot = tier.TryReserve(16384).value();
   store.capacity = 32768;
   EXPECT_EQ(tier.TryReserve(16384).status().code(), StatusCode::kMustAsk);  // who then asks it
-  EXPECT_TRUE(tier.MakeRoom(16384).ok());
+  EXPECT_TRUE(tier.MakeRoom(16384, SwapTier::Patience::kWait).ok());
   EXPECT_TRUE(tier.TryReserve(8192).ok());
   store.capacity = 0;
   EXPECT_EQ(Move(tier, slot, true), StatusCode::kOk);
@@ -152,7 +152,7 @@ TEST(StoreSwap, AnAnswerFromBeforeExtendIsNotTakenAfterIt) {
     tier.Upkeep();
   });
   while (!store.asked) std::this_thread::yield();
-  EXPECT_TRUE(tier.MakeRoom(4096).ok());
+  EXPECT_TRUE(tier.MakeRoom(4096, SwapTier::Patience::kWait).ok());
   store.answer = true;
   mover.join();
   EXPECT_EQ(tier.stats().slot_bytes_capacity, 8192u);
