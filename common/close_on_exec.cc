@@ -1,5 +1,6 @@
 #include "common/close_on_exec.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -16,26 +17,25 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
-#include <system_error>
 
 #include "common/descriptor.h"
 
 namespace ramspan {
 namespace {
 
-namespace fs = std::filesystem;
-
+// Not by std::filesystem, whose directory_iterator (libstdc++ 12) calls std::terminate where it finds no heap.
 std::vector<int> NumbersIn(const char* folder) {
   std::vector<int> numbers;
-  std::error_code error;
-  // Not a range-for, which throws when the folder cannot be read on.
-  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator(); it.increment(error)) {
-    const std::string name = it->path().filename();
+  struct Closed {
+    void operator()(DIR* entries) const { closedir(entries); }
+  };
+  const std::unique_ptr<DIR, Closed> entries(opendir(folder));
+  for (const dirent* entry = nullptr; entries != nullptr && (entry = readdir(entries.get())) != nullptr;) {
     int number = -1;
-    std::from_chars(name.data(), name.data() + name.size(), number);
+    std::from_chars(entry->d_name, entry->d_name + std::strlen(entry->d_name), number);
     if (number >= 0) numbers.push_back(number);
   }
   std::sort(numbers.begin(), numbers.end());
@@ -64,11 +64,16 @@ void Mark(const Open& open) {
   if (!open.is_there()) fcntl(open.number, F_SETFD, flags);
 }
 
+// Of /proc/self/fdinfo/N. Room for one is made first: getline takes a line for which there is no heap as the end of the file.
+constexpr size_t kLineBytesMax = 256;
+
 // Of an epoll set; empty for anything else.
 std::vector<Open> WatchedBy(int number) {
   std::vector<Open> watched;
   std::ifstream info("/proc/self/fdinfo/" + std::to_string(number));
-  for (std::string line; std::getline(info, line);) {
+  std::string line;
+  line.reserve(kLineBytesMax);
+  while (std::getline(info, line)) {
     Open one;
     uint64_t inode = 0;
     if (std::sscanf(line.c_str(), "tfd: %d events: %*x data: %*x pos:%*d ino:%" SCNx64, &one.number, &inode) != 2) continue;

@@ -255,7 +255,7 @@ void FabricEndpoint::RemovePeer(uint64_t peer) {
   fi_av_remove(av_, &address, 1, 0);
 }
 
-FabricEndpoint::Posted FabricEndpoint::Post(const FabricTransfer& transfer) {
+FabricEndpoint::Posted FabricEndpoint::Post(const FabricTransfer& transfer) noexcept {
   std::array<iovec, kPiecesMax> local;
   RS_CHECK(transfer.local.size() <= domain_->pieces_max(), "%zu pieces in one transfer", transfer.local.size());
   size_t bytes = 0;
@@ -281,7 +281,9 @@ FabricEndpoint::Posted FabricEndpoint::Post(const FabricTransfer& transfer) {
   if (posted != 0) under_way_.fetch_sub(1, std::memory_order_relaxed);
   if (begun_.load(std::memory_order_relaxed) != Begun::kTaken) {
     const Begun now = posted == 0 ? Begun::kTaken : Begun::kTried;
-    if (begun_.exchange(now, std::memory_order_relaxed) != now) MarkDescriptors();
+    // Without heap the next Post tries it again: what the network has taken is under way, whatever comes of the marks.
+    const bool marked = begun_.load(std::memory_order_relaxed) == now || WithinHeap([this] { return MarkDescriptors(), true; }, false);
+    if (marked) begun_.store(now, std::memory_order_relaxed);
   }
   return posted == 0 ? Posted::kYes : posted == -FI_EAGAIN ? Posted::kAgain : Posted::kFailed;
 }

@@ -119,7 +119,7 @@ class FabricEndpoint {
   // Does not wait. kAgain: no room, or no connection yet; goes on with Poll. A write ends when its bytes are in the peer's
   // memory (FI_DELIVERY_COMPLETE). kFailed: the peer cannot be reached; nothing was begun.
   enum class Posted { kYes, kAgain, kFailed };
-  Posted Post(const FabricTransfer& transfer);
+  Posted Post(const FabricTransfer& transfer) noexcept;
 
   // What has ended; gives the provider what it needs to make progress. Does not wait. *broken: the queue itself has failed,
   // and nothing more will come.
@@ -151,8 +151,8 @@ class FabricEndpoint {
   std::atomic<int64_t> under_way_{0};  // transfers
   std::atomic<uint64_t> last_peer_{0};  // of Post
 
-  // How far the first transfer has come: the connection's socket is opened by the first that is tried, and is there for certain when one was
-  // taken. Publishes nothing.
+  // How far the first transfer had come when descriptors were marked: the connection's socket is opened by the first that is tried, and is
+  // there for certain when one was taken. Publishes nothing.
   enum class Begun { kNo, kTried, kTaken };
   std::atomic<Begun> begun_{Begun::kNo};
   AddressRange kept_;  // for the first transfer; who posts is alone with it

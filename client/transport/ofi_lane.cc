@@ -118,7 +118,7 @@ void OfiLane::PostWaiting() {
   Bury();
 }
 
-OfiLane::Tried OfiLane::Post(Part* part) {
+OfiLane::Tried OfiLane::Post(Part* part) noexcept {
   void* descriptor = nullptr;
   if (registrations_->domain().needs_local_registration() && part->region == nullptr) {
     using Found = Result<std::shared_ptr<const FabricRegion>>;

@@ -68,7 +68,7 @@ class OfiLane {
   void PostWaiting();
   // kNoBuffer: this process cannot register the part's buffer now; the server has no part in that.
   enum class Tried { kPosted, kAgain, kNoBuffer, kFailed };
-  Tried Post(Part* part);
+  Tried Post(Part* part) noexcept;  // an exception would leave the part lost and the lane as if somebody posted
   void Finish(Part* part, bool ok) RS_REQUIRES(mutex_);
   bool Poll();
   void Bury();
