@@ -26,16 +26,13 @@ LeaseKeeper::LeaseKeeper(ServerTransport& transport, const RemoteSwapOptions& op
   NoteNewServers();
 }
 
+// Nobody else is here, so the mutex is left alone. What cannot be returned for want of heap stays leased for as long as this client is known.
 LeaseKeeper::~LeaseKeeper() {
-  AwaitLastAnswers();
-  std::vector<LeaseSpace::Lease> leases;
-  {
-    MutexLock lock(mutex_);
-    for (Side& side : sides_) side.space.TakeAll(&leases);
-  }
-  for (const LeaseSpace::Lease& lease : leases) {
-    if (!IsDead(lease.server)) client_.Return(lease.server, lease.id);
-  }
+  WithinHeap([this] { return AwaitLastAnswers(), true; }, false);
+  const auto give_back = [this](const LeaseSpace::Lease& lease) {
+    if (!IsDead(lease.server)) WithinHeap([&] { return client_.Return(lease.server, lease.id), true; }, false);
+  };
+  for (const Side& side : sides_) side.space.ForEach(give_back);
 }
 
 // A grant that comes too late is given back with the others.

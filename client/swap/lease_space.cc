@@ -160,11 +160,4 @@ void LeaseSpace::TakeIdle(Time now, RunningClock::duration idle_for, uint64_t ke
   }
 }
 
-void LeaseSpace::TakeAll(std::vector<Lease>* leases) {
-  for (Held& held : leases_) {
-    if (held.lease.bytes != 0 && !held.dead) leases->push_back(held.lease);
-    held = {};
-  }
-}
-
 }  // namespace ramspan

@@ -72,8 +72,13 @@ class LeaseSpace {
   // are left, or where no slot is left at all; and those of closed servers at once. Appends them, but
   // for those of dead servers, which are nobody's.
   void TakeIdle(Time now, RunningClock::duration idle_for, uint64_t keep_free, std::vector<Lease>* idle);
-  // Takes out all leases of servers that are not dead.
-  void TakeAll(std::vector<Lease>* leases);
+  // Calls `f` with each lease of a server that is not dead.
+  template <typename F>
+  void ForEach(const F& f) const {
+    for (const Held& held : leases_) {
+      if (held.lease.bytes != 0 && !held.dead) f(held.lease);
+    }
+  }
 
   // What is leased and in use of each server that is not dead.
   void AddTo(std::span<ServerStats> servers) const;

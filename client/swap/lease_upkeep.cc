@@ -50,13 +50,17 @@ void LeaseKeeper::CloseDeadServers() {
       MutexLock lock(mutex_);
       NoteNewServers();
       ServerState& state = servers_[server];
-      if (std::exchange(state.closed, true)) continue;
+      if (state.closed) continue;
+      const bool drains = transport_.server(server).drains;  // needs heap, so before anything changes
+      state.closed = true;
       near = state.near();
       lost = sides_[state.near()].space.CloseServer(server, /*is_dead=*/true);
-      expected = lost == 0 && (state.drained || transport_.server(server).drains);
+      expected = lost == 0 && (state.drained || drains);
     }
     if (expected) continue;
-    LogWarning("%s", AServerHasDied(transport_.capabilities().started_by, transport_.server(server).label, lost, near).c_str());
+    // Once only, so without heap for the words there are others.
+    const std::string words = WithinHeap([&] { return AServerHasDied(transport_.capabilities().started_by, transport_.server(server).label, lost, near); }, std::string());
+    LogWarning("%s", words.empty() ? "a memory server died with some of this program's chunks; there is no memory to say which. See the servers' own messages" : words.c_str());
   }
 }
 

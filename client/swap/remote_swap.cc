@@ -52,8 +52,8 @@ size_t RemoteSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds wa
     switch (io_.Collect()) {
       case RemoteIo::Collected::kSome: continue;
       case RemoteIo::Collected::kFailed:
-        // So that the user reads of the server before the program reads of the chunk.
-        room_.CloseDeadServers();
+        // So that the user reads of the server before the program reads of the chunk; without heap Upkeep tells later.
+        WithinHeap([this] { return room_.CloseDeadServers(), true; }, false);
         continue;
       case RemoteIo::Collected::kNothing: break;
     }

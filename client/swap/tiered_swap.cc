@@ -237,14 +237,15 @@ size_t TieredSwap::PollTier(size_t i, std::span<IoRequest*> done, microseconds w
   return count;
 }
 
-// What is complete now on any tier. Each call begins with another tier, so that a small `done` starves none.
+// What is complete now on any tier. Each call begins with another tier, so that a small `done` starves none. A tier that finds no heap
+// must not take along what another one has handed over.
 size_t TieredSwap::PollAll(std::span<IoRequest*> done) {
   const size_t first = turn_.fetch_add(1, std::memory_order_relaxed);
   size_t count = 0;
   for (size_t k = 0; k < tier_count() && count < done.size(); ++k) {
     const size_t i = (first + k) % tier_count();
     if (in_flight_[i].load(std::memory_order_relaxed) > 0) {
-      count += PollTier(i, done.subspan(count), microseconds{0});
+      count += WithinHeap([&] { return PollTier(i, done.subspan(count), microseconds{0}); }, size_t{0});
     }
   }
   return count;

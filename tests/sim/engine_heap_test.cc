@@ -250,6 +250,62 @@ TEST(HeapGone, AnIdleLeaseIsTakenWholeOrNotAtAll) {
   EXPECT_EQ(space.leases(), 0u);
 }
 
+// They were collected in a list first, in a destructor: std::terminate in MPI_Finalize.
+TEST(HeapGone, LeasesAreGivenBackAtTheEnd) {
+  LocalServers servers({.servers = 2, .near = 1});
+  UnwatchedTransport transport(servers.Connect(0));
+  auto swap = std::make_unique<RemoteSwap>(transport, RemoteSwapOptions{});
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(swap->Reserve(kMiB).ok());
+  ASSERT_GT(servers.server(0).leases().leases() * servers.server(1).leases().leases(), 0u);
+  {
+    const EndingHeap none(0);
+    swap.reset();
+  }
+  transport.Receive();
+  for (uint32_t i = 0; i < 2; ++i) EXPECT_EQ(servers.server(i).leases().leases(), 0u);
+}
+
+// Where what is said of a lease, or to its server, needs heap, the lease stays with the server.
+TEST(HeapGone, ATransportWithoutHeapEndsNothing) {
+  struct Mute final : UnwatchedTransport {
+    using UnwatchedTransport::UnwatchedTransport;
+    void Send(uint32_t server, const WireMessage& message) override { ScarceHeap::MayThrow(), UnwatchedTransport::Send(server, message); }
+    std::optional<Control> Receive() override { return ScarceHeap::MayThrow(), UnwatchedTransport::Receive(); }
+  };
+  LocalServers servers({.servers = 1});
+  Mute transport(servers.Connect(0));
+  auto swap = std::make_unique<RemoteSwap>(transport, RemoteSwapOptions{});
+  ASSERT_TRUE(swap->Reserve(kMiB).ok());
+  const EndingHeap none(0);
+  swap.reset();
+  EXPECT_TRUE(EndingHeap::refused());
+}
+
+// It counted as dead before there were words for it, so nobody ever read that it was.
+TEST(HeapGone, WhoseServerHasDiedIsToldAllTheSame) {
+  for (int given = 0;; ++given) {
+    LocalServers servers({.servers = 1});
+    UnwatchedTransport transport(servers.Connect(0));
+    RemoteSwap swap(transport, RemoteSwapOptions{});
+    ASSERT_TRUE(swap.Reserve(kMiB).ok());
+    servers.Kill(0);
+    testing::internal::CaptureStderr();
+    bool refused = false;
+    {
+      const EndingHeap ending(given);
+      static_cast<void>(WithinHeap([&] { return swap.Upkeep(), true; }, false));
+      refused = EndingHeap::refused();
+    }
+    swap.Upkeep();
+    const std::string said = testing::internal::GetCapturedStderr();
+    const size_t told = said.find("died with");
+    EXPECT_NE(told, std::string::npos) << given << " allocations: " << said;
+    EXPECT_EQ(said.find("died with", told + 1), std::string::npos) << given << " allocations: " << said;
+    if (!refused) break;
+    ASSERT_LT(given, 1000);
+  }
+}
+
 TEST(HeapGone, ASlotOfSeveralExtentsIsTakenWholeOrNotAtAll) {
   SlotSpace space;
   space.AddRegion(512 * kSwapGranule);

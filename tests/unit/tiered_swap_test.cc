@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -307,6 +308,44 @@ TEST(TieredSwap, AnIdleTierIsNotPolled) {
 }
 
 using TieredSwapDeathTest = testing::Test;
+
+// A tier may find no heap in Poll. What another one had just handed over was lost with that: its chunk was in flight for ever.
+TEST(TieredSwap, ATierWithoutHeapLosesNoCompletionOfAnother) {
+  struct Heapless final : FakeTier {
+    explicit Heapless(bool is_heapless) : FakeTier({.seed = 1, .capacity_bytes = 4 * kOne}), none(is_heapless) {}
+    size_t Poll(std::span<IoRequest*> done, microseconds wait) override {
+      if (none) throw std::bad_alloc();
+      return FakeTier::Poll(done, wait);
+    }
+    bool none;
+  };
+  for (const bool first : {true, false}) {
+    std::vector<std::unique_ptr<SwapTier>> tiers;
+    Heapless* both[2] = {};
+    for (const size_t i : {size_t{0}, size_t{1}}) {
+      auto one = std::make_unique<Heapless>(first == (i == 0));
+      both[i] = one.get();
+      tiers.push_back(std::move(one));
+    }
+    TieredSwap tiered(std::move(tiers));
+    const TierBuffer buffer = MakeBuffer(2 * kOne, 7);
+    std::array<IoRequest, 2> requests;
+    for (const size_t i : {size_t{0}, size_t{1}}) {
+      const size_t order[] = {i};
+      tiered.SetOrder(order);
+      requests[i] = {.slot = tiered.Reserve(kOne).value(), .buffer = static_cast<std::byte*>(buffer.get()) + i * kOne, .bytes = kOne};
+      IoRequest* batch[] = {&requests[i]};
+      tiered.SubmitWrite(batch);
+    }
+    IoRequest* done[4];
+    size_t ended = 0;
+    for (int i = 0; i < 100; ++i) ended += WithinHeap([&] { return tiered.Poll(done, microseconds(i % 2)); }, size_t{0});
+    EXPECT_EQ(ended, 1u);
+    both[0]->none = both[1]->none = false;
+    for (int i = 0; i < 100 && ended < 2; ++i) ended += tiered.Poll(done, microseconds(100));
+    EXPECT_EQ(ended, 2u);
+  }
+}
 
 TEST(TieredSwapDeathTest, ASlotWithoutATierIsABug) {
   std::vector<std::unique_ptr<SwapTier>> tiers;
