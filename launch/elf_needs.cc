@@ -75,10 +75,13 @@ std::optional<std::vector<std::string>> LibrariesNeeded(const std::string& progr
   return libraries;
 }
 
-std::optional<bool> IsLinkedWithMpi(const std::string& program) {
+std::optional<MpiUse> MpiUseOf(const std::string& program) {
   const auto libraries = LibrariesNeeded(program);
   if (!libraries) return std::nullopt;
-  return std::any_of(libraries->begin(), libraries->end(), [](const std::string& name) { return name.rfind("libmpi", 0) == 0; });
+  const auto needs = [&](const char* begin) {
+    return std::any_of(libraries->begin(), libraries->end(), [&](const std::string& name) { return name.rfind(begin, 0) == 0; });
+  };
+  return needs("libramspan-mpi") ? MpiUse::kRamspan : needs("libmpi") ? MpiUse::kPlain : MpiUse::kNone;
 }
 
 }  // namespace ramspan

@@ -1,6 +1,7 @@
 // Which shared libraries a program was linked with, read from its file. Stateless; any thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,7 +12,12 @@ namespace ramspan {
 // read. What the libraries need in their turn is not followed.
 std::optional<std::vector<std::string>> LibrariesNeeded(const std::string& program);
 
-// Whether an MPI library is among them. Nothing: it cannot be told.
-std::optional<bool> IsLinkedWithMpi(const std::string& program);
+enum class MpiUse : uint8_t {
+  kNone,
+  kPlain,    // an MPI library is among them
+  kRamspan,  // <ramspan/mpi.h>'s is: the program knows of ranks that are servers
+};
+// Nothing: it cannot be told.
+std::optional<MpiUse> MpiUseOf(const std::string& program);
 
 }  // namespace ramspan

@@ -94,7 +94,7 @@ Facts HostFacts(const RunOptions& options) {
   facts.launcher = SelfPath();
   facts.memserver = FindCompanion("ramspan-memserver");
   facts.server = FindCompanion("ramspan-server");
-  facts.is_linked_with_mpi = IsLinkedWithMpi;
+  facts.mpi_use = MpiUseOf;
   facts.cores = std::max(std::thread::hardware_concurrency(), 1U);
   facts.available_memory = AvailableMemory();
   facts.shared_memory_free = SharedMemoryFree();

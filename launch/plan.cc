@@ -48,16 +48,21 @@ Status Planner::CheckTransport() {
 
 // Which kind of servers, when nobody says. Both reach servers of this host by load and store.
 std::string Planner::ChooseByFacts() {
-  if (facts_.server.empty()) return "mpi: ramspan-server (libfabric) is not installed";
-  if (facts_.memserver.empty()) return "ofi: ramspan-memserver (MPI) is not installed";
+  const std::optional<MpiUse> mpi = facts_.mpi_use(app_[0]);
+  if (facts_.memserver.empty() && !facts_.server.empty()) return "ofi: ramspan-memserver (MPI) is not installed";
+  if (mpi == MpiUse::kRamspan) return "mpi: " + plan_.app_name + " is linked with Ramspan's MPI library, so servers are ranks of its job";
+  if (plan_.ranks > 1 && mpi == MpiUse::kNone) {
+    return "mpi: with several ranks servers are ranks, too. " + plan_.app_name + " names no MPI library: unless one of its libraries uses MPI, it runs " +
+           std::to_string(plan_.ranks) + " times, each by itself";
+  }
   if (plan_.ranks > 1) {
     return "mpi: with several ranks servers are ranks, too, so MPI_COMM_WORLD has " + std::to_string(plan_.ranks + plan_.servers) +
            " ranks for who includes <mpi.h>; by <ramspan/mpi.h> it has " + std::to_string(plan_.ranks) +
            ". With ofi they would be processes outside of the job, whose death does not end it";
   }
-  const std::optional<bool> mpi = facts_.is_linked_with_mpi(app_[0]);
+  if (facts_.server.empty()) return "mpi: ramspan-server (libfabric) is not installed";
   if (!mpi) return "mpi: " + plan_.app_name + " is no binary that says whether it uses MPI";
-  if (*mpi) return "mpi: " + plan_.app_name + " is linked with MPI, so servers are ranks of its job";
+  if (mpi == MpiUse::kPlain) return "mpi: " + plan_.app_name + " is linked with MPI, so servers are ranks of its job";
   return "ofi: " + plan_.app_name + " is not linked with MPI, so servers are processes of their own, whose death does not end the job";
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "launch/elf_needs.h"
 
 namespace ramspan {
 
@@ -36,7 +37,7 @@ struct Facts {
   std::string launcher;                // this executable
   std::string memserver;               // empty: not found; likewise:
   std::string server;                  // ramspan-server
-  std::function<std::optional<bool>(const std::string&)> is_linked_with_mpi;  // launch/elf_needs.h
+  std::function<std::optional<MpiUse>(const std::string&)> mpi_use;  // launch/elf_needs.h
   uint32_t cores = 1;                  // of this host
   uint64_t available_memory = 0;       // of this host, bytes
   uint64_t shared_memory_free = 0;     // of this host's /dev/shm, bytes

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -67,11 +68,19 @@ class blockedArray {
  public:
   using Index = std::array<size_t, D>;
 
-  // Elements are default-constructed (indeterminate for arithmetic types). REQUIRES: no block extent is 0.
+  // Elements are default-constructed (indeterminate for arithmetic types). Throws as managedPtr where they are more than an
+  // address can say. REQUIRES: no block extent is 0.
   blockedArray(const Index& shape, const Index& block_shape) : shape_(shape), block_shape_(block_shape) {
-    size_t blocks = 1;
+    // Extents whose product fits have products of parts that do.
+    const size_t elements_max = std::numeric_limits<size_t>::max() / 2 / sizeof(T);
+    const bool is_empty = std::find(shape.begin(), shape.end(), size_t{0}) != shape.end();
+    size_t blocks = 1, all = 1;
+    for (size_t d = 0; d < D && !is_empty; ++d) {
+      if (shape[d] > elements_max / all) detail::ThrowTooLarge(shape[d], all * sizeof(T));
+      all *= shape[d];
+    }
     for (size_t d = 0; d < D; ++d) {
-      counts_[d] = (shape[d] + block_shape[d] - 1) / block_shape[d];
+      counts_[d] = shape[d] / block_shape[d] + (shape[d] % block_shape[d] != 0 ? 1 : 0);
       blocks *= counts_[d];
     }
     chunks_.reserve(blocks);

@@ -97,6 +97,18 @@ TEST(BlockedArray, TwoDimensionsWithUnevenEnds) {
   EXPECT_EQ(same(0, 99), 128 * 777 + 99);
 }
 
+// Their products wrapped: the array had no blocks, or blocks smaller than they said.
+TEST(BlockedArray, ExtentsThatNoAddressCanSayAreRefused) {
+  const size_t minus_one = static_cast<size_t>(-1);
+  EXPECT_THROW((blockedArray<double, 2>({minus_one, 100}, {512, 512})), ramspan::Error);
+  EXPECT_THROW((blockedArray<double, 2>({size_t{1} << 41, size_t{1} << 41}, {512, 512})), ramspan::Error);
+  EXPECT_THROW((blockedArray<char, 2>({3, 0x5555555555555556}, {3, minus_one})), ramspan::Error);
+  EXPECT_EQ((blockedArray<double, 2>({minus_one, 0}, {512, 512})).block_counts()[1], 0u);
+  blockedArray<double, 2> one({10, 10}, {minus_one, minus_one});
+  EXPECT_EQ(one.block_counts(), (std::array<size_t, 2>{1, 1}));
+  EXPECT_EQ(one.read({0, 0}).shape(), (std::array<size_t, 2>{10, 10}));
+}
+
 TEST(BlockedArray, ThreeDimensionsLargerThanTheLimit) {
   const std::array<size_t, 3> shape{100, 300, 250};  // 57 MiB
   blockedArray<double, 3> a(shape, {32, 64, 64});

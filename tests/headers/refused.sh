@@ -23,5 +23,8 @@ for header in ramspan/*.h rambrain/*.h; do
   [ "$header" = ramspan/mpi.h ] || expect "Ramspan needs C++17 (-std=c++17)" "$header" -std=c++14
 done
 echo 'int main() {}' | "$cxx" -fsyntax-only -x c++ -include mpi.h - 2>/dev/null ||  # where it is always found, nothing is to be said
-  expect "pkg-config ramspan-mpi" ramspan/mpi.h -std=c++17
+  { expect "pkg-config ramspan-mpi" ramspan/mpi.h -std=c++17
+    # Nor what follows from it.
+    errors=$(printf '#include <ramspan/mpi.h>\nint main() { return MPI_Barrier(MPI_COMM_WORLD); }\n' | "$cxx" -fsyntax-only -x c++ -std=c++17 -I "$include" - 2>&1 | grep -cE ' (fatal )?error: ')
+    [ "$errors" = 2 ] || { echo "ramspan/mpi.h without <mpi.h>: $errors errors instead of 2"; failed=1; }; }
 exit $failed

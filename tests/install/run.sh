@@ -31,6 +31,11 @@ try_all() {  # try_all FOLDER_OF_PLAIN FOLDER_OF_WITH_MPI
   { cat "$scratch/log"; exit 1; }
 "$cmake" --build "$scratch/build" >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
 try_all "$scratch/build" "$scratch/build/mpi"
+# A component that is not there is told by its name, and what there is.
+mkdir "$scratch/wrong"
+printf 'cmake_minimum_required(VERSION 3.25)\nproject(wrong CXX)\nfind_package(ramspan REQUIRED COMPONENTS openmp)\n' >"$scratch/wrong/CMakeLists.txt"
+! "$cmake" -S "$scratch/wrong" -B "$scratch/wrong" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/log" 2>&1
+grep -q 'no component "openmp"' "$scratch/log" || { cat "$scratch/log"; exit 1; }
 echo "find_package: fine"
 
 mkdir "$scratch/pc"

@@ -15,12 +15,12 @@ TEST(ElfNeeds, AProgramsLibrariesAreFound) {
   const auto libraries = LibrariesNeeded(SelfPath());
   ASSERT_TRUE(libraries.has_value());
   EXPECT_EQ(std::count(libraries->begin(), libraries->end(), "libc.so.6"), 1);
-  EXPECT_EQ(IsLinkedWithMpi("/bin/sh"), false);
+  EXPECT_EQ(MpiUseOf("/bin/sh"), MpiUse::kNone);
 }
 
 TEST(ElfNeeds, AScriptAndAnAbsentFileTellNothing) {
-  EXPECT_EQ(IsLinkedWithMpi("/etc/passwd"), std::nullopt);
-  EXPECT_EQ(IsLinkedWithMpi("/nowhere/at/all"), std::nullopt);
+  EXPECT_EQ(MpiUseOf("/etc/passwd"), std::nullopt);
+  EXPECT_EQ(MpiUseOf("/nowhere/at/all"), std::nullopt);
 }
 
 // Headers that promise more than there is: read to the end, nothing more.

@@ -28,7 +28,7 @@ class PlanTest : public testing::Test {
     facts_.launcher = "/opt/bin/ramspan";
     facts_.memserver = "/opt/bin/ramspan-memserver";
     facts_.server = "/opt/bin/ramspan-server";
-    facts_.is_linked_with_mpi = [this](const std::string&) { return linked_with_mpi_; };
+    facts_.mpi_use = [this](const std::string&) { return mpi_use_; };
     facts_.available_memory = 8 * kGiB;
     facts_.shared_memory_free = 4 * kGiB;
     options_.app = {"./app", "in.txt"};
@@ -63,7 +63,7 @@ class PlanTest : public testing::Test {
 
   std::map<std::string, std::string> environment_;
   std::string hostfile_;
-  std::optional<bool> linked_with_mpi_ = true;
+  std::optional<MpiUse> mpi_use_ = MpiUse::kPlain;
   Facts facts_;
   RunOptions options_;
 };
@@ -153,7 +153,7 @@ TEST_F(PlanTest, OfiServersOfSeveralHostsAreAJobOfTheirOwnInThePlacesBehindTheRa
 
 // 99999 of them were started, until nobody on that host got anything done.
 TEST_F(PlanTest, MoreServersThanAProgramUsesAreRefused) {
-  linked_with_mpi_ = false;
+  mpi_use_ = MpiUse::kNone;
   options_.server_memory = "1MiB";
   Ranks(1, 128);
   EXPECT_EQ(Make().outside_servers, 128);
@@ -233,19 +233,26 @@ TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
   Ranks(1, 1);
   EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is linked with MPI"));
   EXPECT_EQ(Make().servers, 1);
-  linked_with_mpi_ = false;
+  mpi_use_ = MpiUse::kNone;
   EXPECT_TRUE(Notes(Make(), "--transport ofi: ./app is not linked with MPI"));
   EXPECT_EQ(Make().outside_servers, 1);
-  linked_with_mpi_ = std::nullopt;
+  mpi_use_ = std::nullopt;
   EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is no binary"));
-  linked_with_mpi_ = false;
   Ranks(2, 1);
   EXPECT_TRUE(Notes(Make(), "--transport mpi: with several ranks"));
   EXPECT_TRUE(Notes(Make(), "MPI_COMM_WORLD has 3 ranks for who includes <mpi.h>; by <ramspan/mpi.h> it has 2"));
+  // A program that was made for servers as ranks needs no lesson; one without MPI does several times the same.
+  mpi_use_ = MpiUse::kRamspan;
+  EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is linked with Ramspan's MPI library"));
+  EXPECT_FALSE(Notes(Make(), "MPI_COMM_WORLD"));
+  mpi_use_ = MpiUse::kNone;
+  EXPECT_TRUE(Notes(Make(), "./app names no MPI library: unless one of its libraries uses MPI, it runs 2 times, each by itself"));
+  EXPECT_FALSE(Notes(Make(), "MPI_COMM_WORLD"));
   facts_.memserver = "";
   EXPECT_TRUE(Notes(Make(), "--transport ofi: ramspan-memserver"));
   facts_.server = "";
   facts_.memserver = "/opt/bin/ramspan-memserver";
+  Ranks(1, 1);
   EXPECT_TRUE(Notes(Make(), "--transport mpi: ramspan-server (libfabric) is not installed"));
   options_.transport = "ofi";
   EXPECT_NE(Error().find("ramspan-server is neither beside"), std::string::npos);
