@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -189,6 +190,25 @@ TEST(FullSwap, IsWaitedForByNobodyButWhoFailsOtherwise) {
   tier.asked.clear();
   EXPECT_EQ(add().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(tier.asked, testing::Contains(SwapTier::Patience::kWait));
+  tier.full = false;
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+}
+
+// Who removes a swap waited 5 s for each size of what was there.
+TEST(FullSwap, IsWaitedForOnceByWhoGivesUpASwap) {
+  FullWhenTold tier;
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (uint64_t i = 0; i < 64; ++i) {
+    chunks.push_back(engine.Create(kDrainedBytes - i * 512).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+  }
+  tier.full = true;
+  EXPECT_EQ(engine.Vacate([](SlotRef, size_t) { return true; }).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(std::count(tier.asked.begin(), tier.asked.end(), SwapTier::Patience::kWait), 1);
+  EXPECT_GT(tier.asked.size(), 1u) << "each has found the same";
   tier.full = false;
   for (Chunk* chunk : chunks) engine.Free(chunk);
   engine.Drain();
