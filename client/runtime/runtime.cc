@@ -23,6 +23,7 @@
 #include "client/transport/mpi_door.h"
 #include "client/transport/ofi_door.h"
 #include "common/errno_guard.h"
+#include "common/log.h"
 #include "ramspan/errors.h"
 
 namespace ramspan {
@@ -52,6 +53,8 @@ Runtime& Runtime::TryStart() {
   auto runtime = std::unique_ptr<Runtime>(new Runtime);
   if (Status status = runtime->Compose(program.options); !status.ok()) throw ConfigError(status.message());
   if (Status status = runtime->mover_.Start(&runtime->engine(), [swaps = runtime->swaps_.get()](const std::atomic<bool>& stop) { swaps->LeaveDraining(stop); }); !status.ok()) throw ConfigError(status.message());
+  // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
+  static_cast<void>(runtime->outside_.release());
   Runtime* started = runtime.release();
   instance_.store(started, std::memory_order_release);
   Session::Open(&started->session_);
@@ -135,8 +138,8 @@ Result<ServerTransport*> Runtime::ChooseTransport() {
   if (!wanted) return nullptr;
   Result<std::unique_ptr<ServerTransport>> outside = OpenOfi({config_.servers, config_.server_key_file, config_.fabric_provider});
   if (!outside.ok()) return outside.status();
-  // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
-  return outside.value().release();
+  outside_ = std::move(outside).value();
+  return outside_.get();
 }
 
 Status Runtime::AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers) {
@@ -182,8 +185,12 @@ void Runtime::AtExit() {
   Session::End();
   if (const int rank = WorldRank(); rank >= 0) statistics_->set_rank(rank);
   mover_.Stop();
-  if (config_.debug) std::fputs(engine_->DescribeUnchangedWrites().c_str(), stderr);
-  statistics_->WriteFile();
+  // An exception would end the program in place of its own status.
+  const auto say = [](const char* what, const auto& words) {
+    if (!WithinHeap([&] { return words(), true; }, false)) LogWarning("%s: %s", what, OutOfHeapText());
+  };
+  if (config_.debug) say("unchanged writes to swap are not told", [this] { std::fputs(engine_->DescribeUnchangedWrites().c_str(), stderr); });
+  say("statistics are not written (key stats, RAMSPAN_STATS)", [this] { statistics_->WriteFile(); });
 }
 
 }  // namespace ramspan

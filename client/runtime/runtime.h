@@ -66,6 +66,7 @@ class Runtime {
 
   // Constant after Compose.
   Config config_;
+  std::unique_ptr<ServerTransport> outside_;  // of servers that are no ranks, until the start has succeeded; swap_ uses it to its end
   std::unique_ptr<TieredSwap> swap_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Bundles> bundles_;

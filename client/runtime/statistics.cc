@@ -133,10 +133,11 @@ void RuntimeStatistics::CheckFile() {
 void RuntimeStatistics::WriteFile() {
   if (from_.config->stats.empty()) return;
   const std::string path = ExpandStatsPath(from_.config->stats, rank_.load(std::memory_order_relaxed));
+  const std::string text = Json() + "\n";  // before the file is emptied: there may be no heap for it
   const WriteSignalsBlocked blocked;
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
   if (fd < 0) return WarnUnwritable(path, errno);
-  int error = WriteWhole(fd, Json() + "\n");
+  int error = WriteWhole(fd, text);
   if (close(fd) != 0 && error == 0) error = errno;
   if (error != 0) LogWarning("statistics in %s are not complete: %s", path.c_str(), std::strerror(error));
 }

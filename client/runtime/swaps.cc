@@ -230,8 +230,10 @@ void Swaps::LeaveRemote(bool bring_home) {
   configured_.remote->Close();
   if (bring_home) {
     // Remote memory is the first tier wherever there is one.
-    const Status status =
-        engine_->Vacate([this](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == 0; }, {.even_if_full = true, .patiently = true});
+    const auto come_home = [this] {
+      return engine_->Vacate([this](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == 0; }, {.even_if_full = true, .patiently = true});
+    };
+    const Status status = WithinHeap(come_home, OutOfHeap());  // MPI's caller is C code, which nothing may be thrown through
     if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.c_str());
   }
   configured_.remote->Retire();

@@ -7,9 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <map>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -18,6 +21,23 @@
 #include "ramspan/detail/object.h"
 #include "ramspan/managed_ptr.h"
 #include "ramspan/runtime.h"
+
+namespace {
+
+std::atomic<int> allocations_left{-1};  // -1: the heap does not end
+
+}  // namespace
+
+// Not inline, where g++ would find that what free() gets came from new.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  const int left = allocations_left;
+  if (left > 0) --allocations_left;
+  void* const at = left == 0 ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+  if (at == nullptr) throw std::bad_alloc();
+  return at;
+}
+[[gnu::noinline]] void operator delete(void* at) noexcept { std::free(at); }
+[[gnu::noinline]] void operator delete(void* at, size_t) noexcept { std::free(at); }
 
 namespace {
 
@@ -178,6 +198,41 @@ int AdhereToOutlivesItsData() {
   return 0;
 }
 
+// The end has something to say (unchanged writes, statistics), and HEAP_AT_END allocations for it.
+int EndWithoutHeap() {
+  std::vector<managedPtr<uint64_t>> data;
+  for (int i = 0; i < 24; ++i) data.emplace_back(1 << 17);  // of 1 MiB
+  for (int round = 0; round < 3; ++round) {
+    for (auto& one : data) {
+      ramspan::adhereTo<uint64_t> glue(one);
+      static_cast<void>(static_cast<uint64_t*>(glue));
+    }
+  }
+  allocations_left = std::atoi(std::getenv("HEAP_AT_END"));
+  return 0;
+}
+
+long EntriesOf(const char* folder) { return std::distance(std::filesystem::directory_iterator(folder), {}); }
+
+// REQUIRES: a configuration that cannot work.
+int StartInVain() {
+  const auto fails = [] {
+    try {
+      const managedPtr<double> data(1000);
+      return false;
+    } catch (const ramspan::ConfigError&) {
+      return true;
+    }
+  };
+  if (!fails()) return 1;
+  const long threads = EntriesOf("/proc/self/task"), descriptors = EntriesOf("/proc/self/fd");
+  for (int i = 0; i < 3; ++i) {
+    if (!fails()) return 1;
+  }
+  std::printf("%ld threads and %ld descriptors more\n", EntriesOf("/proc/self/task") - threads, EntriesOf("/proc/self/fd") - descriptors);
+  return 0;
+}
+
 }  // namespace
 
 int main(int, char** argv) try {
@@ -191,6 +246,8 @@ int main(int, char** argv) try {
                                                              {"sweep", SweepAll},
                                                              {"pin-three", PinThree},
                                                              {"exit-in-child", ExitInChild},
+                                                             {"end-without-heap", EndWithoutHeap},
+                                                             {"start-in-vain", StartInVain},
                                                              {"outlive", AdhereToOutlivesItsData}};
   return lives.at(argv[1])();
 } catch (const std::exception& e) {

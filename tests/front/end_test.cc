@@ -70,6 +70,23 @@ TEST_F(ProgramEnd, AStatsFileThatCannotBeIsToldAtTheStart) {
   EXPECT_THAT(end.err, HasSubstr("make its folder first"));
 }
 
+// std::bad_alloc left an exit handler: status 134 after all work was done.
+TEST_F(ProgramEnd, WhatTheEndHasNoHeapToSayCostsNoStatus) {
+  for (const int given : {0, 1, 4, 12, 100'000}) {
+    const Outcome end = Live("end-without-heap", {"HEAP_AT_END=" + std::to_string(given), Stats("stats"), "RAMSPAN_DEBUG=1", "RAMSPAN_SWAP=file"});
+    SCOPED_TRACE(std::to_string(given) + " allocations");
+    EXPECT_EQ(end.status, 0) << end.err;
+    const bool enough = given > 1000;
+    EXPECT_EQ(end.err.find("statistics are not written") == std::string::npos, enough) << end.err;
+    const bool told = end.err.find("wrote what was there already") != std::string::npos;
+    EXPECT_NE(told, end.err.find("unchanged writes to swap are not told") != std::string::npos) << end.err;
+    if (given == 0 || enough) {
+      EXPECT_EQ(told, enough) << end.err;
+    }
+  }
+  EXPECT_THAT(ReadFile(folder_ / "stats"), HasSubstr("budget_bytes"));
+}
+
 // The signal of the limit ended the program after its work was done.
 TEST_F(ProgramEnd, ALimitOfFileSizesCostsTheStatisticsOnly) {
   const Outcome end = LiveUnder("-f 0", "touch", {Stats("stats"), "RAMSPAN_SWAP=file"});

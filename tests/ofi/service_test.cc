@@ -359,6 +359,17 @@ TEST_F(Service, AFarServerCostsAClientFewBuffersBesideItsLimit) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their shadows need terabytes of addresses
+// What had met the servers stayed for ever: with each try two threads, their sockets and one client more of theirs.
+TEST_F(Service, AStartThatFailsLeavesNothingBehind) {
+  const Server server = StartServer("64MiB");
+  for (const bool far : {true, false}) {
+    const Outcome outcome = Run({END_PROGRAM, "start-in-vain"}, To(server.place, far, {"RAMSPAN_SWAPFILES=" + (folder_ / "no/such/folder/%d-%d").string()}));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, "0 threads and 0 descriptors more\n") << "far: " << far;
+  }
+  EndServer(server);
+}
+
 // libfabric could not map its buffers when the first transfer began, and said "later" for ever: for 30 s nothing moved, then the server was said to
 // have died with data that it had never got.
 TEST_F(Service, UnderALimitOfAddressesAServerServesOrIsRefusedForThem) {
