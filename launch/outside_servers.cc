@@ -69,7 +69,7 @@ Status OutsideServers::Start() {
   }
   for (int i = 0; i < plan_.outside_servers; ++i) {
     std::vector<std::string> line = plan_.server_argv;
-    line.insert(line.end(), {"--socket", folder_ + "/server-" + std::to_string(i), "--key-file", key_file()});
+    line.insert(line.end(), {"--socket", folder_ + "/server-" + std::to_string(i + 1), "--key-file", key_file()});
     if (Status started = StartOne(std::move(line)); !started.ok()) return started;
   }
   return {};

@@ -31,7 +31,7 @@ std::string ServerLines(const Plan& plan) {
   } else {
     lines = "RUN=$(mktemp -d)\n";
     for (int i = 0; i < plan.outside_servers; ++i) {
-      const std::string place = "$RUN/server-" + std::to_string(i);
+      const std::string place = "$RUN/server-" + std::to_string(i + 1);
       lines += Line(plan.server_argv) + " --socket " + place + " --key-file $RUN/server-key &\n";
       places += (i == 0 ? "" : ",") + place;
     }

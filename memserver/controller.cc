@@ -45,7 +45,7 @@ Status AwaitEnd(const SocketPlace& place, const Secret& secret, const EndWaiting
   std::optional<uint64_t> instance;
   uint64_t left = UINT64_MAX;
   auto heard = std::chrono::steady_clock::now();
-  bool is_silent = false;
+  int silent_looks = 0;
   for (int looks = 0;; std::this_thread::sleep_for(waiting.look_every)) {
     const Result<ServerAnswer> answer = Ask(place, secret, {.order = ServiceOrder::kLook, .bytes = 0, .job = ""}, waiting.answer_max);
     if (answer.ok() ? answer.value().instance != instance.value_or(answer.value().instance) : IsDesertedForGood(place, waiting.answer_max)) {
@@ -57,12 +57,13 @@ Status AwaitEnd(const SocketPlace& place, const Secret& secret, const EndWaiting
       if (now - heard > waiting.silent_max) {
         return Unavailable("it does not answer (" + answer.status().message() + "), and whether it has ended is not known: look on its host whether `ramspan server` runs");
       }
-      if (!std::exchange(is_silent, true)) tell(name + " does not answer now: " + answer.status().message());
+      // Once is what a server does whose end has begun.
+      if (++silent_looks == 2) tell(name + " does not answer now: " + answer.status().message());
       continue;
     }
     instance = answer.value().instance;
     heard = now;
-    is_silent = false;
+    silent_looks = 0;
     const ServiceReport& server = answer.value().reports.back();
     if (!server.draining) return FailedPrecondition("it drains no more: somebody told it to lend again");
     looks = server.held_bytes < left ? 0 : looks + 1;

@@ -283,9 +283,9 @@ TEST_F(PlanTest, TheDryRunOfOfiShowsServersAndJob) {
   options_.transport = "ofi";
   EXPECT_EQ(ShellLine(Make()),
             "RUN=$(mktemp -d)\n"
-            "/opt/bin/ramspan-server --memory 512MiB --socket $RUN/server-0 --key-file $RUN/server-key &\n"
             "/opt/bin/ramspan-server --memory 512MiB --socket $RUN/server-1 --key-file $RUN/server-key &\n"
-            "RAMSPAN_SERVERS=$RUN/server-0,$RUN/server-1 RAMSPAN_TRANSPORT=ofi RAMSPAN_SERVER_KEY_FILE=$RUN/server-key "
+            "/opt/bin/ramspan-server --memory 512MiB --socket $RUN/server-2 --key-file $RUN/server-key &\n"
+            "RAMSPAN_SERVERS=$RUN/server-1,$RUN/server-2 RAMSPAN_TRANSPORT=ofi RAMSPAN_SERVER_KEY_FILE=$RUN/server-key "
             "RAMSPAN_MEMORY=64MiB /opt/bin/ramspan __rank -- ./app in.txt");
 }
 
