@@ -1,8 +1,10 @@
 #include "client/transport/ofi_server.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -229,6 +231,10 @@ const char* OfiServer::Map(const WireMessage& grant, const Descriptor& file) {
   const int seals = fcntl(file.number(), F_GET_SEALS);
   if (fstat(file.number(), &status) != 0 || static_cast<uint64_t>(status.st_size) != grant.bytes) return "its memory has another size";
   if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW)) return "its memory could shrink";
+  // To map into its place takes away first what is there. With huge pages that are not to be had this fails then, and a hole would be left into
+  // which the program's own memory may come: under the next grant.
+  struct statfs kind {};
+  if (fstatfs(file.number(), &kind) != 0 || kind.f_type != TMPFS_MAGIC) return "its memory is no memfd of ordinary pages";
   void* place = description_.mapped + grant.offset;
   if (mmap(place, grant.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.number(), 0) == MAP_FAILED) return "it cannot be mapped";
   return nullptr;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kSealed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-Descriptor MemoryFile(uint64_t bytes, int seals) {
-  Descriptor file(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+Descriptor MemoryFile(uint64_t bytes, int seals, unsigned pages = 0) {
+  Descriptor file(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | pages));
   RS_CHECK(ftruncate(file.number(), static_cast<off_t>(bytes)) == 0 && fcntl(file.number(), F_ADD_SEALS, seals) == 0, "memfd: %d", errno);
   return file;
 }
@@ -90,6 +90,16 @@ TEST_F(NearServer, ALeaseForWhichThereIsNoDescriptorIsGivenBackAndTheServerStays
 TEST_F(NearServer, AFileThatCouldShrinkIsRefused) {
   EXPECT_FALSE(Takes(1, 0, kMiB, MemoryFile(kMiB, F_SEAL_GROW)));
   EXPECT_FALSE(Takes(2, 0, kMiB, MemoryFile(kMiB, 0)));
+}
+
+// No huge page is there: mapping it failed after the place had been emptied, and the program's memory came under the server's next grant.
+TEST_F(NearServer, AFileOfHugePagesIsRefusedBeforeItsPlaceIsEmptied) {
+  constexpr uint64_t kLease = 2 * kMiB;
+  EXPECT_FALSE(Takes(1, 0, kLease, MemoryFile(kLease, kSealed, MFD_HUGETLB)));
+  // What the kernel would put into a hole: the reservation is there as before.
+  void* place = mmap(client_->description().mapped, kLease, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  EXPECT_EQ(place, MAP_FAILED);
+  EXPECT_TRUE(Takes(2, 0, kLease, MemoryFile(kLease, kSealed)));
 }
 
 TEST_F(NearServer, AFileOfAnotherSizeIsRefused) {
