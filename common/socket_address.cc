@@ -234,6 +234,15 @@ bool IsDeserted(const SocketPlace& place, std::chrono::milliseconds at_most) {
   return true;
 }
 
+// Without heap: a destructor asks.
+static bool IsSameHost(const SocketAddress& a, const SocketAddress& b) {
+  if (a.storage.ss_family != b.storage.ss_family) return false;
+  const auto* const a6 = reinterpret_cast<const sockaddr_in6*>(&a.storage);
+  const auto* const b6 = reinterpret_cast<const sockaddr_in6*>(&b.storage);
+  if (a.storage.ss_family == AF_INET6) return std::memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof a6->sin6_addr) == 0;
+  return reinterpret_cast<const sockaddr_in*>(&a.storage)->sin_addr.s_addr == reinterpret_cast<const sockaddr_in*>(&b.storage)->sin_addr.s_addr;
+}
+
 bool HangUp(const SocketAddress& peer) {
   if (peer.port() == 0) return false;  // no address of TCP; those of Unix sockets look alike
   bool found = false;
@@ -244,7 +253,7 @@ bool HangUp(const SocketAddress& peer) {
     SocketAddress other;
     other.length = sizeof other.storage;
     if (number == dirfd(descriptors) || getpeername(number, reinterpret_cast<sockaddr*>(&other.storage), &other.length) != 0) continue;
-    if (other.port() == peer.port() && other.host() == peer.host()) found = shutdown(number, SHUT_RDWR) == 0 || found;
+    if (other.port() == peer.port() && IsSameHost(other, peer)) found = shutdown(number, SHUT_RDWR) == 0 || found;
   }
   closedir(descriptors);
   return found;

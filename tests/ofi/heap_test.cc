@@ -1,6 +1,9 @@
 // The threads of the OFI transport find no heap: what leaves a thread's function ends the program. And links, on which nothing may be
 // lost half way.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <memory>
 #include <new>
@@ -9,7 +12,9 @@
 #include <vector>
 
 #include "client/transport/ofi_transport.h"
+#include "common/descriptor.h"
 #include "common/link.h"
+#include "common/socket_address.h"
 #include "tests/support/eventually.h"
 #include "tests/support/heap_watch.h"
 #include "tests/support/ofi_servers.h"
@@ -47,6 +52,29 @@ TEST_P(ThreadsWithoutHeap, DoAllLater) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, ThreadsWithoutHeap, testing::Values(true, false), [](const auto& info) { return std::string(info.param ? "Near" : "Far"); });
+
+// Of a dead server's connection, by a destructor. Numeric addresses of more than 15 characters were compared as strings.
+TEST(HangUpWithoutHeap, EndsTheConnection) {
+  const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), client(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in here{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t length = sizeof here;
+  ASSERT_EQ(bind(listener.number(), reinterpret_cast<sockaddr*>(&here), length), 0);
+  ASSERT_EQ(listen(listener.number(), 1), 0);
+  ASSERT_EQ(getsockname(listener.number(), reinterpret_cast<sockaddr*>(&here), &length), 0);
+  sockaddr_in6 mapped{.sin6_family = AF_INET6, .sin6_port = here.sin_port};
+  ASSERT_EQ(inet_pton(AF_INET6, "::ffff:127.0.0.1", &mapped.sin6_addr), 1);
+  if (!client || connect(client.number(), reinterpret_cast<const sockaddr*>(&mapped), sizeof mapped) != 0) GTEST_SKIP() << "no IPv6 here";
+  SocketAddress peer;
+  peer.length = sizeof peer.storage;
+  ASSERT_EQ(getpeername(client.number(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.length), 0);
+  const auto hang_up = [&] {
+    const EndingHeap none(0);
+    return HangUp(peer);
+  };
+  EXPECT_TRUE(hang_up());
+  char byte = 0;
+  EXPECT_EQ(recv(client.number(), &byte, 1, 0), 0);
+}
 
 // What a far server has lent, or nothing where it did not answer.
 std::optional<WireMessage> Lease(ServerTransport& transport) {
