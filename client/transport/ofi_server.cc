@@ -231,8 +231,9 @@ const char* OfiServer::Map(const WireMessage& grant, const Descriptor& file) {
   const int seals = fcntl(file.number(), F_GET_SEALS);
   if (fstat(file.number(), &status) != 0 || static_cast<uint64_t>(status.st_size) != grant.bytes) return "its memory has another size";
   if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW)) return "its memory could shrink";
-  // To map into its place takes away first what is there. With huge pages that are not to be had this fails then, and a hole would be left into
-  // which the program's own memory may come: under the next grant.
+  if ((seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)) != F_SEAL_SEAL) return "its memory may not be written, or may become so";
+  // To map into its place takes away first what is there. Where this fails then, for want of huge pages or because of a seal against writing, a
+  // hole would be left into which the program's own memory may come: under the next grant.
   struct statfs kind {};
   if (fstatfs(file.number(), &kind) != 0 || kind.f_type != TMPFS_MAGIC) return "its memory is no memfd of ordinary pages";
   void* place = description_.mapped + grant.offset;
