@@ -16,6 +16,16 @@ namespace {
 // ETOOMANYREFS: more descriptors are under way than this user may have; they become fewer as others take theirs.
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ETOOMANYREFS; }
 
+// Why a link is closed. All of these need no heap: what was wrong has been taken from the socket by then, so without them nobody would
+// see it again.
+Status SocketFailed(int error) {
+  return WithWords(StatusCode::kUnavailable, [&] { return std::string(std::strerror(error)); }, StaticText("its socket fails"));
+}
+Status BreaksProtocol(StaticText how) { return {StatusCode::kFailedPrecondition, how}; }
+Status BreaksProtocol(const Status& how) {
+  return WithWords(StatusCode::kFailedPrecondition, [&] { return how.message(); }, StaticText("it sends what cannot be"));
+}
+
 }  // namespace
 
 Link::Link(Descriptor socket, Handshake::Role role, const Secret& secret)
@@ -58,10 +68,10 @@ bool Link::Read() {
   const ssize_t n = recvmsg(socket_.number(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && WouldBlock(errno)) return false;
   if (n <= 0) {
-    const std::string reason = n == 0 ? "the connection was closed" : std::strerror(errno);
+    const Status reason = n == 0 ? Status(StatusCode::kUnavailable, StaticText("the connection was closed")) : SocketFailed(errno);
     ended_ = n == 0 && trusted_;
     if (ended_ && !input().empty()) return false;  // what came before the end is still taken; then Next closes
-    Close(Unavailable(trusted_ ? reason : reason + " before both sides had proved to know the secret (the same key file?)"));
+    Close(trusted_ ? reason : Unavailable(reason.message() + " before both sides had proved to know the secret (the same key file?)"));
     return false;
   }
   ++arrivals_;
@@ -87,8 +97,8 @@ void Link::TakeDescriptors(void* raw) {
   // left for it. Its frame gets an empty one, and the next frames get their own.
   const bool dropped = (message->msg_flags & MSG_CTRUNC) != 0;
   if (dropped && descriptors_.size() == before) descriptors_.emplace_back();
-  else if (dropped || descriptors_.size() > before + 1) return Close(FailedPrecondition("it sends more descriptors than leases"));
-  if (descriptors_.size() > kDescriptorsMax) Close(FailedPrecondition("it sends more descriptors than leases"));
+  else if (dropped || descriptors_.size() > before + 1) return Close(BreaksProtocol(StaticText("it sends more descriptors than leases")));
+  if (descriptors_.size() > kDescriptorsMax) Close(BreaksProtocol(StaticText("it sends more descriptors than leases")));
 }
 
 void Link::Greet() {
@@ -118,13 +128,13 @@ bool Link::TakePeersHeader() {
       &unseal_, Raw(input().data()), Raw((is_client ? keys_.to_client : keys_.to_server).data()));
   input_begin_ += kHeaderBytes;
   sodium_memzero(&keys_, sizeof keys_);
-  if (error != 0) Close(FailedPrecondition("the seal does not begin as it should"));
+  if (error != 0) Close(BreaksProtocol(StaticText("the seal does not begin as it should")));
   return peers_header_known_ = error == 0;
 }
 
 bool Link::Next(LinkFrame* frame, Descriptor* descriptor) {
   if (TakeNext(frame, descriptor)) return true;
-  if (ended_ && !is_closed()) Close(Unavailable("the connection was closed"));
+  if (ended_ && !is_closed()) Close(Status(StatusCode::kUnavailable, StaticText("the connection was closed")));
   return false;
 }
 
@@ -134,7 +144,7 @@ bool Link::TakeNext(LinkFrame* frame, Descriptor* descriptor) {
   if (is_closed() || !TakePeersHeader() || input().size() < 2) return false;
   const size_t sealed = GetLittle<uint16_t>(input(), 0);
   if (sealed <= kSealBytes || sealed > kSealedBytesMax) {
-    Close(FailedPrecondition("it sends a frame of " + std::to_string(sealed) + " bytes"));
+    Close(WithWords(StatusCode::kFailedPrecondition, [&] { return "it sends a frame of " + std::to_string(sealed) + " bytes"; }, StaticText("it sends a frame of a size that none has")));
     return false;
   }
   if (input().size() < 2 + sealed) return false;
@@ -143,10 +153,11 @@ bool Link::TakeNext(LinkFrame* frame, Descriptor* descriptor) {
   unsigned char tag = 0;
   const int error = crypto_secretstream_xchacha20poly1305_pull(&unseal_, Raw(plain.data()), &length, &tag, Raw(input().data() + 2), sealed, nullptr, 0);
   input_begin_ += 2 + sealed;
-  Status decoded = error == 0 ? DecodeFrame(std::span(plain).first(length), frame) : FailedPrecondition("a broken seal: somebody else writes into the connection");
-  if (decoded.ok() && frame->access.has_descriptor && descriptors_.empty()) decoded = FailedPrecondition("a frame without its descriptor");
+  Status decoded = error == 0 ? WithinHeap([&] { return DecodeFrame(std::span(plain).first(length), frame); }, OutOfHeap())
+                              : BreaksProtocol(StaticText("a broken seal: somebody else writes into the connection"));
+  if (decoded.ok() && frame->access.has_descriptor && descriptors_.empty()) decoded = BreaksProtocol(StaticText("a frame without its descriptor"));
   if (!decoded.ok()) {
-    Close(FailedPrecondition(decoded.message()));
+    Close(decoded.code() == StatusCode::kFailedPrecondition ? std::move(decoded) : BreaksProtocol(decoded));
     return false;
   }
   if (frame->access.has_descriptor) {
@@ -157,7 +168,7 @@ bool Link::TakeNext(LinkFrame* frame, Descriptor* descriptor) {
 }
 
 void Link::PrepareToSend() {
-  if (spare_.empty()) spare_.emplace_back();
+  if (spare_.empty() && !is_closed()) spare_.emplace_back();
 }
 
 bool Link::Send(const LinkFrame& frame, int descriptor) {
@@ -201,7 +212,7 @@ bool Link::SendBytes(std::span<const std::byte> bytes, Descriptor descriptor) {
   if (unsent_.empty()) {
     const ssize_t n = Write(bytes, descriptor.number());
     if (n < 0 && !WouldBlock(errno)) {
-      Close(Unavailable(std::strerror(errno)));
+      Close(SocketFailed(errno));
       return false;
     }
     if (n > 0) {
@@ -211,7 +222,7 @@ bool Link::SendBytes(std::span<const std::byte> bytes, Descriptor descriptor) {
   }
   if (sent == bytes.size()) return true;
   if (unsent_.size() == kUnsentFramesMax) {
-    Close(Unavailable("it does not take what is sent to it"));
+    Close(Status(StatusCode::kUnavailable, StaticText("it does not take what is sent to it")));
     return false;
   }
   unsent_.splice(unsent_.end(), spare_, spare_.begin());
@@ -228,7 +239,7 @@ void Link::Flush() {
     Unsent& first = unsent_.front();
     const ssize_t n = Write(std::span(first.bytes).subspan(first.begin, first.end - first.begin), first.descriptor.number());
     if (n < 0 && WouldBlock(errno)) return;
-    if (n < 0) return Close(Unavailable(std::strerror(errno)));
+    if (n < 0) return Close(SocketFailed(errno));
     first.descriptor.Close();
     first.begin += static_cast<size_t>(n);
     if (first.begin != first.end) continue;

@@ -45,7 +45,7 @@ class Link {
   // The next whole frame, in order. *descriptor: what came with it, if the frame says so; empty if this process had too many
   // open files to take it. Reads on where the input was full.
   bool Next(LinkFrame* frame, Descriptor* descriptor);
-  // Allocates what the next Send needs, whether or not the socket is full; it throws nothing then.
+  // Allocates what the next Send needs, whether or not the socket is full; it throws nothing then. A closed link needs nothing.
   void PrepareToSend();
   // False: the link is closed, or the peer has not taken kUnsentFramesMax frames, which closes it. Allocates only after the socket
   // was full. std::bad_alloc: nothing is sent, and the link goes on. `descriptor` stays the caller's (Unix sockets only); false, and the link goes on, when this process has too many open

@@ -198,7 +198,9 @@ Status DecodeFrame(std::span<const std::byte> bytes, LinkFrame* frame) {
     default: good = false;
   }
   if (!good || !reader.ok()) {
-    return InvalidArgument("a frame of kind " + std::to_string(kind) + " and " + std::to_string(bytes.size()) + " bytes that cannot be");
+    return WithWords(StatusCode::kInvalidArgument,
+                     [&] { return "a frame of kind " + std::to_string(kind) + " and " + std::to_string(bytes.size()) + " bytes that cannot be"; },
+                     StaticText("a frame that cannot be"));
   }
   return {};
 }

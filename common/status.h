@@ -111,4 +111,10 @@ T WithinHeap(const F& call, T otherwise) {
   }
 }
 
+// A Status with the words that `words` makes, or with `spare` where the heap has no more for them: an error without its words is one all the same.
+template <typename F>
+Status WithWords(StatusCode code, const F& words, StaticText spare) {
+  return WithinHeap([&] { return Status(code, words()); }, Status(code, spare));
+}
+
 }  // namespace ramspan

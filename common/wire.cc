@@ -50,6 +50,12 @@ const char* WrongField(const WireMessage& m, const Fields& fields) {
   return nullptr;
 }
 
+// Who sends such a thing is refused also where there is no heap to say why.
+template <typename F>
+Status Wrong(const F& words) {
+  return WithWords(StatusCode::kInvalidArgument, [&] { return "control message " + words(); }, StaticText("a control message that cannot be"));
+}
+
 }  // namespace
 
 WireRecord Encode(const WireMessage& message) {
@@ -68,18 +74,17 @@ WireRecord Encode(const WireMessage& message) {
 }
 
 Result<WireMessage> Decode(std::span<const std::byte> record) {
-  if (record.size() != kWireBytes) {
-    return InvalidArgument("control message of " + std::to_string(record.size()) + " bytes, not 64");
-  }
-  if (GetLittle<uint32_t>(record, 0) != kMagic) return InvalidArgument("control message without Ramspan's magic number");
+  if (record.size() != kWireBytes) return Wrong([&] { return "of " + std::to_string(record.size()) + " bytes, not 64"; });
+  if (GetLittle<uint32_t>(record, 0) != kMagic) return Wrong([] { return std::string("without Ramspan's magic number"); });
   const auto version = GetLittle<uint16_t>(record, 4);
   if (version != kWireVersion) {
-    return InvalidArgument("control message of protocol version " + std::to_string(version) + ", this side speaks " +
-                           std::to_string(kWireVersion) + ": use one Ramspan version in a job");
+    return Wrong([&] {
+      return "of protocol version " + std::to_string(version) + ", this side speaks " + std::to_string(kWireVersion) + ": use one Ramspan version in a job";
+    });
   }
   const auto type = GetLittle<uint16_t>(record, 6);
   Fields fields;
-  if (!FieldsOf(type, &fields)) return InvalidArgument("control message of unknown type " + std::to_string(type));
+  if (!FieldsOf(type, &fields)) return Wrong([&] { return "of unknown type " + std::to_string(type); });
   const WireMessage message{.type = static_cast<WireType>(type),
                             .sequence = GetLittle<uint32_t>(record, 8),
                             .flags = GetLittle<uint32_t>(record, 12),
@@ -90,9 +95,7 @@ Result<WireMessage> Decode(std::span<const std::byte> record) {
                             .free_bytes = GetLittle<uint64_t>(record, 48)};
   const char* wrong = WrongField(message, fields);
   if (wrong == nullptr && GetLittle<uint64_t>(record, 56) != 0) wrong = "padding";
-  if (wrong != nullptr) {
-    return InvalidArgument("control message of type " + std::to_string(type) + " with a wrong field: " + wrong);
-  }
+  if (wrong != nullptr) return Wrong([&] { return "of type " + std::to_string(type) + " with a wrong field: " + wrong; });
   return message;
 }
 

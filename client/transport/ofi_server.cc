@@ -62,7 +62,7 @@ void OfiServer::Start(const ServerTransport::Transfer& transfer) {
     if (held != leases_.begin()) {
       --held;
       begin = held->first;
-      leased = transfer.offset - begin <= held->second.bytes && transfer.bytes <= held->second.bytes - (transfer.offset - begin);
+      leased = !held->second.is_returned && transfer.offset - begin <= held->second.bytes && transfer.bytes <= held->second.bytes - (transfer.offset - begin);
       access = held->second.access;
     }
   }
@@ -106,16 +106,33 @@ void OfiServer::Announce() {
 
 void OfiServer::Send(const WireMessage& message) {
   MutexLock lock(mutex_);
-  link_->PrepareToSend();  // a lease that goes here is given back there
-  if (message.type == WireType::kLeaseReturn) {
-    const auto held = std::find_if(leases_.begin(), leases_.end(), [&](const auto& one) { return one.second.id == message.lease; });
-    if (held != leases_.end()) {
-      if (is_near()) Unmap(held->first, held->second.bytes);
-      returned_.fetch_add(held->second.bytes, std::memory_order_relaxed);
-      leases_.erase(held);
-    }
-  }
+  if (message.type == WireType::kLeaseReturn && Return(message.lease)) return;
   link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode(message)});
+}
+
+// False: it is not held here.
+bool OfiServer::Return(uint64_t lease) {
+  const auto held = std::find_if(leases_.begin(), leases_.end(), [&](const auto& one) { return one.second.id == lease; });
+  if (held == leases_.end()) return false;
+  if (!std::exchange(held->second.is_returned, true)) {
+    if (is_near()) Unmap(held->first, held->second.bytes);
+    returned_.fetch_add(held->second.bytes, std::memory_order_relaxed);
+  }
+  WithinHeap([this]() RS_REQUIRES(mutex_) { return TellReturned(), true; }, false);
+  return true;
+}
+
+// Where the heap has no more for a frame that waits, the next Progress tries again: what waits now has left some time after that.
+void OfiServer::TellReturned() {
+  for (auto held = leases_.begin(); held != leases_.end();) {
+    if (!held->second.is_returned) {
+      ++held;
+      continue;
+    }
+    link_->PrepareToSend();
+    link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode({.type = WireType::kLeaseReturn, .lease = held->second.id})});
+    held = leases_.erase(held);
+  }
 }
 
 std::optional<WireRecord> OfiServer::Receive() {
@@ -140,10 +157,10 @@ void OfiServer::Progress() {
     link_->Progress();
     LinkFrame frame;
     Descriptor descriptor;
-    for (PrepareToTake(); link_->Next(&frame, &descriptor); PrepareToTake()) {
-      if (const char* wrong = Take(frame, descriptor)) unusable = wrong;
-    }
+    for (PrepareToTake(); link_->Next(&frame, &descriptor); PrepareToTake()) Take(frame, descriptor);
+    TellReturned();
     if (link_->is_closed()) why = link_->why_closed().message();
+    unusable = std::exchange(unusable_, nullptr);
   }
   if (unusable != nullptr) {
     LogWarning("memory server %s granted what cannot be used (%s); it counts as full for now", description_.label.c_str(), unusable);
@@ -165,37 +182,26 @@ void OfiServer::PutIntoInbox(const WireRecord& record) {
   inbox_.back() = record;
 }
 
-// What is wrong with a grant that it holds; null: nothing.
-const char* OfiServer::Take(const LinkFrame& frame, const Descriptor& descriptor) {
-  if (frame.kind == LinkFrame::Kind::kPong) return nullptr;
-  if (frame.kind == LinkFrame::Kind::kDraining) {
-    draining_.store(frame.draining, std::memory_order_relaxed);
-    return nullptr;
-  }
-  if (frame.kind == LinkFrame::Kind::kGiveBack) {
-    to_be_returned_.store(frame.bytes, std::memory_order_relaxed);
-    return nullptr;
-  }
-  const bool is_record = frame.kind == LinkFrame::Kind::kRecord || frame.kind == LinkFrame::Kind::kGrant;
-  const Result<WireMessage> message = is_record ? Decode(frame.record) : Result<WireMessage>(InvalidArgument("a frame that only clients send"));
+void OfiServer::Take(const LinkFrame& frame, const Descriptor& descriptor) {
+  if (frame.kind == LinkFrame::Kind::kPong) return;
+  if (frame.kind == LinkFrame::Kind::kDraining) return draining_.store(frame.draining, std::memory_order_relaxed);
+  if (frame.kind == LinkFrame::Kind::kGiveBack) return to_be_returned_.store(frame.bytes, std::memory_order_relaxed);
+  // The frame is gone from the link by now, so these errors must not need heap.
+  const auto breaks_protocol = [](StaticText how) { return Status(StatusCode::kFailedPrecondition, how); };
+  if (frame.kind != LinkFrame::Kind::kRecord && frame.kind != LinkFrame::Kind::kGrant) return link_->Close(breaks_protocol(StaticText("a frame that only clients send")));
+  const Result<WireMessage> message = Decode(frame.record);
   if (!message.ok()) {
-    link_->Close(FailedPrecondition(message.status().message()));
-    return nullptr;
+    return link_->Close(WithWords(StatusCode::kFailedPrecondition, [&] { return message.status().message(); }, StaticText("a control message that cannot be")));
   }
   const bool is_grant = message.value().type == WireType::kLeaseGrant;
-  if (is_grant != (frame.kind == LinkFrame::Kind::kGrant) || inbox_.size() >= kInboxMax) {
-    link_->Close(FailedPrecondition(inbox_.size() >= kInboxMax ? "it answers what nobody has asked" : "a grant in the wrong frame"));
-    return nullptr;
-  }
+  if (inbox_.size() >= kInboxMax) return link_->Close(breaks_protocol(StaticText("it answers what nobody has asked")));
+  if (is_grant != (frame.kind == LinkFrame::Kind::kGrant)) return link_->Close(breaks_protocol(StaticText("a grant in the wrong frame")));
   const char* wrong = is_grant ? TakeGrant(message.value(), frame.access, descriptor) : nullptr;
-  if (wrong == nullptr) {
-    PutIntoInbox(frame.record);
-    return nullptr;
-  }
+  if (wrong == nullptr) return PutIntoInbox(frame.record);
+  unusable_ = wrong;
   returned_.fetch_add(message.value().bytes, std::memory_order_relaxed);
   link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode({.type = WireType::kLeaseReturn, .lease = message.value().lease})});
   PutIntoInbox(Encode({.type = WireType::kFull, .sequence = message.value().sequence, .flags = static_cast<uint32_t>(FullReason::kNoMemory)}));
-  return wrong;
 }
 
 // What is wrong with it, or null: it can be used. A grant that is held already was sent again.

@@ -54,6 +54,7 @@ class OfiServer {
   // As ServerTransport's.
   void Start(const ServerTransport::Transfer& transfer);
   bool Collect(std::vector<ServerTransport::Completion>* done);
+  // std::bad_alloc: nothing was sent. A lease is returned all the same: then the server is told later.
   void Send(const WireMessage& message);
   std::optional<WireRecord> Receive();
   void Prepare(uint64_t offset, uint64_t bytes);
@@ -77,14 +78,17 @@ class OfiServer {
   struct Held {
     uint64_t bytes = 0, id = 0;
     LeaseAccess access;
+    bool is_returned = false;  // and the server has not been told, for want of heap: nobody uses it any more
   };
 
   OfiServer(uint32_t number, std::unique_ptr<Link> link, std::unique_ptr<OfiLane> lane)
       : number_(number), lane_(std::move(lane)), link_(std::move(link)) {}
   bool is_near() const { return description_.mapped != nullptr; }
   void PrepareToTake() RS_REQUIRES(mutex_);
+  bool Return(uint64_t lease) RS_REQUIRES(mutex_);
+  void TellReturned() RS_REQUIRES(mutex_);
   void PutIntoInbox(const WireRecord& record) RS_REQUIRES(mutex_);
-  const char* Take(const LinkFrame& frame, const Descriptor& descriptor) RS_REQUIRES(mutex_);
+  void Take(const LinkFrame& frame, const Descriptor& descriptor) RS_REQUIRES(mutex_);
   const char* TakeGrant(const WireMessage& grant, const LeaseAccess& access, const Descriptor& descriptor) RS_REQUIRES(mutex_);
   bool Overlaps(uint64_t offset, uint64_t bytes) const RS_REQUIRES(mutex_);
   const char* Map(const WireMessage& grant, const Descriptor& file);
@@ -113,6 +117,7 @@ class OfiServer {
   // What one more frame needs, allocated before the frame is taken: later it would be lost.
   Leases::node_type spare_lease_ RS_GUARDED_BY(mutex_);
   std::list<WireRecord> spare_record_ RS_GUARDED_BY(mutex_);
+  const char* unusable_ RS_GUARDED_BY(mutex_) = nullptr;  // what is wrong with a grant that was refused, until it has been said
   std::vector<ServerTransport::Completion> done_ RS_GUARDED_BY(mutex_);  // of copies, and of what cannot be
 };
 

@@ -95,7 +95,8 @@ OfiTransport::~OfiTransport() {
   Signal(ended_);
   if (seeker_.joinable()) seeker_.join();
   if (links_.joinable()) links_.join();
-  for (uint32_t i = 0; i < servers(); ++i) servers_[i]->Send({.type = WireType::kBye});
+  // Without it they see that the link ends.
+  for (uint32_t i = 0; i < servers(); ++i) WithinHeap([&] { return servers_[i]->Send({.type = WireType::kBye}), true; }, false);
 }
 
 // ---- Connecting ----

@@ -279,24 +279,6 @@ TEST(Isolation, AServerWithTwoNamesIsMetOnce) {
   EXPECT_EQ(transport->places_missing(), 0u);
 }
 
-// While the thread that keeps the links looks for another server, a message meets the dead one's socket.
-TEST(Isolation, ADeathThatASendNoticesIsSeenAtOnce) {
-  OfiServers servers({.servers = 1, .listen = ""});
-  const std::string name = "@ramspan-test-" + std::to_string(getpid());
-  SocketAddress bound;
-  const Descriptor silent = Listen(ParseSocketPlace(name).value(), &bound).value();
-  std::vector<SocketPlace> places = {servers.places()[0], ParseSocketPlace(name).value()};
-  auto transport = OfiTransport::Open({.servers = NamesOf(places), .silence_max = std::chrono::hours(1), .connect_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
-  while (Accept(silent)) {}
-  Descriptor seeks;
-  ASSERT_TRUE(Eventually([&] { return static_cast<bool>(seeks = Accept(silent)); })) << "it is being looked for";
-  servers.Kill(0);
-  EXPECT_TRUE(Eventually([&] {
-    transport->Send(0, {.type = WireType::kActivity});
-    return transport->state(0) == ServerTransport::ServerState::kDead;
-  }));
-}
-
 // The other place takes the connection and says nothing, for as long as the transport waits there.
 TEST(Isolation, AnAnswerIsTakenWhileAnotherPlaceIsLookedFor) {
   OfiServers servers({.servers = 1, .listen = ""});

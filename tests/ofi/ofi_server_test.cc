@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "tests/support/heap_watch.h"
 #include "tests/support/no_more_files.h"
 #include "tests/support/ofi_servers.h"
 #include "tests/support/sizes.h"
@@ -55,6 +56,25 @@ class NearServer : public testing::Test {
   bool Takes(uint64_t lease, uint64_t offset, uint64_t bytes, const Descriptor& file) {
     Grant(lease, offset, bytes, file);
     return HasTaken();
+  }
+
+  // The server takes nothing: the socket is full, and what is sent next needs heap to wait in.
+  void FillSocket() {
+    for (bool full = false; !full; client_->descriptor(&full)) client_->Send({.type = WireType::kActivity});
+  }
+  // The lease that the first return among what the server is sent names; 0: there is none.
+  uint64_t NextReturned() {
+    for (int rounds = 0; rounds < 10'000; ++rounds) {
+      client_->Progress();
+      server_->Progress();
+      LinkFrame frame;
+      for (Descriptor none; server_->Next(&frame, &none);) {
+        const WireMessage message = Decode(frame.record).value();
+        if (message.type == WireType::kLeaseReturn) return message.lease;
+      }
+      if (server_->is_closed()) break;
+    }
+    return 0;
   }
 
   std::unique_ptr<Link> server_;
@@ -127,6 +147,59 @@ TEST_F(NearServer, WhatIsNotLeasedCannotBeReached) {
   ASSERT_EQ(done.size(), 2u);
   for (const auto& one : done) EXPECT_EQ(one.result, StatusCode::kUnavailable);
 }
+
+// It was taken off the client's books before it was sent, so nobody sent it again: the server kept it lent until the client's end.
+TEST_F(NearServer, ALeaseThatIsReturnedWithoutHeapIsReturnedLater) {
+  ASSERT_TRUE(Takes(7, 0, kMiB, MemoryFile(kMiB, kSealed)));
+  FillSocket();
+  bool refused = false;
+  {
+    const EndingHeap none(0);
+    EXPECT_NO_THROW(client_->Send({.type = WireType::kLeaseReturn, .lease = 7}));
+    refused = EndingHeap::refused();
+  }
+  EXPECT_TRUE(refused) << "then this test shows nothing";
+  EXPECT_FALSE(client_->HoldsNothing()) << "the server does not know it yet";
+  char byte = 'x';
+  client_->Start({.server = 0, .is_write = true, .buffer = &byte, .offset = 0, .bytes = 1});
+  std::vector<ServerTransport::Completion> done;
+  client_->Collect(&done);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].result, StatusCode::kUnavailable) << "it is not used any more";
+  EXPECT_EQ(NextReturned(), 7u);
+  EXPECT_TRUE(client_->HoldsNothing());
+}
+
+// What is said to a server that has gone took a place for frames that wait, in destructors, too.
+TEST_F(NearServer, OneThatIsGoneNeedsNoHeap) {
+  FillSocket();
+  client_->Bury("the test");
+  const EndingHeap none(0);
+  client_->Send({.type = WireType::kBye});
+}
+
+// There was no heap for the words of the error, and without them there was no error: the frame was dropped and the link went on.
+class NearServerThatErrs : public NearServer, public testing::WithParamInterface<LinkFrame> {};
+
+TEST_P(NearServerThatErrs, EndsWithoutHeap) {
+  client_->Progress();  // what the next frame needs is there now
+  ASSERT_TRUE(server_->Send(GetParam()));
+  try {
+    const EndingHeap none(0);
+    client_->Progress();
+  } catch (const std::bad_alloc&) {  // then the next call says it
+  }
+  client_->Progress();
+  EXPECT_TRUE(client_->is_dead());
+}
+
+LinkFrame Answer(const WireMessage& message) { return {.kind = LinkFrame::Kind::kRecord, .record = Encode(message)}; }
+const WireMessage kSomeGrant{.type = WireType::kLeaseGrant, .sequence = 1, .lease = 1, .bytes = kMiB};
+
+INSTANTIATE_TEST_SUITE_P(
+    Frames, NearServerThatErrs,
+    testing::Values(LinkFrame{.kind = static_cast<LinkFrame::Kind>(200)}, LinkFrame{.kind = LinkFrame::Kind::kRecord}, LinkFrame{.kind = LinkFrame::Kind::kUsage}, Answer(kSomeGrant),
+                    LinkFrame{.kind = LinkFrame::Kind::kGrant, .record = Encode(kSomeGrant), .access = {.has_descriptor = true}}));
 
 }  // namespace
 }  // namespace ramspan

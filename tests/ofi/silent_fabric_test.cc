@@ -1,12 +1,16 @@
-// A memory server that answers on its link, but moves nothing: the fabric behind the address that it tells is never polled. Only the
-// watch over what is in flight can tell.
+// Memory servers that fall silent. One answers on its link, but moves nothing: the fabric behind the address that it tells is never polled, and
+// only the watch over what is in flight can tell. Another one takes nothing from its link.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <atomic>
+#include <new>
 #include <thread>
 
 #include "client/transport/ofi_transport.h"
 #include "tests/support/eventually.h"
+#include "tests/support/heap_watch.h"
 #include "tests/support/ofi_servers.h"
 #include "tests/support/sizes.h"
 
@@ -83,6 +87,66 @@ TEST(SilentFabric, AServerThatAnswersButMovesNothingIsGivenUp) {
   EXPECT_EQ(done[0].result, StatusCode::kUnavailable);
   EXPECT_EQ(transport->state(0), ServerTransport::ServerState::kDead);
   EXPECT_NE(said.find("it has moved nothing for 1 s"), std::string::npos) << said;
+}
+
+// Of this host. Greets one client, and takes nothing after that.
+class MuteServer {
+ public:
+  MuteServer() {
+    SocketAddress bound;
+    listener_ = Listen(ParseSocketPlace(place_).value(), &bound).value();
+    thread_ = std::thread([this] { Greet(); });
+  }
+  ~MuteServer() {
+    ends_ = true;
+    thread_.join();
+  }
+  const std::string& place() const { return place_; }
+
+ private:
+  void Greet() {
+    Descriptor socket;
+    while (!ends_ && !(socket = Accept(listener_))) std::this_thread::yield();
+    if (!socket) return;
+    link_ = std::make_unique<Link>(std::move(socket), Handshake::Role::kServer, TestSecret());
+    for (; !ends_ && !link_->is_closed() && !link_->is_trusted(); std::this_thread::yield()) link_->Progress();
+    link_->Send({.kind = LinkFrame::Kind::kIntroduction, .introduction = {.instance = 5, .capacity_bytes = 32 * kMiB, .near = true, .label = "mute"}});
+  }
+
+  const std::string place_ = "@ramspan-mute-test-" + std::to_string(getpid());
+  Descriptor listener_;
+  std::unique_ptr<Link> link_;
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+// The link is ended by a Send, and the peer's socket stays as it is: the thread of the links hears of that from nobody else. (A peer that
+// hangs up wakes that thread, which then nearly always comes before the Send.)
+TEST(SilentServer, ADeathThatASendNoticesIsSeenAtOnce) {
+  MuteServer server;
+  auto transport = OfiTransport::Open({.servers = server.place(), .silence_max = std::chrono::hours(1)}, TestSecret()).value();
+  testing::internal::CaptureStderr();
+  constexpr int kMoreThanAreKept = 20'000;  // what a socket takes, and 256 frames more
+  for (int i = 0; i < kMoreThanAreKept; ++i) transport->Send(0, {.type = WireType::kActivity});
+  EXPECT_TRUE(Eventually([&] { return transport->state(0) == ServerTransport::ServerState::kDead; }));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("it does not take what is sent to it"), std::string::npos) << said;
+}
+
+// The bye needed a place to wait in: std::bad_alloc in a destructor ends the program.
+TEST(SilentServer, IsLeftWithoutHeap) {
+  MuteServer server;
+  auto transport = OfiTransport::Open({.servers = server.place(), .silence_max = std::chrono::hours(1)}, TestSecret()).value();
+  for (bool full = false; !full;) {
+    const EndingHeap none(0);
+    try {
+      transport->Send(0, {.type = WireType::kActivity});
+    } catch (const std::bad_alloc&) {
+      full = true;
+    }
+  }
+  const EndingHeap none(0);
+  transport.reset();
 }
 
 }  // namespace
