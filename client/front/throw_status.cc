@@ -22,8 +22,8 @@ struct Spares {
 };
 
 const Spares& TheSpares() {
-  static const Spares spares;
-  return spares;
+  static const auto* spares = new Spares;  // destructors of the program's static objects may come here after this library's
+  return *spares;
 }
 // Now, and not when the heap has gone.
 [[maybe_unused]] const Spares& made_early = TheSpares();

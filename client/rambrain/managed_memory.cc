@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/rambrain/stack_mutex.h"
+#include "client/rambrain/without_heap.h"
 #include "common/log.h"
 #include "rambrain/cyclicManagedMemory.h"
 #include "rambrain/dummyManagedMemory.h"
@@ -27,26 +28,33 @@ class managedMemory::Strategy final : public ramspan::EvictionPolicy {
  public:
   explicit Strategy(managedMemory* manager) : manager_(manager) {}
 
+  // Where there is no heap for it, here or in the program's strategy, that one never hears of the object.
   void Created(const Objects& objects, uint32_t id) override {
     objects_ = &objects;
     if (id >= chunks_.size()) chunks_.resize(id + 1);
     chunks_[id] = std::make_unique<managedMemoryChunk>();
     chunks_[id]->id = id;
     chunks_[id]->size = objects.Bytes(id);
-    manager_->schedulerRegister(*chunks_[id]);
+    try {
+      manager_->schedulerRegister(*chunks_[id]);
+    } catch (...) {
+      chunks_[id].reset();
+      throw;
+    }
   }
   void Freed(const Objects& objects, uint32_t id) override {
     objects_ = &objects;
+    if (!Knows(id)) return;
     manager_->schedulerDelete(*chunks_[id]);
     chunks_[id].reset();
   }
   void Missed(const Objects& objects, uint32_t id) override {
     objects_ = &objects;
-    manager_->swapIn(*chunks_[id]);
+    if (Knows(id)) manager_->swapIn(*chunks_[id]);
   }
   void AheadUsed(const Objects& objects, uint32_t id) override {
     objects_ = &objects;
-    manager_->touch(*chunks_[id]);
+    if (Knows(id)) manager_->touch(*chunks_[id]);
   }
   size_t Victims(const Objects& objects, uint64_t bytes, std::span<uint32_t> out) override {
     objects_ = &objects;
@@ -61,7 +69,7 @@ class managedMemory::Strategy final : public ramspan::EvictionPolicy {
     size_t seen = 0;
     for (; seen < ahead_.size() && n < out.size(); ++seen) {
       const uint32_t id = ahead_[seen];
-      if (id >= chunks_.size() || !chunks_[id] || !objects.InSwap(id)) continue;
+      if (!Knows(id) || !objects.InSwap(id)) continue;
       if (objects.Bytes(id) > bytes) break;
       bytes -= objects.Bytes(id);
       out[n++] = id;
@@ -80,9 +88,11 @@ class managedMemory::Strategy final : public ramspan::EvictionPolicy {
     ahead_.push_back(id);
     return ahead_.size() < kAheadMax;
   }
-  bool IsResident(uint32_t id) const { return id < chunks_.size() && chunks_[id] && objects_->InMemory(id); }
+  bool IsResident(uint32_t id) const { return Knows(id) && objects_->InMemory(id); }
 
  private:
+  bool Knows(uint32_t id) const { return id < chunks_.size() && chunks_[id]; }
+
   static constexpr size_t kAheadMax = 64;
   managedMemory* const manager_;
   const Objects* objects_ = nullptr;  // of the call under way
@@ -105,8 +115,15 @@ bool managedMemory::isResident(const managedMemoryChunk& chunk) const {
 }
 
 managedMemory::inCharge::inCharge(managedMemory& manager) : manager_(manager) {
-  manager_.strategy_ = std::make_unique<Strategy>(&manager_);
-  if (manager_.IsDefault()) manager_.SwitchStrategy();
+  rambrain_detail::TranslatedAll([&] {
+    manager_.strategy_ = std::make_unique<Strategy>(&manager_);
+    try {
+      if (manager_.IsDefault()) manager_.SwitchStrategy();
+    } catch (...) {
+      manager_.strategy_.reset();
+      throw;
+    }
+  });
 }
 
 managedMemory::inCharge::~inCharge() {
@@ -117,10 +134,10 @@ managedMemory::inCharge::~inCharge() {
   manager_.strategy_.reset();
 }
 
-void managedMemory::SwitchStrategy() noexcept {
+void managedMemory::SwitchStrategy() {
   if (strategy_ == nullptr && in_force == nullptr) return;  // from Ramspan's to Ramspan's: it would forget its order
+  ramspan::SetEvictionPolicy(strategy_.get());  // needs no heap for none: destructors come here
   in_force = strategy_.get();
-  ramspan::SetEvictionPolicy(strategy_.get());
 }
 
 // ---- The stack of managers ----
@@ -146,34 +163,48 @@ managedMemory::managedMemory(managedSwap* swap, global_bytesize size) : managedM
 managedMemory::managedMemory(Kind kind, managedSwap* swap, global_bytesize size) : kind_(kind), swap_(swap) {
   if (kind == Kind::kConfigured) return;
   if (kind == Kind::kProgram && swap == nullptr) throw incompleteSetupException("a manager was constructed without a swap");
+  rambrain_detail::TranslatedAll([&] { ComeIntoForce(size); });
+}
+
+namespace {
+constexpr const char* kNotAsBefore = "the limits of the manager before could not be put into force again";
+}  // namespace
+
+// Whole, or not at all: who is refused leaves no trace of this manager anywhere.
+void managedMemory::ComeIntoForce(global_bytesize size) {
   defaultManager->Capture();
   settings_.loading = settings_.unloading = ConfiguredPreemptive();
-  if (kind == Kind::kProgram) {
+  if (kind_ == Kind::kProgram) {
     settings_.memory = AtLeastLeast(size);
-    swap->Attach();
-    try {
+    swap_->Attach();
+  }
+  try {
+    if (kind_ == Kind::kProgram) {
       // First the limit: what must leave belongs to the manager before, and goes to its swap.
       rambrain_detail::LetElementsGo();
-      rambrain_detail::Translated([&] { ramspan::SetMemoryLimit(settings_.memory); });
-      Enforce();
-    } catch (...) {
-      defaultManager->Enforce();
-      swap->Detach();
-      throw;
+      ramspan::SetMemoryLimit(settings_.memory);
+      PutIntoForce();
     }
+    if (kind_ != Kind::kDummy) base_ = ramspan::GetStatistics();
+    {
+      std::lock_guard lock(StackMutex());
+      Living().reserve(Living().size() + 1);
+    }
+    SwitchStrategy();  // to Ramspan's: a derived class's own comes with its inCharge
+  } catch (...) {
+    if (kind_ == Kind::kProgram) {
+      rambrain_detail::TryForAWhile(kNotAsBefore, [] { defaultManager->PutIntoForce(); });
+      swap_->Detach();
+    }
+    throw;
   }
   {
     std::lock_guard lock(StackMutex());
     Living().push_back(this);
-  }
-  base_ = kind == Kind::kDummy ? ramspan::Statistics() : ramspan::GetStatistics();
-  {
-    std::lock_guard lock(StackMutex());
     previous_ = defaultManager;
     defaultManager = this;
   }
-  refuses_.store(kind == Kind::kDummy, std::memory_order_relaxed);
-  SwitchStrategy();
+  refuses_.store(kind_ == Kind::kDummy, std::memory_order_relaxed);
 }
 
 managedMemory::~managedMemory() {
@@ -193,12 +224,8 @@ managedMemory::~managedMemory() {
       defaultManager = previous_;
     }
     refuses_.store(previous_->kind_ == Kind::kDummy, std::memory_order_relaxed);
-    previous_->SwitchStrategy();
-    try {
-      if (kind_ == Kind::kProgram) previous_->Enforce();
-    } catch (const std::exception& e) {
-      ramspan::LogWarning("the limits of the manager before could not be put into force again: %s", e.what());
-    }
+    rambrain_detail::TryForAWhile("the strategy of the manager before could not be put into force again, Ramspan chooses", [this] { previous_->SwitchStrategy(); });
+    if (kind_ == Kind::kProgram) rambrain_detail::TryForAWhile(kNotAsBefore, [this] { previous_->PutIntoForce(); });
   }
   if (kind_ == Kind::kProgram && swap_ != nullptr) swap_->Detach();
 }
@@ -223,14 +250,16 @@ void managedMemory::Capture() {
   settings_.memory = rambrain_detail::Translated([] { return ramspan::MemoryLimit(); });
 }
 
+void managedMemory::PutIntoForce() {
+  if (kind_ == Kind::kDummy) return;
+  ramspan::UseSwap(swap_ ? static_cast<ramspan::SwapId>(swap_->id_) : ramspan::SwapId::kConfigured);
+  ramspan::SetPreemptive(settings_.loading, settings_.unloading);
+  ramspan::SetWaitForPins(settings_.waits);
+  if (ramspan::MemoryLimit() != settings_.memory) ramspan::SetMemoryLimit(settings_.memory);
+}
+
 void managedMemory::Enforce() {
-  rambrain_detail::Translated([&] {
-    if (kind_ == Kind::kDummy) return;
-    ramspan::UseSwap(swap_ ? static_cast<ramspan::SwapId>(swap_->id_) : ramspan::SwapId::kConfigured);
-    ramspan::SetPreemptive(settings_.loading, settings_.unloading);
-    ramspan::SetWaitForPins(settings_.waits);
-    if (ramspan::MemoryLimit() != settings_.memory) ramspan::SetMemoryLimit(settings_.memory);
-  });
+  rambrain_detail::Translated([&] { PutIntoForce(); });
 }
 
 void managedMemory::WithConfigured(const std::function<void()>& change) {

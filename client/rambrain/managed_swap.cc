@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 
+#include "client/rambrain/without_heap.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/terminal.h"
@@ -25,9 +24,19 @@ namespace rambrain {
 
 namespace rambrain_detail {
 namespace {
-// Made while there is heap, for where there is none: a copy allocates nothing.
-const memoryException no_heap(ramspan::OutOfHeapText());
+// Made while there is heap, for where there is none: a copy allocates nothing. Never destroyed: static objects' destructors may pull.
+struct Spares {
+  const memoryException no_heap{ramspan::OutOfHeapText()};
+  const incompleteSetupException setup{"a wrong setting, or a wrong order of calls; there is no memory to say which (std::bad_alloc)"};
+};
+const Spares& TheSpares() {
+  static const auto* spares = new Spares;
+  return *spares;
+}
+[[maybe_unused]] const Spares& made_early = TheSpares();
 }  // namespace
+
+void ThrowNoHeap() { throw memoryException(TheSpares().no_heap); }
 
 void RethrowAsRambrain() {
   try {
@@ -35,12 +44,16 @@ void RethrowAsRambrain() {
   } catch (const rambrainException&) {
     throw;
   } catch (const ramspan::ConfigError& e) {
-    throw incompleteSetupException(e.what());
+    try {
+      throw incompleteSetupException(e.what());
+    } catch (const std::bad_alloc&) {
+      throw incompleteSetupException(TheSpares().setup);
+    }
   } catch (const ramspan::Error& e) {
     try {
       throw memoryException(e.what());
     } catch (const std::bad_alloc&) {
-      throw memoryException(no_heap);
+      ThrowNoHeap();
     }
   }
 }
@@ -120,34 +133,11 @@ void managedSwap::Attach() {
   ++users_;
 }
 
-namespace {
-// A destructor cannot be called again, so it waits for pins, and for a while for a heap that has just ended. False: no place was found.
-bool BringsHome(ramspan::SwapId id) noexcept {
-  constexpr std::chrono::milliseconds kNap{5};
-  constexpr std::chrono::seconds kPatience{2};
-  const auto begin = std::chrono::steady_clock::now();
-  for (;;) {
-    try {
-      ramspan::RemoveSwap(id, true);
-      return true;
-    } catch (const ramspan::OutOfMemory& e) {
-      if (std::chrono::steady_clock::now() - begin < kPatience) {
-        std::this_thread::sleep_for(kNap);
-        continue;
-      }
-      ramspan::LogWarning("a swap's manager is gone and the objects in the swap do not fit elsewhere; they are lost: %s", e.what());
-    } catch (const std::exception& e) {
-      ramspan::LogWarning("a swap's manager is gone and the objects in the swap do not fit elsewhere; they are lost: %s", e.what());
-    }
-    return false;
-  }
-}
-}  // namespace
-
 bool managedSwap::Detach() noexcept {
   if (users_ == 0 || --users_ > 0) return true;
   const auto id = static_cast<ramspan::SwapId>(id_);
-  const bool kept = BringsHome(id);
+  const bool kept = rambrain_detail::TryForAWhile("a swap's manager is gone and the objects in the swap do not fit elsewhere; they are lost",
+                                                  [id] { ramspan::RemoveSwap(id, true); });  // waits for pins, too
   if (!kept) ramspan::AbandonSwap(id);
   id_ = -1;
   store_.reset();

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/rambrain/without_heap.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "rambrain/managedPtr.h"
@@ -127,7 +128,7 @@ void Print(const ObjectNode* node, unsigned depth) {
 }  // namespace
 
 ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t)) {
-  auto* node = new ObjectNode;
+  auto* node = TranslatedAll([] { return new ObjectNode; });
   node->elements = elements;
   node->destroy = destroy;
   Tree& tree = TheTree();

@@ -101,8 +101,10 @@ void SetEvictionPolicy(EvictionPolicy* policy) {
   AsPublicCall([&] {
     Runtime& runtime = Runtime::Get();
     runtime.engine().ReplacePolicy([&runtime, policy](const ChunkTable* chunks) -> std::unique_ptr<CachePolicy> {
-      if (policy == nullptr) return runtime.MakeConfiguredPolicy(chunks);
-      return std::make_unique<CustomPolicy>(chunks, policy);
+      if (policy == nullptr) return runtime.TakeConfiguredPolicy(chunks);
+      auto custom = std::make_unique<CustomPolicy>(chunks, policy);
+      runtime.KeepConfiguredPolicy(chunks);
+      return custom;
     });
   });
 }

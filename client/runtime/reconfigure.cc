@@ -1,4 +1,7 @@
 // What the program may set, before the start and later: Configure, Reconfigure and EffectiveOptions.
+#include <functional>
+#include <utility>
+
 #include "client/engine/engine.h"
 #include "client/front/throw_status.h"
 #include "client/runtime/options.h"
@@ -35,14 +38,15 @@ void Runtime::Reload(const Options& options) {
   const std::string servers = servers_ == nullptr ? "" : servers_->server_names();
   CheckFixedKeys(config_, next, !servers.empty());
   const bool other_servers = !servers.empty() && next.servers != servers;
-  if (other_servers) {
-    if (const Status wrong = servers_->CheckServers(next.servers); !wrong.ok()) throw ConfigError(wrong.message());
-  }
+  Result<std::function<void()>> use_servers = std::function<void()>([] {});
+  if (other_servers) use_servers = servers_->PrepareServers(next.servers);
+  if (!use_servers.ok()) throw ConfigError(use_servers.status().message());
   UseLimits(next);
-  if (other_servers) RS_CHECK(servers_->UseServers(next.servers).ok(), "servers %s were right before", next.servers.c_str());
+  // From here on nothing can fail, nor needs heap: who is refused has changed nothing.
+  use_servers.value()();
   engine_->SetPreemptive(next.preemptive, next.preemptive);
   MutexLock lock(program.mutex);
-  program.options = merged;
+  program.options = std::move(merged);
 }
 
 // Who is refused has changed nothing. The swap files come first, because a lower memory limit may need their room, and because they can be

@@ -173,6 +173,14 @@ std::unique_ptr<CachePolicy> Runtime::MakeConfiguredPolicy(const ChunkTable* chu
   return MakePolicy(config_.memory_manager, chunks).value();  // the configuration knows no other names
 }
 
+void Runtime::KeepConfiguredPolicy(const ChunkTable* chunks) {
+  if (spare_policy_ == nullptr) spare_policy_ = MakeConfiguredPolicy(chunks);
+}
+
+std::unique_ptr<CachePolicy> Runtime::TakeConfiguredPolicy(const ChunkTable* chunks) {
+  return spare_policy_ != nullptr ? std::move(spare_policy_) : MakeConfiguredPolicy(chunks);
+}
+
 // MPI is about to go. What lives on servers comes home (and leaves for files, where the limit asks for it), unless the
 // program is ending and nobody will look at it again.
 void Runtime::LeaveRemote() {

@@ -44,6 +44,10 @@ class Runtime {
   RuntimeStatistics& statistics() { return *statistics_; }
   FileSwap* files() { return files_; }  // as configured; null with swap = remote
   std::unique_ptr<CachePolicy> MakeConfiguredPolicy(const ChunkTable* chunks) const;
+  // While a policy of the program's is in force, the one to go back to is there already: going back must not need heap, because the
+  // program destroys its own next. REQUIRES of both: called by Engine::ReplacePolicy.
+  void KeepConfiguredPolicy(const ChunkTable* chunks);
+  std::unique_ptr<CachePolicy> TakeConfiguredPolicy(const ChunkTable* chunks);
 
   Options EffectiveOptions();
   void Reload(const Options& options);  // throws what <ramspan/runtime.h> says of Reconfigure
@@ -69,6 +73,7 @@ class Runtime {
   std::unique_ptr<ServerTransport> outside_;  // of servers that are no ranks, until the start has succeeded; swap_ uses it to its end
   std::unique_ptr<TieredSwap> swap_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<CachePolicy> spare_policy_;  // guarded by the engine's mutex
   std::unique_ptr<Bundles> bundles_;
   FileSwap* files_ = nullptr;        // in swap_, the last tier; null with swap = remote
   RetirableTier* remote_ = nullptr;  // in swap_, the first tier; null without servers; likewise:

@@ -7,24 +7,26 @@
 
 namespace ramspan {
 
-Status OfiPlaces::Use(const std::string& names) {
+Result<OfiPlaces::Names> OfiPlaces::Parse(const std::string& names) {
   Result<ServerNames> parsed = ParseServerNames(names);
   if (!parsed.ok()) return InvalidArgument("servers: " + parsed.status().message());
+  return Names{names, std::move(parsed).value()};
+}
+
+void OfiPlaces::Use(Names names) noexcept {
   MutexLock lock(mutex_);
-  text_ = names;
-  names_ = std::move(parsed).value();
+  names_ = std::move(names);
   news_ = true;
-  return {};
 }
 
 std::string OfiPlaces::names() const {
   MutexLock lock(mutex_);
-  return text_;
+  return names_.text;
 }
 
 bool OfiPlaces::has_folders() const {
   MutexLock lock(mutex_);
-  return !names_.folders.empty();
+  return !names_.parsed.folders.empty();
 }
 
 bool OfiPlaces::is_news() const {
@@ -69,7 +71,7 @@ std::vector<OfiPlaces::Place> OfiPlaces::Look() {
   ServerNames names;
   {
     MutexLock lock(mutex_);
-    names = names_;
+    names = names_.parsed;
     news_ = false;
   }
   std::vector<Place> places;

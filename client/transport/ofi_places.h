@@ -16,8 +16,14 @@ namespace ramspan {
 
 class OfiPlaces {
  public:
-  // kInvalidArgument: what to write. The names are used from the next Look on.
-  Status Use(const std::string& names);
+  struct Names {
+    std::string text;  // as it was written
+    ServerNames parsed;
+  };
+  // kInvalidArgument: what to write.
+  static Result<Names> Parse(const std::string& names);
+  // The names are used from the next Look on.
+  void Use(Names names) noexcept;
   std::string names() const;
   bool has_folders() const;
   // Whether other names are used since the last Look.
@@ -39,8 +45,7 @@ class OfiPlaces {
   void Say(const std::string& folder, const std::string& what);
 
   mutable Mutex mutex_{LockRank::kTransport};
-  std::string text_ RS_GUARDED_BY(mutex_);
-  ServerNames names_ RS_GUARDED_BY(mutex_);
+  Names names_ RS_GUARDED_BY(mutex_);
   bool news_ RS_GUARDED_BY(mutex_) = false;
 
   std::map<std::string, Found> last_;  // by folder; of folders in use

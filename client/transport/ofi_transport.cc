@@ -60,7 +60,9 @@ OfiTransport::OfiTransport(const OfiOptions& options, const Secret& secret)
 
 Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& options, const Secret& secret) {
   auto transport = std::unique_ptr<OfiTransport>(new OfiTransport(options, secret));
-  if (Status named = transport->places_.Use(options.servers); !named.ok()) return named;
+  Result<OfiPlaces::Names> named = OfiPlaces::Parse(options.servers);
+  if (!named.ok()) return named.status();
+  transport->places_.Use(std::move(named).value());
   transport->Want(transport->places_.Look());
   Status last = Unavailable("no memory server is found (servers)");
   for (Sought& sought : transport->sought_) {
@@ -210,10 +212,13 @@ std::optional<ServerTransport::Control> OfiTransport::Receive() {
   return std::nullopt;
 }
 
-Status OfiTransport::UseServers(const std::string& names) {
-  if (Status used = places_.Use(names); !used.ok()) return used;
-  Signal(news_);
-  return {};
+Result<std::function<void()>> OfiTransport::PrepareServers(const std::string& names) {
+  Result<OfiPlaces::Names> parsed = OfiPlaces::Parse(names);
+  if (!parsed.ok()) return parsed.status();
+  return std::function<void()>([this, next = std::make_shared<OfiPlaces::Names>(std::move(parsed).value())] {
+    places_.Use(std::move(*next));
+    Signal(news_);
+  });
 }
 
 void OfiTransport::ForgetMemory(std::span<std::byte> memory) noexcept {

@@ -68,8 +68,7 @@ class OfiTransport final : public ServerTransport {
   void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) override { servers_[server]->Prepare(offset, bytes); }
   uint64_t AskedBack(uint32_t server) override { return servers_[server]->AskedBack(); }
   void TellUsage(uint32_t server, uint64_t written, uint64_t read) override { servers_[server]->TellUsage(written, read); }
-  Status UseServers(const std::string& names) override;
-  Status CheckServers(const std::string& names) const override { return OfiPlaces().Use(names); }
+  Result<std::function<void()>> PrepareServers(const std::string& names) override;
   std::string server_names() const override { return places_.names(); }
   void ForgetMemory(std::span<std::byte> memory) noexcept override;
   void Upkeep() override;

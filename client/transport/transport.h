@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -109,9 +110,13 @@ class ServerTransport {
 
   // Other names of servers than those at the start: new ones are looked for and join, those that are not named any more are left
   // as if they drained. kInvalidArgument: what to write. kFailedPrecondition: the servers of this transport are ranks of its job.
-  virtual Status UseServers(const std::string& names) = 0;
-  // Whether UseServers would take these names; changes nothing.
-  virtual Status CheckServers(const std::string& names) const = 0;
+  Status UseServers(const std::string& names) {
+    Result<std::function<void()>> use = PrepareServers(names);
+    if (use.ok()) use.value()();
+    return use.ok() ? Status() : use.status();
+  }
+  // In two steps, for who has to know first that nothing fails: changes nothing. What it returns puts the names to use, once, and needs no heap.
+  virtual Result<std::function<void()>> PrepareServers(const std::string& names) = 0;
   virtual std::string server_names() const = 0;
 
   // The pages of this memory go back to the kernel, and others will be at its addresses. A network that was told of a buffer there
@@ -133,8 +138,7 @@ class PlainTransport : public ServerTransport {
   void Prepare(uint32_t, uint64_t, uint64_t) override {}
   uint64_t AskedBack(uint32_t) override { return 0; }
   void TellUsage(uint32_t, uint64_t, uint64_t) override {}
-  Status UseServers(const std::string& names) override { return CheckServers(names); }
-  Status CheckServers(const std::string&) const override { return FailedPrecondition("the servers of this job are ranks of it"); }
+  Result<std::function<void()>> PrepareServers(const std::string&) override { return FailedPrecondition("the servers of this job are ranks of it"); }
   std::string server_names() const override { return ""; }
   void ForgetMemory(std::span<std::byte>) noexcept override {}
   void Upkeep() override {}

@@ -155,8 +155,10 @@ class RAMSPAN_API managedMemory {
   ramspan::Statistics Counts() const;
   static bool ConfiguredPreemptive();
   void Capture();                   // the settings in force
-  void Enforce();                   // throws rambrainException
-  void SwitchStrategy() noexcept;   // to this manager's
+  void ComeIntoForce(global_bytesize size);
+  void PutIntoForce();              // limits, swap and settings; throws ramspan::Error
+  void Enforce();                   // likewise; throws rambrainException
+  void SwitchStrategy();            // to this manager's; throws ramspan::Error, but never on the way to Ramspan's own
   [[noreturn]] static void ThrowNoManager();
   static memoryID IdOf(ramspan::detail::Object object);
 

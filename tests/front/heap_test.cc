@@ -34,10 +34,12 @@ constexpr size_t kObject = 64 << 10;
 constexpr size_t kObjects = 256;  // four times the memory limit of 4 MiB
 constexpr int kAllocationsMax = 2000;  // of one call
 
-void NoUndo() {}
+void Nothing() {}
 
-// `undo`: after each time that the call has returned in order. Returns how often it was refused something.
-int EndHeapWithin(const char* name, const std::function<void()>& call, const std::function<void()>& undo = NoUndo) {
+// `undo`: after each time that the call has returned in order; `threw`: after each that has thrown. Returns how often it was refused
+// something.
+int EndHeapWithin(const char* name, const std::function<void()>& call, const std::function<void()>& undo = Nothing,
+                  const std::function<void()>& threw = Nothing) {
   for (int given = 0; given < kAllocationsMax; ++given) {
     bool returned = false;
     try {
@@ -50,7 +52,7 @@ int EndHeapWithin(const char* name, const std::function<void()>& call, const std
       ADD_FAILURE() << name << ": std::bad_alloc after " << given << " allocations";
     }
     const bool refused = ramspan::EndingHeap::refused();
-    if (returned) undo();
+    returned ? undo() : threw();
     if (!refused) return given;
   }
   ADD_FAILURE() << name << " allocates without end";
@@ -202,8 +204,28 @@ TEST_F(HeapEnds, WhereDestructorsFetchTheirObjects) {
 }
 
 TEST_F(HeapEnds, WithinControl) {
-  EndHeapWithin("SetMemoryLimit, lowered", [] { ramspan::SetMemoryLimit(2 << 20); }, [] { ramspan::SetMemoryLimit(4 << 20); });
-  EXPECT_EQ(ramspan::MemoryLimit(), uint64_t{4} << 20) << "a limit that was refused holds";
+  const uint64_t swap_limit = ramspan::SwapLimit();
+  int refusals = 0;
+  const auto unchanged = [&] {
+    ++refusals;
+    EXPECT_EQ(ramspan::MemoryLimit(), uint64_t{4} << 20) << "a limit that was refused holds";
+    EXPECT_EQ(ramspan::SwapLimit(), swap_limit) << "a limit that was refused holds";
+  };
+  EndHeapWithin("SetMemoryLimit, lowered", [] { ramspan::SetMemoryLimit(2 << 20); }, [] { ramspan::SetMemoryLimit(4 << 20); }, unchanged);
+  {
+    const AllPinned pinned(data_);
+    EndHeapWithin("SetMemoryLimit below what is pinned", [] { ramspan::SetMemoryLimit(2 << 20); }, Nothing, unchanged);
+  }
+  EXPECT_GT(refusals, 1) << "then this test shows nothing";
+  refusals = 0;
+  ramspan::Options as_it_was, other;
+  as_it_was.memory = 4 << 20;
+  as_it_was.swapMemory = swap_limit;
+  other.memory = 8 << 20;
+  other.swapMemory = swap_limit / 2;
+  other.stats = as_it_was.stats = "a name that is too long for a string without heap";
+  EndHeapWithin("Reconfigure of the limits", [&] { ramspan::Reconfigure(other); }, [&] { ramspan::Reconfigure(as_it_was); }, unchanged);
+  EXPECT_GT(refusals, 0) << "then this test shows nothing";
   EndHeapWithin("SetMemoryLimit, too low", [] { ramspan::SetMemoryLimit(1); });
   EndHeapWithin("SetMemoryLimit, too high", [] { ramspan::SetMemoryLimit(~uint64_t{0} / 2); });
   EndHeapWithin("SwapLimit", [] { static_cast<void>(ramspan::SwapLimit()); });
@@ -268,6 +290,17 @@ struct InOrder final : ramspan::EvictionPolicy {
   size_t Victims(const Objects&, uint64_t, Ids) override { return 0; }
   std::map<uint32_t, bool> live;
 };
+
+// A policy that ends has to be taken away, heap or not: its owner destroys it next.
+TEST_F(HeapEnds, WhereAProgramsPolicyEnds) {
+  for (int round = 0; round < 2; ++round) {
+    InOrder policy;
+    ramspan::SetEvictionPolicy(&policy);
+    const ramspan::EndingHeap none(0);
+    EXPECT_NO_THROW(ramspan::SetEvictionPolicy(nullptr));
+  }
+  ExpectAllThere();
+}
 
 TEST_F(HeapEnds, WhileAProgramsPolicyIsTold) {
   InOrder policy;

@@ -122,7 +122,7 @@ TEST_F(Rendezvous, AServerWhoseFileCannotBeReadOrUnderstoodIsNotGone) {
   const RendezvousFolder folder = Folder();
   for (uint64_t i = 1; i <= 4; ++i) ASSERT_TRUE(folder.Write(Entry(i, "node" + std::to_string(i) + ":7117")).ok());
   OfiPlaces places;
-  ASSERT_TRUE(places.Use("dir:" + path_.string()).ok());
+  places.Use(OfiPlaces::Parse("dir:" + path_.string()).value());
   EXPECT_EQ(PlacesOf(places.Look()).size(), 4u);
   fs::resize_file(FileOf(1), 20);
   fs::remove(FileOf(2));
@@ -141,7 +141,7 @@ TEST_F(Rendezvous, MoreServersThanAProgramUsesPushOutNoneThatIsInUse) {
   const auto write = [&](uint64_t i) { ASSERT_TRUE(folder.Write(Entry(i, "node" + std::to_string(i) + ":7117")).ok()); };
   for (uint64_t i = 11; i < kMax + 11; ++i) write(i);
   OfiPlaces places;
-  ASSERT_TRUE(places.Use("dir:" + path_.string()).ok());
+  places.Use(OfiPlaces::Parse("dir:" + path_.string()).value());
   const std::vector<std::string> before = PlacesOf(places.Look());
   EXPECT_EQ(before.size(), kMax);
   for (uint64_t i = 1; i < 11; ++i) write(i);
@@ -161,7 +161,7 @@ TEST_F(Rendezvous, AFolderOfTooManyFilesIsSaidToBeAndKeepsWhatWasKnown) {
   const RendezvousFolder folder = Folder();
   ASSERT_TRUE(folder.Write(Entry(1)).ok());
   OfiPlaces places;
-  ASSERT_TRUE(places.Use("dir:" + path_.string()).ok());
+  places.Use(OfiPlaces::Parse("dir:" + path_.string()).value());
   EXPECT_EQ(places.Look().size(), 1u);
   for (size_t i = 0; i < RendezvousFolder::kNamesMax; ++i) std::ofstream(path_ / ("other-" + std::to_string(i)));
   testing::internal::CaptureStderr();

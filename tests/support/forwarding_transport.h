@@ -25,8 +25,7 @@ class ForwardingTransport : public ServerTransport {
   void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) override { to_->Prepare(server, offset, bytes); }
   uint64_t AskedBack(uint32_t server) override { return to_->AskedBack(server); }
   void TellUsage(uint32_t server, uint64_t written_bytes, uint64_t read_bytes) override { to_->TellUsage(server, written_bytes, read_bytes); }
-  Status UseServers(const std::string& names) override { return to_->UseServers(names); }
-  Status CheckServers(const std::string& names) const override { return to_->CheckServers(names); }
+  Result<std::function<void()>> PrepareServers(const std::string& names) override { return to_->PrepareServers(names); }
   std::string server_names() const override { return to_->server_names(); }
   void ForgetMemory(std::span<std::byte> memory) noexcept override { to_->ForgetMemory(memory); }
   void Upkeep() override { to_->Upkeep(); }

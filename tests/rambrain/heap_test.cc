@@ -1,0 +1,123 @@
+// The heap of a program's thread ends within Rambrain's calls: memoryException or nothing comes of it, no manager stays half made, and
+// destructors end.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <new>
+#include <optional>
+
+#include "rambrain/cyclicManagedMemory.h"
+#include "rambrain/managedDummySwap.h"
+#include "rambrain/managedPtr.h"
+#include "tests/rambrain/field.h"
+#include "tests/support/heap_watch.h"
+
+using namespace rambrain;
+
+namespace {
+
+constexpr int kAllocationsMax = 200;  // of one call
+
+// Returns how often the call was refused something. `undo`: after it has returned; `threw`: after it has thrown.
+template <class Call, class Undo, class Threw>
+int EndHeapWithin(const Call& call, const Undo& undo, const Threw& threw) {
+  for (int given = 0; given < kAllocationsMax; ++given) {
+    bool returned = false;
+    try {
+      const ramspan::EndingHeap ending(given);
+      call();
+      returned = true;
+    } catch (const memoryException& error) {
+      EXPECT_STRNE(error.what(), "");
+    } catch (const std::bad_alloc&) {
+      ADD_FAILURE() << "std::bad_alloc after " << given << " allocations";
+    }
+    const bool refused = ramspan::EndingHeap::refused();
+    returned ? undo() : threw();
+    if (!refused) return given;
+  }
+  ADD_FAILURE() << "allocates without end";
+  return kAllocationsMax;
+}
+
+struct Destroyed {
+  ~Destroyed() { ++count; }
+  static inline int count = 0;
+  double value = 1;
+};
+
+TEST(WithoutHeap, ObjectsWithDestructorsAreMadeOrRefused) {
+  const auto started = Field(1);
+  const unsigned int known = managedMemory::defaultManager->getNumberOfChildren(managedMemory::root);
+  const auto all_forgotten = [&] { EXPECT_EQ(managedMemory::defaultManager->getNumberOfChildren(managedMemory::root), known); };
+  std::optional<managedPtr<Destroyed>> made;
+  int alive = 0;
+  const int refused = EndHeapWithin([&] { made.emplace(100); },
+                                    [&] {
+                                      made.reset();
+                                      alive += 100;
+                                    },
+                                    all_forgotten);
+  EXPECT_GT(refused, 0) << "then this test shows nothing";
+  EXPECT_EQ(Destroyed::count, alive);
+  all_forgotten();
+}
+
+struct OwnStrategy final : managedMemory {
+  explicit OwnStrategy(managedSwap* swap) : managedMemory(swap, 4 * mib) { strategy.emplace(*this); }
+  std::optional<inCharge> strategy;
+};
+
+TEST(WithoutHeap, ManagersComeWholeOrNotAtAll) {
+  auto field = Field(80);  // 20 MiB
+  managedDummySwap swap(64 * mib);
+  managedMemory* const configured = managedMemory::defaultManager;
+  const auto as_before = [&] {
+    ASSERT_EQ(managedMemory::defaultManager, configured);
+    EXPECT_EQ(configured->getMemoryLimit(), 16 * mib);
+    EXPECT_EQ(swap.getUsedSwap(), 0u) << "it is in use, with a manager that was not made";
+  };
+  void* const place = operator new(sizeof(OwnStrategy));
+  const int refused = EndHeapWithin([&] { new (place) OwnStrategy(&swap); },
+                                    [&] {
+                                      static_cast<OwnStrategy*>(place)->~OwnStrategy();
+                                      as_before();
+                                    },
+                                    as_before);
+  operator delete(place);
+  EXPECT_GT(refused, 3) << "then this test shows nothing";
+  Expect(field);
+}
+
+// It asked Ramspan for a policy to go back to, in a destructor: the end of the program.
+TEST(WithoutHeap, AStrategyEnds) {
+  auto field = Field(80);
+  managedDummySwap swap(64 * mib);
+  OwnStrategy manager(&swap);
+  {
+    const ramspan::EndingHeap none(0);
+    manager.strategy.reset();
+  }
+  Expect(field);
+}
+
+// Another one comes back into force then, which needs heap: it is there again a moment later.
+TEST(WithoutHeap, ManagersEndWhereTheHeapIsScarce) {
+  auto field = Field(80);
+  managedDummySwap outer_swap(64 * mib), swap(64 * mib);
+  OwnStrategy outer(&outer_swap);
+  uint64_t random = 4711;
+  for (int round = 0; round < 10; ++round) {
+    auto manager = std::make_unique<OwnStrategy>(&swap);
+    Expect(field);
+    {
+      const ramspan::ScarceHeap scarce(&random, 4);
+      manager.reset();
+    }
+    ASSERT_EQ(managedMemory::defaultManager, &outer);
+    EXPECT_EQ(swap.getUsedSwap(), 0u);
+    Expect(field);
+  }
+}
+
+}  // namespace
