@@ -156,6 +156,7 @@ int ingredients_depth = 0;  // guarded by the mutex
 // Who waits here releases no pins: the judge of deadlocks must know. He must also know when the wait is over, which is
 // when the last owner leaves, not when the next one wakes up.
 IngredientsScope::IngredientsScope() {
+  RefuseWithinProgramCode("LISTOFINGREDIENTS");  // whoever has it now may wait for memory, and so for that very code
   if (Session::InForkedChild()) return;  // one thread, and the first pull that needs more than is in memory throws
   if (!Ingredients().try_lock()) {
     PinRegistry::Get().SetWaitingForIngredients();

@@ -125,7 +125,7 @@ namespace ramspan::detail {
 // Serialises the scopes that pull several pointers, so that no two threads each hold half of what they need.
 class RAMSPAN_API IngredientsScope {
  public:
-  IngredientsScope();   // blocks
+  IngredientsScope();   // blocks; throws Error within a call of a SwapStore or an EvictionPolicy
   ~IngredientsScope();
   IngredientsScope(const IngredientsScope&) = delete;
   IngredientsScope& operator=(const IngredientsScope&) = delete;

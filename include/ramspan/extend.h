@@ -17,7 +17,7 @@ namespace ramspan {
 //
 // Thread-safety: calls come from any thread, several at once, on different slots. REQUIRES: none of them uses Ramspan
 // (managedPtr, adhereTo, this header), because the thread may be in the middle of an eviction. What would wait for that throws Error:
-// pulling and making objects, RemoveSwap, CloseSwap, WaitForTransfers, SetEvictionPolicy, SetMemoryLimit, Reconfigure. A call may ask,
+// pulling and making objects, LISTOFINGREDIENTS, RemoveSwap, CloseSwap, WaitForTransfers, SetEvictionPolicy, SetMemoryLimit, Reconfigure. A call may ask,
 // though: GetStatistics, StatsJson, MemoryLimit, SwapLimit and EffectiveOptions of <ramspan/runtime.h>; SwapInUse, GetSwapFragmentation
 // and GetSwapUse below (which asks the store's Capacity; within Capacity it gives what that has said last).
 class RAMSPAN_API SwapStore {

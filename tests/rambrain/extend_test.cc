@@ -22,6 +22,7 @@
 #include "rambrain/managedPtr.h"
 #include "ramspan/adhere_all.h"
 #include "ramspan/extend.h"
+#include "ramspan/mapped_file.h"
 #include "ramspan/runtime.h"
 #include "tests/rambrain/field.h"
 #include "tests/support/ends_or_else.h"
@@ -364,31 +365,45 @@ TEST(SwapStore, TooManyAtATimeIsAnError) {
   for (auto id : ids) ramspan::RemoveSwap(id);
 }
 
+// Does something within each of its calls, but not within those that come of it: its capacity is a part of its use, say.
+class WithinStore : public MapStore {
+ public:
+  using MapStore::MapStore;
+  virtual void Within(const std::string& call) const = 0;
+  uint64_t Capacity() const override { return Enter("Capacity"), MapStore::Capacity(); }
+  bool Extend(uint64_t) override { return Enter("Extend"), false; }
+  bool Write(uint64_t slot, const void* data, size_t bytes) override { return Enter("Write"), MapStore::Write(slot, data, bytes); }
+  bool Read(uint64_t slot, void* data, size_t bytes) override { return Enter("Read"), MapStore::Read(slot, data, bytes); }
+  void Erase(uint64_t slot, size_t bytes) noexcept override {
+    Enter("Erase");
+    MapStore::Erase(slot, bytes);
+  }
+
+ private:
+  void Enter(const char* call) const {
+    static thread_local bool inside = false;
+    if (std::exchange(inside, true)) return;
+    Within(call);
+    inside = false;
+  }
+};
+
 // GetSwapUse asks the store's capacity, and RemoveSwap and CloseSwap move its bytes: a store that asked back in such a call stood
 // still for ever.
 TEST(SwapStore, MayAskForItsUseInEachOfItsCalls) {
-  struct AskingStore final : MapStore {
-    AskingStore() : MapStore(64 * mib) {}
+  struct AskingStore final : WithinStore {
+    AskingStore() : WithinStore(64 * mib) {}
     std::atomic<ramspan::SwapId> id{};
-    mutable std::atomic<int> capacity{0}, extend{0}, write{0}, read{0}, erase{0};
-    // Not again while it is asked: its capacity is a part of its use.
-    void Ask(std::atomic<int>* calls) const {
-      static thread_local bool asking = false;
-      if (id == ramspan::SwapId{} || std::exchange(asking, true)) return;
-      ++*calls;
+    mutable std::atomic<int> writes{0}, reads{0}, erased{0};
+    void Within(const std::string& call) const override {
+      if (id == ramspan::SwapId{}) return;
+      writes += call == "Write";
+      reads += call == "Read";
+      erased += call == "Erase";
       EXPECT_LE(ramspan::GetSwapUse(id).used, 64 * mib);
       static_cast<void>(ramspan::SwapInUse());
       static_cast<void>(ramspan::GetStatistics());
       static_cast<void>(ramspan::MemoryLimit());
-      asking = false;
-    }
-    uint64_t Capacity() const override { return Ask(&capacity), MapStore::Capacity(); }
-    bool Extend(uint64_t) override { return Ask(&extend), false; }
-    bool Write(uint64_t slot, const void* data, size_t bytes) override { return Ask(&write), MapStore::Write(slot, data, bytes); }
-    bool Read(uint64_t slot, void* data, size_t bytes) override { return Ask(&read), MapStore::Read(slot, data, bytes); }
-    void Erase(uint64_t slot, size_t bytes) noexcept override {
-      Ask(&erase);
-      MapStore::Erase(slot, bytes);
     }
   } store;
   std::atomic<bool> ended{false};
@@ -407,12 +422,12 @@ TEST(SwapStore, MayAskForItsUseInEachOfItsCalls) {
       auto field = Field(60);
       Expect(field);
       EXPECT_GT(ramspan::GetSwapUse(store.id).used, mib);
-      EXPECT_GT(store.write, 0);
+      EXPECT_GT(store.writes, 0);
       ramspan::UseSwap(ramspan::SwapId::kConfigured);
-      const int reads = store.read, erased = store.erase;
+      const int reads = store.reads, erased = store.erased;
       ramspan::RemoveSwap(store.id);
-      EXPECT_GT(store.read, reads);
-      EXPECT_GT(store.erase, erased);
+      EXPECT_GT(store.reads, reads);
+      EXPECT_GT(store.erased, erased);
       Expect(field);
     }
     use();
@@ -462,22 +477,21 @@ TEST(SwapStore, IsNotPutToUseWhileItIsRemoved) {
 // What a store may call in its calls, and what it is refused: a call that waits for the store's own stood still for ever, and GetSwapUse
 // within Capacity asked itself until the stack ended.
 TEST(SwapStore, IsRefusedWhatWaitsForItsCallAndMayAskTheRest) {
-  struct CallingStore final : MapStore {
+  struct CallingStore final : WithinStore {
     struct Call {
       const char* name;
       std::function<void()> call;
       bool refused;
     };
-    CallingStore() : MapStore(2 * mib) {}
+    CallingStore() : WithinStore(2 * mib) {}
     std::vector<Call> calls;
     std::atomic<bool> armed{false};
     mutable std::mutex mutex;
     mutable std::map<std::string, std::string> told;  // by callback and call: what came of it
-    void CallAll(const char* within) const {
-      static thread_local bool inside = false;  // the calls call back
-      if (!armed || std::exchange(inside, true)) return;
+    void Within(const std::string& within) const override {
+      if (!armed) return;
       for (const Call& one : calls) {
-        const std::string key = std::string(within) + ": " + one.name;
+        const std::string key = within + ": " + one.name;
         {
           const std::lock_guard lock(mutex);
           if (!told.emplace(key, "not ended").second) continue;  // once is enough
@@ -491,15 +505,6 @@ TEST(SwapStore, IsRefusedWhatWaitsForItsCallAndMayAskTheRest) {
         const std::lock_guard lock(mutex);
         told[key] = result;
       }
-      inside = false;
-    }
-    uint64_t Capacity() const override { return CallAll("Capacity"), MapStore::Capacity(); }
-    bool Extend(uint64_t) override { return CallAll("Extend"), false; }
-    bool Write(uint64_t slot, const void* data, size_t bytes) override { return CallAll("Write"), MapStore::Write(slot, data, bytes); }
-    bool Read(uint64_t slot, void* data, size_t bytes) override { return CallAll("Read"), MapStore::Read(slot, data, bytes); }
-    void Erase(uint64_t slot, size_t bytes) noexcept override {
-      CallAll("Erase");
-      MapStore::Erase(slot, bytes);
     }
   } store;
   std::atomic<bool> ended{false};
@@ -531,6 +536,8 @@ TEST(SwapStore, IsRefusedWhatWaitsForItsCallAndMayAskTheRest) {
         {"a managedPtr", [] { const ramspan::managedPtr<double> made(kDoubles); }, true},
         {"a small managedPtr", [] { const ramspan::managedPtr<double> made(1); }, true},
         {"pulls", pull_all, true},
+        {"LISTOFINGREDIENTS", [] { const ramspan::detail::IngredientsScope scope; }, true},
+        {"a mappedFile that is written back", [] { ramspan::detail::WriteBackChunk(nullptr, {}, 0); }, true},
         {"adhereAll", [&] { static_cast<void>(ramspan::adhereAll(field[0], field[1])); }, true},
     };
     ramspan::UseSwap(id);
