@@ -57,8 +57,9 @@ void managedMemory::resetSwapstats() {
 double managedMemory::getHitsOverMisses() const {
   const ramspan::Statistics s = Counts();
   const uint64_t hits = s.pulls - std::min(s.pulls, s.misses);
-  // Rambrain divides by zero here. The result is the same, without the flags, and the traps, of the program's floating point.
-  if (s.misses == 0) return hits == 0 ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+  // Rambrain divides by zero here. The result is the same, without the flags, and the traps, of the program's floating point: 0.0 / 0.0 is
+  // the NaN with a sign, which is printed as "-nan".
+  if (s.misses == 0) return hits == 0 ? -std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
   return static_cast<double>(hits) / static_cast<double>(s.misses);
 }
 double managedMemory::getTotalSwappedOutBytes() const { return static_cast<double>(Counts().bytes_out); }
