@@ -1,5 +1,6 @@
 #include "launch/keeper.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -52,6 +53,7 @@ class Keeper {
   void OnProxyGone();
   void KillProgram();
   void Report(int code, int signal_number);
+  void AskForReport(int signal_number);
   void LetOthersReport(bool failed);
   void Record(pid_t maker);
   void CleanUpAfterLauncher();
@@ -170,6 +172,10 @@ void Keeper::OnLauncher() {
     if (*line == "end" || *line == "kill") KillProgram();
     if (line->rfind("signal ", 0) != 0) continue;
     const int number = std::atoi(line->c_str() + std::strlen("signal "));
+    if (number == SIGUSR1 || number == SIGUSR2) {
+      AskForReport(number);
+      continue;
+    }
     // hydra gives each rank a session of its own: the signal goes to all of the rank's processes, as ^C would. (The
     // keeper has it blocked.) A directly started program shares its group with the shell's pipeline.
     if (getpgrp() == getpid()) {
@@ -177,6 +183,27 @@ void Keeper::OnLauncher() {
     } else if (!ended_) {
       kill(pid_, number);
     }
+  }
+}
+
+// To those of the rank's processes that listen: the others, a program before its first managedPtr or the shell around it, would be ended.
+void Keeper::AskForReport(int signal_number) {
+  bool heard = false;
+  const auto ask = [&](pid_t pid) {
+    if (HasHandler(pid, signal_number)) heard = kill(pid, signal_number) == 0 || heard;
+  };
+  if (getpgrp() != getpid()) {
+    if (!ended_) ask(pid_);
+  } else if (DIR* const processes = opendir("/proc")) {
+    while (const dirent* const entry = readdir(processes)) {
+      const pid_t pid = static_cast<pid_t>(std::atol(entry->d_name));
+      if (pid > 0 && pid != getpid() && getpgid(pid) == getpgrp()) ask(pid);
+    }
+    closedir(processes);
+  }
+  if (!heard) {
+    std::fprintf(stderr, "ramspan: %s does not listen to %s now: programs print statistics from their first managedPtr on\n", program_[0].c_str(),
+                 DescribeSignal(signal_number).c_str());
   }
 }
 

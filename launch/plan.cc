@@ -51,9 +51,13 @@ std::string Planner::ChooseByFacts() {
   const std::optional<MpiUse> mpi = facts_.mpi_use(app_[0]);
   if (facts_.memserver.empty() && !facts_.server.empty()) return "ofi: ramspan-memserver (MPI) is not installed";
   if (mpi == MpiUse::kRamspan) return "mpi: " + plan_.app_name + " is linked with Ramspan's MPI library, so servers are ranks of its job";
+  if (mpi == MpiUse::kPlain && !facts_.server.empty()) {
+    return "ofi: " + plan_.app_name + " is linked with MPI, but not with Ramspan's MPI library (<ramspan/mpi.h>): servers are processes of their own, "
+           "beside the ranks of its MPI_COMM_WORLD";
+  }
   if (plan_.ranks > 1 && mpi == MpiUse::kNone) {
-    return "mpi: with several ranks servers are ranks, too. " + plan_.app_name + " names no MPI library: unless one of its libraries uses MPI, it runs " +
-           std::to_string(plan_.ranks) + " times, each by itself";
+    return "mpi: with several ranks servers are ranks, too. " + plan_.app_name + " names no MPI library: unless it is a script, or one of its libraries uses "
+           "MPI, it runs " + std::to_string(plan_.ranks) + " times, each by itself";
   }
   if (plan_.ranks > 1) {
     return "mpi: with several ranks servers are ranks, too, so MPI_COMM_WORLD has " + std::to_string(plan_.ranks + plan_.servers) +
@@ -62,7 +66,6 @@ std::string Planner::ChooseByFacts() {
   }
   if (facts_.server.empty()) return "mpi: ramspan-server (libfabric) is not installed";
   if (!mpi) return "mpi: " + plan_.app_name + " is no binary that says whether it uses MPI";
-  if (mpi == MpiUse::kPlain) return "mpi: " + plan_.app_name + " is linked with MPI, so servers are ranks of its job";
   return "ofi: " + plan_.app_name + " is not linked with MPI, so servers are processes of their own, whose death does not end the job";
 }
 

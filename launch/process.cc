@@ -185,6 +185,14 @@ bool IsAlive(const ProcessId& process) {
   return now.state != 'X' && now.state != 'Z' && now.start == process.start;
 }
 
+bool HasHandler(pid_t pid, int signal_number) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("SigCgt:", 0) == 0) return std::strtoull(line.c_str() + std::strlen("SigCgt:"), nullptr, 16) >> (signal_number - 1) & 1;
+  }
+  return false;
+}
+
 bool IsEnding(pid_t pid) {
   constexpr unsigned long kExiting = 4;  // PF_EXITING of include/linux/sched.h
   const ProcessStat now = ReadStat(std::to_string(pid));

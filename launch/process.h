@@ -75,6 +75,9 @@ bool IsAlive(const ProcessId& process);
 // Whether it has been sent a SIGKILL already, or is ending: a process with much memory takes its time.
 bool IsEnding(pid_t pid);
 
+// Whether the process has a handler for the signal: others would be ended by it, or not notice.
+bool HasHandler(pid_t pid, int signal_number);
+
 // Makes this process the one that orphans among its descendants fall to.
 void AdoptOrphans();
 

@@ -18,7 +18,10 @@ void SetMemoryLimit(uint64_t bytes) {
   RefuseWithinProgramCode("SetMemoryLimit");
   AsPublicCall([&] {
     if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
-    Engine& engine = Runtime::Get().engine();
+    Runtime& runtime = Runtime::Get();
+    Engine& engine = runtime.engine();
+    // Else a limit that holds because another thread has raised it meanwhile would count as set, and one that does not would take back that thread's.
+    const TurnQueue::Turn turn(runtime.changes(), detail::t_pins);
     Status status = engine.LeavesRoomForData(bytes);
     if (status.ok()) status = engine.SetBudget(bytes);
     if (!status.ok()) ThrowStatus(status);

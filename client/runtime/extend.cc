@@ -100,12 +100,16 @@ void SetEvictionPolicy(EvictionPolicy* policy) {
   RefuseWithinProgramCode("SetEvictionPolicy");
   AsPublicCall([&] {
     Runtime& runtime = Runtime::Get();
+    // A policy is asked by one thread at a time, through one CustomPolicy: not through the one that goes and the one that comes.
+    const TurnQueue::Turn turn(runtime.changes(), detail::t_pins);
+    if (policy != nullptr && policy == runtime.program_policy) return;
     runtime.engine().ReplacePolicy([&runtime, policy](const ChunkTable* chunks) -> std::unique_ptr<CachePolicy> {
       if (policy == nullptr) return runtime.TakeConfiguredPolicy(chunks);
       auto custom = std::make_unique<CustomPolicy>(chunks, policy);
       runtime.KeepConfiguredPolicy(chunks);
       return custom;
     });
+    runtime.program_policy = policy;
   });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/front/session.h"
+#include "client/front/turn_queue.h"
 #include "client/runtime/mover.h"
 #include "common/config.h"
 
@@ -16,6 +17,7 @@ namespace ramspan {
 
 class CachePolicy;
 class ChunkTable;
+class EvictionPolicy;
 class FileSwap;
 class MappedFiles;
 class RetirableTier;
@@ -48,6 +50,9 @@ class Runtime {
   // program destroys its own next. REQUIRES of both: called by Engine::ReplacePolicy.
   void KeepConfiguredPolicy(const ChunkTable* chunks);
   std::unique_ptr<CachePolicy> TakeConfiguredPolicy(const ChunkTable* chunks);
+  // Changes that wait for other threads (memory limit, policy) are made one after another.
+  TurnQueue* changes() { return &changes_; }
+  EvictionPolicy* program_policy = nullptr;  // in force; in a turn of changes()
 
   Options EffectiveOptions();
   void Reload(const Options& options);  // throws what <ramspan/runtime.h> says of Reconfigure
@@ -73,6 +78,7 @@ class Runtime {
   std::unique_ptr<ServerTransport> outside_;  // of servers that are no ranks, until the start has succeeded; swap_ uses it to its end
   std::unique_ptr<TieredSwap> swap_;
   std::unique_ptr<Engine> engine_;
+  TurnQueue changes_;
   std::unique_ptr<CachePolicy> spare_policy_;  // guarded by the engine's mutex
   std::unique_ptr<Bundles> bundles_;
   FileSwap* files_ = nullptr;        // in swap_, the last tier; null with swap = remote

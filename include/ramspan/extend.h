@@ -144,7 +144,7 @@ class RAMSPAN_API EvictionPolicy {
 };
 
 // From now on `policy` decides; nullptr: the configured one again. It must live until the next call of this function,
-// after whose return it is not called any more. Starts Ramspan.
+// after whose return it is not called any more. With the one that decides already nothing changes. Starts Ramspan.
 RAMSPAN_API void SetEvictionPolicy(EvictionPolicy* policy);
 
 }  // namespace ramspan

@@ -82,6 +82,43 @@ TEST(ProgramPolicy, HearsOfAllUntilItIsReplacedAndOfNothingAfterwards) {
   EXPECT_EQ(policy.created, at_the_end);
 }
 
+// It became two, which were asked at once, and of which the one that went told it in the end that all objects had gone.
+TEST(ProgramPolicy, IsTheSameWhenItIsSetAgain) {
+  struct Knows final : NamesNobody {
+    size_t Victims(const Objects&, uint64_t, Ids) override { return 0; }
+  } policy;
+  const managedPtr<char> one(64 << 10), two(64 << 10);
+  ramspan::SetEvictionPolicy(&policy);
+  const int created = policy.created;
+  EXPECT_GT(created, 0);
+  ramspan::SetEvictionPolicy(&policy);
+  EXPECT_EQ(policy.created, created);
+  EXPECT_EQ(policy.freed, 0);
+  ramspan::SetEvictionPolicy(nullptr);
+  EXPECT_EQ(policy.created, policy.freed);
+}
+
+// The one that waited was told that its limit holds, because the other one had raised it.
+TEST(MemoryLimit, OfTwoThreadsIsSetOneAfterTheOther) {
+  const uint64_t before = ramspan::MemoryLimit(), lower = 2 * kMibBytes, between = 12 * kMibBytes;
+  std::vector<managedPtr<char>> all;
+  for (int i = 0; i < 4; ++i) all.emplace_back(kMibBytes);
+  {
+    std::vector<adhereTo<char>> pins(all.begin(), all.end());
+    for (adhereTo<char>& pin : pins) static_cast<char*>(pin)[0] = 1;
+    std::atomic<bool> ended{false};
+    std::thread lowers([&] {
+      EXPECT_THROW(ramspan::SetMemoryLimit(lower), ramspan::Error) << "4 MiB are pinned";
+      ended = true;
+    });
+    while (ramspan::MemoryLimit() != lower && !ended) std::this_thread::yield();
+    std::thread([&] { ramspan::SetMemoryLimit(between); }).join();
+    lowers.join();
+    EXPECT_EQ(ramspan::MemoryLimit(), between);
+  }
+  ramspan::SetMemoryLimit(before);
+}
+
 TEST(ProgramPolicy, OneThatThrowsNamesNobody) {
   struct Throws final : NamesNobody {
     size_t Victims(const Objects&, uint64_t, Ids) override { throw std::runtime_error("no idea"); }

@@ -63,7 +63,7 @@ class PlanTest : public testing::Test {
 
   std::map<std::string, std::string> environment_;
   std::string hostfile_;
-  std::optional<MpiUse> mpi_use_ = MpiUse::kPlain;
+  std::optional<MpiUse> mpi_use_ = MpiUse::kRamspan;
   Facts facts_;
   RunOptions options_;
 };
@@ -229,9 +229,10 @@ TEST_F(PlanTest, NumbersOfProcessesThatNoJobHasAreRefused) {
   EXPECT_EQ(Make().ranks, 1'000'000'000);
 }
 
-TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
+TEST_F(PlanTest, AutoTakesMpiForProgramsThatKnowOfServersAmongTheirRanksAndSaysWhy) {
+  mpi_use_ = MpiUse::kRamspan;
   Ranks(1, 1);
-  EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is linked with MPI"));
+  EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is linked with Ramspan's MPI library"));
   EXPECT_EQ(Make().servers, 1);
   mpi_use_ = MpiUse::kNone;
   EXPECT_TRUE(Notes(Make(), "--transport ofi: ./app is not linked with MPI"));
@@ -246,8 +247,8 @@ TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
   EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is linked with Ramspan's MPI library"));
   EXPECT_FALSE(Notes(Make(), "MPI_COMM_WORLD"));
   mpi_use_ = MpiUse::kNone;
-  EXPECT_TRUE(Notes(Make(), "./app names no MPI library: unless one of its libraries uses MPI, it runs 2 times, each by itself"));
-  EXPECT_FALSE(Notes(Make(), "MPI_COMM_WORLD"));
+  EXPECT_TRUE(Notes(Make(), "./app names no MPI library: unless it is a script, or one of its libraries uses MPI, it runs 2 times, each by itself"));
+  EXPECT_FALSE(Notes(Make(), "MPI_COMM_WORLD has"));
   facts_.memserver = "";
   EXPECT_TRUE(Notes(Make(), "--transport ofi: ramspan-memserver"));
   facts_.server = "";
@@ -256,6 +257,19 @@ TEST_F(PlanTest, AutoTakesMpiForMpiProgramsAndOfiForOthersAndSaysWhy) {
   EXPECT_TRUE(Notes(Make(), "--transport mpi: ramspan-server (libfabric) is not installed"));
   options_.transport = "ofi";
   EXPECT_NE(Error().find("ramspan-server is neither beside"), std::string::npos);
+}
+
+// Its barriers waited for ever for the server among its ranks.
+TEST_F(PlanTest, AutoTakesOfiForMpiProgramsThatKnowNothingOfServers) {
+  mpi_use_ = MpiUse::kPlain;
+  for (const int ranks : {1, 2}) {
+    Ranks(ranks, 1);
+    EXPECT_TRUE(Notes(Make(), "--transport ofi: ./app is linked with MPI, but not with Ramspan's MPI library"));
+    EXPECT_EQ(Make().outside_servers, 1);
+    EXPECT_EQ(Make().servers, 0);
+  }
+  facts_.server = "";
+  EXPECT_TRUE(Notes(Make(), "MPI_COMM_WORLD has 3 ranks"));
 }
 
 TEST_F(PlanTest, OfiWithoutServersNeedsTheNamesOfSome) {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +20,8 @@
 #include "client/transport/mpi_entry.h"
 #include "common/wire.h"
 #include "ramspan/errors.h"
+#include "ramspan/managed_ptr.h"
+#include "ramspan/runtime.h"
 #define RAMSPAN_NO_MPI_MACROS  // the modes call both MPI's own functions and ours
 #include "ramspan/mpi.h"
 
@@ -78,6 +81,21 @@ int RealInit(int argc, char** argv, int level) {
   CheckComputeComm();
   MPI_Finalize();
   return 0;
+}
+
+// MPICH takes SIGUSR1 in MPI_Init, and the statistics came no more.
+std::atomic<bool> reported{false};
+int ReportBesideMpi(int argc, char** argv) {
+  ramspan::detail::MpiInit(&argc, &argv);
+  CheckComputeComm();
+  { const ramspan::managedPtr<int> first(10); }
+  ramspan::SetSignalReport(SIGUSR1, [] { reported = true; });
+  raise(SIGUSR1);
+  for (int i = 0; !reported; ++i) {
+    if (i == 1000) Fail("no report for SIGUSR1");
+    usleep(10'000);
+  }
+  return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
 }
 
 int EarlyUse() {
@@ -236,6 +254,7 @@ int Run(const std::string& mode, int argc, char** argv) {
   if (mode == "untouched") return 0;
   if (mode == "real-init") return RealInit(argc, argv, MPI_THREAD_MULTIPLE);
   if (mode == "real-init-single") return RealInit(argc, argv, MPI_THREAD_SINGLE);
+  if (mode == "report") return ReportBesideMpi(argc, argv);
   if (mode == "early-use") return EarlyUse();
   if (mode == "joined-before-init") return JoinedBeforeInit(argc, argv);
   if (mode == "fork") return Fork();
