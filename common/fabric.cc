@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "common/close_on_exec.h"
+#include "common/limit_of_files.h"
 #include "common/signal_handlers_kept.h"
 #include "common/signals_blocked.h"
 #include "common/socket_address.h"
@@ -43,7 +44,7 @@ static_assert(sizeof(fi_context2) <= kFabricContextBytes);
 
 std::string Words(int error) {
   const int number = error < 0 ? -error : error;
-  return std::string(fi_strerror(number)) + (number == FI_ENOMEM ? " (see `ulimit -v` and `ulimit -d`, then what memory is free)" : "");
+  return std::string(fi_strerror(number)) + (number == FI_ENOMEM ? " (see `ulimit -v` and `ulimit -d`, then what memory is free)" : LimitOfFiles(number));
 }
 
 fi_info* NewHints() {

@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/limit_of_files.h"
+
 namespace ramspan {
 namespace {
 
@@ -27,7 +29,10 @@ constexpr int kBacklog = SOMAXCONN;
 constexpr int kKeepIdleSeconds = 15, kKeepEverySeconds = 10, kKeepProbes = 3;
 constexpr unsigned kUserTimeoutMs = 45'000;
 
-std::string Reason() { return std::strerror(errno); }
+std::string Reason() {
+  const int error = errno;
+  return std::strerror(error) + LimitOfFiles(error);
+}
 
 bool IsPort(const std::string& text) {
   return !text.empty() && text.size() <= 5 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }) &&

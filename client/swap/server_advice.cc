@@ -5,9 +5,10 @@
 namespace ramspan {
 
 std::string ServersAreFull(ServersStartedBy by, uint64_t largest_bytes) {
-  const std::string full = "memory servers are full (" + FormatBytes(largest_bytes) + " each): ";
-  if (by != ServersStartedBy::kUser) return full + "more servers (-s) or more memory of each (--server-memory)";
-  return full + "more memory of each (ramspan server --memory), or more of them (servers = HOST:PORT,HOST:PORT)";
+  const std::string full = "memory servers are full (" + FormatBytes(largest_bytes) + " each";
+  if (by != ServersStartedBy::kUser) return full + "): more servers (-s) or more memory of each (--server-memory)";
+  // A server says no and not why, so these words name what may be the reason, too.
+  return full + ", less what `ramspan ctl` keeps back: drain, shrink, quota; `ramspan ctl list` shows it): more memory of each (ramspan server --memory), or more of them (servers = HOST:PORT,HOST:PORT)";
 }
 
 std::string NoMoreLeasesFit(size_t leases, uint64_t bytes) {

@@ -89,6 +89,15 @@ TEST_F(Service, AServerTakesAsManyOpenFilesAsItMayHave) {
 }
 
 // The kernel ended it by SIGXFSZ without a word, and what others had there was lost.
+// libfabric says "Input/output error" where it finds no descriptor.
+TEST_F(Service, OneThatMayOpenTooFewFilesIsToldSo) {
+  for (const char* files : {"8", "12", "16"}) {
+    const Outcome end = Run({"sh", "-c", std::string("ulimit -n ") + files + "; exec \"$@\"", "sh", LAUNCHER, "server", "--memory", "8MiB", "--listen", "127.0.0.1:0", "--rendezvous", (folder_ / "rendezvous").string()}, {});
+    EXPECT_EQ(end.status, 1) << files;
+    EXPECT_THAT(end.err, HasSubstr("ulimit -n")) << files;
+  }
+}
+
 TEST_F(Service, ALeaseBeyondTheLimitOfFileSizesIsRefusedAndTheServerLives) {
   std::ofstream(folder_ / "limited") << "#!/bin/sh\nulimit -f 4096\nexec \"$@\"\n";  // 2 or 4 MiB
   std::filesystem::permissions(folder_ / "limited", std::filesystem::perms(0755));
@@ -312,7 +321,7 @@ TEST_F(Service, AFullServerThatStandsByItselfIsEnlargedByItsOwnOption) {
   for (const bool far : {true, false}) {
     const Outcome outcome = Run(Sweep(24 * kMiB), To(server.place, far, {"RAMSPAN_SWAP=remote"}));
     EXPECT_EQ(outcome.status, 1);
-    EXPECT_THAT(outcome.err, HasSubstr("memory servers are full (8 MiB each): more memory of each (ramspan server --memory)"));
+    EXPECT_THAT(outcome.err, HasSubstr("memory servers are full (8 MiB each, less what `ramspan ctl` keeps back: drain, shrink, quota; `ramspan ctl list` shows it): more memory of each (ramspan server --memory)"));
     EXPECT_THAT(outcome.err, Not(HasSubstr("--server-memory")));
   }
   EndServer(server);
