@@ -66,6 +66,18 @@ bool DirectWorks(const AioFile& file) {
   return result.error != EINVAL;
 }
 
+// A limit of file sizes below which so many files are needed that what they need becomes the limit: for each a descriptor, and tables that
+// count in the memory limit. For a gigabyte of swap these are a thousand files; at half of it two thousand, more than many users may have open.
+constexpr uint64_t kFewFilesBytes = uint64_t{1} << 20;
+
+// Later it would be too late: what fails then is said to be full, or not to fit the memory limit.
+void WarnIfFilesAreSmall(const std::string& directory) {
+  const uint64_t most = FileSizeLimit();
+  if (most >= kFewFilesBytes) return;
+  LogWarning("swap files in %s may not be larger than %s each (`ulimit -f`): there will be very many, and their tables take memory from the memory limit. "
+             "Raise the limit of file sizes (`ulimit -f`)", directory.c_str(), FormatBytes(most).c_str());
+}
+
 void WarnIfInMemory(const AioFile& file, const std::string& directory) {
   struct statfs fs {};
   if (fstatfs(file.fd(), &fs) == 0 && static_cast<uint64_t>(fs.f_type) == TMPFS_MAGIC) {
@@ -87,6 +99,7 @@ Result<bool> SwapFileMaker::Probe(const FileSwapOptions& options) {
     return probe.status();
   }
   WarnIfInMemory(probe.value(), directory);
+  WarnIfFilesAreSmall(directory);
   const bool direct = options.direct && probe.value().direct() && DirectWorks(probe.value());
   if (options.direct && !direct) LogWarning("no direct I/O in %s: swap files go through the page cache", directory.c_str());
   return bool{direct};
@@ -143,7 +156,7 @@ Result<uint64_t> SwapFileMaker::StepFor(uint64_t need, uint64_t have) {
     step = std::min(step, beyond.value());
   }
   step = std::min(step, FileSizeLimit());
-  if (step == 0) return FullError("files may not be as large as 4 KiB (ulimit -f)");
+  if (step == 0) return ResourceExhausted("swap files in " + folder() + " cannot be: a file of this process may not be as large as 4 KiB. Raise the limit of file sizes (`ulimit -f`)");
   return step;
 }
 

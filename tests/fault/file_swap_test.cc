@@ -368,7 +368,10 @@ TEST_F(FileSwapFault, ADiskThatIsFullAtTheStartStopsNoProgramThatDoesNotSwap) {
 
 TEST_F(FileSwapFault, ASmallFileSizeLimitMeansMoreFilesNotASignal) {
   LimitFileSize(256 * kKiB);
+  testing::internal::CaptureStderr();
   const auto swap = Make(Options(true, 16 * kMiB));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(Contains(said, "may not be larger than 256 KiB each (`ulimit -f`)")) << said;
   Status why;
   const auto held = FillUp(*swap, kMiB, 4, &why);
   ASSERT_EQ(held.size(), 4u) << why.message();
