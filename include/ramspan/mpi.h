@@ -13,7 +13,7 @@
 
 #if !__has_include(<mpi.h>)
 #error "<mpi.h> is not found: compile by mpicxx, with `pkg-config ramspan-mpi`, or with CMake's ramspan::mpi"
-#include "the <mpi.h> of MPICH"  // there is none: the compiler stops here, before a page of errors that follow from it
+#include <the-mpi.h-of-MPICH>  // there is none: the compiler stops here, before a page of errors that follow from it
 #endif
 #include <mpi.h>
 
