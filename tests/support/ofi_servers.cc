@@ -1,7 +1,13 @@
 #include "tests/support/ofi_servers.h"
 
+#include <fcntl.h>
+#include <sched.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
+#include "common/descriptor.h"
 #include "memserver/server_loop.h"
 
 namespace ramspan {
@@ -48,13 +54,10 @@ class OfiServers::Guarded final : public Endpoint {
 
 OfiServers::OfiServers(const Options& options) {
   for (uint32_t i = 0; i < options.servers; ++i) {
-    auto server = std::make_unique<Server>();
-    auto endpoint = OfiEndpoint::Open({.pool_bytes = options.pool_bytes, .listen = options.listen, .socket = "", .fabric = options.fabric, .threads = options.threads, .greeting_max = options.greeting_max}, TestSecret());
-    RS_CHECK(endpoint.ok(), "%s", endpoint.status().message().c_str());
-    server->endpoint = std::move(endpoint).value();
-    server->place = server->endpoint->place();
-    server->thread = std::thread(Serve, server.get());
-    servers_.push_back(std::move(server));
+    servers_.push_back(std::make_unique<Server>());
+    std::promise<void> opened;
+    servers_.back()->thread = std::thread(Run, options, servers_.back().get(), &opened);
+    opened.get_future().wait();
   }
 }
 
@@ -62,7 +65,17 @@ OfiServers::~OfiServers() {
   for (uint32_t i = 0; i < servers_.size(); ++i) Kill(i);
 }
 
-void OfiServers::Serve(Server* server) {
+// A socket belongs to the network of the thread that makes it.
+void OfiServers::Run(const Options& options, Server* server, std::promise<void>* opened) {
+  if (!options.network.empty()) {
+    const Descriptor network(open(options.network.c_str(), O_RDONLY | O_CLOEXEC));
+    RS_CHECK(setns(network.number(), CLONE_NEWNET) == 0, "%s: %s", options.network.c_str(), std::strerror(errno));
+  }
+  auto endpoint = OfiEndpoint::Open({.pool_bytes = options.pool_bytes, .listen = options.listen, .socket = "", .fabric = options.fabric, .threads = options.threads, .greeting_max = options.greeting_max}, TestSecret());
+  RS_CHECK(endpoint.ok(), "%s", endpoint.status().message().c_str());
+  server->endpoint = std::move(endpoint).value();
+  server->place = server->endpoint->place();
+  opened->set_value();
   Guarded guarded(server);
   static_cast<void>(ramspan::Serve(guarded).ok());
   server->endpoint.reset();

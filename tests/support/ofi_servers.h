@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -24,6 +25,7 @@ class OfiServers {
     FabricOptions fabric;
     std::chrono::milliseconds greeting_max{5000};
     int threads = 1;
+    std::string network;  // a file that names the network namespace in which they are; empty: this thread's
   };
   explicit OfiServers(const Options& options);
   ~OfiServers();
@@ -47,7 +49,8 @@ class OfiServers {
     std::atomic<uint64_t> leased_bytes{0};
     std::thread thread;
   };
-  static void Serve(Server* server);
+  // Opens the server, says so, and serves until it is killed.
+  static void Run(const Options& options, Server* server, std::promise<void>* opened);
 
   std::vector<std::unique_ptr<Server>> servers_;
 };
