@@ -98,12 +98,16 @@ class Engine {
   // any more (with `even_if_full` it comes home all the same).
   // `take_back`: opens again what was closed for it, where it has failed. Runs with the mutex, so that others that wait find it open.
   // `only_elsewhere`: what gets no slot elsewhere keeps its own; none is given up for a place in memory, nor waited for.
+  // `part`: it ends before all chunks have been looked at, when that is enough, and the next call with it goes on there.
   struct VacateOptions {
     bool even_if_full = false, patiently = false, only_elsewhere = false;
+    Vacating::Part* part = nullptr;
   };
-  Status Vacate(const Vacating::Leaving& leaving, VacateOptions options = {false, false, false}, const std::function<void()>& take_back = {}) RS_EXCLUDES(mutex_);
+  Status Vacate(const Vacating::Leaving& leaving, VacateOptions options = {false, false, false, nullptr}, const std::function<void()>& take_back = {}) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: where no swap takes anything, Vacate would find that not all has room in memory.
   Status FitsAtHome(const Vacating::Leaving& leaving) const RS_EXCLUDES(mutex_);
+  // Whether memory has room for so many bytes of swap beside all that is there and has no slot. Looks at no chunk.
+  bool HasRoomAtHome(uint64_t bytes) const RS_EXCLUDES(mutex_);
 
   // May be changed at any time: read-ahead; writing back ahead of need; whether a thread waits for other threads' pins or
   // gets kFailedPrecondition at once.
@@ -268,6 +272,8 @@ class Engine {
 
   // vacate.cc
   Status BringHome(Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go
+  Status BringHomeIfItLeaves(Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go
+  bool LooksEnough(const Vacating::Part* part) RS_REQUIRES(mutex_);  // lets go
   uint64_t BytesAtHome(const Vacating::Leaving& leaving) const RS_REQUIRES(mutex_);
   Status TooMuchAtHome(uint64_t bytes, const Status& why) const;
   Status NoHome(Status why) const RS_REQUIRES(mutex_);

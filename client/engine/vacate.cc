@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "client/engine/engine.h"
@@ -19,6 +20,8 @@ namespace {
 // What comes home gives back this part of the patience that is spent. With all of it, one object a second would keep up a call that
 // comes to nothing, and all who wait for it; with none, a call that brings home a million of them would fail for want of a microsecond each.
 constexpr int kGivenBack = 8;
+// Chunks that are looked at before other threads get the mutex: some tenths of a millisecond. A program may have millions of chunks.
+constexpr uint32_t kLooksAtATime = 4096;
 
 bool IsThere(const Chunk* chunk) {
   return PhaseOf(chunk) != Phase::kFreed && PhaseOf(chunk) != Phase::kLost && !Has(chunk, kDoomed);
@@ -44,6 +47,11 @@ Status Engine::FitsAtHome(const Vacating::Leaving& leaving) const {
   MutexLock lock(mutex_);
   const uint64_t bytes = BytesAtHome(leaving);
   return bytes <= budget_.frames_limit_without_swap() ? Status() : TooMuchAtHome(bytes, Status());
+}
+
+bool Engine::HasRoomAtHome(uint64_t bytes) const {
+  MutexLock lock(mutex_);
+  return room_.slotless() + bytes <= budget_.frames_limit_without_swap();
 }
 
 // `why`: what swap has said that has no room for it, if it was asked.
@@ -92,32 +100,49 @@ Status Engine::BringHome(Chunk* chunk, VacateOptions options) {
   return Status();
 }
 
+Status Engine::BringHomeIfItLeaves(Chunk* chunk, VacateOptions options) {
+  const Vacating::Leaving& leaving = *vacating_.leaving;
+  // Transfers elsewhere are none of its business: while other threads go on there are always some.
+  while (chunk->op != nullptr && SlotLeaves(chunk, leaving)) PollOnce(microseconds(1000));
+  if (!SlotLeaves(chunk, leaving) || PhaseOf(chunk) == Phase::kFreed) return Status();
+  if (PhaseOf(chunk) == Phase::kLost) {
+    static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else
+    return Status();
+  }
+  if (chunk->bytes >= vacating_.too_large) return Status();
+  vacating_.looks_left = 0;  // this takes as long as many looks
+  Status status = BringHome(chunk, options);
+  if (status.ok()) {
+    vacating_.waited -= vacating_.waited / kGivenBack;
+    return status;
+  }
+  // The others may still come home, but only those that need not wait any more.
+  const bool no_room = vacating_.no_memory || status.code() == StatusCode::kResourceExhausted;
+  if (no_room) vacating_.patience = {};
+  if (no_room && !options.even_if_full) vacating_.too_large = std::min(vacating_.too_large, chunk->bytes);
+  return status;
+}
+
+// Lets other threads go on, since nothing is held between two chunks. Whether this call has done enough.
+bool Engine::LooksEnough(const Vacating::Part* part) {
+  vacating_.looks_left = kLooksAtATime;
+  MutexUnlock unlocked(mutex_);
+  std::this_thread::yield();
+  return part != nullptr && part->enough();
+}
+
 Status Engine::Vacate(const Vacating::Leaving& leaving, VacateOptions options, const std::function<void()>& take_back) {
   MutexLock lock(mutex_);
   vacating_ = {.leaving = &leaving, .patience = options.patiently ? Vacating::kForEver : options_.deadlock_grace, .ended = vacating_.ended};
   const uint32_t ids = chunks_.ids();
   Status first_failure;
-  // What is as large as a chunk that found no other place finds none either. It would be read for nothing.
-  size_t too_large = SIZE_MAX;
-  for (uint32_t id = 0; id < ids; ++id) {
-    Chunk* chunk = chunks_.At(id);
-    // Transfers elsewhere are none of its business: while other threads go on there are always some.
-    while (chunk->op != nullptr && SlotLeaves(chunk, leaving)) PollOnce(microseconds(1000));
-    if (!SlotLeaves(chunk, leaving) || PhaseOf(chunk) == Phase::kFreed) continue;
-    if (PhaseOf(chunk) == Phase::kLost) {
-      static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else
-      continue;
+  uint32_t id = options.part != nullptr ? std::exchange(options.part->next, 0) : 0;
+  for (vacating_.looks_left = kLooksAtATime; id < ids; ++id) {
+    if (vacating_.looks_left-- == 0 && LooksEnough(options.part)) {
+      options.part->next = id;
+      break;
     }
-    if (chunk->bytes >= too_large) continue;
-    Status status = BringHome(chunk, options);
-    if (status.ok()) {
-      vacating_.waited -= vacating_.waited / kGivenBack;
-      continue;
-    }
-    // The others may still come home, but only those that need not wait any more.
-    const bool no_room = vacating_.no_memory || status.code() == StatusCode::kResourceExhausted;
-    if (no_room) vacating_.patience = {};
-    if (no_room && !options.even_if_full) too_large = std::min(too_large, chunk->bytes);
+    Status status = BringHomeIfItLeaves(chunks_.At(id), options);
     if (first_failure.ok()) first_failure = std::move(status);
   }
   if (!first_failure.ok() && take_back) take_back();

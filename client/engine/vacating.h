@@ -17,12 +17,19 @@ struct Vacating {
   using Leaving = std::function<bool(SlotRef slot, size_t bytes)>;
   static constexpr PinClock::Time kForEver = PinClock::Time::max();
   static constexpr std::chrono::milliseconds kSearchCounted{100};
+  // Of who comes again and again.
+  struct Part {
+    std::function<bool()> enough;  // asked now and then, without the mutex
+    uint32_t next = 0;             // the chunk with which the next call begins; 0: all have been looked at
+  };
 
   const Leaving* leaving = nullptr;  // null: no Vacate is under way
   Chunk* chunk = nullptr;            // it is being brought home
   PinClock::Time patience{};         // for pins of other threads, while nothing comes home
   PinClock::Time waited{};           // of it, before the wait that is under way
   bool no_memory = false;            // the chunk found no frame
+  size_t too_large = SIZE_MAX;       // what is as large as a chunk that found no other place finds none either: it would be read for nothing
+  uint32_t looks_left = 0;           // until other threads get the mutex
   uint64_t ended = 0;                // how many have been
 
   // A search for what makes way takes long where much is in memory, and is done for each look at the pins, which alone the clock counts. Of one

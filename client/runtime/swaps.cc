@@ -208,15 +208,14 @@ void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
   if (begin < leave_again_) return;
   const TurnQueue::Turn turn(&turns_, TurnQueue::kOnlyIfFree);  // the mover has other work than to wait for a program's RemoveSwap
   if (!turn) return;
-  const auto is_leaving = [&](SlotRef slot, size_t bytes) {
-    if (stop.load(std::memory_order_relaxed) || Clock::now() > begin + kLeaveAtOnce) return false;
-    return configured_.swap->IsLeaving(slot, bytes);
-  };
+  Vacating::Part part{.enough = [&] { return stop.load(std::memory_order_relaxed) || Clock::now() > begin + kLeaveAtOnce; }, .next = leave_next_};
   // Where memory has no room for all of it, what is brought home for nothing would take memory from what is used.
-  const bool fits = engine_->FitsAtHome([&](SlotRef slot, size_t bytes) { return configured_.swap->IsLeaving(slot, bytes); }).ok();
-  const Status status = engine_->Vacate(is_leaving, {.only_elsewhere = !fits});
+  const bool fits = engine_->HasRoomAtHome(configured_.remote->stats().slot_bytes_leaving);
+  const Status status = engine_->Vacate([this](SlotRef slot, size_t bytes) { return configured_.swap->IsLeaving(slot, bytes); },
+                                        {.only_elsewhere = !fits, .part = &part});
+  leave_next_ = part.next;
   if (status.ok()) {
-    leave_pause_ = {};
+    if (leave_next_ == 0) leave_pause_ = {};
     return;
   }
   if (leave_pause_.count() == 0) LogWarning("a memory server drains, and some chunks have no other place yet: %s", status.c_str());

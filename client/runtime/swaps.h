@@ -77,6 +77,7 @@ class Swaps {
   // LeaveDraining's, for its one thread: what found no other place is tried again then, after a pause that doubles.
   std::chrono::steady_clock::time_point leave_again_{};
   std::chrono::milliseconds leave_pause_{};
+  uint32_t leave_next_ = 0;  // the chunk with which the next turn begins
   bool is_closing_ RS_GUARDED_BY(mutex_) = false;
   int last_id_ RS_GUARDED_BY(mutex_) = 0;
   SwapId in_use_ RS_GUARDED_BY(mutex_){};

@@ -168,6 +168,7 @@ void LeaseKeeper::AddTo(TierStats* stats) const {
   for (const Side& side : sides_) {
     stats->slot_bytes_used += side.space.used_bytes();
     stats->slot_bytes_capacity += side.space.capacity_bytes();
+    stats->slot_bytes_leaving += side.space.leaving_bytes();
     stats->metadata_bytes += side.space.metadata_bytes();
   }
   stats->metadata_bytes += sizeof *this + servers_.capacity() * sizeof(ServerState);

@@ -45,24 +45,30 @@ void LeaseSpace::Free(SlotRef slot, size_t bytes) noexcept {
 }
 
 SlotRef LeaseSpace::Exchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
-  if (const SlotRef slot = ExchangeInOpen(given, bytes, taken)) return slot;
-  struct Opened {
-    explicit Opened(LeaseSpace* space) : space(space) { space->OpenLeaving(true); }
-    ~Opened() { space->OpenLeaving(false); }
-    Opened(const Opened&) = delete;
-    Opened& operator=(const Opened&) = delete;
-    LeaseSpace* const space;
-  } const opened(this);
-  return ExchangeInOpen(given, bytes, taken);
-}
-
-SlotRef LeaseSpace::ExchangeInOpen(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
-  const std::optional<size_t> needed = space_.NeededOf(given, bytes);
+  const std::optional<size_t> in_open = space_.NeededOf(given, bytes);
+  const std::optional<size_t> needed = in_open ? in_open : NeededOfLeaving(given, bytes);
   if (!needed) return {};
   space_.PrepareRow(bytes);  // while nothing is given back yet
   for (size_t i = 0; i < *needed; ++i) Free(given[i].slot, given[i].bytes);
   *taken = *needed;
-  return Reserve(bytes);
+  if (in_open) return Reserve(bytes);
+  OpenLeaving(true);
+  const SlotRef slot = Reserve(bytes);  // throws nothing, after PrepareRow
+  OpenLeaving(false);
+  return slot;
+}
+
+// So many of `given` free as much in leases that are to go back as the slot takes, so that no more is in them than before.
+std::optional<size_t> LeaseSpace::NeededOfLeaving(std::span<const HeldSlot> given, size_t bytes) const {
+  uint64_t there = 0;
+  for (size_t n = 0; n < given.size(); ++n) {
+    space_.AnyExtentOf(given[n].slot, RoundUpToGranule(given[n].bytes), [&](const Extent& one) {
+      there += IsLeaving(one) ? one.bytes : 0;
+      return false;
+    });
+    if (there >= RoundUpToGranule(bytes)) return n + 1;
+  }
+  return std::nullopt;
 }
 
 // Lets leases that are to go back give slots, for the length of one call.
@@ -141,7 +147,7 @@ void LeaseSpace::AddTo(std::span<ServerStats> servers) const {
 }
 
 bool LeaseSpace::IsLeaving(SlotRef slot, size_t bytes) const {
-  return space_.AnyExtentOf(slot, bytes, [&](const Extent& one) { return leases_[one.region].closed && !leases_[one.region].dead; });
+  return space_.AnyExtentOf(slot, bytes, [this](const Extent& one) { return IsLeaving(one); });
 }
 
 void LeaseSpace::TakeIdle(Time now, RunningClock::duration idle_for, uint64_t keep_free, std::vector<Lease>* idle) {

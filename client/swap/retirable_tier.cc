@@ -33,7 +33,7 @@ void RetirableTier::Retire() {
   }
   // Sums over the tiers must not fall: only now is all counted that was moved.
   last_ = tier_->stats();
-  last_.slot_bytes_used = last_.slot_bytes_capacity = last_.metadata_bytes = 0;
+  last_.slot_bytes_used = last_.slot_bytes_capacity = last_.slot_bytes_leaving = last_.metadata_bytes = 0;
   last_servers_ = WithinHeap([this] { return tier_->servers(); }, std::vector<ServerStats>());  // without heap: what they did is forgotten
   for (ServerStats& server : last_servers_) server.leased_bytes = server.slot_bytes_used = 0;
   counted_.store(true);

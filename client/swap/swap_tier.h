@@ -54,6 +54,7 @@ struct TierStats {
   uint64_t slot_bytes_used = 0;      // granules now reserved
   // What is there now: granted leases, extended files (may grow). Of a place that is being left, only what it still holds: never less than used.
   uint64_t slot_bytes_capacity = 0;
+  uint64_t slot_bytes_leaving = 0;   // of the used ones, those that should be brought home (HasLeaving)
   uint64_t in_flight_sum = 0;  // over all requests that need a network: how many were under way when each began, itself included
   uint64_t metadata_bytes = 0;       // the tier's own bookkeeping, for the budget (I1)
   uint64_t registered_buffers = 0, registered_bytes = 0;  // frames that the network knows (FI_MR_LOCAL); 0 where it need not
@@ -66,6 +67,7 @@ struct TierStats {
     errors += other.errors;
     slot_bytes_used += other.slot_bytes_used;
     slot_bytes_capacity += other.slot_bytes_capacity;
+    slot_bytes_leaving += other.slot_bytes_leaving;
     in_flight_sum += other.in_flight_sum;
     metadata_bytes += other.metadata_bytes;
     registered_buffers += other.registered_buffers;
@@ -138,7 +140,8 @@ class SwapTier {
   virtual bool IsLost(SlotRef slot, size_t bytes) const noexcept = 0;
 
   // Part of the tier is about to go while the rest stays (a server that drains): whether slots are left there, which somebody
-  // should bring home; and whether this slot is one of them. No new slot is there. REQUIRES: as IsLost.
+  // should bring home; and whether this slot is one of them. No new slot is there, but for what TryExchange puts in the place of others.
+  // REQUIRES: as IsLost.
   virtual bool HasLeaving() const noexcept = 0;
   virtual bool IsLeaving(SlotRef slot, size_t bytes) const noexcept = 0;
 

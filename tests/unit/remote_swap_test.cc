@@ -327,6 +327,24 @@ TEST(RemoteSwap, WhatIsAskedBackStaysClosedUntilItIsNotAskedForAnyMore) {
   EXPECT_FALSE(tier.HasLeaving());
 }
 
+// What had been freed there was given out again, so a server that drained became full.
+TEST(RemoteSwap, InALeaseThatGoesBackOneSlotTakesThePlaceOfOthersAndNoMore) {
+  Job job({});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB});
+  std::vector<SlotRef> slots;
+  for (int i = 0; i < 16; ++i) slots.push_back(tier.Reserve(64 * kKiB).value());
+  for (int i = 2; i < 16; ++i) tier.Free(slots[i], 64 * kKiB);
+  job.servers.Drain(0);
+  tier.Upkeep();
+  const HeldSlot given[] = {{slots[0], 64 * kKiB}, {slots[1], 64 * kKiB}};
+  size_t taken = 0;
+  EXPECT_FALSE(tier.TryExchange(given, 192 * kKiB, &taken));
+  EXPECT_TRUE(tier.TryExchange(given, 40 * kKiB, &taken));
+  EXPECT_EQ(taken, 1u);
+  EXPECT_EQ(tier.stats().slot_bytes_used, 104 * kKiB);
+  EXPECT_FALSE(tier.TryReserve(4096).ok()) << "it is as closed as before";
+}
+
 // Between two looks of one Upkeep: it "drained no more", and its leases gave slots again.
 TEST(RemoteSwap, AServerThatDiesWhileItDrainsGivesNoMoreSlots) {
   for (int dies_at = 0; dies_at < 4; ++dies_at) {
