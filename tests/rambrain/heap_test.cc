@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "rambrain/cyclicManagedMemory.h"
 #include "rambrain/managedDummySwap.h"
@@ -70,15 +71,14 @@ struct OwnStrategy final : managedMemory {
 
 TEST(WithoutHeap, ManagersComeWholeOrNotAtAll) {
   auto field = Field(80);  // 20 MiB
-  managedDummySwap swap(64 * mib);
+  std::optional<managedDummySwap> swap(std::in_place, 64 * mib);
   managedMemory* const configured = managedMemory::defaultManager;
   const auto as_before = [&] {
     ASSERT_EQ(managedMemory::defaultManager, configured);
     EXPECT_EQ(configured->getMemoryLimit(), 16 * mib);
-    EXPECT_EQ(swap.getUsedSwap(), 0u) << "it is in use, with a manager that was not made";
   };
   void* const place = operator new(sizeof(OwnStrategy));
-  const int refused = EndHeapWithin([&] { new (place) OwnStrategy(&swap); },
+  const int refused = EndHeapWithin([&] { new (place) OwnStrategy(&*swap); },
                                     [&] {
                                       static_cast<OwnStrategy*>(place)->~OwnStrategy();
                                       as_before();
@@ -87,6 +87,9 @@ TEST(WithoutHeap, ManagersComeWholeOrNotAtAll) {
   operator delete(place);
   EXPECT_GT(refused, 3) << "then this test shows nothing";
   Expect(field);
+  testing::internal::CaptureStderr();
+  swap.reset();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "it belongs to a manager that was not made";
 }
 
 // It asked Ramspan for a policy to go back to, in a destructor: the end of the program.
