@@ -8,6 +8,8 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "common/write_signals_blocked.h"
+
 namespace ramspan {
 namespace {
 
@@ -32,8 +34,11 @@ Level ReadLevel() {
   const int wanted = std::vsnprintf(line + kPrefix, static_cast<size_t>(room), format, args);
   int length = kPrefix + std::clamp(wanted, 0, room - 1);
   line[length++] = '\n';
-  // A message that cannot be written has nowhere to be reported.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, static_cast<size_t>(length));
+  {
+    // A message that cannot be written has nowhere to be reported, and does not end the program.
+    const WriteSignalsBlocked blocked;
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, static_cast<size_t>(length));
+  }
   errno = saved_errno;
 }
 

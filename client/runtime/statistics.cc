@@ -1,7 +1,6 @@
 #include "client/runtime/statistics.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "client/swap/file_swap.h"
 #include "client/swap/tiered_swap.h"
 #include "common/log.h"
+#include "common/write_signals_blocked.h"
 
 namespace ramspan {
 
@@ -71,30 +71,6 @@ std::string RuntimeStatistics::Json() const {
 }
 
 namespace {
-
-// A pipe without a reader or a limit of file sizes answers with a signal, which would end the program in place of the
-// message. It is kept from this thread and taken away.
-class WriteSignalsBlocked {
- public:
-  WriteSignalsBlocked() {
-    sigset_t pending;
-    sigemptyset(&signals_);
-    sigpending(&pending);
-    for (const int signal : {SIGPIPE, SIGXFSZ}) {
-      if (!sigismember(&pending, signal)) sigaddset(&signals_, signal);  // else it is the program's own
-    }
-    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
-  }
-  ~WriteSignalsBlocked() {
-    const timespec at_once{};
-    while (sigtimedwait(&signals_, nullptr, &at_once) > 0) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-
- private:
-  sigset_t signals_, before_;
-};
 
 // 0, or errno.
 int WriteWhole(int fd, const std::string& text) {
