@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -37,6 +38,16 @@ Status NoMemory(uint64_t bytes) {
   return ResourceExhausted("no memory for " + lease + " (" + std::strerror(error) + "): let it lend less, or see the limits of its addresses (ulimit -v, vm.max_map_count)");
 }
 
+// Each lease takes addresses that none has had, so they come to an end where they are limited, whatever is lent at the moment.
+Status NoAddresses(uint64_t bytes) {
+  const int error = errno;
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if (!limited) return errno = error, NoMemory(bytes);
+  return ResourceExhausted("no addresses for a lease of " + FormatBytes(bytes) + " to a client of another host: this server may use " + FormatBytes(limit.rlim_cur) +
+                           " of them (ulimit -v), and each lease takes new ones: start this server again (`ramspan ctl drain --wait` first), or raise `ulimit -v`");
+}
+
 }  // namespace
 
 LeaseMemory::~LeaseMemory() {
@@ -62,7 +73,7 @@ Status LeaseMemory::MakePrivate(uint64_t offset, uint64_t bytes) {
   RS_CHECK(offset <= bytes_ && bytes <= bytes_ - offset, "a lease of %llu bytes beyond the pool", static_cast<unsigned long long>(bytes));
   const uint64_t room = RoundUpToHugePage(bytes);
   // What is left of the old area stays taken: one mapping an area.
-  if ((areas_.empty() || areas_.back().size() - area_used_ < room) && !TakeArea(room)) return NoMemory(bytes);
+  if ((areas_.empty() || areas_.back().size() - area_used_ < room) && !TakeArea(room)) return NoAddresses(bytes);
   std::byte* begin = areas_.back().data() + area_used_;
   if (mmap(begin, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) return NoMemory(bytes);
   RS_CHECK(made_.emplace(offset, Made{bytes, begin, {}}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));

@@ -34,7 +34,7 @@ Statistics RuntimeStatistics::Snapshot() const {
   s.swapped = c.swapped_bytes;
   s.swap_used = tiers.slot_bytes_used;
   s.swap_capacity = tiers.slot_bytes_capacity;
-  if (from_.files != nullptr) s.swap_capacity += from_.files->limit() - from_.files->stats().slot_bytes_capacity;
+  if (from_.files != nullptr && s.swap_capacity != UINT64_MAX) s.swap_capacity += from_.files->limit() - from_.files->stats().slot_bytes_capacity;
   s.bytes_out = tiers.bytes_written;
   s.bytes_in = tiers.bytes_read;
   s.writes = tiers.writes;

@@ -59,6 +59,8 @@ struct TierStats {
   uint64_t metadata_bytes = 0;       // the tier's own bookkeeping, for the budget (I1)
   uint64_t registered_buffers = 0, registered_bytes = 0;  // frames that the network knows (FI_MR_LOCAL); 0 where it need not
 
+  // UINT64_MAX is a capacity, too: a tier without a limit.
+  static uint64_t SumOfCapacities(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
   TierStats& operator+=(const TierStats& other) {
     bytes_written += other.bytes_written;
     bytes_read += other.bytes_read;
@@ -66,7 +68,7 @@ struct TierStats {
     reads += other.reads;
     errors += other.errors;
     slot_bytes_used += other.slot_bytes_used;
-    slot_bytes_capacity += other.slot_bytes_capacity;
+    slot_bytes_capacity = SumOfCapacities(slot_bytes_capacity, other.slot_bytes_capacity);
     slot_bytes_leaving += other.slot_bytes_leaving;
     in_flight_sum += other.in_flight_sum;
     metadata_bytes += other.metadata_bytes;

@@ -302,9 +302,10 @@ void TieredSwap::Upkeep() {
 }
 
 void TieredSwap::NoteFree(size_t i) {
+  constexpr uint64_t kNoLimit = INT64_MAX / 2;  // what is given back later adds to it, and must not wrap
   const TierStats stats = At(i)->stats();
-  free_[i].store(static_cast<int64_t>(stats.slot_bytes_capacity) - static_cast<int64_t>(stats.slot_bytes_used),
-                 std::memory_order_relaxed);
+  const uint64_t capacity = std::min(stats.slot_bytes_capacity, kNoLimit);
+  free_[i].store(static_cast<int64_t>(capacity) - static_cast<int64_t>(stats.slot_bytes_used), std::memory_order_relaxed);
 }
 
 TierStats TieredSwap::stats() const noexcept {

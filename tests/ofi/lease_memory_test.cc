@@ -1,9 +1,12 @@
 #include "memserver/lease_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -80,6 +83,29 @@ TEST(LeaseMemory, WhatIsMissingIsNamed) {
   const Status made = memory.MakeShared(0, kMiB);
   EXPECT_EQ(made.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(made.message().find("ulimit -n"), std::string::npos) << made.message();
+}
+
+// Each lease takes new addresses. Where they are limited a server that outlives jobs comes to their end, and said: let it lend less.
+TEST(LeaseMemoryDeathTest, WhereAddressesAreUsedUpTheRemedyIsNamed) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory needs addresses without limit";
+#endif
+  const auto use_up = [] {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit limit{pages * 4096 + 256 * kMiB, RLIM_INFINITY};
+    setrlimit(RLIMIT_AS, &limit);
+    LeaseMemory memory(kMiB, [] {});
+    for (int round = 0; round < 1000; ++round) {
+      if (const Status made = memory.MakePrivate(0, kMiB); !made.ok()) {
+        std::fprintf(stderr, "%s\n", made.c_str());
+        _exit(0);
+      }
+      memory.Drop(0);
+    }
+    _exit(1);
+  };
+  EXPECT_EXIT(use_up(), testing::ExitedWithCode(0), "start this server again");
 }
 
 TEST(LeaseMemory, ASharedLeaseIsAllThere) {

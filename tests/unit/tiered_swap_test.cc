@@ -135,6 +135,17 @@ TEST_F(TieredSwapTest, RoomAboveIsSeenOnlyFromBelow) {
   EXPECT_TRUE(tiered_->ShouldMove(second, 2 * kOne));
 }
 
+// A store may say UINT64_MAX. It was taken for full by who counts with a sign, and the sum of all was what the others have, less one byte.
+TEST_F(TieredSwapTest, ATierWithoutLimitHasRoom) {
+  static_cast<void>(MustReserve(4 * kOne));
+  const SlotRef below = MustReserve(kOne);
+  ASSERT_FALSE(tiered_->ShouldMove(below, kOne));
+  upper_->SetCapacity(UINT64_MAX);
+  tiered_->Upkeep();
+  EXPECT_TRUE(tiered_->ShouldMove(below, kOne));
+  EXPECT_EQ(tiered_->stats().slot_bytes_capacity, UINT64_MAX);
+}
+
 // The engine asks for each dirty chunk that leaves, with its mutex held; statistics need the tiers' own locks.
 TEST(TieredSwap, WhetherThereIsRoomAboveIsAskedOfNoTier) {
   struct Asked final : FakeTier {
