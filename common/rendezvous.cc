@@ -25,7 +25,7 @@
 namespace ramspan {
 namespace {
 
-constexpr std::string_view kFolderMark = "dir:";
+constexpr std::string_view kFolderMark = "dir:", kFileMark = "file:";
 constexpr std::string_view kNameBegin = "server-";
 constexpr size_t kInstanceDigits = 16;
 constexpr std::string_view kHead = "ramspan-server 1";  // the version of what follows
@@ -77,8 +77,14 @@ bool IsReadable(int descriptor) {
   return poll(&polled, 1, 0) == 1;
 }
 
-// Whether somebody takes connections there; a process that is stopped has a kernel that does. Nobody is called silent who had no time to
-// answer, because `until` became readable.
+std::string Stripped(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return std::string(text);
+}
+
+}  // namespace
+
 bool Answers(const SocketPlace& place, int until) {
   const Result<std::vector<SocketAddress>> addresses = Resolve(place);
   if (!addresses.ok()) return false;
@@ -92,28 +98,23 @@ bool Answers(const SocketPlace& place, int until) {
   return false;
 }
 
-std::string Stripped(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return std::string(text);
-}
-
-}  // namespace
-
 Result<ServerNames> ParseServerNames(const std::string& text) {
   ServerNames names;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string one = Stripped(std::string_view(text).substr(begin, end - begin));
     begin = end + 1;
-    if (one.rfind(kFolderMark, 0) == 0) {
-      const std::string folder = one.substr(kFolderMark.size());
-      if (folder.empty() || folder[0] != '/') return InvalidArgument("\"" + one + "\": a folder of memory servers is named from the root, like dir:/scratch/servers");
-      names.folders.push_back(folder);
+    if (const bool is_file = one.rfind(kFileMark, 0) == 0; is_file || one.rfind(kFolderMark, 0) == 0) {
+      const std::string path = one.substr(is_file ? kFileMark.size() : kFolderMark.size());
+      if (path.empty() || path[0] != '/') {
+        return InvalidArgument("\"" + one + "\": " + (is_file ? "a file of memory servers is named from the root, like file:/scratch/server"
+                                                              : "a folder of memory servers is named from the root, like dir:/scratch/servers"));
+      }
+      (is_file ? names.files : names.folders).push_back(path);
       continue;
     }
     Result<SocketPlace> place = ParseSocketPlace(one);
-    if (!place.ok()) return InvalidArgument(place.status().message() + ", or dir:/FOLDER of a rendezvous");
+    if (!place.ok()) return InvalidArgument(place.status().message() + ", or dir:/FOLDER or file:/FILE of a rendezvous");
     names.places.push_back(std::move(place).value());
   }
   return names;

@@ -22,13 +22,17 @@
 
 namespace ramspan {
 
-// What the key `servers` and `ramspan ctl` name: places, and folders where more are found ("dir:/path").
+// What the key `servers` and `ramspan ctl` name: places, and where more are found: folders ("dir:/path") and files ("file:/path", place_file.h).
 struct ServerNames {
   std::vector<SocketPlace> places;
-  std::vector<std::string> folders;
+  std::vector<std::string> folders, files;
 };
 // Comma-separated, at least one. kInvalidArgument: what to write.
 Result<ServerNames> ParseServerNames(const std::string& text);
+
+// Whether somebody takes connections there; a process that is stopped has a kernel that does. Waits 2 s at most for each address. Nobody is
+// called silent who had no time to answer, because the descriptor `until` became readable (-1: none).
+bool Answers(const SocketPlace& place, int until);
 
 struct RendezvousEntry {
   SocketPlace place;

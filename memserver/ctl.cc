@@ -9,6 +9,7 @@
 #include "common/command_line.h"
 #include "common/config.h"
 #include "common/link_frame.h"
+#include "common/place_file.h"
 #include "common/rendezvous.h"
 #include "common/secret.h"
 #include "common/units.h"
@@ -51,7 +52,7 @@ po::options_description Description(CtlOptions& options) {
 void PrintHelp(std::ostream& out) {
   CtlOptions options;
   out << "usage: ramspan ctl list|drain|undrain|shrink|quota|stop [SERVER...] [options]\n\n"
-         "SERVER is HOST:PORT, the PATH of a Unix socket, or dir:DIR for all servers of a rendezvous folder, as in the key `servers`;\n"
+         "SERVER is HOST:PORT, the PATH of a Unix socket, dir:DIR for all servers of a rendezvous folder, or file:FILE, as in the key `servers`;\n"
          "several may be joined by commas. Without any: those of that key (RAMSPAN_SERVERS, ~/.ramspan.conf).\n\n"
          "  list   what each server lends, which clients hold how much of it, and how fast they write and read there\n"
          "  drain  the server lends nothing any more, its clients move what is there to other servers or files while they go on,\n"
@@ -156,6 +157,11 @@ Result<std::vector<SocketPlace>> PlacesOf(const std::string& text, std::string* 
   Result<ServerNames> names = ParseServerNames(text);
   if (!names.ok()) return names.status();
   std::vector<SocketPlace> places = std::move(names.value().places);
+  for (const std::string& file : names.value().files) {
+    const Result<std::vector<SocketPlace>> there = ReadPlaceFile(file);
+    if (!there.ok()) return there.status();
+    places.insert(places.end(), there.value().begin(), there.value().end());
+  }
   for (const std::string& path : names.value().folders) {
     const Result<RendezvousFolder> folder = RendezvousFolder::Open(path, /*make=*/false);
     if (!folder.ok()) return folder.status();

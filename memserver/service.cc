@@ -13,6 +13,7 @@
 
 #include "common/command_line.h"
 #include "common/log.h"
+#include "common/place_file.h"
 #include "common/rendezvous.h"
 #include "common/topology.h"
 #include "common/units.h"
@@ -42,9 +43,9 @@ po::options_description Description(ServiceOptions& options) {
       "where clients of other hosts find it: a name or address of one interface of this host, and a port (0: any free one). Without it "
       "only clients of this host are served");
   add("socket", po::value(&options.endpoint.socket)->value_name("PATH"), "a Unix socket where clients of this host find it");
-  add("rendezvous", po::value(&options.rendezvous)->value_name("DIR"),
+  add("rendezvous", po::value(&options.rendezvous)->value_name("DIR|file:FILE"),
       "a folder that the clients' hosts see, too, closed to other users (0700; made if it does not exist): the server writes down there "
-      "where it is, and clients find it by servers = dir:DIR");
+      "where it is, and clients find it by servers = dir:DIR. Or a file of this server alone, with its HOST:PORT in one line: servers = file:FILE");
   add("key-file", po::value(&options.key_file)->value_name("FILE"),
       "the secret that clients have to know, readable by its owner alone; made if it does not exist. Default: DIR/key with "
       "--rendezvous DIR, else ~/.ramspan.key");
@@ -74,7 +75,10 @@ void PrintHelp(std::ostream& out) {
          "  RAMSPAN_SERVERS=node7:7117 RAMSPAN_MEMORY=4GiB ./app\n"
          "or, on any number of hosts, by a folder that all of them see:\n"
          "  ramspan server --memory 64GiB --listen $(hostname):0 --rendezvous /scratch/me/servers\n"
-         "  RAMSPAN_SERVERS=dir:/scratch/me/servers RAMSPAN_MEMORY=4GiB ./app\n\n"
+         "  RAMSPAN_SERVERS=dir:/scratch/me/servers RAMSPAN_MEMORY=4GiB ./app\n"
+         "or, for one server, by a file:\n"
+         "  ramspan server --memory 64GiB --listen $(hostname):0 --rendezvous file:$HOME/server\n"
+         "  RAMSPAN_SERVERS=file:$HOME/server RAMSPAN_MEMORY=4GiB ./app          (or RAMSPAN_SERVERS=$(cat ~/server))\n\n"
       << Description(options);
 }
 
@@ -102,6 +106,7 @@ Result<ServiceOptions> Parse(int argc, char** argv) {
   if (!words.empty()) return InvalidArgument("\"" + words[0] + "\" is no option (see ramspan server --help)");
   if (options.help) return options;
   if (options.memory.empty()) return InvalidArgument("--memory SIZE says how much it lends, like --memory 64GiB");
+  if (options.rendezvous == "file:") return InvalidArgument("--rendezvous file:FILE wants the name of a file");
   if (options.endpoint.threads < 1 || options.endpoint.threads > kThreadsMax) {
     return InvalidArgument("--threads goes from 1 to " + std::to_string(kThreadsMax));
   }
@@ -119,18 +124,36 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// What clients find in the folder; null: nobody has named one.
-Result<std::unique_ptr<RendezvousPost>> PostIn(std::optional<RendezvousFolder> folder, const OfiEndpoint& endpoint) {
-  if (!folder) return std::unique_ptr<RendezvousPost>();
+// Where clients find the server, as long as this lives.
+struct Posts {
+  std::unique_ptr<RendezvousPost> in_folder;
+  std::unique_ptr<PlaceFilePost> in_file;
+};
+
+// The file that --rendezvous names; empty: it names a folder, or nothing.
+std::string RendezvousFile(const ServiceOptions& options) {
+  constexpr std::string_view kMark = "file:";
+  return options.rendezvous.rfind(kMark, 0) == 0 ? options.rendezvous.substr(kMark.size()) : "";
+}
+
+Status PostIn(std::optional<RendezvousFolder> folder, const std::string& file, const OfiEndpoint& endpoint, Posts* posts) {
+  if (!folder && file.empty()) return {};
   const Result<SocketPlace> place = ParseSocketPlace(endpoint.place());
   if (!place.ok()) return place.status();
   if (IsOfOneHost(place.value())) {
     LogWarning("memory server %s: clients of other hosts find it in %s and cannot reach it; --listen HOST:PORT names an address of this host that they can (where "
-               "/etc/hosts calls this host 127.0.1.1, its own name is none)", endpoint.place().c_str(), folder->path().c_str());
+               "/etc/hosts calls this host 127.0.1.1, its own name is none)", endpoint.place().c_str(), folder ? folder->path().c_str() : file.c_str());
+  }
+  if (!folder) {
+    Result<std::unique_ptr<PlaceFilePost>> made = PlaceFilePost::Make(file, place.value());
+    if (made.ok()) posts->in_file = std::move(made).value();
+    return made.status();
   }
   RendezvousEntry entry = OwnEntry(endpoint.instance());
   entry.place = place.value();
-  return RendezvousPost::Make(std::move(*folder), entry);
+  Result<std::unique_ptr<RendezvousPost>> made = RendezvousPost::Make(std::move(*folder), entry);
+  if (made.ok()) posts->in_folder = std::move(made).value();
+  return made.status();
 }
 
 Status ServeAll(const ServiceOptions& options) {
@@ -138,7 +161,8 @@ Status ServeAll(const ServiceOptions& options) {
   if (!signals.ok()) return signals.status();
   RaiseFileLimit();
   std::optional<RendezvousFolder> folder;
-  if (!options.rendezvous.empty()) {
+  const std::string place_file = RendezvousFile(options);
+  if (!options.rendezvous.empty() && place_file.empty()) {
     Result<RendezvousFolder> opened = RendezvousFolder::Open(options.rendezvous, /*make=*/true);
     if (!opened.ok()) return opened.status();
     folder.emplace(std::move(opened).value());
@@ -152,8 +176,8 @@ Status ServeAll(const ServiceOptions& options) {
   const EndsBySignals::Of ends(*signals.value(), *endpoint.value());
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a lease that is too large a file (ulimit -f) is refused by an errno
-  const Result<std::unique_ptr<RendezvousPost>> post = PostIn(std::move(folder), *endpoint.value());
-  if (!post.ok()) return post.status();
+  Posts posts;
+  if (Status posted = PostIn(std::move(folder), place_file, *endpoint.value(), &posts); !posted.ok()) return posted;
   std::printf("ramspan server: lends %s at %s, provider %s, secret in %s\n", FormatBytes(options.endpoint.pool_bytes).c_str(),
               endpoint.value()->place().c_str(), endpoint.value()->provider(), file.value().c_str());
   std::fflush(stdout);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/place_file.h"
 
 namespace ramspan {
 
@@ -26,7 +27,7 @@ std::string OfiPlaces::names() const {
 
 bool OfiPlaces::has_folders() const {
   MutexLock lock(mutex_);
-  return !names_.parsed.folders.empty();
+  return !names_.parsed.folders.empty() || !names_.parsed.files.empty();
 }
 
 bool OfiPlaces::is_news() const {
@@ -67,6 +68,24 @@ OfiPlaces::Found OfiPlaces::LookInto(const std::string& path) {
   return found;
 }
 
+// Whoever takes the file away, or empties it, has not said that the servers are not to be used any more: one that has ended is left anyway.
+OfiPlaces::Found OfiPlaces::LookIntoFile(const std::string& name, const std::string& file) {
+  const auto last = last_.find(name);
+  const Found known = last == last_.end() ? Found() : last->second;
+  const Result<std::vector<SocketPlace>> read = ReadPlaceFile(file);
+  if (!read.ok() || read.value().empty()) {
+    Say(name, (known.empty() ? "no memory servers are found there now: " : "memory servers that were found there before stay in use: ") +
+                  (read.ok() ? "file of memory servers " + file + ": it is empty" : read.status().message()));
+    return known;
+  }
+  Say(name, "");
+  Found found;
+  for (const SocketPlace& place : read.value()) {
+    if (found.size() < kInFolderMax) found.emplace(found.size(), place);
+  }
+  return found;
+}
+
 std::vector<OfiPlaces::Place> OfiPlaces::Look() {
   ServerNames names;
   {
@@ -82,6 +101,7 @@ std::vector<OfiPlaces::Place> OfiPlaces::Look() {
   for (const SocketPlace& place : names.places) add(place, false);
   std::map<std::string, Found> found;
   for (const std::string& folder : names.folders) found[folder] = LookInto(folder);
+  for (const std::string& file : names.files) found["file:" + file] = LookIntoFile("file:" + file, file);
   for (const auto& [folder, there] : found) {
     for (const auto& [instance, place] : there) add(place, true);
   }

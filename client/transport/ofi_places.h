@@ -1,5 +1,5 @@
 // OfiPlaces: where a client looks for its memory servers: places that are named, and those that servers have written into folders
-// (common/rendezvous.h). Both may change while the program runs.
+// (common/rendezvous.h) or files (common/place_file.h). All of them may change while the program runs.
 //
 // Thread-safety: Use and names from any thread; the rest by one thread at a time, the transport's that seeks. The mutex is not held while files are
 // read. Ownership: of values only.
@@ -25,13 +25,13 @@ class OfiPlaces {
   // The names are used from the next Look on.
   void Use(Names names) noexcept;
   std::string names() const;
-  bool has_folders() const;
+  bool has_folders() const;  // or files: where others may be named at any time
   // Whether other names are used since the last Look.
   bool is_news() const;
 
   struct Place {
     SocketPlace place;
-    bool in_folder = false;  // nobody has named it: a server may have left it behind
+    bool in_folder = false;  // or file: nobody has named it, and a server may have left it behind
   };
   // All places, each once. A folder that cannot be read now still has what it had, and so has a file there.
   std::vector<Place> Look();
@@ -40,15 +40,16 @@ class OfiPlaces {
   static constexpr size_t kInFolderMax = 256;
 
  private:
-  using Found = std::map<uint64_t, SocketPlace>;  // by the server's instance
+  using Found = std::map<uint64_t, SocketPlace>;  // by the server's instance; in a file, by the line
   Found LookInto(const std::string& folder);
+  Found LookIntoFile(const std::string& name, const std::string& file);
   void Say(const std::string& folder, const std::string& what);
 
   mutable Mutex mutex_{LockRank::kTransport};
   Names names_ RS_GUARDED_BY(mutex_);
   bool news_ RS_GUARDED_BY(mutex_) = false;
 
-  std::map<std::string, Found> last_;  // by folder; of folders in use
+  std::map<std::string, Found> last_;  // by folder, or "file:" and file; of those in use
   std::map<std::string, std::string> said_;  // by folder; what is wrong there now
 };
 

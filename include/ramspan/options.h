@@ -26,7 +26,7 @@ struct Options {
   std::optional<bool> enableDMA;              // swap files bypass the page cache (O_DIRECT) where the file system can
   std::optional<SwapPolicy> policy;
   std::optional<Transport> transport;
-  std::optional<std::string> servers;         // memory servers outside of this job: "host:port,host:port", "dir:/folder"
+  std::optional<std::string> servers;         // memory servers outside of this job: "host:port,host:port", "dir:/folder", "file:/file"
   std::optional<std::string> serverKeyFile;   // the secret shared with them. Default: ~/.ramspan.key
   std::optional<std::string> fabricProvider;  // libfabric's provider by name. Default: the first that can
   std::optional<bool> checksum;               // verify every chunk that comes back from swap

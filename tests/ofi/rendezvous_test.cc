@@ -2,6 +2,7 @@
 #include "common/rendezvous.h"
 
 #include "client/transport/ofi_places.h"
+#include "common/place_file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -293,11 +294,85 @@ TEST(RendezvousSystem, APlaceIsOfOneHostOrOfMore) {
 }
 
 TEST_F(Rendezvous, ServersAreNamedByPlacesAndFolders) {
-  const ServerNames names = ParseServerNames("node7:7117, dir:/scratch/servers ,/run/socket").value();
+  const ServerNames names = ParseServerNames("node7:7117, dir:/scratch/servers ,/run/socket,file:/scratch/server").value();
   ASSERT_EQ(names.places.size(), 2u);
   EXPECT_EQ(names.places[1].text(), "/run/socket");
   EXPECT_THAT(names.folders, testing::ElementsAre("/scratch/servers"));
-  for (const char* bad : {"", ",", "dir:", "dir:relative", "node7", "node7:7117,"}) EXPECT_FALSE(ParseServerNames(bad).ok()) << bad;
+  EXPECT_THAT(names.files, testing::ElementsAre("/scratch/server"));
+  for (const char* bad : {"", ",", "dir:", "dir:relative", "file:", "file:relative", "node7", "node7:7117,"}) EXPECT_FALSE(ParseServerNames(bad).ok()) << bad;
+}
+
+// ---- A file with places ----
+
+class PlaceFile : public Rendezvous {
+ protected:
+  void Write(const std::string& text, unsigned mode = 0600) const {
+    std::ofstream(path_) << text;
+    fs::permissions(path_, fs::perms(mode));
+  }
+  std::string Problem() const { return ReadPlaceFile(path_).status().message(); }
+};
+
+TEST_F(PlaceFile, HasAPlaceALine) {
+  Write("# ours\nnode7:7117\n\n  [::1]:80\t\r\n/run/socket");
+  std::vector<std::string> places;
+  const auto read = ReadPlaceFile(path_);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  for (const SocketPlace& place : read.value()) places.push_back(place.text());
+  EXPECT_THAT(places, testing::ElementsAre("node7:7117", "[::1]:80", "/run/socket"));
+}
+
+TEST_F(PlaceFile, IsNotBelievedWhereOthersMayWriteItOrItSaysSomethingElse) {
+  EXPECT_EQ(ReadPlaceFile(path_).status().code(), StatusCode::kUnavailable) << "it may come";
+  for (const unsigned mode : {0620u, 0602u}) {
+    Write("node7:7117\n", mode);
+    EXPECT_THAT(Problem(), HasSubstr("chmod 600"));
+  }
+  Write("node7:7117\nnode8\n");
+  EXPECT_THAT(Problem(), HasSubstr("line 2"));
+  Write(std::string(kPlaceFileBytesMax + 1, '\n'));
+  EXPECT_THAT(Problem(), HasSubstr("more than 65536 bytes"));
+  fs::remove(path_);
+  fs::create_directory(path_);
+  EXPECT_THAT(Problem(), HasSubstr("write dir:" + path_.string()));
+  EXPECT_FALSE(PlaceFilePost::Make(path_, ParseSocketPlace("node7:7117").value()).ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_.parent_path()), fs::directory_iterator()), 1) << "nothing was left aside";
+}
+
+TEST_F(PlaceFile, IsTheServersForAsLongAsItSaysSo) {
+  const SocketPlace first = ParseSocketPlace("127.0.0.1:1").value(), second = ParseSocketPlace("127.0.0.1:2").value();
+  auto one = PlaceFilePost::Make(path_, first).value();
+  EXPECT_EQ(fs::status(path_).permissions(), fs::perms(0600));
+  auto two = PlaceFilePost::Make(path_, second).value();  // nobody answers at the first place: that server was killed
+  one.reset();
+  EXPECT_EQ(ReadPlaceFile(path_).value()[0].text(), second.text()) << "it was another server's by then";
+  two.reset();
+  EXPECT_FALSE(fs::exists(path_));
+}
+
+TEST_F(PlaceFile, ThatNamesAServerWhoAnswersIsNotTakenFromIt) {
+  SocketAddress bound;
+  const Descriptor server = std::move(Listen(ParseSocketPlace("127.0.0.1:0").value(), &bound)).value();
+  const SocketPlace place = ParseSocketPlace("127.0.0.1:" + std::to_string(bound.port())).value();
+  const auto post = PlaceFilePost::Make(path_, place).value();
+  const auto other = PlaceFilePost::Make(path_, ParseSocketPlace("127.0.0.1:1").value());
+  EXPECT_THAT(other.status().message(), HasSubstr("the memory server " + place.text() + " has written itself down there"));
+  EXPECT_TRUE(PlaceFilePost::Make(path_, place).ok()) << "it was started again at its place";
+}
+
+TEST_F(PlaceFile, IsFollowedAndKeptInMindWhenItHasGone) {
+  OfiPlaces places;
+  places.Use(OfiPlaces::Parse("file:" + path_.string() + ",node1:1").value());
+  EXPECT_TRUE(places.has_folders()) << "it is looked at again";
+  EXPECT_THAT(PlacesOf(places.Look()), testing::ElementsAre("node1:1"));
+  Write("node7:7117\nnode8:7117\n");
+  EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:1", "node7:7117", "node8:7117"));
+  Write("node8:7117\n");
+  EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:1", "node8:7117"));
+  Write("");
+  EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:1", "node8:7117"));
+  fs::remove(path_);
+  for (int look = 0; look < 2; ++look) EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:1", "node8:7117"));
 }
 
 }  // namespace

@@ -109,6 +109,18 @@ TEST_F(ServiceChanges, ServersJoinAndLeaveByAFolderWhileAProgramRuns) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(servers), std::filesystem::directory_iterator()), 1) << "the key";
 }
 
+// What becomes of servers that other lines name, PlaceFile's tests look at.
+TEST_F(ServiceChanges, AServerWritesAFileByWhichProgramsFindItAndTakesItAwayAtItsEnd) {
+  const std::string file = (folder_ / "server").string();
+  const Server server = StartServer("64MiB", {"--listen", "127.0.0.1:0", "--rendezvous", "file:" + file});
+  EXPECT_EQ(ReadFile(file), server.place + "\n");
+  const Outcome outcome = Run(Sweep(24 * kMiB), To("file:" + file, true, {"RAMSPAN_SWAP=remote"}));
+  EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
+  EXPECT_THAT(Ctl({"list", "file:" + file}), HasSubstr(server.place + " lends 64 MiB"));
+  EndServer(server);
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST_F(ServiceChanges, AProgramThatStartsBeforeItsServersUsesThemLater) {
   const std::string servers = (folder_ / "servers").string();
   EndServer(StartServer("8MiB", {"--rendezvous", servers}));  // makes folder and key
