@@ -7,7 +7,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "common/meeting.h"
@@ -434,6 +437,54 @@ TEST(Isolation, AServerThatIsNamedByAnotherOfItsNamesIsNotLeft) {
   meets(other_name + ("," + places[1].text()), 2);
   meets(other_name + ("," + places[1].text() + "," + places[2].text()), 3);
   EXPECT_FALSE(was_left);
+}
+
+// Where this process listens for TCP connections: "127.0.0.1" and so on.
+std::set<std::string> ListensAt() {
+  std::set<std::string> inodes, hosts;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    const std::string what = std::filesystem::read_symlink(file, closed).string();
+    if (what.rfind("socket:[", 0) == 0) inodes.insert(what.substr(8, what.size() - 9));
+  }
+  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream lines(table);
+    std::string line, skip, local, state, inode;
+    for (std::getline(lines, line); std::getline(lines, line);) {
+      std::istringstream words(line);
+      words >> skip >> local >> skip >> state;
+      for (int i = 0; i < 5; ++i) words >> skip;
+      words >> inode;
+      if (state != "0A" || !inodes.contains(inode)) continue;
+      const std::string host = local.substr(0, local.find(':'));
+      hosts.insert(host.size() == 8 ? std::to_string(std::stoul(host.substr(6, 2), nullptr, 16)) + "." + std::to_string(std::stoul(host.substr(4, 2), nullptr, 16)) + "." +
+                                          std::to_string(std::stoul(host.substr(2, 2), nullptr, 16)) + "." + std::to_string(std::stoul(host.substr(0, 2), nullptr, 16))
+                                    : host);
+    }
+  }
+  return hosts;
+}
+
+// The links' sockets, and those of libfabric, of which each endpoint has one: the client's is where its packets to the server begin.
+TEST(Isolation, ServersListenWhereTheyWereToldToAndClientsWhereTheyReachThem) {
+  OfiServers servers({.listen = "127.0.0.2:0"});
+  EXPECT_THAT(ListensAt(), testing::ElementsAre("127.0.0.2"));
+  auto transport = OfiTransport::Open({.servers = servers.names(), .near = false}, TestSecret()).value();
+  transport->Send(0, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = kMiB, .minimum_bytes = kMiB});
+  std::optional<ServerTransport::Control> answer;
+  ASSERT_TRUE(Eventually([&] { return (answer = transport->Receive()).has_value(); }));
+  std::vector<std::byte> bytes(4096);
+  const ServerTransport::Transfer transfer{.is_write = true, .buffer = bytes.data(), .offset = Decode(answer->record).value().offset, .bytes = bytes.size(), .cookie = &bytes};
+  transport->Start({&transfer, 1});
+  std::vector<ServerTransport::Completion> done;
+  ASSERT_TRUE(Eventually([&] {
+    transport->Collect(&done);
+    return !done.empty();
+  }));
+  EXPECT_EQ(done[0].result, StatusCode::kOk);
+  std::set<std::string> hosts = ListensAt();
+  hosts.erase("127.0.0.2");
+  EXPECT_THAT(hosts, testing::AnyOf(testing::ElementsAre("127.0.0.1"), testing::IsEmpty())) << "nowhere else";
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "common/units.h"
 #include "tests/ofi/service_fixture.h"
 
 namespace ramspan {
@@ -136,8 +137,11 @@ TEST_F(Service, AServerThatIsKilledTakesWhatLivedOnlyThereAndEverythingElseGoesO
   EXPECT_EQ(kept + lost, 64u);
   EXPECT_GE(kept, 8u) << "what was in memory";
   EXPECT_GE(lost, 40u) << "what was on the server";
-  EXPECT_THAT(outcome.err, HasSubstr("memory server " + server.place));
-  EXPECT_THAT(outcome.err, HasSubstr("died with"));
+  std::smatch told;
+  ASSERT_TRUE(std::regex_search(outcome.err, told, std::regex("memory server " + server.place + " died with ([0-9.]+ .iB) of this program's chunks"))) << outcome.err;
+  const uint64_t held = (ParseBytes(told[1].str()).value() + (128 << 10)) / (256 << 10);  // it is rounded
+  EXPECT_GE(held, lost);
+  EXPECT_LE(held, 64u) << "those that were in memory, too, had places there";
   EXPECT_THAT(outcome.err, HasSubstr("start it again: this program uses it again by itself"));
   EXPECT_THAT(outcome.err, Not(HasSubstr("the job again")));
 }
@@ -188,6 +192,28 @@ TEST_F(Service, AServerThatIsStoppedForTooLongIsGivenUp) {
   EXPECT_THAT(outcome.out, HasSubstr("wrong 0 new 64")) << outcome.err;
   EXPECT_THAT(outcome.out, Not(HasSubstr("lost 0 ")));
   kill(server.pid, SIGCONT);
+  EndServer(server);
+}
+
+// Time in which it could not run is nobody's silence, and its leases stay.
+TEST_F(Service, AClientThatIsSuspendedLosesNothingAndKeepsNobodyWaiting) {
+  const Server server = StartServer("64MiB");
+  const pid_t suspended = StartCommand(Sweep(24 * kMiB, 0), To(server.place, true, {"RAMSPAN_SWAP=remote", "RAMSPAN_TEST_SILENCE_MAX=1"}));
+  Ready(0);
+  kill(suspended, SIGSTOP);
+  const auto longer_than_silence = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  Words other = {"sh", "-c", "exec \"$@\" > " + (folder_ / "other").string(), "sh"};
+  for (const std::string& word : Sweep(16 * kMiB)) other.push_back(word);
+  do {
+    EXPECT_EQ(Wait(StartCommand(other, To(server.place, true, {"RAMSPAN_SWAP=remote"}))).status, 0);
+    EXPECT_EQ(ReadFile(folder_ / "other"), "verified " + std::to_string(16 * kMiB) + " bytes\n");
+  } while (std::chrono::steady_clock::now() < longer_than_silence);
+  EXPECT_THAT(Ctl({"list", server.place}), testing::ContainsRegex("1 client holds [1-9][0-9] MiB"));
+  kill(suspended, SIGCONT);
+  std::ofstream(folder_ / "ready/stop") << "";
+  const Outcome outcome = Wait(suspended);
+  EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
+  EXPECT_EQ(outcome.err, "");
   EndServer(server);
 }
 

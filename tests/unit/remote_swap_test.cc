@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/checksum.h"
+#include "common/units.h"
 #include "tests/support/local_transport.h"
 #include "tests/support/sizes.h"
 
@@ -343,6 +344,29 @@ TEST(RemoteSwap, InALeaseThatGoesBackOneSlotTakesThePlaceOfOthersAndNoMore) {
   EXPECT_EQ(taken, 1u);
   EXPECT_EQ(tier.stats().slot_bytes_used, 104 * kKiB);
   EXPECT_FALSE(tier.TryReserve(4096).ok()) << "it is as closed as before";
+}
+
+// By what is reserved there when the server dies, also where a slot lies on two servers; the other one's are not counted.
+TEST(RemoteSwap, TheDeathOfAServerIsToldWithAllThatItHeld) {
+  Job job({.servers = 2});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB});
+  std::vector<SlotRef> slots;
+  for (int i = 0; i < 20; ++i) slots.push_back(tier.Reserve(192 * kKiB).value());
+  tier.Free(slots[3], 192 * kKiB);
+  const std::vector<ServerStats> before = tier.servers();
+  ASSERT_GT(before[0].slot_bytes_used, 0u);
+  ASSERT_GT(before[1].slot_bytes_used, 0u);
+  EXPECT_EQ(before[0].slot_bytes_used + before[1].slot_bytes_used, 19 * 192 * kKiB);
+  size_t lost = 0;
+  job.servers.Kill(0);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) tier.Upkeep();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("died with " + FormatBytes(before[0].slot_bytes_used) + " of this program's chunks"), std::string::npos) << said;
+  EXPECT_EQ(said.find("died with"), said.rfind("died with")) << "once";
+  for (int i = 0; i < 20; ++i) lost += i != 3 && tier.IsLost(slots[i], 192 * kKiB);
+  EXPECT_GE(lost * 192 * kKiB, before[0].slot_bytes_used);
+  EXPECT_LT((lost - 1) * 192 * kKiB, before[0].slot_bytes_used + 8 * 192 * kKiB) << "a slot on two servers is lost, too; there is one at the end of each lease at most";
 }
 
 // Between two looks of one Upkeep: it "drained no more", and its leases gave slots again.
