@@ -39,7 +39,7 @@ Result<std::string> TextOf(const std::string& path) {
   return text;
 }
 
-// Of this path: the server that is named there alone, answers, and is not `own`.
+// Of this path: a server that is named there, answers, and is not `own`.
 std::optional<SocketPlace> OtherServer(const std::string& path, const SocketPlace& own) {
   const Result<std::vector<SocketPlace>> there = ReadPlaceFile(path);
   if (!there.ok()) return std::nullopt;
@@ -47,6 +47,21 @@ std::optional<SocketPlace> OtherServer(const std::string& path, const SocketPlac
     if (place.text() != own.text() && Answers(place, -1)) return place;
   }
   return std::nullopt;
+}
+
+// A file that is there may be anybody's work: only what a server has written is replaced, and a file without a byte.
+Status MayBeReplaced(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 && errno == ENOENT) return {};
+  if (!S_ISREG(status.st_mode)) {
+    return Problem(StatusCode::kInvalidArgument, path, S_ISDIR(status.st_mode) ? "it is a folder: write dir:" + path : "it is no ordinary file");
+  }
+  const Result<std::string> text = TextOf(path);
+  if (!text.ok()) return {StatusCode::kInvalidArgument, text.status().message()};
+  const std::string& all = text.value();
+  const bool is_a_servers = !all.empty() && all.find('\n') == all.size() - 1 && ParseSocketPlace(all.substr(0, all.size() - 1)).ok();
+  if (all.empty() || is_a_servers) return {};
+  return Problem(StatusCode::kInvalidArgument, path, "it holds something else than the one line that a server writes: name another file, or remove it");
 }
 
 }  // namespace
@@ -72,9 +87,10 @@ Result<std::vector<SocketPlace>> ReadPlaceFile(const std::string& path) {
 }
 
 Result<std::unique_ptr<PlaceFilePost>> PlaceFilePost::Make(const std::string& path, const SocketPlace& place) {
+  if (Status status = MayBeReplaced(path); !status.ok()) return status;
   if (const std::optional<SocketPlace> other = OtherServer(path, place)) {
     return Problem(StatusCode::kInvalidArgument, path, "the memory server " + other->text() + " has written itself down there, and answers. Give each server a file of "
-                   "its own, or all of them one folder (--rendezvous DIR)");
+                   "its own, or all of them one folder (--rendezvous DIR); or remove the file, if that is no memory server any more");
   }
   const std::string line = place.text() + "\n", aside = path + "." + std::to_string(getpid()) + ".new";
   unlink(aside.c_str());

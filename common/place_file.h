@@ -23,7 +23,8 @@ Result<std::vector<SocketPlace>> ReadPlaceFile(const std::string& path);
 // A server's line, as long as this lives.
 class PlaceFilePost {
  public:
-  // Appears whole, with mode 0600, in place of what was there. kInvalidArgument: another server that is named there answers.
+  // Appears whole, with mode 0600, in place of what a server has left there. kInvalidArgument: another server that is named there answers,
+  // or there is what no server writes: a list that was made by hand, a link, a device.
   static Result<std::unique_ptr<PlaceFilePost>> Make(const std::string& path, const SocketPlace& place);
   // Takes the file away, if it still says this.
   ~PlaceFilePost();

@@ -1,6 +1,5 @@
 #include "launch/keeper.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -189,17 +188,8 @@ void Keeper::OnLauncher() {
 // To those of the rank's processes that listen: the others, a program before its first managedPtr or the shell around it, would be ended.
 void Keeper::AskForReport(int signal_number) {
   bool heard = false;
-  const auto ask = [&](pid_t pid) {
-    if (HasHandler(pid, signal_number)) heard = kill(pid, signal_number) == 0 || heard;
-  };
-  if (getpgrp() != getpid()) {
-    if (!ended_) ask(pid_);
-  } else if (DIR* const processes = opendir("/proc")) {
-    while (const dirent* const entry = readdir(processes)) {
-      const pid_t pid = static_cast<pid_t>(std::atol(entry->d_name));
-      if (pid > 0 && pid != getpid() && getpgid(pid) == getpgrp()) ask(pid);
-    }
-    closedir(processes);
+  for (const pid_t pid : Descendants()) {
+    if (Survives(pid, signal_number)) heard = kill(pid, signal_number) == 0 || heard;
   }
   if (!heard) {
     std::fprintf(stderr, "ramspan: %s does not listen to %s now: programs print statistics from their first managedPtr on\n", program_[0].c_str(),

@@ -80,7 +80,7 @@ std::string RunHelp() {
           "as without the launcher.\n\n"
           "Exit status: that of the application (of the rank that failed first), 128 + N when signal N killed it.\n"
           "^C and SIGTERM are passed on to the application; after 5 s, or at the second one, everything is killed.\n"
-          "SIGUSR1 and SIGUSR2 are passed on too. Rank 0 gets the standard input.\n";
+          "SIGUSR1 and SIGUSR2 are passed on to those of its processes that listen to them. Rank 0 gets the standard input.\n";
   return text.str();
 }
 

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -185,12 +187,45 @@ bool IsAlive(const ProcessId& process) {
   return now.state != 'X' && now.state != 'Z' && now.start == process.start;
 }
 
-bool HasHandler(pid_t pid, int signal_number) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("SigCgt:", 0) == 0) return std::strtoull(line.c_str() + std::strlen("SigCgt:"), nullptr, 16) >> (signal_number - 1) & 1;
+bool Survives(pid_t pid, int signal_number) {
+  // Shells block everything for an instant now and then.
+  constexpr int kLooks = 3;
+  constexpr std::chrono::milliseconds kBetween{10};
+  for (int look = 0; look < kLooks; ++look) {
+    if (look > 0) std::this_thread::sleep_for(kBetween);
+    std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+    bool is_blocked = false;
+    for (std::string line; std::getline(file, line);) {
+      const size_t end = line.find(':') + 1;
+      const std::string name = line.substr(0, end);
+      if (name != "SigBlk:" && name != "SigIgn:" && name != "SigCgt:") continue;
+      if ((std::strtoull(line.c_str() + end, nullptr, 16) >> (signal_number - 1) & 1) == 0) continue;
+      if (name != "SigBlk:") return true;
+      is_blocked = true;
+    }
+    if (!is_blocked) return false;
   }
-  return false;
+  return true;
+}
+
+std::vector<pid_t> Descendants() {
+  std::multimap<pid_t, pid_t> children;
+  DIR* const processes = opendir("/proc");
+  if (processes == nullptr) return {};
+  while (const dirent* const entry = readdir(processes)) {
+    const pid_t pid = static_cast<pid_t>(std::atol(entry->d_name));
+    if (pid > 0) children.emplace(ReadStat(entry->d_name).parent, pid);
+  }
+  closedir(processes);
+  std::vector<pid_t> found;
+  for (pid_t parent = getpid();;) {
+    const auto [begin, end] = children.equal_range(parent);
+    for (auto child = begin; child != end; ++child) found.push_back(child->second);
+    children.erase(begin, end);  // each parent once, whatever /proc says meanwhile
+    const auto next = std::find_if(found.begin(), found.end(), [&](pid_t pid) { return children.count(pid) != 0; });
+    if (next == found.end()) return found;
+    parent = *next;
+  }
 }
 
 bool IsEnding(pid_t pid) {

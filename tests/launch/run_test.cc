@@ -262,6 +262,25 @@ TEST_F(RunTest, InterruptsReachTheApplication) {
   }
 }
 
+// They ended whoever did not listen: programs before their first managedPtr, and shells around them.
+TEST_F(RunTest, ReportSignalsReachWhoListensBehindAShellThatDoesNot) {
+  const std::string ready = "touch " + (folder_ / "ready/rank-0").string();
+  const std::string handles = "sh -c \"trap 'echo heard; exit' USR1; " + ready + "; while :; do sleep 0.05; done\"; true";
+  const std::string blocks = "env --block-signal=USR1 sleep 100 & until grep -q 'SigBlk:.*2..$' /proc/$!/status; do sleep 0.05; done; " + ready +
+                             "; until grep -q 'ShdPnd:.*2..$' /proc/$!/status; do sleep 0.05; done; echo heard; kill -9 $!";
+  for (const std::string& script : {handles, blocks}) {
+    for (const auto& [ranks, servers] : {std::pair{1, 0}, std::pair{1, 1}}) {
+      ClearReady();
+      const pid_t launcher = Start(Job(ranks, servers, {"sh", "-c", script}));
+      Ready(0);
+      kill(launcher, SIGUSR1);
+      const Outcome outcome = Wait(launcher);
+      EXPECT_EQ(outcome.status, 0) << outcome.err;
+      EXPECT_EQ(outcome.out, "heard\n");
+    }
+  }
+}
+
 TEST_F(RunTest, AnApplicationMayTidyUpWhenInterrupted) {
   const pid_t launcher = Start(Job(1, 0, {"sh", "-c", "trap 'echo tidy; exit 4' INT; touch " +
                                                           (folder_ / "ready/rank-0").string() +

@@ -350,6 +350,28 @@ TEST_F(PlaceFile, IsTheServersForAsLongAsItSaysSo) {
   EXPECT_FALSE(fs::exists(path_));
 }
 
+// It replaced, and took away in the end, whatever was there: lists made by hand, data, /dev/null.
+TEST_F(PlaceFile, OfSomebodyElseStaysAsItIs) {
+  const SocketPlace place = ParseSocketPlace("127.0.0.1:1").value();
+  for (const char* text : {"results of a year\n", "# ours\n127.0.0.1:9\n", "127.0.0.1:9\n127.0.0.1:10\n", "127.0.0.1:9"}) {
+    Write(text, 0644);
+    EXPECT_FALSE(PlaceFilePost::Make(path_, place).ok()) << text;
+    std::ifstream file(path_);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
+  }
+  Write("");
+  EXPECT_TRUE(PlaceFilePost::Make(path_, place).ok()) << "as mktemp makes it";
+  const fs::path target = path_.string() + ".target";
+  std::ofstream(target) << "";
+  fs::create_symlink(target, path_);
+  EXPECT_FALSE(PlaceFilePost::Make(path_, place).ok());
+  EXPECT_TRUE(fs::is_symlink(path_));
+  fs::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THAT(PlaceFilePost::Make(path_, place).status().message(), HasSubstr("no ordinary file"));
+  EXPECT_TRUE(fs::is_fifo(path_));
+}
+
 TEST_F(PlaceFile, ThatNamesAServerWhoAnswersIsNotTakenFromIt) {
   SocketAddress bound;
   const Descriptor server = std::move(Listen(ParseSocketPlace("127.0.0.1:0").value(), &bound)).value();

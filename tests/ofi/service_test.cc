@@ -160,7 +160,7 @@ TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsKilled) {
 // It is given up, goes on, and sees that its client is gone: which has not ended, and still uses what it has mapped.
 TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsGivenUpAndLivesOn) {
   const Server server = StartServer("64MiB");
-  const pid_t program = StartCommand(Loss(), To(server.place, false, {"RAMSPAN_TEST_SILENCE_MAX=1"}));
+  const pid_t program = StartCommand(Loss(), To(server.place, false, {"RAMSPAN_TEST_SILENCE_MAX=2"}));
   Ready(0);
   const auto leases = [&] {
     size_t count = 0;
@@ -198,10 +198,11 @@ TEST_F(Service, AServerThatIsStoppedForTooLongIsGivenUp) {
 // Time in which it could not run is nobody's silence, and its leases stay.
 TEST_F(Service, AClientThatIsSuspendedLosesNothingAndKeepsNobodyWaiting) {
   const Server server = StartServer("64MiB");
-  const pid_t suspended = StartCommand(Sweep(24 * kMiB, 0), To(server.place, true, {"RAMSPAN_SWAP=remote", "RAMSPAN_TEST_SILENCE_MAX=1"}));
+  const pid_t suspended = StartCommand(Sweep(24 * kMiB, 0), To(server.place, true, {"RAMSPAN_SWAP=remote", "RAMSPAN_TEST_SILENCE_MAX=4"}));
   Ready(0);
   kill(suspended, SIGSTOP);
-  const auto longer_than_silence = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  // A ping a second, looks each 0.2 s: with less a server that is well would be given up on a busy machine.
+  const auto longer_than_silence = std::chrono::steady_clock::now() + std::chrono::milliseconds(4800);
   Words other = {"sh", "-c", "exec \"$@\" > " + (folder_ / "other").string(), "sh"};
   for (const std::string& word : Sweep(16 * kMiB)) other.push_back(word);
   do {
