@@ -52,7 +52,7 @@ std::optional<SocketPlace> OtherServer(const std::string& path, const SocketPlac
 // A file that is there may be anybody's work: only what a server has written is replaced, and a file without a byte.
 Status MayBeReplaced(const std::string& path) {
   struct stat status {};
-  if (lstat(path.c_str(), &status) != 0 && errno == ENOENT) return {};
+  if (lstat(path.c_str(), &status) != 0) return errno == ENOENT ? Status() : Problem(StatusCode::kInvalidArgument, path, std::strerror(errno));
   if (!S_ISREG(status.st_mode)) {
     return Problem(StatusCode::kInvalidArgument, path, S_ISDIR(status.st_mode) ? "it is a folder: write dir:" + path : "it is no ordinary file");
   }

@@ -370,6 +370,7 @@ TEST_F(PlaceFile, OfSomebodyElseStaysAsItIs) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_THAT(PlaceFilePost::Make(path_, place).status().message(), HasSubstr("no ordinary file"));
   EXPECT_TRUE(fs::is_fifo(path_));
+  EXPECT_THAT(PlaceFilePost::Make(target.string() + "/below", place).status().message(), HasSubstr("Not a directory"));
 }
 
 TEST_F(PlaceFile, ThatNamesAServerWhoAnswersIsNotTakenFromIt) {
