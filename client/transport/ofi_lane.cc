@@ -193,6 +193,25 @@ bool OfiLane::Poll() {
   return true;
 }
 
+int OfiLane::BeginSleep() {
+  {
+    MutexLock lock(mutex_);
+    if (in_flight_ == 0 || polling_) return kNothingHere;
+    if (failed_ || !done_.empty()) return kAwake;
+    polling_ = true;
+    ++users_;
+  }
+  if (endpoint_->wait_descriptor() >= 0 && endpoint_->MayWait()) return endpoint_->wait_descriptor();
+  EndSleep();
+  return kAwake;
+}
+
+void OfiLane::EndSleep() {
+  MutexLock lock(mutex_);
+  polling_ = false;
+  --users_;
+}
+
 void OfiLane::Fail() {
   {
     MutexLock lock(mutex_);

@@ -34,6 +34,12 @@ class OfiLane {
   // Appends what has ended, without waiting. False: nothing was in flight, or another thread is polling.
   bool Collect(std::vector<ServerTransport::Completion>* done);
 
+  // Instead of spinning with Collect: the descriptor to sleep on until something comes for the transfers in flight. Nobody else polls then until
+  // EndSleep. kNothingHere: none is in flight, or another thread is at it. kAwake: there is something to Collect, or no such descriptor.
+  static constexpr int kNothingHere = -1, kAwake = -2;
+  int BeginSleep();
+  void EndSleep();
+
   // For ever. What is in flight ends with an error in the next Collect.
   void Fail();
   bool has_failed() const { return failed_flag_.load(std::memory_order_relaxed); }

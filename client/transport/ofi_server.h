@@ -62,6 +62,10 @@ class OfiServer {
   // Tells a far server that transfers are under way, so that it polls for them: again and again, but not too often.
   void Announce();
 
+  // As OfiLane's. Near servers move all at once: nobody sleeps.
+  int BeginSleep() { return lane_ ? lane_->BeginSleep() : OfiLane::kNothingHere; }
+  void EndSleep() { lane_->EndSleep(); }
+
   // Takes what has come. `descriptor`: to be polled, for writing too if *wants_to_write; -1 when the server is dead.
   void Progress();
   int descriptor(bool* wants_to_write);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/contention.h"
 #include "common/limit_of_threads.h"
 #include "common/log.h"
 #include "common/meeting.h"
@@ -31,6 +32,7 @@ constexpr milliseconds kLeaveAfter{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
 constexpr std::chrono::microseconds kCollectSpin{300};
 constexpr unsigned kPollsPerYield = 16;
+constexpr timespec kSleepMax{.tv_sec = 0, .tv_nsec = 1'000'000};
 
 uint32_t RandomNumber() {
   uint32_t number = 0;
@@ -197,9 +199,32 @@ bool OfiTransport::Collect(std::vector<Completion>* done) {
     if (done->size() > before || !any) return any;
     // Not at each poll: where the cores are busy a yield costs a time slice.
     if (polls % kPollsPerYield != 0) continue;
-    if (std::chrono::steady_clock::now() - begin > kCollectSpin) return true;
-    sched_yield();
+    const auto now = std::chrono::steady_clock::now();
+    if (now - begin > kCollectSpin) return true;
+    thread_local Contention contention;
+    if (contention.Look(now, Contention::LossesOfThisThread)) {
+      SleepUntilArrival();
+    } else {
+      sched_yield();
+    }
   }
+}
+
+// Of any server's transfers. Or shortly: others may have taken what this thread waits for.
+void OfiTransport::SleepUntilArrival() {
+  std::array<pollfd, kServersMax> polled;
+  std::array<uint32_t, kServersMax> whose;
+  nfds_t n = 0;
+  bool awake = false;
+  for (uint32_t i = 0; i < servers() && !awake; ++i) {
+    const int descriptor = servers_[i]->BeginSleep();
+    awake = descriptor == OfiLane::kAwake;
+    if (descriptor < 0) continue;
+    whose[n] = i;
+    polled[n++] = {.fd = descriptor, .events = POLLIN, .revents = 0};
+  }
+  if (!awake) ppoll(polled.data(), n, &kSleepMax, nullptr);
+  for (nfds_t i = 0; i < n; ++i) servers_[whose[i]]->EndSleep();
 }
 
 std::optional<ServerTransport::Control> OfiTransport::Receive() {

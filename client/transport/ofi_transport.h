@@ -103,6 +103,7 @@ class OfiTransport final : public ServerTransport {
     return {networks_.data(), network_count_.load(std::memory_order_acquire)};
   }
   uint32_t NumberOf(uint64_t instance) const;  // of a server that lives; UINT32_MAX: none
+  void SleepUntilArrival();
   void KeepLinks();
   void NapWithoutHeap() const;
   void WaitForLinks();

@@ -79,14 +79,15 @@ limit_of() {
     '$1 == spec && $2 * times > limit { limit = $2 * times } END { print limit }' "$state/durations"
 }
 run() {  # SPEC LIMIT; sets found: the first test that fails, or nothing
-  local limit=$2 target folder variant=(UCX_MEM_MMAP_HOOK_MODE=none RAMSPAN_TEST_SEEDS=150)
+  local limit=$2 target folder variant=(UCX_MEM_MMAP_HOOK_MODE=none RAMSPAN_TEST_SEEDS=150) arguments=()
   target=$(targets_of "$1") target=${target%% *} folder=$(folder_of "$1")
   [ "$target" != front_tests ] || variant+=(RAMSPAN_MEMORY=16MiB)
+  [ "$target" != launch_run_test ] || arguments=("$folder/bin/ramspan" "$folder/bin/launch_standin")
   found=
   if [[ $1 == ctest/* ]]; then
     bounded "$limit" ctest --test-dir "$folder" --timeout "$limit" --no-tests=error --output-on-failure -R "$(filter_of "$1")" >test.log 2>&1 && return
   else
-    talking "$limit" env "${variant[@]}" "$folder/bin/$target" --gtest_fail_fast --gtest_filter="$(filter_of "$1")" && return
+    talking "$limit" env "${variant[@]}" "$folder/bin/$target" "${arguments[@]}" --gtest_fail_fast --gtest_filter="$(filter_of "$1")" && return
   fi
   found=$(grep -m1 -aoE '(FAILED  ?\] [^ ,]+|check failed: .*|WARNING: ThreadSanitizer: .*|\*\*\*(Failed|Timeout).*)' test.log | head -c 90)
   [ -n "$found" ] || found="crashed or hung in $(sed -n 's/^\[ RUN      \] //p' test.log | tail -1)"
@@ -119,13 +120,17 @@ passes_without() {  # SPEC...
   local spec begin
   synchronise "$state/sources" "$state/1" "$state/files" && cd "$state/1" || { echo "$state/1 cannot have the sources" >"$state/wrong"; return 1; }
   for spec; do
+    ! cut -f 1 "$state/durations" | grep -qxF -- "$spec" || continue
     if ! build "$spec"; then
       { echo "without any bug $spec does not compile:"; tail -30 build.log; } >>"$state/wrong"
     else
       begin=$SECONDS
       run "$spec" "$unhindered_limit"
-      printf '%s\t%s\n' "$spec" $((SECONDS - begin)) >>"$state/durations"
-      [ -z "$found" ] || { echo "without any bug: $found"; tail -30 test.log; } >>"$state/wrong"
+      if [ -z "$found" ]; then
+        printf '%s\t%s\n' "$spec" $((SECONDS - begin)) >>"$state/durations"
+      else
+        { echo "without any bug: $found"; tail -30 test.log; } >>"$state/wrong"
+      fi
     fi
   done
   [ ! -e "$state/wrong" ]
@@ -148,7 +153,7 @@ worker() {  # NUMBER
 mkdir -p "$state"
 exec 8>"$state/lock"
 flock -n 8 || { echo "another run is under way in $state" >&2; exit 1; }
-rm -rf "$state/claims" "$state/wrong" "$state/durations"
+rm -rf "$state/claims" "$state/wrong"
 mkdir "$state/claims"
 touch "$state/results"
 [ $again = no ] || : >"$state/results"
@@ -156,7 +161,11 @@ touch "$state/results"
 (cd "$root" && git ls-files -co --exclude-standard -z | xargs -0 ls -d 2>/dev/null) >"$state/files"
 synchronise "$root" "$state/sources" "$state/files" || exit 1
 # All that a build or a test reads, but for this folder.
+of_sources_before=$(cat "$state/of_sources" 2>/dev/null)
 of_sources=$(grep -vE '\.(md|svg)$|^tests/mutation/' "$state/files" | sort | (cd "$state/sources" && xargs -d '\n' sha256sum) | sha256sum | cut -c1-20)
+[ "$of_sources" = "$of_sources_before" ] || rm -f "$state/durations"
+touch "$state/durations"
+echo "$of_sources" >"$state/of_sources"
 : >"$state/wanted"
 : >"$state/keys"
 while IFS= read -r line; do
