@@ -246,6 +246,15 @@ class adhereTo {
     return Pull([this] { return static_cast<const Element*>(glue_); });
   }
 
+  // As in ramspan/adhere_to.h: declared for its error message.
+  template <typename Index>
+  T& operator[](const Index&) {
+    static_assert(ramspan::detail::kAlwaysFalse<Index>,
+                  "an index does not say whether the adhereTo is to be read or written: pull a pointer first, T* x = glue; "
+                  "x[i] (const T* x = glue; to read only)");
+    __builtin_unreachable();
+  }
+
  private:
   using Element = rambrain_detail::Element<T>;
 

@@ -67,6 +67,15 @@ class adhereTo {
   operator const T*() { return Pull<false>(); }       // NOLINT
   operator const T*() const { return Pull<false>(); } // NOLINT
 
+  // Declared for its error message: C++ cannot choose between the pulls above. A const adhereTo has one, and may be indexed.
+  template <typename Index>
+  T& operator[](const Index&) {
+    static_assert(detail::kAlwaysFalse<Index>,
+                  "an index does not say whether the adhereTo is to be read or written: pull a pointer first, T* x = glue; "
+                  "x[i] (const T* x = glue; to read only)");
+    __builtin_unreachable();
+  }
+
  private:
   friend struct detail::PinAccess;
   adhereTo(detail::ChunkHead* chunk, uint32_t offset, detail::PinTable* table, unsigned slot)

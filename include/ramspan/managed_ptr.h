@@ -56,6 +56,10 @@ template <typename T, typename = void>
 struct HasOnLastRelease : std::false_type {};
 template <typename T>
 struct HasOnLastRelease<T, std::void_t<decltype(OnLastRelease(static_cast<T*>(nullptr), Object()))>> : std::true_type {};
+
+// For a static_assert that is about a use of a template, not about the template.
+template <typename...>
+inline constexpr bool kAlwaysFalse = false;
 }  // namespace detail
 
 template <typename T>
@@ -108,6 +112,15 @@ class managedPtr {
   // A hint that the data will be needed soon. Does not wait for it.
   void prepareUse() const noexcept {
     if (object_) detail::PrefetchChunk(object_.chunk());
+  }
+
+  // Declared for its error message. An element's reference would be good for no longer than the pin that gave it.
+  template <typename Index>
+  T& operator[](const Index&) const {
+    static_assert(detail::kAlwaysFalse<Index>,
+                  "a managedPtr has no operator[], its elements may be out of memory: glue it and pull a pointer, "
+                  "adhereTo<T> glue(data); T* x = glue; x[i]");
+    __builtin_unreachable();
   }
 
  private:

@@ -27,4 +27,33 @@ echo 'int main() {}' | "$cxx" -fsyntax-only -x c++ -include mpi.h - 2>/dev/null 
     # Nor what follows from it.
     errors=$(printf '#include <ramspan/mpi.h>\nint main() { return MPI_Barrier(MPI_COMM_WORLD); }\n' | "$cxx" -fsyntax-only -x c++ -std=c++17 -I "$include" - 2>&1 | grep -cE ' (fatal )?error: ')
     [ "$errors" = 2 ] || { echo "ramspan/mpi.h without <mpi.h>: $errors errors instead of 2"; failed=1; }; }
+
+# An index on what cannot have one is told what to do instead, and nothing follows from that; what Rambrain has, and const adhereTos, have it.
+# errors: what the compiler says of the program on standard input.
+errors() {
+  "$cxx" -fsyntax-only -x c++ -std=c++17 -Wall -I "$include" - 2>&1 | grep -E ': (error|warning): ' || true
+}
+# taught SPACE TEXT...: one message with each TEXT, in this order, and no other.
+taught() {
+  local space=$1 line text
+  shift
+  while read -r line; do
+    text=${1-}
+    [[ -n $text && $line == *"$text"* ]] || { echo "$space: not \"$text\" but: $line"; failed=1; }
+    [ $# = 0 ] || shift
+  done
+  [ $# = 0 ] || { echo "$space: nobody says \"$1\""; failed=1; }
+}
+pull='pull a pointer first, T* x = glue; x[i]'
+errors <<'END' | { taught ramspan 'adhereTo<T> glue(data); T* x = glue; x[i]' "$pull" "$pull"; exit $failed; } || failed=1
+#include <ramspan/managed_ptr.h>
+double OfData(ramspan::managedPtr<double>& data) { return data[3]; }
+double OfGlue(ramspan::adhereTo<double>& glue) { return glue[3] + glue[size_t{3}]; }
+END
+errors <<'END' | { taught rambrain "$pull" "$pull"; exit $failed; } || failed=1
+#include <rambrain/managedPtr.h>
+double OfData(rambrain::managedPtr<double>& data, rambrain::managedPtr<double, 2>& rows) { return data[3] + rows[3][3]; }
+double OfGlue(rambrain::adhereTo<double>& glue) { return glue[3] + glue[size_t{3}]; }
+double OfConst(const rambrain::adhereTo<double>& a, const ramspan::adhereTo<double>& b) { return a[3] + b[size_t{3}]; }
+END
 exit $failed
