@@ -21,6 +21,7 @@
 #include "ramspan/managed_ptr.h"
 #include "ramspan/mapped_file.h"
 #include "ramspan/runtime.h"
+#include "tests/support/end_heap_within.h"
 #include "tests/support/heap_watch.h"
 #include "tests/support/map_store.h"
 
@@ -32,31 +33,12 @@ using ramspan::managedPtr;
 [[maybe_unused]] const int environment = setenv("RAMSPAN_MEMORY", "4MiB", 1);
 constexpr size_t kObject = 64 << 10;
 constexpr size_t kObjects = 256;  // four times the memory limit of 4 MiB
-constexpr int kAllocationsMax = 2000;  // of one call
 
 void Nothing() {}
 
-// `undo`: after each time that the call has returned in order; `threw`: after each that has thrown. Returns how often it was refused
-// something.
 int EndHeapWithin(const char* name, const std::function<void()>& call, const std::function<void()>& undo = Nothing,
                   const std::function<void()>& threw = Nothing) {
-  for (int given = 0; given < kAllocationsMax; ++given) {
-    bool returned = false;
-    try {
-      const ramspan::EndingHeap ending(given);
-      call();
-      returned = true;
-    } catch (const ramspan::Error& error) {
-      EXPECT_STRNE(error.what(), "") << name;
-    } catch (const std::bad_alloc&) {
-      ADD_FAILURE() << name << ": std::bad_alloc after " << given << " allocations";
-    }
-    const bool refused = ramspan::EndingHeap::refused();
-    returned ? undo() : threw();
-    if (!refused) return given;
-  }
-  ADD_FAILURE() << name << " allocates without end";
-  return kAllocationsMax;
+  return ramspan::EndHeapWithin<ramspan::Error>(name, call, undo, threw);
 }
 
 // Data of which three quarters are in swap.
@@ -131,7 +113,7 @@ TEST_F(HeapEnds, WithinPullsThatAreRefused) {
 // What one thread has allocated for its pulls, another one has not.
 TEST_F(HeapEnds, WithinTheFirstPullOfAThread) {
   int given = 0;
-  for (bool refused = true; refused && given < kAllocationsMax; ++given) {
+  for (bool refused = true; refused && given < ramspan::kAllocationsMax; ++given) {
     std::thread([&] {
       try {
         const ramspan::EndingHeap ending(given);
@@ -145,7 +127,7 @@ TEST_F(HeapEnds, WithinTheFirstPullOfAThread) {
       refused = ramspan::EndingHeap::refused();
     }).join();
   }
-  EXPECT_LT(given, kAllocationsMax);
+  EXPECT_LT(given, ramspan::kAllocationsMax);
   ExpectAllThere();
 }
 

@@ -11,35 +11,14 @@
 #include "rambrain/managedDummySwap.h"
 #include "rambrain/managedPtr.h"
 #include "tests/rambrain/field.h"
+#include "tests/support/end_heap_within.h"
 #include "tests/support/heap_watch.h"
 
 using namespace rambrain;
 
 namespace {
 
-constexpr int kAllocationsMax = 200;  // of one call
-
-// Returns how often the call was refused something. `undo`: after it has returned; `threw`: after it has thrown.
-template <class Call, class Undo, class Threw>
-int EndHeapWithin(const Call& call, const Undo& undo, const Threw& threw) {
-  for (int given = 0; given < kAllocationsMax; ++given) {
-    bool returned = false;
-    try {
-      const ramspan::EndingHeap ending(given);
-      call();
-      returned = true;
-    } catch (const memoryException& error) {
-      EXPECT_STRNE(error.what(), "");
-    } catch (const std::bad_alloc&) {
-      ADD_FAILURE() << "std::bad_alloc after " << given << " allocations";
-    }
-    const bool refused = ramspan::EndingHeap::refused();
-    returned ? undo() : threw();
-    if (!refused) return given;
-  }
-  ADD_FAILURE() << "allocates without end";
-  return kAllocationsMax;
-}
+using ramspan::EndHeapWithin;
 
 struct Destroyed {
   ~Destroyed() { ++count; }
@@ -53,7 +32,7 @@ TEST(WithoutHeap, ObjectsWithDestructorsAreMadeOrRefused) {
   const auto all_forgotten = [&] { EXPECT_EQ(managedMemory::defaultManager->getNumberOfChildren(managedMemory::root), known); };
   std::optional<managedPtr<Destroyed>> made;
   int alive = 0;
-  const int refused = EndHeapWithin([&] { made.emplace(100); },
+  const int refused = EndHeapWithin<memoryException>("a managedPtr", [&] { made.emplace(100); },
                                     [&] {
                                       made.reset();
                                       alive += 100;
@@ -78,7 +57,7 @@ TEST(WithoutHeap, ManagersComeWholeOrNotAtAll) {
     EXPECT_EQ(configured->getMemoryLimit(), 16 * mib);
   };
   void* const place = operator new(sizeof(OwnStrategy));
-  const int refused = EndHeapWithin([&] { new (place) OwnStrategy(&*swap); },
+  const int refused = EndHeapWithin<memoryException>("a manager", [&] { new (place) OwnStrategy(&*swap); },
                                     [&] {
                                       static_cast<OwnStrategy*>(place)->~OwnStrategy();
                                       as_before();
