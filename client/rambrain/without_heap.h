@@ -1,4 +1,5 @@
-// Rambrain's interface where the heap has no more: what a program called throws memoryException, and what cannot be called again waits a while.
+// Rambrain's interface where the heap has no more: what a program called throws memoryException (TranslatedAll of rambrain/exceptions.h), and
+// what cannot be called again waits a while.
 // Thread-safety: any thread.
 #pragma once
 
@@ -11,21 +12,6 @@
 #include "rambrain/exceptions.h"
 
 namespace rambrain::rambrain_detail {
-
-// memoryException with the remedy for a process that is given no more. Needs no heap.
-[[noreturn]] void ThrowNoHeap();
-
-// As Translated, for code that is the library's alone: a std::bad_alloc of the program's own constructors is not the library's to change.
-template <typename F>
-auto TranslatedAll(F&& f) -> decltype(f()) {
-  return Translated([&] {
-    try {
-      return f();
-    } catch (const std::bad_alloc&) {
-      ThrowNoHeap();
-    }
-  });
-}
 
 // For destructors, which cannot be called again: tries for a while where memory is the reason, because a heap that has ended is often there
 // again a moment later. False: it failed, and the log says `what` for the program's user.

@@ -2,6 +2,7 @@
 // ramspan::Error, so a program may catch either family), and what() lives as long as the exception.
 #pragma once
 
+#include <new>
 #include <string>
 
 #include "rambrain/common.h"
@@ -53,6 +54,21 @@ auto Translated(F&& f) -> decltype(f()) {
   } catch (const ramspan::Error&) {
     RethrowAsRambrain();
   }
+}
+
+// memoryException with the remedy for a process that is given no more. Needs no heap.
+[[noreturn]] RAMSPAN_API void ThrowNoHeap();
+
+// As Translated, for code that is the library's alone: a std::bad_alloc of the program's own constructors is not the library's to change.
+template <typename F>
+auto TranslatedAll(F&& f) -> decltype(f()) {
+  return Translated([&] {
+    try {
+      return f();
+    } catch (const std::bad_alloc&) {
+      ThrowNoHeap();
+    }
+  });
 }
 }  // namespace rambrain_detail
 

@@ -108,27 +108,45 @@ class adhereTo;
 template <class T, int dim = 1>
 class managedPtr {
   static_assert(dim >= 1, "a managedPtr has at least one dimension");
+  using Row = managedPtr<T, dim - 1>;
 
  public:
   managedPtr() : managedPtr(1) {}
-  // n rows, each made from the further arguments: sizes, then the elements' constructor arguments.
+  // n rows, each made from the further arguments: sizes, then the elements' constructor arguments. Throws memoryException, and
+  // what T's constructor throws; then nothing is left behind.
   template <typename... Args>
-  managedPtr(global_bytesize n, Args... args) {  // NOLINT: implicit in Rambrain
-    rows_.reserve(n);
+  managedPtr(global_bytesize n, Args... args) : rows_(RoomFor(n)) {  // NOLINT: implicit in Rambrain
     for (global_bytesize i = 0; i < n; ++i) rows_.emplace_back(args...);
   }
 
-  // A move is a copy: Rambrain's programs use what they moved from.
-  managedPtr(const managedPtr&) = default;
-  managedPtr& operator=(const managedPtr&) = default;
+  // A move is a copy: Rambrain's programs use what they moved from. Both throw memoryException (the rows' handles are on the
+  // heap); then what was to be assigned to has the rows that it had.
+  managedPtr(const managedPtr& other) : rows_(RoomFor(other.rows_.size())) {
+    for (const Row& row : other.rows_) rows_.push_back(row);
+  }
+  managedPtr& operator=(const managedPtr& other) {
+    managedPtr copy(other);
+    rows_.swap(copy.rows_);
+    return *this;
+  }
 
-  managedPtr<T, dim - 1>& operator[](global_bytesize i) { return rows_[i]; }
-  const managedPtr<T, dim - 1>& operator[](global_bytesize i) const { return rows_[i]; }
+  Row& operator[](global_bytesize i) { return rows_[i]; }
+  const Row& operator[](global_bytesize i) const { return rows_[i]; }
 
   unsigned int size() const { return rambrain_detail::Count(rows_.size()); }  // of this dimension
 
  private:
-  std::vector<managedPtr<T, dim - 1>> rows_;
+  // What of the rows needs heap: they are put there without any.
+  static std::vector<Row> RoomFor(global_bytesize n) {
+    return rambrain_detail::TranslatedAll([n] {
+      std::vector<Row> rows;
+      if (n > rows.max_size()) ramspan::detail::ThrowTooLarge(n, sizeof(Row));
+      rows.reserve(n);
+      return rows;
+    });
+  }
+
+  std::vector<Row> rows_;
 };
 
 template <class T>

@@ -43,6 +43,53 @@ TEST(WithoutHeap, ObjectsWithDestructorsAreMadeOrRefused) {
   all_forgotten();
 }
 
+// The rows' handles were refused with std::bad_alloc, or std::length_error, and an assignment that was refused had assigned some of the rows.
+TEST(WithoutHeap, RowsAreMadeCopiedAndAssignedOrRefused) {
+  const auto started = Field(1);
+  const unsigned int known = managedMemory::defaultManager->getNumberOfChildren(managedMemory::root);
+  const int destroyed = Destroyed::count;
+  int alive = 0;
+  using Rows = managedPtr<Destroyed, 3>;
+  const auto all_forgotten = [&] {
+    EXPECT_EQ(managedMemory::defaultManager->getNumberOfChildren(managedMemory::root), known);
+  };
+  {
+    std::optional<Rows> made;
+    const int refused = EndHeapWithin<memoryException>("rows", [&] { made.emplace(3, 4, 600); },
+                                                       [&] {
+                                                         made.reset();
+                                                         alive += 3 * 4 * 600;
+                                                         all_forgotten();
+                                                       },
+                                                       all_forgotten);
+    EXPECT_GT(refused, 3) << "then this test shows nothing";
+  }
+  all_forgotten();
+  EXPECT_EQ((Destroyed::count - destroyed) % 600, 0) << "a row was destroyed in part";
+  EXPECT_GE(Destroyed::count - destroyed, alive);
+
+  const managedPtr<int, 3> from(3, 4, 10, 1);
+  managedPtr<int, 3> to(0);
+  const auto expect = [&to](unsigned int rows, unsigned int columns, int value) {
+    ASSERT_EQ(to.size(), rows);
+    for (unsigned int i = 0; i < rows; ++i) {
+      ASSERT_EQ(to[i].size(), columns) << i;
+      for (unsigned int j = 0; j < columns; ++j) EXPECT_EQ(std::as_const(to)[i][j][9], value) << i << ", " << j;
+    }
+  };
+  for (unsigned int rows = 2; rows <= 3; ++rows) {  // with 3 there is room for the rows, but not for theirs
+    const managedPtr<int, 3> before(rows, rows, 10, 2);
+    to = before;
+    const auto assigned = [&] {
+      expect(3, 4, 1);
+      to = before;
+    };
+    EXPECT_GT(EndHeapWithin<memoryException>("an assignment", [&] { to = from; }, assigned, [&] { expect(rows, rows, 2); }), 2);
+  }
+  EXPECT_GT(EndHeapWithin<memoryException>("a copy", [&] { managedPtr<int, 3> copy(from); }, [] {}, [] {}), 2);
+  EXPECT_THROW((managedPtr<int, 2>(~global_bytesize{0}, 1)), memoryException);
+}
+
 struct OwnStrategy final : managedMemory {
   explicit OwnStrategy(managedSwap* swap) : managedMemory(swap, 4 * mib) { strategy.emplace(*this); }
   std::optional<inCharge> strategy;
