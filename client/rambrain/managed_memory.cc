@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "client/rambrain/stack_mutex.h"
+#include "client/rambrain/strategy.h"
 #include "client/rambrain/without_heap.h"
 #include "common/log.h"
+#include "common/program_code.h"
 #include "rambrain/cyclicManagedMemory.h"
 #include "rambrain/dummyManagedMemory.h"
 #include "rambrain/managedPtr.h"
@@ -18,129 +20,7 @@ namespace rambrain {
 namespace {
 constexpr global_bytesize kLeastLimit = mib;
 using ull = unsigned long long;
-
-const void* in_force = nullptr;  // the program's strategy that Ramspan calls now, if any
 }  // namespace
-
-// ---- A program's own strategy ----
-
-class managedMemory::Strategy final : public ramspan::EvictionPolicy {
- public:
-  explicit Strategy(managedMemory* manager) : manager_(manager) {}
-
-  // Where there is no heap for it, here or in the program's strategy, that one never hears of the object.
-  void Created(const Objects& objects, uint32_t id) override {
-    objects_ = &objects;
-    if (id >= chunks_.size()) chunks_.resize(id + 1);
-    chunks_[id] = std::make_unique<managedMemoryChunk>();
-    chunks_[id]->id = id;
-    chunks_[id]->size = objects.Bytes(id);
-    try {
-      manager_->schedulerRegister(*chunks_[id]);
-    } catch (...) {
-      chunks_[id].reset();
-      throw;
-    }
-  }
-  void Freed(const Objects& objects, uint32_t id) override {
-    objects_ = &objects;
-    if (!Knows(id)) return;
-    manager_->schedulerDelete(*chunks_[id]);
-    chunks_[id].reset();
-  }
-  void Missed(const Objects& objects, uint32_t id) override {
-    objects_ = &objects;
-    if (Knows(id)) manager_->swapIn(*chunks_[id]);
-  }
-  void AheadUsed(const Objects& objects, uint32_t id) override {
-    objects_ = &objects;
-    if (Knows(id)) manager_->touch(*chunks_[id]);
-  }
-  size_t Victims(const Objects& objects, uint64_t bytes, std::span<uint32_t> out) override {
-    objects_ = &objects;
-    out_ = out;
-    named_ = 0;
-    manager_->swapOut(bytes);
-    out_ = {};
-    return named_;
-  }
-  size_t ReadAhead(const Objects& objects, uint64_t bytes, std::span<uint32_t> out) override {
-    size_t n = 0;
-    size_t seen = 0;
-    for (; seen < ahead_.size() && n < out.size(); ++seen) {
-      const uint32_t id = ahead_[seen];
-      if (!Knows(id) || !objects.InSwap(id)) continue;
-      if (objects.Bytes(id) > bytes) break;
-      bytes -= objects.Bytes(id);
-      out[n++] = id;
-    }
-    ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<ptrdiff_t>(seen));
-    return n;
-  }
-
-  bool Name(uint32_t id) {
-    if (named_ == out_.size()) return false;
-    out_[named_++] = id;
-    return named_ < out_.size();
-  }
-  bool NameAhead(uint32_t id) {
-    if (ahead_.size() >= kAheadMax) ahead_.erase(ahead_.begin());  // the oldest wish has waited in vain
-    ahead_.push_back(id);
-    return ahead_.size() < kAheadMax;
-  }
-  bool IsResident(uint32_t id) const { return Knows(id) && objects_->InMemory(id); }
-
- private:
-  bool Knows(uint32_t id) const { return id < chunks_.size() && chunks_[id]; }
-
-  static constexpr size_t kAheadMax = 64;
-  managedMemory* const manager_;
-  const Objects* objects_ = nullptr;  // of the call under way
-  std::vector<std::unique_ptr<managedMemoryChunk>> chunks_;
-  std::vector<uint32_t> ahead_;
-  std::span<uint32_t> out_;
-  size_t named_ = 0;
-};
-
-managedMemory::swapErrorCode managedMemory::swapOut(global_bytesize) { return ERR_NOTENOUGHCANDIDATES; }
-bool managedMemory::swapIn(managedMemoryChunk&) { return true; }
-bool managedMemory::touch(managedMemoryChunk&) { return true; }
-void managedMemory::schedulerRegister(managedMemoryChunk&) {}
-void managedMemory::schedulerDelete(managedMemoryChunk&) {}
-
-bool managedMemory::letGo(managedMemoryChunk& chunk) { return strategy_->Name(static_cast<uint32_t>(chunk.id)); }
-bool managedMemory::fetchAhead(managedMemoryChunk& chunk) { return strategy_->NameAhead(static_cast<uint32_t>(chunk.id)); }
-bool managedMemory::isResident(const managedMemoryChunk& chunk) const {
-  return strategy_->IsResident(static_cast<uint32_t>(chunk.id));
-}
-
-managedMemory::inCharge::inCharge(managedMemory& manager) : manager_(manager) {
-  rambrain_detail::TranslatedAll([&] {
-    manager_.strategy_ = std::make_unique<Strategy>(&manager_);
-    try {
-      if (manager_.IsDefault()) manager_.SwitchStrategy();
-    } catch (...) {
-      manager_.strategy_.reset();
-      throw;
-    }
-  });
-}
-
-managedMemory::inCharge::~inCharge() {
-  if (in_force == manager_.strategy_.get()) {
-    in_force = nullptr;
-    ramspan::SetEvictionPolicy(nullptr);
-  }
-  manager_.strategy_.reset();
-}
-
-void managedMemory::SwitchStrategy() {
-  if (strategy_ == nullptr && in_force == nullptr) return;  // from Ramspan's to Ramspan's: it would forget its order
-  ramspan::SetEvictionPolicy(strategy_.get());  // needs no heap for none: destructors come here
-  in_force = strategy_.get();
-}
-
-// ---- The stack of managers ----
 
 std::mutex& StackMutex() {
   static auto* mutex = new std::mutex;  // used at exit, too
@@ -162,6 +42,9 @@ managedMemory::managedMemory(managedSwap* swap, global_bytesize size) : managedM
 
 managedMemory::managedMemory(Kind kind, managedSwap* swap, global_bytesize size) : kind_(kind), swap_(swap) {
   if (kind == Kind::kConfigured) return;
+  if (ramspan::ProgramCode::running() != ramspan::ProgramCode::Of::kNobody) {  // before anything has changed: not all of it could be taken back
+    throw incompleteSetupException("a manager was constructed within a call of a swap's or a strategy's, which has to return first");
+  }
   if (kind == Kind::kProgram && swap == nullptr) throw incompleteSetupException("a manager was constructed without a swap");
   rambrain_detail::TranslatedAll([&] { ComeIntoForce(size); });
 }
@@ -247,15 +130,17 @@ void managedMemory::Capture() {
   if (kind_ == Kind::kConfigured && !std::exchange(captured_, true)) {
     settings_.loading = settings_.unloading = ConfiguredPreemptive();
   }
-  settings_.memory = rambrain_detail::Translated([] { return ramspan::MemoryLimit(); });
+  if (is_in_force_) settings_.memory = rambrain_detail::Translated([] { return ramspan::MemoryLimit(); });
 }
 
 void managedMemory::PutIntoForce() {
   if (kind_ == Kind::kDummy) return;
+  is_in_force_ = false;
   ramspan::UseSwap(swap_ ? static_cast<ramspan::SwapId>(swap_->id_) : ramspan::SwapId::kConfigured);
   ramspan::SetPreemptive(settings_.loading, settings_.unloading);
   ramspan::SetWaitForPins(settings_.waits);
   if (ramspan::MemoryLimit() != settings_.memory) ramspan::SetMemoryLimit(settings_.memory);
+  is_in_force_ = true;
 }
 
 void managedMemory::Enforce() {
@@ -294,7 +179,10 @@ bool managedMemory::setMemoryLimit(global_bytesize size) {
   size = AtLeastLeast(size);
   rambrain_detail::LetElementsGo();
   try {
-    if (IsDefault() && kind_ != Kind::kDummy) ramspan::SetMemoryLimit(size);
+    if (IsDefault() && kind_ != Kind::kDummy) {
+      ramspan::SetMemoryLimit(size);
+      is_in_force_ = true;
+    }
   } catch (const ramspan::Error& e) {
     ramspan::LogWarning("the memory limit stays as it was: %s", e.what());
     return false;

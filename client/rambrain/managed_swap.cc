@@ -11,6 +11,7 @@
 
 #include "client/rambrain/without_heap.h"
 #include "common/log.h"
+#include "common/program_code.h"
 #include "common/status.h"
 #include "common/terminal.h"
 #include "common/units.h"
@@ -111,7 +112,16 @@ class managedSwap::Store final : public ramspan::SwapStore {
 managedSwap::managedSwap(global_bytesize size) : swapSize(size) {}
 
 managedSwap::~managedSwap() {
-  if (users_ == 0) return;
+  if (id_ < 0) return;
+  if (store_ && ramspan::ProgramCode::running() != ramspan::ProgramCode::Of::kNobody) {  // Ramspan would go on to call it
+    ramspan::LogWarning("a swap was destroyed within a call of its own or of a strategy's, so the program cannot go on. Destroy it when the call "
+                        "has returned");
+    std::abort();
+  }
+  if (users_ == 0 && !store_) {
+    LeaveRamspan();
+    return;
+  }
   ramspan::LogWarning("a swap was destroyed before its manager; objects that were only in it are lost. Declare the swap "
                       "before the manager");
   managedMemory::SwapGone(this);
@@ -119,7 +129,7 @@ managedSwap::~managedSwap() {
 }
 
 void managedSwap::Attach() {
-  if (users_ == 0) {
+  if (id_ < 0) {
     rambrain_detail::Translated([&] {
       if (!mask_.empty()) {
         id_ = static_cast<int>(ramspan::AddSwapFiles(
@@ -133,25 +143,30 @@ void managedSwap::Attach() {
   ++users_;
 }
 
-bool managedSwap::Detach() noexcept {
-  if (users_ == 0 || --users_ > 0) return true;
+void managedSwap::Detach() noexcept {
+  if (users_ == 0 || --users_ > 0) return;
+  if (ramspan::ProgramCode::running() == ramspan::ProgramCode::Of::kNobody) return LeaveRamspan();
+  ramspan::LogWarning("a manager was destroyed within a call of a swap's or a strategy's; its swap keeps its objects until another manager with it "
+                      "is destroyed");
+}
+
+void managedSwap::LeaveRamspan() noexcept {
   const auto id = static_cast<ramspan::SwapId>(id_);
   const bool kept = rambrain_detail::TryForAWhile("a swap's manager is gone and the objects in the swap do not fit elsewhere; they are lost",
                                                   [id] { ramspan::RemoveSwap(id, true); });  // waits for pins, too
   if (!kept) ramspan::AbandonSwap(id);
   id_ = -1;
   store_.reset();
-  return kept;
 }
 
 global_bytesize managedSwap::getSwapSize() const {
-  return users_ > 0 ? ramspan::GetSwapUse(static_cast<ramspan::SwapId>(id_)).capacity : swapSize.load();
+  return id_ >= 0 ? ramspan::GetSwapUse(static_cast<ramspan::SwapId>(id_)).capacity : swapSize.load();
 }
 global_bytesize managedSwap::getUsedSwap() const {
-  return users_ > 0 ? ramspan::GetSwapUse(static_cast<ramspan::SwapId>(id_)).used : 0;
+  return id_ >= 0 ? ramspan::GetSwapUse(static_cast<ramspan::SwapId>(id_)).used : 0;
 }
 global_bytesize managedSwap::getFreeSwap() const {
-  if (users_ == 0) return swapSize;
+  if (id_ < 0) return swapSize;
   const ramspan::SwapUse use = ramspan::GetSwapUse(static_cast<ramspan::SwapId>(id_));
   return use.capacity > use.used ? use.capacity - use.used : 0;
 }

@@ -3,7 +3,9 @@
 // the one Ramspan's of the process: they live on when the manager goes under which they were made, and count against
 // the limit of whichever manager is the default.
 //
-// Thread-safety: getters, statistics and setMemoryLimit from any thread; construction and destruction from one.
+// Thread-safety: getters, statistics and setMemoryLimit from any thread; construction and destruction from one. Within a call of a swap's or a
+// strategy's no manager can be constructed (incompleteSetupException); one that is destroyed there is not called any more, but what needs
+// the end of that call (the memory limit before, its objects' way home from its swap) waits for the next manager: the log says so.
 #pragma once
 
 #include <atomic>
@@ -168,6 +170,7 @@ class RAMSPAN_API managedMemory {
   managedSwap* swap_;  // null: the configured one, also after the program has destroyed the manager's own
   managedMemory* previous_ = nullptr;
   Settings settings_;
+  bool is_in_force_ = true;  // false: the settings could not be put into force, so what is in force is not this manager's
   bool captured_ = false;  // of the configured manager: its settings hold what the configuration says
   ramspan::Statistics base_;  // counts at the last reset
   std::unique_ptr<Strategy> strategy_;

@@ -22,7 +22,8 @@ class RAMSPAN_API managedSwap {
  public:
   managedSwap(const managedSwap&) = delete;
   managedSwap& operator=(const managedSwap&) = delete;
-  // REQUIRES: the managers that use it are gone (else the objects that are only here are lost, and the log says so).
+  // REQUIRES: the managers that use it are gone (else the objects that are only here are lost, and the log says so). Within a call of a
+  // derived swap's or a strategy's the program ends, with a message.
   virtual ~managedSwap();
 
   // Bytes. Before a manager uses the swap, and after, nothing is used.
@@ -75,12 +76,14 @@ class RAMSPAN_API managedSwap {
   friend class managedMemory;
   class Store;
   void Attach();  // a manager begins to use it; throws rambrainException
-  // A manager ends to use it. With the last one the objects come home; false: they did not fit, and are lost.
-  bool Detach() noexcept;
+  // A manager ends to use it. With the last one the objects come home (those that do not fit are lost, and the log says so), but for a
+  // manager that ends within a call of the program's code.
+  void Detach() noexcept;
+  void LeaveRamspan() noexcept;
 
   std::atomic<bool> closed_{false};
   int users_ = 0;
-  int id_ = -1;                   // ramspan::SwapId while attached
+  int id_ = -1;                   // ramspan::SwapId from when it was attached until its objects are home
   std::unique_ptr<Store> store_;  // of a program's own swap, while attached
   std::string mask_;              // of a managedFileSwap; else empty
   bool dma_ = false;

@@ -10,13 +10,16 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "rambrain/cyclicManagedMemory.h"
+#include "rambrain/dummyManagedMemory.h"
 #include "rambrain/managedDummySwap.h"
 #include "rambrain/managedFileSwap.h"
 #include "rambrain/managedPtr.h"
@@ -239,6 +242,121 @@ TEST(OwnManager, StepsAsideForOthersAndComesBack) {
   }
   EXPECT_EQ(manager.registered, 20);
   Expect(field);
+}
+
+// Does something within its next swapOut.
+struct ActingSwap final : RunLengthSwap {
+  using RunLengthSwap::RunLengthSwap;
+  std::function<void()> next;  // until `acted`
+  std::atomic<bool> acted{true};
+  global_bytesize swapOut(managedMemoryChunk* chunk) override {
+    if (!acted) next();
+    acted = true;
+    return RunLengthSwap::swapOut(chunk);
+  }
+  void Act(const std::function<void()>& what) {
+    next = what;
+    acted = false;
+    auto more = Field(60);
+    EXPECT_TRUE(acted) << "then this test shows nothing";
+    Expect(more);
+  }
+};
+
+// Ramspan refuses to turn to another strategy within a store's call, and a destructor cannot pass that on: the end of the program. Without a
+// strategy the store of the swap that was being called was destroyed, because its manager was the last one.
+TEST(OwnManager, EndsWithinACallOfItsSwap) {
+  managedDummySwap outer_swap(64 * mib);
+  cyclicManagedMemory outer(&outer_swap, 16 * mib);
+  for (const bool with_strategy : {true, false}) {
+    ActingSwap swap(64 * mib);
+    std::unique_ptr<managedMemory> manager;
+    const auto begin = [&] {
+      if (with_strategy) {
+        manager = std::make_unique<StackManager>(&swap, 4 * mib);
+      } else {
+        manager = std::make_unique<cyclicManagedMemory>(&swap, 4 * mib);
+      }
+    };
+    begin();
+    auto field = Field(40);
+    testing::internal::CaptureStderr();
+    swap.Act([&] { manager.reset(); });
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("within a call of a swap's"));
+    EXPECT_EQ(managedMemory::defaultManager, &outer);
+    EXPECT_GT(swap.getUsedSwap(), 0u) << "what is there has not come home yet";
+    Expect(field);
+    begin();
+    Expect(field);
+    manager.reset();
+    EXPECT_EQ(swap.getUsedSwap(), 0u);
+    EXPECT_EQ(outer.getMemoryLimit(), 16 * mib);
+    Expect(field);
+  }
+}
+
+TEST(OwnManager, IsNotConstructedWithinACallOfASwap) {
+  ActingSwap swap(64 * mib);
+  managedDummySwap other(64 * mib);
+  cyclicManagedMemory manager(&swap, 4 * mib);
+  auto field = Field(40);
+  int refused = 0;
+  swap.Act([&] {
+    try {
+      const cyclicManagedMemory inner(&other, 2 * mib);
+    } catch (const incompleteSetupException&) {
+      ++refused;
+    }
+    try {
+      const dummyManagedMemory inner;
+    } catch (const incompleteSetupException&) {
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(managedMemory::defaultManager, &manager);
+  EXPECT_EQ(manager.getMemoryLimit(), 4 * mib);
+  EXPECT_EQ(other.getUsedSwap(), 0u);
+  Expect(field);
+}
+
+// Within its own call nobody can wait for the end of that.
+TEST(OwnManager, ItsStrategyEndsWithinItsOwnCall) {
+  struct BriefManager final : managedMemory {
+    explicit BriefManager(managedSwap* swap) : managedMemory(swap, 4 * mib) {}
+    int known = 0, asked = 0;
+    std::optional<inCharge> strategy{std::in_place, *this};
+    void schedulerRegister(managedMemoryChunk&) override { ++known; }
+    void schedulerDelete(managedMemoryChunk&) override { --known; }
+    swapErrorCode swapOut(global_bytesize) override {
+      ++asked;
+      strategy.reset();
+      return ERR_NOTENOUGHCANDIDATES;
+    }
+  };
+  managedDummySwap swap(64 * mib);
+  std::vector<managedPtr<double>> field;
+  {
+    BriefManager manager(&swap);
+    field = Field(60);
+    Expect(field);
+    EXPECT_EQ(manager.asked, 1);
+    EXPECT_EQ(manager.known, 0);
+  }
+  StackManager next(&swap, 4 * mib);
+  EXPECT_EQ(next.registered, 60);
+  Expect(field);
+}
+
+TEST(OwnSwapDeathTest, EndsTheProgramWithAMessageWithinItsOwnCall) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        auto* swap = new ActingSwap(64 * mib);
+        cyclicManagedMemory manager(swap, 4 * mib);
+        swap->Act([&] { delete swap; });
+      },
+      "a swap was destroyed within a call of its own");
 }
 
 TEST(SwapStore, InUseRemovedAbandoned) {
