@@ -41,10 +41,11 @@ constexpr auto kClassOf = [] {
   return classes;
 }();
 
-// Threads take the shards in turn.
+// Threads take the shards in turn. As the pins' (resident.h): read wherever an object is made, so no call.
 size_t ThisShard(size_t shards) {
-  static std::atomic<size_t> next{0};
-  static thread_local const size_t mine = next.fetch_add(1, std::memory_order_relaxed);
+  static std::atomic<size_t> last{0};
+  static thread_local constinit size_t mine __attribute__((tls_model("initial-exec"))) = 0;  // 0: none yet
+  if (__builtin_expect(mine == 0, 0)) mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
   return mine % shards;
 }
 
@@ -56,9 +57,10 @@ struct alignas(BundleHead::kBytes) Bundles::Bundle : BundleHead {
   uint16_t live = 0;
   uint16_t fresh = 0;            // places from here on were never used
   uint16_t first_free = kNoPlace;
-  uint8_t size_class, shard, tag;  // constant
-  bool open = false;               // in the shard's circle
-  bool kept = false;               // it is empty, and counted in empty_bytes_
+  uint8_t size_class, tag;  // constant
+  bool open = false;        // in the shard's circle
+  bool kept = false;        // it is empty, and counted in empty_bytes_
+  Shard* shard;             // constant
   Bundle *prev = nullptr, *next = nullptr;
 
   SmallObject* objects() { return reinterpret_cast<SmallObject*>(this + 1); }
@@ -67,7 +69,7 @@ struct alignas(BundleHead::kBytes) Bundles::Bundle : BundleHead {
 size_t Bundles::ClassOf(uint64_t bytes, uint64_t alignment) {
   static_assert(std::size(kPlaceBytes) == kClasses);
   size_t c = kClassOf[(bytes + 7) / 8];
-  while (kPlaceBytes[c] % alignment != 0) ++c;  // ends at a page
+  while ((kPlaceBytes[c] & (alignment - 1)) != 0) ++c;  // ends at a page; no %, which divides
   return c;
 }
 
@@ -111,11 +113,20 @@ void Bundles::Unlink(Bundle** list, Bundle* bundle) {
   bundle->next->prev = bundle->prev;
 }
 
+Object Bundles::TryNew(uint64_t bytes, uint64_t alignment) {
+  const size_t size_class = ClassOf(bytes, alignment);
+  Shard& shard = shards_[ThisShard(kShards)];
+  MutexLock lock(shard.mutex);
+  Bundle* const first = shard.open[size_class];
+  if (first == nullptr || IsAway(first->chunk)) return Object();
+  return TakePlace(&shard, first, bytes);
+}
+
 Result<Object> Bundles::New(uint64_t bytes, uint64_t alignment) {
   const size_t size_class = ClassOf(bytes, alignment);
-  const size_t index = ThisShard(kShards);
-  Shard& shard = shards_[index];
+  Shard& shard = shards_[ThisShard(kShards)];
   for (;;) {
+    if (const Object object = TryNew(bytes, alignment)) return object;
     Object object;
     {
       MutexLock lock(shard.mutex);
@@ -123,14 +134,13 @@ Result<Object> Bundles::New(uint64_t bytes, uint64_t alignment) {
       if (first == nullptr) break;
       object = TakePlace(&shard, first, bytes);
     }
-    if (!IsAway(object.chunk())) return object;
     const Status home = BringHome(object);
     if (home.ok()) return object;
     Free(object);
     if (home.code() != StatusCode::kDataLoss) break;  // memory is full of pins, or swap cannot be read now
   }
   const ErrnoGuard guard;  // here, in BringHome and Destroy, where the system may be asked: most objects need none of them
-  Result<Bundle*> made = Make(size_class, index);
+  Result<Bundle*> made = Make(size_class, &shard);
   if (!made.ok()) return made.status();
   MutexLock lock(shard.mutex);
   Bundle*& list = shard.open[size_class];
@@ -156,7 +166,7 @@ Status Bundles::BringHome(Object object) {
     chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);  // as UnpinCounted
   } else if (status.code() == StatusCode::kDataLoss) {
     Bundle* const bundle = BundleOf(object);
-    Shard& shard = shards_[bundle->shard];
+    Shard& shard = *bundle->shard;
     MutexLock lock(shard.mutex);
     if (bundle->open) Unlink(&shard.open[bundle->size_class], bundle);
   }
@@ -195,9 +205,9 @@ Object Bundles::TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) {
   return Object(object, bundle->tag);
 }
 
-void Bundles::Free(Object object) {
+void Bundles::Free(Object object) noexcept {
   Bundle* const bundle = BundleOf(object);
-  Shard& shard = shards_[bundle->shard];
+  Shard& shard = *bundle->shard;
   {
     MutexLock lock(shard.mutex);
     object.small()->bytes = std::exchange(bundle->first_free, static_cast<uint16_t>(object.index()));
@@ -218,7 +228,7 @@ void Bundles::Free(Object object) {
   Destroy(bundle);
 }
 
-Result<Bundles::Bundle*> Bundles::Make(size_t size_class, size_t shard) {
+Result<Bundles::Bundle*> Bundles::Make(size_t size_class, Shard* shard) {
   const uint64_t place = kPlaceBytes[size_class];
   const uint64_t wanted = std::max<uint64_t>(2, ChunkBytesFor(engine_->budget()->limit()) / place);
   const uint64_t table_bytes =
@@ -237,7 +247,7 @@ Result<Bundles::Bundle*> Bundles::Make(size_t size_class, size_t shard) {
   bundle->object_bytes = static_cast<uint32_t>(place);
   bundle->places = static_cast<uint16_t>(places);
   bundle->size_class = static_cast<uint8_t>(size_class);
-  bundle->shard = static_cast<uint8_t>(shard);
+  bundle->shard = shard;
   bundle->tag = static_cast<uint8_t>(std::countr_zero(table_bytes / Object::TableBytes(0)));
   return bundle;
 }
@@ -285,24 +295,30 @@ namespace detail {
   return Object(chunk.value());
 }
 
-[[gnu::noinline]] static void FreeChunk(Engine* engine, Object object) {
+[[gnu::noinline]] static void FreeChunk(Engine* engine, Object object) noexcept {
   const ErrnoGuard guard;
   engine->Free(static_cast<Chunk*>(object.chunk()));
+}
+
+// One whose bundle has to be made, or brought home.
+[[gnu::noinline]] static Object CreateSmall(Bundles* bundles, size_t bytes, size_t alignment) {
+  Result<Object> object = bundles->New(bytes, alignment);
+  if (!object.ok()) ThrowStatus(object.status());
+  return object.value();
 }
 
 Object CreateObject(size_t bytes, size_t alignment) {
   RefuseWithinProgramCode("a managedPtr was made");
   const Session& session = Session::Get();
   if (bytes < kSmallBytesEnd && session.bundles != nullptr) {
-    Result<Object> object = session.bundles->New(bytes, alignment);
-    if (!object.ok()) ThrowStatus(object.status());
-    return object.value();
+    const Object object = session.bundles->TryNew(bytes, alignment);
+    return object ? object : CreateSmall(session.bundles, bytes, alignment);
   }
   return CreateChunk(session.engine, bytes);
 }
 
 // An adhereTo that outlives its object reads and writes another one's.
-[[gnu::noinline]] static void WarnIfAdheredTo(Object object) {
+static void WarnIfAdheredTo(Object object) {
   const ErrnoGuard guard;
   if (!PinRegistry::Get().IsAdheredTo(static_cast<Chunk*>(object.chunk()))) return;
   LogWarning("debug: an object of %s (chunk %u) was destroyed while an adhereTo holds it; what is read or written through "
@@ -310,15 +326,23 @@ Object CreateObject(size_t bytes, size_t alignment) {
              WithinHeap([object] { return FormatBytes(object.bytes()); }, std::string()).c_str(), object.chunk()->id);
 }
 
+static void FreeIn(const Session& session, Object object) noexcept {
+  if (object.is_small()) {
+    session.bundles->Free(object);
+  } else {
+    FreeChunk(session.engine, object);
+  }
+}
+
+[[gnu::noinline]] static void FreeInDebug(const Session& session, Object object) noexcept {
+  WarnIfAdheredTo(object);
+  FreeIn(session, object);
+}
+
 void FreeObject(Object object) noexcept {
   const Session* session = Session::IfStarted();
   if (session == nullptr) return;  // a forked child: the data is the parent's
-  if (session->debug) WarnIfAdheredTo(object);
-  if (object.is_small()) {
-    session->bundles->Free(object);
-  } else {
-    FreeChunk(session->engine, object);
-  }
+  session->debug ? FreeInDebug(*session, object) : FreeIn(*session, object);
 }
 
 void* AddUse(Object object, bool write) {

@@ -31,7 +31,10 @@ class Bundles {
 
   // 0 < bytes < kSmallBytesEnd; alignment a power of two of at most a page. One reference.
   Result<detail::Object> New(uint64_t bytes, uint64_t alignment);
-  void Free(detail::Object object);  // REQUIRES: no reference, no pin
+  // The same if that needs no more than a place in a bundle whose bytes are at hand; else null. Most objects are made by this alone: a
+  // Status, and the registers for the rest of New, cost as much as the place. Does not block. For bundles.cc, as the inline ones below.
+  inline detail::Object TryNew(uint64_t bytes, uint64_t alignment);
+  void Free(detail::Object object) noexcept;  // REQUIRES: no reference, no pin
 
   uint64_t objects() const;  // that exist
   // Counts agree with the lists. For tests, with no thread inside.
@@ -51,14 +54,16 @@ class Bundles {
     uint64_t objects RS_GUARDED_BY(mutex) = 0;
   };
 
-  static size_t ClassOf(uint64_t bytes, uint64_t alignment);
-  static Bundle* BundleOf(detail::Object object);
+  // What is inline is defined and called in bundles.cc alone. GCC takes other members of a shared library for replaceable by the program,
+  // and never compiles them into what calls them.
+  inline static size_t ClassOf(uint64_t bytes, uint64_t alignment);
+  inline static Bundle* BundleOf(detail::Object object);
   static void Link(Bundle** list, Bundle* bundle);
   static void Unlink(Bundle** list, Bundle* bundle);
-  detail::Object TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) RS_REQUIRES(shard->mutex);
-  static bool IsAway(const detail::ChunkHead* chunk);
+  inline detail::Object TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) RS_REQUIRES(shard->mutex);
+  inline static bool IsAway(const detail::ChunkHead* chunk);
   Status BringHome(detail::Object object);
-  Result<Bundle*> Make(size_t size_class, size_t shard);
+  Result<Bundle*> Make(size_t size_class, Shard* shard);
   void Destroy(Bundle* bundle);
   bool MayKeep(Bundle* bundle);
   void UseKept(Bundle* bundle);
