@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,11 +14,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
 
-#include "common/limit_of_threads.h"
-#include "common/log.h"
-#include "common/own_thread.h"
 #include "common/process_life.h"
 
 namespace ramspan {
@@ -164,7 +159,9 @@ Result<RendezvousFolder> RendezvousFolder::Open(const std::string& path, bool ma
   const auto problem = [&](const std::string& what) { return InvalidArgument("rendezvous folder " + path + ": " + what); };
   if (make && mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return problem(LastError());
   Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder) return problem(LastError() + (errno == ENOENT ? "; `ramspan server --rendezvous` makes it" : ""));
+  if (!folder) return problem(LastError() + (errno == ENOENT    ? "; `ramspan server --rendezvous` makes it"
+                                           : errno == ENOTDIR ? "; a file with a place a line is named file:" + path
+                                                              : ""));
   struct stat status {};
   if (fstat(folder.number(), &status) != 0) return problem(LastError());
   if (status.st_uid != geteuid()) return problem("it belongs to another user");
@@ -286,42 +283,40 @@ Status RendezvousFolder::Touch(const RendezvousEntry& entry) const {
   return Write(entry);
 }
 
+bool RendezvousFolder::IsAtItsPath() const {
+  struct stat ours {}, there {};
+  return fstat(folder_.number(), &ours) == 0 && stat(path_.c_str(), &there) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
 void RendezvousFolder::Remove(const RendezvousEntry& entry) const { unlinkat(folder_.number(), NameOf(entry.instance).c_str(), 0); }
 
 // ---- A server's entry ----
 
-Result<std::unique_ptr<RendezvousPost>> RendezvousPost::Make(RendezvousFolder folder, const RendezvousEntry& entry) {
+Result<std::unique_ptr<RendezvousPost>> RendezvousPost::Make(RendezvousFolder folder, const RendezvousEntry& entry, std::chrono::milliseconds touch_every) {
   auto post = std::unique_ptr<RendezvousPost>(new RendezvousPost(std::move(folder), entry));
-  post->end_ = Descriptor(eventfd(0, EFD_CLOEXEC));
-  if (!post->end_) return Unavailable("no descriptor: " + LastError());
   if (Status written = post->folder_.Write(entry); !written.ok()) return written;
   RendezvousPost* const raw = post.get();
-  try {
-    raw->thread_ = StartOwnThread([raw] { raw->Run(); });
-  } catch (const std::system_error& error) {
-    return ResourceExhausted(std::string("no thread for the rendezvous: ") + error.what() + "; " + LimitOfThreads());
-  }
+  Result<std::unique_ptr<Announcer>> announcer = Announcer::Start(
+      {.first = [raw](int until) { raw->folder_.Sweep(until, raw->entry_.instance); }, .again = [raw] { return raw->Touch(); }}, touch_every);
+  if (!announcer.ok()) return announcer.status();  // the post takes its entry away
+  post->announcer_ = std::move(announcer).value();
   return post;
 }
 
 RendezvousPost::~RendezvousPost() {
-  const uint64_t one = 1;
-  static_cast<void>(!write(end_.number(), &one, sizeof one));
-  if (thread_.joinable()) thread_.join();
+  announcer_.reset();
   folder_.Remove(entry_);
 }
 
-// Without heap a turn is left out; what leaves this thread would end the server.
-void RendezvousPost::Run() {
-  WithinHeap([this] { return folder_.Sweep(end_.number(), entry_.instance); }, size_t{0});
-  bool failing = false;
-  for (;;) {
-    pollfd end{.fd = end_.number(), .events = POLLIN, .revents = 0};
-    if (poll(&end, 1, RendezvousFolder::kTouchSeconds * 1000) > 0) return;
-    const Status touched = WithinHeap([this] { return folder_.Touch(entry_); }, OutOfHeap());
-    if (!touched.ok() && !failing) LogWarning("%s; clients that are new will not find this server", touched.c_str());
-    failing = !touched.ok();
+Status RendezvousPost::Touch() {
+  // Somebody may have moved or removed the folder, and made it again: clients look where it was.
+  if (!folder_.IsAtItsPath()) {
+    Result<RendezvousFolder> another = RendezvousFolder::Open(folder_.path(), /*make=*/false);
+    if (!another.ok()) return another.status();
+    folder_.Remove(entry_);
+    folder_ = std::move(another).value();
   }
+  return folder_.Touch(entry_);
 }
 
 }  // namespace ramspan

@@ -9,13 +9,14 @@
 // Thread-safety: values and folders: any thread. All calls are those of the file system, and block as long as it does.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
+#include "common/announcer.h"
 #include "common/descriptor.h"
 #include "common/socket_address.h"
 #include "common/status.h"
@@ -69,6 +70,8 @@ class RendezvousFolder {
   // Where the servers of this folder share their secret, when nobody names another file.
   std::string key_file() const { return path_ + "/key"; }
   const std::string& path() const { return path_; }
+  // Whether the path still leads to this folder: somebody may have moved or removed it.
+  bool IsAtItsPath() const;
 
   Status Write(const RendezvousEntry& entry) const;
   // Says that the server is there: its file is as old as this call. Writes it again if somebody took it away.
@@ -86,23 +89,23 @@ class RendezvousFolder {
   Descriptor folder_;
 };
 
-// A server's entry, as long as this lives: touched now and then by a thread of its own, because a file system may block for long. That
-// thread first sweeps: a server whose clients find it must serve, not wait for hosts that are off.
+// A server's entry, as long as this lives: touched now and then, and written again where it has gone. That thread first sweeps: a server whose
+// clients find it must serve, not wait for hosts that are off.
 class RendezvousPost {
  public:
-  static Result<std::unique_ptr<RendezvousPost>> Make(RendezvousFolder folder, const RendezvousEntry& entry);
+  static Result<std::unique_ptr<RendezvousPost>> Make(RendezvousFolder folder, const RendezvousEntry& entry,
+                                                      std::chrono::milliseconds touch_every = std::chrono::seconds(RendezvousFolder::kTouchSeconds));
   ~RendezvousPost();
   RendezvousPost(const RendezvousPost&) = delete;
   RendezvousPost& operator=(const RendezvousPost&) = delete;
 
  private:
   RendezvousPost(RendezvousFolder folder, const RendezvousEntry& entry) : folder_(std::move(folder)), entry_(entry) {}
-  void Run();
+  Status Touch();
 
-  const RendezvousFolder folder_;
+  RendezvousFolder folder_;  // the announcer's thread's, while there is one
   const RendezvousEntry entry_;
-  Descriptor end_;  // an eventfd: the thread shall end
-  std::thread thread_;
+  std::unique_ptr<Announcer> announcer_;
 };
 
 }  // namespace ramspan

@@ -13,7 +13,7 @@
 
 #include "common/command_line.h"
 #include "common/log.h"
-#include "common/place_file.h"
+#include "common/place_file_post.h"
 #include "common/rendezvous.h"
 #include "common/topology.h"
 #include "common/units.h"
@@ -45,7 +45,7 @@ po::options_description Description(ServiceOptions& options) {
   add("socket", po::value(&options.endpoint.socket)->value_name("PATH"), "a Unix socket where clients of this host find it");
   add("rendezvous", po::value(&options.rendezvous)->value_name("DIR|file:FILE"),
       "a folder that the clients' hosts see, too, closed to other users (0700; made if it does not exist): the server writes down there "
-      "where it is, and clients find it by servers = dir:DIR. Or a file of this server alone, with its HOST:PORT in one line: servers = file:FILE");
+      "where it is, and clients find it by servers = dir:DIR. Or a file in which servers write their HOST:PORT, one a line: servers = file:FILE");
   add("key-file", po::value(&options.key_file)->value_name("FILE"),
       "the secret that clients have to know, readable by its owner alone; made if it does not exist. Default: DIR/key with "
       "--rendezvous DIR, else ~/.ramspan.key");
@@ -76,9 +76,9 @@ void PrintHelp(std::ostream& out) {
          "or, on any number of hosts, by a folder that all of them see:\n"
          "  ramspan server --memory 64GiB --listen $(hostname):0 --rendezvous /scratch/me/servers\n"
          "  RAMSPAN_SERVERS=dir:/scratch/me/servers RAMSPAN_MEMORY=4GiB ./app\n"
-         "or, for one server, by a file:\n"
-         "  ramspan server --memory 64GiB --listen $(hostname):0 --rendezvous file:$HOME/server\n"
-         "  RAMSPAN_SERVERS=file:$HOME/server RAMSPAN_MEMORY=4GiB ./app          (or RAMSPAN_SERVERS=$(cat ~/server))\n\n"
+         "or by a file, with a line for each server:\n"
+         "  ramspan server --memory 64GiB --listen $(hostname):0 --rendezvous file:$HOME/servers\n"
+         "  RAMSPAN_SERVERS=file:$HOME/servers RAMSPAN_MEMORY=4GiB ./app          (or RAMSPAN_SERVERS=$(paste -sd, ~/servers))\n\n"
       << Description(options);
 }
 
@@ -107,6 +107,7 @@ Result<ServiceOptions> Parse(int argc, char** argv) {
   if (options.help) return options;
   if (options.memory.empty()) return InvalidArgument("--memory SIZE says how much it lends, like --memory 64GiB");
   if (options.rendezvous == "file:") return InvalidArgument("--rendezvous file:FILE wants the name of a file");
+  if (options.rendezvous == "dir:") return InvalidArgument("--rendezvous DIR wants the name of a folder");
   if (options.endpoint.threads < 1 || options.endpoint.threads > kThreadsMax) {
     return InvalidArgument("--threads goes from 1 to " + std::to_string(kThreadsMax));
   }
@@ -140,20 +141,23 @@ Status PostIn(std::optional<RendezvousFolder> folder, const std::string& file, c
   if (!folder && file.empty()) return {};
   const Result<SocketPlace> place = ParseSocketPlace(endpoint.place());
   if (!place.ok()) return place.status();
+  const std::string where = folder ? folder->path() : file;
+  if (folder) {
+    RendezvousEntry entry = OwnEntry(endpoint.instance());
+    entry.place = place.value();
+    Result<std::unique_ptr<RendezvousPost>> made = RendezvousPost::Make(std::move(*folder), entry);
+    if (!made.ok()) return made.status();
+    posts->in_folder = std::move(made).value();
+  } else {
+    Result<std::unique_ptr<PlaceFilePost>> made = PlaceFilePost::Make(file, place.value());
+    if (!made.ok()) return made.status();
+    posts->in_file = std::move(made).value();
+  }
   if (IsOfOneHost(place.value())) {
     LogWarning("memory server %s: clients of other hosts find it in %s and cannot reach it; --listen HOST:PORT names an address of this host that they can (where "
-               "/etc/hosts calls this host 127.0.1.1, its own name is none)", endpoint.place().c_str(), folder ? folder->path().c_str() : file.c_str());
+               "/etc/hosts calls this host 127.0.1.1, its own name is none)", endpoint.place().c_str(), where.c_str());
   }
-  if (!folder) {
-    Result<std::unique_ptr<PlaceFilePost>> made = PlaceFilePost::Make(file, place.value());
-    if (made.ok()) posts->in_file = std::move(made).value();
-    return made.status();
-  }
-  RendezvousEntry entry = OwnEntry(endpoint.instance());
-  entry.place = place.value();
-  Result<std::unique_ptr<RendezvousPost>> made = RendezvousPost::Make(std::move(*folder), entry);
-  if (made.ok()) posts->in_folder = std::move(made).value();
-  return made.status();
+  return {};
 }
 
 Status ServeAll(const ServiceOptions& options) {
@@ -163,7 +167,9 @@ Status ServeAll(const ServiceOptions& options) {
   std::optional<RendezvousFolder> folder;
   const std::string place_file = RendezvousFile(options);
   if (!options.rendezvous.empty() && place_file.empty()) {
-    Result<RendezvousFolder> opened = RendezvousFolder::Open(options.rendezvous, /*make=*/true);
+    // As programs write it, too.
+    const std::string path = options.rendezvous.rfind("dir:", 0) == 0 ? options.rendezvous.substr(4) : options.rendezvous;
+    Result<RendezvousFolder> opened = RendezvousFolder::Open(path, /*make=*/true);
     if (!opened.ok()) return opened.status();
     folder.emplace(std::move(opened).value());
   }

@@ -3,6 +3,7 @@
 
 #include "client/transport/ofi_places.h"
 #include "common/place_file.h"
+#include "common/place_file_post.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,8 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -251,6 +254,22 @@ TEST_F(Rendezvous, APostIsThereAsLongAsItsServer) {
   EXPECT_TRUE(Folder().Read().value().empty());
 }
 
+// An entry in a folder that had been moved or removed, and made again, did not come back: its server held on to the old one.
+TEST_F(Rendezvous, APostIsWrittenAgainWhenSomebodyHasDeletedIt) {
+  const auto post = RendezvousPost::Make(Folder(), Entry(2), std::chrono::milliseconds(5));
+  ASSERT_TRUE(post.ok());
+  const auto comes_back = [&] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!fs::exists(FileOf(2)) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    return fs::exists(FileOf(2));
+  };
+  fs::remove(FileOf(2));
+  EXPECT_TRUE(comes_back());
+  fs::rename(path_, path_.string() + ".old");
+  Folder();
+  EXPECT_TRUE(comes_back());
+}
+
 // A job that was killed had left entries of hosts that are off: 2 s each before a server served that was in the folder already, and
 // before it ended.
 TEST_F(Rendezvous, APostIsMadeAndEndsWhileItSweepsForLong) {
@@ -311,15 +330,40 @@ class PlaceFile : public Rendezvous {
     fs::permissions(path_, fs::perms(mode));
   }
   std::string Problem() const { return ReadPlaceFile(path_).status().message(); }
+  std::string Text() const {
+    std::ifstream file(path_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::vector<std::string> Places() const {
+    std::vector<std::string> places;
+    const auto read = ReadPlaceFile(path_);
+    EXPECT_TRUE(read.ok() || !fs::exists(path_)) << read.status().message();
+    if (!read.ok()) return places;
+    for (const SocketPlace& place : read.value()) places.push_back(place.text());
+    return places;
+  }
+  static SocketPlace Place(const std::string& text) { return ParseSocketPlace(text).value(); }
+};
+
+// Somebody who listens, at a port of his own.
+struct Listener {
+  SocketAddress bound;
+  Descriptor socket = Listen(ParseSocketPlace("127.0.0.1:0").value(), &bound).value();
+  std::string port() const { return std::to_string(bound.port()); }
+  SocketPlace place() const { return ParseSocketPlace("127.0.0.1:" + port()).value(); }
 };
 
 TEST_F(PlaceFile, HasAPlaceALine) {
   Write("# ours\nnode7:7117\n\n  [::1]:80\t\r\n/run/socket");
-  std::vector<std::string> places;
-  const auto read = ReadPlaceFile(path_);
-  ASSERT_TRUE(read.ok()) << read.status().message();
-  for (const SocketPlace& place : read.value()) places.push_back(place.text());
-  EXPECT_THAT(places, testing::ElementsAre("node7:7117", "[::1]:80", "/run/socket"));
+  EXPECT_THAT(Places(), testing::ElementsAre("node7:7117", "[::1]:80", "/run/socket"));
+}
+
+// It was refused.
+TEST_F(PlaceFile, HasCommentsBehindItsPlaces) {
+  Write("  # ours\n node7:7117 # the old one\nnode8:7117\t#\r\n/run/a#b # a path may hold one\n");
+  EXPECT_THAT(Places(), testing::ElementsAre("node7:7117", "node8:7117", "/run/a#b"));
+  Write("node7:7117#7118\n");
+  EXPECT_THAT(Problem(), HasSubstr("line 1")) << "no blank before it";
 }
 
 TEST_F(PlaceFile, IsNotBelievedWhereOthersMayWriteItOrItSaysSomethingElse) {
@@ -339,25 +383,86 @@ TEST_F(PlaceFile, IsNotBelievedWhereOthersMayWriteItOrItSaysSomethingElse) {
   EXPECT_EQ(std::distance(fs::directory_iterator(path_.parent_path()), fs::directory_iterator()), 1) << "nothing was left aside";
 }
 
-TEST_F(PlaceFile, IsTheServersForAsLongAsItSaysSo) {
-  const SocketPlace first = ParseSocketPlace("127.0.0.1:1").value(), second = ParseSocketPlace("127.0.0.1:2").value();
-  auto one = PlaceFilePost::Make(path_, first).value();
+TEST_F(PlaceFile, NamesItsServersForAsLongAsTheyAreThere) {
+  const Listener first, second;
+  auto one = PlaceFilePost::Make(path_, first.place()).value();
   EXPECT_EQ(fs::status(path_).permissions(), fs::perms(0600));
-  auto two = PlaceFilePost::Make(path_, second).value();  // nobody answers at the first place: that server was killed
+  auto two = PlaceFilePost::Make(path_, second.place()).value();
+  EXPECT_THAT(Places(), testing::ElementsAre(first.place().text(), second.place().text()));
   one.reset();
-  EXPECT_EQ(ReadPlaceFile(path_).value()[0].text(), second.text()) << "it was another server's by then";
+  EXPECT_THAT(Places(), testing::ElementsAre(second.place().text()));
   two.reset();
-  EXPECT_FALSE(fs::exists(path_));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_.parent_path()), fs::directory_iterator()), 0) << "nothing was left, and nothing aside";
+}
+
+// Lines of servers that were killed go when a server comes.
+TEST_F(PlaceFile, NamesNobodyForEver) {
+  const Listener live, fresh;
+  std::optional<Listener> killed(std::in_place);
+  const std::string gone = killed->place().text();
+  killed.reset();
+  Write(gone + "\n" + live.place().text() + "\n");
+  const auto post = PlaceFilePost::Make(path_, fresh.place()).value();
+  EXPECT_THAT(Places(), testing::ElementsAre(live.place().text(), fresh.place().text()));
+}
+
+// Each put a file with its own line in the place of the others'.
+TEST_F(PlaceFile, NamesAllServersThatStartAndEndAtOnce) {
+  constexpr size_t kServers = 6;
+  const std::array<Listener, kServers> servers;
+  for (int round = 0; round < 10; ++round) {
+    std::array<std::unique_ptr<PlaceFilePost>, kServers> posts;
+    const auto all = [&](const auto& what) {
+      std::vector<std::thread> threads;
+      for (size_t i = 0; i < kServers; ++i) threads.emplace_back([&, i] { what(i); });
+      for (std::thread& thread : threads) thread.join();
+    };
+    all([&](size_t i) {
+      auto post = PlaceFilePost::Make(path_, servers[i].place());
+      EXPECT_TRUE(post.ok()) << post.status().message();
+      if (post.ok()) posts[i] = std::move(post).value();
+    });
+    std::vector<std::string> expected;
+    for (const Listener& one : servers) expected.push_back(one.place().text());
+    ASSERT_THAT(Places(), testing::UnorderedElementsAreArray(expected)) << "round " << round;
+    all([&](size_t i) { if (i != 0) posts[i].reset(); });
+    EXPECT_THAT(Places(), testing::ElementsAre(servers[0].place().text()));
+    posts[0].reset();
+    EXPECT_FALSE(fs::exists(path_));
+  }
+}
+
+// It refused itself: another server, of that name, answered.
+TEST_F(PlaceFile, ThatCallsAServerByAnotherNameIsGoodAsItIs) {
+  const Listener server;
+  for (const std::string& text : {"localhost:" + server.port() + "\n", "# ours\nlocalhost:" + server.port() + " # here\nnode8:1\n"}) {
+    Write(text, 0644);
+    {
+      const auto post = PlaceFilePost::Make(path_, server.place());
+      EXPECT_TRUE(post.ok()) << post.status().message();
+      EXPECT_EQ(Text(), text);
+    }
+    EXPECT_EQ(Text(), text);
+  }
+}
+
+TEST_F(PlaceFile, IsWrittenAgainWhenSomebodyHasDeletedIt) {
+  const Listener first, second;
+  const auto one = PlaceFilePost::Make(path_, first.place(), std::chrono::milliseconds(5)).value();
+  const auto two = PlaceFilePost::Make(path_, second.place(), std::chrono::milliseconds(5)).value();
+  fs::remove(path_);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (Places().size() < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_THAT(Places(), testing::UnorderedElementsAre(first.place().text(), second.place().text()));
 }
 
 // It replaced, and took away in the end, whatever was there: lists made by hand, data, /dev/null.
 TEST_F(PlaceFile, OfSomebodyElseStaysAsItIs) {
   const SocketPlace place = ParseSocketPlace("127.0.0.1:1").value();
-  for (const char* text : {"results of a year\n", "# ours\n127.0.0.1:9\n", "127.0.0.1:9\n127.0.0.1:10\n", "127.0.0.1:9"}) {
+  for (const char* text : {"results of a year\n", "# ours\n127.0.0.1:9\n", "127.0.0.1:9 # mine\n", "127.0.0.1:9", "\n"}) {
     Write(text, 0644);
     EXPECT_FALSE(PlaceFilePost::Make(path_, place).ok()) << text;
-    std::ifstream file(path_);
-    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
+    EXPECT_EQ(Text(), text);
   }
   Write("");
   EXPECT_TRUE(PlaceFilePost::Make(path_, place).ok()) << "as mktemp makes it";
@@ -371,16 +476,6 @@ TEST_F(PlaceFile, OfSomebodyElseStaysAsItIs) {
   EXPECT_THAT(PlaceFilePost::Make(path_, place).status().message(), HasSubstr("no ordinary file"));
   EXPECT_TRUE(fs::is_fifo(path_));
   EXPECT_THAT(PlaceFilePost::Make(target.string() + "/below", place).status().message(), HasSubstr("Not a directory"));
-}
-
-TEST_F(PlaceFile, ThatNamesAServerWhoAnswersIsNotTakenFromIt) {
-  SocketAddress bound;
-  const Descriptor server = std::move(Listen(ParseSocketPlace("127.0.0.1:0").value(), &bound)).value();
-  const SocketPlace place = ParseSocketPlace("127.0.0.1:" + std::to_string(bound.port())).value();
-  const auto post = PlaceFilePost::Make(path_, place).value();
-  const auto other = PlaceFilePost::Make(path_, ParseSocketPlace("127.0.0.1:1").value());
-  EXPECT_THAT(other.status().message(), HasSubstr("the memory server " + place.text() + " has written itself down there"));
-  EXPECT_TRUE(PlaceFilePost::Make(path_, place).ok()) << "it was started again at its place";
 }
 
 TEST_F(PlaceFile, IsFollowedAndKeptInMindWhenItHasGone) {

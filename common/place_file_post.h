@@ -1,0 +1,44 @@
+// PlaceFilePost: a memory server's line in a file of places (place_file.h), as long as this lives: `ramspan server --rendezvous file:/FILE`.
+// Any number of servers may share a file, on any hosts that see it; each changes it while it holds the file's lock, and puts another file in its
+// place, so that who reads sees all of the old one or all of the new one. Where the file system has no locks a line may get lost, and comes back
+// within kLookEvery, as after somebody has deleted the file.
+//
+// What is in the file may be a user's work. So a file is changed only if it holds nothing but places, in the form in which servers write them.
+// Of those, lines at whose place nobody listens any more (a server was killed) go when a server is added; a list with a comment stays as it is.
+//
+// Thread-safety: made and ended by one thread. All calls are those of the file system and of sockets, and block as long as these do.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "common/announcer.h"
+#include "common/socket_address.h"
+#include "common/status.h"
+
+namespace ramspan {
+
+class PlaceFilePost {
+ public:
+  static constexpr std::chrono::seconds kLookEvery{10};
+
+  // The file names the place from now on; one that is made has mode 0600. Nothing is changed where it does already, maybe by another name of this host.
+  // REQUIRES: somebody listens at the place. kInvalidArgument: there is something else, or a list made by hand without this place, or it
+  // cannot be written. kUnavailable: it cannot be read, or others keep it locked.
+  static Result<std::unique_ptr<PlaceFilePost>> Make(const std::string& path, const SocketPlace& place, std::chrono::milliseconds look_every = kLookEvery);
+  // Takes the line away, if servers alone have written the file, and the file with the last one.
+  ~PlaceFilePost();
+  PlaceFilePost(const PlaceFilePost&) = delete;
+  PlaceFilePost& operator=(const PlaceFilePost&) = delete;
+
+ private:
+  PlaceFilePost(std::string path, SocketPlace place) : path_(std::move(path)), place_(std::move(place)) {}
+  Status Announce() const;
+
+  const std::string path_;
+  const SocketPlace place_;
+  std::unique_ptr<Announcer> announcer_;
+};
+
+}  // namespace ramspan
