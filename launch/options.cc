@@ -26,7 +26,7 @@ po::options_description Description(RunOptions& options) {
   add("transport", po::value(&options.transport)->value_name("T")->default_value("auto"),
       "mpi: servers are ranks of the program's MPI job; ofi: they are processes outside of it (ramspan server), so MPI is not needed, "
       "MPI_COMM_WORLD is the program's alone and a server's death does not end the job; none: files only, -s is ignored; auto: mpi for "
-      "programs that include <ramspan/mpi.h>, ofi for others, and says which and why");
+      "programs that are linked with Ramspan's MPI library (<ramspan/mpi.h>), ofi for all others and for scripts, and says which and why");
   add("stats", po::value(&options.stats)->value_name("FILE"),
       "each compute rank writes its statistics (JSON) at its end; %r is the rank, %p the process id");
   add("hostfile", po::value(&options.hostfile)->value_name("FILE"),

@@ -46,27 +46,32 @@ Status Planner::CheckTransport() {
   return {};
 }
 
-// Which kind of servers, when nobody says. Both reach servers of this host by load and store.
+// Which kind of servers, when nobody says. Both reach servers of this host by load and store. Servers that are ranks are for programs that know
+// of them; any other that uses MPI, itself or behind a script or an interpreter, would wait for them in its first collective call.
 std::string Planner::ChooseByFacts() {
   const std::optional<MpiUse> mpi = facts_.mpi_use(app_[0]);
+  const std::string& app = plan_.app_name;
   if (facts_.memserver.empty() && !facts_.server.empty()) return "ofi: ramspan-memserver (MPI) is not installed";
-  if (mpi == MpiUse::kRamspan) return "mpi: " + plan_.app_name + " is linked with Ramspan's MPI library, so servers are ranks of its job";
-  if (mpi == MpiUse::kPlain && !facts_.server.empty()) {
-    return "ofi: " + plan_.app_name + " is linked with MPI, but not with Ramspan's MPI library (<ramspan/mpi.h>): servers are processes of their own, "
+  if (mpi == MpiUse::kRamspan) return "mpi: " + app + " is linked with Ramspan's MPI library, so servers are ranks of its job";
+  if (facts_.server.empty()) return "mpi: ramspan-server (libfabric) is not installed";
+  const std::string beside = "servers are processes of their own, whose death does not end the job";
+  if (mpi == MpiUse::kPlain) {
+    return "ofi: " + app + " is linked with MPI, but not with Ramspan's MPI library (<ramspan/mpi.h>): servers are processes of their own, "
            "beside the ranks of its MPI_COMM_WORLD";
   }
-  if (plan_.ranks > 1 && mpi == MpiUse::kNone) {
-    return "mpi: with several ranks servers are ranks, too. " + plan_.app_name + " names no MPI library: unless it is a script, or one of its libraries uses "
-           "MPI, it runs " + std::to_string(plan_.ranks) + " times, each by itself";
-  }
-  if (plan_.ranks > 1) {
-    return "mpi: with several ranks servers are ranks, too, so MPI_COMM_WORLD has " + std::to_string(plan_.ranks + plan_.servers) +
-           " ranks for who includes <mpi.h>; by <ramspan/mpi.h> it has " + std::to_string(plan_.ranks) +
-           ". With ofi they would be processes outside of the job, whose death does not end it";
-  }
-  if (facts_.server.empty()) return "mpi: ramspan-server (libfabric) is not installed";
-  if (!mpi) return "mpi: " + plan_.app_name + " is no binary that says whether it uses MPI";
-  return "ofi: " + plan_.app_name + " is not linked with MPI, so servers are processes of their own, whose death does not end the job";
+  if (!mpi) return "ofi: " + app + " is no binary that says whether it uses MPI: " + beside + ", and no ranks of MPI_COMM_WORLD";
+  if (plan_.ranks == 1) return "ofi: " + app + " is not linked with MPI, so " + beside;
+  return "ofi: " + app + " names no MPI library: " + beside + ". Unless it is an interpreter, or one of its libraries uses MPI, it runs " +
+         std::to_string(plan_.ranks) + " times, each by itself";
+}
+
+// Its file says that it calls MPI, and names no library that would take the servers out of MPI_COMM_WORLD. (It may hold a static one.)
+void Planner::WarnOfServersInWorld() {
+  if (facts_.mpi_use(app_[0]) != MpiUse::kPlain) return;
+  plan_.notes.push_back(
+      "warning: " + plan_.app_name + " is linked with MPI, but not with Ramspan's MPI library. With --transport mpi its MPI_COMM_WORLD has " +
+      std::to_string(plan_.ranks + plan_.servers) + " ranks, servers among them, and its first collective call waits for these for ever. Remedy: "
+      "--transport ofi, or include <ramspan/mpi.h> instead of <mpi.h> and link ramspan::mpi");
 }
 
 Status Planner::ChooseTransport() {
@@ -80,6 +85,7 @@ Status Planner::ChooseTransport() {
     transport = choice.substr(0, choice.find(':'));
     plan_.notes.push_back("--transport " + choice);
   }
+  if (transport == "mpi") WarnOfServersInWorld();
   if (transport != "ofi") return {};
   if (facts_.server.empty()) {
     return InvalidArgument("--transport ofi: ramspan-server is neither beside " + facts_.launcher + " nor in PATH: the installation is incomplete; "

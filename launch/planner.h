@@ -34,6 +34,7 @@ class Planner {
   Status CheckEnvironment();
   Status ChooseTransport();
   std::string ChooseByFacts();
+  void WarnOfServersInWorld();
   Status PlaceAll();
   int AllServers() const { return plan_.servers + plan_.outside_servers; }
   bool NamesServers() const { return Setting("RAMSPAN_SERVERS").find_first_of(":/@") != std::string::npos; }

@@ -5,12 +5,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <string>
 #include <unistd.h>
 
 #include "common/log.h"
 #include "common/mpi_world.h"
 #include "common/units.h"
+#include "memserver/join_watch.h"
 #include "memserver/mpi_endpoint.h"
 #include "memserver/server_loop.h"
 
@@ -54,8 +57,11 @@ void WritePidFile(int rank) {
 }
 
 // The launcher ends the job of a terminal that hangs up, if the user has not said nohup. UCX takes this signal, from when it is loaded, for
-// the wish to fill standard output with its debugging messages.
-void IgnoreHangUp() { std::signal(SIGHUP, SIG_IGN); }
+// the wish to fill standard output with its debugging messages. SIGUSR1 and SIGUSR2 ask programs for reports, and hydra sends the first to the
+// survivors when a rank dies (with -disable-auto-cleanup).
+void IgnoreSignals() {
+  for (const int number : {SIGHUP, SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
+}
 
 void CatchSignals() {
   int rank = -1;
@@ -64,13 +70,26 @@ void CatchSignals() {
                 getpid());
   std::signal(SIGTERM, EndAtOnce);
   std::signal(SIGINT, EndAtOnce);
-  // Hydra sends it to the survivors when a rank dies (with -disable-auto-cleanup); its default would end us too.
-  std::signal(SIGUSR1, SIG_IGN);
-  IgnoreHangUp();
+  IgnoreSignals();
+}
+
+// By the first of the servers; null: it is another one's affair.
+std::unique_ptr<JoinWatch> WatchRanksJoin(int servers) {
+  int rank = 0, ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (rank != ranks - servers) return nullptr;
+  return std::make_unique<JoinWatch>([rank, ranks] {
+    std::fprintf(stderr,
+                 "ramspan: the program has initialised MPI, but its ranks do not come to the memory servers (ranks %d to %d). A program that includes <mpi.h> alone "
+                 "has %d ranks in MPI_COMM_WORLD, servers among them, and its first collective call waits for these for ever. Remedy: ramspan run "
+                 "--transport ofi, or include <ramspan/mpi.h> instead of <mpi.h> and link ramspan::mpi\n",
+                 rank, ranks - 1, ranks);
+  });
 }
 
 Status ServeJob() {
-  IgnoreHangUp();  // MPI_Init may wait long for other ranks
+  IgnoreSignals();  // MPI_Init may wait long for other ranks
   // Then at once this, because hydra does not notice a rank that ends before: the others would wait for it in MPI_Init.
   if (Status initialised = InitMpiThreadMultiple(nullptr, nullptr); !initialised.ok()) return initialised;
   CatchSignals();  // after MPI has set its own handlers
@@ -80,7 +99,9 @@ Status ServeJob() {
   if (announced.ok() && announced.value() == 0) {
     return InvalidArgument("RAMSPAN_SERVERS is not set: `ramspan run -s N` starts servers");
   }
+  std::unique_ptr<JoinWatch> watch = WatchRanksJoin(announced.ok() ? announced.value() : 1);
   Result<std::unique_ptr<MpiWorld>> world = MpiWorld::Join(Role::kServer, lend.value());
+  watch.reset();
   if (!world.ok()) return world.status();
   WritePidFile(world.value()->rank());
   Result<bool> together = false;

@@ -48,6 +48,7 @@ class AppFixture : public JobFixture {
     Words words = {launcher_path, "run", "-n", std::to_string(job.ranks), "-s", std::to_string(job.servers)};
     if (!job.memory.empty()) words.insert(words.end(), {"--memory", job.memory});
     if (job.servers > 0) words.insert(words.end(), {"--server-memory", job.server_memory});
+    if (job.servers > 0 && job.ranks > 1) words.insert(words.end(), {"--transport", "mpi"});  // tests/ofi looks at the others
     words.push_back("--");
     words.insert(words.end(), app.begin(), app.end());
     return words;

@@ -237,18 +237,9 @@ TEST_F(PlanTest, AutoTakesMpiForProgramsThatKnowOfServersAmongTheirRanksAndSaysW
   mpi_use_ = MpiUse::kNone;
   EXPECT_TRUE(Notes(Make(), "--transport ofi: ./app is not linked with MPI"));
   EXPECT_EQ(Make().outside_servers, 1);
-  mpi_use_ = std::nullopt;
-  EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is no binary"));
   Ranks(2, 1);
-  EXPECT_TRUE(Notes(Make(), "--transport mpi: with several ranks"));
-  EXPECT_TRUE(Notes(Make(), "MPI_COMM_WORLD has 3 ranks for who includes <mpi.h>; by <ramspan/mpi.h> it has 2"));
-  // A program that was made for servers as ranks needs no lesson; one without MPI does several times the same.
-  mpi_use_ = MpiUse::kRamspan;
-  EXPECT_TRUE(Notes(Make(), "--transport mpi: ./app is linked with Ramspan's MPI library"));
-  EXPECT_FALSE(Notes(Make(), "MPI_COMM_WORLD"));
-  mpi_use_ = MpiUse::kNone;
-  EXPECT_TRUE(Notes(Make(), "./app names no MPI library: unless it is a script, or one of its libraries uses MPI, it runs 2 times, each by itself"));
-  EXPECT_FALSE(Notes(Make(), "MPI_COMM_WORLD has"));
+  EXPECT_TRUE(Notes(Make(), "--transport ofi: ./app names no MPI library"));
+  EXPECT_TRUE(Notes(Make(), "Unless it is an interpreter, or one of its libraries uses MPI, it runs 2 times, each by itself"));
   facts_.memserver = "";
   EXPECT_TRUE(Notes(Make(), "--transport ofi: ramspan-memserver"));
   facts_.server = "";
@@ -268,8 +259,31 @@ TEST_F(PlanTest, AutoTakesOfiForMpiProgramsThatKnowNothingOfServers) {
     EXPECT_EQ(Make().outside_servers, 1);
     EXPECT_EQ(Make().servers, 0);
   }
+}
+
+// A program that includes <mpi.h> behind a script had servers among its ranks.
+TEST_F(PlanTest, AutoTakesOfiForScriptsBecauseNobodyKnowsWhatTheyRun) {
+  mpi_use_ = std::nullopt;
+  for (const int ranks : {1, 2}) {
+    Ranks(ranks, 1);
+    EXPECT_TRUE(Notes(Make(), "--transport ofi: ./app is no binary that says whether it uses MPI"));
+    EXPECT_EQ(Make().outside_servers, 1);
+  }
+}
+
+// It hung without a word.
+TEST_F(PlanTest, ServersAmongTheRanksOfAProgramThatKnowsNothingOfThemAreWarnedOf) {
+  Ranks(2, 1);
+  options_.transport = "mpi";
+  mpi_use_ = MpiUse::kPlain;
+  EXPECT_TRUE(Notes(Make(), "MPI_COMM_WORLD has 3 ranks, servers among them, and its first collective call waits for these for ever. Remedy: --transport ofi"));
+  options_.transport = "auto";
   facts_.server = "";
   EXPECT_TRUE(Notes(Make(), "MPI_COMM_WORLD has 3 ranks"));
+  for (const auto& use : {std::optional(MpiUse::kRamspan), std::optional(MpiUse::kNone), std::optional<MpiUse>()}) {
+    mpi_use_ = use;
+    EXPECT_FALSE(Notes(Make(), "MPI_COMM_WORLD has"));
+  }
 }
 
 TEST_F(PlanTest, OfiWithoutServersNeedsTheNamesOfSome) {

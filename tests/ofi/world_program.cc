@@ -1,4 +1,4 @@
-// world_program CHUNKS CHUNK_BYTES: an MPI program that includes <mpi.h> and no header of Ramspan's for MPI. Fills and verifies chunks
+// world_program CHUNKS CHUNK_BYTES [barrier]: an MPI program that includes <mpi.h> and no header of Ramspan's for MPI. Fills and verifies chunks
 // on each rank, adds up what was verified by MPI_COMM_WORLD, and prints "ranks N bytes B" on rank 0.
 #include <mpi.h>
 #include <ramspan/managed_ptr.h>
@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (argc > 3) MPI_Barrier(MPI_COMM_WORLD);  // before Ramspan is used
   const size_t count = std::strtoull(argv[1], nullptr, 10), words = std::strtoull(argv[2], nullptr, 10) / sizeof(uint64_t);
   const auto word = [rank](size_t chunk, size_t at) { return (static_cast<uint64_t>(rank) << 48) ^ (chunk * 0x9e3779b97f4a7c15u) ^ at; };
   unsigned long long good = 0, all = 0;
