@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -68,7 +69,8 @@ std::string FindCompanion(const std::string& name) {
 Result<std::string> ReadWholeFile(const std::string& path) {
   constexpr size_t kBytesMax = size_t{32} << 20;  // 100 000 names of 255 bytes
   std::ifstream file(path);
-  if (!file) return InvalidArgument("cannot read " + path);
+  if (!file) return InvalidArgument("cannot read " + path + ": " + std::strerror(errno));
+  if (std::filesystem::is_directory(path)) return InvalidArgument(path + " is a folder, and no list of hosts");
   std::string text;
   for (std::array<char, 4096> part; file.read(part.data(), part.size()), file.gcount() > 0;) {
     text.append(part.data(), static_cast<size_t>(file.gcount()));
@@ -132,6 +134,7 @@ int Become(const std::string& program, const Arguments& arguments) {
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  ReleaseReportSignals();
   execv(program.c_str(), argv.data());
   return Fail(Unavailable("cannot run " + program + ": " + std::strerror(errno)));
 }
@@ -148,6 +151,7 @@ int Bench(const Arguments& arguments) {
 int Server(const Arguments& arguments) {
   const std::string server = FindCompanion("ramspan-server");
   if (server.empty()) return Fail(InvalidArgument("ramspan-server is not beside " + SelfPath() + " nor in PATH"));
+  IgnoreReportSignals();
   sigset_t ends;
   sigemptyset(&ends);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ends, number);
@@ -205,6 +209,7 @@ int Dispatch(const Arguments& all) {
 }  // namespace ramspan
 
 int main(int argc, char** argv) {
+  ramspan::HoldReportSignals();
   // A closed stream's number would go to some descriptor of the launcher's, which would then pass for the user's input.
   for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = dup(fd)) {
     if (fd <= STDERR_FILENO) continue;

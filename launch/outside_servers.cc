@@ -94,6 +94,7 @@ Status OutsideServers::StartOne(std::vector<std::string> line) {
 }
 
 void OutsideServers::Become(const std::vector<std::string>& line, int output) {
+  IgnoreReportSignals();
   RestoreSignals();
   const UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
   dup2(plan_.servers_by_mpiexec ? no_input_.read_end.get() : nothing.get(), STDIN_FILENO);

@@ -271,6 +271,24 @@ void (*file_size_before)(int) = SIG_ERR;  // SIG_ERR: not touched
 
 void IgnoreFileSizeSignal() { file_size_before = signal(SIGXFSZ, SIG_IGN); }
 
+namespace {
+constexpr int kReportSignals[] = {SIGUSR1, SIGUSR2};
+
+void MaskReportSignals(int how) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int one : kReportSignals) sigaddset(&set, one);
+  sigprocmask(how, &set, nullptr);
+}
+}  // namespace
+
+void HoldReportSignals() { MaskReportSignals(SIG_BLOCK); }
+void ReleaseReportSignals() { MaskReportSignals(SIG_UNBLOCK); }
+
+void IgnoreReportSignals() {
+  for (const int one : kReportSignals) signal(one, SIG_IGN);
+}
+
 void RestoreSignals() {
   if (file_size_before != SIG_ERR) signal(SIGXFSZ, file_size_before);
   sigset_t none;

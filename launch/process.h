@@ -95,6 +95,14 @@ UniqueFd BlockSignals(const std::vector<int>& signals);
 // RestoreSignals() undoes it.
 void IgnoreFileSizeSignal();
 
+// SIGUSR1 and SIGUSR2 ask programs for reports, and would end whoever does not listen yet, or never does.
+// First thing in main: they wait until somebody takes them, or are lost with this process. Release, before this process becomes another
+// program, and RestoreSignals() undo it.
+void HoldReportSignals();
+void ReleaseReportSignals();
+// In a new child, before it becomes a server, which has no report to print (`ramspan ctl list` asks it for one): they end it at no time.
+void IgnoreReportSignals();
+
 // In a new child, before exec: the dispositions and mask that programs expect.
 void RestoreSignals();
 

@@ -103,6 +103,7 @@ int BecomeServer(const std::vector<std::string>& arguments) {
     line.insert(line.end(), {"--memory", ShareOfMemory(PositiveNumber(decoded.value()[0]).value_or(1))});
   }
   line.insert(line.end(), {"--listen", address + ":0", "--key-file", key.value()});
+  IgnoreReportSignals();
   std::vector<char*> argv;
   for (std::string& argument : line) argv.push_back(argument.data());
   argv.push_back(nullptr);

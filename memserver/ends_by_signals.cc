@@ -37,6 +37,8 @@ EndsBySignals::EndsBySignals() {
     sigaction(number, &action, nullptr);
   }
   pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  // They ask programs for reports, and are sent to all of a user's processes by name or by group; `ramspan ctl list` asks a server.
+  for (const int number : {SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
 }
 
 Result<EndsBySignals*> EndsBySignals::Begin() {

@@ -1,7 +1,7 @@
 // EndsBySignals: SIGTERM, SIGINT and SIGHUP end a server in order, so that it takes back its socket's file and its file in the folder.
 // One wish to end it often comes as several signals: a terminal that goes sends two, `timeout` too, and users press ^C twice. So what comes within
 // kSecondWish of the first one says nothing new. A SIGTERM or SIGINT that comes later is from somebody who has waited: it ends the process at
-// once, whatever that leaves. SIGHUP is never meant so, and whoever said nohup has had it ignored.
+// once, whatever that leaves. SIGHUP is never meant so, and whoever said nohup has had it ignored. SIGUSR1 and SIGUSR2 do nothing.
 //
 // The signals are blocked everywhere, and a thread of its own takes them: unlike a handler it can also end a process whose other threads wait
 // within a file system that does not answer.

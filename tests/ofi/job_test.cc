@@ -51,6 +51,31 @@ TEST_F(OfiJob, AnMpiProgramHasAWholeWorldAndSwapsToServersBesideIt) {
   EXPECT_EQ(outcome.err, "") << "a good job is silent";
 }
 
+// It hung without a word, because its barrier waited for the server among its ranks, and the server for it.
+TEST_F(OfiJob, AnMpiProgramThatServersAreRanksOfIsToldWhatItWaitsFor) {
+  const fs::path script = folder_ / "bin/script";
+  std::ofstream(script) << "#!/bin/sh\nexec " << WORLD_PROGRAM << " 40 262144 barrier\n";
+  fs::permissions(script, fs::perms(0755));
+  Words command = {LAUNCHER, "run", "--transport", "mpi", "-n", "2", "-s", "2", "--memory", "4MiB", "--server-memory", "64MiB", "--", script.string()};
+  const fs::path said = folder_ / "said";
+  Words quiet = {"sh", "-c", "exec \"$@\" 2>" + said.string(), "sh"};
+  quiet.insert(quiet.end(), command.begin(), command.end());
+  const pid_t launcher = StartCommand(quiet);
+  const char* const why = "has 4 ranks in MPI_COMM_WORLD, servers among them";
+  EXPECT_TRUE(Becomes([&] { return ReadFile(said).find(why) != std::string::npos; })) << ReadFile(said);
+  kill(launcher, SIGTERM);
+  Wait(launcher);
+  const std::string text = ReadFile(said);
+  EXPECT_THAT(text, HasSubstr("Remedy: ramspan run --transport ofi"));
+  EXPECT_EQ(text.find(why), text.rfind(why)) << "once";
+  // By itself the launcher takes servers that are not in its way.
+  command[3] = "auto";
+  const Outcome outcome = RunAll(command);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "ranks 2 bytes " + std::to_string(2 * 10 * kMiB) + "\n");
+  EXPECT_THAT(outcome.err, HasSubstr("--transport ofi: "));
+}
+
 TEST_F(OfiJob, AProgramWithoutMpiNeedsNoMpiexec) {
   const pid_t launcher = StartCommand(Run(1, 1, Sweep(24 * kMiB, 0)), {"RAMSPAN_SWAP=remote"});
   const pid_t program = Ready(0);
@@ -85,6 +110,22 @@ TEST_F(OfiJob, AServerThatIsKilledDoesNotEndTheJob) {
   EXPECT_THAT(outcome.err, HasSubstr("was killed by signal 9 (Killed). The application goes on"));
   EXPECT_THAT(outcome.err, testing::Not(HasSubstr("are lost"))) << "by whomever";
   EXPECT_THAT(outcome.err, testing::Not(HasSubstr("start it again"))) << "the program cannot know one that it was not told of at its start";
+}
+
+// `pkill -USR1`, by name or by group, reaches servers, too. They were ended.
+TEST_F(OfiJob, ReportSignalsDoNotEndAServer) {
+  for (const Words& more : {Words(), Hosts()}) {
+    ClearReady();
+    const pid_t launcher = StartCommand(Run(1, 1, Loss(), more), {"UCX_TCP_TX_SEG_SIZE=64k"});
+    Ready(0);
+    for (const int number : {SIGUSR1, SIGUSR2}) kill(JobProcess("ramspan-server"), number);
+    SayGo();
+    const Outcome outcome = Wait(launcher);
+    fs::remove(folder_ / "ready/go");
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(outcome.out, "kept 64 lost 0 wrong 0 new 64\n") << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+  }
 }
 
 TEST_F(OfiJob, OverTheNetworkAKilledServerTakesOnlyWhatWasThere) {
