@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 
+#include "common/config_values.h"
+
 namespace ramspan {
 
 namespace po = boost::program_options;
@@ -23,6 +25,11 @@ Status ParseCommandLine(const std::string& command, const std::vector<std::strin
     }
     po::store(parsed, values);
     po::notify(values);
+  } catch (const po::unknown_option& error) {
+    std::vector<std::string> names;
+    for (const auto& one : known.options()) names.push_back("--" + one->long_name());
+    const std::string meant = MeantName(error.get_option_name(), names, "--");
+    return InvalidArgument(std::string(error.what()) + (meant.empty() ? "" : "; did you mean " + meant + "?") + " (see " + command + " --help)");
   } catch (const po::error& error) {
     return InvalidArgument(std::string(error.what()) + " (see " + command + " --help)");
   }

@@ -34,6 +34,28 @@ std::string Reason() {
   return std::strerror(error) + LimitOfFiles(error);
 }
 
+constexpr const char* kNobodyListens = "; no memory server listens there now";
+
+// What the system's word for it does not tell.
+std::string WhyNobodyListens(const SocketAddress& address, int error) {
+  if (error != ECONNREFUSED && error != ENOENT) return "";
+  struct stat status {};
+  const char* const path = reinterpret_cast<const sockaddr_un*>(&address.storage)->sun_path;
+  if (address.storage.ss_family != AF_UNIX || path[0] == '\0' || stat(path, &status) != 0) return kNobodyListens;
+  if (S_ISDIR(status.st_mode)) return std::string("; it is a folder: those in which servers write themselves down are named dir:") + path;
+  if (S_ISREG(status.st_mode)) return std::string("; it is no socket but a file: one with a place a line is named file:") + path;
+  return kNobodyListens;
+}
+
+std::string WhyNotListen(const SocketPlace& place, int error) {
+  struct stat status {};
+  if (error == EADDRNOTAVAIL) return "; no interface of this host has that address";
+  if (error != EADDRINUSE) return "";
+  const bool is_file = place.is_local() && lstat(place.path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode);
+  if (is_file) return "; what is there is no socket, and stays as it is: name another path";
+  return std::string("; another process listens there, maybe a memory server") + (place.is_local() ? "" : ". Port 0 is any free one");
+}
+
 bool IsPort(const std::string& text) {
   return !text.empty() && text.size() <= 5 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
          std::stoul(text) <= 65535;
@@ -53,7 +75,7 @@ void NoticeDeadHosts(int socket) {
 Result<SocketAddress> LocalAddress(const std::string& path) {
   SocketAddress address;
   auto* local = reinterpret_cast<sockaddr_un*>(&address.storage);
-  if (path.size() >= sizeof local->sun_path) return InvalidArgument(path + ": a Unix socket's path has at most 107 characters");
+  if (path.size() >= sizeof local->sun_path) return InvalidArgument("a Unix socket's path has at most 107 characters");
   local->sun_family = AF_UNIX;
   std::memcpy(local->sun_path, path.data(), path.size());
   const bool has_file = path[0] != '@';
@@ -147,7 +169,7 @@ Result<std::vector<SocketAddress>> Resolve(const SocketPlace& place) {
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(place.host.c_str(), place.port.c_str(), &hints, &found); error != 0) {
-    return Unavailable(place.text() + ": " + gai_strerror(error));
+    return Unavailable("no host " + place.host + " is known here: " + gai_strerror(error));
   }
   std::vector<SocketAddress> addresses;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
@@ -161,7 +183,7 @@ Result<std::vector<SocketAddress>> Resolve(const SocketPlace& place) {
 
 Result<Descriptor> Listen(const SocketPlace& place, SocketAddress* bound) {
   const Result<std::vector<SocketAddress>> addresses = Resolve(place);
-  if (!addresses.ok()) return InvalidArgument("cannot listen at " + addresses.status().message());
+  if (!addresses.ok()) return InvalidArgument("cannot listen at " + place.text() + ": " + addresses.status().message());
   const SocketAddress& address = addresses.value()[0];
   Descriptor listener = Open(address);
   if (!listener) return Unavailable("cannot listen at " + place.text() + ": " + Reason());
@@ -169,7 +191,8 @@ Result<Descriptor> Listen(const SocketPlace& place, SocketAddress* bound) {
   else Set(listener.number(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||
       listen(listener.number(), kBacklog) != 0) {
-    return InvalidArgument("cannot listen at " + place.text() + ": " + Reason());
+    const int error = errno;
+    return InvalidArgument("cannot listen at " + place.text() + ": " + Reason() + WhyNotListen(place, error));
   }
   bound->length = sizeof bound->storage;
   getsockname(listener.number(), reinterpret_cast<sockaddr*>(&bound->storage), &bound->length);
@@ -208,7 +231,8 @@ Result<Descriptor> StartConnect(const SocketAddress& address) {
   if (!socket) return Unavailable(Reason());
   if (connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 && errno != EINPROGRESS) {
     // Of a Unix socket only: too many others are waiting for it to accept them.
-    return errno == EAGAIN ? Aborted(Reason()) : Unavailable(Reason());
+    const int failed = errno;
+    return failed == EAGAIN ? Aborted(Reason()) : Unavailable(Reason() + WhyNobodyListens(address, failed));
   }
   return socket;
 }
@@ -218,7 +242,7 @@ Status FinishConnect(const Descriptor& socket) {
   socklen_t length = sizeof error;
   if (getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error == 0) return {};
-  return Unavailable(std::strerror(error));
+  return Unavailable(std::strerror(error) + std::string(error == ECONNREFUSED ? kNobodyListens : ""));
 }
 
 bool IsDeserted(const SocketPlace& place, std::chrono::milliseconds at_most) {

@@ -1,8 +1,10 @@
 // ramspan-ctl (`ramspan ctl`): looks at memory servers that stand by themselves, and ends them. It has to know their secret.
 #include <boost/program_options.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -75,6 +77,9 @@ Result<CtlOptions> Parse(int argc, char** argv) {
   if (options.help) return options;
   if (words.empty()) return InvalidArgument("say what to do: ramspan ctl list SERVER (see ramspan ctl --help)");
   options.command = words[0];
+  if (std::none_of(std::begin(kCommands), std::end(kCommands), [&](const CommandName& one) { return options.command == one.name; })) {
+    return InvalidArgument("there is no command \"" + options.command + "\": list, drain, undrain, shrink, quota or stop (see ramspan ctl --help)");
+  }
   options.servers.assign(words.begin() + 1, words.end());
   const Result<Config> config = LoadConfig(ProcessConfigSources({}));
   if (!config.ok()) return config.status();
@@ -108,7 +113,7 @@ Result<ServiceCommand> CommandOf(const CtlOptions& options) {
     command.bytes = bytes.value();
     return command;
   }
-  return InvalidArgument("there is no command \"" + options.command + "\": list, drain, undrain, shrink, quota or stop (see ramspan ctl --help)");
+  return command;  // not reached: Parse has looked
 }
 
 // Empty where nothing moves.
@@ -161,6 +166,7 @@ Result<std::vector<SocketPlace>> PlacesOf(const std::string& text, std::string* 
     const Result<std::vector<SocketPlace>> there = ReadPlaceFile(file);
     if (!there.ok()) return there.status();
     places.insert(places.end(), there.value().begin(), there.value().end());
+    if (there.value().empty()) std::printf("%s: no server\n", file.c_str());
   }
   for (const std::string& path : names.value().folders) {
     const Result<RendezvousFolder> folder = RendezvousFolder::Open(path, /*make=*/false);

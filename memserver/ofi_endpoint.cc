@@ -82,7 +82,9 @@ Status OfiEndpoint::Make() {
 
 Status OfiEndpoint::AddListener(const std::string& where, bool near, SocketAddress* bound) {
   const Result<SocketPlace> place = ParseSocketPlace(where);
-  if (!place.ok()) return place.status();
+  if (!place.ok()) {
+    return InvalidArgument(near ? "--socket " + where + ": write the /path of a Unix socket" : "--listen " + where + ": write HOST:PORT or [IPV6]:PORT (port 0: any free one)");
+  }
   if (place.value().is_local() != near) {
     return InvalidArgument(near ? where + ": not the /path of a Unix socket (--socket)" : where + ": not HOST:PORT (--listen)");
   }

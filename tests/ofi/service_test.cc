@@ -303,6 +303,67 @@ TEST_F(Service, CtlSaysWhatIsWrong) {
   EndServer(server);
 }
 
+// Each was told by the system's word alone, by nothing, or by another mistake's message.
+TEST_F(Service, MistakesAreToldWithTheirCauseAndWhatHelps) {
+  const std::string at = folder_.string() + "/";
+  std::filesystem::create_directory(at + "folder");
+  std::filesystem::permissions(at + "folder", std::filesystem::perms(0700));
+  const auto write = [&](const char* name, const std::string& text) { std::ofstream(at + name) << text; };
+  write("home/.ramspan.key", "a secret that nobody needs\n");
+  std::filesystem::permissions(at + "home/.ramspan.key", std::filesystem::perms(0600));
+  write("empty", "");
+  write("good", "127.0.0.1:1\n");
+  write("binary", "\x01\x02\x03\n");
+  write("data", "results of a year\n");
+  write("list", "# ours\nnode7:7117\n");
+  const Server server = StartServer("8MiB", {"--listen", "127.0.0.1:0"});
+  const std::vector<std::pair<Words, std::string>> ctl = {
+      {{"list", "file:" + at + "absent"}, "No such file or directory; the first `ramspan server --rendezvous file:" + at + "absent` makes it"},
+      {{"list", "file:" + at + "folder"}, "it is a folder: write dir:" + at + "folder"},
+      {{"list", "file:" + at + "binary"}, "line 1 has characters that no place has"},
+      {{"list", "file:" + at + "good"}, "127.0.0.1:1: Connection refused; no memory server listens there now"},
+      {{"list", "dir:" + at + "good"}, "Not a directory; a file with a place a line is named file:" + at + "good"},
+      {{"list", at + "good"}, "it is no socket but a file: one with a place a line is named file:" + at + "good"},
+      {{"list", at + "folder"}, "it is a folder: those in which servers write themselves down are named dir:" + at + "folder"},
+      {{"list", at + "absent"}, "No such file or directory; no memory server listens there now"},
+      {{"list", "no.such.host.invalid:7117"}, "memory server no.such.host.invalid:7117: no host no.such.host.invalid is known here"},
+      {{server.place}, "there is no command \"" + server.place + "\": list, drain"},
+      {{"list", "--keyfile", "k", server.place}, "did you mean --key-file?"},
+  };
+  for (const auto& [words, expected] : ctl) {
+    Words command = {LAUNCHER, "ctl"};
+    command.insert(command.end(), words.begin(), words.end());
+    EXPECT_THAT(Run(command, {}).err, HasSubstr(expected));
+  }
+  EXPECT_EQ(Run({LAUNCHER, "ctl", "list", "file:" + at + "empty"}, {}).out, at + "empty: no server\n");
+  const std::vector<std::pair<Words, std::string>> wrong_servers = {
+      {{"--listen", server.place}, "another process listens there, maybe a memory server. Port 0 is any free one"},
+      {{"--listen", "192.0.2.1:0"}, "no interface of this host has that address"},
+      {{"--listen", "127.0.0.1"}, "--listen 127.0.0.1: write HOST:PORT"},
+      {{"--listen", "no.such.host.invalid:0"}, "cannot listen at no.such.host.invalid:0: no host"},
+      {{"--socket", "relative"}, "--socket relative: write the /path of a Unix socket"},
+      {{"--socket", at + "good"}, "what is there is no socket, and stays as it is"},
+      {{"--rendezvous", at + "good"}, "a file with a place a line is named file:" + at + "good"},
+      {{"--rendezvous", "file:" + at + "folder"}, "it is a folder: write --rendezvous " + at + "folder"},
+      {{"--rendezvous", "file:" + at + "data"}, "it holds something else than places of memory servers"},
+      {{"--rendezvous", "file:" + at + "list"}, "does not name this server: write the line @ramspan-"},
+      {{"--rendezvous", "file:" + at + "absent/file"}, "no file can be made beside it: No such file or directory"},
+      {{"--rendevous", at + "folder"}, "did you mean --rendezvous?"},
+  };
+  for (const auto& [words, expected] : wrong_servers) {
+    Words command = {LAUNCHER, "server", "--memory", "8MiB"};
+    command.insert(command.end(), words.begin(), words.end());
+    const Outcome outcome = Run(command, {});
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(expected));
+    EXPECT_THAT(outcome.err, testing::Not(HasSubstr("cannot reach it"))) << "a warning of what does not come about";
+  }
+  EXPECT_THAT(Run({LAUNCHER, "run", "--hostfile", at + "absent", "--", "true"}, {}).err, HasSubstr("absent: No such file or directory"));
+  EXPECT_THAT(Run({LAUNCHER, "run", "--hostfile", at + "folder", "--", "true"}, {}).err, HasSubstr("is a folder, and no list of hosts"));
+  EXPECT_THAT(Run({LAUNCHER, "run", "--server", "1", "--", "true"}, {}).err, HasSubstr("did you mean --servers?"));
+  EndServer(server);
+}
+
 TEST_F(Service, WithAnotherSecretNobodyGetsIn) {
   const Server server = StartServer("32MiB");
   std::ofstream(folder_ / "other.key") << "another secret, long enough\n";
