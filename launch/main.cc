@@ -121,6 +121,7 @@ int Run(const Arguments& arguments) {
   const Result<RunOptions> options = ParseRunOptions(arguments);
   if (!options.ok()) return Fail(options.status());
   if (Status status = CheckNotNested([](const char* name) -> const char* { return std::getenv(name); }); !status.ok()) return Fail(status);
+  IgnoreFileSizeSignal();  // before the first note: stderr may be a file
   if (!options.value().dry_run) SweepBefore();
   const Result<Plan> plan = MakePlan(options.value(), HostFacts(options.value()));
   if (!plan.ok()) return Fail(plan.status());

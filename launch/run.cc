@@ -351,7 +351,6 @@ int RunInFolder(const Plan& plan, const std::string& name, UniqueFd orders) {
 }  // namespace
 
 int RunPlan(const Plan& plan) {
-  IgnoreFileSizeSignal();
   // Before there is anything to leave behind. The soft limit is raised to the hard one later.
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < rlim_t{kFilesMin}) {

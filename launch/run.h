@@ -1,5 +1,5 @@
 // Carries out a plan: starts mpiexec (or the one keeper), passes input, output and signals on, watches the keepers, and
-// leaves nothing behind. Single-threaded; one call a process.
+// leaves nothing behind. Single-threaded; one call a process. REQUIRES: IgnoreFileSizeSignal() was called.
 #pragma once
 
 #include "launch/plan.h"

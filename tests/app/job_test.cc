@@ -96,7 +96,7 @@ TEST_F(Jobs, InASmallSharedMemoryTheDefaultFitsAndSoDoesTheSizeThatTheErrorNames
     GTEST_SKIP() << "needs the right to mount a small /dev/shm in a namespace of its own (unshare -m)";
   }
   const auto run = [&](const std::string& sizes) {
-    std::string line = "mount -t tmpfs -o size=64m tmpfs /dev/shm && exec " + launcher_path + " run -n 2 -s 1 " + sizes + " --";
+    std::string line = "mount -t tmpfs -o size=64m tmpfs /dev/shm && exec " + launcher_path + " run -n 2 -s 1 --transport mpi " + sizes + " --";
     for (const std::string& word : Sweep(kSmall)) line += " " + word;
     return Wait(StartCommand({"unshare", "-m", "sh", "-c", line}));
   };
