@@ -178,10 +178,10 @@ class Engine {
   using Waiter = MemoryQueue::Waiter;
   class InQueue;
   struct FrameSeeker;
-  Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) RS_REQUIRES(mutex_);  // lets go
+  Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame, uint64_t* ask) RS_REQUIRES(mutex_);  // lets go
   Status SeekFrame(FrameSeeker* seeker, Frame* frame) RS_REQUIRES(mutex_);  // lets go
   bool IsPatient(WhenPinned when_pinned, const Waiter& waiter) RS_REQUIRES(mutex_);
-  Evicted EvictFor(uint64_t bytes, bool may_wait) RS_REQUIRES(mutex_);  // lets go
+  Evicted EvictFor(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
   Status AwaitEvicted(FrameSeeker* seeker, const Evicted& evicted, bool* coming) RS_REQUIRES(mutex_);  // lets go
   Status AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* frame) RS_REQUIRES(mutex_);  // lets go
   void AwaitTransfer(Waiter* waiter) RS_REQUIRES(mutex_);  // lets go
@@ -198,7 +198,7 @@ class Engine {
   Status TooLarge(uint64_t bytes) const;
 
   // room.cc
-  Status AskForRoom(uint64_t bytes, bool may_wait) RS_REQUIRES(mutex_);  // lets go
+  Status AskForRoom(uint64_t bytes, bool* may_wait) RS_REQUIRES(mutex_);  // lets go
   Status KeepRoom() RS_REQUIRES(mutex_);  // lets go
   Status TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* frame, bool* is_new) RS_REQUIRES(mutex_);  // lets go
   Status Admit(Chunk* chunk, uint64_t* ask) RS_REQUIRES(mutex_);
@@ -208,7 +208,7 @@ class Engine {
   void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);
   void NoteTiers(uint64_t metadata_bytes) RS_REQUIRES(mutex_);
   void LookForSizes() RS_REQUIRES(mutex_);
-  bool HasRoomAfterAll(Status* why, uint64_t bytes, bool may_wait) RS_REQUIRES(mutex_);  // lets go
+  bool HasRoomAfterAll(Status* why, uint64_t bytes, bool* may_wait) RS_REQUIRES(mutex_);  // lets go
   static Status NoRoomToKeep(Status why);
 
   // exchange.cc

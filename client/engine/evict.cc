@@ -98,7 +98,7 @@ Evicted Engine::EvictPrefetched(uint64_t bytes) {
 // A server's or file system's answer is waited for without the mutex, so that other threads go on meanwhile. Whoever comes
 // first takes the room that it brings, and looks for a victim anew. True: there is room to look for.
 bool Engine::WaitForSlots(uint64_t bytes, Evicted* result) {
-  Status room = AskForRoom(bytes, result->may_wait);
+  Status room = AskForRoom(bytes, &result->may_wait);
   result->room_made = room.ok();
   if (!room.ok()) result->status = std::move(room);
   return result->room_made;

@@ -21,8 +21,8 @@ Status Engine::LeaveSlot(Chunk* chunk, VacateOptions options) {
   const SlotRef leaving = chunk->slot;
   Status status;
   bool asked_again = false;
-  // Once for all that leaves, not for each chunk: what found no room has taken away the patience.
-  const bool may_wait = !options.only_elsewhere && vacating_.patience > PinClock::Time{};
+  // Once for all that leaves, not for each chunk: what found no room has taken away the patience. Who comes again and again has none.
+  bool may_wait = !options.only_elsewhere && options.part == nullptr && vacating_.patience > PinClock::Time{};
   for (int attempt = 0; attempt < Room::kAttemptsMax; ++attempt) {
     if (!options.only_elsewhere && MayGiveUpSlot(chunk, 0, 0)) {
       static_cast<void>(DetachSlot(chunk));
@@ -40,8 +40,8 @@ Status Engine::LeaveSlot(Chunk* chunk, VacateOptions options) {
     if (!must_ask && (options.even_if_full || status.code() == StatusCode::kUnavailable || std::exchange(asked_again, true))) break;
     Status room;
     if (must_ask) {
-      room = AskForRoom(chunk->bytes, may_wait);
-    } else if (!HasRoomAfterAll(&status, chunk->bytes, may_wait)) {
+      room = AskForRoom(chunk->bytes, &may_wait);
+    } else if (!HasRoomAfterAll(&status, chunk->bytes, &may_wait)) {
       room = std::move(status);
     }
     // Nothing that is pinned leaves, but its slot may have been given to another one that did.

@@ -70,9 +70,11 @@ Status Engine::ChargeMetadata(uint64_t bytes) {
 Status Engine::HoldLimit() {
   PinWait wait;
   CondVar nap;
+  bool may_wait = true;
   arena_.Trim(budget_.frames_limit());
   while (arena_.committed() > budget_.frames_limit()) {
-    Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit(), /*may_wait=*/true);
+    Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit(), may_wait);
+    may_wait = evicted.may_wait;
     arena_.Trim(budget_.frames_limit());
     Status status = CheckWrites();
     // What was started may have ended already: Submit and Poll let other threads take completions.

@@ -177,12 +177,13 @@ struct Engine::FrameSeeker {
   InQueue place;
   PinWait wait;
   bool patient = false;  // it waits for pins of others
+  uint64_t ask = 0;  // bytes of swap that would let something leave
   uint64_t vacates_ended = 0;  // before it asked swap
 };
 
 // A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
-// OK without a frame: the chunk is not in swap any more, another thread was faster.
-Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
+// OK without a frame: the chunk is not in swap any more, another thread was faster. kResourceExhausted: swap has to have *ask bytes.
+Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame, uint64_t* ask) {
   typical_bytes_ = RoundUpToGranule(chunk->bytes);
   *frame = TryTakeFrame(chunk->bytes);
   if (*frame) {
@@ -197,6 +198,7 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame) {
     vacating_.no_memory = !status.ok();
   }
   takes_ += *frame ? 1 : 0;
+  if (!status.ok()) *ask = seeker.ask;
   return status;
 }
 
@@ -226,8 +228,8 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     place->must_look = looks_itself;
     seeker->vacates_ended = vacating_.ended;
     const auto search_began = Clock::now();
-    // What has a slot needs none: it waits for those that have one, too, and are pinned now.
-    const Evicted evicted = EvictFor(seeker->chunk->bytes, /*may_wait=*/!seeker->chunk->slot);
+    const Evicted evicted = EvictFor(seeker->chunk->bytes);
+    seeker->ask = evicted.no_slot;
     if (looks_itself && !evicted.leaves() && !evicted.room_made) vacating_.NoteSearchInVain(Clock::now() - search_began);
     bool coming = false;
     Status status = AwaitEvicted(seeker, evicted, &coming);
@@ -237,11 +239,12 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
   return Status();
 }
 
-// Makes way for a frame of `bytes`, and for more of them where many are as small.
-Evicted Engine::EvictFor(uint64_t bytes, bool may_wait) {
+// Makes way for a frame of `bytes`, and for more of them where many are as small. Does not wait for room that others make in swap: who is in
+// the queue is served there, and would keep from others for so long what they need.
+Evicted Engine::EvictFor(uint64_t bytes) {
   const uint64_t available = arena_.available(), whole = RoundUpToGranule(bytes);
   const uint64_t needed = whole > available ? whole - available : whole;
-  Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)), may_wait);
+  Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)), /*may_wait=*/false);
   if (evicted.freed + evicted.started == 0 && !evicted.room_made && policy_->preemptive_bytes() > 0) {
     const Evicted ahead = EvictPrefetched(needed);
     evicted.freed = ahead.freed;

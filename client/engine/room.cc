@@ -120,7 +120,7 @@ Status Engine::TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes&
 
 // Before anybody is refused because a tier has no `bytes`, it is asked once more where what it has said (*why) is not for people. True:
 // there is room after all, and it is worth while to go round again.
-bool Engine::HasRoomAfterAll(Status* why, uint64_t bytes, bool may_wait) {
+bool Engine::HasRoomAfterAll(Status* why, uint64_t bytes, bool* may_wait) {
   if (!why->is_terse() || bytes == 0 || why->code() == StatusCode::kFailedPrecondition || why->code() == StatusCode::kMustAsk) return false;
   Status words = AskForRoom(bytes, may_wait);
   if (words.ok()) return true;
@@ -149,17 +149,18 @@ void Engine::NoteTiers(uint64_t metadata_bytes) {
 }
 
 // Asks the tier for what TryKeepRoom or Admit found missing, without the mutex. OK: it is worth while to try again.
-// `may_wait`: for seconds, until others make room.
-Status Engine::AskForRoom(uint64_t bytes, bool may_wait) {
+// *may_wait: for seconds, until others make room; not again when that was in vain.
+Status Engine::AskForRoom(uint64_t bytes, bool* may_wait) {
   Status room;
   uint64_t metadata_bytes;
   {
     // A slot may be taken under the mutex only: the swap that gives it could be removed before it is stored, and the slot
     // would then go back to whichever swap comes next.
     MutexUnlock unlocked(mutex_);
-    room = FromTier([&] { return tier_->MakeRoom(bytes, may_wait ? SwapTier::Patience::kWait : SwapTier::Patience::kAsk); }, OutOfHeap());
+    room = FromTier([&] { return tier_->MakeRoom(bytes, *may_wait ? SwapTier::Patience::kWait : SwapTier::Patience::kAsk); }, OutOfHeap());
     metadata_bytes = tier_->stats().metadata_bytes;
   }
+  *may_wait = *may_wait && room.ok();
   NoteTiers(metadata_bytes);
   if (room.code() == StatusCode::kResourceExhausted) room_.NoteFull(bytes);
   return room;
@@ -169,7 +170,7 @@ Status Engine::AskForRoom(uint64_t bytes, bool may_wait) {
 Status Engine::KeepRoom() {
   Status status;
   uint64_t ask = 0;
-  bool asked_again = false;
+  bool asked_again = false, may_wait = true;
   for (int attempt = 0; attempt < Room::kAttemptsMax; ++attempt) {
     const uint64_t in_use = arena_.in_use(), limit = budget_.frames_limit();
     const uint64_t leaving = in_use > limit ? in_use - limit + room_.kept.largest : 0;  // whole chunks leave
@@ -180,8 +181,8 @@ Status Engine::KeepRoom() {
       continue;
     }
     if (status.code() != StatusCode::kMustAsk) {
-      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask, true)) break;
-    } else if (Status room = AskForRoom(ask, true); !room.ok()) {
+      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask, &may_wait)) break;
+    } else if (Status room = AskForRoom(ask, &may_wait); !room.ok()) {
       status = std::move(room);
       break;
     }
@@ -222,13 +223,20 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
 // A frame for a chunk that is about to come in, and where it has no contents yet, room for what it makes necessary. On return the
 // mutex may have been released. OK without a frame: as TakeFrame. *is_new: it has no contents; a slot that it has now is empty.
 Status Engine::TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* frame, bool* is_new) {
-  bool looked = false, no_swap = false, asked_again = false;
+  bool looked = false, no_swap = false, asked_again = false, may_wait = true;
   for (int attempt = 0;; ++attempt) {
-    Status taken = TakeFrame(chunk, when_pinned, frame);
-    *is_new = !chunk->slot;
-    if (!taken.ok() || !*frame || !*is_new || no_swap) return taken;
     uint64_t ask = 0;
-    Status status = Admit(chunk, &ask);
+    Status status = TakeFrame(chunk, when_pinned, frame, &ask);
+    *is_new = !chunk->slot;
+    if (status.code() == StatusCode::kResourceExhausted && *is_new && ask > 0 && may_wait && attempt < Room::kAttemptsMax) {
+      // What has a slot need not wait for room: it waits for those that have one, too, and are pinned now. In vain is no reason to give up
+      // before a last look, since something may have been freed meanwhile.
+      static_cast<void>(AskForRoom(ask, &may_wait));
+      if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
+      continue;
+    }
+    if (!status.ok() || !*frame || !*is_new || no_swap) return status;
+    status = Admit(chunk, &ask);
     if (status.ok()) return status;
     if (!std::exchange(looked, true)) {
       LookForSizes();
@@ -240,10 +248,10 @@ Status Engine::TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* fra
     *frame = Frame();
     ServeWaiters();
     if (status.code() != StatusCode::kMustAsk) {
-      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask, true)) return NoRoomToKeep(std::move(status));
+      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask, &may_wait)) return NoRoomToKeep(std::move(status));
     } else {
       if (attempt == Room::kAttemptsMax) return NoRoomToKeep(std::move(status));
-      status = AskForRoom(ask, true);
+      status = AskForRoom(ask, &may_wait);
       if (status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kFailedPrecondition) return NoRoomToKeep(std::move(status));
       no_swap = status.code() == StatusCode::kUnavailable;
     }

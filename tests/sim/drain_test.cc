@@ -6,8 +6,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "client/engine/engine.h"
@@ -153,9 +155,11 @@ class FullWhenTold final : public ForwardingTier {
  public:
   FullWhenTold() : ForwardingTier(&real_) {}
   bool full = false;
+  bool may_have_soon = false;  // while it is full
   std::vector<Patience> asked;
+  std::function<void()> while_waited_for = [] {};
   Result<SlotRef> TryReserve(size_t bytes) override {
-    if (full) return Status(StatusCode::kResourceExhausted, StaticText("full"));
+    if (full) return Status(may_have_soon ? StatusCode::kMustAsk : StatusCode::kResourceExhausted, StaticText("full"));
     return ForwardingTier::TryReserve(bytes);
   }
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
@@ -163,6 +167,7 @@ class FullWhenTold final : public ForwardingTier {
   }
   Status MakeRoom(size_t bytes, Patience patience) override {
     asked.push_back(patience);
+    if (full && patience == Patience::kWait) while_waited_for();
     return full ? ResourceExhausted("full") : ForwardingTier::MakeRoom(bytes, patience);
   }
 
@@ -190,6 +195,77 @@ TEST(FullSwap, IsWaitedForByNobodyButWhoFailsOtherwise) {
   tier.asked.clear();
   EXPECT_EQ(add().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(tier.asked, testing::Contains(SwapTier::Patience::kWait));
+  tier.full = false;
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+}
+
+// A new object's frame waited 5 s for what should make way, and then 5 s for its own slot, each time that all victims had been looked at.
+TEST(FullSwap, IsWaitedForOnceByWhoMakesSomething) {
+  for (const bool may_have_soon : {false, true}) {
+    FullWhenTold tier;
+    NoPins pins;
+    Engine engine({.budget = 2 * kMiB}, &tier, &pins, DefaultPolicy());
+    std::vector<Chunk*> chunks;
+    const auto add = [&] {
+      chunks.push_back(engine.Create(kDrainedBytes).value());
+      return engine.Acquire(chunks.back(), true);
+    };
+    while (chunks.size() < 64) ASSERT_TRUE(add().ok());
+    tier.full = true;
+    tier.may_have_soon = may_have_soon;
+    tier.while_waited_for = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };  // it is not taken at its word for so long
+    Status status;
+    for (int refused = 0; refused < 4 && !HasFatalFailure();) {
+      tier.asked.clear();
+      status = add();
+      ASSERT_LT(chunks.size(), 1000u);
+      if (status.ok()) continue;
+      ++refused;
+      EXPECT_EQ(std::count(tier.asked.begin(), tier.asked.end(), SwapTier::Patience::kWait), 1) << status.message();
+    }
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    tier.full = false;
+    for (Chunk* chunk : chunks) engine.Free(chunk);
+    engine.Drain();
+  }
+}
+
+// Who waited for room was the first in the queue for memory: the one frame that is kept for readers was his for as long.
+TEST(FullSwap, IsWaitedForByMakersWhileReadersGoOn) {
+  // All chunks are pinned but one.
+  struct OthersArePinned final : PinScanner {
+    Chunk* unpinned = nullptr;
+    void Barrier() override {}
+    void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override {
+      for (size_t i = 0; i < chunks.size(); ++i) pinned[i] = pinned[i] || (unpinned != nullptr && chunks[i] != unpinned);
+    }
+    void SetWaiting(Chunk*) override {}
+    Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
+  } pins;
+  FullWhenTold tier;
+  Engine engine({.budget = 2 * kMiB}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  const auto add = [&] {
+    chunks.push_back(engine.Create(kDrainedBytes).value());
+    return engine.Acquire(chunks.back(), true);
+  };
+  while (chunks.size() < 64) ASSERT_TRUE(add().ok());
+  tier.full = tier.may_have_soon = true;
+  const std::vector<Chunk*> old = chunks;
+  int waits = 0;
+  tier.while_waited_for = [&] {
+    ++waits;
+    const auto leaves = std::find_if(old.begin(), old.end(), [](const Chunk* c) { return c->frame != nullptr && c->slot; });
+    const auto comes = std::find_if(old.begin(), old.end(), [](const Chunk* c) { return c->frame == nullptr; });
+    ASSERT_NE(comes, old.end());
+    if (leaves != old.end()) pins.unpinned = *leaves;
+    const Status read = engine.Acquire(*comes, false, Engine::WhenPinned::kReturn);
+    EXPECT_TRUE(read.ok()) << read.message();
+    pins.unpinned = nullptr;
+  };
+  for (int n = 0; n < 64 && waits < 8; ++n) static_cast<void>(add());
+  EXPECT_GE(waits, 8) << "nobody was short of room";
   tier.full = false;
   for (Chunk* chunk : chunks) engine.Free(chunk);
   engine.Drain();
