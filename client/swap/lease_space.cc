@@ -46,24 +46,24 @@ void LeaseSpace::Free(SlotRef slot, size_t bytes) noexcept {
 
 SlotRef LeaseSpace::Exchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
   const std::optional<size_t> in_open = space_.NeededOf(given, bytes);
-  const std::optional<size_t> needed = in_open ? in_open : NeededOfLeaving(given, bytes);
+  const std::optional<size_t> needed = in_open ? in_open : NeededWithLeaving(given, bytes);
   if (!needed) return {};
   space_.PrepareRow(bytes);  // while nothing is given back yet
   for (size_t i = 0; i < *needed; ++i) Free(given[i].slot, given[i].bytes);
   *taken = *needed;
-  if (in_open) return Reserve(bytes);
-  OpenLeaving(true);
-  const SlotRef slot = Reserve(bytes);  // throws nothing, after PrepareRow
+  if (in_open) return Reserve(bytes);  // throws nothing, after PrepareRow
+  const SlotRef slot = space_.ReserveRest(bytes, [this] { OpenLeaving(true); });
   OpenLeaving(false);
   return slot;
 }
 
-// So many of `given` free as much in leases that are to go back as the slot takes, so that no more is in them than before.
-std::optional<size_t> LeaseSpace::NeededOfLeaving(std::span<const HeldSlot> given, size_t bytes) const {
-  uint64_t there = 0;
+// So many of `given` make room for the slot, where it takes all that is free in the leases that stay, and of those that are to go back what
+// was given up there: so no more is in them than before.
+std::optional<size_t> LeaseSpace::NeededWithLeaving(std::span<const HeldSlot> given, size_t bytes) const {
+  uint64_t there = space_.free_bytes();
   for (size_t n = 0; n < given.size(); ++n) {
     space_.AnyExtentOf(given[n].slot, RoundUpToGranule(given[n].bytes), [&](const Extent& one) {
-      there += IsLeaving(one) ? one.bytes : 0;
+      there += leases_[one.region].dead ? 0 : one.bytes;
       return false;
     });
     if (there >= RoundUpToGranule(bytes)) return n + 1;

@@ -49,7 +49,7 @@ class LeaseSpace {
   // An empty SlotRef when there is not enough room. The lease that had room last is taken, else the nearest server's.
   SlotRef Reserve(size_t bytes);
   void Free(SlotRef slot, size_t bytes) noexcept;
-  // As SwapTier::TryExchange. Where the leases that stay have no room, also in those that are to go back, but only for what is given up
+  // As SwapTier::TryExchange. What the leases that stay have no room for may lie in those that are to go back, but no more of it than is given up
   // there: what has no other place stays there, and whose slot it is does not matter.
   SlotRef Exchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken);
   // Whether `holds` says so of a server on which a piece of the slot lies.
@@ -99,7 +99,7 @@ class LeaseSpace {
   void ChoosePreferred(size_t bytes);
   void OpenLeaving(bool open);
   bool IsLeaving(const Extent& extent) const { return leases_[extent.region].closed && !leases_[extent.region].dead; }
-  std::optional<size_t> NeededOfLeaving(std::span<const HeldSlot> given, size_t bytes) const;
+  std::optional<size_t> NeededWithLeaving(std::span<const HeldSlot> given, size_t bytes) const;
 
   SlotSpace space_;
   std::vector<Held> leases_;  // by SlotSpace's index

@@ -90,9 +90,13 @@ uint64_t SlotSpace::RegionFree(uint32_t region) const { return At(region).free_b
 
 SlotRef SlotSpace::Reserve(size_t bytes, uint32_t preferred) {
   const SlotRef slot = ReserveAnywhere(bytes, preferred);
-  // What PrepareRow has made for the worst case was not needed. It counts as metadata, so it would take memory from frames.
-  if (!spare_.empty() && spare_.mapped().capacity() > kExtentsFirst) spare_.mapped() = std::vector<Extent>();
+  ForgetSpareRow();
   return slot;
+}
+
+// What PrepareRow has made for the worst case was not needed. It counts as metadata, so it would take memory from frames.
+void SlotSpace::ForgetSpareRow() {
+  if (!spare_.empty() && spare_.mapped().capacity() > kExtentsFirst) spare_.mapped() = std::vector<Extent>();
 }
 
 SlotRef SlotSpace::ReserveAnywhere(size_t bytes, uint32_t preferred) {
@@ -134,23 +138,42 @@ SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
   std::vector<Extent>& extents = spare_.mapped();
   extents.clear();
   try {
-    TakeExtents(units, preferred, &extents);
+    units = TakeExtents(units, preferred, &extents);
   } catch (const std::bad_alloc&) {
     for (const Extent& e : extents) regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
     extents.clear();
     throw;
   }
-  SortAndJoin(&extents);
-  if (extents.size() == 1) return slot_bits::FromGranule(extents[0].region, extents[0].offset / kSwapGranule);
-  extents.shrink_to_fit();
+  RS_CHECK(units == 0, "%llu granules short of what was counted free", static_cast<unsigned long long>(units));
+  return MakeRow(&extents);
+}
+
+SlotRef SlotSpace::ReserveRest(size_t bytes, const std::function<void()>& open_more) {
+  std::vector<Extent>& extents = spare_.mapped();
+  extents.clear();
+  uint64_t units = TakeExtents(UnitsFor(bytes), 0, &extents);
+  open_more();
+  units = TakeExtents(units, 0, &extents);
+  RS_CHECK(units == 0, "%llu granules short of what was counted free", static_cast<unsigned long long>(units));
+  const SlotRef slot = MakeRow(&extents);
+  ForgetSpareRow();
+  return slot;
+}
+
+// Of spare_'s extents.
+SlotRef SlotSpace::MakeRow(std::vector<Extent>* extents) {
+  SortAndJoin(extents);
+  if (extents->size() == 1) return slot_bits::FromGranule(extents->front().region, extents->front().offset / kSwapGranule);
+  extents->shrink_to_fit();
   const uint64_t row = next_row_++;
-  row_bytes_ += RowBytes(extents);
+  row_bytes_ += RowBytes(*extents);
   spare_.key() = row;
   rows_.insert(std::move(spare_));
   return slot_bits::FromRow(row);
 }
 
-void SlotSpace::TakeExtents(uint64_t units, uint32_t preferred, std::vector<Extent>* extents) {
+// Returns how many units it has not found.
+uint64_t SlotSpace::TakeExtents(uint64_t units, uint32_t preferred, std::vector<Extent>* extents) {
   const auto take_from = [&](size_t r) {
     if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return;
     BuddyAllocator& buddy = regions_[r]->buddy;
@@ -166,7 +189,7 @@ void SlotSpace::TakeExtents(uint64_t units, uint32_t preferred, std::vector<Exte
   for (size_t r = 0; r < regions_.size() && units > 0; ++r) {
     if (r != preferred) take_from(r);
   }
-  RS_CHECK(units == 0, "%llu granules short of what was counted free", static_cast<unsigned long long>(units));
+  return units;
 }
 
 void SlotSpace::Free(SlotRef slot, size_t bytes) noexcept {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,6 +56,9 @@ class SlotSpace {
   // Makes what the next Reserve of so many bytes allocates, whatever room it finds: it throws nothing then, and what it has not needed
   // goes with it. Else Reserve may throw std::bad_alloc, and has taken nothing.
   void PrepareRow(size_t bytes);
+  // As Reserve, of all that the open regions have left, and the rest in those that `open_more` opens: no more is taken there than is needed.
+  // Throws nothing. REQUIRES: PrepareRow(bytes); together they have enough.
+  SlotRef ReserveRest(size_t bytes, const std::function<void()>& open_more);
   // So many of `given`, from the first on, have to be freed before Reserve gives a slot for `bytes`. Empty: all are too few.
   std::optional<size_t> NeededOf(std::span<const HeldSlot> given, size_t bytes) const;
 
@@ -91,9 +95,11 @@ class SlotSpace {
   Extent OnlyExtentOf(SlotRef slot, size_t bytes) const;  // REQUIRES: it has one
   std::span<const Extent> RowOf(SlotRef slot) const;      // of several
   void PrepareNode();
+  void ForgetSpareRow();
   SlotRef ReserveAnywhere(size_t bytes, uint32_t preferred);
   SlotRef ReserveScattered(uint64_t units, uint32_t preferred);
-  void TakeExtents(uint64_t units, uint32_t preferred, std::vector<Extent>* extents);
+  uint64_t TakeExtents(uint64_t units, uint32_t preferred, std::vector<Extent>* extents);
+  SlotRef MakeRow(std::vector<Extent>* extents);
 
   const size_t regions_max_;
   size_t regions_in_use_ = 0;

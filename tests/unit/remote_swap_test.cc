@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/swap/lease_space.h"
 #include "common/checksum.h"
 #include "common/units.h"
 #include "tests/support/local_transport.h"
@@ -344,6 +345,29 @@ TEST(RemoteSwap, InALeaseThatGoesBackOneSlotTakesThePlaceOfOthersAndNoMore) {
   EXPECT_EQ(taken, 1u);
   EXPECT_EQ(tier.stats().slot_bytes_used, 104 * kKiB);
   EXPECT_FALSE(tier.TryReserve(4096).ok()) << "it is as closed as before";
+}
+
+// Neither part of a slot on two servers was enough by itself, so nobody could have its place.
+TEST(RemoteSwap, ASlotThatIsPartlyInALeaseThatGoesBackGivesItsPlaceToAnother) {
+  LeaseSpace space;
+  ASSERT_TRUE(space.Add({.server = 0, .id = 1, .bytes = 128 * kKiB}));
+  const SlotRef first = space.Reserve(64 * kKiB);
+  ASSERT_TRUE(space.Add({.server = 1, .id = 2, .bytes = 64 * kKiB}));
+  const HeldSlot both[] = {{space.Reserve(128 * kKiB), 128 * kKiB}};  // half of it on each
+  space.Free(first, 64 * kKiB);
+  space.CloseServer(0, /*is_dead=*/false);
+  ASSERT_EQ(space.leaving_bytes(), 64 * kKiB);
+  size_t taken = 0;
+  EXPECT_FALSE(space.Exchange(both, 132 * kKiB, &taken)) << "there is no room for more in the lease that stays";
+  const SlotRef slot = space.Exchange(both, 128 * kKiB, &taken);
+  ASSERT_TRUE(slot);
+  EXPECT_EQ(taken, 1u);
+  EXPECT_EQ(space.leaving_bytes(), 64 * kKiB) << "no more than was there";
+  EXPECT_TRUE(space.IsLeaving(slot, 128 * kKiB));
+  EXPECT_FALSE(space.Reserve(4 * kKiB)) << "it is as closed as before";
+  space.Free(slot, 128 * kKiB);
+  EXPECT_EQ(space.leaving_bytes(), 0u);
+  EXPECT_EQ(space.used_bytes(), 0u);
 }
 
 // By what is reserved there when the server dies, also where a slot lies on two servers; the other one's are not counted.
