@@ -20,8 +20,6 @@ using Clock = std::chrono::steady_clock;
 
 // The mover brings home what leaves, and does nothing else meanwhile: not for longer than this.
 constexpr std::chrono::milliseconds kLeaveAtOnce{500};
-// Where chunks have no other place they are tried again after a pause. Each try reads one of them, or a few of several sizes.
-constexpr std::chrono::milliseconds kLeavePauseMin{1000}, kLeavePauseMax{16'000};
 
 ConfigError NoSuchSwap(SwapId id) {
   return ConfigError("there is no swap " + std::to_string(static_cast<int>(id)) + " (any more): it was never added, or has "
@@ -199,13 +197,9 @@ size_t Swaps::AddReadOnly(std::unique_ptr<SwapTier> tier) {
 
 void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
   if (configured_.remote == nullptr) return;
-  if (!configured_.remote->HasLeaving()) {
-    leave_pause_ = {};
-    leave_again_ = {};
-    return;
-  }
+  if (!configured_.remote->HasLeaving()) return leave_pace_.NoteNothingLeaves();
   const Clock::time_point begin = Clock::now();
-  if (begin < leave_again_) return;
+  if (!leave_pace_.MayTry(begin)) return;
   const TurnQueue::Turn turn(&turns_, TurnQueue::kOnlyIfFree);  // the mover has other work than to wait for a program's RemoveSwap
   if (!turn) return;
   Vacating::Part part{.enough = [&] { return stop.load(std::memory_order_relaxed) || Clock::now() > begin + kLeaveAtOnce; }, .next = leave_next_};
@@ -214,13 +208,9 @@ void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
   const Status status = engine_->Vacate([this](SlotRef slot, size_t bytes) { return configured_.swap->IsLeaving(slot, bytes); },
                                         {.only_elsewhere = !fits, .part = &part});
   leave_next_ = part.next;
-  if (status.ok()) {
-    if (leave_next_ == 0) leave_pause_ = {};
-    return;
+  if (leave_pace_.NotePart(!status.ok(), leave_next_ == 0, Clock::now())) {
+    LogWarning("a memory server drains, or wants some of its memory back, and some chunks have no other place yet: %s", status.c_str());
   }
-  if (leave_pause_.count() == 0) LogWarning("a memory server drains, and some chunks have no other place yet: %s", status.c_str());
-  leave_pause_ = std::clamp(2 * leave_pause_, kLeavePauseMin, kLeavePauseMax);
-  leave_again_ = Clock::now() + leave_pause_;
 }
 
 void Swaps::LeaveRemote(bool bring_home) {

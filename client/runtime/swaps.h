@@ -8,12 +8,12 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "client/front/turn_queue.h"
+#include "client/runtime/leave_pace.h"
 #include "client/swap/tiered_swap.h"
 #include "common/mutex.h"
 #include "ramspan/extend.h"
@@ -74,9 +74,8 @@ class Swaps {
   Mutex mutex_{LockRank::kSwaps};  // for looks and short changes
   TurnQueue turns_;  // of those that bring a swap's objects home, or give them up
   std::vector<Added> added_ RS_GUARDED_BY(mutex_);
-  // LeaveDraining's, for its one thread: what found no other place is tried again then, after a pause that doubles.
-  std::chrono::steady_clock::time_point leave_again_{};
-  std::chrono::milliseconds leave_pause_{};
+  // LeaveDraining's, for its one thread.
+  LeavePace leave_pace_;
   uint32_t leave_next_ = 0;  // the chunk with which the next turn begins
   bool is_closing_ RS_GUARDED_BY(mutex_) = false;
   int last_id_ RS_GUARDED_BY(mutex_) = 0;

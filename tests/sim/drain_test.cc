@@ -285,6 +285,13 @@ TEST(FullSwap, IsWaitedForOnceByWhoGivesUpASwap) {
   EXPECT_EQ(engine.Vacate([](SlotRef, size_t) { return true; }).code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(std::count(tier.asked.begin(), tier.asked.end(), SwapTier::Patience::kWait), 1);
   EXPECT_GT(tier.asked.size(), 1u) << "each has found the same";
+  // The mover waited 5 s in each of its turns, and a RemoveSwap behind it for as long.
+  tier.asked.clear();
+  for (Vacating::Part part{.enough = [] { return true; }}; tier.asked.size() < 8;) {
+    static_cast<void>(engine.Vacate([](SlotRef, size_t) { return true; }, {.part = &part}));
+    ASSERT_NE(part.next, 0u) << "nobody was short of room";
+  }
+  EXPECT_THAT(tier.asked, testing::Each(SwapTier::Patience::kAsk));
   tier.full = false;
   for (Chunk* chunk : chunks) engine.Free(chunk);
   engine.Drain();
