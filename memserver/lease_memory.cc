@@ -35,7 +35,7 @@ Status NoMemory(uint64_t bytes) {
   if (error == EFBIG) {
     return ResourceExhausted(lease + " to a client of this host is a file larger than this server may have: raise the limit of file sizes (ulimit -f)");
   }
-  return ResourceExhausted("no memory for " + lease + " (" + std::strerror(error) + "): let it lend less, or see the limits of its addresses (ulimit -v, vm.max_map_count)");
+  return ResourceExhausted("no memory for " + lease + " (" + std::strerror(error) + "): let it lend less, or see its limits (ulimit -v, ulimit -d, vm.overcommit_memory, vm.max_map_count)");
 }
 
 // Each lease takes addresses that none has had, so they come to an end where they are limited, whatever is lent at the moment.
@@ -75,7 +75,9 @@ Status LeaseMemory::MakePrivate(uint64_t offset, uint64_t bytes) {
   // What is left of the old area stays taken: one mapping an area.
   if ((areas_.empty() || areas_.back().size() - area_used_ < room) && !TakeArea(room)) return NoAddresses(bytes);
   std::byte* begin = areas_.back().data() + area_used_;
-  if (mmap(begin, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) return NoMemory(bytes);
+  // Not mapped anew: where the system promises no more memory than it has (vm.overcommit_memory = 2), kernels before 6.12 take away what is there
+  // before they find that there is too little, and what the process maps next may come into the hole: under the next lease.
+  if (mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) return NoMemory(bytes);
   RS_CHECK(made_.emplace(offset, Made{bytes, begin, {}}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));
   madvise(begin, bytes, MADV_HUGEPAGE);  // a wish: 19 instead of 2 GB/s where the system grants it
   const uint64_t taken = std::exchange(area_used_, area_used_ + room);  // before others are served
@@ -129,7 +131,10 @@ void LeaseMemory::Drop(uint64_t offset, bool mappings_keep_bytes) {
 // writing to these addresses. So they are never another lease's, and there is something to write to: a provider that copies
 // there itself would end this process. What has been written there is given back as more leases go.
 void LeaseMemory::Entomb(std::span<std::byte> memory) {
-  const void* again = mmap(memory.data(), memory.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  const auto map_again = [memory](int access) { return mmap(memory.data(), memory.size(), access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0); };
+  const void* again = map_again(PROT_READ | PROT_WRITE);
+  // The system promises no memory for what nobody should write (ulimit -d, vm.overcommit_memory = 2). Only such a client's write can end this process then.
+  if (again == MAP_FAILED) again = map_again(PROT_NONE);
   RS_CHECK(again != MAP_FAILED, "memory of a lease cannot be given back: %s", std::strerror(errno));
   for (const std::span<std::byte> grave : graves_) madvise(grave.data(), grave.size(), MADV_DONTNEED);
   graves_.push_back(memory);

@@ -108,6 +108,32 @@ TEST(LeaseMemoryDeathTest, WhereAddressesAreUsedUpTheRemedyIsNamed) {
   EXPECT_EXIT(use_up(), testing::ExitedWithCode(0), "start this server again");
 }
 
+// A server that may have no more memory ended when a lease came back.
+TEST(LeaseMemoryDeathTest, WhereNoMemoryIsPromisedALeaseIsRefusedAndOneThatComesBackIsTaken) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory has no limit";
+#endif
+  const auto lend = [] {
+    LeaseMemory memory(4 * kMiB, [] {});
+    if (!memory.MakePrivate(0, kMiB).ok()) _exit(1);
+    rlimit limit{};
+    getrlimit(RLIMIT_DATA, &limit);
+    const rlimit none{kMiB / 4, limit.rlim_max};
+    setrlimit(RLIMIT_DATA, &none);
+    const Status refused = memory.MakePrivate(2 * kMiB, kMiB);
+    if (refused.ok()) _exit(2);
+    memory.Drop(0);
+    setrlimit(RLIMIT_DATA, &limit);
+    if (!memory.MakePrivate(0, kMiB).ok() || !memory.MakePrivate(2 * kMiB, kMiB).ok()) _exit(3);
+    std::fill_n(memory.private_memory(2 * kMiB).data(), kMiB, std::byte{1});
+    const std::span<std::byte> other = memory.private_memory(0);
+    if (!std::all_of(other.begin(), other.end(), [](std::byte b) { return b == std::byte{0}; })) _exit(4);
+    std::fprintf(stderr, "%s\n", refused.c_str());
+    _exit(0);
+  };
+  EXPECT_EXIT(lend(), testing::ExitedWithCode(0), "ulimit -d");
+}
+
 TEST(LeaseMemory, ASharedLeaseIsAllThere) {
   LeaseMemory memory(kMiB, [] {});
   ASSERT_TRUE(memory.MakeShared(0, kMiB).ok());
