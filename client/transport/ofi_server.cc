@@ -117,6 +117,7 @@ bool OfiServer::Return(uint64_t lease) {
   if (!std::exchange(held->second.is_returned, true)) {
     if (is_near()) Unmap(held->first, held->second.bytes);
     returned_.fetch_add(held->second.bytes, std::memory_order_relaxed);
+    has_untold_ = true;
   }
   WithinHeap([this]() RS_NO_THREAD_SAFETY_ANALYSIS { return TellReturned(), true; }, false);
   return true;
@@ -133,6 +134,7 @@ void OfiServer::TellReturned() {
     link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode({.type = WireType::kLeaseReturn, .lease = held->second.id})});
     held = leases_.erase(held);
   }
+  has_untold_ = false;
 }
 
 std::optional<WireRecord> OfiServer::Receive() {
@@ -158,7 +160,7 @@ void OfiServer::Progress() {
     LinkFrame frame;
     Descriptor descriptor;
     for (PrepareToTake(); link_->Next(&frame, &descriptor); PrepareToTake()) Take(frame, descriptor);
-    TellReturned();
+    if (has_untold_) TellReturned();
     if (link_->is_closed()) why = link_->why_closed().message();
     unusable = std::exchange(unusable_, nullptr);
   }

@@ -117,6 +117,7 @@ class OfiServer {
   const std::unique_ptr<Link> link_ RS_PT_GUARDED_BY(mutex_);
   using Leases = std::map<uint64_t, Held>;
   Leases leases_ RS_GUARDED_BY(mutex_);  // by offset; none overlaps another
+  bool has_untold_ RS_GUARDED_BY(mutex_) = false;  // some of them are returned, so that Progress need not look at each
   std::list<WireRecord> inbox_ RS_GUARDED_BY(mutex_);
   // What one more frame needs, allocated before the frame is taken: later it would be lost.
   Leases::node_type spare_lease_ RS_GUARDED_BY(mutex_);
