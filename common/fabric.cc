@@ -100,6 +100,16 @@ void StartLibfabric() {
 
 // ---- Domain ----
 
+fi_info* FabricDomain::WithoutUnusable(fi_info* list) {
+  constexpr int kBoth = FI_MR_LOCAL | FI_MR_ENDPOINT;
+  while (list != nullptr && (list->domain_attr->mr_mode & kBoth) == kBoth) {
+    fi_info* const rest = std::exchange(list->next, nullptr);
+    fi_freeinfo(list);
+    list = rest;
+  }
+  return list;
+}
+
 Result<std::shared_ptr<FabricDomain>> FabricDomain::Open(fi_info* hints, const char* host, const FabricOptions& options) {
   if (!options.provider.empty()) hints->fabric_attr->prov_name = strdup(options.provider.c_str());
   auto domain = std::shared_ptr<FabricDomain>(new FabricDomain);
@@ -110,6 +120,11 @@ Result<std::shared_ptr<FabricDomain>> FabricDomain::Open(fi_info* hints, const c
   fi_freeinfo(hints);
   const std::string where = host == nullptr ? "reaches this server" : "works at " + std::string(host);
   if (found != 0) return NoProvider(where, options, found);
+  domain->info_ = WithoutUnusable(domain->info_);
+  if (domain->info_ == nullptr) {
+    return Unavailable("each provider of libfabric that " + where + " wants local memory registered with one endpoint (FI_MR_LOCAL and FI_MR_ENDPOINT), which "
+                       "Ramspan does not do; choose another one (fabricProvider)");
+  }
   domain->local_bytes_max_ = options.local_bytes_max;
   domain->register_local_ = options.register_local || (domain->info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
   int error = fi_fabric(domain->info_->fabric_attr, &domain->fabric_, nullptr);

@@ -68,6 +68,9 @@ class FabricDomain : public std::enable_shared_from_this<FabricDomain> {
   size_t pieces_max() const;  // local pieces of one transfer
   // Whether transfers need the descriptors of their local buffers.
   bool needs_local_registration() const { return register_local_; }
+  // Takes those off the list's begin that want local memory registered with one endpoint: a client has an endpoint for each server, and a
+  // frame may go to any of them. What is left may be null.
+  static fi_info* WithoutUnusable(fi_info* list);
 
  private:
   friend class FabricEndpoint;

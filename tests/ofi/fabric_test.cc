@@ -1,6 +1,8 @@
 // An endpoint of the fabric that goes while its peer has stopped in the middle of a transfer: a network that was cut, a host that
 // hangs.
 #include <gtest/gtest.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
 
 #include <array>
 #include <cstring>
@@ -12,6 +14,23 @@
 
 namespace ramspan {
 namespace {
+
+// A client's frames were registered and never bound to an endpoint there, so each transfer would have failed.
+TEST(Fabric, ProvidersThatBindLocalMemoryToOneEndpointArePassedOver) {
+  const auto provider = [](int modes, fi_info* next) {
+    fi_info* one = fi_allocinfo();
+    one->domain_attr->mr_mode = modes;
+    one->next = next;
+    return one;
+  };
+  fi_info* const good = provider(FI_MR_ENDPOINT, provider(FI_MR_LOCAL | FI_MR_ENDPOINT, nullptr));
+  EXPECT_EQ(FabricDomain::WithoutUnusable(provider(FI_MR_LOCAL | FI_MR_ENDPOINT, good)), good);
+  fi_freeinfo(good);
+  fi_info* const local = provider(FI_MR_LOCAL | FI_MR_PROV_KEY, nullptr);
+  EXPECT_EQ(FabricDomain::WithoutUnusable(local), local);
+  fi_freeinfo(local);
+  EXPECT_EQ(FabricDomain::WithoutUnusable(provider(FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_VIRT_ADDR, nullptr)), nullptr);
+}
 
 class HalfWay : public testing::TestWithParam<bool> {
  protected:
