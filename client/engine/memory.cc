@@ -269,11 +269,12 @@ Status Engine::AwaitEvicted(FrameSeeker* seeker, const Evicted& evicted, bool* c
 Status Engine::AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* frame) {
   Chunk* const chunk = seeker->chunk;
   Waiter* const waiter = seeker->place.get();
+  // Another thread has brought it while the policy, swap or a transfer was asked or waited for without the mutex.
+  if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
   const bool briefly = seeker->when_pinned == WhenPinned::kBriefly;
   // Swap is closed, or being removed, and may be open again in a moment: nobody is told that it takes nothing until that is decided.
   const bool others_first = !briefly && (vacating_.GivesUp() || seeker->vacates_ended != vacating_.ended);
   if (!evicted.status.ok()) {
-    if (PhaseOf(chunk) != Phase::kSwapped) return Status();  // another thread has brought it while swap was asked
     if (briefly && BytesAtHome(*vacating_.leaving) > budget_.frames_limit_without_swap()) return evicted.status;  // whatever is unpinned
     // What has a slot in a full swap and is pinned now, or being read ahead, needs no room there: who has a slot may wait for
     // it, here or, with kReturn, where the caller waits.

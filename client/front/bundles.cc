@@ -348,8 +348,7 @@ void FreeObject(Object object) noexcept {
 void* AddUse(Object object, bool write) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("a pull of an object");
-  if (object.is_small() && object.small()->uses.fetch_add(1, std::memory_order_relaxed) == UINT16_MAX) {
-    object.small()->uses.fetch_sub(1, std::memory_order_relaxed);
+  if (object.is_small() && !PutOn(object.small()->uses)) {
     ThrowStatus({StatusCode::kAborted, StaticText("an object is pinned more than 65535 times at once")});
   }
   auto* chunk = static_cast<Chunk*>(object.chunk());

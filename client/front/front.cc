@@ -68,7 +68,7 @@ bool StorePinAnywhere(ChunkHead* chunk, PinTable* table, unsigned slot, bool wri
 }
 
 void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
-  for (unsigned i = PinTable::kInlineSlots; i < PinTable::kSlots; ++i) {
+  for (unsigned i = PinTable::kInlineSlots; i < PinTable::kAdhereToSlots; ++i) {
     if (table->slots[i].load(std::memory_order_acquire) != nullptr) continue;
     *slot = i;
     return StorePinAnywhere(chunk, table, i, write) ? chunk->frame : PinSlow(chunk, table, i, write);

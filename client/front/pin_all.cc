@@ -29,9 +29,9 @@ constexpr auto kPatienceTold = std::chrono::seconds(60);  // then the log says w
 Status TryPin(PinRequest* request, PinTable* table) {
   auto* chunk = static_cast<Chunk*>(request->chunk);
   unsigned slot = 0;
-  while (slot < PinTable::kSlots && table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;
+  while (slot < PinTable::kAdhereToSlots && table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;
   Status status;
-  if (slot == PinTable::kSlots) {
+  if (slot == PinTable::kAdhereToSlots) {
     status = Session::Get().engine->AcquireCounted(chunk, request->write, Engine::WhenPinned::kReturn);
     if (status.ok()) {
       request->slot = kCountedPin;

@@ -23,7 +23,6 @@ using detail::PinTable;
 
 namespace {
 
-constexpr unsigned kElementSlots = 8;  // the last ones of a table, where client/rambrain/elements.cc begins to look
 
 // Fills slots that no pin may take.
 Chunk* NoChunk() {
@@ -146,7 +145,7 @@ bool PinRegistry::IsAdheredTo(const Chunk* chunk) const {
   if (HasCountedPins(chunk)) return true;
   MutexLock lock(mutex_);
   for (const PinTable* table : tables_) {
-    for (unsigned i = 0; i < PinTable::kSlots - kElementSlots; ++i) {
+    for (unsigned i = 0; i < PinTable::kAdhereToSlots; ++i) {
       if (table->slots[i].load(std::memory_order_relaxed) == chunk) return true;
     }
   }
@@ -196,7 +195,7 @@ namespace {
 // Elements do not count: their thread does not know that it holds them, and may wait for the one that needs the memory in
 // ways that nobody sees here (a join, a barrier).
 bool HasPins(const PinTable* table) {
-  return std::any_of(std::begin(table->slots), std::end(table->slots) - kElementSlots, [](const auto& slot) {
+  return std::any_of(std::begin(table->slots), std::begin(table->slots) + PinTable::kAdhereToSlots, [](const auto& slot) {
     const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
     return held != nullptr && held != NoChunk();
   });

@@ -1,8 +1,9 @@
-// One step of giving back what is counted, in a header of its own so that tests/resident can compile it over atomics between whose
-// operations another thread has its turn.
+// One step of counting and of giving back what is counted, in a header of its own so that tests/resident can compile it over atomics between
+// whose operations another thread has its turn.
 #pragma once
 
 #include <atomic>
+#include <limits>
 
 namespace ramspan::detail {
 
@@ -14,6 +15,16 @@ bool TakeOff(std::atomic<Word>& count, Word n, std::memory_order order) {
   do {
     if (held < n) return false;
   } while (!count.compare_exchange_weak(held, static_cast<Word>(held - n), order, std::memory_order_relaxed));
+  return true;
+}
+
+// Adds one to `count`; false: it holds as many as it can, and nothing was done. Not even for a moment does it hold fewer.
+template <typename Word>
+bool PutOn(std::atomic<Word>& count) {
+  Word held = count.load(std::memory_order_relaxed);
+  do {
+    if (held == std::numeric_limits<Word>::max()) return false;
+  } while (!count.compare_exchange_weak(held, static_cast<Word>(held + 1), std::memory_order_relaxed, std::memory_order_relaxed));
   return true;
 }
 

@@ -19,7 +19,7 @@ using ramspan::detail::ChunkHead;
 using ramspan::detail::Object;
 using ramspan::detail::PinTable;
 
-constexpr size_t kHeld = 8;     // chunks of a thread at one time
+constexpr size_t kHeld = PinTable::kElementSlots;  // chunks of a thread at one time
 constexpr size_t kAlways = 2;   // as many are held however large they are: p[i] = q[j] + r[k] needs them
 constexpr uint64_t kShare = 16; // of the memory limit is what the others may take together: a 16th
 
@@ -53,11 +53,11 @@ struct DropAtThreadEnd {
   ~DropAtThreadEnd() { t_held.DropBeyond(0); }
 };
 
-// From the end of the table: its first slots are those that an adhereTo takes without a call. kSlots: none is free.
+// One of those that adhereTos leave to elements. REQUIRES: this thread holds fewer than kHeld.
 unsigned FreeSlot(PinTable* table) {
-  unsigned slot = PinTable::kSlots;
-  while (slot > 0 && table->slots[slot - 1].load(std::memory_order_acquire) != nullptr) --slot;
-  return slot > 0 ? slot - 1 : PinTable::kSlots;
+  unsigned slot = PinTable::kAdhereToSlots;
+  while (table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;
+  return slot;
 }
 
 void* PinAt(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
@@ -87,9 +87,6 @@ void* Hold(ChunkHead* chunk, PinTable* table, bool write) {
     t_held.DropBeyond(kHeld - 1);
     KeepTheShare();
     slot = FreeSlot(table);
-  }
-  if (slot == PinTable::kSlots) {  // this thread's adhereTos fill its table: as Rambrain does
-    return ramspan::detail::HeldPin(chunk, write).frame();
   }
   void* frame = PinAt(chunk, table, slot, write);
   t_held.PutFirst({chunk, slot});

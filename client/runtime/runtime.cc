@@ -197,7 +197,13 @@ void Runtime::AtExit() {
   const auto say = [](const char* what, const auto& words) {
     if (!WithinHeap([&] { return words(), true; }, false)) LogWarning("%s: %s", what, OutOfHeapText());
   };
-  if (config_.debug) say("unchanged writes to swap are not told", [this] { std::fputs(engine_->DescribeUnchangedWrites().c_str(), stderr); });
+  if (config_.debug) {
+    say("unchanged writes to swap are not told", [this] {
+      const std::string words = engine_->DescribeUnchangedWrites();
+      const WriteSignalsBlocked blocked;
+      std::fputs(words.c_str(), stderr);
+    });
+  }
   say("statistics are not written (key stats, RAMSPAN_STATS)", [this] { statistics_->WriteFile(); });
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -160,6 +161,29 @@ TEST(Front, MorePinnedThanTheLimitThrowsAtOnceInOneThread) {
 TEST(Front, AnObjectLargerThanTheLimitIsRefused) {
   EXPECT_THROW(managedPtr<uint64_t> p(17 * kMib), ramspan::OutOfMemory);
   EXPECT_THROW(managedPtr<uint64_t> p(static_cast<size_t>(-1)), ramspan::OutOfMemory);
+}
+
+// Whoever had held 56 pins and more was thought to hold none: the others were told a deadlock that was none.
+TEST(Front, PinsAreWaitedForWhoseThreadHasHeldMany) {
+  constexpr size_t kLarge = 2 * kMib * sizeof(uint64_t);
+  managedPtr<char> little(4096), wanted(kLarge);
+  { ADHERETOLOC(char, wanted, p); p[0] = 1; }
+  std::atomic<bool> full{false};
+  std::thread holder([&] {
+    std::deque<managedPtr<char>> large;
+    std::deque<adhereTo<char>> many, pins;
+    for (int i = 0; i < 56; ++i) static_cast<void>(static_cast<char*>(many.emplace_back(little)));
+    for (int i = 0; i < 7; ++i) static_cast<char*>(pins.emplace_back(large.emplace_back(kLarge)))[0] = 1;
+    many.clear();
+    full = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // longer than a deadlock is looked at
+  });
+  while (!full) std::this_thread::yield();
+  EXPECT_NO_THROW({
+    ADHERETOLOC(char, wanted, p);
+    EXPECT_EQ(p[0], 1);
+  });
+  holder.join();
 }
 
 // Both threads hold more than a third and want as much again: one must give up, the other then goes on.

@@ -1,8 +1,10 @@
 // A program's own EvictionPolicy runs without Ramspan's mutex.
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -65,6 +67,71 @@ TEST(ProgramPolicy, OtherThreadsUseRamspanWhileItThinks) {
   other.join();
   ramspan::SetEvictionPolicy(nullptr);
   EXPECT_TRUE(policy.in_time);
+}
+
+// Who finds no victim while its policy thinks, and then memory that has become free, looks whether it is still for want of this object: another thread
+// had brought it, and the program ended ("check failed: NextPhase").
+void TwoThreadsPullOneObject() {
+  enum class Who { kOther, kFirst, kSecond };
+  static thread_local Who who = Who::kOther;
+  struct Gate {
+    void Pass() {  // once
+      if (arrived.exchange(true)) return;
+      while (!open) std::this_thread::yield();
+    }
+    void AwaitArrival() const {  // or another order of the threads, which shows nothing
+      const auto begin = std::chrono::steady_clock::now();
+      while (!arrived && std::chrono::steady_clock::now() - begin < std::chrono::seconds(5)) std::this_thread::yield();
+    }
+    std::atomic<bool> arrived{false}, open{false};
+  };
+  struct Thinks final : NamesNobody {
+    size_t Victims(const Objects&, uint64_t, Ids) override {
+      if (who == Who::kFirst) first.Pass();
+      if (who == Who::kSecond) second.Pass();
+      return 0;
+    }
+    Gate first, second;
+  } policy;
+  managedPtr<char> wanted(kMibBytes, 'w');
+  std::vector<std::unique_ptr<managedPtr<char>>> others;
+  for (int i = 0; i < 40; ++i) others.push_back(std::make_unique<managedPtr<char>>(kMibBytes, 'o'));  // it leaves
+  std::deque<adhereTo<char>> pins;
+  try {
+    for (const auto& other : others) static_cast<void>(static_cast<char*>(pins.emplace_back(*other)));
+  } catch (const ramspan::OutOfMemory&) {  // all of memory is pinned
+    pins.pop_back();
+  }
+  const auto free_some = [&] {
+    pins.pop_back();
+    others[pins.size()].reset();
+  };
+  ramspan::SetEvictionPolicy(&policy);
+  const auto pull = [&](Who self) {
+    who = self;
+    const adhereTo<char> glue(wanted);
+    const char* const data = glue;
+    EXPECT_EQ(data[kMibBytes - 1], 'w');
+  };
+  std::thread second(pull, Who::kSecond);
+  policy.second.AwaitArrival();
+  // The first one waits for its turn with the policy.
+  std::thread first(pull, Who::kFirst);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  free_some();
+  policy.second.open = true;
+  policy.first.AwaitArrival();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the second one has it, unless it asks the policy once more
+  free_some();
+  policy.first.open = true;
+  first.join();
+  second.join();
+  pins.clear();
+  ramspan::SetEvictionPolicy(nullptr);
+}
+
+TEST(ProgramPolicy, AnObjectThatAnotherThreadBringsWhileItThinksIsBroughtOnce) {
+  for (int round = 0; round < 5; ++round) TwoThreadsPullOneObject();  // not each order of threads shows it
 }
 
 TEST(ProgramPolicy, HearsOfAllUntilItIsReplacedAndOfNothingAfterwards) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 namespace traced_std {
 
 using std::memory_order;
+using std::numeric_limits;
 using std::memory_order_acq_rel;
 using std::memory_order_acquire;
 using std::memory_order_release;
@@ -302,6 +304,30 @@ void ExpectOneIsRefused(Word one) {
 TEST_F(Resident, OfTwoThreadsThatEndTheSamePinOneIsRefusedWhereverTheyMeet) {
   ExpectOneIsRefused(uint64_t{1} << 32);
   ExpectOneIsRefused(uint16_t{1});
+}
+
+// For a moment the count had wrapped to 0: another thread's pin was taken then, the first one took its own off, and 65536 pins were
+// counted as none.
+TEST_F(Resident, OfAFullCountBothAreRefusedWhereverTheyMeet) {
+  bool had_its_turn = true;
+  for (int turn = 0; had_its_turn; ++turn) {
+    traced_std::atomic<uint16_t> count(UINT16_MAX);
+    had_its_turn = false;
+    bool second = false;
+    int operation = 0;
+    traced_std::between = [&] {
+      if (had_its_turn || operation++ != turn) return;
+      had_its_turn = true;
+      second = PutOn(count);
+    };
+    const bool first = PutOn(count);
+    traced_std::between = nullptr;
+    EXPECT_FALSE(first || second) << turn;
+    EXPECT_EQ(count.value, UINT16_MAX) << turn;
+  }
+  traced_std::atomic<uint16_t> last(UINT16_MAX - 1);
+  EXPECT_TRUE(PutOn(last));
+  EXPECT_EQ(last.value, UINT16_MAX);
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ struct ChunkHead {
 struct alignas(1024) PinTable {
   static constexpr unsigned kSlots = 64;
   static constexpr unsigned kInlineSlots = 4;    // tried by the inlined pin
+  // The last ones are for elements of Rambrain's arrays, which nobody holds knowingly; adhereTos take those before them only.
+  static constexpr unsigned kElementSlots = 8, kAdhereToSlots = kSlots - kElementSlots;
   std::atomic<bool> owned{false};                // a living thread uses the table
   std::atomic<ChunkHead*> waiting_for{nullptr};  // the owner waits for memory, for this chunk
   std::atomic<ChunkHead*> slots[kSlots] = {};
