@@ -24,6 +24,7 @@
 #include "client/transport/ofi_door.h"
 #include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/write_signals_blocked.h"
 #include "ramspan/errors.h"
 
 namespace ramspan {

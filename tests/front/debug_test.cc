@@ -100,4 +100,19 @@ TEST_F(Debug, TheKeyIsInForceAndCannotChange) {
   EXPECT_THROW(ramspan::Reconfigure(off), ramspan::ConfigError);
 }
 
+// The program's own status is what counts at its end.
+TEST_F(Debug, LastWordsIntoAClosedPipeDoNotEndTheProgram) {
+  const auto end = [] {
+    auto data = Chunks();
+    SweepMutable(data, false);
+    SweepMutable(data, false);
+    int ends[2];
+    if (pipe(ends) != 0) std::_Exit(1);
+    close(ends[0]);
+    dup2(ends[1], STDERR_FILENO);
+    std::exit(7);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(7), "");
+}
+
 }  // namespace
