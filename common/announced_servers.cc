@@ -31,6 +31,22 @@ int AnnouncedRank() {
   return std::getenv("RAMSPAN_RUN_DIR") != nullptr ? 0 : -1;
 }
 
+int AnnouncedRankOfSeveral() {
+  struct Announcement {
+    const char* rank;
+    const char* ranks;
+    bool both;  // the rank means nothing without their number
+  };
+  for (const auto& [rank, ranks, both] : {Announcement{"PMI_RANK", "PMI_SIZE", false}, {"PMIX_RANK", "OMPI_COMM_WORLD_SIZE", false},
+                                          {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", true}}) {
+    const char* const text = std::getenv(rank);
+    if (text == nullptr) continue;
+    const char* const number = std::getenv(ranks);
+    return number == nullptr ? (both ? -1 : std::atoi(text)) : std::atoi(number) > 1 ? std::atoi(text) : -1;
+  }
+  return -1;
+}
+
 bool IsKeyOfThisJob(const std::string& key_file) {
   const char* folder = std::getenv("RAMSPAN_RUN_DIR");
   return folder != nullptr && (key_file.starts_with(std::string(folder) + "/") || key_file.starts_with("/dev/fd/"));

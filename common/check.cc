@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "common/log.h"
+
 namespace ramspan::detail {
 
 void CheckFailed(const char* file, int line, const char* condition, const char* format, ...) {
-  std::fprintf(stderr, "ramspan: %s:%d: check failed: %s: ", file, line, condition);
+  std::fprintf(stderr, "%s%s:%d: check failed: %s: ", LogPrefix(), file, line, condition);
   va_list args;
   va_start(args, format);
   std::vfprintf(stderr, format, args);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "common/announced_servers.h"
 #include "common/write_signals_blocked.h"
 
 namespace ramspan {
@@ -28,11 +29,11 @@ Level ReadLevel() {
   static const Level enabled = ReadLevel();
   if (level > enabled) return;
   const int saved_errno = errno;  // callers log between a failure and its handling
-  char line[1024] = "ramspan: ";
-  constexpr int kPrefix = 9;
-  const int room = static_cast<int>(sizeof line) - kPrefix - 1;  // one kept for the newline
-  const int wanted = std::vsnprintf(line + kPrefix, static_cast<size_t>(room), format, args);
-  int length = kPrefix + std::clamp(wanted, 0, room - 1);
+  char line[1024];
+  const int prefix = std::snprintf(line, sizeof line, "%s", LogPrefix());
+  const int room = static_cast<int>(sizeof line) - prefix - 1;  // one kept for the newline
+  const int wanted = std::vsnprintf(line + prefix, static_cast<size_t>(room), format, args);
+  int length = prefix + std::clamp(wanted, 0, room - 1);
   line[length++] = '\n';
   {
     // A message that cannot be written has nowhere to be reported, and does not end the program.
@@ -43,6 +44,17 @@ Level ReadLevel() {
 }
 
 }  // namespace
+
+const char* LogPrefix() {
+  struct Prefix {
+    char text[32] = "ramspan: ";
+    Prefix() {
+      if (const int rank = AnnouncedRankOfSeveral(); rank >= 0) std::snprintf(text, sizeof text, "ramspan[%d]: ", rank);
+    }
+  };
+  static const Prefix prefix;
+  return prefix.text;
+}
 
 void LogWarning(const char* format, ...) {
   va_list args;

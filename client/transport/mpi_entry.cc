@@ -115,7 +115,7 @@ Result<MpiWorld*> JoinNow() {
 }
 
 [[noreturn]] void EndJob(const Status& why) {
-  std::fprintf(stderr, "ramspan: %s\n", why.message().c_str());
+  std::fprintf(stderr, "%s%s\n", LogPrefix(), why.message().c_str());
   PMPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();
 }
@@ -131,8 +131,8 @@ void MeetEnd(int status) {
   if (!started_as_rank || (servers.ok() && servers.value() == 0)) return;
   const bool was_finalized = MpiIs(MPI_Finalized);
   if (was_finalized && joined.load() == nullptr) {
-    std::fputs("ramspan: this MPI program finished without meeting its memory servers, which still wait: include "
-               "<ramspan/mpi.h> instead of <mpi.h>, or run it without -s\n", stderr);
+    std::fprintf(stderr, "%sthis MPI program finished without meeting its memory servers, which still wait: include "
+                         "<ramspan/mpi.h> instead of <mpi.h>, or run it without -s\n", LogPrefix());
     _exit(1);
   }
   if (was_finalized || (MpiIs(MPI_Initialized) && program_owns_mpi)) return;

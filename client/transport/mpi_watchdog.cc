@@ -33,9 +33,10 @@ const char* LifeName(ProcessLife life) {
 // Neither the program's locks nor a standard error that nobody reads may keep the job from ending.
 [[noreturn, gnu::format(printf, 1, 2)]] void EndJobNow(const char* format, ...) {
   char text[600];
+  const int prefix = std::snprintf(text, sizeof text, "%s", LogPrefix());
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
+  std::vsnprintf(text + prefix, sizeof text - static_cast<size_t>(prefix), format, arguments);
   va_end(arguments);
   EndProcessSaying(text);
 }
@@ -130,7 +131,7 @@ void MpiWatchdog::Act(size_t server) {
       WarnIfHeard("memory server rank %d has not answered for %lld s; still waiting", rank, seconds);
       return;
     case WaitJudge::Verdict::kGiveUp:
-      EndJobNow("ramspan: memory server rank %d has not answered for %lld s; ending the job. Remedy: see whether its host "
+      EndJobNow("memory server rank %d has not answered for %lld s; ending the job. Remedy: see whether its host "
                 "is overloaded or its process stopped, or run without that host\n", rank, seconds);
   }
 }
@@ -146,7 +147,7 @@ void MpiWatchdog::ActAtEnd() {
     const ProcessLife life = LifeOfProcess(server.pid);
     if (life != ProcessLife::kStopped && life != ProcessLife::kGone) continue;
     if (verdict == WaitJudge::Verdict::kGiveUp) {
-      EndJobNow("ramspan: memory server rank %d (pid %ld) has not answered for %lld s at the end of the job, and %s; ending "
+      EndJobNow("memory server rank %d (pid %ld) has not answered for %lld s at the end of the job, and %s; ending "
                 "the job. Remedy: `kill -CONT %ld` in time, or see who stopped it\n",
                 server.world_rank, server.pid, seconds, LifeName(life), server.pid);
     }
@@ -155,7 +156,7 @@ void MpiWatchdog::ActAtEnd() {
     return;
   }
   if (verdict == WaitJudge::Verdict::kGiveUp && any_far) {
-    EndJobNow("ramspan: some rank has not answered for %lld s at the end of the job; ending it. Remedy: see whether the host "
+    EndJobNow("some rank has not answered for %lld s at the end of the job; ending it. Remedy: see whether the host "
               "of a memory server is overloaded or its process stopped\n", seconds);
   }
   if (verdict == WaitJudge::Verdict::kWarn) {

@@ -60,5 +60,33 @@ TEST_F(Log, LinesOfThreadsDoNotMix) {
   EXPECT_EQ(Written(), expected);
 }
 
+// Where two ranks wrote the same line nobody knew whose it was.
+TEST(LogDeathTest, NamesTheRankInAJobOfSeveral) {
+  if (std::getenv("RAMSPAN_LOG") != nullptr) GTEST_SKIP() << "RAMSPAN_LOG is set";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the rank is read once a process
+  struct Job {
+    const char* rank;
+    const char* ranks_name;
+    const char* ranks;
+    const char* line;
+  };
+  for (const auto& [rank, ranks_name, ranks, line] :
+       {Job{"PMI_RANK", "PMI_SIZE", "4", "^ramspan\\[3\\]: full\n$"}, {"PMI_RANK", "PMI_SIZE", "1", "^ramspan: full\n$"},
+        {"PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "4", "^ramspan\\[3\\]: full\n$"}, {"PMIX_RANK", "OMPI_COMM_WORLD_SIZE", nullptr, "^ramspan\\[3\\]: full\n$"},
+        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "4", "^ramspan\\[3\\]: full\n$"},
+        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, "^ramspan: full\n$"}}) {
+    EXPECT_EXIT(
+        {
+          for (const char* name : {"PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) unsetenv(name);
+          setenv(rank, "3", 1);
+          if (ranks != nullptr) setenv(ranks_name, ranks, 1);
+          LogWarning("full");
+          std::_Exit(0);
+        },
+        testing::ExitedWithCode(0), line)
+        << rank << " of " << (ranks != nullptr ? ranks : "nobody knows how many");
+  }
+}
+
 }  // namespace
 }  // namespace ramspan
