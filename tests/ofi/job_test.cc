@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <initializer_list>
 
 #include <gmock/gmock.h>
 
@@ -32,6 +33,12 @@ class OfiJob : public JobFixture {
   static Words Sweep(size_t bytes, int sweeps = 1) { return {SWEEP_PROGRAM, std::to_string(bytes), std::to_string(256 << 10), "2", "1", std::to_string(sweeps)}; }
   static Words Loss() { return {LOSS_PROGRAM, "64", std::to_string(256 << 10)}; }
   Outcome RunAll(const Words& command, const Words& environment = {}) { return Wait(StartCommand(command, environment)); }
+  // Without a server there is no pid but -1, and kill(-1) is for all processes of the user.
+  void SendToServer(std::initializer_list<int> signals) {
+    const pid_t server = JobProcess("ramspan-server");
+    ASSERT_GT(server, 1);
+    for (const int number : signals) kill(server, number);
+  }
   void SayGo() const { std::ofstream(folder_ / "ready/go") << ""; }
 
   // A launcher with this in the place of the server.
@@ -102,7 +109,7 @@ TEST_F(OfiJob, TheSecretIsTheJobsAloneAndOnlyItsOwnerCanReadIt) {
 TEST_F(OfiJob, AServerThatIsKilledDoesNotEndTheJob) {
   const pid_t launcher = StartCommand(Run(1, 2, Loss()));
   Ready(0);
-  kill(JobProcess("ramspan-server"), SIGKILL);
+  SendToServer({SIGKILL});
   SayGo();
   const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -118,7 +125,7 @@ TEST_F(OfiJob, ReportSignalsDoNotEndAServer) {
     ClearReady();
     const pid_t launcher = StartCommand(Run(1, 1, Loss(), more), {"UCX_TCP_TX_SEG_SIZE=64k"});
     Ready(0);
-    for (const int number : {SIGUSR1, SIGUSR2}) kill(JobProcess("ramspan-server"), number);
+    SendToServer({SIGUSR1, SIGUSR2});
     SayGo();
     const Outcome outcome = Wait(launcher);
     fs::remove(folder_ / "ready/go");
@@ -131,7 +138,7 @@ TEST_F(OfiJob, ReportSignalsDoNotEndAServer) {
 TEST_F(OfiJob, OverTheNetworkAKilledServerTakesOnlyWhatWasThere) {
   const pid_t launcher = StartCommand(Run(1, 2, Loss(), Hosts()), {"RAMSPAN_TEST_FAR=1"});
   Ready(0);
-  kill(JobProcess("ramspan-server"), SIGKILL);
+  SendToServer({SIGKILL});
   SayGo();
   const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
