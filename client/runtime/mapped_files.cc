@@ -14,6 +14,7 @@
 #include "client/swap/file_map.h"
 #include "client/swap/tiered_swap.h"
 #include "common/errno_guard.h"
+#include "common/write_signals_blocked.h"
 #include "ramspan/detail/held_pin.h"
 #include "ramspan/errors.h"
 #include "ramspan/mapped_file.h"
@@ -60,9 +61,11 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
 
   void Write(const char* data, size_t bytes, uint64_t offset) {
+    const WriteSignalsBlocked blocked;
     for (size_t done = 0; done < bytes;) {
       const ssize_t n = pwrite(fd_, data + done, bytes - done, static_cast<off_t>(offset + done));
       if (n < 0 && errno == EINTR) continue;
+      if (n == 0) errno = EIO;  // a write that does nothing gives no reason
       if (n <= 0) Fail();
       done += static_cast<size_t>(n);
     }
@@ -72,7 +75,11 @@ class Writer {
   }
 
  private:
-  [[noreturn]] void Fail() const { throw Error("cannot write back to " + path_ + ": " + std::strerror(errno)); }
+  [[noreturn]] void Fail() const {
+    const int error = errno;
+    throw Error("cannot write back to " + path_ + ": " + std::strerror(error) +
+                (error == EFBIG ? "; raise the limit of file sizes (ulimit -f)" : ""));
+  }
   const int fd_;
   const std::string path_;
 };

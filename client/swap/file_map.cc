@@ -31,12 +31,13 @@ ssize_t ReadAt(int fd, void* buffer, size_t bytes, uint64_t offset) {
 }  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a fifo waits for somebody who writes
   if (fd < 0) return InvalidArgument("cannot map " + path + ": " + std::strerror(errno));
   struct stat facts;
-  if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+  const int error = fstat(fd, &facts) == 0 ? 0 : errno;
+  if (error != 0 || !S_ISREG(facts.st_mode)) {
     close(fd);
-    return InvalidArgument("cannot map " + path + ": it is not a regular file");
+    return InvalidArgument("cannot map " + path + ": " + (error != 0 ? std::strerror(error) : "it is not a regular file"));
   }
   return std::shared_ptr<const MappedFile>(new MappedFile(fd, path, static_cast<uint64_t>(facts.st_size)));
 }

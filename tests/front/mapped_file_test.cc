@@ -1,12 +1,17 @@
 // mappedFile under the same 16 MiB limit as front_test.cc.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ramspan/mapped_file.h"
@@ -154,6 +159,48 @@ TEST_F(MappedFileTest, AFileThatMayNotBeWrittenKeepsTheChanges) {
   EXPECT_THROW(file.writeBack(), ramspan::Error);
   EXPECT_EQ(file.changed_chunks(), 1u);
   EXPECT_EQ(file.array().block(0)[1], 5u);
+}
+
+// The limit's signal ended the program.
+TEST_F(MappedFileTest, ALimitOfFileSizesIsAnErrorThatKeepsTheChanges) {
+  Write(1 << 18);
+  mappedFile<uint64_t> file(path_);
+  file.array().block(file.array().chunk_count() - 1)[1] = 5;
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit low = {1 << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  std::string error;
+  try {
+    file.writeBack();
+  } catch (const ramspan::Error& e) {
+    error = e.what();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_NE(error.find("ulimit -f"), std::string::npos) << error;
+  EXPECT_EQ(file.changed_chunks(), 1u);
+  file.writeBack();
+  EXPECT_EQ(Read()[(file.array().chunk_count() - 1) * file.array().chunk_elements() + 1], 5u);
+}
+
+// It was opened before it was looked at, which waits for a writer.
+TEST_F(MappedFileTest, AFifoIsRefusedAtOnce) {
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  std::promise<void> refused;
+  std::thread writer([this, &refused] {  // so that the test ends in any case
+    if (refused.get_future().wait_for(std::chrono::seconds(5)) == std::future_status::ready) return;
+    ADD_FAILURE() << "it waits for somebody to write";
+    close(open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  });
+  try {
+    mappedFile<int> file(path_);
+    ADD_FAILURE() << "a fifo was mapped";
+  } catch (const ramspan::Error& e) {
+    EXPECT_NE(std::string(e.what()).find(path_.string() + ": it is not a regular file"), std::string::npos) << e.what();
+  }
+  refused.set_value();
+  writer.join();
 }
 
 }  // namespace
