@@ -70,6 +70,8 @@ void GiveSignalReports() {
       report();
     } catch (const std::exception& e) {  // the mover has other work, too
       LogWarning("the report for signal %d failed: %s", one.signal, e.what());
+    } catch (...) {
+      LogWarning("the report for signal %d failed: an exception that is no std::exception", one.signal);
     }
   }
 }

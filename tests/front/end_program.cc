@@ -77,6 +77,19 @@ int ReportThrows() {
   for (;;) pause();
 }
 
+int ReportThrowsANumber() {
+  static std::atomic<bool> reported{false};
+  ramspan::SetSignalReport(SIGUSR1, [] {
+    if (reported.exchange(true)) std::exit(5);
+    throw 7;
+  });
+  if (Touch() != 0) return 1;
+  kill(getpid(), SIGUSR1);
+  while (!reported) usleep(1000);
+  kill(getpid(), SIGUSR1);
+  for (;;) pause();
+}
+
 // The handler of the signal stays when the program takes its report back.
 int ReportTakenBack() {
   if (Touch() != 0) return 1;
@@ -240,6 +253,7 @@ int main(int, char** argv) try {
                                                              {"exit-on-mover", ExitOnMover},
                                                              {"exit-on-thread", ExitOnThread},
                                                              {"report-throws", ReportThrows},
+                                                             {"report-throws-a-number", ReportThrowsANumber},
                                                              {"report-taken-back", ReportTakenBack},
                                                              {"ingredients-in-child", IngredientsInChild},
                                                              {"describe-in-child", DescribeInChild},

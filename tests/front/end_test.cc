@@ -41,6 +41,13 @@ TEST_F(ProgramEnd, AReportThatThrowsEndsNothing) {
   EXPECT_THAT(end.err, HasSubstr("no ink"));
 }
 
+// One that is no std::exception still did.
+TEST_F(ProgramEnd, AReportThatThrowsANumberEndsNothing) {
+  const Outcome end = Live("report-throws-a-number");
+  EXPECT_EQ(end.status, 5) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("an exception that is no std::exception"));
+}
+
 // It was called all the same, through a null pointer.
 TEST_F(ProgramEnd, AReportThatWasTakenBackIsNotCalled) {
   const Outcome end = Live("report-taken-back");
