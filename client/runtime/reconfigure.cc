@@ -14,16 +14,17 @@
 
 namespace ramspan {
 
-void Runtime::SetOptions(const Options& options) {
+bool Runtime::SetOptions(const Options& options) {
   ProgramOptions& program = ProgramOptions::Get();
-  MutexLock lock(program.mutex);
-  if (instance_.load() != nullptr) {
-    throw ConfigError("ramspan::Configure was called after the first managedPtr was made; call it first in main()");
-  }
+  MutexLock lock(program.mutex);  // waits for the end of a start that is under way
+  if (instance_.load() != nullptr) return false;
   MergeOptions(options, &program.options);
+  return true;
 }
 
+// Of several threads one after another, or each would store all options as they were when it began.
 void Runtime::Reload(const Options& options) {
+  const TurnQueue::Turn turn(&reloads_, detail::t_pins);
   ProgramOptions& program = ProgramOptions::Get();
   Options merged;
   {
@@ -41,27 +42,33 @@ void Runtime::Reload(const Options& options) {
   Result<std::function<void()>> use_servers = std::function<void()>([] {});
   if (other_servers) use_servers = servers_->PrepareServers(next.servers);
   if (!use_servers.ok()) throw ConfigError(use_servers.status().message());
-  UseLimits(next);
+  UseLimits(options, next);
   // From here on nothing can fail, nor needs heap: who is refused has changed nothing.
   use_servers.value()();
-  engine_->SetPreemptive(next.preemptive, next.preemptive);
+  if (options.preemptive || next.preemptive != read_.preemptive) engine_->SetPreemptive(next.preemptive, next.preemptive);
+  read_ = ChangeableKeys(next);
   MutexLock lock(program.mutex);
   program.options = std::move(merged);
 }
 
+// What neither this call names nor a source says otherwise than the last time stays as it is: setters may have changed it since, and swap
+// files may have grown.
+//
 // Who is refused has changed nothing. The swap files come first, because a lower memory limit may need their room, and because they can be
 // undone: a limit that was lowered may always be raised again. One that was raised stays where the files hold more by then.
-void Runtime::UseLimits(const Config& next) {
+void Runtime::UseLimits(const Options& named, const Config& next) {
+  const bool sets_memory = next.memory != 0 && (named.memory || next.memory != read_.memory);
+  const bool sets_swap_limit = files_ != nullptr && next.swap_memory != 0 && (named.swapMemory || next.swap_memory != read_.swap_memory);
+  const bool sets_policy = files_ != nullptr && (named.policy || next.policy != read_.policy);
   const uint64_t swap_limit = files_ != nullptr ? files_->limit() : 0;
   const SwapPolicy policy = files_ != nullptr ? files_->policy() : next.policy;
-  const bool sets_swap_limit = files_ != nullptr && next.swap_memory != 0;
   if (sets_swap_limit) SetSwapLimit(next.swap_memory);
-  if (files_ != nullptr) files_->SetPolicy(next.policy);
-  if (next.memory == 0) return;
+  if (sets_policy) files_->SetPolicy(next.policy);
+  if (!sets_memory) return;
   try {
     SetMemoryLimit(next.memory);
   } catch (...) {
-    if (files_ != nullptr) files_->SetPolicy(policy);
+    if (sets_policy) files_->SetPolicy(policy);
     if (sets_swap_limit) static_cast<void>(files_->SetLimit(swap_limit).ok());
     throw;
   }
@@ -89,15 +96,18 @@ Options Runtime::EffectiveOptions() {
 }
 
 void Configure(const Options& options) {
-  AsPublicCall([&] { Runtime::SetOptions(options); });
+  AsPublicCall([&] {
+    if (Runtime::SetOptions(options)) return;
+    throw ConfigError("ramspan::Configure was called after the first managedPtr was made; call it first in main()");
+  });
 }
 
 void Reconfigure(const Options& options) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("Reconfigure");
   AsPublicCall([&] {
-    if (Runtime* runtime = Runtime::IfStarted()) return runtime->Reload(options);
-    Runtime::SetOptions(options);
+    if (Runtime::IfStarted() == nullptr && Runtime::SetOptions(options)) return;
+    Runtime::Get().Reload(options);
   });
 }
 

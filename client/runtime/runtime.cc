@@ -78,6 +78,7 @@ Status Runtime::Compose(const Options& program) {
   Result<Config> config = LoadConfig(ProcessConfigSources(program));
   if (!config.ok()) return config.status();
   config_ = config.value();
+  read_ = ChangeableKeys(config_);
   WarnOfPassedOver(config_);
   if (config_.memory == 0) {
     config_.memory = DefaultMemory();

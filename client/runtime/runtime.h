@@ -36,8 +36,8 @@ class Runtime {
   }
   // The runtime if there is one here: null before the first use, and in a forked child.
   static Runtime* IfStarted() { return instance_.load(std::memory_order_acquire); }
-  // For the start that is to come; throws ConfigError after it.
-  static void SetOptions(const Options& options);
+  // For the start that is to come; false, with nothing done, after it. Waits for one that is under way.
+  static bool SetOptions(const Options& options);
   ~Runtime();  // only of one whose start has failed
 
   Engine& engine() { return *engine_; }
@@ -59,6 +59,14 @@ class Runtime {
 
  private:
   friend struct Session;
+  // Those that Reconfigure applies, as the sources said them.
+  struct ChangeableKeys {
+    ChangeableKeys() = default;
+    explicit ChangeableKeys(const Config& c) : memory(c.memory), swap_memory(c.swap_memory), policy(c.policy), preemptive(c.preemptive) {}
+    uint64_t memory = 0, swap_memory = 0;  // 0: none says one
+    SwapPolicy policy{};
+    bool preemptive = false;
+  };
   Runtime();
   static Runtime& Start();
   static Runtime& TryStart();
@@ -67,7 +75,7 @@ class Runtime {
   Result<ServerTransport*> ChooseTransport();
   Status AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
   Status AddFileTier(bool rambrain, std::vector<std::unique_ptr<SwapTier>>* tiers);
-  void UseLimits(const Config& next);
+  void UseLimits(const Options& named, const Config& next);
   void LeaveRemote();
   void AtExit();
 
@@ -79,6 +87,8 @@ class Runtime {
   std::unique_ptr<TieredSwap> swap_;
   std::unique_ptr<Engine> engine_;
   TurnQueue changes_;
+  TurnQueue reloads_;  // of Reconfigure; a turn of changes_ comes within it
+  ChangeableKeys read_;  // when they were last read; in a turn of reloads_
   std::unique_ptr<CachePolicy> spare_policy_;  // guarded by the engine's mutex
   std::unique_ptr<Bundles> bundles_;
   FileSwap* files_ = nullptr;        // in swap_, the last tier; null with swap = remote

@@ -18,8 +18,8 @@ __attribute__((visibility("default"))) bool Started();
 
 // Before the start: Configure. Later: reads environment and configuration files again (options.customConfig first, if
 // it is set) and applies memory, swapMemory, policy, preemptive and, where servers outside of the job are used, which ones (what is
-// on those that are not named any more moves away in the background); all objects stay. A size that was neither set before
-// nor is now stays as it is. Throws ConfigError, with nothing applied, when what cannot change in a running program has
+// on those that are not named any more moves away in the background); all objects stay. What `options` does not set and is configured
+// as when it was last read stays as it is now: as a setter below has set it, or as far as swap files have grown. Throws ConfigError, with nothing applied, when what cannot change in a running program has
 // changed (swap, swapfiles, enableDMA, transport, checksum, debug, bundles) or a value is wrong; OutOfMemory and Error as the setters.
 __attribute__((visibility("default"))) void Reconfigure(const Options& options);
 

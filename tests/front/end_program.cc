@@ -246,6 +246,24 @@ int StartInVain() {
   return 0;
 }
 
+// One of its calls comes while the other thread's start is under way, and waits for that.
+int ReconfigureBesideStart() {
+  std::thread starts([] { Touch(); });
+  std::string error;
+  bool started = false;
+  while (!started && error.empty()) {
+    started = ramspan::Started();
+    try {
+      ramspan::Reconfigure({.preemptive = false});
+    } catch (const std::exception& e) {
+      error = e.what();
+    }
+  }
+  starts.join();
+  if (!error.empty()) std::fprintf(stderr, "%s\n", error.c_str());
+  return error.empty() && !*ramspan::EffectiveOptions().preemptive ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int, char** argv) try {
@@ -262,6 +280,7 @@ int main(int, char** argv) try {
                                                              {"exit-in-child", ExitInChild},
                                                              {"end-without-heap", EndWithoutHeap},
                                                              {"start-in-vain", StartInVain},
+                                                             {"reconfigure-beside-start", ReconfigureBesideStart},
                                                              {"outlive", AdhereToOutlivesItsData}};
   return lives.at(argv[1])();
 } catch (const std::exception& e) {

@@ -60,6 +60,14 @@ TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfTheProgram) {
   EXPECT_THAT(ReadFile(folder_ / "stats"), HasSubstr("budget_bytes"));
 }
 
+// It was told that Configure was called too late, which it had not called.
+TEST_F(ProgramEnd, AReconfigureBesideTheStartIsAppliedAfterIt) {
+  for (int i = 0; i < 3; ++i) {
+    const Outcome end = Live("reconfigure-beside-start");
+    EXPECT_EQ(end.status, 0) << end.err;
+  }
+}
+
 // It was opened for writing, which waits for a reader.
 TEST_F(ProgramEnd, AFifoThatNobodyReadsHoldsNothingUp) {
   ASSERT_EQ(mkfifo((folder_ / "fifo").c_str(), 0600), 0);
