@@ -34,7 +34,10 @@ Statistics RuntimeStatistics::Snapshot() const {
   s.swapped = c.swapped_bytes;
   s.swap_used = tiers.slot_bytes_used;
   s.swap_capacity = tiers.slot_bytes_capacity;
-  if (from_.files != nullptr && s.swap_capacity != UINT64_MAX) s.swap_capacity += from_.files->limit() - from_.files->stats().slot_bytes_capacity;
+  if (from_.files != nullptr && s.swap_capacity != UINT64_MAX) {  // their limit counts, where the tier says how large they are
+    const uint64_t limit = from_.files->limit(), so_far = from_.files->stats().slot_bytes_capacity;
+    s.swap_capacity = TierStats::SumOfCapacities(s.swap_capacity - std::min(s.swap_capacity, so_far), limit);
+  }
   s.bytes_out = tiers.bytes_written;
   s.bytes_in = tiers.bytes_read;
   s.writes = tiers.writes;

@@ -158,7 +158,7 @@ SwapUse Swaps::UseOf(SwapId id) {
   const auto add = [&](const SwapTier& tier, const FileSwap* files) {
     const TierStats stats = tier.stats();
     use.used += stats.slot_bytes_used;
-    use.capacity += files ? std::max(files->limit(), stats.slot_bytes_capacity) : stats.slot_bytes_capacity;
+    use.capacity = TierStats::SumOfCapacities(use.capacity, files ? std::max(files->limit(), stats.slot_bytes_capacity) : stats.slot_bytes_capacity);
   };
   if (id == SwapId::kConfigured) {
     for (size_t i : configured_order_) add(configured_.swap->tier(i), configured_.files && i + 1 == configured_order_.size() ? configured_.files : nullptr);
