@@ -164,6 +164,13 @@ TEST_F(ProgramEnd, UnderALimitOfAddressesAProgramComputesRightOrSaysWhyNot) {
   }
 }
 
+TEST_F(ProgramEnd, ALimitThatHasNoRoomInTheAddressesIsToldWithBoth) {
+  const Outcome end = Wait(StartCommand({"/bin/sh", "-c", "ulimit -v 400000; exec " END_PROGRAM " pin-three"}, {"RAMSPAN_MEMORY=1GiB"}));
+  EXPECT_NE(end.status, 0);
+  EXPECT_THAT(end.err, HasSubstr("the memory limit of 1 GiB (environment RAMSPAN_MEMORY) has no room in the addresses"));
+  EXPECT_THAT(end.err, HasSubstr("raise `ulimit -v`"));
+}
+
 // They fit the limit, but its range of addresses was as large as the limit. The error blamed adhereTos and asked for a larger limit, which would
 // have made it worse.
 TEST_F(ProgramEnd, PinsThatFitTheLimitAreMadeOrRefusedForTheirAddresses) {

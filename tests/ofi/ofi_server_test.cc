@@ -109,6 +109,7 @@ TEST_F(NearServer, ALeaseForWhichThereIsNoDescriptorIsGivenBackAndTheServerStays
 
 TEST_F(NearServer, AFileThatCouldShrinkIsRefused) {
   EXPECT_FALSE(Takes(1, 0, kMiB, MemoryFile(kMiB, F_SEAL_GROW)));
+  EXPECT_FALSE(Takes(4, 0, kMiB, MemoryFile(kMiB, F_SEAL_GROW | F_SEAL_SEAL)));
   EXPECT_FALSE(Takes(2, 0, kMiB, MemoryFile(kMiB, 0)));
   EXPECT_FALSE(Takes(3, 0, kMiB, MemoryFile(kMiB, kSealed | F_SEAL_FUTURE_WRITE))) << "nobody could write to it";
 }
