@@ -60,8 +60,11 @@ inline Phase PhaseOf(const Chunk* c) { return PhaseOf(c->state.load(std::memory_
 inline bool Has(const Chunk* c, uint64_t bit) { return c->state.load(std::memory_order_acquire) & bit; }
 inline bool HasCountedPins(const Chunk* c) { return c->state.load(std::memory_order_acquire) >= kOneCountedPin; }
 
-// Whether the slot is not ours to write: a chunk that has changed leaves it for one that is.
+// Whether the slot is not ours to write. Such a chunk is never dirty: it leaves that slot before its first change, while there may still be
+// no room for what it becomes (Engine::LeaveReadOnlySlot).
 inline bool HasReadOnlySlot(const Chunk* c) { return Has(c, kReadOnlySlot); }
+// What an open chunk lets pins do without the engine.
+inline uint64_t OpenBits(const Chunk* c) { return HasReadOnlySlot(c) ? kReadable : kReadable | kWritable; }
 // Whether a read that nobody has asked for yet may be begun. Read-only slots are read by who needs them.
 inline bool MayReadAhead(const Chunk* c) {
   const uint64_t word = c->state.load(std::memory_order_acquire);

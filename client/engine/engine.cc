@@ -129,7 +129,7 @@ Slot Engine::DetachSlot(Chunk* chunk) {
 
 bool Engine::IsChanged(Chunk* chunk) {
   MutexLock lock(mutex_);
-  return !HasReadOnlySlot(chunk) || Has(chunk, kDirty);
+  return !HasReadOnlySlot(chunk);
 }
 
 void Engine::ReplaceSlot(Chunk* chunk, SlotRef contents) {
@@ -137,7 +137,7 @@ void Engine::ReplaceSlot(Chunk* chunk, SlotRef contents) {
   while (chunk->op != nullptr) PollOnce(microseconds(1000));
   static_cast<void>(DetachSlot(chunk));
   AttachSlot(chunk, Slot(tier_, contents, chunk->bytes));
-  ClearBits(chunk, kDirty);
+  ClearBits(chunk, kDirty | (HasReadOnlySlot(chunk) ? kWritable : 0));
 }
 
 std::string Engine::DescribeUnchangedWrites() const {
@@ -185,7 +185,7 @@ bool Engine::IsValid() {
     }
     if ((c->op != nullptr) != (phase == Phase::kLoading || phase == Phase::kWriting)) return false;
     if (phase == Phase::kWriting && Has(c, kWritable)) return false;                  // I3
-    if (HasReadOnlySlot(c) && !c->slot) return false;
+    if (HasReadOnlySlot(c) && (!c->slot || Has(c, kWritable | kDirty))) return false;
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
     if (phase == Phase::kSwapped && c->slot) swapped += RoundUpToGranule(c->bytes);
   }

@@ -201,6 +201,10 @@ class Engine {
   Status AskForRoom(uint64_t bytes, bool* may_wait) RS_REQUIRES(mutex_);  // lets go
   Status KeepRoom() RS_REQUIRES(mutex_);  // lets go
   Status TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* frame, bool* is_new) RS_REQUIRES(mutex_);  // lets go
+  Status LeaveReadOnlySlot(Chunk* chunk) RS_REQUIRES(mutex_);  // lets go
+  struct Admission;
+  Status AdmitOrLook(Chunk* chunk, Admission* admission) RS_REQUIRES(mutex_);
+  Status AskFor(Admission* admission, Status refusal) RS_REQUIRES(mutex_);  // lets go
   Status Admit(Chunk* chunk, uint64_t* ask) RS_REQUIRES(mutex_);
   Status TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes& sizes, uint64_t* ask) RS_REQUIRES(mutex_);
   Status GiveSlots(uint64_t bytes, uint64_t* ask) RS_REQUIRES(mutex_);

@@ -17,7 +17,7 @@ void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
   pins_->FindPinned(victims, keep);
   for (size_t i = 0; i < victims.size(); ++i) {
     keep[i] = keep[i] || HasCountedPins(victims[i]);
-    if (keep[i] && !Has(victims[i], kPrefetched)) SetBits(victims[i], kReadable | kWritable);
+    if (keep[i] && !Has(victims[i], kPrefetched)) SetBits(victims[i], OpenBits(victims[i]));
   }
 }
 
@@ -123,7 +123,6 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
     result->freed += c->bytes;
     return nullptr;
   }
-  if (HasReadOnlySlot(c)) static_cast<void>(DetachSlot(c));  // changed: from now on it lives in swap
   const bool rewrite = options_.checksum && c->slot && !moves_up;
   const uint64_t old_checksum = c->checksum;
   IoOp* const op = ops_.TryTake();

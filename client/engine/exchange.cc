@@ -30,7 +30,6 @@ Status Engine::LeaveSlot(Chunk* chunk, VacateOptions options) {
     }
     Result<SlotRef> slot = AskSlot(chunk->bytes);
     if (slot.ok()) {
-      static_cast<void>(DetachSlot(chunk));
       GiveEmptySlot(chunk, slot.value());
       SetBits(chunk, kDirty);
       return Status();

@@ -40,8 +40,13 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
     if (Has(chunk, kDoomed)) return Aborted("freed meanwhile");  // Vacate's only: nobody else holds a freed chunk
     switch (PhaseOf(chunk)) {
       case Phase::kResident:
-        Open(chunk, write);
-        return Status();
+        if (!write || !HasReadOnlySlot(chunk)) {
+          Open(chunk, write);
+          return Status();
+        }
+        if (Has(chunk, kPrefetched)) Open(chunk, false);  // else it counts as one that nobody uses
+        status = LeaveReadOnlySlot(chunk);
+        break;
       case Phase::kWriting:
         feed_.Touch(chunk, kReadable, write);  // the end of the write sees kReadable, and keeps the frame
         if (!write) return Status();
@@ -81,7 +86,7 @@ void Engine::Open(Chunk* chunk, bool write) {
     ++counters_.prefetch_hits;
     if (policy_->WantsReadAhead()) mover_bell_.Ring();
   }
-  feed_.Touch(chunk, kReadable | kWritable | (write ? kDirty : 0), write);
+  feed_.Touch(chunk, OpenBits(chunk) | (write ? kDirty : 0), write);
 }
 
 // From Swapped towards Resident. Returns OK also when another thread was faster; the caller looks again.
@@ -144,7 +149,7 @@ void Engine::FinishRead(IoOp* op) {
   const bool moved = io.result == StatusCode::kOk && io.bytes_done == io.bytes;
   if (moved && !IsWrong(*op)) {
     const bool untouched = op->prefetch && op->waiters == 0;
-    Transition(c, Event::kFinishLoad, untouched ? kPrefetched : kReadable | kWritable);
+    Transition(c, Event::kFinishLoad, untouched ? kPrefetched : OpenBits(c));
     resident_slots_.Note(c);
     if (op->prefetch && !untouched) {  // somebody came while it was loading: as good as a hit
       SetBits(c, kReferenced);

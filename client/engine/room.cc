@@ -5,12 +5,12 @@
 //
 //     bytes of chunks in memory without a slot + the largest chunk that has contents <= frames_limit, as long as anything is swapped
 //
-// Then each object can be read and written in turn, whatever its size, in how many swaps the slots are, and however scattered
-// the free ones. It is kept where it could be broken: before a chunk without a slot comes in (Admit), before descriptors or a
-// lower limit take memory from frames (KeepRoom), before a slot is taken from a chunk in memory (exchange.cc), and when data
-// comes home from a swap that goes (Vacate). Where there is no room, chunks in memory get slots, which stay empty until they
-// leave; where there is no slot, whatever is new is refused. A write that fails, or a server that dies, takes slots without
-// asking; the next of these calls makes good for it.
+// Then each object can be read and written in turn, whatever its size, in how many swaps the slots are, and however scattered the
+// free ones. It is kept where it could be broken: before a chunk without a slot comes in (Admit), or one whose slot is read-only
+// is changed (LeaveReadOnlySlot), before descriptors or a lower limit take memory from frames (KeepRoom), before a slot is taken
+// from a chunk in memory (exchange.cc), and when data comes home from a swap that goes (Vacate). Where there is no room, chunks
+// in memory get slots, which stay empty until they leave; where there is no slot, whatever is new is refused. A write that fails,
+// or a server that dies, takes slots without asking; the next of these calls makes good for it.
 //
 // New chunks have to leave a little more, the second largest chunk too where sizes differ: Exchange can pass slots on then
 // although they do not fit exactly, so that pins may hold nearly all of memory, not only what is kept free. A slot lies within
@@ -78,8 +78,10 @@ Result<SlotRef> Engine::AskSlot(uint64_t bytes) {
   return slot;
 }
 
-// A slot without contents for a chunk in memory, or one that is just coming in. Dirty, so that it is written when it leaves.
+// A slot without contents, in place of any other, for a chunk in memory or one that is just coming in. Dirty, so that it is
+// written when it leaves.
 void Engine::GiveEmptySlot(Chunk* chunk, SlotRef slot) {
+  static_cast<void>(DetachSlot(chunk));
   AttachSlot(chunk, Slot(tier_, slot, chunk->bytes));
   chunk->checksum = 0;
   resident_slots_.Note(chunk);
@@ -190,8 +192,8 @@ Status Engine::KeepRoom() {
   return NoRoomToKeep(std::move(status));
 }
 
-// A chunk without contents comes in; its frame is there. It gets a slot of its own where there must not be more chunks
-// without one. The mutex is not let go. kMustAsk: as TryKeepRoom. kResourceExhausted: it must not come in.
+// A chunk without contents comes in, or one with a read-only slot is about to be changed; its frame is there. It gets a slot of its own
+// where there must not be more chunks without one. The mutex is not let go. kMustAsk: as TryKeepRoom. kResourceExhausted: it must not come in.
 Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
   const uint64_t frame = RoundUpToGranule(chunk->bytes);
   Room::Sizes sizes = room_.kept;
@@ -220,43 +222,79 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
   return slot.status().code() == StatusCode::kMustAsk ? MayHaveRoom() : others;
 }
 
+// What a chunk that asks to be admitted has been through.
+struct Engine::Admission {
+  int asks = 0;
+  bool looked = false, asked_again = false;
+  bool may_wait = true;
+  bool no_swap = false;  // nothing can be kept for it
+  uint64_t ask = 0;      // bytes of swap that were missing at the last try
+};
+
+// Admit, where sizes that were noted may be of chunks that are gone. OK also without any swap.
+Status Engine::AdmitOrLook(Chunk* chunk, Admission* admission) {
+  admission->ask = 0;
+  if (admission->no_swap) return Status();
+  Status status = Admit(chunk, &admission->ask);
+  if (!status.ok() && !std::exchange(admission->looked, true)) {
+    LookForSizes();
+    status = Admit(chunk, &admission->ask);
+  }
+  admission->no_swap = status.code() == StatusCode::kUnavailable;
+  return admission->no_swap ? Status() : status;
+}
+
+// Asks swap for what AdmitOrLook found missing. OK: it is worth while to try again.
+Status Engine::AskFor(Admission* admission, Status refusal) {
+  if (refusal.code() != StatusCode::kMustAsk) {
+    if (std::exchange(admission->asked_again, true) || !HasRoomAfterAll(&refusal, admission->ask, &admission->may_wait)) return NoRoomToKeep(std::move(refusal));
+    return Status();
+  }
+  if (admission->asks++ >= Room::kAttemptsMax) return NoRoomToKeep(std::move(refusal));
+  Status room = AskForRoom(admission->ask, &admission->may_wait);
+  if (room.code() == StatusCode::kResourceExhausted || room.code() == StatusCode::kFailedPrecondition) return NoRoomToKeep(std::move(room));
+  admission->no_swap = room.code() == StatusCode::kUnavailable;
+  return Status();
+}
+
 // A frame for a chunk that is about to come in, and where it has no contents yet, room for what it makes necessary. On return the
 // mutex may have been released. OK without a frame: as TakeFrame. *is_new: it has no contents; a slot that it has now is empty.
 Status Engine::TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* frame, bool* is_new) {
-  bool looked = false, no_swap = false, asked_again = false, may_wait = true;
-  for (int attempt = 0;; ++attempt) {
+  for (Admission admission;;) {
     uint64_t ask = 0;
     Status status = TakeFrame(chunk, when_pinned, frame, &ask);
     *is_new = !chunk->slot;
-    if (status.code() == StatusCode::kResourceExhausted && *is_new && ask > 0 && may_wait && attempt < Room::kAttemptsMax) {
+    if (status.code() == StatusCode::kResourceExhausted && *is_new && ask > 0 && admission.may_wait && admission.asks++ < Room::kAttemptsMax) {
       // What has a slot need not wait for room: it waits for those that have one, too, and are pinned now. In vain is no reason to give up
       // before a last look, since something may have been freed meanwhile.
-      static_cast<void>(AskForRoom(ask, &may_wait));
-      if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
-      continue;
-    }
-    if (!status.ok() || !*frame || !*is_new || no_swap) return status;
-    status = Admit(chunk, &ask);
-    if (status.ok()) return status;
-    if (!std::exchange(looked, true)) {
-      LookForSizes();
-      status = Admit(chunk, &ask);
-      if (status.ok()) return status;
-    }
-    no_swap = status.code() == StatusCode::kUnavailable;  // nothing can be kept for it
-    if (no_swap) return Status();
-    *frame = Frame();
-    ServeWaiters();
-    if (status.code() != StatusCode::kMustAsk) {
-      if (std::exchange(asked_again, true) || !HasRoomAfterAll(&status, ask, &may_wait)) return NoRoomToKeep(std::move(status));
+      static_cast<void>(AskForRoom(ask, &admission.may_wait));
     } else {
-      if (attempt == Room::kAttemptsMax) return NoRoomToKeep(std::move(status));
-      status = AskForRoom(ask, &may_wait);
-      if (status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kFailedPrecondition) return NoRoomToKeep(std::move(status));
-      no_swap = status.code() == StatusCode::kUnavailable;
+      if (!status.ok() || !*frame || !*is_new) return status;
+      status = AdmitOrLook(chunk, &admission);
+      if (status.ok()) return status;
+      *frame = Frame();
+      ServeWaiters();
+      status = AskFor(&admission, std::move(status));
+      if (!status.ok()) return status;
     }
     if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
   }
+}
+
+// A chunk in memory whose contents are in a read-only slot is about to be changed. From then on it can leave only if swap has room for it,
+// as a chunk without contents that comes in, and it is admitted or refused as such a one. OK: to be looked at again; it has no such slot any
+// more, or has left meanwhile.
+Status Engine::LeaveReadOnlySlot(Chunk* chunk) {
+  for (Admission admission; PhaseOf(chunk) == Phase::kResident && HasReadOnlySlot(chunk) && !Has(chunk, kDoomed);) {
+    Status status = AdmitOrLook(chunk, &admission);
+    if (status.ok()) {
+      if (HasReadOnlySlot(chunk)) static_cast<void>(DetachSlot(chunk));  // else it has got one in swap
+      SetBits(chunk, kDirty);
+    } else if (status = AskFor(&admission, std::move(status)); !status.ok()) {
+      return status;
+    }
+  }
+  return Status();
 }
 
 }  // namespace ramspan

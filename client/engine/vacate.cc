@@ -37,7 +37,7 @@ uint64_t Engine::BytesAtHome(const Vacating::Leaving& leaving) const {
   for (uint32_t id = 0; id < chunks_.ids(); ++id) {
     const Chunk* c = chunks_.At(id);
     if (!IsThere(c)) continue;
-    const bool stays = c->frame != nullptr && Has(c, kDirty) && (!c->slot || HasReadOnlySlot(c));
+    const bool stays = c->frame != nullptr && Has(c, kDirty) && !c->slot;
     if (stays || SlotLeaves(c, leaving)) bytes += RoundUpToGranule(c->bytes);
   }
   return bytes;

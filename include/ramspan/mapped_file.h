@@ -1,6 +1,7 @@
 // mappedFile<T>: an existing file of Ts as an array in chunks, without a loading phase. A chunk is read when it is first
 // pulled, never ahead of that; it leaves memory without being written anywhere, unless it was changed. Changes are
-// private: they go to swap as other data does, and the file keeps its bytes until writeBack.
+// private: they go to swap as other data does, and the file keeps its bytes until writeBack. So a chunk's first pull for
+// writing throws OutOfSwap where memory and swap are full; it can still be read then.
 //
 //   const mappedFile<double> input("input.bin");            // const: to be read only
 //   for (auto block : input.array().blocks()) Use(block);

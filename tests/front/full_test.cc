@@ -3,18 +3,24 @@
 #include <gtest/gtest.h>
 #include <ramspan/adhere_all.h>
 #include <ramspan/managed_ptr.h>
+#include <ramspan/mapped_file.h>
 #include <ramspan/runtime.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using ramspan::adhereTo;
@@ -147,6 +153,36 @@ TEST_F(FullProgram, StaysUsableWhileTheTablesOfSwapGrow) {
     CheckAll();
     objects_.clear();
   }
+}
+
+// Each chunk of a mapped file that is changed needs a place in swap, and took one in memory from what is there.
+TEST_F(FullProgram, StaysUsableBesideAMappedFileThatIsChanged) {
+  std::string path = testing::TempDir() + "ramspan-full-XXXXXX";
+  close(mkstemp(path.data()));
+  std::ofstream(path, std::ios::binary) << std::string(4 << 20, 'm');
+  {
+    ramspan::mappedFile<char> file(path, 0, ramspan::mappedFile<char>::kAll, ramspan::ChunkBytes{128 << 10});
+    for (size_t i = 0; i < 8; ++i) file.array().block(i)[0] = 'x';
+    Fill([] { return 128 << 10; });
+    size_t changed = 8;
+    for (size_t i = 8; i < file.array().chunk_count(); ++i) {
+      try {
+        file.array().block(i)[0] = 'x';
+        ++changed;
+      } catch (const ramspan::OutOfSwap&) {
+      }
+    }
+    EXPECT_EQ(file.changed_chunks(), changed);
+    EXPECT_LT(changed, file.array().chunk_count());
+    CheckAll();
+    size_t marked = 0, rest = 0;
+    for (const char c : std::as_const(file).array()) (c == 'x' ? marked : rest) += 1;
+    EXPECT_EQ(marked, changed);
+    file.writeBack();
+    EXPECT_EQ(file.changed_chunks(), 0u);
+    CheckAll(1, 4);
+  }
+  std::filesystem::remove(path);
 }
 
 // What is swapped waits for a pin that takes the memory for it: adhereAll was refused at once where adhereTo waited.

@@ -25,8 +25,8 @@ constexpr size_t kFilledChunks = 32;
 // An engine over a tier that may be written and one whose slots are filled before; whether the latter says so is the test's.
 class FilledSlots : public testing::TestWithParam<const char*> {
  protected:
-  void Make(bool read_only) {
-    auto swap = std::make_unique<FakeTier>(FakeTierOptions{.seed = 1, .name = "swap"});
+  void Make(bool read_only, uint64_t swap_bytes = FakeTierOptions().capacity_bytes) {
+    auto swap = std::make_unique<FakeTier>(FakeTierOptions{.seed = 1, .capacity_bytes = swap_bytes, .name = "swap"});
     auto filled = std::make_unique<FakeTier>(FakeTierOptions{.seed = 2, .read_only = read_only, .name = "filled"});
     filled_ = filled.get();
     std::vector<std::unique_ptr<SwapTier>> tiers;
@@ -138,6 +138,59 @@ TEST_P(FilledSlots, AreKeptWhenSwapMakesRoomOrIsClosed) {
   EXPECT_TRUE(engine_->Vacate([](SlotRef, size_t) { return true; }).ok());
   EXPECT_EQ(filled_->stats().reads, reads);
   EXPECT_EQ(filled_->slots(), kFilledChunks);
+}
+
+// Such a chunk was let in as one that can leave without swap. Each that was changed then took a place in memory for good from
+// those in swap, until none of them could be read.
+TEST_P(FilledSlots, AreLeftOnlyAsFarAsWhatIsSwappedCanStillComeBack) {
+  Make(true, 4 * kMiB);
+  std::vector<Chunk*> others;
+  for (;;) {
+    others.push_back(engine_->Create(kMiB).value());
+    if (!engine_->Acquire(others.back(), true).ok()) break;
+    *static_cast<size_t*>(others.back()->frame) = others.size();
+  }
+  engine_->Free(others.back());
+  others.pop_back();
+  EXPECT_GT(others.size(), 8u) << "swap is not full";
+  size_t changed = 0;
+  for (size_t i = 0; i < kFilledChunks; ++i) {
+    ASSERT_TRUE(Read(i).ok()) << "chunk " << i;
+    const Status status = Write(i);
+    changed += status.ok();
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+    }
+    EXPECT_EQ(engine_->IsChanged(chunks_[i]), status.ok()) << "chunk " << i;
+    ASSERT_TRUE(engine_->IsValid()) << "chunk " << i;
+  }
+  EXPECT_LT(changed, kFilledChunks);
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < others.size(); ++i) {
+      const Status status = engine_->Acquire(others[i], round == 1);
+      ASSERT_TRUE(status.ok()) << "object " << i << ": " << status.message();
+      EXPECT_EQ(*static_cast<size_t*>(others[i]->frame), i + 1);
+    }
+    for (size_t i = 0; i < kFilledChunks; ++i) ASSERT_TRUE(Read(i).ok()) << "chunk " << i;
+  }
+  for (Chunk* one : others) engine_->Free(one);
+  // There is room now.
+  for (size_t i = 0; i < kFilledChunks; ++i) ASSERT_TRUE(Write(i).ok()) << "chunk " << i;
+  EXPECT_TRUE(engine_->IsValid());
+}
+
+// Pulled to be read it is not open for writing, or its first change would pass by the engine.
+TEST_P(FilledSlots, AreOpenForReadingOnlyUntilTheyAreLeft) {
+  Make(true);
+  ASSERT_TRUE(Read(0).ok());
+  EXPECT_TRUE(Has(chunks_[0], kReadable));
+  EXPECT_FALSE(Has(chunks_[0], kWritable));
+  ASSERT_TRUE(Write(0).ok());
+  EXPECT_TRUE(Has(chunks_[0], kWritable));
+  EXPECT_TRUE(Has(chunks_[0], kDirty));
+  engine_->ReplaceSlot(chunks_[0], Fill(Letter(0)));
+  EXPECT_FALSE(Has(chunks_[0], kWritable)) << "written back: the next change is the first again";
+  EXPECT_TRUE(engine_->IsValid());
 }
 
 TEST_P(FilledSlots, AreNotFetchedAhead) {
