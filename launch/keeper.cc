@@ -189,10 +189,10 @@ void Keeper::OnLauncher() {
 void Keeper::AskForReport(int signal_number) {
   bool heard = false;
   for (const pid_t pid : Descendants()) {
-    if (Survives(pid, signal_number)) heard = kill(pid, signal_number) == 0 || heard;
+    if (Hears(pid, signal_number)) heard = kill(pid, signal_number) == 0 || heard;
   }
   if (!heard) {
-    std::fprintf(stderr, "ramspan: %s does not listen to %s now: programs print statistics from their first managedPtr on\n", program_[0].c_str(),
+    std::fprintf(stderr, "ramspan: %s does not listen to %s now: programs print statistics from their first managedPtr on, unless they handle or ignore it themselves\n", program_[0].c_str(),
                  DescribeSignal(signal_number).c_str());
   }
 }

@@ -187,7 +187,7 @@ bool IsAlive(const ProcessId& process) {
   return now.state != 'X' && now.state != 'Z' && now.start == process.start;
 }
 
-bool Survives(pid_t pid, int signal_number) {
+bool Hears(pid_t pid, int signal_number) {
   // Shells block everything for an instant now and then.
   constexpr int kLooks = 3;
   constexpr std::chrono::milliseconds kBetween{10};
@@ -198,9 +198,9 @@ bool Survives(pid_t pid, int signal_number) {
     for (std::string line; std::getline(file, line);) {
       const size_t end = line.find(':') + 1;
       const std::string name = line.substr(0, end);
-      if (name != "SigBlk:" && name != "SigIgn:" && name != "SigCgt:") continue;
+      if (name != "SigBlk:" && name != "SigCgt:") continue;
       if ((std::strtoull(line.c_str() + end, nullptr, 16) >> (signal_number - 1) & 1) == 0) continue;
-      if (name != "SigBlk:") return true;
+      if (name == "SigCgt:") return true;
       is_blocked = true;
     }
     if (!is_blocked) return false;
@@ -290,6 +290,7 @@ void IgnoreReportSignals() {
 }
 
 void RestoreSignals() {
+  for (const int one : kReportSignals) signal(one, signal(one, SIG_IGN));  // ignored for a moment, they wait no longer
   if (file_size_before != SIG_ERR) signal(SIGXFSZ, file_size_before);
   sigset_t none;
   sigemptyset(&none);

@@ -75,9 +75,9 @@ bool IsAlive(const ProcessId& process);
 // Whether it has been sent a SIGKILL already, or is ending: a process with much memory takes its time.
 bool IsEnding(pid_t pid);
 
-// Whether the signal is handled there, ignored, or blocked (who takes it by sigwait has it blocked in all threads):
-// else it would end the process. Takes 20 ms where it is blocked.
-bool Survives(pid_t pid, int signal_number);
+// Whether the signal is handled there, or blocked (who takes it by sigwait has it blocked in all threads): else it would end the
+// process, or be ignored. Takes 20 ms where it is blocked.
+bool Hears(pid_t pid, int signal_number);
 
 // The processes that this one has started, and that they have started in their turn. REQUIRES: AdoptOrphans() was called.
 std::vector<pid_t> Descendants();
@@ -103,7 +103,8 @@ void ReleaseReportSignals();
 // In a new child, before it becomes a server, which has no report to print (`ramspan ctl list` asks it for one): they end it at no time.
 void IgnoreReportSignals();
 
-// In a new child, before exec: the dispositions and mask that programs expect.
+// In a new child, before exec: the dispositions and mask that programs expect. SIGUSR1 and SIGUSR2 that have come already are dropped:
+// they ask for a report that a program can give only later.
 void RestoreSignals();
 
 // Nanoseconds during which this process ran, for deadlines (common/running_clock.h): a launcher that was stopped, and a

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -298,6 +299,33 @@ TEST_F(RunTest, AReportSignalBeforeThereIsAJobDoesNotEndTheLauncher) {
   list.Reset();
   const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+// Who ignores a signal gives no report, and nobody was told why.
+TEST_F(RunTest, AReportSignalThatIsIgnoredIsToldAsNotHeard) {
+  const pid_t launcher = Start(Job(1, 0, {"sh", "-c", "trap '' USR1; trap 'exit 3' USR2; touch " + (folder_ / "ready/rank-0").string() +
+                                                          "; while :; do sleep 0.05; done"}));
+  Ready(0);
+  kill(launcher, SIGUSR1);
+  kill(launcher, SIGUSR2);  // passed on after the other one
+  const Outcome outcome = Wait(launcher);
+  EXPECT_EQ(outcome.status, 3) << outcome.err;
+  EXPECT_NE(outcome.err.find("sh does not listen to " + DescribeSignal(SIGUSR1)), std::string::npos) << outcome.err;
+}
+
+// One that came between the fork and the program waited for it there, and ended it.
+TEST(Process, AReportSignalIsNotKeptForAProgramThatCouldNotHearIt) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const UniqueFd signals = BlockSignals({SIGUSR1, SIGUSR2});
+    raise(SIGUSR1);
+    raise(SIGUSR2);
+    RestoreSignals();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(RunTest, AnApplicationMayTidyUpWhenInterrupted) {
