@@ -111,6 +111,8 @@ void ThrowTooLarge(size_t n, size_t element_bytes) {
 
 void PrefetchChunk(ChunkHead* chunk) noexcept {
   if (chunk->state.load(std::memory_order_relaxed) & kReadable) return;
+  // The read may be begun here and now, by a store whose call this is.
+  if (ProgramCode::running() != ProgramCode::Of::kNobody) return;
   const ErrnoGuard guard;
   if (Session* session = Session::IfStarted()) session->engine->Prefetch(Full(chunk));
 }

@@ -592,6 +592,56 @@ TEST(SwapStore, IsNotPutToUseWhileItIsRemoved) {
   Expect(field);
 }
 
+// A hint was followed at once, on the thread that ran the store's own call: one with a lock of its own stood still for ever.
+TEST(SwapStore, ReadsForNoHintOfItsOwnCalls) {
+  struct HintingStore final : MapStore {
+    HintingStore() : MapStore(64 * mib) {}
+    std::atomic<const std::vector<ramspan::managedPtr<char>>*> hinted{nullptr};
+    std::atomic<int> reads{0}, reads_within{0};
+    static bool& IsHinting() {
+      static thread_local bool hinting = false;
+      return hinting;
+    }
+    uint64_t Capacity() const override {
+      if (const auto* data = hinted.load()) {
+        IsHinting() = true;
+        for (const auto& one : *data) one.prepareUse();
+        IsHinting() = false;
+      }
+      return MapStore::Capacity();
+    }
+    bool Read(uint64_t slot, void* data, size_t bytes) override {
+      ++reads;
+      reads_within += IsHinting();
+      return MapStore::Read(slot, data, bytes);
+    }
+  } store;
+  RunLengthSwap other(64 * mib);
+  cyclicManagedMemory manager(&other, 4 * mib);
+  ramspan::SetPreemptive(false, false);
+  const ramspan::SwapId id = ramspan::AddSwap(&store);
+  ramspan::UseSwap(id);
+  {
+    std::vector<ramspan::managedPtr<char>> data;
+    for (int i = 0; i < 32; ++i) {
+      data.emplace_back(mib / 4);
+      ramspan::adhereTo<char> glue(data.back());
+      static_cast<char*>(glue)[0] = 1;
+    }
+    data.erase(data.begin() + 24, data.end());  // those that came last were in memory
+    const int reads = store.reads;
+    store.hinted = &data;
+    static_cast<void>(ramspan::GetSwapUse(id));  // asks its capacity, on this thread
+    store.hinted = nullptr;
+    EXPECT_EQ(store.reads_within, 0);
+    for (const auto& one : data) one.prepareUse();
+    EXPECT_GT(store.reads, reads) << "there was no room for any hint";
+  }
+  ramspan::UseSwap(ramspan::SwapId::kConfigured);
+  ramspan::RemoveSwap(id);
+  ramspan::SetPreemptive(true, true);
+}
+
 // What a store may call in its calls, and what it is refused: a call that waits for the store's own stood still for ever, and GetSwapUse
 // within Capacity asked itself until the stack ended.
 TEST(SwapStore, IsRefusedWhatWaitsForItsCallAndMayAskTheRest) {
