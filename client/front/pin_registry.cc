@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <new>
 
 #include "ramspan/errors.h"
 
@@ -98,10 +99,11 @@ PinTable* PinRegistry::Adopt() {
       table->slots[i].store(NoChunk(), std::memory_order_relaxed);
     }
   }
+  // As GiveUp takes it. From the 33rd key on this needs heap, and a table that is never given up would pass for a living thread's for ever.
+  if (pthread_setspecific(lease, static_cast<PinTable*>(table)) != 0) throw std::bad_alloc();
   table->owned.store(true, std::memory_order_relaxed);
   table->counted.store(0, std::memory_order_relaxed);
   table->waiting_for.store(nullptr, std::memory_order_relaxed);
-  pthread_setspecific(lease, static_cast<PinTable*>(table));  // as GiveUp takes it
   detail::t_pins = table;
   t_end.adopted = true;  // made, so that it is destroyed
   return table;
