@@ -87,10 +87,11 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   const std::span<PinRequest> requests(first, count);
   const ErrnoGuard guard;
   RefuseWithinProgramCode("adhereAll");
-  const Session* session = Session::IfStarted();
+  const bool all_there = AreAllInMemory(requests);
+  const Session* session = all_there ? Session::IfStarted() : &Session::Get();  // which throws in a forked child, before any mutex
   const bool may_wait = session == nullptr || (session->engine->wait_for_pins() && PinRegistry::Get().MayWait({}));
   // What is in memory takes nothing from those who wait. Who may not wait has this one chance.
-  if (AreAllInMemory(requests) || !may_wait || !turns_of_all.AnybodyWaits()) {
+  if (all_there || !may_wait || !turns_of_all.AnybodyWaits()) {
     Status status = TryPinAll(requests, table);
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);

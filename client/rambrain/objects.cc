@@ -1,6 +1,8 @@
 // Rambrain's hierarchy of objects: which one's constructor made which. Kept for objects with destructors, so that those
 // that a program forgot are destroyed at its exit, and for all objects while it is tracked.
 // Thread-safety: one mutex over the tree, never held while a program's code runs.
+#include <pthread.h>
+
 #include <algorithm>
 #include <mutex>
 #include <new>
@@ -32,7 +34,11 @@ namespace {
 
 using ramspan::detail::Object;
 
+// In a child of fork another thread of the parent's may have left the mutex locked for ever. What is made and goes there is not noted.
+bool in_forked_child = false;  // the child's one thread writes it, before it can go on
+
 struct Tree {
+  Tree() { pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; }); }
   std::mutex mutex;
   ObjectNode root;
   memoryID next_id = managedMemory::root + 1;
@@ -128,6 +134,7 @@ void Print(const ObjectNode* node, unsigned depth) {
 }  // namespace
 
 ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t)) {
+  if (in_forked_child) return nullptr;
   auto* node = TranslatedAll([] { return new ObjectNode; });
   node->elements = elements;
   node->destroy = destroy;
@@ -143,6 +150,7 @@ ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t)
 }
 
 void EndObject(ObjectNode* node, Object object) noexcept {
+  if (in_forked_child) return;  // its constructor has forked
   Tree& tree = TheTree();
   std::lock_guard lock(tree.mutex);
   t_constructing = node->parent == &tree.root ? nullptr : node->parent;
@@ -156,6 +164,7 @@ void EndObject(ObjectNode* node, Object object) noexcept {
 }
 
 void ObjectGone(Object object) noexcept {
+  if (in_forked_child) return;
   Tree& tree = TheTree();
   std::lock_guard lock(tree.mutex);
   const auto it = tree.by_object.find(object.word());

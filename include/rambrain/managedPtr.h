@@ -26,7 +26,7 @@ namespace rambrain_detail {
 struct ObjectNode;
 extern RAMSPAN_API std::atomic<int> g_object_tracking;  // 0: never; 1: it was on; 2: it is on
 // The object that the calling thread constructs from now on; its parent is the one that it was constructing before.
-// `destroy` is null where elements have no destructor.
+// `destroy` is null where elements have no destructor. Null in a child of fork, which notes nothing.
 RAMSPAN_API ObjectNode* BeginObject(global_bytesize elements, void (*destroy)(void*, size_t));
 RAMSPAN_API void EndObject(ObjectNode* node, ramspan::detail::Object object) noexcept;  // null: it was not made
 RAMSPAN_API void ObjectGone(ramspan::detail::Object object) noexcept;

@@ -1,7 +1,12 @@
 // Class support: constructors, arrays, nested managedPtrs, destructors, what is forgotten, the tree of objects.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -192,6 +197,38 @@ TEST(Tree, IsPrintedByAProgramCompiledForIt) {
   EXPECT_EQ(lines[5].find("  (6 : size 32 Bytes"), 0u) << life.out;
   EXPECT_EQ(lines[6], "1 children");
   EXPECT_EQ(lines[7].find("      (2 : size"), 0u) << life.out;
+}
+
+// What is made and goes is noted behind a mutex, which another thread may have held at the fork: the child stood still for ever.
+TEST(Objects, MayGoInAForkedChild) {
+  struct Thing {
+    Thing() {}
+    ~Thing() { letter = 0; }
+    char letter = 1;
+  };
+  std::optional<managedPtr<Thing>> one;
+  one.emplace(8192);  // no part of a bundle
+  std::atomic<bool> end{false};
+  std::vector<std::thread> makers;
+  for (int i = 0; i < 2; ++i) {
+    makers.emplace_back([&] {
+      while (!end) managedPtr<Thing>(8192);
+    });
+  }
+  int status = 0;
+  for (int i = 0; i < 100 && status == 0; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      one.reset();
+      _exit(0);
+    }
+    status = -1;
+    for (int waits = 0; waits < 10'000 && waitpid(child, &status, WNOHANG) == 0; ++waits) usleep(1000);
+    if (status == -1 && kill(child, SIGKILL) == 0) waitpid(child, nullptr, 0);
+  }
+  end = true;
+  for (std::thread& maker : makers) maker.join();
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
