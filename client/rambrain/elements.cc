@@ -53,10 +53,11 @@ struct DropAtThreadEnd {
   ~DropAtThreadEnd() { t_held.DropBeyond(0); }
 };
 
-// One of those that adhereTos leave to elements. REQUIRES: this thread holds fewer than kHeld.
+// One of those that adhereTos leave to elements. kSlots: none is free, because threads that had the table before have ended with elements that
+// their last destructors used.
 unsigned FreeSlot(PinTable* table) {
   unsigned slot = PinTable::kAdhereToSlots;
-  while (table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;
+  while (slot < PinTable::kSlots && table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;
   return slot;
 }
 
@@ -88,6 +89,7 @@ void* Hold(ChunkHead* chunk, PinTable* table, bool write) {
     KeepTheShare();
     slot = FreeSlot(table);
   }
+  if (slot == PinTable::kSlots) return ramspan::detail::HeldPin(chunk, write).frame();  // as long as Rambrain holds it
   void* frame = PinAt(chunk, table, slot, write);
   t_held.PutFirst({chunk, slot});
   return frame;

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "tests/app/app_fixture.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -68,7 +69,7 @@ TEST_F(Alone, Sigusr1PrintsTheStatisticsAndTheRunGoesOn) {
   const pid_t pid = StartCommand(Sweep({.sweeps = 0}), {"RAMSPAN_MEMORY=8MiB"});
   ASSERT_EQ(Ready(0), pid);
   std::string text;
-  kill(pid, SIGUSR1);
+  SendSignal(pid, SIGUSR1);
   EXPECT_TRUE(Becomes([&] { return (text = ReadFile(folder_ / "err")).find('\n') != std::string::npos; }));
   Stop();
   ExpectVerified(Wait(pid));

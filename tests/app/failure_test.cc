@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/app/app_fixture.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -140,7 +141,7 @@ class Kill : public AppFixture {
     const pid_t launcher = StartSweeping(environment);
     const pid_t server = JobProcess("ramspan-memserver");
     ASSERT_GT(server, 1);
-    kill(server, SIGSTOP);
+    SendSignal(server, SIGSTOP);
     const Outcome outcome = Wait(launcher);
     ExpectError(outcome, {"memory server rank 2 has not answered for", "Remedy:"});
     EXPECT_LT(outcome.seconds, kSoon);
@@ -154,7 +155,7 @@ TEST_F(Kill, ADeadServerEndsTheJobWithCauseAndRemedy) {
     const pid_t launcher = StartSweeping(environment);
     const pid_t server = JobProcess("ramspan-memserver");
     ASSERT_GT(server, 1);
-    kill(server, SIGKILL);
+    SendSignal(server, SIGKILL);
     const Outcome outcome = Wait(launcher);
     EXPECT_EQ(outcome.status, 137);
     ExpectError(outcome, {"memory server rank 2 was killed by signal 9", "the chunks that it held are lost", "Remedy:"});
@@ -177,13 +178,13 @@ TEST_F(Kill, AJobThatIsSuspendedForLongerThanTheGiveUpTimeGoesOn) {
   const pid_t launcher = StartSweeping(environment);
   const std::set<pid_t> all = JobProcesses();
   for (const pid_t pid : all) {
-    if (pid != launcher) kill(pid, SIGSTOP);
+    if (pid != launcher) SendSignal(pid, SIGSTOP);
   }
   std::this_thread::sleep_for(std::chrono::seconds(5));  // the suspension itself
-  for (const pid_t pid : all) kill(pid, SIGCONT);
+  for (const pid_t pid : all) SendSignal(pid, SIGCONT);
   std::this_thread::sleep_for(std::chrono::seconds(1));  // the end came within 0.4 s
   EXPECT_EQ(waitpid(launcher, nullptr, WNOHANG), 0) << "the job has ended";
-  kill(launcher, SIGTERM);
+  SendSignal(launcher, SIGTERM);
   const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 143);
   EXPECT_THAT(outcome.err, testing::Not(HasSubstr("has not answered")));
@@ -193,7 +194,7 @@ TEST_F(Kill, AJobThatIsSuspendedForLongerThanTheGiveUpTimeGoesOn) {
 TEST_F(Kill, ADeadRankEndsTheJob) {
   for (const Words& environment : {Words{}, kFar}) {
     const pid_t launcher = StartSweeping(environment);
-    kill(first_rank_, SIGKILL);
+    SendSignal(first_rank_, SIGKILL);
     const Outcome outcome = Wait(launcher);
     EXPECT_EQ(outcome.status, 137);
     ExpectError(outcome, {"rank 0", "signal 9"});
@@ -205,7 +206,7 @@ TEST_F(Kill, ADeadRankEndsTheJob) {
 TEST_F(Kill, AnInterruptEndsTheJob) {
   for (const auto& [number, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     const pid_t launcher = StartSweeping();
-    kill(launcher, number);
+    SendSignal(launcher, number);
     const Outcome outcome = Wait(launcher);
     EXPECT_EQ(outcome.status, status) << outcome.err;
     EXPECT_LT(outcome.seconds, kSoon);
@@ -215,7 +216,7 @@ TEST_F(Kill, AnInterruptEndsTheJob) {
 
 TEST_F(Kill, ADeadLauncherTakesItsJobAlong) {
   const pid_t launcher = StartSweeping();
-  kill(launcher, SIGKILL);
+  SendSignal(launcher, SIGKILL);
   EXPECT_EQ(Wait(launcher).status, 137);
 }
 
@@ -224,7 +225,7 @@ TEST_F(Kill, AProgramAloneLeavesNoFiles) {
     ClearReady();
     const pid_t pid = StartCommand(Sweep({.sweeps = 0}), {"RAMSPAN_MEMORY=8MiB"});
     ASSERT_EQ(Ready(0), pid);
-    kill(pid, number);
+    SendSignal(pid, number);
     EXPECT_EQ(Wait(pid).status, 128 + number);
     ExpectNothingLeft();
   }

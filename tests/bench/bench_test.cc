@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/support/job_fixture.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -125,7 +126,7 @@ TEST_F(Networks, AnEndedRunLeavesNoServerAndNoHostBehind) {
     const pid_t pid = StartCommand({bench_path, "stream", "--transport", "ofi", "--hosts", "2", "--data", "64MiB", "--sweeps", "50"});
     EXPECT_TRUE(Becomes([&] { return JobProcess("ramspan-server") > 0; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    kill(pid, signal);
+    SendSignal(pid, signal);
     EXPECT_EQ(Wait(pid).status, 128 + signal);
     EXPECT_TRUE(Becomes([&] { return JobProcesses().empty(); })) << signal;
     // A killed process cannot remove its folder.
@@ -207,7 +208,7 @@ TEST_F(Rambrain, AnUnknownCaseIsAnsweredByOneLine) {
 TEST_F(Rambrain, AnEndedRunLeavesNoExperimentBehind) {
   const pid_t pid = StartCommand({bench_path, "rambrain"});
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  kill(pid, SIGTERM);
+  SendSignal(pid, SIGTERM);
   EXPECT_EQ(Wait(pid).status, 128 + SIGTERM);
 }
 

@@ -13,6 +13,7 @@
 
 #include "common/units.h"
 #include "tests/cluster/world.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -95,7 +96,7 @@ ClusterFixture::Server ClusterFixture::StartServer(int host, const std::string& 
 }
 
 void ClusterFixture::EndServer(const Server& server, int signal, int status) {
-  kill(server.pid, signal);
+  SendSignal(server.pid, signal);
   EXPECT_EQ(WaitFor(server).status, status) << server.err();
 }
 
@@ -124,7 +125,7 @@ Outcome ClusterFixture::WaitFor(const Started& program, seconds patience) {
 }
 
 void ClusterFixture::Kill(const Started& program) {
-  kill(program.pid, SIGKILL);
+  SendSignal(program.pid, SIGKILL);
   EXPECT_EQ(WaitFor(program).status, 128 + SIGKILL);
 }
 

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/cluster/cluster_fixture.h"
+#include "tests/support/send_signal.h"
 #include "tests/support/sizes.h"
 
 namespace ramspan {
@@ -55,7 +56,7 @@ TEST_F(ClusterJobs, RanksAndServersOfAJobAreOnHostsOfTheirOwn) {
 TEST_F(ClusterJobs, NothingIsLeftOnAnyHostWhenTheLauncherIsKilled) {
   const Started job = StartOn(1, Job({"-n", "2", "-s", "2", "--transport", "ofi"}, Sweep(24 * kMiB)), {"RAMSPAN_SWAP=remote"});
   AwaitReady(job);
-  kill(job.pid, SIGKILL);
+  SendSignal(job.pid, SIGKILL);
   WaitFor(job);
   EXPECT_TRUE(Becomes([&] { return JobProcesses().empty(); }));
   // Of what a killed launcher left in TMPDIR, the next one takes care.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cluster/cluster_fixture.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -33,7 +34,7 @@ TEST_F(World, AClusterThatIsKilledLeavesNothing) {
   EXPECT_TRUE(Becomes([&] { return ReadFile(folder_ / "out").find("waits") != std::string::npos; }));
   // Its own, and that of a host that a process has got to.
   EXPECT_TRUE(Becomes([&] { return Networks().size() >= before.size() + 2; }));
-  kill(other, SIGKILL);
+  SendSignal(other, SIGKILL);
   EXPECT_EQ(Wait(other).status, 128 + SIGKILL);
   EXPECT_TRUE(Becomes([&] { return Networks() == before; }));
   EXPECT_TRUE(JobProcesses().empty());

@@ -1,6 +1,7 @@
 // What file_swap answers when the disk, the directory, the limits or the process fail it. Nothing may hang, die or stay
 // behind; what was written stays readable.
 #include "client/swap/file_swap.h"
+#include "tests/support/send_signal.h"
 #include "tests/support/sizes.h"
 
 #include <algorithm>
@@ -480,7 +481,7 @@ TEST_F(FileSwapFault, AKilledProcessLeavesNoFile) {
     ASSERT_EQ(read(ready[0], &byte, 1), 1) << "the child did not get to swap";
     close(ready[0]);
     EXPECT_TRUE(DirectoryIsEmpty()) << "a name exists while the child lives";
-    ASSERT_EQ(kill(child, SIGKILL), 0);
+    ASSERT_EQ(SendSignal(child, SIGKILL), 0);
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFSIGNALED(status));

@@ -21,6 +21,7 @@
 #include "ramspan/detail/object.h"
 #include "ramspan/managed_ptr.h"
 #include "ramspan/runtime.h"
+#include "tests/support/send_signal.h"
 
 namespace {
 
@@ -121,7 +122,7 @@ int IngredientsInChild() {
   }
   int status = -1;
   for (int i = 0; i < 400 && waitpid(child, &status, WNOHANG) == 0; ++i) usleep(50'000);
-  if (status == -1) kill(child, SIGKILL);
+  if (status == -1) SendSignal(child, SIGKILL);
   end.set_value();
   holder.join();
   return status == 0 ? 0 : 1;
@@ -148,7 +149,7 @@ int DescribeInChild() {
     if (child == 0) _exit(ramspan::detail::DescribeChunk(chunk) == std::string("in memory") ? 0 : 1);
     status = -1;
     for (int waits = 0; waits < 20'000 && waitpid(child, &status, WNOHANG) == 0; ++waits) usleep(1000);
-    if (status == -1) kill(child, SIGKILL);
+    if (status == -1) SendSignal(child, SIGKILL);
   }
   end = true;
   for (std::thread& asker : askers) asker.join();

@@ -17,6 +17,7 @@
 #include "launch/process.h"
 #include "launch/run_folder.h"
 #include "tests/support/refuse_system_call.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -200,7 +201,7 @@ TEST_F(LeftoversTest, AKilledProcessIsEndingBeforeItHasEnded) {
     for (;;) pause();
   }
   EXPECT_FALSE(IsEnding(child));
-  kill(child, SIGKILL);
+  SendSignal(child, SIGKILL);
   EXPECT_TRUE(IsEnding(child));
   waitpid(child, nullptr, 0);
 }

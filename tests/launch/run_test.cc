@@ -18,6 +18,7 @@
 
 #include "launch/process.h"
 #include "tests/support/job_fixture.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -58,7 +59,7 @@ class RunTest : public JobFixture {
     Ready(1);
     const pid_t pid = victim(launcher);
     ASSERT_GT(pid, 1);
-    kill(pid, SIGKILL);
+    SendSignal(pid, SIGKILL);
     const Outcome outcome = Wait(launcher);
     EXPECT_EQ(outcome.status, expected_status) << outcome.err;
     ExpectNothingLeft();
@@ -71,7 +72,7 @@ class RunTest : public JobFixture {
     Ready(0);
     Ready(1);
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
-    kill(launcher, SIGTERM);
+    SendSignal(launcher, SIGTERM);
     Wait(launcher);
     return took;
   }
@@ -261,7 +262,7 @@ TEST_F(RunTest, InterruptsReachTheApplication) {
     const pid_t launcher = Start(Job(2, 1, {app_, "sleep"}));
     Ready(0);
     Ready(1);
-    kill(launcher, number);
+    SendSignal(launcher, number);
     EXPECT_EQ(Wait(launcher).status, status);
   }
 }
@@ -277,7 +278,7 @@ TEST_F(RunTest, ReportSignalsReachWhoListensBehindAShellThatDoesNot) {
       ClearReady();
       const pid_t launcher = Start(Job(ranks, servers, {"sh", "-c", script}));
       Ready(0);
-      kill(launcher, SIGUSR1);
+      SendSignal(launcher, SIGUSR1);
       const Outcome outcome = Wait(launcher);
       EXPECT_EQ(outcome.status, 0) << outcome.err;
       EXPECT_EQ(outcome.out, "heard\n");
@@ -292,7 +293,7 @@ TEST_F(RunTest, AReportSignalBeforeThereIsAJobDoesNotEndTheLauncher) {
   const pid_t launcher = Start({"--hostfile", hosts.string(), "--memory", "8MiB", "--", "true"});
   UniqueFd list;
   ASSERT_TRUE(Becomes([&] { return (list = UniqueFd(open(hosts.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC))).get() >= 0; }));
-  for (const int number : {SIGUSR1, SIGUSR2}) kill(launcher, number);
+  for (const int number : {SIGUSR1, SIGUSR2}) SendSignal(launcher, number);
   std::ofstream(folder_ / "hosts of mpiexec") << "localhost\n";
   fs::rename(folder_ / "hosts of mpiexec", hosts);
   ASSERT_EQ(write(list.get(), "localhost\n", 10), 10);
@@ -333,7 +334,7 @@ TEST_F(RunTest, AnApplicationMayTidyUpWhenInterrupted) {
                                                           (folder_ / "ready/rank-0").string() +
                                                           "; while :; do sleep 0.05; done"}));
   Ready(0);
-  kill(launcher, SIGINT);
+  SendSignal(launcher, SIGINT);
   const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 4);
   EXPECT_EQ(outcome.out, "tidy\n");
@@ -343,7 +344,7 @@ TEST_F(RunTest, AStubbornApplicationIsKilledAfterAWhileOrAtTheSecondInterrupt) {
   pid_t launcher = Start(Job(2, 1, {app_, "stubborn"}));
   Ready(0);
   Ready(1);
-  kill(launcher, SIGINT);
+  SendSignal(launcher, SIGINT);
   EXPECT_EQ(Wait(launcher).status, 130);
   double shortest = kPatience.count();  // of a few: a busy machine may hold up one of them
   for (int i = 0; i < 3 && shortest >= 4; ++i) {
@@ -352,9 +353,9 @@ TEST_F(RunTest, AStubbornApplicationIsKilledAfterAWhileOrAtTheSecondInterrupt) {
     Ready(0);
     Ready(1);
     // Two that differ, because of two that are alike and come close together the launcher sees one.
-    kill(launcher, SIGINT);
+    SendSignal(launcher, SIGINT);
     std::this_thread::sleep_for(milliseconds(300));
-    kill(launcher, SIGTERM);
+    SendSignal(launcher, SIGTERM);
     const Outcome outcome = Wait(launcher);
     EXPECT_EQ(outcome.status, 130) << outcome.err;
     shortest = std::min(shortest, outcome.seconds);
@@ -390,7 +391,7 @@ TEST_F(RunTest, NothingIsLeftWhenTheLauncherOfADirectApplicationIsKilled) {
   const pid_t launcher = Start(Job(1, 0, {"sh", "-c", "setsid sleep 1000 & touch " + (folder_ / "ready/rank-0").string() +
                                                           "; sleep 1000"}));
   Ready(0);
-  kill(launcher, SIGKILL);
+  SendSignal(launcher, SIGKILL);
   EXPECT_EQ(Wait(launcher).status, 137);
 }
 
@@ -413,7 +414,7 @@ void RunTest::KillSomethingWhileTheJobStarts(int rounds) {
     const std::set<pid_t> all = JobProcesses();
     pid_t victim = launcher;
     if (round % 3 != 0 && !all.empty()) victim = *std::next(all.begin(), static_cast<long>(random() % all.size()));
-    kill(victim, SIGKILL);
+    SendSignal(victim, SIGKILL);
     EXPECT_NE(Wait(launcher).status, 0) << "round " << round;
     ExpectNothingLeft();
   }
@@ -425,7 +426,7 @@ TEST_F(RunTest, NothingIsLeftWhenTheGuardIsKilledAsSoonAsThereIsAFolder) {
     const pid_t launcher = Start(Job(1, 0, {"sleep", "1000"}));
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (fs::is_empty(folder_ / "tmp")) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-    kill(launcher, SIGKILL);
+    SendSignal(launcher, SIGKILL);
     EXPECT_EQ(Wait(launcher).status, 137) << "round " << round;
     ExpectNothingLeft();
   }
@@ -483,7 +484,7 @@ TEST_F(RunTest, AnMpiProgramThatAScriptStartsIsRecorded) {
   const std::string record = ReadFile(fs::directory_iterator(folder_ / "tmp")->path() / "processes");
   EXPECT_NE(record.find(first), std::string::npos) << record;
   EXPECT_NE(record.find(second), std::string::npos) << record;
-  kill(launcher, SIGTERM);
+  SendSignal(launcher, SIGTERM);
   EXPECT_EQ(Wait(launcher).status, 143);
 }
 
@@ -506,12 +507,12 @@ void RunTest::KillEverythingAtOnce(int rounds) {
     }
     for (bool all = false; !all;) {  // stopped first, so that none sees another one die
       const std::set<pid_t> now = JobProcesses();
-      for (pid_t pid : now) kill(pid, SIGSTOP);
+      for (pid_t pid : now) SendSignal(pid, SIGSTOP);
       all = JobProcesses() == now;
     }
     std::vector<ProcessId> killed;
     for (pid_t pid : JobProcesses()) killed.push_back(Identify(pid));
-    for (const ProcessId& one : killed) kill(one.pid, SIGKILL);
+    for (const ProcessId& one : killed) SendSignal(one.pid, SIGKILL);
     Wait(launcher);
     EXPECT_TRUE(Becomes([&] { return std::none_of(killed.begin(), killed.end(), IsAlive); }));
     RemoveUcxProbes();

@@ -24,6 +24,7 @@
 #include "ramspan/runtime.h"
 #define RAMSPAN_NO_MPI_MACROS  // the modes call both MPI's own functions and ours
 #include "ramspan/mpi.h"
+#include "tests/support/send_signal.h"
 
 namespace {
 
@@ -136,10 +137,10 @@ int StoppedServerAtEnd(int argc, char** argv) {
   int rank = 0;
   MPI_Comm_rank(computeComm(), &rank);
   const pid_t server = static_cast<pid_t>(ramspan::EnsureJoined().value()->servers()[0].pid);
-  if (rank == 0) kill(server, SIGSTOP);
+  if (rank == 0) SendSignal(server, SIGSTOP);
   MPI_Barrier(computeComm());
   const int ended = ramspan::detail::MpiFinalize();
-  if (rank == 0) kill(server, SIGCONT);
+  if (rank == 0) SendSignal(server, SIGCONT);
   return ended == MPI_SUCCESS ? 0 : 9;
 }
 
@@ -230,11 +231,11 @@ int ServerSighup(int argc, char** argv) {
     if (i == 3000) Fail("a server that waits in MPI_Init does not ignore SIGHUP");
     usleep(10'000);
   }
-  kill(server_beside, SIGHUP);
+  SendSignal(server_beside, SIGHUP);
   ramspan::detail::MpiInit(&argc, &argv);
   CheckComputeComm();
   if ((OfServerBeside("SigIgn:") >> (SIGHUP - 1) & 1) == 0) Fail("a server that serves does not ignore SIGHUP");
-  kill(server_beside, SIGHUP);
+  SendSignal(server_beside, SIGHUP);
   return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
 }
 
@@ -272,7 +273,7 @@ int Run(const std::string& mode, int argc, char** argv) {
   if (mode == "throw" || mode == "exit-7") sleep(30);
   if (mode == "no-finalize") return 0;
   if (mode == "server-sigterm") {
-    kill(static_cast<pid_t>(ramspan::EnsureJoined().value()->servers()[0].pid), SIGTERM);
+    SendSignal(static_cast<pid_t>(ramspan::EnsureJoined().value()->servers()[0].pid), SIGTERM);
     sleep(30);
   }
   Fail("unknown mode");

@@ -17,6 +17,7 @@
 
 #include "client/transport/mpi_entry.h"
 #include "common/checksum.h"
+#include "tests/support/send_signal.h"
 #include "tests/support/sizes.h"
 
 namespace ramspan {
@@ -272,7 +273,7 @@ TEST(RemoteSwap, ServersThatAnswerSlowlyButAllTheTimeAreNotFull) {
         .first_lease_bytes = kLeaseGranule, .lease_bytes_max = kLeaseGranule, .answer_timeout = milliseconds(2000)};
     RemoteSwap tier(Servers(), options);
     const auto signal_all = [](int number) {
-      for (const MpiWorld::Server& server : World().servers()) kill(static_cast<pid_t>(server.pid), number);
+      for (const MpiWorld::Server& server : World().servers()) SendSignal(static_cast<pid_t>(server.pid), number);
     };
     std::atomic<bool> ended = false;
     // Between two stops some server gives at least one lease.

@@ -14,6 +14,7 @@
 
 #include "client/swap/remote_swap.h"
 #include "client/transport/mpi_entry.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -38,7 +39,7 @@ bool TransferAll(RemoteSwap* tier, std::vector<Chunk>* chunks, bool write, pid_t
   for (size_t at = 0; at < all.size(); at += 16) {
     const auto group = all.subspan(at, std::min<size_t>(16, all.size() - at));
     write ? tier->SubmitWrite(group) : tier->SubmitRead(group);
-    if (kill_after_submit != 0 && at == 16) kill(kill_after_submit, SIGKILL);
+    if (kill_after_submit != 0 && at == 16) SendSignal(kill_after_submit, SIGKILL);
     for (size_t back = 0; back < group.size() && Clock::now() < deadline;) {
       IoRequest* done[16];
       back += tier->Poll(done, std::chrono::milliseconds(10));

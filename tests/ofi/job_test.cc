@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/job_fixture.h"
+#include "tests/support/send_signal.h"
 #include "tests/support/sizes.h"
 
 namespace ramspan {
@@ -37,7 +38,7 @@ class OfiJob : public JobFixture {
   void SendToServer(std::initializer_list<int> signals) {
     const pid_t server = JobProcess("ramspan-server");
     ASSERT_GT(server, 1);
-    for (const int number : signals) kill(server, number);
+    for (const int number : signals) SendSignal(server, number);
   }
   void SayGo() const { std::ofstream(folder_ / "ready/go") << ""; }
 
@@ -70,7 +71,7 @@ TEST_F(OfiJob, AnMpiProgramThatServersAreRanksOfIsToldWhatItWaitsFor) {
   const pid_t launcher = StartCommand(quiet);
   const char* const why = "has 4 ranks in MPI_COMM_WORLD, servers among them";
   EXPECT_TRUE(Becomes([&] { return ReadFile(said).find(why) != std::string::npos; })) << ReadFile(said);
-  kill(launcher, SIGTERM);
+  SendSignal(launcher, SIGTERM);
   Wait(launcher);
   const std::string text = ReadFile(said);
   EXPECT_THAT(text, HasSubstr("Remedy: ramspan run --transport ofi"));
@@ -185,7 +186,7 @@ TEST_F(OfiJob, InterruptsReachTheApplicationAndEndTheServers) {
     ClearReady();
     const pid_t launcher = StartCommand(Run(1, 2, Sweep(8 * kMiB, 0)));
     Ready(0);
-    kill(launcher, number);
+    SendSignal(launcher, number);
     EXPECT_EQ(Wait(launcher).status, status);
     ExpectNothingLeft();
   }
@@ -205,9 +206,9 @@ TEST_F(OfiJob, NothingIsLeftWhoeverIsKilled) {
       pid_t worker = program;
       for (pid_t up = program; up > 1 && up != launcher; up = ParentOf(up)) worker = up;
       const std::string who = victim;
-      if (who == "keeper") kill(ParentOf(program), SIGKILL);
-      if (who == "worker" || who == "both") kill(worker, SIGKILL);
-      if (who == "launcher" || who == "both") kill(launcher, SIGKILL);
+      if (who == "keeper") SendSignal(ParentOf(program), SIGKILL);
+      if (who == "worker" || who == "both") SendSignal(worker, SIGKILL);
+      if (who == "launcher" || who == "both") SendSignal(launcher, SIGKILL);
       EXPECT_EQ(Wait(launcher).status, 128 + SIGKILL) << who;
       ExpectNothingLeft();
     }
@@ -230,7 +231,7 @@ TEST_F(OfiJob, AnInterruptWhileServersStartEndsTheJob) {
                                   "\"$RAMSPAN_TEST_READY/starting\"; while :; do sleep 0.1; done");
   const pid_t launcher = StartCommand(command);
   ASSERT_TRUE(Becomes([&] { return fs::exists(folder_ / "ready/starting"); }));
-  kill(launcher, SIGTERM);
+  SendSignal(launcher, SIGTERM);
   EXPECT_EQ(Wait(launcher).status, 143);
 }
 

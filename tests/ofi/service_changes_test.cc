@@ -11,6 +11,7 @@
 
 #include "common/descriptor.h"
 #include "tests/ofi/service_fixture.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -237,12 +238,12 @@ TEST_F(ServiceChanges, AServerThatShrinksOrSetsAQuotaGetsBackWhatIsTooMuch) {
 TEST_F(ServiceChanges, ATerminalThatHangsUpEndsAServerAsSigtermDoesUnlessNohupSaysOtherwise) {
   const std::string socket = (folder_ / "socket").string();
   const Server ends = StartServer("64MiB", {"--socket", socket});
-  for (int i = 0; i < 200; ++i) kill(ends.pid, SIGHUP);  // terminals send two
+  for (int i = 0; i < 200; ++i) SendSignal(ends.pid, SIGHUP);  // terminals send two
   EndServer(ends, SIGHUP);
   EXPECT_FALSE(std::filesystem::exists(socket));
   limited_ = "nohup";
   const Server stays = StartServer("64MiB");
-  kill(stays.pid, SIGHUP);
+  SendSignal(stays.pid, SIGHUP);
   const Outcome outcome = Run(Sweep(24 * kMiB), To(stays.place, false, {"RAMSPAN_SWAP=remote"}));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EndServer(stays);
@@ -262,7 +263,7 @@ TEST_F(ServiceChanges, ASecondSignalDoesNotKeepAServerFromTakingBackItsFiles) {
     const Server server = StartServer("64MiB", {"--socket", socket, "--rendezvous", folder});
     EXPECT_TRUE(std::filesystem::exists(socket));
     EXPECT_TRUE(HasServerFile(folder));
-    for (int i = 0; i < 200; ++i) kill(server.pid, signal);
+    for (int i = 0; i < 200; ++i) SendSignal(server.pid, signal);
     EXPECT_EQ(Wait(server.pid).status, 0) << signal;
     EXPECT_FALSE(std::filesystem::exists(socket)) << signal;
     EXPECT_FALSE(HasServerFile(folder)) << signal;
@@ -275,7 +276,7 @@ TEST_F(ServiceChanges, ASignalWhileAServerStartsEndsItInOrder) {
   for (int milliseconds = 0; milliseconds < 250; milliseconds += 25) {  // of those that a start takes; any moment is right
     const pid_t pid = StartCommand({LAUNCHER, "server", "--memory", "8MiB", "--socket", socket});
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-    kill(pid, SIGTERM);
+    SendSignal(pid, SIGTERM);
     const Outcome outcome = Wait(pid);
     EXPECT_TRUE(outcome.status == 0 || outcome.status == 128 + SIGTERM) << outcome.status << " after " << milliseconds << " ms: " << outcome.err;
     EXPECT_FALSE(std::filesystem::exists(socket)) << milliseconds;
@@ -298,7 +299,7 @@ class ServiceThatHangs : public ServiceFixture {
 };
 
 TEST_F(ServiceThatHangs, EndsInOrderAtOneSignalAsSoonAsItCan) {
-  kill(pid_, SIGTERM);
+  SendSignal(pid_, SIGTERM);
   const std::string secret = "a secret, long enough\n";
   EXPECT_EQ(write(writes_.number(), secret.data(), secret.size()), static_cast<ssize_t>(secret.size()));
   writes_ = Descriptor();
@@ -309,7 +310,7 @@ TEST_F(ServiceThatHangs, EndsInOrderAtOneSignalAsSoonAsItCan) {
 
 TEST_F(ServiceThatHangs, EndsAtOnceWhenItIsAskedAgain) {
   const auto has_ended = [this] { return ReadFile("/proc/" + std::to_string(pid_) + "/stat").find(") Z ") != std::string::npos; };
-  EXPECT_TRUE(Becomes([&] { return kill(pid_, SIGINT) != 0 || has_ended(); }));
+  EXPECT_TRUE(Becomes([&] { return SendSignal(pid_, SIGINT) != 0 || has_ended(); }));
   EXPECT_EQ(Wait(pid_).status, 128 + SIGINT);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/support/job_fixture.h"
+#include "tests/support/send_signal.h"
 #include "tests/support/sizes.h"
 
 namespace ramspan {
@@ -37,7 +38,7 @@ class ServiceFixture : public JobFixture {
     return {pid, found.empty() ? "" : found[1].str()};
   }
   void EndServer(const Server& server, int signal = SIGTERM, int status = 0) {
-    kill(server.pid, signal);
+    SendSignal(server.pid, signal);
     EXPECT_EQ(Wait(server.pid).status, status);
   }
 

@@ -10,6 +10,7 @@
 
 #include "common/units.h"
 #include "tests/ofi/service_fixture.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
@@ -171,9 +172,9 @@ TEST_F(Service, WhatAServerOfThisHostHeldIsThereWhenItIsGivenUpAndLivesOn) {
     return count;
   };
   ASSERT_GT(leases(), 0u);
-  kill(server.pid, SIGSTOP);
+  SendSignal(server.pid, SIGSTOP);
   ASSERT_TRUE(Becomes([&] { return ReadFile(folder_ / "err").find("is gone") != std::string::npos; }));
-  kill(server.pid, SIGCONT);
+  SendSignal(server.pid, SIGCONT);
   ASSERT_TRUE(Becomes([&] { return leases() == 0; })) << "the server has seen the end of the link";
   SayGo();
   const Outcome outcome = Wait(program);
@@ -185,13 +186,13 @@ TEST_F(Service, AServerThatIsStoppedForTooLongIsGivenUp) {
   const Server server = StartServer("64MiB");
   const pid_t program = StartCommand(Loss(), To(server.place, true, {"RAMSPAN_TEST_SILENCE_MAX=2"}));
   Ready(0);
-  kill(server.pid, SIGSTOP);
+  SendSignal(server.pid, SIGSTOP);
   SayGo();
   const Outcome outcome = Wait(program);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("wrong 0 new 64")) << outcome.err;
   EXPECT_THAT(outcome.out, Not(HasSubstr("lost 0 ")));
-  kill(server.pid, SIGCONT);
+  SendSignal(server.pid, SIGCONT);
   EndServer(server);
 }
 
@@ -200,7 +201,7 @@ TEST_F(Service, AClientThatIsSuspendedLosesNothingAndKeepsNobodyWaiting) {
   const Server server = StartServer("64MiB");
   const pid_t suspended = StartCommand(Sweep(24 * kMiB, 0), To(server.place, true, {"RAMSPAN_SWAP=remote", "RAMSPAN_TEST_SILENCE_MAX=4"}));
   Ready(0);
-  kill(suspended, SIGSTOP);
+  SendSignal(suspended, SIGSTOP);
   // A ping a second, looks each 0.2 s: with less a server that is well would be given up on a busy machine.
   const auto longer_than_silence = std::chrono::steady_clock::now() + std::chrono::milliseconds(4800);
   Words other = {"sh", "-c", "exec \"$@\" > " + (folder_ / "other").string(), "sh"};
@@ -210,7 +211,7 @@ TEST_F(Service, AClientThatIsSuspendedLosesNothingAndKeepsNobodyWaiting) {
     EXPECT_EQ(ReadFile(folder_ / "other"), "verified " + std::to_string(16 * kMiB) + " bytes\n");
   } while (std::chrono::steady_clock::now() < longer_than_silence);
   EXPECT_THAT(Ctl({"list", server.place}), testing::ContainsRegex("1 client holds [1-9][0-9] MiB"));
-  kill(suspended, SIGCONT);
+  SendSignal(suspended, SIGCONT);
   std::ofstream(folder_ / "ready/stop") << "";
   const Outcome outcome = Wait(suspended);
   EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;
@@ -224,7 +225,7 @@ TEST_F(Service, TheLeasesOfAKilledClientComeBack) {
     ClearReady();
     const pid_t hog = StartCommand(Sweep(24 * kMiB, 0), To(server.place, far, {"RAMSPAN_SWAP=remote"}));
     Ready(0);
-    kill(hog, SIGKILL);
+    SendSignal(hog, SIGKILL);
     EXPECT_EQ(Wait(hog).status, 128 + SIGKILL);
     const Outcome outcome = Run(Sweep(24 * kMiB), To(server.place, far, {"RAMSPAN_SWAP=remote"}));
     EXPECT_EQ(outcome.out, "verified " + std::to_string(24 * kMiB) + " bytes\n") << outcome.err;

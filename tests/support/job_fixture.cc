@@ -1,4 +1,5 @@
 #include "tests/support/job_fixture.h"
+#include "tests/support/send_signal.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -99,7 +100,11 @@ void JobFixture::SetChildEnvironment(const Words& environment) {
 
 pid_t JobFixture::StartCommand(Words command, const Words& environment, const std::string& input) {
   const pid_t pid = fork();
-  if (pid != 0) return pid;
+  if (pid < 0) {
+    std::perror("a test cannot start a process");
+    std::abort();
+  }
+  if (pid > 0) return pid;
   setpgid(0, 0);
   // A shell that starts tests in the background lets them ignore ^C, and so would what they start.
   for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
@@ -121,7 +126,7 @@ Outcome JobFixture::Wait(pid_t pid, std::chrono::seconds patience) {
   while (waitpid(pid, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > deadline) {
       ADD_FAILURE() << "the job hangs; stderr: " << ReadFile(folder_ / "err");
-      kill(pid, SIGKILL);
+      SendSignal(pid, SIGKILL);
     }
     std::this_thread::sleep_for(milliseconds(5));
   }
@@ -182,7 +187,7 @@ void JobFixture::ExpectNothingLeft() {
   Becomes([&] { return JobProcesses().empty() && fs::is_empty(folder_ / "tmp"); }, kEndsMayTake);
   for (pid_t pid : JobProcesses()) {
     ADD_FAILURE() << "left running: " << pid << " " << ReadFile("/proc/" + std::to_string(pid) + "/comm");
-    kill(pid, SIGKILL);
+    SendSignal(pid, SIGKILL);
   }
   for (const auto& entry : fs::directory_iterator(folder_ / "tmp")) ADD_FAILURE() << "left: " << entry.path();
   std::set<std::string> left;

@@ -1,4 +1,5 @@
 #include "common/process_life.h"
+#include "tests/support/send_signal.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,13 +16,13 @@ TEST(ProcessLife, StoppedRunningAndEndedAreToldApart) {
     for (;;) pause();
   }
   EXPECT_EQ(LifeOfProcess(child), ProcessLife::kRuns);
-  kill(child, SIGSTOP);
+  SendSignal(child, SIGSTOP);
   waitpid(child, nullptr, WUNTRACED);
   EXPECT_EQ(LifeOfProcess(child), ProcessLife::kStopped);
-  kill(child, SIGKILL);
+  SendSignal(child, SIGKILL);
   siginfo_t info{};
   waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);  // not reaped: a zombie
-  EXPECT_EQ(kill(child, 0), 0) << "which is what was asked before";
+  EXPECT_EQ(SendSignal(child, 0), 0) << "which is what was asked before";
   EXPECT_EQ(LifeOfProcess(child), ProcessLife::kGone);
   waitpid(child, nullptr, 0);
   EXPECT_EQ(LifeOfProcess(child), ProcessLife::kGone);
