@@ -58,7 +58,9 @@ long Membarrier(int command) { return syscall(__NR_membarrier, command, 0, 0); }
 void GiveUp(void* given_up) {
   auto* table = static_cast<PinTable*>(given_up);
   detail::t_pins = nullptr;
-  // What it still pins stays in its slots. Release: who takes the table over sees them as they are, and the pull count.
+  // Elements that its last destructors have used: nobody holds them any more. What adhereTos still pin stays in its slots.
+  for (unsigned i = PinTable::kAdhereToSlots; i < PinTable::kSlots; ++i) table->slots[i].store(nullptr, std::memory_order_release);
+  // Release: who takes the table over sees the slots as they are, and the pull count.
   table->owned.store(false, std::memory_order_release);
 }
 pthread_key_t LeaseKey() {

@@ -53,8 +53,7 @@ struct DropAtThreadEnd {
   ~DropAtThreadEnd() { t_held.DropBeyond(0); }
 };
 
-// One of those that adhereTos leave to elements. kSlots: none is free, because threads that had the table before have ended with elements that
-// their last destructors used.
+// One of those that adhereTos leave to elements. kSlots: none is free.
 unsigned FreeSlot(PinTable* table) {
   unsigned slot = PinTable::kAdhereToSlots;
   while (slot < PinTable::kSlots && table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;

@@ -195,6 +195,32 @@ TEST(ManagedPtr, ElementsThatAreGoneAreNotHeld) {
   ramspan::SetMemoryLimit(limit);
 }
 
+// They stayed in their thread's table, which held the objects for ever and left no places to the next owner's elements.
+TEST(ManagedPtr, ElementsThatAThreadsLastDestructorsUseAreNotHeld) {
+  constexpr int kObjects = 8;  // as many as a thread holds
+  struct UsesAtItsEnd {
+    ~UsesAtItsEnd() {
+      for (managedPtr<char>& one : *objects) one[9] += 1;
+    }
+    std::vector<managedPtr<char>>* objects = nullptr;
+  };
+  const uint64_t limit = ramspan::MemoryLimit();
+  for (char round = 1; round <= 3; ++round) {
+    std::vector<managedPtr<char>> objects;
+    for (int i = 0; i < kObjects; ++i) objects.emplace_back(limit / 16, round);
+    std::thread([&objects] {
+      static thread_local UsesAtItsEnd last;  // before elements' own, so that it goes after that
+      last.objects = &objects;
+      objects[0][9] += 1;
+    }).join();
+    EXPECT_EQ(objects[0][9], round + 2);
+    EXPECT_EQ(objects[7][9], round + 1);
+    ramspan::managedPtr<char> most(limit / 4 * 3);  // they must leave
+    ramspan::adhereTo<char> glue(most);
+    EXPECT_NO_THROW(static_cast<void>(static_cast<char*>(glue)));
+  }
+}
+
 TEST(ManagedPtr, SetUseHoldsTheDataWhereItIs) {
   managedPtr<double> p(kDoubles, 2.0);
   ASSERT_TRUE(p.setUse());
