@@ -32,6 +32,7 @@ class LeavePace {
   void NoteNothingLeaves() {
     pause_ = {};
     again_ = {};
+    pass_failed_ = false;
   }
 
  private:

@@ -197,7 +197,10 @@ size_t Swaps::AddReadOnly(std::unique_ptr<SwapTier> tier) {
 
 void Swaps::LeaveDraining(const std::atomic<bool>& stop) {
   if (configured_.remote == nullptr) return;
-  if (!configured_.remote->HasLeaving()) return leave_pace_.NoteNothingLeaves();
+  if (!configured_.remote->HasLeaving()) {
+    leave_next_ = 0;
+    return leave_pace_.NoteNothingLeaves();
+  }
   const Clock::time_point begin = Clock::now();
   if (!leave_pace_.MayTry(begin)) return;
   const TurnQueue::Turn turn(&turns_, TurnQueue::kOnlyIfFree);  // the mover has other work than to wait for a program's RemoveSwap

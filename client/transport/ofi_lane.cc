@@ -201,9 +201,10 @@ int OfiLane::BeginSleep() {
     polling_ = true;
     ++users_;
   }
-  if (endpoint_->wait_descriptor() >= 0 && endpoint_->MayWait()) return endpoint_->wait_descriptor();
+  const int descriptor = endpoint_->wait_descriptor();
+  if (descriptor >= 0 && endpoint_->MayWait()) return descriptor;
   EndSleep();
-  return kAwake;
+  return descriptor >= 0 ? kAwake : kBlind;
 }
 
 void OfiLane::EndSleep() {

@@ -35,8 +35,8 @@ class OfiLane {
   bool Collect(std::vector<ServerTransport::Completion>* done);
 
   // Instead of spinning with Collect: the descriptor to sleep on until something comes for the transfers in flight. Nobody else polls then until
-  // EndSleep. kNothingHere: none is in flight, or another thread is at it. kAwake: there is something to Collect, or no such descriptor.
-  static constexpr int kNothingHere = -1, kAwake = -2;
+  // EndSleep. kNothingHere: none is in flight, or another thread is at it. kAwake: there is something to Collect. kBlind: the network has no such descriptor.
+  static constexpr int kNothingHere = -1, kAwake = -2, kBlind = -3;
   int BeginSleep();
   void EndSleep();
 

@@ -215,16 +215,18 @@ void OfiTransport::SleepUntilArrival() {
   std::array<pollfd, kServersMax> polled;
   std::array<uint32_t, kServersMax> whose;
   nfds_t n = 0;
-  bool awake = false;
-  for (uint32_t i = 0; i < servers() && !awake; ++i) {
+  bool awake = false, blind = false;
+  for (uint32_t i = 0; i < servers() && !awake && !blind; ++i) {
     const int descriptor = servers_[i]->BeginSleep();
     awake = descriptor == OfiLane::kAwake;
+    blind = descriptor == OfiLane::kBlind;
     if (descriptor < 0) continue;
     whose[n] = i;
     polled[n++] = {.fd = descriptor, .events = POLLIN, .revents = 0};
   }
-  if (!awake) ppoll(polled.data(), n, &kSleepMax, nullptr);
+  if (!awake && !blind) ppoll(polled.data(), n, &kSleepMax, nullptr);
   for (nfds_t i = 0; i < n; ++i) servers_[whose[i]]->EndSleep();
+  if (blind) sched_yield();
 }
 
 std::optional<ServerTransport::Control> OfiTransport::Receive() {
