@@ -36,15 +36,19 @@ Announcer::~Announcer() {
   if (thread_.joinable()) thread_.join();
 }
 
+bool Announcer::Ends(std::chrono::milliseconds at_most) const {
+  pollfd end{.fd = end_.number(), .events = POLLIN, .revents = 0};
+  return poll(&end, 1, static_cast<int>(at_most.count())) > 0;
+}
+
 // Without heap a turn is left out; what leaves this thread would end the server.
 void Announcer::Run() {
   if (work_.first) WithinHeap([this] { return work_.first(end_.number()), 0; }, 0);
   bool failing = false;
-  for (;;) {
-    pollfd end{.fd = end_.number(), .events = POLLIN, .revents = 0};
-    if (poll(&end, 1, static_cast<int>(every_.count())) > 0) return;
-    const Status said = WithinHeap([this] { return work_.again(); }, OutOfHeap());
-    if (!said.ok() && !failing) LogWarning("%s; clients that are new will not find this server", said.c_str());
+  while (!Ends(every_)) {
+    const Status said = WithinHeap([this] { return work_.again(end_.number()); }, OutOfHeap());
+    const bool cut_short = !said.ok() && Ends(std::chrono::milliseconds(0));
+    if (!said.ok() && !failing && !cut_short) LogWarning("%s; clients that are new will not find this server", said.c_str());
     failing = !said.ok();
   }
 }

@@ -15,10 +15,10 @@ namespace ramspan {
 class Announcer {
  public:
   struct Work {
-    // Once, at first; may be empty. It should end early when the descriptor becomes readable.
+    // Once, at first; may be empty. Both should end early when the descriptor becomes readable: the destructor waits for them.
     std::function<void(int until)> first;
-    // A failure is logged when it is the first one or follows a success.
-    std::function<Status()> again;
+    // A failure is logged when it is the first one or follows a success, and the announcer shall not end.
+    std::function<Status(int until)> again;
   };
   // kUnavailable, kResourceExhausted: there is no descriptor, or no thread.
   static Result<std::unique_ptr<Announcer>> Start(Work work, std::chrono::milliseconds every);
@@ -29,6 +29,7 @@ class Announcer {
  private:
   Announcer(Work work, std::chrono::milliseconds every, Descriptor end) : work_(std::move(work)), every_(every), end_(std::move(end)) {}
   void Run();
+  bool Ends(std::chrono::milliseconds at_most) const;  // waits
 
   const Work work_;
   const std::chrono::milliseconds every_;

@@ -5,12 +5,16 @@
 //
 // What is in the file may be a user's work. So a file is changed only if it holds nothing but places, in the form in which servers write them.
 // Of those, lines at whose place nobody listens any more (a server was killed) go when a server is added; a list with a comment stays as it is.
+// A place that means something on one host only (/path, @name, 127.x, localhost, ::1) cannot be judged by other hosts, and a line does not say
+// whose it is: its own server alone takes such a line away, and that of a killed one stays until somebody deletes it. Servers of two hosts at
+// one such place share the line: when one ends, the other writes it again within kLookEvery.
 //
 // Thread-safety: made and ended by one thread. All calls are those of the file system and of sockets, and block as long as these do.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "common/announcer.h"
@@ -23,21 +27,25 @@ class PlaceFilePost {
  public:
   static constexpr std::chrono::seconds kLookEvery{10};
 
-  // The file names the place from now on; one that is made has mode 0600. Nothing is changed where it does already, maybe by another name of this host.
+  // The file names the place from now on; one that is made has mode 0600. Nothing is changed where it does already, maybe by another name of this
+  // host: then it may be a link, or read-only.
   // REQUIRES: somebody listens at the place. kInvalidArgument: there is something else, or a list made by hand without this place, or it
   // cannot be written. kUnavailable: it cannot be read, or others keep it locked.
   static Result<std::unique_ptr<PlaceFilePost>> Make(const std::string& path, const SocketPlace& place, std::chrono::milliseconds look_every = kLookEvery);
-  // Takes the line away, if servers alone have written the file, and the file with the last one.
+  // Takes the line away, if servers alone have written the file, and the file with the last one. Waits 2 s at most for the lock, and for one
+  // name that is looked up: a line that was not taken away is logged.
   ~PlaceFilePost();
   PlaceFilePost(const PlaceFilePost&) = delete;
   PlaceFilePost& operator=(const PlaceFilePost&) = delete;
 
  private:
-  PlaceFilePost(std::string path, SocketPlace place) : path_(std::move(path)), place_(std::move(place)) {}
-  Status Announce() const;
+  PlaceFilePost(std::string path, SocketPlace place) : path_(std::move(path)), place_(std::move(place)), names_{place_.text()} {}
+  Status Announce(int until);
 
   const std::string path_;
   const SocketPlace place_;
+  std::set<std::string> names_;  // of the place, in the file: its own, and those that were found there. Make's, then the announcer's thread's
+  bool is_there_ = false;        // the file names it; written by Make
   std::unique_ptr<Announcer> announcer_;
 };
 

@@ -297,7 +297,7 @@ Result<std::unique_ptr<RendezvousPost>> RendezvousPost::Make(RendezvousFolder fo
   if (Status written = post->folder_.Write(entry); !written.ok()) return written;
   RendezvousPost* const raw = post.get();
   Result<std::unique_ptr<Announcer>> announcer = Announcer::Start(
-      {.first = [raw](int until) { raw->folder_.Sweep(until, raw->entry_.instance); }, .again = [raw] { return raw->Touch(); }}, touch_every);
+      {.first = [raw](int until) { raw->folder_.Sweep(until, raw->entry_.instance); }, .again = [raw](int) { return raw->Touch(); }}, touch_every);
   if (!announcer.ok()) return announcer.status();  // the post takes its entry away
   post->announcer_ = std::move(announcer).value();
   return post;

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -107,7 +108,7 @@ std::string SocketPlace::text() const {
   return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
 }
 
-bool IsOfOneHost(const SocketPlace& place) { return place.is_local() || place.host == "::1" || place.host.rfind("127.", 0) == 0; }
+bool IsOfOneHost(const SocketPlace& place) { return place.is_local() || place.host == "localhost" || place.host == "::1" || place.host.rfind("127.", 0) == 0; }
 
 Result<SocketPlace> ParseSocketPlace(const std::string& text) {
   SocketPlace place;
@@ -247,14 +248,17 @@ Status FinishConnect(const Descriptor& socket) {
 
 bool IsDeserted(const SocketPlace& place, std::chrono::milliseconds at_most) {
   const Result<std::vector<SocketAddress>> addresses = Resolve(place);
-  if (!addresses.ok()) return false;
-  for (const SocketAddress& address : addresses.value()) {
+  return addresses.ok() && IsDeserted(addresses.value(), at_most, -1);
+}
+
+bool IsDeserted(const std::vector<SocketAddress>& addresses, std::chrono::milliseconds at_most, int until) {
+  for (const SocketAddress& address : addresses) {
     const Descriptor socket = Open(address);
     if (!socket) return false;
     int error = connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
-      pollfd polled{.fd = socket.number(), .events = POLLOUT, .revents = 0};
-      if (poll(&polled, 1, static_cast<int>(at_most.count())) != 1) return false;
+      std::array<pollfd, 2> polled{{{.fd = socket.number(), .events = POLLOUT, .revents = 0}, {.fd = until, .events = POLLIN, .revents = 0}}};
+      if (poll(polled.data(), polled.size(), static_cast<int>(at_most.count())) <= 0 || polled[1].revents != 0) return false;
       socklen_t length = sizeof error;
       if (getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) return false;
     }

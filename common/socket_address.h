@@ -28,7 +28,7 @@ struct SocketPlace {
   std::string text() const;
 };
 
-// Whether it means something on its own host only: a Unix socket, or a loopback address in numbers.
+// Whether it means something on its own host only: a Unix socket, localhost, or a loopback address in numbers.
 bool IsOfOneHost(const SocketPlace& place);
 
 // kInvalidArgument with what to write. Port 0 is for listeners only: any free one.
@@ -77,6 +77,8 @@ Status FinishConnect(const Descriptor& socket);
 // True: nobody listens there; the system of that host says so (refused), or there is no such socket. False: somebody does, or nobody
 // has said anything within the time: a host that is off, a network that is broken. Waits.
 bool IsDeserted(const SocketPlace& place, std::chrono::milliseconds at_most);
+// Of a place's addresses; false, too, when the descriptor `until` becomes readable (-1: none).
+bool IsDeserted(const std::vector<SocketAddress>& addresses, std::chrono::milliseconds at_most, int until);
 
 // Ends, for both directions, every TCP connection that this process has with the peer, whoever made it. Does not wait. True: there was one.
 bool HangUp(const SocketAddress& peer);

@@ -7,6 +7,10 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,6 +18,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -347,11 +353,28 @@ class PlaceFile : public Rendezvous {
 
 // Somebody who listens, at a port of his own.
 struct Listener {
+  explicit Listener(const std::string& at = "127.0.0.1") : host(at) {}
+  std::string host;
   SocketAddress bound;
-  Descriptor socket = Listen(ParseSocketPlace("127.0.0.1:0").value(), &bound).value();
+  Descriptor socket = Listen(ParseSocketPlace(host + ":0").value(), &bound).value();
   std::string port() const { return std::to_string(bound.port()); }
-  SocketPlace place() const { return ParseSocketPlace("127.0.0.1:" + port()).value(); }
+  SocketPlace place() const { return ParseSocketPlace(host + ":" + port()).value(); }
 };
+
+// An address by which other hosts know this one; empty: it has none.
+std::string AddressForOthers() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string found;
+  for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET || (one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    SocketAddress address;
+    std::memcpy(&address.storage, one->ifa_addr, sizeof(sockaddr_in));
+    found = address.host();
+  }
+  freeifaddrs(all);
+  return found;
+}
 
 TEST_F(PlaceFile, HasAPlaceALine) {
   Write("# ours\nnode7:7117\n\n  [::1]:80\t\r\n/run/socket");
@@ -397,13 +420,30 @@ TEST_F(PlaceFile, NamesItsServersForAsLongAsTheyAreThere) {
 
 // Lines of servers that were killed go when a server comes.
 TEST_F(PlaceFile, NamesNobodyForEver) {
-  const Listener live, fresh;
-  std::optional<Listener> killed(std::in_place);
+  const std::string host = AddressForOthers();
+  if (host.empty()) GTEST_SKIP() << "this host has no address but loopback";
+  const Listener live(host), fresh(host);
+  std::optional<Listener> killed(std::in_place, host);
   const std::string gone = killed->place().text();
   killed.reset();
   Write(gone + "\n" + live.place().text() + "\n");
   const auto post = PlaceFilePost::Make(path_, fresh.place()).value();
   EXPECT_THAT(Places(), testing::ElementsAre(live.place().text(), fresh.place().text()));
+}
+
+// Servers of two hosts took each other's lines away, again and again: those of places that other hosts cannot judge.
+TEST_F(PlaceFile, KeepsWhatMeansSomethingOnItsOwnHostOnly) {
+  std::optional<Listener> killed(std::in_place);
+  const std::string port = killed->port();
+  killed.reset();
+  const std::string of_others = "@ramspan-of-another-host\n/no/such/socket\n127.0.0.1:" + port + "\nlocalhost:" + port + "\n[::1]:" + port + "\n";
+  const Listener server;
+  Write(of_others);
+  {
+    const auto post = PlaceFilePost::Make(path_, server.place()).value();
+    EXPECT_EQ(Text(), of_others + server.place().text() + "\n");
+  }
+  EXPECT_EQ(Text(), of_others);
 }
 
 // Each put a file with its own line in the place of the others'.
@@ -454,6 +494,86 @@ TEST_F(PlaceFile, IsWrittenAgainWhenSomebodyHasDeletedIt) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (Places().size() < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   EXPECT_THAT(Places(), testing::UnorderedElementsAre(first.place().text(), second.place().text()));
+}
+
+// It was refused, because a server does not write there; but there is nothing to write.
+TEST_F(PlaceFile, ThatNamesAServerNeedNotBeWritable) {
+  const Listener server;
+  const fs::path target = path_.string() + ".target";
+  std::ofstream(target) << "# ours\nlocalhost:" << server.port() << "\n";
+  fs::permissions(target, fs::perms(0444));
+  fs::create_symlink(target, path_);
+  testing::internal::CaptureStderr();
+  {
+    const auto post = PlaceFilePost::Make(path_, server.place());
+    EXPECT_TRUE(post.ok()) << post.status().message();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "nor at the end";
+}
+
+// Its server locked the file, and knocked at all others, at each look.
+TEST_F(PlaceFile, ThatCallsAServerByAnotherNameIsOnlyReadAgain) {
+  const std::string host = AddressForOthers();
+  const Listener server, other(host.empty() ? "127.0.0.1" : host);
+  Write(other.place().text() + "\nlocalhost:" + server.port() + "\n");
+  const Descriptor events(inotify_init1(IN_CLOEXEC));
+  ASSERT_GE(inotify_add_watch(events.number(), path_.c_str(), IN_CLOSE_WRITE | IN_CLOSE_NOWRITE), 0) << std::strerror(errno);
+  const auto post = PlaceFilePost::Make(path_, server.place(), std::chrono::milliseconds(5)).value();
+  for (int reads = 0; reads < 5;) {
+    alignas(inotify_event) char buffer[4096];
+    const ssize_t length = read(events.number(), buffer, sizeof buffer);
+    ASSERT_GT(length, 0);
+    for (ssize_t at = 0; at < length;) {
+      const auto* const event = reinterpret_cast<const inotify_event*>(buffer + at);
+      ASSERT_EQ(event->mask & IN_CLOSE_WRITE, 0u) << "it was opened to be locked";
+      ++reads;
+      at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+    }
+  }
+  EXPECT_FALSE(Accept(other.socket)) << "nobody comes";
+}
+
+// It became 0600, so that others of the user's group did not find the servers any more; and what a server that was killed had left stayed.
+TEST_F(PlaceFile, KeepsItsModeAndNothingBesideIt) {
+  const Listener first, second;
+  Write(first.place().text() + "\n", 0644);
+  std::ofstream(path_.string() + ".ramspan-new") << "127.0.0.1:";
+  const auto post = PlaceFilePost::Make(path_, second.place()).value();
+  EXPECT_THAT(Places(), testing::ElementsAre(first.place().text(), second.place().text()));
+  EXPECT_EQ(fs::status(path_).permissions(), fs::perms(0644));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_.parent_path()), fs::directory_iterator()), 1);
+}
+
+// Its end took a minute: 30 s of its look's wait for the lock, and 30 s of its own (the next test's).
+TEST_F(PlaceFile, ThatSomebodyKeepsLockedDoesNotKeepAServerThatLooksFromItsEnd) {
+  const Listener first, second;
+  auto post = PlaceFilePost::Make(path_, first.place(), std::chrono::milliseconds(1)).value();
+  const std::string aside = path_.string() + ".aside";
+  const std::string text = second.place().text() + "\n";
+  const Descriptor locked(open(aside.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(write(locked.number(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  ASSERT_EQ(flock(locked.number(), LOCK_EX | LOCK_NB), 0);
+  const Descriptor events(inotify_init1(IN_CLOEXEC));
+  ASSERT_GE(inotify_add_watch(events.number(), aside.c_str(), IN_CLOSE_WRITE), 0) << std::strerror(errno);
+  fs::rename(aside, path_);
+  char event[4096];
+  ASSERT_GT(read(events.number(), event, sizeof event), 0) << "it tries to lock it, to write its line again";
+  const auto begin = std::chrono::steady_clock::now();
+  post.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_EQ(Text(), text);
+}
+
+TEST_F(PlaceFile, ThatSomebodyKeepsLockedDoesNotKeepAServerFromItsEnd) {
+  const Listener server;
+  auto post = PlaceFilePost::Make(path_, server.place()).value();
+  const Descriptor locked(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(locked.number(), LOCK_EX | LOCK_NB), 0) << "who may only read it can do that";
+  const auto begin = std::chrono::steady_clock::now();
+  testing::internal::CaptureStderr();
+  post.reset();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("it may still name the memory server " + server.place().text()));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 // It replaced, and took away in the end, whatever was there: lists made by hand, data, /dev/null.

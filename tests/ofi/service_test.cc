@@ -348,7 +348,7 @@ TEST_F(Service, MistakesAreToldWithTheirCauseAndWhatHelps) {
       {{"--rendezvous", "file:" + at + "folder"}, "it is a folder: write --rendezvous " + at + "folder"},
       {{"--rendezvous", "file:" + at + "data"}, "it holds something else than places of memory servers"},
       {{"--rendezvous", "file:" + at + "list"}, "does not name this server: write the line @ramspan-"},
-      {{"--rendezvous", "file:" + at + "absent/file"}, "no file can be made beside it: No such file or directory"},
+      {{"--rendezvous", "file:" + at + "absent/file"}, "it cannot be made: No such file or directory"},
       {{"--rendevous", at + "folder"}, "did you mean --rendezvous?"},
   };
   for (const auto& [words, expected] : wrong_servers) {
