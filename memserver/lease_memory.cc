@@ -131,12 +131,12 @@ void LeaseMemory::Drop(uint64_t offset, bool mappings_keep_bytes) {
 // writing to these addresses. So they are never another lease's, and there is something to write to: a provider that copies
 // there itself would end this process. What has been written there is given back as more leases go.
 void LeaseMemory::Entomb(std::span<std::byte> memory) {
-  // Nothing is asked for by that, so it leaves no hole (MakePrivate).
-  const void* again = mmap(memory.data(), memory.size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  const auto map_again = [memory](int access) { return mmap(memory.data(), memory.size(), access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0); };
+  const void* again = map_again(PROT_READ | PROT_WRITE);
+  // The system promises no memory for what nobody should write (ulimit -d, vm.overcommit_memory = 2). Only such a client's write can end this process then.
+  // (Under overcommit 2 kernels before 6.12 have left a hole, and what another thread may have mapped there within this microsecond would be replaced.)
+  if (again == MAP_FAILED) again = map_again(PROT_NONE);
   RS_CHECK(again != MAP_FAILED, "memory of a lease cannot be given back: %s", std::strerror(errno));
-  // A wish: the system may promise no memory for what nobody should write (ulimit -d, vm.overcommit_memory = 2). Only such a client's write can end
-  // this process then.
-  mprotect(memory.data(), memory.size(), PROT_READ | PROT_WRITE);
   for (const std::span<std::byte> grave : graves_) madvise(grave.data(), grave.size(), MADV_DONTNEED);
   graves_.push_back(memory);
   if (graves_.size() > kGravesMax) graves_.pop_front();

@@ -170,7 +170,7 @@ class RAMSPAN_API managedMemory {
   managedSwap* swap_;  // null: the configured one, also after the program has destroyed the manager's own
   managedMemory* previous_ = nullptr;
   Settings settings_;
-  bool is_in_force_ = true;  // false: the settings could not be put into force, so what is in force is not this manager's
+  std::atomic<bool> is_in_force_{true};  // false: the settings could not be put into force, so what is in force is not this manager's
   bool captured_ = false;  // of the configured manager: its settings hold what the configuration says
   ramspan::Statistics base_;  // counts at the last reset
   std::unique_ptr<Strategy> strategy_;
