@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <unordered_map>
 
@@ -193,6 +194,7 @@ swapPolicy managedSwap::setSwapPolicy(swapPolicy new_policy) {
 }
 
 bool managedSwap::extendSwap(global_bytesize bytes) {
+  if (bytes > std::numeric_limits<global_bytesize>::max() - swapSize) return false;
   if (users_ > 0 && !mask_.empty()) {
     try {
       ramspan::SetSwapLimit(static_cast<ramspan::SwapId>(id_), swapSize + bytes);

@@ -264,6 +264,14 @@ TEST(Policies, FixedFilesFailToo) {
   Expect(field);
 }
 
+// The sum wrapped: the swap became smaller, and true was returned.
+TEST(Policies, AnExtensionBeyondAllNumbersIsRefused) {
+  managedFileSwap swap(64 * mib, "/tmp/rambrain-wraps-%d-%d");
+  cyclicManagedMemory manager(&swap, 4 * mib);
+  EXPECT_FALSE(swap.extendSwap(~global_bytesize{0} - 16 * mib + 1));
+  EXPECT_EQ(swap.getSwapSize(), 64 * mib);
+}
+
 TEST(Policies, AutoextendableExtendsFilesAndOthersDuringTheRun) {
   {
     managedFileSwap swap(4 * mib, "/tmp/rambrain-auto-%d-%d");
