@@ -15,6 +15,7 @@ constexpr Row kTable[] = {
     {Phase::kWriting, Event::kFinishEvict, Phase::kSwapped}, {Phase::kWriting, Event::kFinishKeep, Phase::kResident},
     {Phase::kWriting, Event::kFailWrite, Phase::kResident}, {Phase::kResident, Event::kFree, Phase::kFreed},
     {Phase::kSwapped, Event::kFree, Phase::kFreed},         {Phase::kLost, Event::kFree, Phase::kFreed},
+    {Phase::kSwapped, Event::kLose, Phase::kLost},
 };
 }  // namespace
 

@@ -7,6 +7,7 @@
 //   Loading   kFinishLoad      Resident   length and checksum right
 //   Loading   kFailLoad        Swapped    retryable; waiters get the error
 //   Loading   kLose            Lost       wrong checksum, server gone: sticky
+//   Swapped   kLose            Lost       the swap in which its slot was is given up
 //   Resident  kDrop            Swapped    unpinned and clean with a valid slot, or never written
 //   Resident  kBeginWrite      Writing    unpinned and dirty; the frame may be read from Acquire on, not written
 //   Writing   kFinishEvict     Swapped    nobody came

@@ -104,6 +104,9 @@ class Engine {
     Vacating::Part* part = nullptr;
   };
   Status Vacate(const Vacating::Leaving& leaving, VacateOptions options = {false, false, false, nullptr}, const std::function<void()>& take_back = {}) RS_EXCLUDES(mutex_);
+  // What is in slots for which `gone` says true is lost, but for what is in memory, too. Afterwards no chunk names such a slot.
+  // REQUIRES: their tier is retired (RetirableTier). Blocks while transfers of theirs are brought to their end. Needs no heap.
+  void GiveUp(const Vacating::Leaving& gone) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: where no swap takes anything, Vacate would find that not all has room in memory.
   Status FitsAtHome(const Vacating::Leaving& leaving) const RS_EXCLUDES(mutex_);
   // Whether memory has room for so many bytes of swap beside all that is there and has no slot. Looks at no chunk.

@@ -131,6 +131,31 @@ bool Engine::LooksEnough(const Vacating::Part* part) {
   return part != nullptr && part->enough();
 }
 
+void Engine::GiveUp(const Vacating::Leaving& gone) {
+  MutexLock lock(mutex_);
+  uint32_t looks_left = kLooksAtATime;
+  for (uint32_t id = 0, ids = chunks_.ids(); id < ids; ++id) {
+    if (looks_left-- == 0) {
+      looks_left = kLooksAtATime;
+      MutexUnlock unlocked(mutex_);
+      std::this_thread::yield();
+    }
+    Chunk* const chunk = chunks_.At(id);
+    while (chunk->op != nullptr && SlotLeaves(chunk, gone)) PollOnce(microseconds(1000));
+    if (!SlotLeaves(chunk, gone)) continue;
+    if (PhaseOf(chunk) == Phase::kSwapped) {
+      losses_.Note(chunk->id, chunk->bytes, tier_->CapabilitiesOf(chunk->slot).name, false);
+      room_.CountSwapped(chunk->bytes, false);
+      Transition(chunk, Event::kLose);
+      queue_.WakeFor(chunk);
+    } else if (PhaseOf(chunk) == Phase::kResident) {
+      SetBits(chunk, kDirty);  // its frame is the only copy left
+    }
+    static_cast<void>(DetachSlot(chunk));
+  }
+  if (losses_.HasNews()) WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return TellLosses(), true; }, false);
+}
+
 Status Engine::Vacate(const Vacating::Leaving& leaving, VacateOptions options, const std::function<void()>& take_back) {
   MutexLock lock(mutex_);
   vacating_ = {.leaving = &leaving, .patience = options.patiently ? Vacating::kForEver : options_.deadlock_grace, .ended = vacating_.ended};

@@ -39,7 +39,7 @@ Swaps::Added& Swaps::Find(SwapId id) {
 
 SwapId Swaps::Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* store) {
   MutexLock lock(mutex_);
-  auto place = std::find_if(added_.begin(), added_.end(), [](const Added& a) { return !a.tier && !a.abandoned; });
+  auto place = std::find_if(added_.begin(), added_.end(), [](const Added& a) { return !a.tier; });
   const bool reuse = place != added_.end();
   if (!reuse) added_.reserve(added_.size() + 1);  // `place` is not needed; from the tier's Add on nothing may throw
   auto wrapped = std::make_unique<RetirableTier>(std::move(tier), "was taken away by the program");
@@ -125,9 +125,9 @@ void Swaps::Remove(SwapId id, Removal how) {
     }
   }
   leaving.tier->Retire();
+  if (how == Removal::kAbandon) engine_->GiveUp(is_there);  // its place is for another one
   MutexLock lock(mutex_);
   Added& gone = Find(id);
-  gone.abandoned = how == Removal::kAbandon;
   gone.tier = nullptr;
   gone.files = nullptr;
   gone.store = nullptr;

@@ -53,15 +53,13 @@ class Swaps {
   void LeaveRemote(bool bring_home);
 
  private:
-  // A swap that the program made. Its place is used again when it was removed, its number never. A place whose swap was
-  // abandoned is not used again, because slots may name it.
+  // A swap that the program made. Its place is used again when it was removed or abandoned, its number never.
   struct Added {
     SwapId id{};
     RetirableTier* tier = nullptr;  // null: removed
     FileSwap* files = nullptr;      // inside the tier, or null
     StoreSwap* store = nullptr;     // likewise
     size_t index = 0;               // in the TieredSwap
-    bool abandoned = false;
     bool is_leaving = false;        // Remove is under way
   };
   SwapId Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* store);

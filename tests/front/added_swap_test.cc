@@ -1,4 +1,4 @@
-// Swaps that the program adds.
+// Swaps that the program adds: how many there may be, and what is said of their room.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -20,6 +20,7 @@ using ramspan::adhereTo;
 using ramspan::managedPtr;
 
 constexpr uint64_t kGibibyte = uint64_t{1} << 30;
+constexpr int kAtATime = 12;  // as <ramspan/extend.h> promises
 
 class HeapStore final : public ramspan::SwapStore {
  public:
@@ -54,6 +55,53 @@ TEST(AddedSwap, BesideFilesWithoutALimitHasRoomWithoutALimit) {
   EXPECT_GE(ramspan::GetStatistics().swap_capacity, unlimited);
   ramspan::RemoveSwap(id);
   ramspan::SetSwapLimit(before);
+}
+
+// Each that was abandoned had its place for ever.
+TEST(AddedSwap, ThatWasAbandonedLeavesItsPlaceToAnother) {
+  std::vector<managedPtr<int>> lost;
+  // More than there is memory for, so that some are in the store alone when it goes. What is in memory stays as it is.
+  for (int round = 0; round < 2 * kAtATime; ++round) {
+    auto store = std::make_unique<HeapStore>();
+    const ramspan::SwapId id = ramspan::AddSwap(store.get());
+    ramspan::UseSwap(id);
+    lost.clear();
+    for (int i = 0; i < 120; ++i) {
+      lost.emplace_back(size_t{1} << 16);
+      ADHERETOLOC(int, lost.back(), p);
+      p[0] = i;
+    }
+    ramspan::AbandonSwap(id);
+  }
+  // Other swaps have the places of those in which `lost` was: its objects are neither read from there, nor given back to them.
+  std::vector<std::unique_ptr<HeapStore>> stores;
+  std::vector<ramspan::SwapId> ids;
+  for (int i = 0; i < kAtATime; ++i) {
+    stores.push_back(std::make_unique<HeapStore>());
+    ids.push_back(ramspan::AddSwap(stores.back().get()));
+  }
+  ramspan::UseSwap(ids.back());
+  std::vector<managedPtr<int>> kept;
+  for (int i = 0; i < 120; ++i) kept.emplace_back(size_t{1} << 16, i);
+  int gone = 0;
+  for (int i = 0; i < 120; ++i) {
+    bool is_gone = false;
+    try {
+      const adhereTo<int> glue(lost[static_cast<size_t>(i)]);
+      EXPECT_EQ(static_cast<const int*>(glue)[0], i);
+    } catch (const ramspan::DataLost&) {
+      is_gone = true;
+    }
+    gone += is_gone;
+  }
+  EXPECT_GT(gone, 10);
+  EXPECT_LT(gone, 120);
+  lost.clear();
+  for (int i = 0; i < 120; ++i) {
+    const adhereTo<int> glue(kept[static_cast<size_t>(i)]);
+    EXPECT_EQ(static_cast<const int*>(glue)[100], i);
+  }
+  for (const ramspan::SwapId id : ids) ramspan::RemoveSwap(id);
 }
 
 }  // namespace

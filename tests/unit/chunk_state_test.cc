@@ -19,6 +19,7 @@ const std::map<std::pair<Phase, Event>, Phase> kTable = {
     {{Phase::kLoading, Event::kFinishLoad}, Phase::kResident},
     {{Phase::kLoading, Event::kFailLoad}, Phase::kSwapped},
     {{Phase::kLoading, Event::kLose}, Phase::kLost},
+    {{Phase::kSwapped, Event::kLose}, Phase::kLost},
     {{Phase::kResident, Event::kDrop}, Phase::kSwapped},
     {{Phase::kResident, Event::kBeginWrite}, Phase::kWriting},
     {{Phase::kWriting, Event::kFinishEvict}, Phase::kSwapped},
