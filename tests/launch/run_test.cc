@@ -307,8 +307,8 @@ TEST_F(RunTest, AReportSignalThatIsIgnoredIsToldAsNotHeard) {
   const pid_t launcher = Start(Job(1, 0, {"sh", "-c", "trap '' USR1; trap 'exit 3' USR2; touch " + (folder_ / "ready/rank-0").string() +
                                                           "; while :; do sleep 0.05; done"}));
   Ready(0);
-  kill(launcher, SIGUSR1);
-  kill(launcher, SIGUSR2);  // passed on after the other one
+  SendSignal(launcher, SIGUSR1);
+  SendSignal(launcher, SIGUSR2);  // passed on after the other one
   const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 3) << outcome.err;
   EXPECT_NE(outcome.err.find("sh does not listen to " + DescribeSignal(SIGUSR1)), std::string::npos) << outcome.err;

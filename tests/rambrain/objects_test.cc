@@ -15,6 +15,7 @@
 #include "tests/rambrain/fill_memory.h"
 #include "tests/rambrain/row.h"
 #include "tests/rambrain/life.h"
+#include "tests/support/send_signal.h"
 
 using namespace rambrain;
 
@@ -224,7 +225,7 @@ TEST(Objects, MayGoInAForkedChild) {
     }
     status = -1;
     for (int waits = 0; waits < 10'000 && waitpid(child, &status, WNOHANG) == 0; ++waits) usleep(1000);
-    if (status == -1 && kill(child, SIGKILL) == 0) waitpid(child, nullptr, 0);
+    if (status == -1 && SendSignal(child, SIGKILL) == 0) waitpid(child, nullptr, 0);
   }
   end = true;
   for (std::thread& maker : makers) maker.join();
