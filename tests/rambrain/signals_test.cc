@@ -66,7 +66,7 @@ std::string OnATerminal(const char* answer) {
   }
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(status, 0) << text;
   close(terminal);
   return text;
 }
