@@ -32,6 +32,8 @@ constexpr milliseconds kLeaveAfter{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
 constexpr std::chrono::microseconds kCollectSpin{300};
 constexpr unsigned kPollsPerYield = 16;
+// On a core that others want, too: what a read of 64 KiB takes where its server has another core. Sleeping at once made it a third longer.
+constexpr std::chrono::microseconds kSpinBeforeSleep{50};
 constexpr timespec kSleepMax{.tv_sec = 0, .tv_nsec = 1'000'000};
 
 uint32_t RandomNumber() {
@@ -202,10 +204,10 @@ bool OfiTransport::Collect(std::vector<Completion>* done) {
     const auto now = std::chrono::steady_clock::now();
     if (now - begin > kCollectSpin) return true;
     thread_local Contention contention;
-    if (contention.Look(now, Contention::LossesOfThisThread)) {
-      SleepUntilArrival();
-    } else {
+    if (!contention.Look(now, Contention::LossesOfThisThread)) {
       sched_yield();
+    } else if (now - begin > kSpinBeforeSleep) {
+      SleepUntilArrival();
     }
   }
 }
