@@ -111,6 +111,8 @@ TEST_F(OfiJob, AServerThatIsKilledDoesNotEndTheJob) {
   const pid_t launcher = StartCommand(Run(1, 2, Loss()));
   Ready(0);
   SendToServer({SIGKILL});
+  // Its memory is given back first, which may take longer than what the program still has to do.
+  EXPECT_TRUE(Becomes([&] { return ReadFile(folder_ / "err").find("was killed") != std::string::npos; }));
   SayGo();
   const Outcome outcome = Wait(launcher);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
