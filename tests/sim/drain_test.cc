@@ -1,12 +1,10 @@
 // A server that drains while there is no other place for what it holds: the program goes on, as fast as before.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <random>
 #include <thread>
@@ -18,7 +16,6 @@
 #include "client/swap/retirable_tier.h"
 #include "client/swap/tiered_swap.h"
 #include "tests/support/fake_tier.h"
-#include "tests/support/forwarding_tier.h"
 #include "tests/support/local_transport.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
@@ -148,153 +145,6 @@ TEST_P(Drain, OfTheOnlyServerLetsChunksLeaveThatHaveNeverBeenInSwap) {
   EXPECT_LE(Misses() - before, 32u);
   for (size_t i = 0; i < chunks_.size() && !HasFatalFailure(); ++i) Read(i);
   EXPECT_TRUE(engine_->IsValid());
-}
-
-// Full when it is told to be; notes how patiently it is asked for room.
-class FullWhenTold final : public ForwardingTier {
- public:
-  FullWhenTold() : ForwardingTier(&real_) {}
-  bool full = false;
-  bool may_have_soon = false;  // while it is full
-  std::vector<Patience> asked;
-  std::function<void()> while_waited_for = [] {};
-  Result<SlotRef> TryReserve(size_t bytes) override {
-    if (full) return Status(may_have_soon ? StatusCode::kMustAsk : StatusCode::kResourceExhausted, StaticText("full"));
-    return ForwardingTier::TryReserve(bytes);
-  }
-  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
-    return full ? SlotRef{} : ForwardingTier::TryExchange(given, bytes, taken);
-  }
-  Status MakeRoom(size_t bytes, Patience patience) override {
-    asked.push_back(patience);
-    if (full && patience == Patience::kWait) while_waited_for();
-    return full ? ResourceExhausted("full") : ForwardingTier::MakeRoom(bytes, patience);
-  }
-
- private:
-  FakeTier real_{FakeTierOptions{.seed = 7, .synchronous = true}};
-};
-
-// What comes back from swap can wait for pins instead; the mover can come again.
-TEST(FullSwap, IsWaitedForByNobodyButWhoFailsOtherwise) {
-  FullWhenTold tier;
-  NoPins pins;
-  Engine engine({.budget = 2 * kMiB, .keep_room = false}, &tier, &pins, DefaultPolicy());
-  std::vector<Chunk*> chunks;
-  const auto add = [&] {
-    chunks.push_back(engine.Create(kDrainedBytes).value());
-    return engine.Acquire(chunks.back(), true);
-  };
-  while (chunks.size() < 64) ASSERT_TRUE(add().ok());
-  tier.full = true;
-  engine.FreeResidentSlots(UINT64_MAX);  // now nothing can leave
-  for (Chunk* chunk : chunks) static_cast<void>(engine.Acquire(chunk, true, Engine::WhenPinned::kReturn));
-  for (int turn = 0; turn < 10; ++turn) engine.MoverStep();
-  ASSERT_FALSE(tier.asked.empty()) << "nobody was short of room";
-  EXPECT_THAT(tier.asked, testing::Each(SwapTier::Patience::kAsk));
-  tier.asked.clear();
-  EXPECT_EQ(add().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(std::count(tier.asked.begin(), tier.asked.end(), SwapTier::Patience::kWait), 1);
-  tier.full = false;
-  for (Chunk* chunk : chunks) engine.Free(chunk);
-  engine.Drain();
-}
-
-// A new object's frame waited 5 s for what should make way, and then 5 s for its own slot, each time that all victims had been looked at.
-TEST(FullSwap, IsWaitedForOnceByWhoMakesSomething) {
-  for (const bool may_have_soon : {false, true}) {
-    FullWhenTold tier;
-    NoPins pins;
-    Engine engine({.budget = 2 * kMiB}, &tier, &pins, DefaultPolicy());
-    std::vector<Chunk*> chunks;
-    const auto add = [&] {
-      chunks.push_back(engine.Create(kDrainedBytes).value());
-      return engine.Acquire(chunks.back(), true);
-    };
-    while (chunks.size() < 64) ASSERT_TRUE(add().ok());
-    tier.full = true;
-    tier.may_have_soon = may_have_soon;
-    tier.while_waited_for = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };  // it is not taken at its word for so long
-    Status status;
-    for (int refused = 0; refused < 4 && !HasFatalFailure();) {
-      tier.asked.clear();
-      status = add();
-      ASSERT_LT(chunks.size(), 1000u);
-      if (status.ok()) continue;
-      ++refused;
-      EXPECT_EQ(std::count(tier.asked.begin(), tier.asked.end(), SwapTier::Patience::kWait), 1) << status.message();
-    }
-    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-    tier.full = false;
-    for (Chunk* chunk : chunks) engine.Free(chunk);
-    engine.Drain();
-  }
-}
-
-// Who waited for room was the first in the queue for memory: the one frame that is kept for readers was his for as long.
-TEST(FullSwap, IsWaitedForByMakersWhileReadersGoOn) {
-  // All chunks are pinned but one.
-  struct OthersArePinned final : PinScanner {
-    Chunk* unpinned = nullptr;
-    void Barrier() override {}
-    void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override {
-      for (size_t i = 0; i < chunks.size(); ++i) pinned[i] = pinned[i] || (unpinned != nullptr && chunks[i] != unpinned);
-    }
-    void SetWaiting(Chunk*) override {}
-    Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
-  } pins;
-  FullWhenTold tier;
-  Engine engine({.budget = 2 * kMiB}, &tier, &pins, DefaultPolicy());
-  std::vector<Chunk*> chunks;
-  const auto add = [&] {
-    chunks.push_back(engine.Create(kDrainedBytes).value());
-    return engine.Acquire(chunks.back(), true);
-  };
-  while (chunks.size() < 64) ASSERT_TRUE(add().ok());
-  tier.full = tier.may_have_soon = true;
-  const std::vector<Chunk*> old = chunks;
-  int waits = 0;
-  tier.while_waited_for = [&] {
-    ++waits;
-    const auto leaves = std::find_if(old.begin(), old.end(), [](const Chunk* c) { return c->frame != nullptr && c->slot; });
-    const auto comes = std::find_if(old.begin(), old.end(), [](const Chunk* c) { return c->frame == nullptr; });
-    ASSERT_NE(comes, old.end());
-    if (leaves != old.end()) pins.unpinned = *leaves;
-    const Status read = engine.Acquire(*comes, false, Engine::WhenPinned::kReturn);
-    EXPECT_TRUE(read.ok()) << read.message();
-    pins.unpinned = nullptr;
-  };
-  for (int n = 0; n < 64 && waits < 8; ++n) static_cast<void>(add());
-  EXPECT_GE(waits, 8) << "nobody was short of room";
-  tier.full = false;
-  for (Chunk* chunk : chunks) engine.Free(chunk);
-  engine.Drain();
-}
-
-// Who removes a swap waited 5 s for each size of what was there.
-TEST(FullSwap, IsWaitedForOnceByWhoGivesUpASwap) {
-  FullWhenTold tier;
-  NoPins pins;
-  Engine engine({.budget = 2 * kMiB}, &tier, &pins, DefaultPolicy());
-  std::vector<Chunk*> chunks;
-  for (uint64_t i = 0; i < 64; ++i) {
-    chunks.push_back(engine.Create(kDrainedBytes - i * 512).value());
-    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
-  }
-  tier.full = true;
-  EXPECT_EQ(engine.Vacate([](SlotRef, size_t) { return true; }).code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(std::count(tier.asked.begin(), tier.asked.end(), SwapTier::Patience::kWait), 1);
-  EXPECT_GT(tier.asked.size(), 1u) << "each has found the same";
-  // The mover waited 5 s in each of its turns, and a RemoveSwap behind it for as long.
-  tier.asked.clear();
-  for (Vacating::Part part{.enough = [] { return true; }}; tier.asked.size() < 8;) {
-    static_cast<void>(engine.Vacate([](SlotRef, size_t) { return true; }, {.part = &part}));
-    ASSERT_NE(part.next, 0u) << "nobody was short of room";
-  }
-  EXPECT_THAT(tier.asked, testing::Each(SwapTier::Patience::kAsk));
-  tier.full = false;
-  for (Chunk* chunk : chunks) engine.Free(chunk);
-  engine.Drain();
 }
 
 // Each turn began with the first chunk, and had the engine for itself until its time was over: of millions of chunks the last never left,
