@@ -30,11 +30,12 @@ struct Held {
 
 // The latest first. Trivially destructible, so that static objects' destructors may still use elements.
 struct HeldElements {
+  PinTable* table;  // whose slots they are in
   std::array<Held, kHeld> pins;
   size_t count;
 
   void Drop(size_t i) {
-    ramspan::detail::Unpin(pins[i].chunk, ramspan::detail::t_pins, pins[i].slot);
+    ramspan::detail::Unpin(pins[i].chunk, table, pins[i].slot);
     std::copy(pins.begin() + i + 1, pins.begin() + count, pins.begin() + i);
     --count;
   }
@@ -47,10 +48,21 @@ struct HeldElements {
     ++count;
   }
 };
-thread_local constinit HeldElements t_held{};
+
+// What this thread holds in its table. Where the thread has given a table up, the slots of all its elements have been emptied
+// (GiveUp in client/front/pin_registry.cc) and may be somebody else's: then it holds nothing, also when a later destructor has got
+// it a table anew, even the same one.
+HeldElements& HeldNow() {
+  static thread_local constinit HeldElements held{};
+  PinTable* const table = ramspan::detail::t_pins;
+  const auto in_slot = [table](const Held& pin) { return table->slots[pin.slot].load(std::memory_order_relaxed) == pin.chunk; };
+  if (held.table != table || (held.count > 0 && !in_slot(held.pins[0]))) held.count = 0;
+  held.table = table;
+  return held;
+}
 
 struct DropAtThreadEnd {
-  ~DropAtThreadEnd() { t_held.DropBeyond(0); }
+  ~DropAtThreadEnd() { HeldNow().DropBeyond(0); }
 };
 
 // One of those that adhereTos leave to elements. kSlots: none is free.
@@ -65,61 +77,64 @@ void* PinAt(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
   return ramspan::detail::PinSlow(chunk, table, slot, write);
 }
 
-void KeepTheShare() {
+void KeepTheShare(HeldElements& held) {
   const uint64_t share = ramspan::MemoryLimit() / kShare;
   uint64_t bytes = 0;
-  for (size_t i = 0; i < t_held.count; ++i) {
-    bytes += t_held.pins[i].chunk->bytes;
-    if (i >= kAlways && bytes > share) return t_held.DropBeyond(i);
+  for (size_t i = 0; i < held.count; ++i) {
+    bytes += held.pins[i].chunk->bytes;
+    if (i >= kAlways && bytes > share) return held.DropBeyond(i);
   }
 }
 
-void* Hold(ChunkHead* chunk, PinTable* table, bool write) {
+void* Hold(HeldElements& held, ChunkHead* chunk, bool write) {
   const auto same = [chunk](const Held& pin) { return pin.chunk == chunk; };
-  const auto known = std::find_if(t_held.pins.begin(), t_held.pins.begin() + t_held.count, same);
-  const auto at = static_cast<size_t>(known - t_held.pins.begin());
+  const auto known = std::find_if(held.pins.begin(), held.pins.begin() + held.count, same);
+  const auto at = static_cast<size_t>(known - held.pins.begin());
   unsigned slot = PinTable::kSlots;
-  if (at < t_held.count) {
+  if (at < held.count) {
     slot = known->slot;
-    std::copy(known + 1, t_held.pins.begin() + t_held.count, known);  // PinAt releases the slot when it fails
-    --t_held.count;
+    std::copy(known + 1, held.pins.begin() + held.count, known);  // PinAt releases the slot when it fails
+    --held.count;
   } else {
-    t_held.DropBeyond(kHeld - 1);
-    KeepTheShare();
-    slot = FreeSlot(table);
+    held.DropBeyond(kHeld - 1);
+    KeepTheShare(held);
+    slot = FreeSlot(held.table);
   }
   if (slot == PinTable::kSlots) return ramspan::detail::HeldPin(chunk, write).frame();  // as long as Rambrain holds it
-  void* frame = PinAt(chunk, table, slot, write);
-  t_held.PutFirst({chunk, slot});
+  void* frame = PinAt(chunk, held.table, slot, write);
+  held.PutFirst({chunk, slot});
   return frame;
 }
 
 }  // namespace
 
 void* HoldElements(Object object, bool write) {
-  PinTable* const table = ramspan::detail::ThisThreadPins();
+  static_cast<void>(ramspan::detail::ThisThreadPins());  // the first use of a thread makes its table
   static thread_local const DropAtThreadEnd at_end;
   static_cast<void>(&at_end);
+  HeldElements& held = HeldNow();
   void* frame = nullptr;
   try {
-    frame = Hold(object.chunk(), table, write);
+    frame = Hold(held, object.chunk(), write);
   } catch (const ramspan::OutOfMemory&) {
-    t_held.DropBeyond(kAlways);
-    frame = Hold(object.chunk(), table, write);
+    held.DropBeyond(kAlways);
+    frame = Hold(held, object.chunk(), write);
   }
   return ramspan::detail::ElementsAt<void>(frame, object.offset());
 }
 
 bool LetElementsGo() noexcept {
-  const bool any = t_held.count > 0;
-  t_held.DropBeyond(0);
+  HeldElements& held = HeldNow();
+  const bool any = held.count > 0;
+  held.DropBeyond(0);
   return any;
 }
 
 void LetElementsGo(Object object) noexcept {
   if (object.is_small()) return;  // others are in its chunk
-  for (size_t i = t_held.count; i-- > 0;) {
-    if (t_held.pins[i].chunk == object.chunk()) t_held.Drop(i);
+  HeldElements& held = HeldNow();
+  for (size_t i = held.count; i-- > 0;) {
+    if (held.pins[i].chunk == object.chunk()) held.Drop(i);
   }
 }
 

@@ -5,9 +5,12 @@
 #include "tests/support/ends_or_else.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -219,6 +222,51 @@ TEST(ManagedPtr, ElementsThatAThreadsLastDestructorsUseAreNotHeld) {
     ramspan::adhereTo<char> glue(most);
     EXPECT_NO_THROW(static_cast<void>(static_cast<char*>(glue)));
   }
+}
+
+// Destructors of the program's thread-specific data (pthread_key_create) may run when Ramspan's has given the thread's table up.
+// What the thread held by then was unpinned by way of no table, which crashed, or took the place of what it used afterwards.
+class ElementsAfterTheirTable : public ::testing::Test {
+ protected:
+  // On a thread one of whose last destructors uses `first`.
+  template <class Last>
+  void RunLast(managedPtr<double>& first, Last last) {
+    static std::function<void()> at_key_end;
+    at_key_end = last;
+    struct UsesAtItsEnd {
+      ~UsesAtItsEnd() { (*first)[0] += 1; }
+      managedPtr<double>* first = nullptr;
+    };
+    pthread_key_t key;  // made after Ramspan's, because `first` was filled, so its destructor comes later, too
+    ASSERT_EQ(pthread_key_create(&key, [](void*) { at_key_end(); }), 0);
+    std::thread([&] {
+      static thread_local UsesAtItsEnd user;  // before elements' own, so that it goes after that
+      user.first = &first;
+      first[0] += 1;
+      pthread_setspecific(key, &key);
+    }).join();
+    pthread_key_delete(key);
+  }
+};
+
+TEST_F(ElementsAfterTheirTable, AnArrayIsDestroyed) {
+  auto array = std::make_unique<managedPtr<double>>(kDoubles, 1.0);
+  RunLast(*array, [&array] { array.reset(); });
+  EXPECT_EQ(array, nullptr);
+}
+
+TEST_F(ElementsAfterTheirTable, WhatIsUsedThenIsHeld) {
+  auto first = std::make_unique<managedPtr<double>>(kDoubles, 1.0);
+  managedPtr<double> second(3 * kDoubles, 1.0);
+  const uint64_t limit = ramspan::MemoryLimit();
+  RunLast(*first, [&] {
+    double& element = second[0];
+    first.reset();
+    EXPECT_THROW(ramspan::SetMemoryLimit(2 << 20), ramspan::Error);  // `second` would have to leave
+    element = 7;
+  });
+  ramspan::SetMemoryLimit(limit);
+  EXPECT_EQ(second[0], 7);
 }
 
 TEST(ManagedPtr, SetUseHoldsTheDataWhereItIs) {
