@@ -21,7 +21,7 @@
 
 namespace ramspan {
 
-SlotRef MappedFiles::PlaceIn(const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+Result<SlotRef> MappedFiles::PlaceIn(const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
   MutexLock lock(mutex_);
   if (map_ == nullptr) {
     auto made = std::make_unique<FileMap>();
@@ -30,18 +30,23 @@ SlotRef MappedFiles::PlaceIn(const std::shared_ptr<const MappedFile>& file, uint
     if (index_ == TieredSwap::kTiersMax) throw ConfigError("too many swaps at a time: no file can be mapped");
     map_ = raw;
   }
-  return TieredSwap::SlotIn(index_, map_->Map(file, offset));
+  Result<SlotRef> place = map_->Map(file, offset);
+  if (!place.ok()) return place;
+  return TieredSwap::SlotIn(index_, place.value());
 }
 
 Result<Chunk*> MappedFiles::MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t bytes) {
-  const SlotRef place = PlaceIn(file, offset);
-  Result<Chunk*> chunk = engine_->Create(bytes, place);
-  if (!chunk.ok()) swap_->Free(place, bytes);
+  const Result<SlotRef> place = PlaceIn(file, offset);
+  if (!place.ok()) return place.status();
+  Result<Chunk*> chunk = engine_->Create(bytes, place.value());
+  if (!chunk.ok()) swap_->Free(place.value(), bytes);
   return chunk;
 }
 
-void MappedFiles::MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
-  engine_->ReplaceSlot(chunk, PlaceIn(file, offset));
+Status MappedFiles::MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+  const Result<SlotRef> place = PlaceIn(file, offset);
+  if (place.ok()) engine_->ReplaceSlot(chunk, place.value());
+  return place.status();
 }
 
 namespace detail {
@@ -122,7 +127,8 @@ void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& f
   const HeldPin pin(chunk, false);
   AsPublicCall([&] {
     Writer(*file).Write(static_cast<const char*>(pin.frame()), chunk->bytes, offset);
-    Runtime::Get().mapped_files().MapAgain(static_cast<Chunk*>(chunk), file, offset);
+    const Status status = Runtime::Get().mapped_files().MapAgain(static_cast<Chunk*>(chunk), file, offset);
+    if (!status.ok()) ThrowStatus(status);
   });
 }
 

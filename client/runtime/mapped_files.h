@@ -25,11 +25,11 @@ class MappedFiles {
   // A chunk that lives in the file at `offset` until it is changed. What Engine::Create returns. Throws ConfigError when
   // there is no place for the tier of mapped files.
   Result<Chunk*> MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t bytes);
-  // The same for a chunk that was just written back there. REQUIRES: as Engine::ReplaceSlot.
-  void MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset);
+  // The same for a chunk that was just written back there, and stays as it is unless this is OK. REQUIRES: as Engine::ReplaceSlot.
+  Status MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset);
 
  private:
-  SlotRef PlaceIn(const std::shared_ptr<const MappedFile>& file, uint64_t offset);
+  Result<SlotRef> PlaceIn(const std::shared_ptr<const MappedFile>& file, uint64_t offset);
 
   Engine* const engine_;
   TieredSwap* const swap_;

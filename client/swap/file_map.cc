@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "common/check.h"
@@ -14,6 +15,9 @@
 
 namespace ramspan {
 namespace {
+
+constexpr uint64_t kFirstAddress = 1;               // 0 is no slot
+constexpr uint64_t kAddresses = uint64_t{1} << 59;  // the bits of a slot that are the tier's own (slot_ref.h)
 
 // Bytes read; fewer than asked for at the file's end, -1 with errno for an error.
 ssize_t ReadAt(int fd, void* buffer, size_t bytes, uint64_t offset) {
@@ -44,17 +48,32 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& pa
 
 MappedFile::~MappedFile() { close(fd_); }
 
-SlotRef FileMap::Map(std::shared_ptr<const MappedFile> file, uint64_t offset) {
-  MutexLock lock(mutex_);
-  if (free_.empty()) {
-    if (ranges_.size() == free_.capacity()) free_.reserve(std::max(size_t{16}, 2 * ranges_.size()));  // Free must not need the heap
-    ranges_.emplace_back();
-    free_.push_back(ranges_.size() - 1);
+Result<FileMap::Files::iterator> FileMap::Add(const std::shared_ptr<const MappedFile>& file) {
+  const auto fits = [&](uint64_t begin, uint64_t end) { return begin <= end && file->bytes() <= end - begin; };
+  auto place = files_.end();
+  uint64_t begin = files_.empty() ? kFirstAddress : files_.back().end();
+  if (!fits(begin, kAddresses)) {  // years later: where others were
+    begin = kFirstAddress;
+    for (place = files_.begin(); place != files_.end() && !fits(begin, place->begin); ++place) begin = place->end();
+    if (!fits(begin, kAddresses)) return ResourceExhausted("cannot map " + file->path() + ": the files that are mapped have too many bytes in sum");
   }
-  const uint64_t index = free_.back();
-  free_.pop_back();
-  ranges_[index] = {std::move(file), offset};
-  return SlotRef{index + 1};
+  return files_.insert(place, {.file = file, .begin = begin});
+}
+
+Result<SlotRef> FileMap::Map(const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
+  MutexLock lock(mutex_);
+  // The newest first: it is the one that is being mapped.
+  const auto known = std::find_if(files_.rbegin(), files_.rend(), [&](const File& one) { return one.file == file; });
+  Result<Files::iterator> one = known != files_.rend() ? std::prev(known.base()) : Add(file);
+  if (!one.ok()) return one.status();
+  ++one.value()->slots;
+  return SlotRef{one.value()->begin + offset};
+}
+
+FileMap::Files::iterator FileMap::FileOf(SlotRef slot) {
+  const auto next = std::upper_bound(files_.begin(), files_.end(), slot.bits, [](uint64_t bits, const File& file) { return bits < file.begin; });
+  RS_CHECK(next != files_.begin() && slot.bits < std::prev(next)->end(), "slot %llu is not mapped", static_cast<unsigned long long>(slot.bits));
+  return std::prev(next);
 }
 
 Result<SlotRef> FileMap::Reserve(size_t) { return ResourceExhausted("mapped files take no swap"); }
@@ -62,11 +81,10 @@ Result<SlotRef> FileMap::Reserve(size_t) { return ResourceExhausted("mapped file
 void FileMap::Free(SlotRef slot, size_t) noexcept {
   std::shared_ptr<const MappedFile> last;  // closed without the mutex
   MutexLock lock(mutex_);
-  RS_CHECK(slot.bits - 1 < ranges_.size() && ranges_[slot.bits - 1].file != nullptr, "slot %llu is not mapped",
-           static_cast<unsigned long long>(slot.bits));
-  last = std::move(ranges_[slot.bits - 1].file);
-  ranges_[slot.bits - 1].file = nullptr;
-  free_.push_back(slot.bits - 1);
+  const auto one = FileOf(slot);
+  if (--one->slots > 0) return;
+  last = std::move(one->file);
+  files_.erase(one);
 }
 
 void FileMap::SubmitWrite(std::span<IoRequest* const> batch) noexcept {
@@ -75,16 +93,19 @@ void FileMap::SubmitWrite(std::span<IoRequest* const> batch) noexcept {
 
 void FileMap::SubmitRead(std::span<IoRequest* const> batch) noexcept {
   for (IoRequest* request : batch) {
-    Range range;
+    std::shared_ptr<const MappedFile> file;
+    uint64_t offset;
     {
       MutexLock lock(mutex_);
-      range = ranges_[request->slot.bits - 1];
+      const auto one = FileOf(request->slot);
+      file = one->file;
+      offset = request->slot.bits - one->begin;
     }
-    const ssize_t n = ReadAt(range.file->fd(), request->buffer, request->bytes, range.offset);
+    const ssize_t n = ReadAt(file->fd(), request->buffer, request->bytes, offset);
     const bool whole = n == static_cast<ssize_t>(request->bytes);
     if (!whole) {
-      LogWarning("mapped file %s, byte %llu: %s", range.file->path().c_str(),
-                 static_cast<unsigned long long>(range.offset),
+      LogWarning("mapped file %s, byte %llu: %s", file->path().c_str(),
+                 static_cast<unsigned long long>(offset),
                  n < 0 ? std::strerror(errno) : "the file has become shorter since it was mapped");
     }
     request->result = whole ? StatusCode::kOk : n < 0 ? StatusCode::kUnavailable : StatusCode::kDataLoss;
@@ -108,7 +129,7 @@ size_t FileMap::Poll(std::span<IoRequest*> done, std::chrono::microseconds) {
 TierStats FileMap::stats() const noexcept {
   MutexLock lock(mutex_);
   TierStats stats = stats_;
-  stats.metadata_bytes = ranges_.capacity() * sizeof(Range) + free_.capacity() * sizeof(uint64_t);
+  stats.metadata_bytes = files_.capacity() * sizeof(File);
   return stats;
 }
 

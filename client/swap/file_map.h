@@ -1,5 +1,6 @@
 // FileMap: ranges of the program's own files as slots. They are read where they are and never written: a chunk that was
-// changed gets a slot in real swap. Nothing can be reserved here; a slot comes from Map.
+// changed gets a slot in real swap. Nothing can be reserved here; a slot comes from Map. The files lie one after another in
+// one space of addresses, and a slot is such an address: there is something to keep for each file, and nothing for each chunk.
 // Thread-safety: as SwapTier says. Transfers are done in the submitting thread.
 #pragma once
 
@@ -36,8 +37,9 @@ class MappedFile {
 
 class FileMap final : public PlainTier {
  public:
-  // A slot whose bytes are those of the file at `offset`. REQUIRES: they are within the file.
-  SlotRef Map(std::shared_ptr<const MappedFile> file, uint64_t offset);
+  // A slot whose bytes are those of the file at `offset`, to be given back by Free. The file stays open until all its slots
+  // were. REQUIRES: there is a byte at `offset`. kResourceExhausted: the files that are mapped are too large in sum.
+  Result<SlotRef> Map(const std::shared_ptr<const MappedFile>& file, uint64_t offset);
 
   Capabilities capabilities() const noexcept override { return {.name = "mapped", .synchronous = true, .read_only = true}; }
   Result<SlotRef> Reserve(size_t bytes) override;  // kResourceExhausted
@@ -49,14 +51,22 @@ class FileMap final : public PlainTier {
   TierStats stats() const noexcept override;
 
  private:
-  struct Range {
-    std::shared_ptr<const MappedFile> file;  // null: free
-    uint64_t offset = 0;
+  struct File {
+    std::shared_ptr<const MappedFile> file;
+    uint64_t begin = 0;  // the address of its first byte
+    uint64_t slots = 0;
+
+    uint64_t end() const { return begin + file->bytes(); }
   };
+  using Files = std::vector<File>;
+
+  // Where there are as many addresses as it has bytes.
+  Result<Files::iterator> Add(const std::shared_ptr<const MappedFile>& file) RS_REQUIRES(mutex_);
+  // The file that the slot is in.
+  Files::iterator FileOf(SlotRef slot) RS_REQUIRES(mutex_);
 
   mutable Mutex mutex_{LockRank::kTier};
-  std::vector<Range> ranges_ RS_GUARDED_BY(mutex_);  // by slot - 1
-  std::vector<uint64_t> free_ RS_GUARDED_BY(mutex_);
+  Files files_ RS_GUARDED_BY(mutex_);  // those with slots, by address
   IoRequest* done_ RS_GUARDED_BY(mutex_) = nullptr;
   TierStats stats_ RS_GUARDED_BY(mutex_);
 };
