@@ -109,6 +109,51 @@ void ThrowTooLarge(size_t n, size_t element_bytes) {
       OutOfHeap()));
 }
 
+void ThrowTooDeep(size_t depth) {
+  ThrowStatus(WithinHeap(
+      [&] {
+        return Aborted("constructors make managedPtrs within each other's elements, " + std::to_string(depth) +
+                       " deep: a member managedPtr<Node> of a class Node has one element, which has such a member, and so on. Begin with no "
+                       "elements, managedPtr<Node> child{nullptr}, and assign managedPtr<Node>(1) where there is a child");
+      },
+      OutOfHeap()));
+}
+
+namespace {
+std::string Joined(const size_t* numbers, size_t count, const char* between) {
+  std::string joined;
+  for (size_t i = 0; i < count; ++i) joined += (i > 0 ? between : "") + std::to_string(numbers[i]);
+  return joined;
+}
+}  // namespace
+
+void ThrowNone(const char* what, size_t index, size_t count) {
+  ThrowStatus(WithinHeap(
+      [&] {
+        return Aborted(std::string("there is no ") + what + " " + std::to_string(index) + ": there are " + std::to_string(count) +
+                       ", counted from 0");
+      },
+      OutOfHeap()));
+}
+
+void ThrowNoBlock(const size_t* index, const size_t* counts, size_t dimensions) {
+  ThrowStatus(WithinHeap(
+      [&] {
+        return Aborted("there is no block {" + Joined(index, dimensions, ", ") + "}: there are " + Joined(counts, dimensions, " x ") +
+                       ", counted from 0");
+      },
+      OutOfHeap()));
+}
+
+void ThrowEmptyBlocks(const size_t* block_shape, size_t dimensions) {
+  ThrowStatus(WithinHeap(
+      [&] {
+        return Aborted("a blockedArray in blocks of " + Joined(block_shape, dimensions, " x ") +
+                       " elements: each extent of a block is at least 1");
+      },
+      OutOfHeap()));
+}
+
 void PrefetchChunk(ChunkHead* chunk) noexcept {
   if (chunk->state.load(std::memory_order_relaxed) & kReadable) return;
   // The read may be begun here and now, by a store whose call this is.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -130,8 +131,9 @@ class managedPtr {
     return *this;
   }
 
-  Row& operator[](global_bytesize i) { return rows_[i]; }
-  const Row& operator[](global_bytesize i) const { return rows_[i]; }
+  // Throws memoryException where there is no i-th row.
+  Row& operator[](global_bytesize i) { return rows_[Checked(i)]; }
+  const Row& operator[](global_bytesize i) const { return rows_[Checked(i)]; }
 
   unsigned int size() const { return rambrain_detail::Count(rows_.size()); }  // of this dimension
 
@@ -146,6 +148,13 @@ class managedPtr {
     });
   }
 
+  global_bytesize Checked(global_bytesize i) const {
+    if (__builtin_expect(i >= rows_.size(), 0)) {
+      rambrain_detail::Translated([i, count = rows_.size()] { ramspan::detail::ThrowNone("row", i, count); });
+    }
+    return i;
+  }
+
   std::vector<Row> rows_;
 };
 
@@ -153,6 +162,8 @@ template <class T>
 class managedPtr<T, 1> {
  public:
   managedPtr() : managedPtr(1) {}
+  // No elements; no constructor of T is needed. So managedPtr<T>(0) needs none either.
+  managedPtr(std::nullptr_t) : data_(NoElements()) {}  // NOLINT: implicit as the next
   // n elements, each made from copies of the arguments. Throws memoryException, and what T's constructor throws.
   template <typename... Args>
   managedPtr(global_bytesize n, Args... args) : data_(Make(n, args...)) {}  // NOLINT: implicit in Rambrain
@@ -223,6 +234,10 @@ class managedPtr<T, 1> {
       construction.Done(ramspan::detail::ObjectOf()(data));
       return data;
     });
+  }
+  static Data NoElements() {
+    managedMemory::RequireManager();
+    return nullptr;
   }
   friend class managedMemory;
   rambrain_detail::Element<T>* Elements(bool write) const {

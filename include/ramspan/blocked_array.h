@@ -69,8 +69,11 @@ class blockedArray {
   using Index = std::array<size_t, D>;
 
   // Elements are default-constructed (indeterminate for arithmetic types). Throws as managedPtr where they are more than an
-  // address can say. REQUIRES: no block extent is 0.
+  // address can say; Error where an extent of the blocks is 0.
   blockedArray(const Index& shape, const Index& block_shape) : shape_(shape), block_shape_(block_shape) {
+    if (std::find(block_shape.begin(), block_shape.end(), size_t{0}) != block_shape.end()) {
+      detail::ThrowEmptyBlocks(block_shape.data(), D);
+    }
     // Extents whose product fits have products of parts that do.
     const size_t elements_max = std::numeric_limits<size_t>::max() / 2 / sizeof(T);
     const bool is_empty = std::find(shape.begin(), shape.end(), size_t{0}) != shape.end();
@@ -95,16 +98,27 @@ class blockedArray {
   const Index& block_shape() const { return block_shape_; }
   const Index& block_counts() const { return counts_; }
 
-  // REQUIRES of all: b[d] < block_counts()[d].
+  // All but the hint throw Error where b[d] >= block_counts()[d].
   arrayBlock<T, D> block(const Index& b) { return {chunk(b), OriginOf(b), ShapeOf(b)}; }
   arrayBlock<const T, D> read(const Index& b) const { return {chunk(b), OriginOf(b), ShapeOf(b)}; }
   arrayBlock<const T, D> block(const Index& b) const { return read(b); }
-  // A hint that the block will be needed soon.
-  void prepareUse(const Index& b) const noexcept { chunk(b).prepareUse(); }
-  managedPtr<T>& chunk(const Index& b) { return chunks_[Number(b)]; }
-  const managedPtr<T>& chunk(const Index& b) const { return chunks_[Number(b)]; }
+  // A hint that the block will be needed soon; of one beyond the end none.
+  void prepareUse(const Index& b) const noexcept {
+    if (Has(b)) chunks_[Number(b)].prepareUse();
+  }
+  managedPtr<T>& chunk(const Index& b) { return chunks_[Checked(b)]; }
+  const managedPtr<T>& chunk(const Index& b) const { return chunks_[Checked(b)]; }
 
  private:
+  bool Has(const Index& b) const {
+    bool has = true;
+    for (size_t d = 0; d < D; ++d) has &= b[d] < counts_[d];
+    return has;
+  }
+  size_t Checked(const Index& b) const {
+    if (__builtin_expect(!Has(b), 0)) detail::ThrowNoBlock(b.data(), counts_.data(), D);
+    return Number(b);
+  }
   size_t Number(const Index& b) const {
     size_t number = 0;
     for (size_t d = 0; d < D; ++d) number = number * counts_[d] + b[d];

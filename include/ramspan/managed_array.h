@@ -79,8 +79,9 @@ class managedArray {
   size_t size() const { return size_; }
   size_t chunk_elements() const { return chunk_elements_; }  // of all chunks but perhaps the last
   size_t chunk_count() const { return chunks_.size(); }
-  managedPtr<T>& chunk(size_t i) { return chunks_[i]; }
-  const managedPtr<T>& chunk(size_t i) const { return chunks_[i]; }
+  // These and block(): Error where there is no i-th.
+  managedPtr<T>& chunk(size_t i) { return chunks_[Checked(i)]; }
+  const managedPtr<T>& chunk(size_t i) const { return chunks_[Checked(i)]; }
 
   // One block, pinned. Fetches the one behind it in the background.
   pinnedBlock<T> block(size_t i) { return BlockOf<T>(*this, i); }
@@ -108,9 +109,14 @@ class managedArray {
     }
   }
 
+  size_t Checked(size_t i) const {
+    if (__builtin_expect(i >= chunks_.size(), 0)) detail::ThrowNone("block", i, chunks_.size());
+    return i;
+  }
+
   template <typename E, typename Array>
   static pinnedBlock<E> BlockOf(Array& array, size_t i) {
-    pinnedBlock<E> block(array.chunks_[i], i * array.chunk_elements_);
+    pinnedBlock<E> block(array.chunk(i), i * array.chunk_elements_);
     if (i + 1 < array.chunks_.size()) array.chunks_[i + 1].prepareUse();
     return block;
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -45,7 +46,7 @@ struct ObjectOf {
   // Takes over the one reference of an object.
   template <typename T>
   static managedPtr<T> Adopt(Object object) {
-    managedPtr<T> data(size_t{0});
+    managedPtr<T> data(nullptr);
     data.object_ = object;
     return data;
   }
@@ -57,29 +58,49 @@ struct HasOnLastRelease : std::false_type {};
 template <typename T>
 struct HasOnLastRelease<T, std::void_t<decltype(OnLastRelease(static_cast<T*>(nullptr), Object()))>> : std::true_type {};
 
+// One construction of elements of the calling thread, which may be within another one's. A class that makes another of
+// itself without end is refused here, long before the stack's end.
+class Construction {
+ public:
+  static constexpr uint32_t kDepthMax = 1000;  // a level takes some hundred bytes of stack beside what the program's constructor has
+  Construction() : depth_(&ThisThreadPins()->constructions) {
+    if (*depth_ == kDepthMax) ThrowTooDeep(kDepthMax);
+    ++*depth_;
+  }
+  Construction(const Construction&) = delete;
+  ~Construction() { --*depth_; }
+
+ private:
+  uint32_t* const depth_;
+};
+
 // For a static_assert that is about a use of a template, not about the template.
 template <typename...>
 inline constexpr bool kAlwaysFalse = false;
 }  // namespace detail
 
+// T may be incomplete until the first elements are made, so a class may have managedPtrs to its own type.
 template <typename T>
 class managedPtr {
-  static_assert(is_relocatable<T>::value,
-                "T must survive a move of its bytes: make it trivially copyable, use managedPtr members instead of "
-                "owning containers, or, if it holds no pointer into itself, declare "
-                "template <> struct ramspan::is_relocatable<T> : std::true_type {};");
-
  public:
   using element_type = T;
 
   // One element, default-constructed (indeterminate for arithmetic types, as with new T).
   managedPtr() : managedPtr(size_t{1}) {}
 
+  // No elements, and no constructor of T is needed: a tree's "no child". So managedPtr<T>(0) needs none either.
+  managedPtr(std::nullptr_t) noexcept {}  // NOLINT: implicit, as std::shared_ptr's
+
   // n elements, each constructed from the same arguments. Blocks while room is made if T has a constructor to run.
-  // Throws OutOfMemory, OutOfSwap, and what T's constructor throws; then nothing is left behind.
+  // Throws OutOfMemory, OutOfSwap, Error where constructors make managedPtrs within each other a thousand deep, and what
+  // T's constructor throws; then nothing is left behind.
   template <typename... Args>
   explicit managedPtr(size_t n, const Args&... args) {
-    static_assert(alignof(T) <= 4096, "alignment over one page is not supported");  // here: T may be complete only now
+    static_assert(is_relocatable<T>::value,  // here and not in the class: T is complete now
+                  "T must survive a move of its bytes: make it trivially copyable, use managedPtr members instead of "
+                  "owning containers, or, if it holds no pointer into itself, declare "
+                  "template <> struct ramspan::is_relocatable<T> : std::true_type {};");
+    static_assert(alignof(T) <= 4096, "alignment over one page is not supported");
     if (n == 0) return;
     if (n > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
     object_ = detail::CreateObject(n * sizeof(T), alignof(T));
@@ -130,6 +151,7 @@ class managedPtr {
 
   template <typename... Args>
   void ConstructAll(size_t n, const Args&... args) {
+    const detail::Construction construction;
     const detail::HeldPin pin(object_.chunk(), true);
     T* const elements = detail::ElementsAt<T>(pin.frame(), object_.offset());
     size_t made = 0;

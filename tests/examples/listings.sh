@@ -24,7 +24,7 @@ fragment() {
 
 take README.md readme 1
 take docs/configuration.md configuration 1
-take docs/porting.md porting 5
+take docs/porting.md porting 6
 
 program readme-1
 RAMSPAN_MEMORY=2MiB "$work/readme-1"
@@ -35,9 +35,11 @@ objects='#include <ramspan/adhere_all.h>
 #include <utility>
 using namespace ramspan;
 void Program(managedPtr<double>& a, managedPtr<double>& b) {'
-fragment porting-3 "$objects" '}'
+fragment porting-3 '#include <ramspan/managed_ptr.h>
+using namespace ramspan;' ''
 fragment porting-4 "$objects" '}'
-fragment porting-5 '#include <rambrain/rambrain.h>
+fragment porting-5 "$objects" '}'
+fragment porting-6 '#include <rambrain/rambrain.h>
 using rambrain::managedMemory;' ''
 
 program porting-1

@@ -1,4 +1,5 @@
 // managedArray and blockedArray over data four times the 16 MiB limit.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <ranges>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -107,6 +109,45 @@ TEST(BlockedArray, ExtentsThatNoAddressCanSayAreRefused) {
   blockedArray<double, 2> one({10, 10}, {minus_one, minus_one});
   EXPECT_EQ(one.block_counts(), (std::array<size_t, 2>{1, 1}));
   EXPECT_EQ(one.read({0, 0}).shape(), (std::array<size_t, 2>{10, 10}));
+}
+
+template <typename F>
+std::string ErrorOf(const F& call) {
+  try {
+    call();
+    return "no error";
+  } catch (const ramspan::Error& e) {
+    return e.what();
+  }
+}
+
+// It ended in SIGFPE.
+TEST(BlockedArray, ABlockWithoutExtentIsRefused) {
+  EXPECT_THAT(ErrorOf([] { blockedArray<double, 2>({100, 100}, {0, 32}); }), testing::HasSubstr("0 x 32 elements"));
+  EXPECT_THAT(ErrorOf([] { blockedArray<double, 3>({0, 0, 0}, {1, 2, 0}); }), testing::HasSubstr("1 x 2 x 0 elements"));
+}
+
+// It ended in SIGSEGV, or was another block.
+TEST(BlockedArray, ABlockOutsideIsRefused) {
+  blockedArray<double, 2> a({100, 70}, {32, 32});  // 4 x 3 blocks
+  const std::string words = "there is no block {4, 0}: there are 4 x 3, counted from 0";
+  EXPECT_THAT(ErrorOf([&] { a.block({4, 0}); }), testing::HasSubstr(words));
+  EXPECT_THAT(ErrorOf([&] { a.read({4, 0}); }), testing::HasSubstr(words));
+  EXPECT_THAT(ErrorOf([&] { std::as_const(a).block({4, 0}); }), testing::HasSubstr(words));
+  EXPECT_THAT(ErrorOf([&] { a.chunk({0, 3}); }), testing::HasSubstr("{0, 3}"));
+  EXPECT_THAT(ErrorOf([&] { std::as_const(a).chunk({0, static_cast<size_t>(-1)}); }), testing::HasSubstr("{0, 18446744073709551615}"));
+  a.prepareUse({4, 0});  // the one behind the last: a hint says nothing
+  a.block({3, 2})(3, 5) = 1;
+}
+
+TEST(ManagedArray, ABlockOutsideIsRefused) {
+  managedArray<double> a(1000, 1., ChunkBytes{800});
+  const std::string words = "there is no block 10: there are 10, counted from 0";
+  EXPECT_THAT(ErrorOf([&] { static_cast<void>(a.block(10)); }), testing::HasSubstr(words));
+  EXPECT_THAT(ErrorOf([&] { static_cast<void>(std::as_const(a).block(10)); }), testing::HasSubstr(words));
+  EXPECT_THAT(ErrorOf([&] { static_cast<void>(a.chunk(10)); }), testing::HasSubstr(words));
+  EXPECT_THAT(ErrorOf([&] { static_cast<void>(std::as_const(a).chunk(10)); }), testing::HasSubstr(words));
+  EXPECT_EQ(a.block(9)[99], 1.);
 }
 
 TEST(BlockedArray, ThreeDimensionsLargerThanTheLimit) {

@@ -56,4 +56,14 @@ double OfData(rambrain::managedPtr<double>& data, rambrain::managedPtr<double, 2
 double OfGlue(rambrain::adhereTo<double>& glue) { return glue[3] + glue[size_t{3}]; }
 double OfConst(const rambrain::adhereTo<double>& a, const ramspan::adhereTo<double>& b) { return a[3] + b[size_t{3}]; }
 END
+# A class that is made before anybody said that it may be moved: one error each, where it is made, not where it is named.
+moved='must survive a move of its bytes'
+errors <<'END' | { taught moved "$moved" "$moved"; exit $failed; } || failed=1
+#include <ramspan/managed_ptr.h>
+#include <string>
+struct Text { std::string words; };
+struct Node { ramspan::managedPtr<Node> child{nullptr}; };
+void MakeText(ramspan::managedPtr<Text>& named) { named = ramspan::managedPtr<Text>(3); }
+void MakeNode() { ramspan::managedPtr<Node> root; }
+END
 exit $failed

@@ -93,6 +93,22 @@ TEST(ManagedPtr, DimensionsAreRowsThatSwapOnTheirOwn) {
   EXPECT_EQ(view[1][2][5], 8.0);
 }
 
+// It ended in SIGSEGV.
+TEST(ManagedPtr, ARowOutsideIsAnException) {
+  managedPtr<double, 2> field(4, 10);
+  const auto message = [](auto& rows, global_bytesize i) -> std::string {
+    try {
+      static_cast<void>(rows[i]);
+      return "no exception";
+    } catch (const memoryException& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(message(field, 4).find("there is no row 4: there are 4, counted from 0"), std::string::npos) << message(field, 4);
+  EXPECT_NE(message(std::as_const(field), 4).find("there is no row 4"), std::string::npos);
+  EXPECT_EQ(message(field, 3), "no exception");
+}
+
 TEST(ManagedPtr, ElementAccessWithoutAnAdhereTo) {
   managedPtr<int> p(4, 5);
   p[1] = 7;

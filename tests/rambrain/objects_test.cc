@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "rambrain/managedPtr.h"
+#include "ramspan/runtime.h"
 #include "tests/rambrain/fill_memory.h"
 #include "tests/rambrain/row.h"
 #include "tests/rambrain/life.h"
+#include "tests/support/octree.h"
 #include "tests/support/send_signal.h"
 
 using namespace rambrain;
@@ -104,6 +106,42 @@ TEST(Objects, InStlContainers) {
   v.erase(v.begin());
   ROWCONST(double, v[1], data);
   EXPECT_EQ(data[3], 1.0);
+}
+
+struct OfRambrain {
+  template <typename T>
+  using Managed = managedPtr<T>;
+  template <typename T>
+  using Adhere = adhereTo<T>;
+};
+TEST(Objects, WithManagedPtrsToTheirOwnTypeAreATree) { octree::GrowCountAndFell<OfRambrain>(); }
+
+struct Twig {
+  managedPtr<Twig> child[2];
+};
+struct Numbered {
+  explicit Numbered(int n) : number(n) {}
+  int number;
+  managedPtr<Numbered> next{nullptr};
+};
+
+// It was SIGSEGV, as with Rambrain: each node makes the next.
+TEST(Objects, ThatMakeEachOtherWithoutEndAreAnExceptionThatNamesTheRemedy) {
+  const uint64_t before = ramspan::GetStatistics().small_objects;
+  try {
+    const managedPtr<Twig> root;
+    ADD_FAILURE() << "without end, and it ended";
+  } catch (const memoryException& e) {
+    EXPECT_NE(std::string(e.what()).find("{nullptr}"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(ramspan::GetStatistics().small_objects, before);
+}
+
+TEST(Objects, OfAClassWithoutDefaultConstructorMayBeNone) {
+  const managedPtr<Numbered> none(nullptr), zero(0);
+  EXPECT_EQ(none.size(), 0u);
+  EXPECT_EQ(zero.size(), 0u);
+  EXPECT_EQ(managedPtr<Numbered>(1, 7).size(), 1u);
 }
 
 TEST(Tree, IsTrackedOnDemandAndFollowsConstructors) {

@@ -50,6 +50,7 @@ struct alignas(1024) PinTable {
   // Pins counted in chunks that the owner took, less those that it ended, at least 0: a guess where pins change hands.
   // Only the owner writes; the judge of deadlocks reads it (PinRegistry::Counted).
   std::atomic<int64_t> counted{0};
+  uint32_t constructions = 0;  // of elements that are running, each within the one before it; only the owner's
   std::atomic<uint64_t> pulls{0};  // through include/rambrain/; only the owner writes, so it needs no locked add
 };
 static_assert(sizeof(PinTable) == 1024);
@@ -119,5 +120,9 @@ inline void Unpin(ChunkHead* chunk, PinTable* table, unsigned slot) noexcept {
 // What people call the chunk's state: "in memory", "in use", "swapped out", ... May be old when it returns.
 RAMSPAN_API const char* DescribeChunk(const ChunkHead* chunk) noexcept;
 [[noreturn]] RAMSPAN_API void ThrowTooLarge(size_t n, size_t element_bytes);
+[[noreturn]] RAMSPAN_API void ThrowTooDeep(size_t depth);
+[[noreturn]] RAMSPAN_API void ThrowNone(const char* what, size_t index, size_t count);  // `what` is "block" or "row"
+[[noreturn]] RAMSPAN_API void ThrowNoBlock(const size_t* index, const size_t* counts, size_t dimensions);
+[[noreturn]] RAMSPAN_API void ThrowEmptyBlocks(const size_t* block_shape, size_t dimensions);
 
 }  // namespace ramspan::detail
