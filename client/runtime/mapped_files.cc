@@ -100,7 +100,18 @@ std::shared_ptr<const MappedFile> OpenMapped(const std::string& path) {
   });
 }
 
-uint64_t MappedBytes(const MappedFile& file) { return file.bytes(); }
+uint64_t MappedElements(const MappedFile& file, uint64_t offset, size_t element_bytes) {
+  const uint64_t bytes = file.bytes() > offset ? file.bytes() - offset : 0;
+  const uint64_t elements = bytes / element_bytes, rest = bytes % element_bytes;
+  if (rest == 0) return elements;
+  const ErrnoGuard guard;
+  AsPublicCall([&] {
+    throw Error(file.path() + " has " + std::to_string(bytes) + " bytes from byte " + std::to_string(offset) + " on, which are " +
+                std::to_string(elements) + " elements of " + std::to_string(element_bytes) + " bytes and " + std::to_string(rest) +
+                " more: check the type of the elements and the byte that they begin at, or give their number to leave the rest out");
+  });
+  return elements;
+}
 
 static ChunkHead* MapPart(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes) {
   if (offset > file->bytes() || bytes > file->bytes() - offset) {

@@ -33,7 +33,8 @@ class MappedFile;
 namespace detail {
 // Throws Error when the file cannot be opened, ConfigError when Ramspan cannot start.
 RAMSPAN_API std::shared_ptr<const MappedFile> OpenMapped(const std::string& path);
-RAMSPAN_API uint64_t MappedBytes(const MappedFile& file);
+// Elements from a byte on to the end of the file; 0 beyond it. Throws Error where the last one is not whole.
+RAMSPAN_API uint64_t MappedElements(const MappedFile& file, uint64_t offset, size_t element_bytes);
 // A chunk with one reference whose contents are in the file. Throws as CreateObject; Error beyond the file's end.
 RAMSPAN_API ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes);
 // Whether the chunk differs from its place in the file as far as is known: somebody pulled it to be written.
@@ -50,13 +51,11 @@ class mappedFile {
  public:
   static constexpr size_t kAll = std::numeric_limits<size_t>::max();
 
-  // `elements` of type T from byte `offset` of the file on; kAll: as many as there are whole ones. Reads nothing yet.
-  // Throws Error when the file cannot be opened or does not hold so many.
+  // `elements` of type T from byte `offset` of the file on; kAll: up to the file's end, and an Error where that is within
+  // an element. Reads nothing yet. Throws Error when the file cannot be opened or does not hold so many.
   explicit mappedFile(const std::string& path, uint64_t offset = 0, size_t elements = kAll, ChunkBytes chunk = {})
       : file_(detail::OpenMapped(path)), offset_(offset) {
-    const uint64_t bytes = detail::MappedBytes(*file_);
-    const size_t there = bytes > offset ? static_cast<size_t>((bytes - offset) / sizeof(T)) : 0;
-    const size_t n = elements == kAll ? there : elements;
+    const size_t n = elements == kAll ? detail::MappedElements(*file_, offset, sizeof(T)) : elements;
     const size_t per_chunk = std::max<size_t>(1, chunk.value / sizeof(T));
     std::vector<managedPtr<T>> chunks;
     for (size_t first = 0; first < n; first += per_chunk) {

@@ -113,7 +113,7 @@ TEST_F(MappedFileTest, TakesAPartOfAFileAtAnyByte) {
     for (uint64_t i = 0; i < 5000; ++i) file.write(reinterpret_cast<const char*>(&i), 8);
     file << "tail";
   }
-  const mappedFile<uint64_t> all(path_, 3);
+  const mappedFile<uint64_t> all(path_, 3, 5000);
   EXPECT_EQ(all.size(), 5000u);
   mappedFile<uint64_t> part(path_, 3 + 8 * 1000, 2000, ChunkBytes{4096});
   uint64_t wrong = 0, i = 1000;
@@ -139,6 +139,18 @@ TEST_F(MappedFileTest, ErrorsNameTheFile) {
   Write(100);
   says([&] { mappedFile<uint64_t> file(path_, 0, 101); }, path_.string() + ", which has 800");
   EXPECT_EQ(mappedFile<uint64_t>(path_, 5000).size(), 0u);
+  // What does not fill an element was passed over without a word.
+  struct Triple {
+    double x, y, z;
+  };
+  says([&] { mappedFile<Triple> file(path_, 7); }, path_.string() + " has 793 bytes from byte 7 on, which are 33 elements of 24 bytes and 1 more");
+  EXPECT_EQ(mappedFile<Triple>(path_, 7, 33).size(), 33u);
+  EXPECT_EQ(mappedFile<Triple>(path_, 8).size(), 33u);
+  struct NeedsAnArgument {  // a file's elements are not constructed
+    explicit NeedsAnArgument(int n) : number(n) {}
+    int number;
+  };
+  EXPECT_EQ(mappedFile<NeedsAnArgument>(path_).size(), 200u);
 }
 
 TEST_F(MappedFileTest, AFileThatBecameShorterIsDataLost) {
