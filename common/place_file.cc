@@ -74,6 +74,18 @@ Result<std::vector<SocketPlace>> PlacesInText(const std::string& path, const std
   return places;
 }
 
+std::optional<std::vector<std::string>> LinesOfServers(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = text.find('\n', begin);
+    if (end == std::string::npos) return std::nullopt;
+    lines.push_back(text.substr(begin, end - begin));
+    const Result<SocketPlace> place = ParseSocketPlace(lines.back());
+    if (!place.ok() || place.value().text() != lines.back()) return std::nullopt;
+  }
+  return lines;
+}
+
 Result<std::vector<SocketPlace>> ReadPlaceFile(const std::string& path) {
   const Result<std::string> text = TextOfPlaceFile(path);
   if (!text.ok()) return text.status();

@@ -6,6 +6,7 @@
 // still has to prove the secret.) Thread-safety: values. All calls are those of the file system, and block as long as it does.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ Result<std::vector<SocketPlace>> ReadPlaceFile(const std::string& path);
 // Its parts, and how their errors begin. The path itself may be a link.
 Result<std::string> TextOfPlaceFile(const std::string& path);
 Result<std::vector<SocketPlace>> PlacesInText(const std::string& path, const std::string& text);
+// Its lines, if it is nothing but places, in the form in which servers write them. Nothing: somebody else has written it.
+std::optional<std::vector<std::string>> LinesOfServers(const std::string& text);
 Status ProblemOfPlaceFile(StatusCode code, const std::string& path, const std::string& what);
 
 }  // namespace ramspan

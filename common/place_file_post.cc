@@ -28,7 +28,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // A change takes milliseconds. Hundreds of servers that start at once make theirs one after another; one that ends is waited for by somebody.
-constexpr std::chrono::seconds kLockMayTake{30}, kLockMayTakeAtTheEnd{2};
+// One that starts has to serve, and hears no signal before it does: what is not done by then, the announcer does.
+constexpr std::chrono::seconds kLockMayTake{30}, kLockMayTakeAtTheStart{2}, kLockMayTakeAtTheEnd{2};
 constexpr milliseconds kLockAgain{5};
 // Who is alive answers, or refuses, at once. Silence says nothing, and is not waited for for long; less so while the file is locked.
 constexpr milliseconds kAnswerMayTake{200};
@@ -51,19 +52,6 @@ struct Patience {
 };
 
 Status Wrong(const std::string& path, const std::string& what) { return ProblemOfPlaceFile(StatusCode::kInvalidArgument, path, what); }
-
-// Nothing: not only servers have written this.
-std::optional<Lines> LinesOfServers(const std::string& text) {
-  Lines lines;
-  for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
-    end = text.find('\n', begin);
-    if (end == std::string::npos) return std::nullopt;
-    lines.push_back(text.substr(begin, end - begin));
-    const Result<SocketPlace> place = ParseSocketPlace(lines.back());
-    if (!place.ok() || place.value().text() != lines.back()) return std::nullopt;
-  }
-  return lines;
-}
 
 bool ShareAHost(const Addresses& a, const Addresses& b) {
   return std::any_of(a.begin(), a.end(), [&](const SocketAddress& one) {
@@ -195,9 +183,14 @@ std::string WithoutPlace(const std::string& text, const std::string& own) {
 Result<std::unique_ptr<PlaceFilePost>> PlaceFilePost::Make(const std::string& path, const SocketPlace& place, milliseconds look_every) {
   auto post = std::unique_ptr<PlaceFilePost>(new PlaceFilePost(path, place));
   PlaceFilePost* const raw = post.get();
-  if (Status added = raw->Announce(/*until=*/-1); !added.ok()) return added;
-  raw->is_there_ = true;
-  Result<std::unique_ptr<Announcer>> announcer = Announcer::Start({.first = nullptr, .again = [raw](int until) { return raw->Announce(until); }}, look_every);
+  if (Status added = raw->Announce(/*until=*/-1, kLockMayTakeAtTheStart); added.code() == StatusCode::kUnavailable) {
+    LogWarning("%s; the memory server %s serves, and will name itself there", added.c_str(), place.text().c_str());
+  } else if (!added.ok()) {
+    return added;
+  }
+  Announcer::Work work{.first = nullptr, .again = [raw](int until) { return raw->Announce(until, kLockMayTake); }};
+  if (!raw->is_there_) work.first = [again = work.again](int until) { static_cast<void>(again(until)); };
+  Result<std::unique_ptr<Announcer>> announcer = Announcer::Start(std::move(work), look_every);
   if (!announcer.ok()) return announcer.status();  // the post takes its line away
   post->announcer_ = std::move(announcer).value();
   return post;
@@ -205,22 +198,33 @@ Result<std::unique_ptr<PlaceFilePost>> PlaceFilePost::Make(const std::string& pa
 
 // Without the network, the lock and the right to write, unless something is to be done: a list made by hand may be another user's.
 // What the network knows is asked before the file is locked, because names and silent hosts take time.
-Status PlaceFilePost::Announce(int until) {
+Status PlaceFilePost::Announce(int until, std::chrono::seconds lock_may_take) {
   AddressesOfLines deserted;
-  if (const Result<std::vector<SocketPlace>> there = ReadPlaceFile(path_); there.ok()) {
-    if (NamesOne(there.value(), names_)) return {};
+  Result<std::vector<SocketPlace>> there = ReadPlaceFile(path_);
+  bool is_named = there.ok() && NamesOne(there.value(), names_);
+  if (there.ok() && !is_named) {
     const AddressesOfLines others = AddressesOfOthers(there.value(), place_, Patience(kLooksMayTake, until), &names_);
-    if (NamesOne(there.value(), names_)) return {};
-    deserted = Deserted(others, Patience(kLooksMayTake, until));
+    is_named = NamesOne(there.value(), names_);
+    if (!is_named) deserted = Deserted(others, Patience(kLooksMayTake, until));
   }
-  return Change(path_, IfThereIsNone::kMake, Patience(kLockMayTake, until), [&](const std::string& text) {
-    return WithPlace(path_, text, place_.text(), names_, deserted, Patience(kLooksMayTakeLocked, until));
-  });
+  Status named;
+  if (!is_named) {
+    named = Change(path_, IfThereIsNone::kMake, Patience(lock_may_take, until), [&](const std::string& text) {
+      return WithPlace(path_, text, place_.text(), names_, deserted, Patience(kLooksMayTakeLocked, until));
+    });
+  }
+  is_there_ = is_there_ || named.ok();
+  return named;
 }
 
 PlaceFilePost::~PlaceFilePost() {
   announcer_.reset();
-  if (!is_there_) return;
+  if (is_there_ && !WithinHeap([this] { return TakeAway(), true; }, false)) {
+    LogWarning("file of memory servers %s: out of heap; it may still name this memory server, which ends", path_.c_str());
+  }
+}
+
+void PlaceFilePost::TakeAway() {
   const auto without = [this](const std::string& text) { return Result<std::string>(WithoutPlace(text, place_.text())); };
   const Result<std::string> there = TextOfPlaceFile(path_);
   if (there.ok() && without(there.value()).value() == there.value()) return;  // nothing to lock, or to write

@@ -27,10 +27,11 @@ class PlaceFilePost {
  public:
   static constexpr std::chrono::seconds kLookEvery{10};
 
-  // The file names the place from now on; one that is made has mode 0600. Nothing is changed where it does already, maybe by another name of this
+  // The file names the place from now on, or, with a warning, as soon as it can be read and others have it locked no more; one that is made has
+  // mode 0600. Waits 2 s at most for the lock, and as long for names and silent hosts. Nothing is changed where it does already, maybe by another name of this
   // host: then it may be a link, or read-only.
   // REQUIRES: somebody listens at the place. kInvalidArgument: there is something else, or a list made by hand without this place, or it
-  // cannot be written. kUnavailable: it cannot be read, or others keep it locked.
+  // cannot be written. kUnavailable, kResourceExhausted: as Announcer::Start.
   static Result<std::unique_ptr<PlaceFilePost>> Make(const std::string& path, const SocketPlace& place, std::chrono::milliseconds look_every = kLookEvery);
   // Takes the line away, if servers alone have written the file, and the file with the last one. Waits 2 s at most for the lock, and for one
   // name that is looked up: a line that was not taken away is logged.
@@ -40,12 +41,13 @@ class PlaceFilePost {
 
  private:
   PlaceFilePost(std::string path, SocketPlace place) : path_(std::move(path)), place_(std::move(place)), names_{place_.text()} {}
-  Status Announce(int until);
+  Status Announce(int until, std::chrono::seconds lock_may_take);
+  void TakeAway();
 
   const std::string path_;
   const SocketPlace place_;
   std::set<std::string> names_;  // of the place, in the file: its own, and those that were found there. Make's, then the announcer's thread's
-  bool is_there_ = false;        // the file names it; written by Make
+  bool is_there_ = false;        // the file has named it. As names_, and the end's
   std::unique_ptr<Announcer> announcer_;
 };
 

@@ -56,12 +56,15 @@ OfiPlaces::Found OfiPlaces::LookInto(const std::string& path) {
     if (const auto one = known.find(instance); one != known.end()) found.insert(*one);
   }
   std::vector<RendezvousEntry> entries = std::move(read).value();
-  std::stable_sort(entries.begin(), entries.end(), [&](const RendezvousEntry& a, const RendezvousEntry& b) {
-    const bool a_known = known.contains(a.instance), b_known = known.contains(b.instance);
-    return a_known != b_known ? a_known : a.touched > b.touched;
-  });
   for (const RendezvousEntry& entry : entries) {
-    if (found.size() < kInFolderMax) found[entry.instance] = entry.place;
+    if (known.contains(entry.instance)) found[entry.instance] = {.place = entry.place};
+  }
+  for (const auto& [instance, one] : known) {
+    if (!found.contains(instance) && one.missed + 1 < kLooksMissed) found[instance] = {.place = one.place, .missed = one.missed + 1};
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const RendezvousEntry& a, const RendezvousEntry& b) { return a.touched > b.touched; });
+  for (const RendezvousEntry& entry : entries) {
+    if (found.size() < kInFolderMax) found.try_emplace(entry.instance, Named{.place = entry.place});
   }
   Say(path, entries.size() + unclear.size() <= kInFolderMax ? "" : "rendezvous folder " + path + " names more than " + std::to_string(kInFolderMax) +
       " memory servers, and this program uses no more of them: `ramspan ctl list dir:" + path + "` sweeps what dead ones left; else give programs folders of their own");
@@ -72,7 +75,8 @@ OfiPlaces::Found OfiPlaces::LookInto(const std::string& path) {
 OfiPlaces::Found OfiPlaces::LookIntoFile(const std::string& name, const std::string& file) {
   const auto last = last_.find(name);
   const Found known = last == last_.end() ? Found() : last->second;
-  const Result<std::vector<SocketPlace>> read = ReadPlaceFile(file);
+  const Result<std::string> text = TextOfPlaceFile(file);
+  const Result<std::vector<SocketPlace>> read = text.ok() ? PlacesInText(file, text.value()) : Result<std::vector<SocketPlace>>(text.status());
   if (!read.ok() || read.value().empty()) {
     Say(name, (known.empty() ? "no memory servers are found there now: " : "memory servers that were found there before stay in use: ") +
                   (read.ok() ? "file of memory servers " + file + ": it is empty" : read.status().message()));
@@ -80,8 +84,15 @@ OfiPlaces::Found OfiPlaces::LookIntoFile(const std::string& name, const std::str
   }
   Say(name, "");
   Found found;
-  for (const SocketPlace& place : read.value()) {
-    if (found.size() < kInFolderMax) found.emplace(found.size(), place);
+  const auto add = [&found](const Named& one) {
+    if (found.size() < kInFolderMax) found.emplace(found.size(), one);
+  };
+  for (const SocketPlace& place : read.value()) add({.place = place});
+  if (!LinesOfServers(text.value())) return found;
+  for (const auto& [line, one] : known) {
+    const auto is_it = [&](const SocketPlace& place) { return place.text() == one.place.text(); };
+    const bool is_missing = std::none_of(read.value().begin(), read.value().end(), is_it);
+    if (is_missing && one.missed + 1 < kLooksMissed) add({.place = one.place, .missed = one.missed + 1});
   }
   return found;
 }
@@ -103,7 +114,7 @@ std::vector<OfiPlaces::Place> OfiPlaces::Look() {
   for (const std::string& folder : names.folders) found[folder] = LookInto(folder);
   for (const std::string& file : names.files) found["file:" + file] = LookIntoFile("file:" + file, file);
   for (const auto& [folder, there] : found) {
-    for (const auto& [instance, place] : there) add(place, true);
+    for (const auto& [instance, one] : there) add(one.place, true);
   }
   last_ = std::move(found);
   return places;

@@ -33,14 +33,22 @@ class OfiPlaces {
     SocketPlace place;
     bool in_folder = false;  // or file: nobody has named it, and a server may have left it behind
   };
-  // All places, each once. A folder that cannot be read now still has what it had, and so has a file there.
+  // All places, each once. A folder that cannot be read now still has what it had, and so has a file there. What servers have written, and is
+  // missing, is still there for a while; what somebody takes out of a list of his own is not.
   std::vector<Place> Look();
 
   // Of one folder. Those that are in use stay so, then come those that were touched last: dead servers may have left many.
   static constexpr size_t kInFolderMax = 256;
+  // Looks in a row after which a server that is not there any more is not named any more. Servers write again what somebody has taken away, each
+  // within 10 s (kTouchSeconds, PlaceFilePost::kLookEvery); this is twice as long, at 3 s from look to look. In looks, because a job may be suspended.
+  static constexpr unsigned kLooksMissed = 7;
 
  private:
-  using Found = std::map<uint64_t, SocketPlace>;  // by the server's instance; in a file, by the line
+  struct Named {
+    SocketPlace place;
+    unsigned missed = 0;  // looks in a row
+  };
+  using Found = std::map<uint64_t, Named>;  // by the server's instance; in a file, by the line
   Found LookInto(const std::string& folder);
   Found LookIntoFile(const std::string& name, const std::string& file);
   void Say(const std::string& folder, const std::string& what);

@@ -26,6 +26,8 @@
 #include <random>
 #include <thread>
 
+#include "tests/support/heap_watch.h"
+
 namespace ramspan {
 namespace {
 
@@ -138,10 +140,28 @@ TEST_F(Rendezvous, AServerWhoseFileCannotBeReadOrUnderstoodIsNotGone) {
   fs::remove(FileOf(2));
   fs::create_directory(FileOf(2));  // what cannot be read
   fs::remove(FileOf(3));
+  for (unsigned look = 1; look < OfiPlaces::kLooksMissed; ++look) EXPECT_EQ(PlacesOf(places.Look()).size(), 4u);
   for (int look = 0; look < 2; ++look) EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:7117", "node2:7117", "node4:7117"));
   ASSERT_TRUE(folder.Write(Entry(1, "node1:7118")).ok());
   fs::remove(FileOf(2));
+  EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:7118", "node2:7117", "node4:7117"));
+  for (unsigned look = 2; look < OfiPlaces::kLooksMissed; ++look) places.Look();
   EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:7118", "node4:7117"));
+}
+
+// Servers touch their files each by itself, so that a folder which somebody removed holds some of them at first. Those that had not come back yet
+// were left, with all that was in their memory.
+TEST_F(Rendezvous, AServerWhoseFileIsMissingHasTimeToWriteItAgain) {
+  OfiPlaces places;
+  places.Use(OfiPlaces::Parse("dir:" + path_.string()).value());
+  const RendezvousFolder folder = Folder();
+  for (uint64_t i = 1; i <= 2; ++i) ASSERT_TRUE(folder.Write(Entry(i, "node" + std::to_string(i) + ":7117")).ok());
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(PlacesOf(places.Look()).size(), 2u);
+    fs::remove(FileOf(2));
+    for (unsigned look = 1; look < OfiPlaces::kLooksMissed; ++look) EXPECT_EQ(PlacesOf(places.Look()).size(), 2u);
+    ASSERT_TRUE(folder.Write(Entry(2, "node2:7117")).ok());
+  }
 }
 
 // By instance, which is random: one more server in the folder, and a server in use was left.
@@ -576,6 +596,40 @@ TEST_F(PlaceFile, ThatSomebodyKeepsLockedDoesNotKeepAServerFromItsEnd) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
+// It served nobody for 30 s, heard no signal meanwhile, and ended then.
+TEST_F(PlaceFile, ThatSomebodyKeepsLockedDoesNotKeepAServerFromServing) {
+  const Listener server;
+  Write("");
+  Descriptor locked(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(locked.number(), LOCK_EX | LOCK_NB), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  testing::internal::CaptureStderr();
+  const auto post = PlaceFilePost::Make(path_, server.place());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("other processes keep it locked"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  ASSERT_TRUE(post.ok()) << post.status().message();
+  locked = Descriptor();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (Text().empty() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_THAT(Places(), testing::ElementsAre(server.place().text()));
+}
+
+// It ended by std::terminate then, and left its other files, too.
+TEST_F(PlaceFile, IsLeftAsItIsByAServerThatEndsWithoutHeap) {
+  const Listener server;
+  bool refused = true;
+  for (int given = 0; refused; ++given) {
+    auto post = PlaceFilePost::Make(path_, server.place()).value();
+    {
+      const EndingHeap ending(given);
+      post.reset();
+    }
+    refused = EndingHeap::refused();
+    EXPECT_TRUE(!fs::exists(path_) || Text() == server.place().text() + "\n");
+  }
+  EXPECT_FALSE(fs::exists(path_));
+}
+
 // It replaced, and took away in the end, whatever was there: lists made by hand, data, /dev/null.
 TEST_F(PlaceFile, OfSomebodyElseStaysAsItIs) {
   const SocketPlace place = ParseSocketPlace("127.0.0.1:1").value();
@@ -605,12 +659,25 @@ TEST_F(PlaceFile, IsFollowedAndKeptInMindWhenItHasGone) {
   EXPECT_THAT(PlacesOf(places.Look()), testing::ElementsAre("node1:1"));
   Write("node7:7117\nnode8:7117\n");
   EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:1", "node7:7117", "node8:7117"));
-  Write("node8:7117\n");
-  EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:1", "node8:7117"));
+  Write("# ours\nnode8:7117\n");
+  EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:1", "node8:7117")) << "what somebody takes out of a list of his own is left";
   Write("");
   EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:1", "node8:7117"));
   fs::remove(path_);
   for (int look = 0; look < 2; ++look) EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node1:1", "node8:7117"));
+}
+
+// Somebody has deleted the servers' file, and one of them has already written its line again: the others were left, with all that was in their memory.
+TEST_F(PlaceFile, OfServersThatMissesSomeGivesThemTimeToWriteTheirLinesAgain) {
+  OfiPlaces places;
+  places.Use(OfiPlaces::Parse("file:" + path_.string()).value());
+  for (int round = 0; round < 3; ++round) {
+    Write("node8:7117\nnode7:7117\n");
+    EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node7:7117", "node8:7117"));
+    Write("node8:7117\n");
+    for (unsigned look = 1; look < OfiPlaces::kLooksMissed; ++look) EXPECT_THAT(PlacesOf(places.Look()), testing::UnorderedElementsAre("node7:7117", "node8:7117"));
+  }
+  EXPECT_THAT(PlacesOf(places.Look()), testing::ElementsAre("node8:7117")) << "it has ended";
 }
 
 }  // namespace
