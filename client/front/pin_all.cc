@@ -110,7 +110,8 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
     if (hopeless > kPatience || !engine.wait_for_pins() || !PinRegistry::Get().MayWait(waited)) ThrowStatus(engine.FullOfPinsStatus(bytes));
     if (waited > kPatienceTold && !std::exchange(told, true)) {
       LogWarning("adhereAll has waited 60 s for %s: adhereTos of other threads pin too much of the memory limit, and it "
-                 "waits on until they release some",
+                 "waits on until they release some. Where those threads wait at a barrier, in a join or for a lock of the "
+                 "program's, their adhereTos have to end before that",
                  WithinHeap([bytes] { return FormatBytes(bytes); }, std::string()).c_str());
     }
     std::this_thread::sleep_for(pause);
