@@ -76,6 +76,10 @@ struct ramspan::is_relocatable<Galaxy> : std::true_type {};
 int main(int argc, char** argv) try {
   const size_t galaxies = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 32;
   constexpr size_t kStars = 50, kLines = 2048;
+  if (galaxies == 0) {
+    std::fprintf(stderr, "usage: classes [GALAXIES]\n");
+    return 2;
+  }
   bool right = true;
   {
     managedPtr<Galaxy> universe(galaxies, kStars, kLines);
