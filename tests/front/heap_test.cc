@@ -261,6 +261,25 @@ TEST_F(HeapEnds, WithinChangesOfSwap) {
   ExpectAllThere();
 }
 
+// A swap that was refused for want of heap counted what the one before it in its place had moved, once more.
+TEST_F(HeapEnds, WithinASwapThatWouldTakeAnothersPlaceCountsNothingTwice) {
+  MapStore store(64 << 20);
+  ramspan::SwapId id = ramspan::AddSwap(&store);
+  ramspan::UseSwap(id);
+  for (size_t i = 0; i < kObjects; ++i) data_[i].emplace(kObject, static_cast<char>(i));
+  ramspan::RemoveSwap(id);
+  ramspan::WaitForTransfers();
+  ramspan::SetPreemptive(false, false);
+  const uint64_t moved = ramspan::GetStatistics().bytes_out;
+  EXPECT_GT(moved, 8u << 20);
+  for (int swaps = 0; swaps < 8; ++swaps) {  // the list of all of them grows at each doubling
+    EndHeapWithin("AddSwap", [&] { id = ramspan::AddSwap(&store); }, [&] { ramspan::RemoveSwap(id); });
+    EXPECT_EQ(ramspan::GetStatistics().bytes_out, moved);
+  }
+  ramspan::SetPreemptive(true, true);
+  ExpectAllThere();
+}
+
 // Of each object it hears in order, whatever it does not hear.
 struct InOrder final : ramspan::EvictionPolicy {
   void Created(const Objects&, uint32_t id) override {
