@@ -80,11 +80,10 @@ std::unique_ptr<JoinWatch> WatchRanksJoin(int servers) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (rank != ranks - servers) return nullptr;
   return std::make_unique<JoinWatch>([rank, ranks] {
-    std::fprintf(stderr,
-                 "ramspan: the program has initialised MPI, but its ranks do not come to the memory servers (ranks %d to %d). They do so with MPI_Init "
-                 "where <ramspan/mpi.h> is included, else when Ramspan is first used. If the program includes <mpi.h> alone it has %d ranks in MPI_COMM_WORLD, servers among "
-                 "them, and its first collective call waits for these for ever. Remedy: ramspan run --transport ofi, or include <ramspan/mpi.h> instead of <mpi.h> and link ramspan::mpi\n",
-                 rank, ranks - 1, ranks);
+    LogWarning("the program has initialised MPI, but its ranks do not come to the memory servers (ranks %d to %d). They do so with MPI_Init "
+               "where <ramspan/mpi.h> is included, else when Ramspan is first used. If the program includes <mpi.h> alone it has %d ranks in MPI_COMM_WORLD, servers among "
+               "them, and its first collective call waits for these for ever. Remedy: ramspan run --transport ofi, or include <ramspan/mpi.h> instead of <mpi.h> and link ramspan::mpi",
+               rank, ranks - 1, ranks);
   });
 }
 
