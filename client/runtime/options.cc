@@ -101,8 +101,9 @@ Status NoAddresses(const Config& config) {
   if (left.limited_by == nullptr) {
     return InvalidArgument(limit + " has no room in what the kernel promises this process (vm.overcommit_memory = 2?): set RAMSPAN_MEMORY lower");
   }
+  const bool helps = config.memory / 2 > left.bytes / kShareOfAddresses;  // the default is that share already
   return InvalidArgument(limit + " has no room in the addresses that this process may have, of which " + FormatBytes(left.bytes) + " are left: raise `" +
-                         left.limited_by + "`, or set RAMSPAN_MEMORY to a quarter of them");
+                         left.limited_by + "`, or set RAMSPAN_MEMORY " + (helps ? "to a quarter of them" : "lower"));
 }
 
 void WarnIfOverMachine(const Config& config) {

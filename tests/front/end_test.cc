@@ -168,7 +168,19 @@ TEST_F(ProgramEnd, ALimitThatHasNoRoomInTheAddressesIsToldWithBoth) {
   const Outcome end = Wait(StartCommand({"/bin/sh", "-c", "ulimit -v 400000; exec " END_PROGRAM " pin-three"}, {"RAMSPAN_MEMORY=1GiB"}));
   EXPECT_NE(end.status, 0);
   EXPECT_THAT(end.err, HasSubstr("the memory limit of 1 GiB (environment RAMSPAN_MEMORY) has no room in the addresses"));
-  EXPECT_THAT(end.err, HasSubstr("raise `ulimit -v`"));
+  EXPECT_THAT(end.err, HasSubstr("raise `ulimit -v`, or set RAMSPAN_MEMORY to a quarter of them"));
+}
+
+// The remedy was a quarter of what is left, which the limit was already.
+TEST_F(ProgramEnd, ADefaultLimitThatHasNoRoomInTheAddressesHasAnotherRemedyThanItself) {
+  int told = 0;
+  for (const int megabytes : {16, 18, 20, 22, 24}) {
+    const Outcome end = Wait(StartCommand({"/bin/sh", "-c", "ulimit -d " + std::to_string(1024 * megabytes) + "; exec " END_PROGRAM " sweep"}));
+    if (end.err.find("has no room in the addresses") == std::string::npos) continue;
+    ++told;
+    EXPECT_THAT(end.err, HasSubstr("raise `ulimit -d`, or set RAMSPAN_MEMORY lower"));
+  }
+  EXPECT_GT(told, 0);
 }
 
 // They fit the limit, but its range of addresses was as large as the limit. The error blamed adhereTos and asked for a larger limit, which would
