@@ -39,11 +39,26 @@ class Budget {
   // What frames and metadata take together, at most.
   uint64_t total() const { return limit() + beside_limit(); }
 
-  // What frames may take: the total without metadata and its reserve, but not more than the limit. The reserve holds
-  // the steps in which metadata grows without asking: a 64 KiB slab of descriptors, the bitmaps of a lease or a swap file.
-  uint64_t frames_limit() const {
+  // The largest object that there is.
+  void set_largest(uint64_t bytes) { largest_.store(bytes, std::memory_order_relaxed); }
+  // What metadata must leave to frames: the largest object must still be readable, and without an eighth of the limit descriptors would fill
+  // memory until nothing that they describe can be used. An eighth is 16 frames of a 64 KiB chunk in 8 MiB, so that each thread of a node has its
+  // pins; half of it would be little for many threads, twice of it would cost objects in small limits.
+  uint64_t floor() const { return std::max(limit() / kDataShare, largest_.load(std::memory_order_relaxed)); }
+  static constexpr uint64_t kDataShare = 8;
+
+  // What frames may take, not more than the limit: the total without metadata and its reserve, which holds the steps in which metadata grows
+  // without asking (a 64 KiB slab of descriptors, the bitmaps of a lease or a swap file). Up to the floor they may use the reserve up.
+  uint64_t frames_limit() const { return std::min(limit(), std::max(frames_beside_reserve(), std::min(floor(), frames_beside_metadata()))); }
+  uint64_t frames_beside_reserve() const {
     const uint64_t apart = metadata_.load(std::memory_order_relaxed) + tier_charged_.load(std::memory_order_relaxed) + reserve();
-    return std::min(limit(), total() > apart ? total() - apart : 0);
+    return total() > apart ? total() - apart : 0;
+  }
+  // Whether the tiers may take one more step, for which half of the reserve is there. They know no budget: who asks them for a slot has to ask
+  // here first.
+  bool TiersMayGrow() const {
+    const uint64_t step = reserve() / 2;
+    return tier_metadata_.load(std::memory_order_relaxed) <= step || frames_beside_metadata() >= floor() + step;
   }
   // The same at most, when nothing is in swap any more: the tables of slots go with these.
   uint64_t frames_limit_without_swap() const {
@@ -60,10 +75,16 @@ class Budget {
   // Enough for the metadata of 16 384 objects, so that a limit of a few MiB, too, can be filled many times over.
   static constexpr uint64_t kBesideLimitMin = 2 << 20;
 
+  uint64_t frames_beside_metadata() const {
+    const uint64_t taken = metadata();
+    return total() > taken ? total() - taken : 0;
+  }
+
   const bool metadata_beside_limit_;
   std::atomic<uint64_t> limit_;
   std::atomic<uint64_t> metadata_{0};
   std::atomic<uint64_t> tier_metadata_{0};
+  std::atomic<uint64_t> largest_{0};
   std::atomic<uint64_t> tier_charged_{0};  // as much of it as frames leave room for, beside the reserve
 };
 

@@ -47,6 +47,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   }
   live_bytes_ += RoundUpToGranule(bytes);
   room_.all.Note(bytes);
+  budget_.set_largest(room_.all.largest);
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
   static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // a program's own policy knows its objects

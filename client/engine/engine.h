@@ -289,7 +289,7 @@ class Engine {
   Status TakeMetadata(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
   Status LeaveToMetadata() RS_REQUIRES(mutex_);  // lets go
   Status HoldLimit() RS_REQUIRES(mutex_);  // lets go
-  uint64_t FramesFloor() RS_REQUIRES(mutex_);
+  bool MetadataMayGrow(bool of_tiers) RS_REQUIRES(mutex_);
   Status NoRoomForDescriptors() const;
   void TellLimits() RS_REQUIRES(mutex_);
 

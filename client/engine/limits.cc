@@ -11,23 +11,16 @@ namespace ramspan {
 
 using std::chrono::microseconds;
 
-namespace {
-// Of the limit, kept for frames: without it descriptors fill memory until nothing that they describe can be read any more.
-// An eighth is 16 frames of a 64 KiB chunk in 8 MiB, so that each thread of a node has its pins; half of it would be
-// little for many threads, twice of it would cost objects in small limits.
-constexpr uint64_t kDataShare = 8;
-}  // namespace
-
-// What metadata may not take from frames: the largest object must still be readable.
-uint64_t Engine::FramesFloor() {
-  uint64_t floor = std::max(budget_.limit() / kDataShare, room_.all.largest);
-  if (floor <= budget_.frames_limit()) return floor;
+// Whether metadata leaves to frames what it must, and where it is a step of the tiers that comes, would still do so after it.
+bool Engine::MetadataMayGrow(bool of_tiers) {
+  const auto may = [&] { return of_tiers ? budget_.TiersMayGrow() : budget_.frames_beside_reserve() >= budget_.floor(); };
+  if (may()) return true;
   LookForSizes();  // the one that was the largest may be gone
-  return std::max(budget_.limit() / kDataShare, room_.all.largest);
+  return may();
 }
 
 Status Engine::NoRoomForDescriptors() const {
-  return WithinHeap([&] { return FailedPrecondition("descriptors of objects take " + FormatBytes(budget_.metadata()) + " of the memory limit of " +
+  return WithinHeap([&] { return FailedPrecondition("descriptors of objects and the tables of swap take " + FormatBytes(budget_.metadata()) + " of the memory limit of " +
                             FormatBytes(budget_.limit()) +
                             ", and the rest is needed to use the objects; make fewer and larger objects (an array in one "
                             "managedPtr), or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)"); }, OutOfHeap());
@@ -49,7 +42,7 @@ Status Engine::TakeMetadata(uint64_t bytes) {
 
 // Of metadata that is charged already.
 Status Engine::LeaveToMetadata() {
-  if (budget_.frames_limit() < FramesFloor()) return NoRoomForDescriptors();
+  if (!MetadataMayGrow(/*of_tiers=*/false)) return NoRoomForDescriptors();
   if (Status status = KeepRoom(); !status.ok()) return status;
   if (arena_.committed() <= budget_.frames_limit()) return Status();
   Status status = HoldLimit();
@@ -95,7 +88,7 @@ Status Engine::HoldLimit() {
 void Engine::TellLimits() { policy_->SetLimits(load_ahead() ? budget_.limit() : 0, room_.swapped_bytes()); }
 
 Status Engine::LeavesRoomForData(uint64_t bytes) const {
-  if (budget_.limit() - budget_.frames_limit() + bytes / kDataShare <= bytes) return Status();
+  if (budget_.limit() - std::min(budget_.limit(), budget_.frames_beside_reserve()) + bytes / Budget::kDataShare <= bytes) return Status();
   return NoRoomForDescriptors();
 }
 

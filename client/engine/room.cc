@@ -69,10 +69,12 @@ void Engine::LookForSizes() {
     if (c->frame != nullptr || c->slot) room_.kept.Note(c->bytes);
     if (c->slot && !HasReadOnlySlot(c)) room_.NoteSpace(SpaceOf(c->slot));
   }
+  budget_.set_largest(room_.all.largest);
 }
 
-// A slot without a wait. Who is told that swap is full may exchange slots.
+// A slot without a wait. Who is told that swap is full may exchange slots. It is full, too, when its tables have grown as far as they may.
 Result<SlotRef> Engine::AskSlot(uint64_t bytes) {
+  if (!budget_.TiersMayGrow()) return Status(StatusCode::kResourceExhausted, StaticText("the tables of swap are as large as they may be"));
   Result<SlotRef> slot = FromTier([&] { return tier_->TryReserve(bytes); }, Result<SlotRef>(OutOfHeap()));
   if (!slot.ok() && slot.status().code() == StatusCode::kResourceExhausted) room_.NoteFull(bytes);
   return slot;
@@ -153,6 +155,7 @@ void Engine::NoteTiers(uint64_t metadata_bytes) {
 // Asks the tier for what TryKeepRoom or Admit found missing, without the mutex. OK: it is worth while to try again.
 // *may_wait: for seconds, until others make room; not again when that was in vain.
 Status Engine::AskForRoom(uint64_t bytes, bool* may_wait) {
+  if (!MetadataMayGrow(/*of_tiers=*/true)) return NoRoomForDescriptors();
   Status room;
   uint64_t metadata_bytes;
   {

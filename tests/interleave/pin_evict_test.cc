@@ -202,7 +202,7 @@ class World {
   // Asks for so much memory that the target must leave, if it can.
   void Displace() {
     const uint64_t limit = EngineOptions().budget;
-    static_cast<void>(engine_.SetBudget(limit - kBytes - (64 << 10)));
+    static_cast<void>(engine_.SetBudget(kBytes / 2 + (64 << 10)));  // beside the descriptors
     static_cast<void>(engine_.SetBudget(limit));
     engine_.Drain();
   }

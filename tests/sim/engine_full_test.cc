@@ -9,10 +9,12 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/engine/engine.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/recording_policy.h"
@@ -105,6 +107,65 @@ TEST_F(Full, OfDescriptorsLeavesRoomForTheLargestObject) {
   fill();
   EXPECT_GT(small.size(), 2 * beside);
   for (Chunk* chunk : small) engine_->Free(chunk);
+}
+
+// Its tables take 64 KiB for each fifty slots, and are not given back.
+class TierWithTables final : public ForwardingTier {
+ public:
+  explicit TierWithTables(bool by_itself) : ForwardingTier(&real_), by_itself_(by_itself) {}
+  Result<SlotRef> TryReserve(size_t bytes) override {
+    if (places_ == 0 && !by_itself_) return Status(StatusCode::kMustAsk, StaticText("the table is full"));
+    if (places_ == 0) static_cast<void>(MakeRoom(bytes, Patience::kAsk));
+    --places_;
+    return ForwardingTier::TryReserve(bytes);
+  }
+  Status MakeRoom(size_t, Patience) override {
+    places_ += 50;
+    table_bytes_ += 64 << 10;
+    return Status();
+  }
+  void Free(SlotRef slot, size_t bytes) noexcept override {
+    ++places_;
+    ForwardingTier::Free(slot, bytes);
+  }
+  TierStats stats() const noexcept override {
+    TierStats stats = ForwardingTier::stats();
+    stats.metadata_bytes += table_bytes_;
+    return stats;
+  }
+
+ private:
+  FakeTier real_{FakeTierOptions{.seed = 23, .capacity_bytes = uint64_t{8} << 30, .synchronous = true}};
+  const bool by_itself_;  // without being asked for room
+  uint64_t places_ = 0, table_bytes_ = 0;
+};
+
+// Swap's tables grew until no frame was left: with nothing pinned none of 6554 objects could be read any more.
+TEST_F(Full, OfSwapsTablesLeavesEveryObjectReadable) {
+  for (const auto& [bytes, by_itself] : {std::pair{uint64_t{20'000}, false}, {uint64_t{512} << 10, false}, {uint64_t{20'000}, true}}) {
+    TierWithTables tier(by_itself);
+    engine_ = std::make_unique<Engine>(Engine::Options{.budget = 2 * kMiB, .preemptive = false}, &tier, &pins_, DefaultPolicy());
+    Status status;
+    while (status.ok() && chunks_.size() < 16'000) {
+      status = Add(bytes);
+      if (chunks_.size() % 25 != 0) continue;
+      std::this_thread::sleep_for(std::chrono::milliseconds(6));
+      engine_->MoverStep();  // looks at what the tables take, each 5 ms
+    }
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.message();
+    EXPECT_NE(status.message().find("the tables of swap"), std::string::npos) << status.message();
+    EXPECT_GT(chunks_.size(), 900u);
+    ReadAll();
+    for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, true).ok());
+    for (Chunk* chunk : chunks_) engine_->Free(chunk);
+    chunks_.clear();
+    EXPECT_TRUE(Add(bytes).ok());
+    engine_->Free(chunks_[0]);
+    chunks_.clear();
+    engine_->Drain();
+    engine_.reset();
+  }
+  Start({.seed = 23}, {.budget = 2 * kMiB});
 }
 
 // A limit was lowered to what descriptors had already taken, and nothing could be used until it was raised again.

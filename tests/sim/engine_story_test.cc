@@ -89,7 +89,7 @@ TEST_F(EngineStory, AChunkFreedWhileItIsReadGoesAlsoWhenTheReadFails) {
   for (const bool fails : {false, true}) {
     Start(FakeTierOptions{.seed = 4}, kMiB);
     ASSERT_TRUE(Add(4096).ok());
-    LowerAndRaise(144 * kKiB, kMiB);  // what is left after the descriptors' reserve is less than a frame
+    LowerAndRaise(66 * kKiB, kMiB);  // what is left beside the descriptors is less than a frame
     ASSERT_EQ(PhaseOf(chunks_[0]), Phase::kSwapped);
     if (fails) tier().faults().SetRates({.read_fails = 1});
     engine_->Prefetch(chunks_[0]);
