@@ -45,6 +45,9 @@ constexpr char kUsage[] =
     "  ramspan bench rambrain --plots figures               all experiments, some 3 minutes, swap files\n"
     "  ramspan bench rambrain --experiment decay --servers 1 --data 1GiB --limit 128MiB\n";
 
+// The range of the library's memory limit, which would blame its own key (memory) for what --limit said.
+constexpr uint64_t kLimitMin = uint64_t{1} << 20, kLimitMax = uint64_t{1} << 46;
+
 struct Texts {
   std::string data, chunk, limit, server_memory, preemptive;
 };
@@ -104,8 +107,16 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   return all;
 }
 
+// In BenchOptions 0 stands for a count that was not given, so one that was is looked at before the defaults take its place.
+void CheckCounts(const BenchOptions& o, const po::variables_map& given) {
+  if (given.count("sweeps") != 0 && o.repetitions < 1) throw po::error("--sweeps: at least 1");
+  if (given.count("ops") != 0 && o.operations < 1) throw po::error("--ops: at least 1");
+  if (given.count("chunks") != 0 && o.chunks < 1) throw po::error("--chunks: at least 1");
+}
+
 // What depends on the case, and what cannot work.
 void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& given) {
+  CheckCounts(*o, given);
   const bool small = o->name == "small";
   const bool rambrain = o->name == "rambrain";
   const bool compute = o->name == "compute";
@@ -129,7 +140,11 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   o->server_memory = o->servers == 0                 ? 0
                      : texts.server_memory.empty() ? (o->data + o->data / 2) * static_cast<uint64_t>(o->clients) / o->servers + (uint64_t{64} << 20)
                                                    : Bytes("server-memory", texts.server_memory);
+  if (o->limit < kLimitMin || o->limit > kLimitMax) {
+    throw po::error("--limit: " + FormatBytes(kLimitMin) + " to " + FormatBytes(kLimitMax) + " (by default " + (swaps && !small ? "a quarter of --data" : "what the case needs") + ")");
+  }
   if (o->mode != "rmw" && o->mode != "read") throw po::error("--mode is rmw or read");
+  if (given.count("mode") != 0 && o->name != "stream") throw po::error("--mode is stream's");
   if (o->tier != "auto" && o->tier != "file") throw po::error("--tier is auto or file");
   if (small && (o->chunk == 0 || o->chunk % 8 != 0)) throw po::error("--chunk: a multiple of 8 for small objects");
   if (!small && (o->chunk < 4096 || o->chunk % 4096 != 0)) throw po::error("--chunk: a multiple of 4KiB");
@@ -150,7 +165,6 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
     throw po::error("--clients is 1 to " + std::to_string(kClientsMax) + ", more than one with --transport ofi");
   }
   if (o->server_threads < 1 || (o->server_threads > 1 && o->transport != "ofi")) throw po::error("--server-threads is for --transport ofi");
-  if (o->repetitions < 1) throw po::error("--sweeps: at least 1");
   const std::string& p = texts.preemptive;
   if (!p.empty() && p != "on" && p != "off") throw po::error("--preemptive is on or off");
   o->preemptive = p != "off";

@@ -204,6 +204,22 @@ TEST_F(Rambrain, AnUnknownCaseIsAnsweredByOneLine) {
                          "rambrain (--help says more)\n");
 }
 
+// Zeros were taken for counts that were not given, --mode had no effect on other cases, and the limit was blamed on "memory".
+TEST_F(Rambrain, OptionsThatTheCaseCannotFollowAreNamed) {
+  const auto error = [&](const Words& words) {
+    const Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.status, 1) << words.back();
+    return outcome.err;
+  };
+  EXPECT_EQ(error({"pin", "--ops", "0"}), "ramspan-bench: --ops: at least 1\n");
+  EXPECT_EQ(error({"memory", "--chunks", "0"}), "ramspan-bench: --chunks: at least 1\n");
+  EXPECT_EQ(error({"pin", "--sweeps", "0"}), "ramspan-bench: --sweeps: at least 1\n");
+  EXPECT_EQ(error({"pin", "--mode", "read"}), "ramspan-bench: --mode is stream's\n");
+  for (const char* limit : {"0", "1023KiB", "65TiB"}) {
+    EXPECT_EQ(error({"stream", "--limit", limit}), "ramspan-bench: --limit: 1 MiB to 64 TiB (by default a quarter of --data)\n");
+  }
+}
+
 // The fixture looks for processes that are left.
 TEST_F(Rambrain, AnEndedRunLeavesNoExperimentBehind) {
   const pid_t pid = StartCommand({bench_path, "rambrain"});
