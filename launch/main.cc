@@ -203,7 +203,9 @@ int Dispatch(const Arguments& all) {
     std::printf("ramspan %s\n", RAMSPAN_VERSION);
     return 0;
   }
-  return Fail(InvalidArgument("there is no command \"" + command + "\" (see ramspan --help)"));
+  const bool is_file = command.find('/') != std::string::npos;
+  return Fail(InvalidArgument("there is no command \"" + command + "\" (" +
+                              (is_file ? "to run a program: ramspan run -- " + command + " ..." : "see ramspan --help") + ")"));
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ Status Planner::CheckMemory() {
     Result<uint64_t> bytes = Size(by_option ? "--server-memory" : "RAMSPAN_SERVER_MEMORY", text);
     if (!bytes.ok()) return bytes.status();
     if (AllServers() == 0) {
-      if (by_option) plan_.notes.push_back("--server-memory has no effect without servers (-s)");
+      if (by_option) plan_.notes.push_back(std::string("--server-memory has no effect ") + (options_.transport == "none" ? "with --transport none" : "without servers (-s)"));
     } else if (Status status = CheckServerMemory(bytes.value()); !status.ok()) {
       return status;
     } else {

@@ -97,6 +97,17 @@ TEST_F(PlanTest, TransportNoneDropsTheServers) {
   EXPECT_TRUE(Notes(plan, "no memory servers"));
 }
 
+// "without servers (-s)" was said to those who had given -s.
+TEST_F(PlanTest, TheReasonForNoEffectOfServerMemoryIsTheOptionThatWasGiven) {
+  Ranks(2, 1);
+  options_.server_memory = "512MiB";
+  options_.transport = "none";
+  EXPECT_TRUE(Notes(Make(), "--server-memory has no effect with --transport none"));
+  Ranks(2, 0);
+  options_.transport = "auto";
+  EXPECT_TRUE(Notes(Make(), "--server-memory has no effect without servers (-s)"));
+}
+
 TEST_F(PlanTest, OneRankWithoutServersNeedsNoMpiexec) {
   Ranks(1, 0);
   const Plan plan = Make();

@@ -105,7 +105,16 @@ TEST_F(RunTest, ASegmentationFaultIs139) {
   EXPECT_NE(outcome.err.find("signal 11"), std::string::npos);
 }
 
-TEST_F(RunTest, MpiAbortGivesItsCode) { EXPECT_EQ(Run(Job(2, 1, {app_, "abort9", "0"})).status, 9); }
+// The aborting rank's own MPI tells the others, so that their ends may be the first that are heard of.
+TEST_F(RunTest, MpiAbortGivesItsCodeAndBlamesTheRankThatCalledIt) {
+  for (const char* rank : {"0", "1"}) {
+    for (int i = 0; i < 5; ++i) {
+      const Outcome outcome = Run(Job(2, 1, {app_, "abort9", rank}));
+      EXPECT_EQ(outcome.status, 9);
+      EXPECT_NE(outcome.err.find(std::string("rank ") + rank + " ("), std::string::npos) << outcome.err;
+    }
+  }
+}
 
 TEST_F(RunTest, ARankThatLeavesWithoutFinalizeDoesNotPassForSuccess) {
   const Outcome outcome = Run(Job(2, 1, {app_, "exit0", "0"}));
@@ -541,6 +550,13 @@ TEST_F(RunTest, AHostFileWithoutAnEndIsNoListOfHosts) {
   const Outcome outcome = Run({"--hostfile", "/dev/zero", "--dry-run", "--", app_});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_NE(outcome.err.find("--hostfile: /dev/zero is larger than 32 MiB: no list of hosts"), std::string::npos) << outcome.err;
+}
+
+// "there is no command" alone was said to those who forgot `run`.
+TEST_F(RunTest, AProgramInTheCommandsPlaceIsAnsweredByTheLineThatRunsIt) {
+  const Outcome outcome = Wait(StartCommand({(folder_ / "bin/ramspan").string(), "./app"}, {}, "/dev/null"));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("ramspan run -- ./app"), std::string::npos) << outcome.err;
 }
 
 TEST_F(RunTest, BadLinesEndWithStatusTwo) {
