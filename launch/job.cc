@@ -76,7 +76,8 @@ void Job::OnAppEnd(int rank, const RankEnd& end) {
   }
   // A shell says nothing about a status either; with several ranks the user wants to know which one it was.
   const bool speak = end.signal != 0 || rank_.size() > 1;
-  Fail({end.at_ns, StatusOf(end), speak ? FailureText(rank, end) : "", end.signal == SIGKILL && !end.ordered});
+  Fail({end.at_ns, StatusOf(end), speak ? FailureText(rank, end) : "", end.signal == SIGKILL && !end.ordered,
+        /*unexplained=*/false, end.signal == 0 && within_mpi ? rank : -1});
 }
 
 void Job::AfterAnyEnd() {
@@ -209,6 +210,24 @@ std::string Job::FailureText(int rank, const RankEnd& end) const {
          "(dmesg), lower --server-memory or --memory, or run without servers (-s 0)";
 }
 
+// MPI_Abort on a communicator other than MPI_COMM_WORLD (with servers: the program's) is no word to mpiexec. MPICH tells the other ranks,
+// each exits with the status, and who is the first to end is chance.
+std::string Job::WhoExitedAlike(const Failure& cause) const {
+  if (cause.exited_within_mpi < 0) return "";
+  int others = 0, last = -1;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Rank& one = rank_[static_cast<size_t>(rank)];
+    const bool alike = one.end && one.in_mpi && !one.end->left_mpi && one.end->signal == 0 && one.end->code == cause.status &&
+                       one.end->at_ns - cause.at_ns < kReportMayBeLate;
+    if (rank == cause.exited_within_mpi || !alike) continue;
+    ++others;
+    last = rank;
+  }
+  if (others == 0) return "";
+  const std::string who = others == 1 ? "rank " + std::to_string(last) : std::to_string(others) + " other ranks";
+  return ", and so did " + who + " within a second; if that was MPI_Abort, what MPI says above names the rank that called it";
+}
+
 Job::Verdict Job::VerdictAfterSignal() const {
   Verdict verdict{0, notes_, true};
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -226,7 +245,7 @@ Job::Verdict Job::Finish() const {
     const Failure& cause = Cause();
     verdict.status = cause.status;
     verdict.explained = !cause.unexplained;
-    if (!cause.message.empty()) verdict.messages.push_back(cause.message);
+    if (!cause.message.empty()) verdict.messages.push_back(cause.message + WhoExitedAlike(cause));
     return verdict;
   }
   return AnyRunning(0, ranks_) ? VerdictOfMpiexec(std::move(verdict)) : verdict;

@@ -82,6 +82,7 @@ class Job {
     std::string message;
     bool from_outside = false;  // a SIGKILL that neither we nor hydra sent
     bool unexplained = false;   // mpiexec may know more
+    int exited_within_mpi = -1;  // the app rank whose exit status this is, when it had not left MPI
   };
 
   void Fail(int64_t at_ns, int status, std::string message) { Fail(Failure{at_ns, status, std::move(message)}); }
@@ -94,6 +95,7 @@ class Job {
   bool AnyRunning(int first, int last) const;
   std::string Name(int rank) const;
   std::string FailureText(int rank, const RankEnd& end) const;
+  std::string WhoExitedAlike(const Failure& cause) const;
   Verdict VerdictAfterSignal() const;
   Verdict VerdictOfMpiexec(Verdict verdict) const;
 

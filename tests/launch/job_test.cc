@@ -78,6 +78,26 @@ TEST_F(JobTest, WhatTheKillOrderCausesIsNoFailure) {
   EXPECT_EQ(job_.Finish().messages.size(), 1u);
 }
 
+// Rank 0 had called MPI_Abort on a communicator of its own, rank 1 ended first and was blamed alone.
+TEST_F(JobTest, ARankIsNotBlamedAloneForAnExitThatMpiAbortMayHaveCaused) {
+  job_.OnEnd(1, {9, 0, false, kSecond});
+  EXPECT_TRUE(Says("exited with status 9") && !Says("so did"));
+  job_.OnEnd(0, {9, 0, false, kSecond + kMs});
+  EXPECT_EQ(job_.Finish().status, 9);
+  EXPECT_TRUE(Says("rank 1 (./app, pid 101 on alpha) exited with status 9, and so did rank 0 within a second; if that was MPI_Abort"));
+}
+
+TEST_F(JobTest, ALaterOrAnotherExitIsNotCalledTheSame) {
+  job_.OnEnd(1, {9, 0, false, kSecond});
+  job_.OnEnd(0, {9, 0, false, 2 * kSecond});
+  EXPECT_FALSE(Says("so did"));
+  Job other(2, 1, "./app");
+  for (int rank = 0; rank < 3; ++rank) other.OnMpiInit(rank);
+  other.OnEnd(1, {9, 0, false, kSecond});
+  other.OnEnd(0, {7, 0, false, kSecond + kMs});
+  EXPECT_EQ(other.Finish().messages.at(0).find("so did"), std::string::npos);
+}
+
 TEST_F(JobTest, LeavingWithoutFinalizeWhileOthersWorkIsAFailure) {
   job_.OnEnd(0, {0, 0, false, kSecond});
   EXPECT_TRUE(job_.kill_all());

@@ -105,7 +105,7 @@ TEST_F(RunTest, ASegmentationFaultIs139) {
   EXPECT_NE(outcome.err.find("signal 11"), std::string::npos);
 }
 
-// The aborting rank's own MPI tells the others, so that their ends may be the first that are heard of.
+// On MPI_COMM_WORLD it is a word to mpiexec, which the rank's keeper hears before anybody ends; other communicators: JobTest.
 TEST_F(RunTest, MpiAbortGivesItsCodeAndBlamesTheRankThatCalledIt) {
   for (const char* rank : {"0", "1"}) {
     for (int i = 0; i < 5; ++i) {
