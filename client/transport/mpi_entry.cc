@@ -101,9 +101,10 @@ Result<MpiWorld*> JoinNow() {
   MPI_Query_thread(&level);
   if (level < MPI_THREAD_MULTIPLE) {
     return FailedPrecondition(
-        "memory servers need MPI_THREAD_MULTIPLE, and this program initialised MPI without it: include <ramspan/mpi.h> "
-        "instead of <mpi.h> in every file (or call MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...) and use "
-        "ramspan::computeComm() wherever MPI_COMM_WORLD stands, because the servers are in that one, too)");
+        "memory servers that are ranks of the job need MPI_THREAD_MULTIPLE, and this program initialised MPI without it: start it by "
+        "`ramspan run --transport ofi`, whose servers are no ranks, or include <ramspan/mpi.h> instead of <mpi.h> in every file (or call "
+        "MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...) and use ramspan::computeComm() wherever MPI_COMM_WORLD stands, because the servers "
+        "are in that one, too)");
   }
   Result<std::unique_ptr<MpiWorld>> world = MpiWorld::Join(Role::kClient, 0);
   if (!world.ok()) return world.status();
