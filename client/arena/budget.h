@@ -29,6 +29,11 @@ class Budget {
     tier_metadata_.store(bytes, std::memory_order_relaxed);
     const uint64_t charged = tier_charged_.load(std::memory_order_relaxed);
     if (bytes < charged || bytes > charged + reserve() / 2) tier_charged_.store(bytes, std::memory_order_relaxed);
+    tier_most_.store(TiersMayGrow() ? 0 : std::max(bytes, tier_most_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
+  }
+  // Whether they may take as much: where they must not grow, what they have had since. What was given back there may be taken again.
+  bool TiersMayTake(uint64_t bytes) const {
+    return TiersMayGrow() || bytes <= std::max(tier_metadata_.load(std::memory_order_relaxed), tier_most_.load(std::memory_order_relaxed));
   }
   uint64_t metadata() const {
     return metadata_.load(std::memory_order_relaxed) + tier_metadata_.load(std::memory_order_relaxed);
@@ -44,7 +49,7 @@ class Budget {
   // What metadata must leave to frames: the largest object must still be readable, and without an eighth of the limit descriptors would fill
   // memory until nothing that they describe can be used. An eighth is 16 frames of a 64 KiB chunk in 8 MiB, so that each thread of a node has its
   // pins; half of it would be little for many threads, twice of it would cost objects in small limits.
-  uint64_t floor() const { return std::max(limit() / kDataShare, largest_.load(std::memory_order_relaxed)); }
+  uint64_t floor() const { return std::max(limit() / kDataShare, largest()); }
   static constexpr uint64_t kDataShare = 8;
 
   // What frames may take, not more than the limit: the total without metadata and its reserve, which holds the steps in which metadata grows
@@ -55,10 +60,10 @@ class Budget {
     return total() > apart ? total() - apart : 0;
   }
   // Whether the tiers may take one more step, for which half of the reserve is there. They know no budget: who asks them for a slot has to ask
-  // here first.
+  // here first. With less than the floor, so that objects may be exchanged for others where new descriptors are refused already.
   bool TiersMayGrow() const {
     const uint64_t step = reserve() / 2;
-    return tier_metadata_.load(std::memory_order_relaxed) <= step || frames_beside_metadata() >= floor() + step;
+    return tier_metadata_.load(std::memory_order_relaxed) <= step || frames_beside_metadata() >= std::max(limit() / kLeastShare, largest()) + step;
   }
   // The same at most, when nothing is in swap any more: the tables of slots go with these.
   uint64_t frames_limit_without_swap() const {
@@ -75,6 +80,12 @@ class Budget {
   // Enough for the metadata of 16 384 objects, so that a limit of a few MiB, too, can be filled many times over.
   static constexpr uint64_t kBesideLimitMin = 2 << 20;
 
+  static constexpr uint64_t kLeastShare = 32;
+
+  uint64_t largest() const {
+    const uint64_t largest = largest_.load(std::memory_order_relaxed);
+    return largest <= limit() ? largest : 0;  // a limit that was lowered may be less than it
+  }
   uint64_t frames_beside_metadata() const {
     const uint64_t taken = metadata();
     return total() > taken ? total() - taken : 0;
@@ -85,6 +96,7 @@ class Budget {
   std::atomic<uint64_t> metadata_{0};
   std::atomic<uint64_t> tier_metadata_{0};
   std::atomic<uint64_t> largest_{0};
+  std::atomic<uint64_t> tier_most_{0};     // what they have taken at most since they must not grow
   std::atomic<uint64_t> tier_charged_{0};  // as much of it as frames leave room for, beside the reserve
 };
 

@@ -72,10 +72,14 @@ void Engine::LookForSizes() {
   budget_.set_largest(room_.all.largest);
 }
 
-// A slot without a wait. Who is told that swap is full may exchange slots. It is full, too, when its tables have grown as far as they may.
+// A slot without a wait. Who is told that swap is full may exchange slots. It is full, too, when its tables have grown as far as they may, but
+// for what lies free in them.
 Result<SlotRef> Engine::AskSlot(uint64_t bytes) {
-  if (!budget_.TiersMayGrow()) return Status(StatusCode::kResourceExhausted, StaticText("the tables of swap are as large as they may be"));
   Result<SlotRef> slot = FromTier([&] { return tier_->TryReserve(bytes); }, Result<SlotRef>(OutOfHeap()));
+  if (slot.ok() && !budget_.TiersMayGrow() && !budget_.TiersMayTake(tier_->stats().metadata_bytes)) {
+    tier_->Free(slot.value(), bytes);
+    slot = Status(StatusCode::kResourceExhausted, StaticText("the tables of swap are as large as they may be"));
+  }
   if (!slot.ok() && slot.status().code() == StatusCode::kResourceExhausted) room_.NoteFull(bytes);
   return slot;
 }

@@ -272,7 +272,9 @@ uint64_t SlotSpace::free_bytes() const {
 }
 
 uint64_t SlotSpace::metadata_bytes() const {
-  uint64_t sum = regions_.capacity() * sizeof(regions_[0]) + rows_.bucket_count() * sizeof(void*) + row_bytes_;
+  // The buckets double when all are taken (2.02 for each row then): that is paid for row by row, so that none is a large step for the budget.
+  const uint64_t buckets = std::max<uint64_t>(rows_.bucket_count() * sizeof(void*), rows_.size() * 17);
+  uint64_t sum = regions_.capacity() * sizeof(regions_[0]) + buckets + row_bytes_;
   if (!spare_.empty()) sum += RowBytes(spare_.mapped());
   for (const auto& region : regions_) sum += region ? sizeof(Region) + region->buddy.metadata_bytes() : 0;
   return sum;

@@ -85,6 +85,7 @@ class SlotSpace {
   uint64_t capacity_bytes() const { return used_bytes() + free_bytes(); }  // of closed regions, what is still used
   // Does not look at the slots: it is asked every few ms, under the tier's mutex.
   uint64_t metadata_bytes() const;
+  size_t row_buckets() const { return rows_.bucket_count(); }  // each change of it moves all rows
 
   // Every region's allocator is valid, used + free is each region's size, rows lie inside used space. For tests.
   bool IsValid() const;
