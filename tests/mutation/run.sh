@@ -28,7 +28,7 @@ fi
 # A worker that is told to end takes what it runs with it.
 child=
 bounded() {  # SECONDS COMMAND...
-  timeout --kill-after=5 "$@" 8>&- &  # a server that a bug leaves behind must not hold the lock
+  timeout --kill-after=5 "$@" 7<&- 8>&- </dev/null &  # a server that a bug leaves behind must not hold the lock, or read the list
   child=$!
   wait "$child"
 }
@@ -36,7 +36,7 @@ bounded() {  # SECONDS COMMAND...
 # talking LIMIT COMMAND...: a bounded one that also ends when what it writes to test.log has not grown for silence_limit seconds.
 talking() {
   local size=0 before=-1 since=$SECONDS
-  timeout --kill-after=5 "$@" >test.log 2>&1 8>&- &
+  timeout --kill-after=5 "$@" >test.log 2>&1 7<&- 8>&- </dev/null &
   child=$!
   while kill -0 "$child" 2>/dev/null; do
     size=$(stat -c %s test.log)
@@ -140,14 +140,14 @@ worker() {  # NUMBER
   local number=$1 name file expression tests key n=0 begin
   trap 'kill "$child" 2>/dev/null; exit 143' TERM
   synchronise "$state/sources" "$state/$number" "$state/files" && cd "$state/$number" || { echo "worker $number has no sources" >>"$state/wrong"; return; }
-  while IFS=$'\x01' read -r key name file expression tests; do
+  while IFS=$'\x01' read -r -u 7 key name file expression tests; do
     n=$((n + 1))
     mkdir "$state/claims/$n" 2>/dev/null || continue
     begin=$SECONDS
     try "$file" "$expression" $tests
     printf '%s\t%s\t%s\n' "$key" "$result" "$name" >>"$state/results"
     printf '%-64s %4d s  %s\n' "$name" $((SECONDS - begin)) "${result//	/: }"
-  done <"$state/wanted"
+  done 7<"$state/wanted"
 }
 
 mkdir -p "$state"
