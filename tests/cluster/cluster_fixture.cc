@@ -84,6 +84,16 @@ ClusterFixture::Started ClusterFixture::StartOn(int host, const Words& command, 
   return started;
 }
 
+std::string ClusterFixture::RemoteShell() const {
+  const fs::path script = folder_ / "bin/remote-shell";
+  std::ofstream(script) << "#!/bin/sh\n"
+                           "while :; do case $1 in -*) shift ;; *) break ;; esac; done\n"
+                           "host=$1; shift\n"
+                           "exec ip netns exec $host unshare -u sh -c \"hostname $host; $*\"\n";
+  fs::permissions(script, fs::perms(0755));
+  return script.string();
+}
+
 ClusterFixture::Server ClusterFixture::StartServer(int host, const std::string& memory, const Words& more) {
   Server server;
   Words words = {LAUNCHER, "server", "--memory", memory, "--listen", PlaceOf(host)};
@@ -184,6 +194,14 @@ std::set<std::string> ClusterFixture::HostsOf(const std::string& program) {
     }
   }
   return hosts;
+}
+
+// The switch has sent it. /sys tells of the network in which it was mounted, /proc of this process's.
+uint64_t ClusterFixture::BytesTo(int host) {
+  std::smatch found;
+  const std::string all = ReadFile("/proc/net/dev"), eight = "(?: +[0-9]+){8}";  // received: bytes, packets, ... before what was sent
+  EXPECT_TRUE(std::regex_search(all, found, std::regex("to-" + NameOf(host) + ":" + eight + " +([0-9]+)"))) << all;
+  return found.size() == 2 ? std::stoull(found[1].str()) : 0;
 }
 
 testing::AssertionResult ClusterFixture::RunsOn(const std::set<std::string>& hosts, const std::string& program) {

@@ -47,6 +47,8 @@ class ClusterFixture : public JobFixture {
   static std::string PlaceOf(int host) { return NameOf(host) + ":7117"; }
 
   Started StartOn(int host, const Words& command, const Words& environment = {});
+  // For mpiexec, in the place of ssh: a script that drops options, takes the host, and runs the rest there.
+  std::string RemoteShell() const;
   // Listens when this returns.
   Server StartServer(int host, const std::string& memory, const Words& more = {});
   // Waits for the end. A healthy server ends with 0.
@@ -76,6 +78,9 @@ class ClusterFixture : public JobFixture {
   // Whether processes of this name, of those that the test has started and theirs, come to be on these hosts and no others. Waits: where one rank
   // is ready, others may still be starting.
   testing::AssertionResult RunsOn(const std::set<std::string>& hosts, const std::string& program);
+
+  // What has come to this host through its cable since it was made.
+  static uint64_t BytesTo(int host);
 
   // The cable between this host and the others. Without it a host keeps its interface and its address; what it sends goes nowhere.
   static void Unplug(int host);

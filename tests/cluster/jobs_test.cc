@@ -17,21 +17,11 @@ using testing::HasSubstr;
 
 class ClusterJobs : public ClusterFixture {
  protected:
-  // In the place of ssh: drops options, takes the host, runs the rest there.
-  std::string Shell() const {
-    const std::filesystem::path script = folder_ / "bin/remote-shell";
-    std::ofstream(script) << "#!/bin/sh\n"
-                             "while :; do case $1 in -*) shift ;; *) break ;; esac; done\n"
-                             "host=$1; shift\n"
-                             "exec ip netns exec $host unshare -u sh -c \"hostname $host; $*\"\n";
-    std::filesystem::permissions(script, std::filesystem::perms(0755));
-    return script.string();
-  }
   // Ranks on the first hosts, then servers, one a host.
   Words Job(const Words& options, const Words& app) const {
     std::ofstream(folder_ / "hosts") << "h1:1\nh2:1\nh3:1\nh4:1\n";
     Words words = {LAUNCHER, "run", "--memory", "4MiB", "--server-memory", "64MiB", "--hostfile", (folder_ / "hosts").string()};
-    for (const std::string& word : {std::string("-launcher"), std::string("ssh"), std::string("-launcher-exec"), Shell()}) words.push_back("--mpi-arg=" + word);
+    for (const std::string& word : {std::string("-launcher"), std::string("ssh"), std::string("-launcher-exec"), RemoteShell()}) words.push_back("--mpi-arg=" + word);
     words.insert(words.end(), options.begin(), options.end());
     words.push_back("--");
     words.insert(words.end(), app.begin(), app.end());
