@@ -23,20 +23,11 @@ class Budget {
   void set_limit(uint64_t limit) { limit_.store(limit, std::memory_order_relaxed); }
 
   void ChargeMetadata(uint64_t bytes) { metadata_.fetch_add(bytes, std::memory_order_relaxed); }
-  // What the tiers take. What frames leave to them follows in steps of half the reserve, so that a slot that is scattered over
-  // swap, and needs a few bytes more for it, takes nothing from frames.
-  void SetTierMetadata(uint64_t bytes) {
-    tier_metadata_.store(bytes, std::memory_order_relaxed);
-    const uint64_t charged = tier_charged_.load(std::memory_order_relaxed);
-    if (bytes < charged || bytes > charged + reserve() / 2) tier_charged_.store(bytes, std::memory_order_relaxed);
-    tier_most_.store(TiersMayGrow() ? 0 : std::max(bytes, tier_most_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
-  }
-  // Whether they may take as much: where they must not grow, what they have had since. What was given back there may be taken again.
-  bool TiersMayTake(uint64_t bytes) const {
-    return TiersMayGrow() || bytes <= std::max(tier_metadata_.load(std::memory_order_relaxed), tier_most_.load(std::memory_order_relaxed));
-  }
+  // What the tiers take.
+  void SetTierMetadata(uint64_t bytes) { tier_metadata_.store(bytes, std::memory_order_relaxed); }
+  uint64_t tier_metadata() const { return tier_metadata_.load(std::memory_order_relaxed); }
   uint64_t metadata() const {
-    return metadata_.load(std::memory_order_relaxed) + tier_metadata_.load(std::memory_order_relaxed);
+    return metadata_.load(std::memory_order_relaxed) + tier_metadata();
   }
 
   // What metadata may take beside the limit. 0 where the limit is strict.
@@ -44,60 +35,68 @@ class Budget {
   // What frames and metadata take together, at most.
   uint64_t total() const { return limit() + beside_limit(); }
 
-  // The largest object that there is.
+  // The largest object for which room is kept. REQUIRES: it fits beside metadata.
   void set_largest(uint64_t bytes) { largest_.store(bytes, std::memory_order_relaxed); }
   // What metadata must leave to frames: the largest object must still be readable, and without an eighth of the limit descriptors would fill
   // memory until nothing that they describe can be used. An eighth is 16 frames of a 64 KiB chunk in 8 MiB, so that each thread of a node has its
   // pins; half of it would be little for many threads, twice of it would cost objects in small limits.
-  uint64_t floor() const { return std::max(limit() / kDataShare, largest()); }
+  uint64_t floor() const { return std::max(limit() / kDataShare, largest_.load(std::memory_order_relaxed)); }
   static constexpr uint64_t kDataShare = 8;
 
-  // What frames may take, not more than the limit: the total without metadata and its reserve, which holds the steps in which metadata grows
-  // without asking (a 64 KiB slab of descriptors, the bitmaps of a lease or a swap file). Up to the floor they may use the reserve up.
-  uint64_t frames_limit() const { return std::min(limit(), std::max(frames_beside_reserve(), std::min(floor(), frames_beside_metadata()))); }
-  uint64_t frames_beside_reserve() const {
-    const uint64_t apart = metadata_.load(std::memory_order_relaxed) + tier_charged_.load(std::memory_order_relaxed) + reserve();
-    return total() > apart ? total() - apart : 0;
+  // Of frames: what must be there so that all in swap can come back. As much of it as there has been room for is kept from metadata from now on.
+  void Hold(uint64_t bytes) { held_.store(std::min(bytes, std::max(frames_usual(), held_.load(std::memory_order_relaxed))), std::memory_order_relaxed); }
+
+  // What frames may take, not more than the limit: the total without metadata and its reserve of two steps, in which metadata grows
+  // without asking (a 64 KiB slab of descriptors, the bitmaps of a lease or a swap file, rows of slots in pieces). The floor, and what is held,
+  // leave little more than one step of it, and slots in pieces end before that (TiersMayTake): what is held loses nothing to them.
+  uint64_t frames_limit() const { return std::max(frames_usual(), std::min({limit(), held_.load(std::memory_order_relaxed), FramesBeside(kHeldLeaves)})); }
+  // The same but for what is held: new chunks without slots have to make do with it.
+  uint64_t frames_usual() const { return std::min(limit(), std::max(frames_beside_reserve(), std::min(floor(), FramesBeside(kHeldLeaves)))); }
+  uint64_t frames_beside_reserve() const { return FramesBeside(kFramesLeave); }
+
+  // The tiers know no budget: who asks them for a slot, or for room, has to ask here first.
+  // Whether they may take a whole step, and frames still have what they must. A first one always: without it there is no swap. What is held
+  // does not count, since with the step come slots. With less than the floor, so that objects may be exchanged for others where new descriptors are
+  // refused already.
+  bool TiersMayGrow() const { return tier_metadata() <= step() || FramesBeside(kHeldLeaves + kStep) >= least(); }
+  // Whether they may take so much more for a slot. One with which a chunk can leave makes less of what is held, by much more than it takes. One in
+  // the place of others may take the last.
+  enum class SlotFor { kSlotless, kExchange, kOther };
+  bool TiersMayTake(uint64_t more, SlotFor use) const {
+    const uint64_t rest = FramesBeside(use == SlotFor::kOther ? kHeldLeaves + 1 : kHeldLeaves);
+    return rest >= more && rest - more >= std::max(least(), use == SlotFor::kSlotless ? 0 : held_.load(std::memory_order_relaxed));
   }
-  // Whether the tiers may take one more step, for which half of the reserve is there. They know no budget: who asks them for a slot has to ask
-  // here first. With less than the floor, so that objects may be exchanged for others where new descriptors are refused already.
-  bool TiersMayGrow() const {
-    const uint64_t step = reserve() / 2;
-    return tier_metadata_.load(std::memory_order_relaxed) <= step || frames_beside_metadata() >= std::max(limit() / kLeastShare, largest()) + step;
-  }
+  // The size of most steps in which metadata grows: at most 64 KiB, or 1/32 of what the tiers take now (SwapFileMaker::UsualStep).
+  uint64_t step() const { return reserve() / 2; }
+
   // The same at most, when nothing is in swap any more: the tables of slots go with these.
   uint64_t frames_limit_without_swap() const {
-    const uint64_t apart = metadata_.load(std::memory_order_relaxed) + reserve_min();
-    return std::min(limit(), total() > apart ? total() - apart : 0);
+    return std::min(limit(), Less(total(), metadata_.load(std::memory_order_relaxed) + reserve_min()));
   }
 
  private:
-  // Half of it is for one step of the tiers: at most 64 KiB, or 1/32 of what they take now (SwapFileMaker::UsualStep).
-  uint64_t reserve() const {
-    return std::max(reserve_min(), tier_metadata_.load(std::memory_order_relaxed) / 16);
-  }
+  // In quarters of a step. What frames leave beside metadata as it is, and what even those leave that must be there: a step, which may be a
+  // little larger than most.
+  static constexpr uint64_t kStep = 4, kFramesLeave = 2 * kStep, kHeldLeaves = kStep + 1;
+
+  uint64_t reserve() const { return std::max(reserve_min(), tier_metadata() / 16); }
   uint64_t reserve_min() const { return std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20); }
   // Enough for the metadata of 16 384 objects, so that a limit of a few MiB, too, can be filled many times over.
   static constexpr uint64_t kBesideLimitMin = 2 << 20;
 
   static constexpr uint64_t kLeastShare = 32;
 
-  uint64_t largest() const {
-    const uint64_t largest = largest_.load(std::memory_order_relaxed);
-    return largest <= limit() ? largest : 0;  // a limit that was lowered may be less than it
-  }
-  uint64_t frames_beside_metadata() const {
-    const uint64_t taken = metadata();
-    return total() > taken ? total() - taken : 0;
-  }
+  // What the tables of swap must leave to frames.
+  uint64_t least() const { return std::max(limit() / kLeastShare, largest_.load(std::memory_order_relaxed)); }
+  static uint64_t Less(uint64_t all, uint64_t apart) { return all > apart ? all - apart : 0; }
+  uint64_t FramesBeside(uint64_t quarters) const { return Less(total(), metadata() + quarters * step() / kStep); }
 
   const bool metadata_beside_limit_;
   std::atomic<uint64_t> limit_;
   std::atomic<uint64_t> metadata_{0};
   std::atomic<uint64_t> tier_metadata_{0};
   std::atomic<uint64_t> largest_{0};
-  std::atomic<uint64_t> tier_most_{0};     // what they have taken at most since they must not grow
-  std::atomic<uint64_t> tier_charged_{0};  // as much of it as frames leave room for, beside the reserve
+  std::atomic<uint64_t> held_{0};
 };
 
 }  // namespace ramspan

@@ -37,13 +37,11 @@ bool Engine::MoverStep() {
   const auto now = Clock::now();
   if (now - last_upkeep_ > std::chrono::milliseconds(5)) {
     last_upkeep_ = now;
-    uint64_t metadata_bytes;
     {
       MutexUnlock unlocked(mutex_);
       FromTier([this] { return tier_->Upkeep(), true; }, false);
-      metadata_bytes = tier_->stats().metadata_bytes;
     }
-    NoteTiers(metadata_bytes);
+    NoteTiers();
   }
   // What is in flight needs no spinning: whoever waits for it polls by himself. A tier that has nothing to wait for
   // returns at once: another thread is just copying, or has taken the completion.

@@ -46,6 +46,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
     room_.kept.Note(bytes);
   }
   live_bytes_ += RoundUpToGranule(bytes);
+  room_.NoteNew(bytes);
   room_.all.Note(bytes);
   budget_.set_largest(room_.all.largest);
   counters_.data_bytes += bytes;

@@ -5,7 +5,7 @@
 // or somebody is waited for: Reserve, SubmitRead, SubmitWrite, Poll and Upkeep of the tier, copies and checksums of chunk
 // data, logging, and the program's own code (its EvictionPolicy, its SwapStore). It IS held for the tier's short questions
 // (TryReserve, TryExchange, TryMoveUp, which asks a faster tier's TryReserve, Free, ForgetMemory, IsLost, IsLeaving, ShouldMove,
-// capabilities, CapabilitiesOf) and for the policy. A thread that misses submits and polls for itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
+// capabilities, CapabilitiesOf, stats) and for the policy. A thread that misses submits and polls for itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
 // mover.
 //
 // Each concept that is no conducting has a header of its own (room.h, memory_queue.h, pin_wait.h ...). All that runs under the
@@ -211,9 +211,11 @@ class Engine {
   Status Admit(Chunk* chunk, uint64_t* ask) RS_REQUIRES(mutex_);
   Status TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes& sizes, uint64_t* ask) RS_REQUIRES(mutex_);
   Status GiveSlots(uint64_t bytes, uint64_t* ask) RS_REQUIRES(mutex_);
-  Result<SlotRef> AskSlot(uint64_t bytes) RS_REQUIRES(mutex_);
+  bool TablesMayTake(uint64_t more, Budget::SlotFor use) RS_REQUIRES(mutex_);
+  void LookAtTables() RS_REQUIRES(mutex_);
+  Result<SlotRef> AskSlot(const Chunk* chunk) RS_REQUIRES(mutex_);
   void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);
-  void NoteTiers(uint64_t metadata_bytes) RS_REQUIRES(mutex_);
+  void NoteTiers() RS_REQUIRES(mutex_);
   void LookForSizes() RS_REQUIRES(mutex_);
   bool HasRoomAfterAll(Status* why, uint64_t bytes, bool* may_wait) RS_REQUIRES(mutex_);  // lets go
   static Status NoRoomToKeep(Status why);
@@ -290,7 +292,7 @@ class Engine {
   Status LeaveToMetadata() RS_REQUIRES(mutex_);  // lets go
   Status HoldLimit() RS_REQUIRES(mutex_);  // lets go
   bool MetadataMayGrow(bool of_tiers) RS_REQUIRES(mutex_);
-  Status NoRoomForDescriptors() const;
+  Status NoRoomForDescriptors(StatusCode code = StatusCode::kFailedPrecondition) const;
   void TellLimits() RS_REQUIRES(mutex_);
 
   const Options options_;
@@ -312,6 +314,8 @@ class Engine {
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   Room room_ RS_GUARDED_BY(mutex_);
+  uint64_t table_growth_ RS_GUARDED_BY(mutex_) = 0;    // of swap, at most, since the budget was told what they take
+  std::chrono::steady_clock::time_point relieve_again_ RS_GUARDED_BY(mutex_){};  // TryKeepRoom, after it has found no slots
   ResidentSlots resident_slots_ RS_GUARDED_BY(mutex_);
   uint32_t next_noted_ RS_GUARDED_BY(mutex_) = 0;      // where NoteResidentSlots goes on
   uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for

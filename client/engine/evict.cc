@@ -150,9 +150,11 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
 // A clean chunk in slower swap may get a slot in a faster one that has had room for a while: it is written there, and read from there
 // the next time.
 bool Engine::MovesUp(Chunk* c) {
-  if (!c->slot || HasReadOnlySlot(c)) return false;
+  const uint64_t most = SwapTier::TableBytesMax(c->bytes);
+  if (!c->slot || HasReadOnlySlot(c) || !TablesMayTake(most, Budget::SlotFor::kOther)) return false;
   const SlotRef slot = FromTier([&] { return tier_->TryMoveUp(c->slot, c->bytes); }, SlotRef{});
   if (!slot) return false;
+  table_growth_ += most;
   static_cast<void>(DetachSlot(c));
   AttachSlot(c, Slot(tier_, slot, c->bytes));
   SetBits(c, kDirty);
@@ -169,7 +171,7 @@ Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
     return false;
   };
   if (room_.SeemsFull(c->bytes) && exchanged()) return Status();
-  Result<SlotRef> slot = AskSlot(c->bytes);
+  Result<SlotRef> slot = AskSlot(c);
   if (!slot.ok()) {
     if (slot.status().code() != StatusCode::kMustAsk && exchanged()) return Status();
     return c->slot ? Status() : slot.status();

@@ -12,7 +12,7 @@ namespace ramspan {
 bool Engine::MayGiveUpSlot(const Chunk* chunk, uint64_t leaving, uint64_t others) const {
   if (PhaseOf(chunk) != Phase::kResident || !chunk->slot || HasReadOnlySlot(chunk)) return false;
   const uint64_t slotless = room_.slotless() + others + RoundUpToGranule(chunk->bytes) - leaving;
-  return room_.Excess(slotless, leaving, room_.Needed(room_.kept, false)) == 0;
+  return room_.Excess(slotless, leaving, room_.Needed(room_.kept, false), budget_.frames_limit()) == 0;
 }
 
 // The slot of a chunk in memory goes; it gets another one where too many would be without one. The tier that has it gives none
@@ -28,7 +28,7 @@ Status Engine::LeaveSlot(Chunk* chunk, VacateOptions options) {
       static_cast<void>(DetachSlot(chunk));
       return Status();
     }
-    Result<SlotRef> slot = AskSlot(chunk->bytes);
+    Result<SlotRef> slot = AskSlot(chunk);
     if (slot.ok()) {
       GiveEmptySlot(chunk, slot.value());
       SetBits(chunk, kDirty);
@@ -95,6 +95,9 @@ bool Engine::ExchangeIn(uint64_t space, Chunk* chunk) {
     slots[n] = {c->slot, c->bytes};
     givers[n++] = &noted;
   }
+  const uint64_t most = SwapTier::TableBytesMax(chunk->bytes);
+  if (n == 0 || !TablesMayTake(most, Budget::SlotFor::kExchange)) return false;
+  table_growth_ += most;
   const SlotRef slot = FromTier([&] { return tier_->TryExchange(std::span(slots.data(), n), chunk->bytes, &taken); }, SlotRef{});
   if (!slot) return false;
   const uint64_t full_bytes = room_.full_bytes();

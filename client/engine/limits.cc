@@ -19,8 +19,8 @@ bool Engine::MetadataMayGrow(bool of_tiers) {
   return may();
 }
 
-Status Engine::NoRoomForDescriptors() const {
-  return WithinHeap([&] { return FailedPrecondition("descriptors of objects and the tables of swap take " + FormatBytes(budget_.metadata()) + " of the memory limit of " +
+Status Engine::NoRoomForDescriptors(StatusCode code) const {
+  return WithinHeap([&] { return Status(code, "descriptors of objects and the tables of swap take " + FormatBytes(budget_.metadata()) + " of the memory limit of " +
                             FormatBytes(budget_.limit()) +
                             ", and the rest is needed to use the objects; make fewer and larger objects (an array in one "
                             "managedPtr), or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)"); }, OutOfHeap());
@@ -31,6 +31,7 @@ Status Engine::NoRoomForDescriptors() const {
 Status Engine::TakeMetadata(uint64_t bytes) {
   for (CondVar nap;;) {
     const uint64_t vacates_ended = vacating_.ended;
+    room_.Hold();
     budget_.ChargeMetadata(bytes);
     Status status = FromTier([this]() RS_NO_THREAD_SAFETY_ANALYSIS { return LeaveToMetadata(); }, OutOfHeap());
     if (status.ok()) return status;
@@ -101,14 +102,20 @@ Status Engine::SetBudget(uint64_t bytes) {
                               "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)"); }, OutOfHeap());
   }
   const uint64_t old = budget_.limit();
-  budget_.set_limit(bytes);
+  const auto set = [&](uint64_t limit) RS_NO_THREAD_SAFETY_ANALYSIS {
+    room_.Hold();
+    budget_.set_limit(limit);
+    room_.SetLargest(std::min(limit, budget_.frames_beside_reserve()));
+    LookForSizes();
+  };
+  set(bytes);
   const auto hold = [&]() RS_NO_THREAD_SAFETY_ANALYSIS {
     Status room = bytes < old ? KeepRoom() : Status();
     return room.ok() ? HoldLimit() : room;
   };
   Status status = FromTier(hold, OutOfHeap());
   if (!status.ok()) {
-    budget_.set_limit(old);
+    set(old);
     return status;
   }
   TellLimits();

@@ -45,7 +45,7 @@ constexpr auto kFullFor = std::chrono::milliseconds(10);
 // A reader needs the largest. The second is left out where both are more than half of memory: they could hardly be pinned
 // together.
 uint64_t Room::Needed(const Sizes& sizes, bool new_chunk) const {
-  const uint64_t limit = budget_.frames_limit();
+  const uint64_t limit = budget_.frames_usual();
   const auto spaces = static_cast<uint64_t>(std::popcount(spaces_));
   const uint64_t others = sizes.mixed ? std::max<uint64_t>(spaces, 1) : spaces > 1;
   const uint64_t more = std::min(sizes.largest + others * sizes.second, limit / 2);
@@ -64,7 +64,7 @@ void Engine::LookForSizes() {
   room_.ForgetSpaces();
   for (uint32_t id = 0; id < chunks_.ids(); ++id) {
     const Chunk* c = chunks_.At(id);
-    if (PhaseOf(c) == Phase::kFreed || Has(c, kDoomed)) continue;
+    if (PhaseOf(c) == Phase::kFreed || Has(c, kDoomed) || !room_.Fits(c->bytes)) continue;
     room_.all.Note(c->bytes);
     if (c->frame != nullptr || c->slot) room_.kept.Note(c->bytes);
     if (c->slot && !HasReadOnlySlot(c)) room_.NoteSpace(SpaceOf(c->slot));
@@ -72,13 +72,36 @@ void Engine::LookForSizes() {
   budget_.set_largest(room_.all.largest);
 }
 
-// A slot without a wait. Who is told that swap is full may exchange slots. It is full, too, when its tables have grown as far as they may, but
-// for what lies free in them.
-Result<SlotRef> Engine::AskSlot(uint64_t bytes) {
+// Whether the tables of swap may take so much more, as Budget::TiersMayTake says. What slots have taken of them since they were looked at is
+// known only as what it may be at most, so they are looked at where that is too much.
+bool Engine::TablesMayTake(uint64_t more, Budget::SlotFor use) {
+  if (table_growth_ + more <= budget_.step() / 2 && budget_.TiersMayTake(table_growth_ + more, use)) return true;
+  LookAtTables();
+  return budget_.TiersMayTake(more, use);
+}
+
+void Engine::LookAtTables() {
+  room_.Hold();
+  budget_.SetTierMetadata(tier_->stats().metadata_bytes);
+  table_growth_ = 0;
+}
+
+// A slot without a wait, for a chunk that is in memory or just coming in. Who is told that swap is full may exchange slots. It is full, too,
+// where its tables would take what must come back, but for what needs nothing of them.
+Result<SlotRef> Engine::AskSlot(const Chunk* chunk) {
+  const uint64_t bytes = chunk->bytes, most = SwapTier::TableBytesMax(bytes);
+  const auto use = chunk->frame != nullptr && !chunk->slot ? Budget::SlotFor::kSlotless : Budget::SlotFor::kOther;
+  const bool may_grow = TablesMayTake(most, use);
+  const uint64_t before = budget_.tier_metadata();
   Result<SlotRef> slot = FromTier([&] { return tier_->TryReserve(bytes); }, Result<SlotRef>(OutOfHeap()));
-  if (slot.ok() && !budget_.TiersMayGrow() && !budget_.TiersMayTake(tier_->stats().metadata_bytes)) {
-    tier_->Free(slot.value(), bytes);
-    slot = Status(StatusCode::kResourceExhausted, StaticText("the tables of swap are as large as they may be"));
+  if (slot.ok()) table_growth_ += most;
+  if (slot.ok() && !may_grow) {
+    LookAtTables();
+    if (budget_.tier_metadata() > before && !budget_.TiersMayTake(0, use)) {
+      tier_->Free(slot.value(), bytes);
+      LookAtTables();
+      slot = Status(StatusCode::kResourceExhausted, StaticText("the tables of swap are as large as they may be"));
+    }
   }
   if (!slot.ok() && slot.status().code() == StatusCode::kResourceExhausted) room_.NoteFull(bytes);
   return slot;
@@ -102,7 +125,7 @@ Status Engine::GiveSlots(uint64_t bytes, uint64_t* ask) {
   for (uint32_t id = 0; id < chunks_.ids() && given < bytes; ++id) {
     Chunk* c = chunks_.At(id);
     if (PhaseOf(c) != Phase::kResident || c->slot || c->bytes >= too_large) continue;
-    Result<SlotRef> slot = AskSlot(c->bytes);
+    Result<SlotRef> slot = AskSlot(c);
     if (!slot.ok()) {
       const bool may_have = slot.status().code() == StatusCode::kMustAsk;
       if (may_have || must_ask == 0) *ask = c->bytes;
@@ -121,9 +144,15 @@ Status Engine::GiveSlots(uint64_t bytes, uint64_t* ask) {
 
 // Makes sure that what is in swap can come back when `coming` bytes more of chunks without slots are in memory, and
 // `leaving` more have gone to swap. kMustAsk: *ask bytes of swap have to be asked for. kResourceExhausted: it cannot be.
+// Where only metadata has grown since it could, slots are given as far as there are some: one step of the reserve is left for what is held.
 Status Engine::TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes& sizes, uint64_t* ask) {
-  const uint64_t excess = room_.Excess(room_.slotless() + coming, leaving, room_.Needed(sizes, true));
-  return excess == 0 ? Status() : GiveSlots(excess, ask);
+  const uint64_t needed = room_.Needed(sizes, true), slotless = room_.slotless() + coming;
+  const uint64_t excess = room_.Excess(slotless, leaving, needed, budget_.frames_usual());
+  if (excess == 0) return Status();
+  if (room_.Excess(slotless, leaving, needed, budget_.frames_limit()) > 0) return GiveSlots(excess, ask);
+  const auto now = Clock::now();
+  if (now >= relieve_again_ && !GiveSlots(excess, ask).ok()) relieve_again_ = now + kFullFor;
+  return Status();
 }
 
 // Before anybody is refused because a tier has no `bytes`, it is asked once more where what it has said (*why) is not for people. True:
@@ -150,27 +179,30 @@ Status Engine::NoRoomToKeep(Status why) {
 
 // The tiers' own tables take memory from frames. Where they have grown, so has the room for slots: as many as are needed now are
 // taken at once, before others take them.
-void Engine::NoteTiers(uint64_t metadata_bytes) {
-  budget_.SetTierMetadata(metadata_bytes);
+void Engine::NoteTiers() {
+  LookAtTables();
   uint64_t ask = 0;
-  if (room_.Excess() > 0) static_cast<void>(TryKeepRoom(0, 0, room_.kept, &ask));
+  static_cast<void>(TryKeepRoom(0, 0, room_.kept, &ask));
+  arena_.Trim(budget_.frames_limit());
 }
 
 // Asks the tier for what TryKeepRoom or Admit found missing, without the mutex. OK: it is worth while to try again.
 // *may_wait: for seconds, until others make room; not again when that was in vain.
 Status Engine::AskForRoom(uint64_t bytes, bool* may_wait) {
-  if (!MetadataMayGrow(/*of_tiers=*/true)) return NoRoomForDescriptors();
+  if (!MetadataMayGrow(/*of_tiers=*/true)) {
+    room_.NoteFull(bytes);
+    return NoRoomForDescriptors(StatusCode::kResourceExhausted);
+  }
   Status room;
-  uint64_t metadata_bytes;
   {
     // A slot may be taken under the mutex only: the swap that gives it could be removed before it is stored, and the slot
     // would then go back to whichever swap comes next.
     MutexUnlock unlocked(mutex_);
     room = FromTier([&] { return tier_->MakeRoom(bytes, *may_wait ? SwapTier::Patience::kWait : SwapTier::Patience::kAsk); }, OutOfHeap());
-    metadata_bytes = tier_->stats().metadata_bytes;
   }
   *may_wait = *may_wait && room.ok();
-  NoteTiers(metadata_bytes);
+  relieve_again_ = {};
+  NoteTiers();
   if (room.code() == StatusCode::kResourceExhausted) room_.NoteFull(bytes);
   return room;
 }
@@ -205,11 +237,11 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
   const uint64_t frame = RoundUpToGranule(chunk->bytes);
   Room::Sizes sizes = room_.kept;
   sizes.Note(chunk->bytes);
-  if (room_.Excess(room_.slotless() + frame, 0, room_.Needed(sizes, true)) == 0) {
+  if (room_.Excess(room_.slotless() + frame, 0, room_.Needed(sizes, true), budget_.frames_usual()) == 0) {
     room_.kept = sizes;
     return Status();
   }
-  Result<SlotRef> slot = AskSlot(chunk->bytes);
+  Result<SlotRef> slot = AskSlot(chunk);
   if (slot.ok()) {
     Slot mine(tier_, slot.value(), chunk->bytes);
     const Status others = TryKeepRoom(0, 0, sizes, ask);

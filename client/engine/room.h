@@ -31,19 +31,32 @@ class Room {
       largest = std::max(largest, frame);
     }
   };
-  Sizes all;   // of all chunks that are or were there
+  Sizes all;   // of all chunks that are or were there, and fit
   Sizes kept;  // of those with contents
 
   // `keep`: whether any room is kept. The budget must outlive it.
-  Room(const Budget* budget, bool keep) : budget_(*budget), keep_(keep) {}
+  Room(Budget* budget, bool keep) : budget_(*budget), keep_(keep) {}
 
   // A chunk of so many bytes that is in memory has no slot (any more).
-  void CountSlotless(uint64_t bytes, bool more) { slotless_ += more ? RoundUpToGranule(bytes) : -RoundUpToGranule(bytes); }
+  void CountSlotless(uint64_t bytes, bool more) {
+    slotless_ += more ? RoundUpToGranule(bytes) : -RoundUpToGranule(bytes);
+    Hold();
+  }
   // One is in swap only.
   void CountSwapped(uint64_t bytes, bool more) {
     swapped_bytes_ += more ? bytes : -bytes;
     swapped_ += more ? RoundUpToGranule(bytes) : -RoundUpToGranule(bytes);
+    Hold();
   }
+  // Tells the budget what must not go to metadata. It is told before metadata grows, too.
+  void Hold() {
+    if (keep_) budget_.Hold(slotless_ + std::min(Needed(kept, true), swapped_));
+  }
+
+  // No room is kept for chunks that are larger: the limit was lowered below them. One that comes later does fit.
+  void SetLargest(uint64_t bytes) { largest_ = bytes; }
+  void NoteNew(uint64_t bytes) { largest_ = std::max(largest_, RoundUpToGranule(bytes)); }
+  bool Fits(uint64_t bytes) const { return RoundUpToGranule(bytes) <= largest_; }
   // Both in bytes of frames.
   uint64_t slotless() const { return slotless_; }
   uint64_t swapped() const { return swapped_; }
@@ -55,15 +68,13 @@ class Room {
 
   // What has to stay free of chunks without slots.
   uint64_t Needed(const Sizes& sizes, bool new_chunk) const;
-  // By how much chunks without slots are too many, if there are `slotless` bytes of them and `leaving` bytes more of data are
-  // swapped than now.
-  uint64_t Excess(uint64_t slotless, uint64_t leaving, uint64_t needed) const {
+  // By how much chunks without slots are too many for so many bytes of frames, if there are `slotless` bytes of them and `leaving` bytes more
+  // of data are swapped than now.
+  uint64_t Excess(uint64_t slotless, uint64_t leaving, uint64_t needed, uint64_t frames) const {
     if (!keep_) return 0;
-    const uint64_t taken = slotless + std::min(needed, swapped_ + leaving), limit = budget_.frames_limit();
-    return taken > limit ? taken - limit : 0;
+    const uint64_t taken = slotless + std::min(needed, swapped_ + leaving);
+    return taken > frames ? taken - frames : 0;
   }
-  // As it is now.
-  uint64_t Excess() const { return Excess(slotless_, 0, Needed(kept, false)); }
 
   // Swap has said that it is full for so many bytes, and is taken at its word for a moment: asking again costs a message to each
   // server, or a look at the disk. NoteFreed: not any more. ForgetFreed: what was freed since `before` is in use again.
@@ -74,8 +85,9 @@ class Room {
   void ForgetFreed(uint64_t before) { full_bytes_ = before; }
 
  private:
-  const Budget& budget_;
+  Budget& budget_;
   const bool keep_;
+  uint64_t largest_ = UINT64_MAX;
   uint64_t slotless_ = 0, swapped_ = 0, swapped_bytes_ = 0;
   uint64_t spaces_ = 0;        // a bit for each in which slots are or were
   uint64_t full_bytes_ = UINT64_MAX;

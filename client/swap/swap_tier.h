@@ -176,6 +176,9 @@ class SwapTier {
   virtual void Upkeep() = 0;
 
   virtual TierStats stats() const noexcept = 0;
+  // By so much TierStats::metadata_bytes grows at most with one slot of so many bytes: a row of an extent a granule (slot_space.cc). More
+  // comes with MakeRoom and Upkeep, and half a KiB once.
+  static constexpr uint64_t TableBytesMax(size_t bytes) { return 128 + RoundUpToGranule(bytes) / kSwapGranule * 24; }
   // Where the tier is memory servers: all that there were so far, by their numbers.
   virtual std::vector<ServerStats> servers() const = 0;
 };

@@ -109,7 +109,8 @@ TEST_F(Full, OfDescriptorsLeavesRoomForTheLargestObject) {
   for (Chunk* chunk : small) engine_->Free(chunk);
 }
 
-// Its tables take much for each slot: as files do, 64 KiB for fifty that stay, or as slots in many pieces do, for those that there are.
+// Its tables take much for each slot: as files do, 64 KiB for fifty that stay, or as slots in many pieces do, for those that there are, as much
+// as they may.
 class TierWithTables final : public ForwardingTier {
  public:
   explicit TierWithTables(bool in_pieces) : ForwardingTier(&real_), in_pieces_(in_pieces) {}
@@ -128,7 +129,7 @@ class TierWithTables final : public ForwardingTier {
   }
   TierStats stats() const noexcept override {
     TierStats stats = ForwardingTier::stats();
-    stats.metadata_bytes += (in_pieces_ ? used_ : places_) * ((64 << 10) / 50);
+    stats.metadata_bytes += in_pieces_ ? used_ * TableBytesMax(20'000) : places_ * ((64 << 10) / 50);
     return stats;
   }
 
@@ -150,7 +151,6 @@ TEST_F(Full, OfSwapsTablesLeavesEveryObjectReadable) {
       std::this_thread::sleep_for(std::chrono::milliseconds(6));
       engine_->MoverStep();  // looks at what the tables take, each 5 ms
     }
-    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.message();
     EXPECT_NE(status.message().find("the tables of swap"), std::string::npos) << status.message();
     EXPECT_GT(chunks_.size(), 900u);
     for (size_t i = 0; i < 500; ++i) {  // what lies free in the tables needs none that are larger

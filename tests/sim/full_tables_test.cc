@@ -1,0 +1,217 @@
+// Limits of some MiB of which the tables of swap take a large part: slots in pieces have rows, which grow while nobody asks, where swap
+// is exactly full. What is there stays usable, by seed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "client/swap/slot_space.h"
+#include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
+#include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
+#include "tests/support/sizes.h"
+
+namespace ramspan {
+namespace {
+
+// Takes for its slots what swap files take, which it makes as it is asked for room.
+class TierOfPieces final : public ForwardingTier {
+ public:
+  TierOfPieces(unsigned seed, uint64_t bytes)
+      : ForwardingTier(&real_), bytes_(bytes), real_({.seed = seed, .capacity_bytes = 0, .full_asks = true, .synchronous = true}) {}
+  Status MakeRoom(size_t bytes, Patience) override {
+    const uint64_t more = std::min(bytes_ - made_, RoundUpToGranule(std::max<uint64_t>(bytes_ / 16, bytes)));
+    if (more == 0) return ResourceExhausted("full");
+    space_.AddRegion(more);
+    real_.SetCapacity(made_ += more);
+    return Status();
+  }
+  Result<SlotRef> TryReserve(size_t bytes) override {
+    const Result<SlotRef> slot = ForwardingTier::TryReserve(bytes);
+    if (slot.ok()) pieces_[slot.value().bits] = space_.Reserve(bytes);
+    return slot;
+  }
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
+    const SlotRef slot = ForwardingTier::TryExchange(given, bytes, taken);
+    if (!slot) return slot;
+    for (const HeldSlot& one : given.first(*taken)) FreePieces(one.slot, one.bytes);
+    pieces_[slot.bits] = space_.Reserve(bytes);
+    return slot;
+  }
+  void Free(SlotRef slot, size_t bytes) noexcept override {
+    FreePieces(slot, bytes);
+    ForwardingTier::Free(slot, bytes);
+  }
+  TierStats stats() const noexcept override {
+    TierStats stats = ForwardingTier::stats();
+    stats.metadata_bytes += space_.metadata_bytes();
+    return stats;
+  }
+
+ private:
+  void FreePieces(SlotRef slot, size_t bytes) {
+    const auto found = pieces_.find(slot.bits);
+    space_.Free(found->second, bytes);
+    pieces_.erase(found);
+  }
+
+  const uint64_t bytes_;
+  uint64_t made_ = 0;
+  FakeTier real_;
+  SlotSpace space_;
+  std::map<uint64_t, SlotRef> pieces_;
+};
+
+class Program {
+ public:
+  explicit Program(unsigned seed) : random_(seed), limit_(kMiB + Random(3 * kMiB)), capacity_(RoundUpToGranule(limit_ * (8 + Random(24)))), tier_(seed, capacity_) {
+    const uint64_t least = 2048 + Random(14 << 10), more = 4096 + Random(24 << 10);
+    for (int i = 0; i < 200; ++i) sizes_.push_back(least + Random(more));
+    large_ = limit_ / 100 * (5 + Random(40));
+  }
+  ~Program() {
+    for (Chunk* chunk : chunks_) engine_.Free(chunk);
+    engine_.Drain();
+  }
+  uint64_t Random(uint64_t below) { return random_() % below; }
+  Status Add(uint64_t bytes) {
+    Result<Chunk*> chunk = engine_.Create(bytes);
+    if (!chunk.ok()) return chunk.status();
+    Status status = engine_.Acquire(chunk.value(), true);
+    if (!status.ok()) {
+      engine_.Free(chunk.value());
+      return status;
+    }
+    chunks_.push_back(chunk.value());
+    Mark(chunk.value());
+    return status;
+  }
+  Status AddOne() { return Add(sizes_[Random(sizes_.size())]); }
+  Status AddLarge() { return Add(large_); }
+  void RemoveOne() { Remove(Random(chunks_.size())); }
+  void Remove(size_t i) {
+    engine_.Free(chunks_[i]);
+    chunks_[i] = chunks_.back();
+    chunks_.pop_back();
+  }
+  void RemoveSmall() {
+    size_t i = Random(chunks_.size());
+    while (chunks_[i]->bytes >= large_) i = Random(chunks_.size());
+    Remove(i);
+  }
+  void UseAll(uint64_t most = UINT64_MAX) {
+    for (const bool write : {false, true}) {
+      for (Chunk* chunk : chunks_) {
+        if (chunk->bytes > most) continue;
+        const Status status = engine_.Acquire(chunk, write);
+        ASSERT_TRUE(status.ok()) << chunk->bytes << " of " << large_ << ", " << chunks_.size() << " of them: " << status.ToString();
+        ASSERT_TRUE(IsMarked(chunk));
+        if (write) Mark(chunk);
+        ASSERT_LE(engine_.counters().resident_bytes + engine_.counters().metadata_bytes, engine_.budget()->limit());
+      }
+    }
+    EXPECT_TRUE(engine_.IsValid());
+  }
+  void MoverStep() { engine_.MoverStep(); }
+  bool UsesSwapUp() const { return tier_.stats().slot_bytes_used >= capacity_ / 100 * 97; }
+  uint64_t large() const { return large_; }
+  uint64_t limit() const { return limit_; }
+  Engine& engine() { return engine_; }
+
+ private:
+  // Its first and last bytes, so that no time goes to the others.
+  static void Mark(Chunk* chunk) {
+    auto* bytes = static_cast<unsigned char*>(chunk->frame);
+    std::memcpy(bytes, &chunk->id, sizeof chunk->id);
+    bytes[chunk->bytes - 1] = static_cast<unsigned char>(chunk->id);
+  }
+  static bool IsMarked(const Chunk* chunk) {
+    const auto* bytes = static_cast<const unsigned char*>(chunk->frame);
+    return std::memcmp(bytes, &chunk->id, sizeof chunk->id) == 0 && bytes[chunk->bytes - 1] == static_cast<unsigned char>(chunk->id);
+  }
+
+  std::mt19937_64 random_;
+  const uint64_t limit_, capacity_;
+  NoPins pins_;
+  TierOfPieces tier_;
+  Engine engine_{Engine::Options{.budget = limit_, .preemptive = false}, &tier_, &pins_, DefaultPolicy()};
+  std::vector<uint64_t> sizes_;
+  uint64_t large_ = 0;
+  std::vector<Chunk*> chunks_;
+};
+
+#if defined(__SANITIZE_THREAD__)
+constexpr unsigned kProgramsMin = 2;  // there is one thread
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr unsigned kProgramsMin = 4;
+#else
+constexpr unsigned kProgramsMin = 12;
+#endif
+
+unsigned Programs() {
+  const char* text = std::getenv("RAMSPAN_TEST_SEEDS");
+  // Each takes 0.2 s.
+  return text != nullptr ? std::max(kProgramsMin, static_cast<unsigned>(std::strtoul(text, nullptr, 10)) / 100) : kProgramsMin;
+}
+
+// The largest object could not be read any more in ten programs of 24: tables took 64 KiB from frames at once. And who exchanges objects for others
+// of other sizes is refused seldom.
+TEST(FullTables, LeaveEveryObjectUsable) {
+  unsigned refused = 0, exchanged = 0, too_early = 0;
+  for (unsigned seed = 1; seed <= Programs() && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Program run(seed);
+    const bool large_last = seed % 2 == 0;
+    EXPECT_TRUE(large_last || run.AddLarge().ok());
+    for (int full = 0; full < 5;) {
+      full += !run.AddOne().ok();
+      if (run.Random(64) == 0) run.MoverStep();
+    }
+    too_early += !run.UsesSwapUp();
+    if (large_last) static_cast<void>(run.AddLarge());
+    run.UseAll();
+    for (int i = 0; i < 1000; ++i) {
+      run.RemoveOne();
+      refused += !run.AddOne().ok();
+      ++exchanged;
+      if (run.Random(16) == 0) run.MoverStep();
+    }
+    run.UseAll();
+  }
+  EXPECT_EQ(too_early, 0u);
+  EXPECT_LT(refused, exchanged / 50);
+}
+
+// Nothing was kept for any object then, or all that came was refused, by how far below it the limit was; and raised again, it was gone for good.
+TEST(FullTables, ALimitBelowTheLargestObjectKeepsTheOthersUsable) {
+  for (unsigned seed = 1; seed <= Programs() && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Program run(seed);
+    const uint64_t huge = run.limit() / 100 * 70;
+    ASSERT_TRUE(run.Add(huge).ok());
+    ASSERT_TRUE(run.AddLarge().ok());
+    for (uint64_t bytes = 0; bytes < 4 * run.limit(); bytes += 16 << 10) ASSERT_TRUE(run.AddOne().ok());
+    const uint64_t low = huge + run.Random(2) * run.Random(run.limit() / 5) - run.Random(huge / 5);
+    ASSERT_TRUE(run.engine().SetBudget(low).ok());
+    int refused = 0;
+    for (int i = 0; i < 300; ++i) {
+      run.RemoveSmall();
+      refused += !run.AddOne().ok();
+    }
+    EXPECT_LT(refused, 30);
+    for (int full = 0; full < 5;) full += !run.AddOne().ok();
+    run.UseAll(run.large());
+    ASSERT_TRUE(run.engine().SetBudget(2 * run.limit()).ok());
+    run.UseAll();
+  }
+}
+
+}  // namespace
+}  // namespace ramspan
