@@ -5,7 +5,7 @@
 // or somebody is waited for: Reserve, SubmitRead, SubmitWrite, Poll and Upkeep of the tier, copies and checksums of chunk
 // data, logging, and the program's own code (its EvictionPolicy, its SwapStore). It IS held for the tier's short questions
 // (TryReserve, TryExchange, TryMoveUp, which asks a faster tier's TryReserve, Free, ForgetMemory, IsLost, IsLeaving, ShouldMove,
-// capabilities, CapabilitiesOf, stats) and for the policy. A thread that misses submits and polls for itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
+// capabilities, CapabilitiesOf, metadata_bytes) and for the policy. A thread that misses submits and polls for itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
 // mover.
 //
 // Each concept that is no conducting has a header of its own (room.h, memory_queue.h, pin_wait.h ...). All that runs under the
@@ -212,6 +212,7 @@ class Engine {
   Status TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes& sizes, uint64_t* ask) RS_REQUIRES(mutex_);
   Status GiveSlots(uint64_t bytes, uint64_t* ask) RS_REQUIRES(mutex_);
   bool TablesMayTake(uint64_t more, Budget::SlotFor use) RS_REQUIRES(mutex_);
+  bool TablesMayTakeRow(const Chunk* chunk, Budget::SlotFor use) RS_REQUIRES(mutex_);
   void LookAtTables() RS_REQUIRES(mutex_);
   Result<SlotRef> AskSlot(const Chunk* chunk) RS_REQUIRES(mutex_);
   void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);

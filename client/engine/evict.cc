@@ -150,11 +150,9 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
 // A clean chunk in slower swap may get a slot in a faster one that has had room for a while: it is written there, and read from there
 // the next time.
 bool Engine::MovesUp(Chunk* c) {
-  const uint64_t most = SwapTier::TableBytesMax(c->bytes);
-  if (!c->slot || HasReadOnlySlot(c) || !TablesMayTake(most, Budget::SlotFor::kOther)) return false;
+  if (!c->slot || HasReadOnlySlot(c) || !TablesMayTakeRow(c, Budget::SlotFor::kOther)) return false;
   const SlotRef slot = FromTier([&] { return tier_->TryMoveUp(c->slot, c->bytes); }, SlotRef{});
   if (!slot) return false;
-  table_growth_ += most;
   static_cast<void>(DetachSlot(c));
   AttachSlot(c, Slot(tier_, slot, c->bytes));
   SetBits(c, kDirty);

@@ -95,9 +95,7 @@ bool Engine::ExchangeIn(uint64_t space, Chunk* chunk) {
     slots[n] = {c->slot, c->bytes};
     givers[n++] = &noted;
   }
-  const uint64_t most = SwapTier::TableBytesMax(chunk->bytes);
-  if (n == 0 || !TablesMayTake(most, Budget::SlotFor::kExchange)) return false;
-  table_growth_ += most;
+  if (n == 0 || !TablesMayTakeRow(chunk, Budget::SlotFor::kExchange)) return false;
   const SlotRef slot = FromTier([&] { return tier_->TryExchange(std::span(slots.data(), n), chunk->bytes, &taken); }, SlotRef{});
   if (!slot) return false;
   const uint64_t full_bytes = room_.full_bytes();

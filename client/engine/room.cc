@@ -80,9 +80,17 @@ bool Engine::TablesMayTake(uint64_t more, Budget::SlotFor use) {
   return budget_.TiersMayTake(more, use);
 }
 
+// The same for a slot that cannot be given back once it is there. A large chunk is hardly in as many pieces as it could be.
+bool Engine::TablesMayTakeRow(const Chunk* chunk, Budget::SlotFor use) {
+  const uint64_t most = SwapTier::TableBytesMax(chunk->bytes);
+  const bool may = TablesMayTake(std::min(most, budget_.step() / 4), use);
+  table_growth_ += most;
+  return may;
+}
+
 void Engine::LookAtTables() {
   room_.Hold();
-  budget_.SetTierMetadata(tier_->stats().metadata_bytes);
+  budget_.SetTierMetadata(tier_->metadata_bytes());
   table_growth_ = 0;
 }
 

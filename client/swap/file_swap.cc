@@ -344,9 +344,18 @@ TierStats FileSwap::stats() const noexcept {
   TierStats stats = stats_;
   stats.slot_bytes_used = space_.used_bytes();
   stats.slot_bytes_capacity = space_.capacity_bytes();
-  stats.metadata_bytes = sizeof(*this) + space_.metadata_bytes() + files_.capacity() * sizeof(files_[0]) +
-                         extents_.capacity() * sizeof(Extent) + (aio_ != nullptr ? aio_->metadata_bytes() : 0);
+  stats.metadata_bytes = MetadataBytes();
   return stats;
+}
+
+uint64_t FileSwap::metadata_bytes() const noexcept {
+  MutexLock lock(mutex_);
+  return MetadataBytes();
+}
+
+uint64_t FileSwap::MetadataBytes() const {
+  return sizeof(*this) + space_.metadata_bytes() + files_.capacity() * sizeof(files_[0]) + extents_.capacity() * sizeof(Extent) +
+         (aio_ != nullptr ? aio_->metadata_bytes() : 0);
 }
 
 }  // namespace ramspan

@@ -39,6 +39,7 @@ class FileSwap final : public PlainTier {
   void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Submit(batch, false); }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override;
   TierStats stats() const noexcept override;
+  uint64_t metadata_bytes() const noexcept override;
 
   // The limit of all files together and what happens beyond it, at run time. Slots keep their places. Blocks while a
   // file is being made. kFailedPrecondition: more than `bytes` is in use; then nothing changes.
@@ -54,6 +55,7 @@ class FileSwap final : public PlainTier {
 
   void AddFile(SwapFileMaker::File file) RS_REQUIRES(mutex_);
   uint64_t FileBytes() const RS_REQUIRES(mutex_);
+  uint64_t MetadataBytes() const RS_REQUIRES(mutex_);
   void WaitWhileGrowing() RS_REQUIRES(mutex_);
 
   void Submit(std::span<IoRequest* const> batch, bool is_write) RS_EXCLUDES(mutex_);

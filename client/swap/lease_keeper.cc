@@ -169,9 +169,14 @@ void LeaseKeeper::AddTo(TierStats* stats) const {
     stats->slot_bytes_used += side.space.used_bytes();
     stats->slot_bytes_capacity += side.space.capacity_bytes();
     stats->slot_bytes_leaving += side.space.leaving_bytes();
-    stats->metadata_bytes += side.space.metadata_bytes();
   }
-  stats->metadata_bytes += sizeof *this + servers_.capacity() * sizeof(ServerState);
+}
+
+uint64_t LeaseKeeper::metadata_bytes() const {
+  MutexLock lock(mutex_);
+  uint64_t sum = sizeof *this + servers_.capacity() * sizeof(ServerState);
+  for (const Side& side : sides_) sum += side.space.metadata_bytes();
+  return sum;
 }
 
 void LeaseKeeper::AddTo(std::span<ServerStats> servers) const {

@@ -52,6 +52,7 @@ class LeaseKeeper {
   bool IsLost(SlotRef slot, size_t bytes) const noexcept;
   void Upkeep();
   void AddTo(TierStats* stats) const;
+  uint64_t metadata_bytes() const;
   // What is leased of each server and in use.
   void AddTo(std::span<ServerStats> servers) const;
 

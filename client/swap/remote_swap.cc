@@ -79,9 +79,11 @@ TierStats RemoteSwap::stats() const noexcept {
   const ServerTransport::Registered registered = transport_.registered();
   stats.registered_buffers = registered.buffers;
   stats.registered_bytes = registered.bytes;
-  stats.metadata_bytes += registered.metadata_bytes;
+  stats.metadata_bytes = room_.metadata_bytes() + registered.metadata_bytes;
   return stats;
 }
+
+uint64_t RemoteSwap::metadata_bytes() const noexcept { return room_.metadata_bytes() + transport_.registered().metadata_bytes; }
 
 std::vector<ServerStats> RemoteSwap::servers() const {
   std::vector<ServerStats> servers(transport_.servers());

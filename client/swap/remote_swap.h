@@ -46,6 +46,7 @@ class RemoteSwap final : public PlainTier {
   void ForgetMemory(std::span<std::byte> memory) noexcept override { transport_.ForgetMemory(memory); }
   void Upkeep() override;
   TierStats stats() const noexcept override;
+  uint64_t metadata_bytes() const noexcept override;
   std::vector<ServerStats> servers() const override;
 
  private:

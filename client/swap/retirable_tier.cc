@@ -161,6 +161,11 @@ TierStats RetirableTier::stats() const noexcept {
   return stats;
 }
 
+uint64_t RetirableTier::metadata_bytes() const noexcept {
+  Use use(this, counted_);
+  return use ? use->metadata_bytes() : 0;
+}
+
 std::vector<ServerStats> RetirableTier::servers() const {
   Use use(this, counted_);
   return use ? use->servers() : last_servers_;

@@ -49,6 +49,7 @@ class RetirableTier final : public SwapTier {
   void ForgetMemory(std::span<std::byte> memory) noexcept override;
   void Upkeep() override;
   TierStats stats() const noexcept override;
+  uint64_t metadata_bytes() const noexcept override;
   std::vector<ServerStats> servers() const override;
 
  private:

@@ -44,6 +44,7 @@ struct SlotSpace::Region {
   uint64_t bytes() const { return buddy.units() * kSwapGranule; }
   uint64_t free_bytes() const { return closed ? 0 : buddy.free_units() * kSwapGranule; }
   uint64_t used_bytes() const { return (buddy.units() - buddy.free_units()) * kSwapGranule; }
+  uint64_t metadata_bytes() const { return sizeof(Region) + buddy.metadata_bytes(); }
 
   BuddyAllocator buddy;  // in granules
   bool closed = false;
@@ -65,24 +66,45 @@ std::optional<uint32_t> SlotSpace::AddRegion(uint64_t bytes) {
   if (index == regions_.size()) regions_.emplace_back();
   regions_[index] = std::make_unique<Region>(bytes);
   ++regions_in_use_;
+  free_bytes_ += bytes;
+  region_metadata_ += regions_[index]->metadata_bytes();
   return static_cast<uint32_t>(index);
 }
 
 void SlotSpace::CloseRegion(uint32_t region) {
-  static_cast<void>(At(region));
+  free_bytes_ -= At(region).free_bytes();
   regions_[region]->closed = true;
 }
 
 void SlotSpace::OpenRegion(uint32_t region) {
-  static_cast<void>(At(region));
+  const uint64_t before = At(region).free_bytes();
   regions_[region]->closed = false;
+  free_bytes_ += regions_[region]->free_bytes() - before;
 }
 
 void SlotSpace::RemoveRegion(uint32_t region) {
   RS_CHECK(At(region).used_bytes() == 0, "region %u is removed with %llu bytes in use", region,
            static_cast<unsigned long long>(RegionUsed(region)));
+  free_bytes_ -= At(region).free_bytes();
+  region_metadata_ -= At(region).metadata_bytes();
   regions_[region].reset();
   --regions_in_use_;
+}
+
+std::optional<uint64_t> SlotSpace::Take(size_t region, uint64_t units) {
+  const std::optional<uint64_t> unit = regions_[region]->buddy.Allocate(units);
+  if (unit) {
+    used_bytes_ += units * kSwapGranule;
+    free_bytes_ -= units * kSwapGranule;
+  }
+  return unit;
+}
+
+void SlotSpace::GiveBack(const Extent& extent) noexcept {
+  Region& region = *regions_[extent.region];
+  region.buddy.Free(extent.offset / kSwapGranule, extent.bytes / kSwapGranule);
+  used_bytes_ -= extent.bytes;
+  free_bytes_ += region.closed ? 0 : extent.bytes;
 }
 
 uint64_t SlotSpace::RegionUsed(uint32_t region) const { return At(region).used_bytes(); }
@@ -104,7 +126,7 @@ SlotRef SlotSpace::ReserveAnywhere(size_t bytes, uint32_t preferred) {
   const uint64_t units = UnitsFor(bytes);
   const auto try_region = [&](size_t r) -> SlotRef {
     if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return {};
-    const std::optional<uint64_t> unit = regions_[r]->buddy.Allocate(units);
+    const std::optional<uint64_t> unit = Take(r, units);
     return unit ? slot_bits::FromGranule(static_cast<uint32_t>(r), *unit) : SlotRef{};
   };
   if (SlotRef slot = try_region(preferred)) return slot;
@@ -140,7 +162,7 @@ SlotRef SlotSpace::ReserveScattered(uint64_t units, uint32_t preferred) {
   try {
     units = TakeExtents(units, preferred, &extents);
   } catch (const std::bad_alloc&) {
-    for (const Extent& e : extents) regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
+    for (const Extent& e : extents) GiveBack(e);
     extents.clear();
     throw;
   }
@@ -176,11 +198,11 @@ SlotRef SlotSpace::MakeRow(std::vector<Extent>* extents) {
 uint64_t SlotSpace::TakeExtents(uint64_t units, uint32_t preferred, std::vector<Extent>* extents) {
   const auto take_from = [&](size_t r) {
     if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return;
-    BuddyAllocator& buddy = regions_[r]->buddy;
+    const BuddyAllocator& buddy = regions_[r]->buddy;
     while (units > 0 && buddy.largest_free_block() > 0) {
       if (extents->size() == extents->capacity()) extents->reserve(std::max(kExtentsFirst, 2 * extents->size()));  // before the block is taken
       const uint64_t take = std::min(units, buddy.largest_free_block());
-      const uint64_t unit = buddy.Allocate(take).value();
+      const uint64_t unit = Take(r, take).value();
       extents->push_back({static_cast<uint32_t>(r), unit * kSwapGranule, take * kSwapGranule});
       units -= take;
     }
@@ -194,7 +216,7 @@ uint64_t SlotSpace::TakeExtents(uint64_t units, uint32_t preferred, std::vector<
 
 void SlotSpace::Free(SlotRef slot, size_t bytes) noexcept {
   AnyExtentOf(slot, RoundUpToGranule(bytes), [this](const Extent& e) {
-    regions_[e.region]->buddy.Free(e.offset / kSwapGranule, e.bytes / kSwapGranule);
+    GiveBack(e);
     return false;
   });
   if (!slot_bits::IsRow(slot)) return;
@@ -259,25 +281,10 @@ uint64_t SlotSpace::scattered_bytes() const {
   return sum;
 }
 
-uint64_t SlotSpace::used_bytes() const {
-  uint64_t sum = 0;
-  for (const auto& region : regions_) sum += region ? region->used_bytes() : 0;
-  return sum;
-}
-
-uint64_t SlotSpace::free_bytes() const {
-  uint64_t sum = 0;
-  for (const auto& region : regions_) sum += region ? region->free_bytes() : 0;
-  return sum;
-}
-
 uint64_t SlotSpace::metadata_bytes() const {
   // The buckets double when all are taken (2.02 for each row then): that is paid for row by row, so that none is a large step for the budget.
   const uint64_t buckets = std::max<uint64_t>(rows_.bucket_count() * sizeof(void*), rows_.size() * 17);
-  uint64_t sum = regions_.capacity() * sizeof(regions_[0]) + buckets + row_bytes_;
-  if (!spare_.empty()) sum += RowBytes(spare_.mapped());
-  for (const auto& region : regions_) sum += region ? sizeof(Region) + region->buddy.metadata_bytes() : 0;
-  return sum;
+  return regions_.capacity() * sizeof(regions_[0]) + region_metadata_ + buckets + row_bytes_ + (spare_.empty() ? 0 : RowBytes(spare_.mapped()));
 }
 
 bool SlotSpace::IsValid() const {
@@ -294,11 +301,15 @@ bool SlotSpace::IsValid() const {
     }
   }
   size_t in_use = 0;
+  uint64_t used = 0, free = 0, metadata = 0;
   for (size_t r = 0; r < regions_.size(); ++r) {
+    used += regions_[r] ? regions_[r]->used_bytes() : 0;
+    free += regions_[r] ? regions_[r]->free_bytes() : 0;
+    metadata += regions_[r] ? regions_[r]->metadata_bytes() : 0;
     if (regions_[r] && (!regions_[r]->buddy.IsValid() || scattered[r] > regions_[r]->used_bytes())) return false;
     in_use += regions_[r] != nullptr;
   }
-  return row_bytes == row_bytes_ && in_use == regions_in_use_;
+  return row_bytes == row_bytes_ && in_use == regions_in_use_ && used == used_bytes_ && free == free_bytes_ && metadata == region_metadata_;
 }
 
 }  // namespace ramspan

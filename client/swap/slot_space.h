@@ -79,11 +79,11 @@ class SlotSpace {
     return false;
   }
 
-  uint64_t used_bytes() const;
+  uint64_t used_bytes() const { return used_bytes_; }
   uint64_t scattered_bytes() const;  // of slots of several extents. Looks at each of them.
-  uint64_t free_bytes() const;
+  uint64_t free_bytes() const { return free_bytes_; }
   uint64_t capacity_bytes() const { return used_bytes() + free_bytes(); }  // of closed regions, what is still used
-  // Does not look at the slots: it is asked every few ms, under the tier's mutex.
+  // Looks at nothing: it is asked under the engine's mutex.
   uint64_t metadata_bytes() const;
   size_t row_buckets() const { return rows_.bucket_count(); }  // each change of it moves all rows
 
@@ -95,6 +95,8 @@ class SlotSpace {
   const Region& At(uint32_t region) const;
   Extent OnlyExtentOf(SlotRef slot, size_t bytes) const;  // REQUIRES: it has one
   std::span<const Extent> RowOf(SlotRef slot) const;      // of several
+  std::optional<uint64_t> Take(size_t region, uint64_t units);
+  void GiveBack(const Extent& extent) noexcept;
   void PrepareNode();
   void ForgetSpareRow();
   SlotRef ReserveAnywhere(size_t bytes, uint32_t preferred);
@@ -111,6 +113,8 @@ class SlotSpace {
   Rows::node_type spare_;  // a row that PrepareRow has made and nobody has needed yet
   uint64_t next_row_ = 0;
   uint64_t row_bytes_ = 0;  // of memory that the rows take: RowBytes of each, summed
+  // Sums over the regions, of which there may be ten thousands.
+  uint64_t used_bytes_ = 0, free_bytes_ = 0, region_metadata_ = 0;
 };
 
 }  // namespace ramspan

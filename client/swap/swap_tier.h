@@ -176,7 +176,9 @@ class SwapTier {
   virtual void Upkeep() = 0;
 
   virtual TierStats stats() const noexcept = 0;
-  // By so much TierStats::metadata_bytes grows at most with one slot of so many bytes: a row of an extent a granule (slot_space.cc). More
+  // That of stats() alone: the engine asks for it under its mutex.
+  virtual uint64_t metadata_bytes() const noexcept = 0;
+  // By so much it grows at most with one slot of so many bytes: a row of an extent a granule (slot_space.cc). More
   // comes with MakeRoom and Upkeep, and half a KiB once.
   static constexpr uint64_t TableBytesMax(size_t bytes) { return 128 + RoundUpToGranule(bytes) / kSwapGranule * 24; }
   // Where the tier is memory servers: all that there were so far, by their numbers.
@@ -202,6 +204,7 @@ class PlainTier : public SwapTier {
   SlotRef TryExchange(std::span<const HeldSlot>, size_t, size_t*) override { return {}; }
   void ForgetMemory(std::span<std::byte>) noexcept override {}
   void Upkeep() override {}
+  uint64_t metadata_bytes() const noexcept override { return stats().metadata_bytes; }
   std::vector<ServerStats> servers() const override { return {}; }
 };
 

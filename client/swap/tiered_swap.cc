@@ -323,6 +323,12 @@ TierStats TieredSwap::stats() const noexcept {
   return sum;
 }
 
+uint64_t TieredSwap::metadata_bytes() const noexcept {
+  uint64_t sum = sizeof(*this);
+  for (size_t i = 0; i < tier_count(); ++i) sum += At(i)->metadata_bytes();
+  return sum;
+}
+
 std::vector<ServerStats> TieredSwap::servers() const {
   std::vector<ServerStats> all;
   for (size_t i = 0; i < tier_count(); ++i) {

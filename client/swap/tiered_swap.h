@@ -56,6 +56,7 @@ class TieredSwap final : public SwapTier {
 
   // Sums over the tiers.
   TierStats stats() const noexcept override;
+  uint64_t metadata_bytes() const noexcept override;
   // Of the tiers one after the other.
   std::vector<ServerStats> servers() const override;
 

@@ -127,11 +127,7 @@ class TierWithTables final : public ForwardingTier {
     --used_;
     ForwardingTier::Free(slot, bytes);
   }
-  TierStats stats() const noexcept override {
-    TierStats stats = ForwardingTier::stats();
-    stats.metadata_bytes += in_pieces_ ? used_ * TableBytesMax(20'000) : places_ * ((64 << 10) / 50);
-    return stats;
-  }
+  uint64_t metadata_bytes() const noexcept override { return in_pieces_ ? used_ * TableBytesMax(20'000) : places_ * ((64 << 10) / 50); }
 
  private:
   FakeTier real_{FakeTierOptions{.seed = 23, .capacity_bytes = uint64_t{8} << 30, .synchronous = true}};

@@ -49,11 +49,7 @@ class TierOfPieces final : public ForwardingTier {
     FreePieces(slot, bytes);
     ForwardingTier::Free(slot, bytes);
   }
-  TierStats stats() const noexcept override {
-    TierStats stats = ForwardingTier::stats();
-    stats.metadata_bytes += space_.metadata_bytes();
-    return stats;
-  }
+  uint64_t metadata_bytes() const noexcept override { return space_.metadata_bytes(); }
 
  private:
   void FreePieces(SlotRef slot, size_t bytes) {

@@ -39,6 +39,7 @@ class FaultTier final : public SwapTier {
   void ForgetMemory(std::span<std::byte> memory) noexcept override { real_->ForgetMemory(memory); }
   void Upkeep() override { real_->Upkeep(); }
   TierStats stats() const noexcept override;
+  uint64_t metadata_bytes() const noexcept override { return real_->metadata_bytes(); }
 
   FaultPlan& faults() { return faults_; }
   SwapTier& real() { return *real_; }

@@ -32,6 +32,7 @@ class ForwardingTier : public SwapTier {
   void ForgetMemory(std::span<std::byte> memory) noexcept override { to_.ForgetMemory(memory); }
   void Upkeep() override { to_.Upkeep(); }
   TierStats stats() const noexcept override { return to_.stats(); }
+  uint64_t metadata_bytes() const noexcept override { return to_.metadata_bytes(); }
   std::vector<ServerStats> servers() const override { return to_.servers(); }
 
  private:

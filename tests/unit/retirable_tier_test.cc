@@ -98,7 +98,7 @@ TEST(RetirableTier, CountsWhatEndsWithIt) {
 // a call that is added to the port and not here does not compile.
 class NotingTier final : public SwapTier {
  public:
-  static constexpr size_t kCalls = 18;  // of the port, but for capabilities(), which wrappers may ask once for all
+  static constexpr size_t kCalls = 19;  // of the port, but for capabilities(), which wrappers may ask once for all
   explicit NotingTier(std::set<std::string>* calls) : calls_(*calls) {}
   Capabilities capabilities() const noexcept override { return {.name = "noting", .max_in_flight = 7}; }
   Capabilities CapabilitiesOf(SlotRef) const noexcept override { return Note("CapabilitiesOf"), Capabilities{.checksums = true}; }
@@ -122,6 +122,7 @@ class NotingTier final : public SwapTier {
   void ForgetMemory(std::span<std::byte> memory) noexcept override { Note(memory.size() == 8 ? "ForgetMemory" : "wrong memory"); }
   void Upkeep() override { Note("Upkeep"); }
   TierStats stats() const noexcept override { return Note("stats"), TierStats{.bytes_written = 5}; }
+  uint64_t metadata_bytes() const noexcept override { return Note("metadata_bytes"), uint64_t{7}; }
   std::vector<ServerStats> servers() const override { return Note("servers"), std::vector<ServerStats>(3); }
 
  private:
@@ -158,6 +159,7 @@ void ExpectPassesAllOn(SwapTier& tier, const std::set<std::string>& calls, SlotR
   tier.ForgetMemory(memory);
   tier.Upkeep();
   EXPECT_EQ(tier.stats().bytes_written, 5u);
+  EXPECT_GE(tier.metadata_bytes(), 7u);
   EXPECT_EQ(tier.servers().size(), 3u);
   static_cast<void>(tier.ShouldMove(slot, 1));
   static_cast<void>(tier.TryMoveUp(slot, 1));
