@@ -50,10 +50,13 @@ struct alignas(1024) PinTable {
   // Pins counted in chunks that the owner took, less those that it ended, at least 0: a guess where pins change hands.
   // Only the owner writes; the judge of deadlocks reads it (PinRegistry::Counted).
   std::atomic<int64_t> counted{0};
-  uint32_t constructions = 0;  // of elements that are running, each within the one before it; only the owner's
   std::atomic<uint64_t> pulls{0};  // through include/rambrain/; only the owner writes, so it needs no locked add
+  uint32_t constructions = 0;  // of elements that are running, each within the one before it; only the owner's
 };
 static_assert(sizeof(PinTable) == 1024);
+// What programs that are compiled already read and write, so it stays where it is as long as the library's soname does: new
+// members come after all others.
+static_assert(offsetof(PinTable, slots) == 16 && offsetof(PinTable, pulls) == 16 + 8 * PinTable::kSlots + 8);
 
 // Slot numbers beyond the table: a pin counted in the chunk itself (the table was full), and no pin at all.
 inline constexpr unsigned kCountedPin = PinTable::kSlots;
