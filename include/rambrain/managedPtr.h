@@ -177,6 +177,12 @@ class managedPtr<T, 1> {
   unsigned int size() const { return rambrain_detail::Count(data_.size()); }
   global_bytesize size64() const { return data_.size(); }
 
+  // Whether there are none.
+  friend bool operator==(const managedPtr& data, std::nullptr_t) { return data.data_ == nullptr; }
+  friend bool operator==(std::nullptr_t, const managedPtr& data) { return data.data_ == nullptr; }
+  friend bool operator!=(const managedPtr& data, std::nullptr_t) { return data.data_ != nullptr; }
+  friend bool operator!=(std::nullptr_t, const managedPtr& data) { return data.data_ != nullptr; }
+
   // A hint that the data will be needed soon. Always true.
   bool prepareUse() const {
     data_.prepareUse();

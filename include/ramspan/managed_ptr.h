@@ -129,6 +129,9 @@ class managedPtr {
   explicit operator bool() const { return static_cast<bool>(object_); }
   bool operator==(const managedPtr& other) const { return object_ == other.object_; }
   bool operator!=(const managedPtr& other) const { return object_ != other.object_; }
+  // C++17 does not try the sides of a comparison the other way round.
+  friend bool operator==(std::nullptr_t, const managedPtr& data) { return !data; }
+  friend bool operator!=(std::nullptr_t, const managedPtr& data) { return static_cast<bool>(data); }
 
   // A hint that the data will be needed soon. Does not wait for it.
   void prepareUse() const noexcept {

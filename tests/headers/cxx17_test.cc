@@ -53,6 +53,13 @@ TEST(Cxx17, SeveralAtOnce) {
   EXPECT_TRUE(both[0] != b);
 }
 
+// nullptr on the left did not compile: only C++20 turns the sides of a comparison around.
+TEST(Cxx17, NullptrOnEitherSide) {
+  const managedPtr<int> none(nullptr), one(1);
+  EXPECT_TRUE(none == nullptr && nullptr == none && !(none != nullptr) && !(nullptr != none));
+  EXPECT_TRUE(one != nullptr && nullptr != one && !(one == nullptr) && !(nullptr == one));
+}
+
 TEST(Cxx17, Blocks) {
   ramspan::blockedArray<float, 2> m({100, 70}, {32, 32});
   m.block({3, 2})(3, 5) = 7;
