@@ -107,28 +107,47 @@ TEST(SwapTurns, WhoHoldsPinsWhileItWaitsForItsTurnHoldsUpNobody) {
   watch.join();
 }
 
+// Leaves the choice to Ramspan, after a nap, some times for each search for what could leave. Who can do without is out of patience when its
+// searches have taken a second, of each of which no more than ten naps count (Vacating). So the number of asks tells, however slow the
+// machine is, when a manager's end that can do without would have given up, although it tries again for two seconds (TryForAWhile).
+struct SlowToName final : ramspan::EvictionPolicy {
+  static constexpr std::chrono::milliseconds kNap{10}, kPatience{1000}, kTryFor{2000};
+  static constexpr int kAsksOfSearch = 10;  // at most; five, as it is
+  static constexpr int kAsksEnough = (kTryFor + kPatience) / kNap + 2 * kAsksOfSearch;
+  void Created(const Objects&, uint32_t) override {}
+  void Freed(const Objects&, uint32_t) override {}
+  void Missed(const Objects&, uint32_t) override {}
+  size_t Victims(const Objects&, uint64_t, Ids) override {
+    std::this_thread::sleep_for(kNap);
+    ++asked;
+    return 0;
+  }
+  std::atomic<int> asked{0};
+};
+
 // It gave up after a second, and what was in its swap was lost although there was room elsewhere as soon as the pins went.
 TEST(SwapTurns, AManagersEndWaitsForPinsAsLongAsTheirThreadGoesOn) {
-  std::atomic<bool> ended{false};
-  std::thread watch([&] { EndsOrElse([&] { return ended.load(); }); });
   rambrain::managedDummySwap outer_swap(64 * kBytes);
   rambrain::cyclicManagedMemory outer(&outer_swap, 4 * kBytes + kBytes / 8);
   rambrain::managedDummySwap swap(64 * kBytes);
   auto inner = std::make_unique<rambrain::cyclicManagedMemory>(&swap, 4 * kBytes + kBytes / 8);  // room for four
   const auto objects = Filled(12);
-  std::atomic<bool> has_pins{false};
+  SlowToName slow;
+  std::atomic<bool> has_pins{false}, ended{false};
   std::thread computes([&] {
     std::deque<adhereTo<char>> pins;
     for (int i = 0; i < 4; ++i) Pull(pins.emplace_back(objects[i]))[0] = 0;
+    ramspan::SetEvictionPolicy(&slow);
     has_pins = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than who can do without waits
+    EndsOrElse([&] { return ended || slow.asked >= SlowToName::kAsksEnough; });
+    EXPECT_FALSE(ended) << "it gave up after " << slow.asked << " asks";
+    ramspan::SetEvictionPolicy(nullptr);
   });
   EndsOrElse([&] { return has_pins.load(); });
   inner.reset();
+  ended = true;
   computes.join();
   Expect(objects);
-  ended = true;
-  watch.join();
 }
 
 }  // namespace
