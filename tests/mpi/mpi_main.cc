@@ -26,7 +26,7 @@ void Report(const char* path, int rank, int failed) {
   int any_failed = 1;
   MPI_Allreduce(&failed, &any_failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   if (rank == 0) {
-    std::ofstream(path) << (any_failed == 0 ? "all ranks passed " : "a rank failed one of ")
+    std::ofstream(path, std::ios::app) << (any_failed == 0 ? "all ranks passed " : "a rank failed one of ")
                         << testing::UnitTest::GetInstance()->test_to_run_count() << " tests\n";
   }
   MPI_Barrier(MPI_COMM_WORLD);
