@@ -20,6 +20,9 @@ using std::chrono::seconds;
 
 const fs::path kFolder = "/run/slurm";
 
+// Long enough for what ends well, also on a busy machine.
+constexpr seconds kKillWait{20};
+
 bool SucceedsQuietly(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
 
 // A daemon in the foreground. It ends with the world.
@@ -37,14 +40,14 @@ void StartDaemon(const std::string& name, const std::string& command) {
 
 // Nodes are said to be larger than this machine (config_overrides), so that the scripts run as they are. Memory is counted, as most
 // sites do: steps of one job that each want all of it would wait for each other.
-void WriteConfiguration() {
+void WriteConfiguration(seconds kill_wait) {
   std::ofstream conf(kFolder / "slurm.conf");
   conf << "ClusterName=ramspan\nSlurmctldHost=login(10.77.0.100)\nSlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\nCredType=cred/munge\n"
        << "StateSaveLocation=/run/slurm/state\nSlurmdSpoolDir=/run/slurm/spool-%n\nSlurmdPidFile=/run/slurm/slurmd-%n.pid\n"
        << "SlurmctldPidFile=/run/slurm/slurmctld.pid\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nMpiDefault=none\n"
        << "SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU_Memory\nReturnToService=2\nSlurmdParameters=config_overrides\n"
        << "SchedulerType=sched/backfill\nSchedulerParameters=bf_interval=1,sched_min_interval=0,batch_sched_delay=0\n"
-       << "KillWait=20\nMessageTimeout=60\nMailProg=/bin/true\nJobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n";
+       << "KillWait=" << kill_wait.count() << "\nMessageTimeout=60\nMailProg=/bin/true\nJobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n";
   // Nothing here uses cgroups; without a word slurmd looks for the kind that there is, and does not start where it finds none.
   std::ofstream(kFolder / "cgroup.conf") << "CgroupPlugin=cgroup/v1\n";
   for (int node = 1; node <= 4; ++node) conf << "NodeName=h" << node << " NodeAddr=10.77.0." << node << " CPUs=4 RealMemory=64000\n";
@@ -53,7 +56,7 @@ void WriteConfiguration() {
 
 void StartDaemons() {
   for (const char* folder : {"/run/slurm", "/run/slurm/state", "/run/munge"}) mkdir(folder, 0755);
-  WriteConfiguration();
+  WriteConfiguration(kKillWait);
   setenv("SLURM_CONF", (kFolder / "slurm.conf").c_str(), 1);
   {
     std::ofstream key("/run/munge/key");
@@ -95,7 +98,17 @@ void SlurmFixture::SetUp() {
 }
 
 void SlurmFixture::TearDown() {
-  if (!IsSkipped()) Ask({"scancel", "--user=root"});
+  if (IsSkipped()) return;
+  Ask({"scancel", "--user=root"});
+  if (kills_early_) KillAfter(kKillWait);
+}
+
+void SlurmFixture::KillAfter(seconds wait) {
+  kills_early_ = wait != kKillWait;
+  WriteConfiguration(wait);
+  Ask({"scontrol", "reconfigure"});
+  const std::string said = std::to_string(wait.count()) + " sec";
+  EXPECT_TRUE(Becomes([&] { return std::regex_search(Ask({"scontrol", "show", "config"}), std::regex("KillWait += " + said)); }));
 }
 
 SlurmFixture::BatchJob SlurmFixture::Submit(const Words& options, const std::string& script, const Words& words, const Words& environment) {

@@ -25,6 +25,8 @@ class SlurmFixture : public ClusterFixture {
   // Waits for its end: COMPLETED, CANCELLED, TIMEOUT, ... as Slurm calls it.
   std::string EndOf(const BatchJob& job, std::chrono::seconds patience = std::chrono::seconds(120));
   std::string Said(const BatchJob& job) const { return ReadFile(job.said); }
+  // What is still there so long after its SIGTERM gets a SIGKILL. Until the end of the test.
+  void KillAfter(std::chrono::seconds wait);
   // A short command on the login node; its output.
   std::string Ask(const Words& command);
   // ready/rank-0 was written by a program of a job.
@@ -33,6 +35,7 @@ class SlurmFixture : public ClusterFixture {
  private:
   std::string StateOf(const BatchJob& job);
   int submitted_ = 0;
+  bool kills_early_ = false;
 };
 
 }  // namespace ramspan

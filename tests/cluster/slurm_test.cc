@@ -1,6 +1,10 @@
 // The scripts of examples/batch, as they are, in a real Slurm.
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <regex>
 
@@ -19,6 +23,58 @@ using testing::Not;
 
 constexpr size_t kData = 24 * kMiB;
 
+const std::vector<std::pair<std::string, std::string>> kShapes = {
+    {"servers_among_tasks.sbatch", "mpi"}, {"servers_among_tasks.sbatch", "ofi"}, {"srun_pmi2.sbatch", ""}, {"heterogeneous.sbatch", ""}};
+
+// Processes that do not hear a SIGTERM any more. By ptrace: Slurm sends a SIGCONT first, which would end a SIGSTOP. A SIGKILL ends them.
+class HungProcesses {
+ public:
+  // False: this is not allowed here.
+  bool Add(pid_t pid) {
+    for (bool all = false; !all;) {
+      all = true;  // a thread may have begun another one meanwhile
+      for (const pid_t thread : ThreadsOf(pid)) {
+        if (threads_.count(thread) != 0) continue;
+        if (ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
+          if (errno != ESRCH) return false;
+          continue;  // it has just ended
+        }
+        all = false;
+        ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
+        int status = 0;
+        if (waitpid(thread, &status, __WALL) == thread && WIFSTOPPED(status)) threads_.insert(thread);
+      }
+    }
+    return true;
+  }
+
+  // Takes in who has ended; any other end than by a SIGKILL is a failure.
+  bool AreKilled() {
+    for (auto it = threads_.begin(); it != threads_.end();) {
+      int status = 0;
+      if (waitpid(*it, &status, __WALL | WNOHANG) != *it || WIFSTOPPED(status)) {
+        ++it;
+        continue;
+      }
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+      it = threads_.erase(it);
+    }
+    return threads_.empty();
+  }
+
+ private:
+  static std::set<pid_t> ThreadsOf(pid_t pid) {
+    std::set<pid_t> threads;
+    std::error_code gone;
+    for (auto it = std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone); !gone && it != std::filesystem::directory_iterator(); it.increment(gone)) {
+      threads.insert(static_cast<pid_t>(std::atol(it->path().filename().c_str())));
+    }
+    return threads;
+  }
+
+  std::set<pid_t> threads_;
+};
+
 class Slurm : public SlurmFixture {
  protected:
   static size_t Count(const std::string& text, const std::string& what) {
@@ -35,6 +91,26 @@ class Slurm : public SlurmFixture {
   }
   // Of the user's home: what the scripts put there while they run.
   std::set<std::string> Home() const { return NamesIn(folder_ / "home"); }
+  // A job whose launcher, ranks and servers hang, until Slurm has lost patience with them. What the launcher could not take away any more, the
+  // next one of each node does.
+  void IsKilled(const BatchJob& job, const std::string& state) {
+    KillAfter(seconds(5));  // Slurm's least
+    AwaitProgram(job);
+    HungProcesses hung;
+    for (const pid_t pid : JobProcesses()) {
+      const std::string name = ReadFile("/proc/" + std::to_string(pid) + "/comm");
+      if (name == "srun\n" || name == "slurm_script\n") continue;  // Slurm's and the user's
+      if (!hung.Add(pid)) GTEST_SKIP() << "processes cannot be stopped here by ptrace";
+    }
+    if (state == "CANCELLED") Ask({"scancel", job.id});
+    EXPECT_TRUE(Becomes([&] { return hung.AreKilled(); }));
+    EXPECT_EQ(EndOf(job), state) << Said(job);
+    EXPECT_TRUE(Becomes([&] { return JobProcesses().empty(); }));
+    for (int host = 1; host <= 3; ++host) EXPECT_EQ(WaitFor(StartOn(host, {LAUNCHER, "run", "--", "true"})).status, 0);
+    ExpectNothingLeft();
+    EXPECT_TRUE(Home().empty());
+    ClearReady();
+  }
   // Of the server on this host, as the list of all tells it.
   std::string PlaceOn(int host, const std::string& all) {
     const std::string text = Ctl({"list", all}).out;
@@ -143,11 +219,23 @@ TEST_F(Slurm, ACancelledJobLeavesNothing) {
   }
 }
 
+// After KillWait, where a SIGTERM has ended nobody.
+TEST_F(Slurm, AKilledJobLeavesNothingThatTheNextOneDoesNotTakeAway) {
+  for (const auto& [script, transport] : kShapes) {
+    SCOPED_TRACE(script + " " + transport);
+    IsKilled(Submit({}, script, Sweep(kData), {"TRANSPORT=" + transport}), "CANCELLED");
+  }
+}
+
 // Whole minutes only: Slurm's own unit.
 TEST_F(Slurm, LongAJobThatReachesItsTimeLimitLeavesNothing) {
   const BatchJob job = Submit({"--time=1"}, "servers_among_tasks.sbatch", Sweep(kData));
   AwaitProgram(job);
   EXPECT_EQ(EndOf(job, seconds(200)), "TIMEOUT");
+}
+
+TEST_F(Slurm, LongAJobThatIsKilledAfterItsTimeLimitLeavesNothingThatTheNextOneDoesNotTakeAway) {
+  IsKilled(Submit({"--time=1"}, "servers_among_tasks.sbatch", Sweep(kData), {"TRANSPORT=ofi"}), "TIMEOUT");
 }
 
 }  // namespace
