@@ -40,25 +40,29 @@ class Budget {
   // What metadata must leave to frames: the largest object must still be readable, and without an eighth of the limit descriptors would fill
   // memory until nothing that they describe can be used. An eighth is 16 frames of a 64 KiB chunk in 8 MiB, so that each thread of a node has its
   // pins; half of it would be little for many threads, twice of it would cost objects in small limits.
-  uint64_t floor() const { return std::max(limit() / kDataShare, largest_.load(std::memory_order_relaxed)); }
+  uint64_t floor() const { return std::max(limit() / kDataShare, largest()); }
   static constexpr uint64_t kDataShare = 8;
 
   // Of frames: what must be there so that all in swap can come back. As much of it as there has been room for is kept from metadata from now on.
   void Hold(uint64_t bytes) { held_.store(std::min(bytes, std::max(frames_usual(), held_.load(std::memory_order_relaxed))), std::memory_order_relaxed); }
 
   // What frames may take, not more than the limit: the total without metadata and its reserve of two steps, in which metadata grows
-  // without asking (a 64 KiB slab of descriptors, the bitmaps of a lease or a swap file, rows of slots in pieces). The floor, and what is held,
-  // leave little more than one step of it, and slots in pieces end before that (TiersMayTake): what is held loses nothing to them.
+  // without asking (a 64 KiB slab of descriptors, the bitmaps of a lease or a swap file, rows of slots in pieces). An eighth of the
+  // limit, and what is held, leave little more than one step of it, and slots in pieces end before that (TiersMayTake): they take nothing of it.
   uint64_t frames_limit() const { return std::max(frames_usual(), std::min({limit(), held_.load(std::memory_order_relaxed), FramesBeside(kHeldLeaves)})); }
-  // The same but for what is held: new chunks without slots have to make do with it.
-  uint64_t frames_usual() const { return std::min(limit(), std::max(frames_beside_reserve(), std::min(floor(), FramesBeside(kHeldLeaves)))); }
+  // The same but for what is held: new chunks without slots have to make do with it. The largest object may use the reserve up.
+  uint64_t frames_usual() const {
+    return std::min(limit(), std::max({frames_beside_reserve(), std::min(limit() / kDataShare, FramesBeside(kHeldLeaves)), std::min(largest(), FramesBeside(0))}));
+  }
+  uint64_t frames_beside_growth() const { return FramesBeside(kHeldLeaves + kStep); }  // and metadata may still grow
+  uint64_t frames_at_most() const { return std::min(limit(), FramesBeside(0)); }  // with nothing of the reserve left
   uint64_t frames_beside_reserve() const { return FramesBeside(kFramesLeave); }
 
   // The tiers know no budget: who asks them for a slot, or for room, has to ask here first.
   // Whether they may take a whole step, and frames still have what they must. A first one always: without it there is no swap. What is held
   // does not count, since with the step come slots. With less than the floor, so that objects may be exchanged for others where new descriptors are
   // refused already.
-  bool TiersMayGrow() const { return tier_metadata() <= step() || FramesBeside(kHeldLeaves + kStep) >= least(); }
+  bool TiersMayGrow() const { return tier_metadata() <= step() || frames_beside_growth() >= least(); }
   // Whether they may take so much more for a slot. One with which a chunk can leave makes less of what is held, by much more than it takes. One in
   // the place of others may take the last.
   enum class SlotFor { kSlotless, kExchange, kOther };
@@ -86,8 +90,9 @@ class Budget {
 
   static constexpr uint64_t kLeastShare = 32;
 
+  uint64_t largest() const { return largest_.load(std::memory_order_relaxed); }
   // What the tables of swap must leave to frames.
-  uint64_t least() const { return std::max(limit() / kLeastShare, largest_.load(std::memory_order_relaxed)); }
+  uint64_t least() const { return std::max(limit() / kLeastShare, largest()); }
   static uint64_t Less(uint64_t all, uint64_t apart) { return all > apart ? all - apart : 0; }
   uint64_t FramesBeside(uint64_t quarters) const { return Less(total(), metadata() + quarters * step() / kStep); }
 

@@ -11,7 +11,6 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr auto kMoverNap = microseconds(200);
-constexpr int kRestAfterSearch = 20;  // times as long as a search without a victim took: a twentieth of the mutex's time
 }  // namespace
 
 void Engine::WakeMover() {

@@ -32,10 +32,13 @@ Engine::~Engine() { Drain(); }
 
 Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   MutexLock lock(mutex_);
-  if (RoundUpToGranule(bytes) > budget_.frames_limit()) return TooLarge(bytes);
+  const auto fits = [&]() RS_NO_THREAD_SAFETY_ANALYSIS { return RoundUpToGranule(bytes) <= budget_.frames_limit(); };
+  if (!fits()) return TooLarge(bytes);
   if (const uint64_t slab = chunks_.next_charge(); slab > 0) {
     if (Status status = TakeMetadata(slab); !status.ok()) return status;
+    const bool still_fits = fits();
     budget_.ChargeMetadata(-slab);  // New charges it, if it is still needed
+    if (!still_fits) return TooLarge(bytes);
   }
   Chunk* const chunk = FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return chunks_.New(bytes); }, static_cast<Chunk*>(nullptr));
   if (chunk == nullptr) return OutOfHeap();
@@ -107,15 +110,19 @@ void Engine::Forget(Chunk* chunk) {
 void Engine::AttachFrame(Chunk* chunk, Frame frame) {
   chunk->frame = frame.release();
   if (!chunk->slot) room_.CountSlotless(chunk->bytes, true);
+  room_.Hold();
 }
 
 Frame Engine::DetachFrame(Chunk* chunk) {
   if (!chunk->slot) room_.CountSlotless(chunk->bytes, false);
+  room_.Hold();
   return arena_.Own(std::exchange(chunk->frame, nullptr), chunk->bytes);
 }
 
 void Engine::AttachSlot(Chunk* chunk, Slot slot) {
   if (chunk->frame != nullptr) room_.CountSlotless(chunk->bytes, false);
+  room_.CountSlot(chunk->bytes, true);
+  room_.Hold();
   chunk->slot = slot.release();
   const bool read_only = tier_->CapabilitiesOf(chunk->slot).read_only;
   SetBits(chunk, kHasSlot | (read_only ? kReadOnlySlot : 0));
@@ -123,9 +130,13 @@ void Engine::AttachSlot(Chunk* chunk, Slot slot) {
 }
 
 Slot Engine::DetachSlot(Chunk* chunk) {
-  if (chunk->frame != nullptr && chunk->slot) room_.CountSlotless(chunk->bytes, true);
+  if (chunk->slot) {
+    if (chunk->frame != nullptr) room_.CountSlotless(chunk->bytes, true);
+    room_.CountSlot(chunk->bytes, false);
+    room_.Hold();
+    room_.NoteFreed();
+  }
   if (Has(chunk, kHasSlot)) ClearBits(chunk, kHasSlot | kReadOnlySlot);
-  if (chunk->slot) room_.NoteFreed();
   return Slot(tier_, std::exchange(chunk->slot, SlotRef{}), chunk->bytes);
 }
 
@@ -175,12 +186,13 @@ EngineCounters Engine::counters() const {
 
 bool Engine::IsValid() {
   MutexLock lock(mutex_);
-  uint64_t frames = 0, live = 0, slotless = 0, swapped = 0;
+  uint64_t frames = 0, live = 0, slotless = 0, slotted = 0, swapped = 0;
   for (uint32_t id = 0; id < chunks_.ids(); ++id) {
     const Chunk* c = chunks_.At(id);
     const Phase phase = PhaseOf(c);
     if (phase == Phase::kFreed) continue;
     ++live;
+    slotted += c->slot ? RoundUpToGranule(c->bytes) : 0;
     if (phase == Phase::kResident || phase == Phase::kWriting || phase == Phase::kLoading) {
       frames += RoundUpToGranule(c->bytes);
       if (!c->slot) slotless += RoundUpToGranule(c->bytes);
@@ -191,7 +203,7 @@ bool Engine::IsValid() {
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
     if (phase == Phase::kSwapped && c->slot) swapped += RoundUpToGranule(c->bytes);
   }
-  return ops_.in_use() == in_flight_ && swapped == room_.swapped() && live == chunks_.live() && slotless == room_.slotless() && frames == arena_.in_use() &&
+  return ops_.in_use() == in_flight_ && swapped == room_.swapped() && live == chunks_.live() && slotless == room_.slotless() && slotted == room_.slotted() && frames == arena_.in_use() &&
          arena_.committed() + budget_.metadata() <= budget_.total();
 }
 

@@ -217,6 +217,7 @@ class Engine {
   Result<SlotRef> AskSlot(const Chunk* chunk) RS_REQUIRES(mutex_);
   void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);
   void NoteTiers() RS_REQUIRES(mutex_);
+  void RelieveNow(uint64_t bytes) RS_REQUIRES(mutex_);
   void LookForSizes() RS_REQUIRES(mutex_);
   bool HasRoomAfterAll(Status* why, uint64_t bytes, bool* may_wait) RS_REQUIRES(mutex_);  // lets go
   static Status NoRoomToKeep(Status why);
@@ -316,7 +317,9 @@ class Engine {
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   Room room_ RS_GUARDED_BY(mutex_);
   uint64_t table_growth_ RS_GUARDED_BY(mutex_) = 0;    // of swap, at most, since the budget was told what they take
-  std::chrono::steady_clock::time_point relieve_again_ RS_GUARDED_BY(mutex_){};  // TryKeepRoom, after it has found no slots
+  // How long nobody searches who is not waited for, in times of what a search in vain took: a twentieth of the mutex's time goes to it.
+  static constexpr int kRestAfterSearch = 20;
+  std::chrono::steady_clock::time_point relieve_again_ RS_GUARDED_BY(mutex_){};  // RelieveNow, after a search in vain
   ResidentSlots resident_slots_ RS_GUARDED_BY(mutex_);
   uint32_t next_noted_ RS_GUARDED_BY(mutex_) = 0;      // where NoteResidentSlots goes on
   uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for

@@ -101,21 +101,21 @@ Status Engine::SetBudget(uint64_t bytes) {
                               " of addresses that were reserved at start; start with the larger limit (RAMSPAN_MEMORY, "
                               "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)"); }, OutOfHeap());
   }
-  const uint64_t old = budget_.limit();
-  const auto set = [&](uint64_t limit) RS_NO_THREAD_SAFETY_ANALYSIS {
-    room_.Hold();
-    budget_.set_limit(limit);
-    room_.SetLargest(std::min(limit, budget_.frames_beside_reserve()));
-    LookForSizes();
-  };
-  set(bytes);
+  const uint64_t old = budget_.limit(), old_largest = room_.largest();
+  room_.Hold();
+  budget_.set_limit(bytes);
+  // An object that would keep all others out of a lower limit, if room were kept for it, has to wait for a higher one.
+  room_.SetLargest(bytes < old ? std::min(old_largest, budget_.frames_beside_growth()) : std::max(old_largest, budget_.frames_at_most()));
+  LookForSizes();
   const auto hold = [&]() RS_NO_THREAD_SAFETY_ANALYSIS {
     Status room = bytes < old ? KeepRoom() : Status();
     return room.ok() ? HoldLimit() : room;
   };
   Status status = FromTier(hold, OutOfHeap());
   if (!status.ok()) {
-    set(old);
+    budget_.set_limit(old);
+    room_.SetLargest(old_largest);
+    LookForSizes();
     return status;
   }
   TellLimits();

@@ -158,9 +158,18 @@ Status Engine::TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes&
   const uint64_t excess = room_.Excess(slotless, leaving, needed, budget_.frames_usual());
   if (excess == 0) return Status();
   if (room_.Excess(slotless, leaving, needed, budget_.frames_limit()) > 0) return GiveSlots(excess, ask);
-  const auto now = Clock::now();
-  if (now >= relieve_again_ && !GiveSlots(excess, ask).ok()) relieve_again_ = now + kFullFor;
+  RelieveNow(excess);
   return Status();
+}
+
+// Slots for so many bytes of chunks, for nobody who waits. A search looks at all chunks, so one in vain is not repeated soon.
+void Engine::RelieveNow(uint64_t bytes) {
+  const auto begin = Clock::now();
+  if (begin < relieve_again_) return;
+  uint64_t ask = 0;
+  if (GiveSlots(bytes, &ask).ok()) return;
+  const auto end = Clock::now();
+  relieve_again_ = end + std::max<Clock::duration>(kFullFor, kRestAfterSearch * (end - begin));
 }
 
 // Before anybody is refused because a tier has no `bytes`, it is asked once more where what it has said (*why) is not for people. True:
@@ -189,8 +198,8 @@ Status Engine::NoRoomToKeep(Status why) {
 // taken at once, before others take them.
 void Engine::NoteTiers() {
   LookAtTables();
-  uint64_t ask = 0;
-  static_cast<void>(TryKeepRoom(0, 0, room_.kept, &ask));
+  const uint64_t excess = room_.Excess(room_.slotless(), 0, room_.Needed(room_.kept, false), budget_.frames_usual());
+  if (excess > 0) RelieveNow(excess);
   arena_.Trim(budget_.frames_limit());
 }
 
@@ -209,7 +218,7 @@ Status Engine::AskForRoom(uint64_t bytes, bool* may_wait) {
     room = FromTier([&] { return tier_->MakeRoom(bytes, *may_wait ? SwapTier::Patience::kWait : SwapTier::Patience::kAsk); }, OutOfHeap());
   }
   *may_wait = *may_wait && room.ok();
-  relieve_again_ = {};
+  if (room.ok()) relieve_again_ = {};
   NoteTiers();
   if (room.code() == StatusCode::kResourceExhausted) room_.NoteFull(bytes);
   return room;

@@ -38,27 +38,28 @@ class Room {
   Room(Budget* budget, bool keep) : budget_(*budget), keep_(keep) {}
 
   // A chunk of so many bytes that is in memory has no slot (any more).
-  void CountSlotless(uint64_t bytes, bool more) {
-    slotless_ += more ? RoundUpToGranule(bytes) : -RoundUpToGranule(bytes);
-    Hold();
-  }
+  void CountSlotless(uint64_t bytes, bool more) { slotless_ += more ? RoundUpToGranule(bytes) : -RoundUpToGranule(bytes); }
+  // One has a slot, wherever it is.
+  void CountSlot(uint64_t bytes, bool more) { slotted_ += more ? RoundUpToGranule(bytes) : -RoundUpToGranule(bytes); }
   // One is in swap only.
   void CountSwapped(uint64_t bytes, bool more) {
     swapped_bytes_ += more ? bytes : -bytes;
     swapped_ += more ? RoundUpToGranule(bytes) : -RoundUpToGranule(bytes);
-    Hold();
   }
-  // Tells the budget what must not go to metadata. It is told before metadata grows, too.
+  // Tells the budget what must not go to metadata, whenever that may have changed, and before metadata grows. By slots, not by what is in swap
+  // now: what was let go while an object is in memory might not be there any more when it is to come back the next time.
   void Hold() {
-    if (keep_) budget_.Hold(slotless_ + std::min(Needed(kept, true), swapped_));
+    if (keep_) budget_.Hold(slotless_ + std::min(Needed(kept, true), slotted_));
   }
 
   // No room is kept for chunks that are larger: the limit was lowered below them. One that comes later does fit.
   void SetLargest(uint64_t bytes) { largest_ = bytes; }
+  uint64_t largest() const { return largest_; }
   void NoteNew(uint64_t bytes) { largest_ = std::max(largest_, RoundUpToGranule(bytes)); }
   bool Fits(uint64_t bytes) const { return RoundUpToGranule(bytes) <= largest_; }
   // Both in bytes of frames.
   uint64_t slotless() const { return slotless_; }
+  uint64_t slotted() const { return slotted_; }
   uint64_t swapped() const { return swapped_; }
   uint64_t swapped_bytes() const { return swapped_bytes_; }
 
@@ -88,7 +89,7 @@ class Room {
   Budget& budget_;
   const bool keep_;
   uint64_t largest_ = UINT64_MAX;
-  uint64_t slotless_ = 0, swapped_ = 0, swapped_bytes_ = 0;
+  uint64_t slotless_ = 0, slotted_ = 0, swapped_ = 0, swapped_bytes_ = 0;
   uint64_t spaces_ = 0;        // a bit for each in which slots are or were
   uint64_t full_bytes_ = UINT64_MAX;
   std::chrono::steady_clock::time_point full_until_{};

@@ -286,7 +286,8 @@ TEST_F(HeapEnds, WithinASwapThatWouldTakeAnothersPlaceCountsNothingTwice) {
   const auto add = [&] { EndHeapWithin("AddSwap", [&] { id = ramspan::AddSwap(&store); }, use_and_remove, counted_once); };
   add();
   constexpr int kConfiguredMax = 4;  // tiers that no id counts
-  for (const int end = 2 * (static_cast<int>(id) + kConfiguredMax); static_cast<int>(id) < end;) add();
+  const int end = 2 * (static_cast<int>(id) + kConfiguredMax);
+  while (static_cast<int>(id) < end) add();
   ramspan::SetPreemptive(true, true);
   ExpectAllThere();
 }

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/engine/engine.h"
@@ -67,13 +69,19 @@ class TierOfPieces final : public ForwardingTier {
 
 class Program {
  public:
-  explicit Program(unsigned seed) : random_(seed), limit_(kMiB + Random(3 * kMiB)), capacity_(RoundUpToGranule(limit_ * (8 + Random(24)))), tier_(seed, capacity_) {
+  // With swap for a few objects as large as the largest, or much more than memory.
+  Program(unsigned seed, bool little_swap)
+      : random_(seed),
+        limit_(kMiB + Random(3 * kMiB)),
+        large_(limit_ / 100 * (5 + Random(40))),
+        capacity_(RoundUpToGranule(little_swap ? large_ * (1 + Random(3)) : limit_ * (8 + Random(24)))),
+        tier_(seed, capacity_) {
     const uint64_t least = 2048 + Random(14 << 10), more = 4096 + Random(24 << 10);
     for (int i = 0; i < 200; ++i) sizes_.push_back(least + Random(more));
-    large_ = limit_ / 100 * (5 + Random(40));
   }
   ~Program() {
     for (Chunk* chunk : chunks_) engine_.Free(chunk);
+    FreeEmpty();
     engine_.Drain();
   }
   uint64_t Random(uint64_t below) { return random_() % below; }
@@ -91,6 +99,14 @@ class Program {
   }
   Status AddOne() { return Add(sizes_[Random(sizes_.size())]); }
   Status AddLarge() { return Add(large_); }
+  // Descriptors, until no more are given or there are many.
+  void AddEmpty() {
+    for (Result<Chunk*> one = engine_.Create(64); one.ok() && empty_.size() < 2000; one = engine_.Create(64)) empty_.push_back(one.value());
+  }
+  void FreeEmpty() {
+    for (Chunk* chunk : empty_) engine_.Free(chunk);
+    empty_.clear();
+  }
   void RemoveOne() { Remove(Random(chunks_.size())); }
   void Remove(size_t i) {
     engine_.Free(chunks_[i]);
@@ -134,13 +150,12 @@ class Program {
   }
 
   std::mt19937_64 random_;
-  const uint64_t limit_, capacity_;
+  const uint64_t limit_, large_, capacity_;
   NoPins pins_;
   TierOfPieces tier_;
   Engine engine_{Engine::Options{.budget = limit_, .preemptive = false}, &tier_, &pins_, DefaultPolicy()};
   std::vector<uint64_t> sizes_;
-  uint64_t large_ = 0;
-  std::vector<Chunk*> chunks_;
+  std::vector<Chunk*> chunks_, empty_;
 };
 
 #if defined(__SANITIZE_THREAD__)
@@ -157,20 +172,20 @@ unsigned Programs() {
   return text != nullptr ? std::max(kProgramsMin, static_cast<unsigned>(std::strtoul(text, nullptr, 10)) / 100) : kProgramsMin;
 }
 
-// The largest object could not be read any more in ten programs of 24: tables took 64 KiB from frames at once. And who exchanges objects for others
-// of other sizes is refused seldom.
+// The largest object could not be read any more in ten programs of 24: tables took 64 KiB from frames at once. With descriptors that came while it was in
+// swap, it was read once, and never again. And who exchanges objects for others of other sizes is refused seldom.
 TEST(FullTables, LeaveEveryObjectUsable) {
   unsigned refused = 0, exchanged = 0, too_early = 0;
   for (unsigned seed = 1; seed <= Programs() && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Program run(seed);
-    const bool large_last = seed % 2 == 0;
+    const bool large_last = seed % 2 == 0, little_swap = seed % 4 >= 2;
+    Program run(seed, little_swap);
     EXPECT_TRUE(large_last || run.AddLarge().ok());
     for (int full = 0; full < 5;) {
       full += !run.AddOne().ok();
       if (run.Random(64) == 0) run.MoverStep();
     }
-    too_early += !run.UsesSwapUp();
+    too_early += !little_swap && !run.UsesSwapUp();
     if (large_last) static_cast<void>(run.AddLarge());
     run.UseAll();
     for (int i = 0; i < 1000; ++i) {
@@ -179,6 +194,12 @@ TEST(FullTables, LeaveEveryObjectUsable) {
       ++exchanged;
       if (run.Random(16) == 0) run.MoverStep();
     }
+    run.UseAll();
+    run.AddEmpty();
+    run.UseAll();
+    static_cast<void>(run.AddOne());
+    run.UseAll();
+    run.FreeEmpty();
     run.UseAll();
   }
   EXPECT_EQ(too_early, 0u);
@@ -189,13 +210,14 @@ TEST(FullTables, LeaveEveryObjectUsable) {
 TEST(FullTables, ALimitBelowTheLargestObjectKeepsTheOthersUsable) {
   for (unsigned seed = 1; seed <= Programs() && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Program run(seed);
+    Program run(seed, /*little_swap=*/false);
     const uint64_t huge = run.limit() / 100 * 70;
     ASSERT_TRUE(run.Add(huge).ok());
     ASSERT_TRUE(run.AddLarge().ok());
     for (uint64_t bytes = 0; bytes < 4 * run.limit(); bytes += 16 << 10) ASSERT_TRUE(run.AddOne().ok());
     const uint64_t low = huge + run.Random(2) * run.Random(run.limit() / 5) - run.Random(huge / 5);
     ASSERT_TRUE(run.engine().SetBudget(low).ok());
+    const uint64_t fits = std::min(run.large(), run.engine().budget()->frames_beside_growth());
     int refused = 0;
     for (int i = 0; i < 300; ++i) {
       run.RemoveSmall();
@@ -203,9 +225,71 @@ TEST(FullTables, ALimitBelowTheLargestObjectKeepsTheOthersUsable) {
     }
     EXPECT_LT(refused, 30);
     for (int full = 0; full < 5;) full += !run.AddOne().ok();
-    run.UseAll(run.large());
+    run.UseAll(fits);
     ASSERT_TRUE(run.engine().SetBudget(2 * run.limit()).ok());
     run.UseAll();
+  }
+}
+
+// Has tables as large as it is told.
+class TierWithSomeTables final : public ForwardingTier {
+ public:
+  TierWithSomeTables() : ForwardingTier(&real_) {}
+  uint64_t tables = 0;
+  uint64_t metadata_bytes() const noexcept override { return tables; }
+
+ private:
+  FakeTier real_{FakeTierOptions{.seed = 1, .capacity_bytes = 128 * kMiB, .synchronous = true}};
+};
+
+// What it is told is looked at each 5 ms.
+void Grow(TierWithSomeTables* tier, Engine* engine, uint64_t bytes) {
+  tier->tables = bytes;
+  std::this_thread::sleep_for(std::chrono::milliseconds(6));
+  engine->MoverStep();
+}
+
+// Its size was compared before its descriptor took a slab of memory, and each pull of it was refused.
+TEST(FullTables, AnObjectThatCanBeMadeCanBePulled) {
+  for (const uint64_t limit : {kMiB, 2 * kMiB, 16 * kMiB, 64 * kMiB}) {
+    int made = 0;
+    for (uint64_t less = 128 << 10; made < 4; less += 4096) {
+      TierWithSomeTables tier;
+      NoPins pins;
+      Engine engine({.budget = limit, .preemptive = false}, &tier, &pins, DefaultPolicy());
+      Result<Chunk*> chunk = engine.Create(limit - less);
+      if (!chunk.ok()) continue;
+      ++made;
+      Grow(&tier, &engine, 60 << 10);  // a first step, which no swap can do without
+      const Status status = engine.Acquire(chunk.value(), true);
+      EXPECT_TRUE(status.ok()) << limit << " less " << less << ": " << status.ToString();
+      engine.Free(chunk.value());
+    }
+  }
+}
+
+// After a limit that was the same, larger, or refused it could not be read any more.
+TEST(FullTables, ALimitThatIsNotLowerLosesNoObject) {
+  for (const uint64_t limit : {4 * kMiB, 16 * kMiB, 64 * kMiB}) {
+    for (const uint64_t wanted : {limit, limit + 8192, limit / 2}) {
+      TierWithSomeTables tier;
+      NoPins pins;
+      Engine engine({.budget = limit, .preemptive = false, .deadlock_grace = std::chrono::milliseconds(20)}, &tier, &pins, DefaultPolicy());
+      Chunk* const first = engine.Create(4096).value();
+      Chunk* const largest = engine.Create(engine.budget()->frames_limit() / 4096 * 4096).value();
+      Grow(&tier, &engine, std::min<uint64_t>(limit / 200, 300'000));
+      EXPECT_TRUE(engine.Acquire(first, true).ok());
+      EXPECT_TRUE(engine.Acquire(largest, true).ok());
+      pins.all_pinned = true;
+      EXPECT_EQ(engine.SetBudget(wanted).ok(), wanted >= limit);
+      pins.all_pinned = false;
+      EXPECT_TRUE(engine.Acquire(first, true).ok());
+      const Status status = engine.Acquire(largest, true);
+      EXPECT_TRUE(status.ok()) << limit << ", then " << wanted << ": " << status.ToString();
+      EXPECT_TRUE(engine.IsValid());
+      engine.Free(first);
+      engine.Free(largest);
+    }
   }
 }
 
