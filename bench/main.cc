@@ -101,7 +101,7 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   add("hosts", po::value(&o->hosts)->value_name("1|2"),
       "with --transport mpi or ofi: 2 puts the servers on another host, made of namespaces (root, or user namespaces); 1: through the loopback interface (1)");
   add("server-threads", po::value(&o->server_threads)->value_name("N"), "with --transport ofi: `ramspan server --threads N` (1)");
-  add("clients", po::value(&o->clients)->value_name("N"), "with --transport ofi: so many processes at the same time, each with its own data; rates are their sums (1)");
+  add("clients", po::value(&o->clients)->value_name("N"), "with --transport mpi or ofi: so many processes at the same time, each with its own data; rates are their sums (1)");
   add("servers", po::value(&o->servers)->value_name("N"), "memory servers to start (1; 0 with --tier file and for rambrain)");
   add("server-memory", po::value(&texts->server_memory)->value_name("SIZE"), "of each (what the data needs)");
   return all;
@@ -161,8 +161,8 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (network && o->name != "stream" && o->name != "random") throw po::error("--transport is for stream and random");
   if (network && o->servers < 1) throw po::error("--transport " + o->transport + " needs --servers");
   if (o->hosts != 1 && (o->hosts != 2 || !network)) throw po::error("--hosts is 1, or 2 with --transport mpi or ofi");
-  if (o->clients < 1 || o->clients > kClientsMax || (o->clients > 1 && o->transport != "ofi")) {
-    throw po::error("--clients is 1 to " + std::to_string(kClientsMax) + ", more than one with --transport ofi");
+  if (o->clients < 1 || o->clients > kClientsMax || (o->clients > 1 && !network)) {
+    throw po::error("--clients is 1 to " + std::to_string(kClientsMax) + ", more than one with --transport mpi or ofi");
   }
   if (o->server_threads < 1 || (o->server_threads > 1 && o->transport != "ofi")) throw po::error("--server-threads is for --transport ofi");
   const std::string& p = texts.preemptive;

@@ -130,14 +130,18 @@ class NetworkJob {
                                       {kRawScript, folder_.Script("raw", script)}};
     if (!hosts_) environment.push_back({"RAMSPAN_TEST_FAR", "1"});  // else it would see that they are on its own host
     if (o_.clients == 1) return Child::Program(On(0) + Words{self_} + same, environment);
-    const std::string meeting = folder_.Path("together");
-    Together::Make(meeting, o_.clients);
-    for (int i = 1; i < o_.clients; ++i) {
-      // The first one prints for all.
-      others_.push_back(Child::Program(On(0) + Words{"/bin/sh", "-c", "exec \"$@\" > /dev/null", "sh", self_} + same, With(environment, meeting, i)));
-    }
+    const std::string meeting = Meeting();
+    for (int i = 1; i < o_.clients; ++i) others_.push_back(Child::Program(On(0) + Silent() + Words{self_} + same, With(environment, meeting, i)));
     return Child::Program(On(0) + Words{self_} + same, With(environment, meeting, 0));
   }
+
+  std::string Meeting() const {
+    const std::string path = folder_.Path("together");
+    Together::Make(path, o_.clients);
+    return path;
+  }
+  // In front of all clients but the first one, which prints for all.
+  static Words Silent() { return {"/bin/sh", "-c", "exec \"$@\" > /dev/null", "sh"}; }
 
   static Child::Environment With(Child::Environment environment, const std::string& meeting, int number) {
     environment.push_back({Together::kVariable, Together::Environment(meeting, number)});
@@ -159,7 +163,7 @@ class NetworkJob {
     if (!mpiexec) throw std::runtime_error("mpiexec.hydra (MPICH) is not in PATH");
     Words line = {*mpiexec};
     if (hosts_) {
-      line = line + Words{"-launcher", "ssh", "-launcher-exec", folder_.Path("enter"), "-hosts", Hosts::Address(0) + ":1," + Hosts::Address(1) + ":" + std::to_string(o_.servers)};
+      line = line + Words{"-launcher", "ssh", "-launcher-exec", folder_.Path("enter"), "-hosts", Hosts::Address(0) + ":" + std::to_string(o_.clients) + "," + Hosts::Address(1) + ":" + std::to_string(o_.servers)};
     }
     // Ranks of one host would share memory.
     line = line + Words{"-genv", "MPIR_CVAR_NOLOCAL", "1"};
@@ -173,18 +177,26 @@ class NetworkJob {
       for (const int host : {0, 1}) script += "  " + Hosts::Address(host) + ") exec" + Quoted(hosts_->Enter(host)) + " sh -c \"$*\" ;;\n";
       folder_.Script("enter", script + "esac\n");
     }
-    const std::string count = std::to_string(o_.servers);
+    const std::string count = std::to_string(o_.servers), clients = std::to_string(o_.clients);
     // A job within a job: the inner one must not take itself for a rank of the outer one.
     const std::string unset = "for name in $(env | sed -n 's/^\\(PMI[A-Z_]*\\|HYD[A-Z_]*\\|MPI_[A-Z]*\\|RAMSPAN_[A-Z_]*\\)=.*/\\1/p'); do unset \"$name\"; done\n";
     const std::string depth = "DEPTH";
-    const Words raw = {self_, o_.name, "--raw", depth, "--chunk", std::to_string(o_.chunk), "--data", std::to_string(o_.data), "--limit", std::to_string(o_.limit)};
-    const Words raw_job = Mpiexec() + Words{"-n", "1"} + raw + Words{":"} + Words{"-n", count} + raw;
+    const Words raw = {self_, o_.name, "--raw", depth, "--chunk", std::to_string(o_.chunk), "--data", std::to_string(o_.data), "--limit", std::to_string(o_.limit),
+                       "--transport", "mpi", "--clients", clients};
+    const Words raw_job = Mpiexec() + Words{"-n", clients} + raw + Words{":"} + Words{"-n", count} + raw;
     std::string line = Quoted(raw_job);  // the depth is known when it is asked for
     const std::string quoted = "'" + depth + "'";
     for (size_t at; (at = line.find(quoted)) != std::string::npos;) line.replace(at, quoted.size(), "\"$1\"");
-    const Child::Environment environment = {{kRawScript, folder_.Script("raw", unset + "exec" + line + " < /dev/null\n")}};
-    const Words job = Mpiexec() + Words{"-genv", "RAMSPAN_SERVERS", count} + Words{"-n", "1"} + Words{self_} + same + Words{":"} + Words{"-n", count} +
-                      Words{"-env", "RAMSPAN_SERVER_MEMORY", std::to_string(o_.server_memory), Program("ramspan-memserver")};
+    // One job for all clients: ranks spin, so a job for each would measure who gets a core.
+    const Child::Environment environment = {{kRawScript, folder_.Script("raw", unset + "exec" + line + " < /dev/null\n")}, {kRawOfAll, "1"}};
+    Words job = Mpiexec() + Words{"-genv", "RAMSPAN_SERVERS", count};
+    const std::string meeting = o_.clients > 1 ? Meeting() : "";
+    for (int i = 0; i < o_.clients; ++i) {
+      job = job + Words{"-n", "1"};
+      if (o_.clients > 1) job = job + Words{"-env", Together::kVariable, Together::Environment(meeting, i)};
+      job = job + (i > 0 ? Silent() : Words()) + Words{self_} + same + Words{":"};
+    }
+    job = job + Words{"-n", count, "-env", "RAMSPAN_SERVER_MEMORY", std::to_string(o_.server_memory), Program("ramspan-memserver")};
     return Child::Program(On(0) + job, environment);
   }
 

@@ -16,7 +16,7 @@ bool NeedsNetworkJob(const BenchOptions& options);
 int RunNetworkJob(const BenchOptions& options, int argc, char** argv);
 
 RawOptions RawOptionsOf(const BenchOptions& options);
-// In the job of raw figures: rank 0 measures and prints (raw_mpi.cc).
+// In the job of raw figures: the ranks that are clients measure, rank 0 prints (raw_mpi.cc).
 int RunRawMpi(const BenchOptions& options);
 
 }  // namespace ramspan::bench

@@ -14,6 +14,7 @@
 namespace ramspan::bench {
 
 inline constexpr const char* kRawScript = "RSBENCH_RAW";  // environment: what measures
+inline constexpr const char* kRawOfAll = "RSBENCH_RAW_OF_ALL";  // set: for all clients at once, else each of them its own part
 
 class NetworkRoofline {
  public:

@@ -19,6 +19,7 @@ class Together {
   static Together& Get();
 
   int clients() const;
+  int number() const { return number_; }  // 0: the one that prints
   // Returns when all are here. Throws std::runtime_error when one of them has not come for three minutes.
   void Wait();
   // The same, and the sum of what each brought.

@@ -95,14 +95,18 @@ TEST_F(Networks, RandomAccessTellsWhatAMissAddsToARawRead) {
 }
 
 TEST_F(Networks, SeveralClientsMeasureAtTheSameTime) {
-  for (const char* name : {"stream", "random"}) {
-    const Outcome outcome = Run(Small(name, {"--transport", "ofi", "--clients", "2", "--servers", "2", "--preemptive", "on"}));
+  for (const Words& way : {Words{"stream", "ofi", "4", "1"}, Words{"random", "ofi", "4", "4"}, Words{"stream", "mpi", "4", "1"}, Words{"random", "mpi", "4", "1"},
+                           Words{"stream", "mpi", "4", "4"}, Words{"stream", "mpi", "1", "4"}}) {
+    SCOPED_TRACE(way[0] + " " + way[1] + " " + way[2] + " clients, servers: " + way[3]);
+    const Outcome outcome = Run(Small(way[0], {"--transport", way[1], "--clients", way[2], "--servers", way[3], "--preemptive", "on"}));
     ASSERT_EQ(outcome.status, 0) << outcome.err;
-    ASSERT_EQ(Lines(outcome).size(), 1u) << "one line for both";
+    ASSERT_EQ(Lines(outcome).size(), 1u) << "one line for all";
     const json line = Lines(outcome).at(0);
     EXPECT_TRUE(line["verified"].get<bool>()) << line;
-    EXPECT_EQ(line["config"]["clients"], 2);
+    EXPECT_EQ(line["config"]["clients"], std::stoi(way[2]));
+    EXPECT_EQ(line["stats"]["tiers"]["remote"]["servers"].size(), std::stoul(way[3])) << line;
     EXPECT_GT(line["ratio"].get<double>(), 0);
+    EXPECT_GT(line["raw_both_gb_s"].get<double>(), 0);
   }
 }
 
@@ -137,7 +141,7 @@ TEST_F(Networks, AnEndedRunLeavesNoServerAndNoHostBehind) {
 TEST_F(Networks, WhatDoesNotGoTogetherIsSaid) {
   EXPECT_THAT(Run({"stream", "--hosts", "2"}).err, HasSubstr("--hosts is 1, or 2 with --transport mpi or ofi"));
   EXPECT_THAT(Run({"pin", "--transport", "ofi"}).err, HasSubstr("--transport is for stream and random"));
-  EXPECT_THAT(Run({"stream", "--clients", "2"}).err, HasSubstr("more than one with --transport ofi"));
+  EXPECT_THAT(Run({"stream", "--clients", "2"}).err, HasSubstr("more than one with --transport mpi or ofi"));
   EXPECT_THAT(Run({"stream", "--transport", "tcp"}).err, HasSubstr("--transport is shared, mpi or ofi"));
 }
 
