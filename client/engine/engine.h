@@ -213,6 +213,7 @@ class Engine {
   Status GiveSlots(uint64_t bytes, uint64_t* ask) RS_REQUIRES(mutex_);
   bool TablesMayTake(uint64_t more, Budget::SlotFor use) RS_REQUIRES(mutex_);
   bool TablesMayTakeRow(const Chunk* chunk, Budget::SlotFor use) RS_REQUIRES(mutex_);
+  bool RowFitsBesideFrames(const Chunk* chunk) RS_REQUIRES(mutex_);
   void LookAtTables() RS_REQUIRES(mutex_);
   Result<SlotRef> AskSlot(const Chunk* chunk) RS_REQUIRES(mutex_);
   void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);

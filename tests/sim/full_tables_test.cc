@@ -293,5 +293,68 @@ TEST(FullTables, ALimitThatIsNotLowerLosesNoObject) {
   }
 }
 
+// Every second granule of it is taken, so that each slot is in as many pieces as it can be. Moves nothing: no frame is ever touched.
+class TierInGranules final : public PlainTier {
+ public:
+  explicit TierInGranules(uint64_t bytes) {
+    space_.AddRegion(bytes);
+    std::vector<SlotRef> granules(bytes / kSwapGranule);
+    for (SlotRef& one : granules) one = space_.Reserve(kSwapGranule);
+    for (size_t i = 0; i < granules.size(); i += 2) space_.Free(granules[i], kSwapGranule);
+  }
+  Engine* engine = nullptr;
+  uint64_t most = 0;  // of frames and metadata together, whenever something is moved
+  Capabilities capabilities() const noexcept override { return {.name = "granules", .synchronous = true, .checksums = true}; }
+  Result<SlotRef> Reserve(size_t bytes) override {
+    const SlotRef slot = space_.Reserve(bytes);
+    return slot ? Result<SlotRef>(slot) : Result<SlotRef>(ResourceExhausted("full"));
+  }
+  void Free(SlotRef slot, size_t bytes) noexcept override { space_.Free(slot, bytes); }
+  void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Complete(batch); }
+  void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Complete(batch); }
+  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds) override {
+    const size_t n = std::min(done.size(), done_.size());
+    std::copy_n(done_.begin(), n, done.begin());
+    done_.erase(done_.begin(), done_.begin() + static_cast<ptrdiff_t>(n));
+    return n;
+  }
+  TierStats stats() const noexcept override { return {.metadata_bytes = space_.metadata_bytes()}; }
+
+ private:
+  void Complete(std::span<IoRequest* const> batch) {
+    for (IoRequest* one : batch) {
+      one->result = StatusCode::kOk;
+      one->bytes_done = one->bytes;
+    }
+    done_.insert(done_.end(), batch.begin(), batch.end());
+    const uint64_t others = engine->budget()->metadata() - engine->budget()->tier_metadata();
+    most = std::max(most, engine->counters().resident_bytes + others + space_.metadata_bytes());
+  }
+  SlotSpace space_;
+  std::vector<IoRequest*> done_;
+};
+
+// Rows of a batch of victims were made while all their frames were there, 2.3 MiB too much at 1 GiB.
+TEST(FullTables, RowsOfWhatLeavesAreMadeOneAfterTheOtherWhereTheLimitIsNear) {
+  constexpr uint64_t kLimit = 1024 * kMiB;
+  NoPins pins;
+  TierInGranules tier(4 * kLimit);
+  Engine engine({.budget = kLimit, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  tier.engine = &engine;
+  std::vector<Chunk*> chunks;
+  const auto add = [&](uint64_t bytes) {
+    chunks.push_back(engine.Create(bytes).value());
+    const Status status = engine.Acquire(chunks.back(), true);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  };
+  while (engine.counters().resident_bytes + 16 * kMiB <= engine.budget()->frames_limit()) add(16 * kMiB);
+  add((engine.budget()->frames_limit() - engine.counters().resident_bytes) / kSwapGranule * kSwapGranule);
+  add(700 * kMiB);
+  EXPECT_GT(tier.most, 700 * kMiB);
+  EXPECT_LE(tier.most, kLimit);
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+}
+
 }  // namespace
 }  // namespace ramspan
