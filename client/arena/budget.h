@@ -67,8 +67,10 @@ class Budget {
   // the place of others may take the last.
   enum class SlotFor { kSlotless, kExchange, kOther };
   bool TiersMayTake(uint64_t more, SlotFor use) const {
-    const uint64_t rest = FramesBeside(use == SlotFor::kOther ? kHeldLeaves + 1 : kHeldLeaves);
-    return rest >= more && rest - more >= std::max(least(), use == SlotFor::kSlotless ? 0 : held_.load(std::memory_order_relaxed));
+    const uint64_t held = held_.load(std::memory_order_relaxed), needed = std::max(least(), use == SlotFor::kSlotless ? 0 : held);
+    // The largest object may use the reserve up, so a first step is there for rows, too, where no more than that is held.
+    if (tier_metadata() + more <= step() && held <= largest() && FramesBeside(0) >= needed + more) return true;
+    return FramesBeside(use == SlotFor::kOther ? kHeldLeaves + 1 : kHeldLeaves) >= needed + more;
   }
   // The size of most steps in which metadata grows: at most 64 KiB, or 1/32 of what the tiers take now (SwapFileMaker::UsualStep).
   uint64_t step() const { return reserve() / 2; }

@@ -106,7 +106,8 @@ void Engine::LookAtTables() {
 // where its tables would take what must come back, but for what needs nothing of them.
 Result<SlotRef> Engine::AskSlot(const Chunk* chunk) {
   const uint64_t bytes = chunk->bytes, most = SwapTier::TableBytesMax(bytes);
-  const auto use = chunk->frame != nullptr && !chunk->slot ? Budget::SlotFor::kSlotless : Budget::SlotFor::kOther;
+  const auto in_place = chunk->slot ? Budget::SlotFor::kExchange : Budget::SlotFor::kSlotless;
+  const auto use = chunk->frame != nullptr ? in_place : Budget::SlotFor::kOther;
   const bool may_grow = TablesMayTake(most, use);
   const uint64_t before = budget_.tier_metadata();
   Result<SlotRef> slot = FromTier([&] { return tier_->TryReserve(bytes); }, Result<SlotRef>(OutOfHeap()));
@@ -116,7 +117,7 @@ Result<SlotRef> Engine::AskSlot(const Chunk* chunk) {
     if (budget_.tier_metadata() > before && !budget_.TiersMayTake(0, use)) {
       tier_->Free(slot.value(), bytes);
       LookAtTables();
-      slot = Status(StatusCode::kResourceExhausted, StaticText("the tables of swap are as large as they may be"));
+      return Status(StatusCode::kResourceExhausted, StaticText("the tables of swap are as large as they may be"));
     }
   }
   if (!slot.ok() && slot.status().code() == StatusCode::kResourceExhausted) room_.NoteFull(bytes);

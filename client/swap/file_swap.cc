@@ -216,11 +216,9 @@ void FileSwap::Cut(IoRequest* request, std::vector<AioTransfer>* parts) {
   RS_CHECK(reinterpret_cast<uintptr_t>(request->buffer) % kSwapGranule == 0, "buffer %p of slot %llx is not aligned",
            request->buffer, static_cast<unsigned long long>(request->slot.bits));
   const size_t before = parts->size();
-  extents_.clear();
   // Direct transfers need whole blocks; the caller's buffer reaches to the granule's end.
-  space_.Resolve(request->slot, direct_ ? RoundUpToGranule(request->bytes) : request->bytes, &extents_);
   char* buffer = static_cast<char*>(request->buffer);
-  for (const Extent& extent : extents_) {
+  space_.AnyExtentOf(request->slot, direct_ ? RoundUpToGranule(request->bytes) : request->bytes, [&](const Extent& extent) RS_NO_THREAD_SAFETY_ANALYSIS {
     const uint64_t part_bytes = aio_ != nullptr ? kPartBytes : extent.bytes;
     for (uint64_t at = 0; at < extent.bytes; at += part_bytes) {
       const size_t bytes = std::min(part_bytes, extent.bytes - at);
@@ -228,7 +226,8 @@ void FileSwap::Cut(IoRequest* request, std::vector<AioTransfer>* parts) {
       parts->push_back({fd, request->is_write, buffer, extent.offset + at, bytes, request});
       buffer += bytes;
     }
-  }
+    return false;
+  });
   request->result = StatusCode::kOk;
   request->bytes_done = 0;
   request->parts_left = static_cast<uint32_t>(parts->size() - before);
@@ -354,8 +353,7 @@ uint64_t FileSwap::metadata_bytes() const noexcept {
 }
 
 uint64_t FileSwap::MetadataBytes() const {
-  return sizeof(*this) + space_.metadata_bytes() + files_.capacity() * sizeof(files_[0]) + extents_.capacity() * sizeof(Extent) +
-         (aio_ != nullptr ? aio_->metadata_bytes() : 0);
+  return sizeof(*this) + space_.metadata_bytes() + files_.capacity() * sizeof(files_[0]) + (aio_ != nullptr ? aio_->metadata_bytes() : 0);
 }
 
 }  // namespace ramspan

@@ -78,7 +78,6 @@ class FileSwap final : public PlainTier {
   SlotSpace space_ RS_GUARDED_BY(mutex_);
   std::vector<std::optional<SwapFileMaker::File>> files_ RS_GUARDED_BY(mutex_);  // by region
   bool has_closed_regions_ RS_GUARDED_BY(mutex_) = false;
-  std::vector<Extent> extents_ RS_GUARDED_BY(mutex_);     // scratch of Cut
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;          // requests not yet on the done list
   IoRequest* done_head_ RS_GUARDED_BY(mutex_) = nullptr;  // linked by IoRequest::next
   IoRequest* done_tail_ RS_GUARDED_BY(mutex_) = nullptr;

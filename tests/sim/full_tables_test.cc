@@ -249,6 +249,28 @@ void Grow(TierWithSomeTables* tier, Engine* engine, uint64_t bytes) {
   engine->MoverStep();
 }
 
+// A slot that makes no table larger is given whatever they take.
+TEST(FullTables, WhatLiesFreeInThemIsGiven) {
+  TierWithSomeTables tier;
+  NoPins pins;
+  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  const auto add = [&] {
+    chunks.push_back(engine.Create(64 << 10).value());
+    return engine.Acquire(chunks.back(), true);
+  };
+  while (chunks.size() < 200) ASSERT_TRUE(add().ok());
+  Grow(&tier, &engine, 4 * kMiB - (250 << 10));
+  ASSERT_FALSE(engine.budget()->TiersMayTake(0, Budget::SlotFor::kOther)) << "then this test shows nothing";
+  for (int i = 0; i < 100; ++i) {
+    engine.Free(chunks[static_cast<size_t>(i)]);
+    const Status status = add();
+    ASSERT_TRUE(status.ok()) << i << ": " << status.ToString();
+  }
+  for (size_t i = 100; i < chunks.size(); ++i) engine.Free(chunks[i]);
+  engine.Drain();
+}
+
 // Its size was compared before its descriptor took a slab of memory, and each pull of it was refused.
 TEST(FullTables, AnObjectThatCanBeMadeCanBePulled) {
   for (const uint64_t limit : {kMiB, 2 * kMiB, 16 * kMiB, 64 * kMiB}) {
