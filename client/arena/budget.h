@@ -44,12 +44,15 @@ class Budget {
   static constexpr uint64_t kDataShare = 8;
 
   // Of frames: what must be there so that all in swap can come back. As much of it as there has been room for is kept from metadata from now on.
-  void Hold(uint64_t bytes) { held_.store(std::min(bytes, std::max(frames_usual(), held_.load(std::memory_order_relaxed))), std::memory_order_relaxed); }
+  void Hold(uint64_t bytes) { held_.store(std::min(bytes, std::max(frames_usual(), held())), std::memory_order_relaxed); }
+
+  uint64_t held() const { return held_.load(std::memory_order_relaxed); }
+  void RestoreHeld(uint64_t bytes) { held_.store(bytes, std::memory_order_relaxed); }
 
   // What frames may take, not more than the limit: the total without metadata and its reserve of two steps, in which metadata grows
   // without asking (a 64 KiB slab of descriptors, the bitmaps of a lease or a swap file, rows of slots in pieces). An eighth of the
   // limit, and what is held, leave little more than one step of it, and slots in pieces end before that (TiersMayTake): they take nothing of it.
-  uint64_t frames_limit() const { return std::max(frames_usual(), std::min({limit(), held_.load(std::memory_order_relaxed), FramesBeside(kHeldLeaves)})); }
+  uint64_t frames_limit() const { return std::max(frames_usual(), std::min({limit(), held(), FramesBeside(kHeldLeaves)})); }
   // The same but for what is held: new chunks without slots have to make do with it. The largest object may use the reserve up.
   uint64_t frames_usual() const {
     return std::min(limit(), std::max({frames_beside_reserve(), std::min(limit() / kDataShare, FramesBeside(kHeldLeaves)), std::min(largest(), FramesBeside(0))}));
@@ -67,9 +70,9 @@ class Budget {
   // the place of others may take the last.
   enum class SlotFor { kSlotless, kExchange, kOther };
   bool TiersMayTake(uint64_t more, SlotFor use) const {
-    const uint64_t held = held_.load(std::memory_order_relaxed), needed = std::max(least(), use == SlotFor::kSlotless ? 0 : held);
+    const uint64_t needed = std::max(least(), use == SlotFor::kSlotless ? 0 : held());
     // The largest object may use the reserve up, so a first step is there for rows, too, where no more than that is held.
-    if (tier_metadata() + more <= step() && held <= largest() && FramesBeside(0) >= needed + more) return true;
+    if (tier_metadata() + more <= step() && held() <= largest() && FramesBeside(0) >= needed + more) return true;
     return FramesBeside(use == SlotFor::kOther ? kHeldLeaves + 1 : kHeldLeaves) >= needed + more;
   }
   // The size of most steps in which metadata grows: at most 64 KiB, or 1/32 of what the tiers take now (SwapFileMaker::UsualStep).

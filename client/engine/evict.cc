@@ -170,7 +170,7 @@ Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
   };
   if (room_.SeemsFull(c->bytes) && exchanged()) return Status();
   // The frames of what is leaving are there until it has been written, so what comes next has to wait where its row is too much beside them.
-  if (!c->slot && result->leaves() && !RowFitsBesideFrames(c)) return {StatusCode::kResourceExhausted, StaticText("others leave first")};
+  if (!c->slot && (in_flight_ > 0 || result->leaves()) && !RowFitsBesideFrames(c)) return {StatusCode::kAborted, StaticText("others leave first")};
   Result<SlotRef> slot = AskSlot(c);
   if (!slot.ok()) {
     if (slot.status().code() != StatusCode::kMustAsk && exchanged()) return Status();

@@ -34,6 +34,8 @@ struct Evicted {
   void NoteNoExchange(uint64_t bytes) { no_exchange[exchanges_failed < kExchangesMax ? exchanges_failed++ : 0] = bytes; }
 
   bool leaves() const { return freed + started > 0; }
+  // Others were leaving, and had to do so first: it is worth while to look again.
+  bool others_first() const { return status.code() == StatusCode::kAborted; }
 };
 
 }  // namespace ramspan

@@ -72,7 +72,7 @@ Status Engine::HoldLimit() {
     arena_.Trim(budget_.frames_limit());
     Status status = CheckWrites();
     // What was started may have ended already: Submit and Poll let other threads take completions.
-    const bool progress = evicted.freed > 0 || evicted.room_made || in_flight_ > 0 || evicted.started > 0;
+    const bool progress = evicted.freed > 0 || evicted.room_made || in_flight_ > 0 || evicted.started > 0 || evicted.others_first();
     if (in_flight_ > 0) PollOnce(microseconds(1000));
     if (progress) wait = PinWait();
     if (status.ok() && !progress) {
@@ -101,7 +101,7 @@ Status Engine::SetBudget(uint64_t bytes) {
                               " of addresses that were reserved at start; start with the larger limit (RAMSPAN_MEMORY, "
                               "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)"); }, OutOfHeap());
   }
-  const uint64_t old = budget_.limit(), old_largest = room_.largest();
+  const uint64_t old = budget_.limit(), old_largest = room_.largest(), old_held = budget_.held();
   room_.Hold();
   budget_.set_limit(bytes);
   // An object that would keep all others out of a lower limit, if room were kept for it, has to wait for a higher one.
@@ -116,6 +116,8 @@ Status Engine::SetBudget(uint64_t bytes) {
     budget_.set_limit(old);
     room_.SetLargest(old_largest);
     LookForSizes();
+    budget_.RestoreHeld(old_held);
+    room_.Hold();
     return status;
   }
   TellLimits();

@@ -256,7 +256,7 @@ Evicted Engine::EvictFor(uint64_t bytes) {
 // *coming: frames have become free, or are about to with the end of a transfer, for which this has waited a little.
 Status Engine::AwaitEvicted(FrameSeeker* seeker, const Evicted& evicted, bool* coming) {
   const bool in_flight = in_flight_ > 0;
-  *coming = in_flight || evicted.leaves() || evicted.room_made;
+  *coming = in_flight || evicted.leaves() || evicted.room_made || evicted.others_first();
   if (*coming) pin_clock_.NoteProgress(&seeker->wait);
   if (evicted.freed > 0 || evicted.room_made) return Status();
   if (Status status = CheckWrites(); !status.ok()) return status;
