@@ -14,6 +14,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "bench/network_job.h"
@@ -58,6 +59,23 @@ uint64_t Bytes(const char* option, const std::string& text) {
   return bytes.value();
 }
 
+// Sums and small multiples of these do not wrap.
+uint64_t BytesInRange(const char* option, const std::string& text) {
+  const uint64_t bytes = Bytes(option, text);
+  if (bytes > kLimitMax) throw po::error(std::string("--") + option + ": at most " + FormatBytes(kLimitMax));
+  return bytes;
+}
+
+// At least 1: in BenchOptions 0 stands for a count that was not given. Read with its sign, because Boost makes of -1 the largest unsigned number.
+template <typename T>
+auto Count(const char* option, T* count) {
+  using Signed = std::make_signed_t<T>;
+  return po::value<Signed>()->value_name("N")->notifier([option, count](Signed n) {
+    if (n < 1) throw po::error(std::string("--") + option + ": at least 1");
+    *count = static_cast<T>(n);
+  });
+}
+
 // What the user sees, and below it what a run of all experiments says to the processes that it starts.
 po::options_description DescribeRambrain(BenchOptions* o) {
   po::options_description some("options of rambrain");
@@ -87,9 +105,9 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   add("threads", po::value(&o->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1); compute: of its parallel loop (all cores)");
   add("busy", po::value(&o->busy)->value_name("N"),
       "stream: each sweep a second time with N processes beside it that only compute; what that costs (0)");
-  add("sweeps", po::value(&o->repetitions)->value_name("N"), "sweeps or repetitions: the median is shown (5; pin 9)");
-  add("ops", po::value(&o->operations)->value_name("N"), "operations of one repetition (random 8192, pin 2000000)");
-  add("chunks", po::value(&o->chunks)->value_name("N"), "memory, small: how many (100000, 1000000)");
+  add("sweeps", Count("sweeps", &o->repetitions), "sweeps or repetitions: the median is shown (5; pin 9)");
+  add("ops", Count("ops", &o->operations), "operations of one repetition (random 8192, pin 2000000)");
+  add("chunks", Count("chunks", &o->chunks), "memory, small: how many (100000, 1000000)");
   add("tier", po::value(&o->tier)->value_name("auto|file"), "where chunks go: memory servers first, or files");
   add("direct", po::bool_switch(&o->direct), "files: O_DIRECT");
   add("dir", po::value(&o->directory)->value_name("DIR"), "directory of swap files ($TMPDIR, else /tmp)");
@@ -100,23 +118,15 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
       "ofi: servers outside of it, by libfabric; both beside the raw network, measured in the same run");
   add("hosts", po::value(&o->hosts)->value_name("1|2"),
       "with --transport mpi or ofi: 2 puts the servers on another host, made of namespaces (root, or user namespaces); 1: through the loopback interface (1)");
-  add("server-threads", po::value(&o->server_threads)->value_name("N"), "with --transport ofi: `ramspan server --threads N` (1)");
+  add("server-threads", Count("server-threads", &o->server_threads), "with --transport ofi: `ramspan server --threads N` (1)");
   add("clients", po::value(&o->clients)->value_name("N"), "with --transport mpi or ofi: so many processes at the same time, each with its own data; rates are their sums (1)");
   add("servers", po::value(&o->servers)->value_name("N"), "memory servers to start (1; 0 with --tier file and for rambrain)");
   add("server-memory", po::value(&texts->server_memory)->value_name("SIZE"), "of each (what the data needs)");
   return all;
 }
 
-// In BenchOptions 0 stands for a count that was not given, so one that was is looked at before the defaults take its place.
-void CheckCounts(const BenchOptions& o, const po::variables_map& given) {
-  if (given.count("sweeps") != 0 && o.repetitions < 1) throw po::error("--sweeps: at least 1");
-  if (given.count("ops") != 0 && o.operations < 1) throw po::error("--ops: at least 1");
-  if (given.count("chunks") != 0 && o.chunks < 1) throw po::error("--chunks: at least 1");
-}
-
 // What depends on the case, and what cannot work.
 void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& given) {
-  CheckCounts(*o, given);
   const bool small = o->name == "small";
   const bool rambrain = o->name == "rambrain";
   const bool compute = o->name == "compute";
@@ -126,20 +136,24 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (rambrain) o->data = uint64_t{o->quick ? 64u : 256u} << 20;
   if (o->name == "memory") o->chunk = 4 << 10;
   if (small) o->chunk = sizeof(uint64_t);
-  if (!texts.data.empty()) o->data = Bytes("data", texts.data);
-  if (!texts.chunk.empty()) o->chunk = Bytes("chunk", texts.chunk);
+  if (!texts.data.empty()) o->data = BytesInRange("data", texts.data);
+  if (!texts.chunk.empty()) o->chunk = BytesInRange("chunk", texts.chunk);
   if (o->chunks == 0) o->chunks = small ? 1'000'000 : 100'000;
-  if (o->name == "memory" || small) o->data = o->chunks * o->chunk;
+  if (o->name == "memory" || small) {
+    if (o->chunk != 0 && o->chunks > kLimitMax / o->chunk) throw po::error("--chunks: at most " + FormatBytes(kLimitMax) + " together");
+    o->data = o->chunks * o->chunk;
+  }
   o->limit = small ? 4 * o->data + 32 * o->chunks + (uint64_t{16} << 20) : swaps ? o->data / 4 : uint64_t{64} << 20;
   if (!texts.limit.empty()) o->limit = Bytes("limit", texts.limit);
   if (o->repetitions == 0) o->repetitions = o->name == "pin" ? 9 : 5;
   if (o->operations == 0) o->operations = o->name == "pin" ? 2'000'000 : 8192;
   if (!swaps) o->tier = "file";
   if (given.count("servers") == 0) o->servers = swaps && !rambrain && o->tier == "auto" ? 1 : 0;
+  if (o->servers < 0) throw po::error("--servers: at least 0");
   if (o->tier == "file" && o->servers > 0) throw po::error("--tier file does not use --servers");
   o->server_memory = o->servers == 0                 ? 0
                      : texts.server_memory.empty() ? (o->data + o->data / 2) * static_cast<uint64_t>(o->clients) / o->servers + (uint64_t{64} << 20)
-                                                   : Bytes("server-memory", texts.server_memory);
+                                                   : BytesInRange("server-memory", texts.server_memory);
   if (o->limit < kLimitMin || o->limit > kLimitMax) {
     throw po::error("--limit: " + FormatBytes(kLimitMin) + " to " + FormatBytes(kLimitMax) + " (by default " + (swaps && !small ? "a quarter of --data" : "what the case needs") + ")");
   }
@@ -164,7 +178,7 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (o->clients < 1 || o->clients > kClientsMax || (o->clients > 1 && !network)) {
     throw po::error("--clients is 1 to " + std::to_string(kClientsMax) + ", more than one with --transport mpi or ofi");
   }
-  if (o->server_threads < 1 || (o->server_threads > 1 && o->transport != "ofi")) throw po::error("--server-threads is for --transport ofi");
+  if (o->server_threads > 1 && o->transport != "ofi") throw po::error("--server-threads is for --transport ofi");
   const std::string& p = texts.preemptive;
   if (!p.empty() && p != "on" && p != "off") throw po::error("--preemptive is on or off");
   o->preemptive = p != "off";

@@ -219,6 +219,15 @@ TEST_F(Rambrain, OptionsThatTheCaseCannotFollowAreNamed) {
   EXPECT_EQ(error({"memory", "--chunks", "0"}), "ramspan-bench: --chunks: at least 1\n");
   EXPECT_EQ(error({"pin", "--sweeps", "0"}), "ramspan-bench: --sweeps: at least 1\n");
   EXPECT_EQ(error({"pin", "--mode", "read"}), "ramspan-bench: --mode is stream's\n");
+  // Boost makes of -1 the largest number; what is multiplied may wrap, too.
+  EXPECT_EQ(error({"random", "--ops", "-1"}), "ramspan-bench: --ops: at least 1\n");
+  EXPECT_EQ(error({"small", "--chunks", "-1"}), "ramspan-bench: --chunks: at least 1\n");
+  EXPECT_EQ(error({"stream", "--servers", "-1"}), "ramspan-bench: --servers: at least 0\n");
+  EXPECT_EQ(error({"stream", "--transport", "ofi", "--server-threads", "-1"}), "ramspan-bench: --server-threads: at least 1\n");
+  EXPECT_EQ(error({"memory", "--chunks", "4503599627370496"}), "ramspan-bench: --chunks: at most 64 TiB together\n");
+  EXPECT_EQ(error({"stream", "--data", "65TiB", "--limit", "1MiB"}), "ramspan-bench: --data: at most 64 TiB\n");
+  EXPECT_EQ(error({"stream", "--chunk", "65TiB"}), "ramspan-bench: --chunk: at most 64 TiB\n");
+  EXPECT_EQ(error({"stream", "--server-memory", "65TiB"}), "ramspan-bench: --server-memory: at most 64 TiB\n");
   for (const char* limit : {"0", "1023KiB", "65TiB"}) {
     EXPECT_EQ(error({"stream", "--limit", limit}), "ramspan-bench: --limit: 1 MiB to 64 TiB (by default a quarter of --data)\n");
   }
