@@ -132,8 +132,9 @@ void MeetEnd(int status) {
   if (!started_as_rank || (servers.ok() && servers.value() == 0)) return;
   const bool was_finalized = MpiIs(MPI_Finalized);
   if (was_finalized && joined.load() == nullptr) {
-    std::fprintf(stderr, "%sthis MPI program finished without meeting its memory servers, which still wait: include "
-                         "<ramspan/mpi.h> instead of <mpi.h>, or run it without -s\n", LogPrefix());
+    std::fprintf(stderr, "%sthis MPI program finished without meeting its memory servers, which still wait: start it by `ramspan run "
+                         "--transport ofi`, whose servers are no ranks, or include <ramspan/mpi.h> instead of <mpi.h>, or run it without -s\n",
+                 LogPrefix());
     _exit(1);
   }
   if (was_finalized || (MpiIs(MPI_Initialized) && program_owns_mpi)) return;
@@ -164,8 +165,9 @@ Result<ServerTransport*> MpiJobTransport(bool linked) {
   const bool has_joined = joined.load(std::memory_order_acquire) != nullptr;
   if (!linked && !has_joined && MpiIs(MPI_Initialized) && !MpiIs(MPI_Finalized)) {
     return FailedPrecondition(
-        "this program calls MPI and is not linked with Ramspan's library for MPI, and there are memory servers in its MPI_COMM_WORLD: include "
-        "<ramspan/mpi.h> instead of <mpi.h> in every file, and link by `pkg-config ramspan-mpi` or CMake's ramspan::mpi");
+        "this program calls MPI and is not linked with Ramspan's library for MPI, and there are memory servers in its MPI_COMM_WORLD: start it by "
+        "`ramspan run --transport ofi`, whose servers are no ranks, or include <ramspan/mpi.h> instead of <mpi.h> in every file, and link by "
+        "`pkg-config ramspan-mpi` or CMake's ramspan::mpi");
   }
   const Result<MpiWorld*> world = EnsureJoined();
   if (!world.ok()) return world.status();
