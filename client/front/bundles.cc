@@ -188,6 +188,29 @@ void Bundles::UseKept(Bundle* bundle) {
   if (std::exchange(bundle->kept, false)) empty_bytes_.fetch_sub(bundle->chunk->bytes, std::memory_order_relaxed);
 }
 
+// One that is kept empty, out of its list; null: there is none.
+Bundles::Bundle* Bundles::TakeKept(Shard* shard, size_t size_class) {
+  MutexLock lock(shard->mutex);
+  Bundle** const list = &shard->open[size_class];
+  Bundle* bundle = *list;
+  if (bundle == nullptr) return nullptr;
+  while (!bundle->kept) {
+    bundle = bundle->next;
+    if (bundle == *list) return nullptr;
+  }
+  Unlink(list, bundle);
+  UseKept(bundle);
+  return bundle;
+}
+
+void Bundles::FreeEmpty() noexcept {
+  for (Shard& shard : shards_) {
+    for (size_t size_class = 0; size_class < kClasses; ++size_class) {
+      while (Bundle* const bundle = TakeKept(&shard, size_class)) Destroy(bundle);
+    }
+  }
+}
+
 Object Bundles::TakePlace(Shard* shard, Bundle* bundle, uint64_t bytes) {
   SmallObject* object = bundle->objects();
   if (bundle->first_free != kNoPlace) {

@@ -35,6 +35,8 @@ class Bundles {
   // Status, and the registers for the rest of New, cost as much as the place. Does not block. For bundles.cc, as the inline ones below.
   inline detail::Object TryNew(uint64_t bytes, uint64_t alignment);
   void Free(detail::Object object) noexcept;  // REQUIRES: no reference, no pin
+  // Frees the bundles that are kept without an object. For who is about to find data in its way: they are none.
+  void FreeEmpty() noexcept;
 
   uint64_t objects() const;  // that exist
   // Counts agree with the lists. For tests, with no thread inside.
@@ -67,6 +69,7 @@ class Bundles {
   void Destroy(Bundle* bundle);
   bool MayKeep(Bundle* bundle);
   void UseKept(Bundle* bundle);
+  Bundle* TakeKept(Shard* shard, size_t size_class);
 
   Engine* const engine_;
   TableMemory tables_;

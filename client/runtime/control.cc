@@ -22,6 +22,7 @@ void SetMemoryLimit(uint64_t bytes) {
     Engine& engine = runtime.engine();
     // Else a limit that holds because another thread has raised it meanwhile would count as set, and one that does not would take back that thread's.
     const TurnQueue::Turn turn(runtime.changes(), detail::t_pins);
+    runtime.FreeEmptyBundles();
     Status status = engine.LeavesRoomForData(bytes);
     if (status.ok()) status = engine.SetBudget(bytes);
     if (!status.ok()) ThrowStatus(status);

@@ -20,6 +20,12 @@ Swaps& SwapsOutsideOfPolicy(const char* call) {
   RefuseWithinPolicy(call);
   return Runtime::Get().swaps();
 }
+// For functions that take one away.
+Swaps& SwapsToLeave() {
+  Runtime& runtime = Runtime::Get();
+  runtime.FreeEmptyBundles();
+  return runtime.swaps();
+}
 }  // namespace
 
 SwapId AddSwap(SwapStore* store) {
@@ -38,13 +44,13 @@ SwapId SwapInUse() { return SwapsOutsideOfPolicy("SwapInUse").in_use(); }
 void RemoveSwap(SwapId id, bool patiently) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("RemoveSwap");
-  AsPublicCall([&] { Runtime::Get().swaps().Remove(id, patiently ? Swaps::Removal::kPatient : Swaps::Removal::kBringHome); });
+  AsPublicCall([&] { SwapsToLeave().Remove(id, patiently ? Swaps::Removal::kPatient : Swaps::Removal::kBringHome); });
 }
 void AbandonSwap(SwapId id) noexcept {
   const ErrnoGuard guard;
   try {
     RefuseWithinProgramCode("AbandonSwap");
-    Runtime::Get().swaps().Remove(id, Swaps::Removal::kAbandon);
+    SwapsToLeave().Remove(id, Swaps::Removal::kAbandon);
   } catch (const std::exception& e) {
     LogWarning("a swap was not abandoned: %s", e.what());
   }
@@ -52,7 +58,7 @@ void AbandonSwap(SwapId id) noexcept {
 void CloseSwap() {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("CloseSwap");
-  AsPublicCall([] { Runtime::Get().swaps().Close(); });
+  AsPublicCall([] { SwapsToLeave().Close(); });
 }
 void WaitForTransfers() {
   const ErrnoGuard guard;

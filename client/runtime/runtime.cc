@@ -183,6 +183,10 @@ std::unique_ptr<CachePolicy> Runtime::TakeConfiguredPolicy(const ChunkTable* chu
   return spare_policy_ != nullptr ? std::move(spare_policy_) : MakeConfiguredPolicy(chunks);
 }
 
+void Runtime::FreeEmptyBundles() noexcept {
+  if (bundles_) bundles_->FreeEmpty();
+}
+
 // MPI is about to go. What lives on servers comes home (and leaves for files, where the limit asks for it), unless the
 // program is ending and nobody will look at it again.
 void Runtime::LeaveRemote() {

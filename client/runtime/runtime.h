@@ -42,6 +42,8 @@ class Runtime {
 
   Engine& engine() { return *engine_; }
   Swaps& swaps() { return *swaps_; }
+  // For calls that lower a limit or take a swap away: bundles without an object would have to find room, or would be said to be lost.
+  void FreeEmptyBundles() noexcept;
   MappedFiles& mapped_files() { return *mapped_files_; }
   RuntimeStatistics& statistics() { return *statistics_; }
   FileSwap* files() { return files_; }  // as configured; null with swap = remote

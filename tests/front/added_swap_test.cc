@@ -1,4 +1,4 @@
-// Swaps that the program adds: how many there may be, and what is said of their room.
+// Swaps that the program adds: how many there may be, what is said of their room, and what of small objects that are gone does not need any.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,6 +13,7 @@
 #include "ramspan/extend.h"
 #include "ramspan/managed_ptr.h"
 #include "ramspan/runtime.h"
+#include "tests/support/empty_bundles.h"
 
 namespace {
 
@@ -102,6 +103,40 @@ TEST(AddedSwap, ThatWasAbandonedLeavesItsPlaceToAnother) {
     EXPECT_EQ(static_cast<const int*>(glue)[100], i);
   }
   for (const ramspan::SwapId id : ids) ramspan::RemoveSwap(id);
+}
+
+// Those that the old limit had let be were data under the new one: a program without an object could not lower it.
+TEST(AddedSwap, BundlesWithoutAnObjectAreInNobodysWayWhenALimitIsLowered) {
+  const uint64_t limit = ramspan::MemoryLimit();
+  ramspan::SetMemoryLimit(64 << 20);
+  ramspan::CloseSwap();
+  ramspan::LeaveEmptyBundles();
+  EXPECT_GT(ramspan::GetStatistics().data, 1u << 20) << "then this test shows nothing";
+  EXPECT_NO_THROW(ramspan::SetMemoryLimit(2 << 20));
+  EXPECT_LT(ramspan::GetStatistics().data, 1u << 20);
+  ramspan::UseSwap(ramspan::SwapId::kConfigured);
+  ramspan::SetMemoryLimit(limit);
+}
+
+// They came home with the objects, and the log said of each that it was lost.
+TEST(AddedSwap, BundlesWithoutAnObjectDoNotComeHomeAndAreNotLost) {
+  HeapStore store;
+  for (const bool abandons : {false, true}) {
+    const ramspan::SwapId id = ramspan::AddSwap(&store);
+    ramspan::UseSwap(id);
+    ramspan::LeaveEmptyBundles();
+    {
+      managedPtr<char> first(ramspan::MemoryLimit() / 2, 'a'), second(ramspan::MemoryLimit() / 2, 'b'), third(ramspan::MemoryLimit() / 2, 'c');
+    }
+    ASSERT_GT(ramspan::GetStatistics().swapped, 0u) << "then this test shows nothing";
+    const uint64_t misses = ramspan::GetStatistics().misses, in = ramspan::GetStatistics().bytes_in;
+    testing::internal::CaptureStderr();
+    abandons ? ramspan::AbandonSwap(id) : ramspan::RemoveSwap(id);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    EXPECT_EQ(ramspan::GetStatistics().misses, misses);
+    EXPECT_EQ(ramspan::GetStatistics().bytes_in, in);
+    EXPECT_EQ(ramspan::GetStatistics().data, 0u);
+  }
 }
 
 }  // namespace

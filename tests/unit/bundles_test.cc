@@ -81,6 +81,20 @@ TEST_F(BundlesTest, EmptyBundlesOfManySizesAndThreadsAreASmallShareOfTheLimit) {
   EXPECT_GT(engine_.counters().chunks, 0u) << "some are kept";
 }
 
+TEST_F(BundlesTest, OnlyThoseWithoutObjectsAreFreed) {
+  const Object stays = New(8);
+  bundles_.Free(New(100));
+  bundles_.Free(New(3000));
+  EXPECT_EQ(engine_.counters().chunks, 3u);
+  bundles_.FreeEmpty();
+  EXPECT_EQ(engine_.counters().chunks, 1u);
+  bundles_.Free(stays);
+  bundles_.FreeEmpty();
+  EXPECT_EQ(engine_.counters().chunks, 0u);
+  bundles_.Free(New(100));  // what was freed counts no more among those that are kept
+  EXPECT_EQ(engine_.counters().chunks, 1u);
+}
+
 TEST_F(BundlesTest, AKeptBundleThatIsUsedAgainMakesWayForAnotherOne) {
   for (int i = 0; i < 1000; ++i) {  // 32 KiB of the share of 512 KiB each time, if it stayed counted
     const Object object = New(8);
