@@ -49,8 +49,11 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
     room_.kept.Note(bytes);
   }
   live_bytes_ += RoundUpToGranule(bytes);
-  room_.NoteNew(bytes);
   room_.all.Note(bytes);
+  if (!room_.Fits(bytes)) {  // the limit was lowered, and there is room for as large a one again
+    room_.SetLargest(RoundUpToGranule(bytes));
+    LookForSizes();
+  }
   budget_.set_largest(room_.all.largest);
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
@@ -203,7 +206,7 @@ bool Engine::IsValid() {
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
     if (phase == Phase::kSwapped && c->slot) swapped += RoundUpToGranule(c->bytes);
   }
-  return ops_.in_use() == in_flight_ && swapped == room_.swapped() && live == chunks_.live() && slotless == room_.slotless() && slotted == room_.slotted() && frames == arena_.in_use() &&
+  return ops_.in_use() == in_flight_ && writes_in_flight_ <= in_flight_ && swapped == room_.swapped() && live == chunks_.live() && slotless == room_.slotless() && slotted == room_.slotted() && frames == arena_.in_use() &&
          arena_.committed() + budget_.metadata() <= budget_.total();
 }
 

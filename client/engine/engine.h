@@ -213,7 +213,7 @@ class Engine {
   Status GiveSlots(uint64_t bytes, uint64_t* ask) RS_REQUIRES(mutex_);
   bool TablesMayTake(uint64_t more, Budget::SlotFor use) RS_REQUIRES(mutex_);
   bool TablesMayTakeRow(const Chunk* chunk, Budget::SlotFor use) RS_REQUIRES(mutex_);
-  bool RowFitsBesideFrames(const Chunk* chunk) RS_REQUIRES(mutex_);
+  bool TablesFitBesideFrames() RS_REQUIRES(mutex_);
   void LookAtTables() RS_REQUIRES(mutex_);
   Result<SlotRef> AskSlot(const Chunk* chunk) RS_REQUIRES(mutex_);
   void GiveEmptySlot(Chunk* chunk, SlotRef slot) RS_REQUIRES(mutex_);
@@ -315,6 +315,7 @@ class Engine {
   EngineCounters counters_ RS_GUARDED_BY(mutex_);
   std::map<uint64_t, uint64_t> unchanged_by_size_ RS_GUARDED_BY(mutex_);  // bytes of a chunk, writes
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
+  uint64_t writes_in_flight_ RS_GUARDED_BY(mutex_) = 0;
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   Room room_ RS_GUARDED_BY(mutex_);
   uint64_t table_growth_ RS_GUARDED_BY(mutex_) = 0;    // of swap, at most, since the budget was told what they take

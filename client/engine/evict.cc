@@ -170,10 +170,14 @@ Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
   };
   if (room_.SeemsFull(c->bytes) && exchanged()) return Status();
   // The frames of what is leaving are there until it has been written, so what comes next has to wait where its row is too much beside them.
-  if (!c->slot && (in_flight_ > 0 || result->leaves()) && !RowFitsBesideFrames(c)) return {StatusCode::kAborted, StaticText("others leave first")};
+  const bool others_leave = !c->slot && (writes_in_flight_ > 0 || result->leaves());
   Result<SlotRef> slot = AskSlot(c);
+  if (slot.ok() && others_leave && !TablesFitBesideFrames()) {
+    tier_->Free(slot.value(), c->bytes);
+    slot = Status(StatusCode::kAborted, StaticText("others leave first"));
+  }
   if (!slot.ok()) {
-    if (slot.status().code() != StatusCode::kMustAsk && exchanged()) return Status();
+    if (slot.status().code() != StatusCode::kMustAsk && slot.status().code() != StatusCode::kAborted && exchanged()) return Status();
     return c->slot ? Status() : slot.status();
   }
   static_cast<void>(DetachSlot(c));

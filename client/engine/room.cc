@@ -88,12 +88,11 @@ bool Engine::TablesMayTakeRow(const Chunk* chunk, Budget::SlotFor use) {
   return may;
 }
 
-bool Engine::RowFitsBesideFrames(const Chunk* chunk) {
-  const uint64_t most = SwapTier::TableBytesMax(chunk->bytes);
-  const auto fits = [&]() RS_NO_THREAD_SAFETY_ANALYSIS { return arena_.committed() + budget_.metadata() + table_growth_ + most <= budget_.total(); };
-  if (fits()) return true;
+bool Engine::TablesFitBesideFrames() {
+  const auto fit = [&]() RS_NO_THREAD_SAFETY_ANALYSIS { return arena_.committed() + budget_.metadata() + table_growth_ <= budget_.total(); };
+  if (fit()) return true;
   LookAtTables();
-  return fits();
+  return fit();
 }
 
 void Engine::LookAtTables() {

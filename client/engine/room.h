@@ -52,10 +52,9 @@ class Room {
     if (keep_) budget_.Hold(slotless_ + std::min(Needed(kept, true), slotted_));
   }
 
-  // No room is kept for chunks that are larger: the limit was lowered below them. One that comes later does fit.
+  // No room is kept for chunks that are larger: the limit was lowered below them.
   void SetLargest(uint64_t bytes) { largest_ = bytes; }
   uint64_t largest() const { return largest_; }
-  void NoteNew(uint64_t bytes) { largest_ = std::max(largest_, RoundUpToGranule(bytes)); }
   bool Fits(uint64_t bytes) const { return RoundUpToGranule(bytes) <= largest_; }
   // Both in bytes of frames.
   uint64_t slotless() const { return slotless_; }

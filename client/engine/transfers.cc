@@ -48,6 +48,7 @@ void Engine::BeginOp(IoOp* op, Chunk* chunk, bool write) {
   op->round = failed_writes_.round();
   chunk->op = op;
   ++in_flight_;
+  writes_in_flight_ += write;
 }
 
 void Engine::Release(IoOp* op) {
@@ -121,6 +122,7 @@ void Engine::Finish(std::span<IoRequest* const> done) {
       Release(op);
     }
   }
+  writes_in_flight_ -= n;
   FinishWrites(std::span(writes, n));
   ServeWaiters();
   Submit(std::span(again, m), false);
