@@ -384,6 +384,32 @@ TEST(FullTables, RowsOfWhatLeavesAreMadeOneAfterTheOtherWhereTheLimitIsNear) {
   }
 }
 
+// Each slot is in granules, and rows would take all of the limit: swap is full before.
+TEST(FullTables, RowsLeaveRoomForEveryObject) {
+  constexpr uint64_t kLimit = kMiB;
+  NoPins pins;
+  TierInGranules tier(256 * kLimit, 1);
+  Engine engine({.budget = kLimit, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  tier.engine = &engine;
+  std::vector<Chunk*> chunks;
+  for (int refused = 0; refused < 5;) {
+    Result<Chunk*> chunk = engine.Create(chunks.empty() ? 500 << 10 : 64 << 10);
+    const bool comes = chunk.ok() && engine.Acquire(chunk.value(), true).ok();
+    if (comes) chunks.push_back(chunk.value());
+    if (chunk.ok() && !comes) engine.Free(chunk.value());
+    refused += !comes;
+    ASSERT_LT(chunks.size(), 1000u);  // their rows would take half of the limit
+  }
+  EXPECT_GT(chunks.size(), 100u);
+  for (Chunk* chunk : chunks) {
+    const Status status = engine.Acquire(chunk, true);
+    EXPECT_TRUE(status.ok()) << chunk->bytes << ": " << status.ToString();
+  }
+  EXPECT_LE(tier.most, kLimit);
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+}
+
 // What descriptors had been let in for was forgotten while the lower limit was tried: the large object could not be read any more.
 TEST(FullTables, ALimitThatIsRefusedForgetsNothing) {
   for (size_t spare = 0; spare <= 18; spare += 2) {
