@@ -82,7 +82,7 @@ class RAMSPAN_API managedSwap {
   void LeaveRamspan() noexcept;
 
   std::atomic<bool> closed_{false};
-  int users_ = 0;
+  std::atomic<int> users_{0};  // read by who asks it to grow while its manager ends
   int id_ = -1;                   // ramspan::SwapId from when it was attached until its objects are home
   std::unique_ptr<Store> store_;  // of a program's own swap, while attached
   std::string mask_;              // of a managedFileSwap; else empty
