@@ -216,6 +216,7 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
   const bool looks_itself = seeker->when_pinned == WhenPinned::kBriefly;  // it has to find out when to give up
   place->must_look = looks_itself;
   while (PhaseOf(seeker->chunk) == Phase::kSwapped && !Has(seeker->chunk, kDoomed) && place.HasPlace()) {
+    if (RoundUpToGranule(seeker->chunk->bytes) > budget_.frames_at_most()) return TooLarge(seeker->chunk->bytes);  // the limit was lowered
     ServeWaiters();
     if (place->memory) *frame = arena_.TryTake(seeker->chunk->bytes, &place->memory);
     if (*frame) break;

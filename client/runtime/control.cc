@@ -17,7 +17,7 @@ void SetMemoryLimit(uint64_t bytes) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("SetMemoryLimit");
   AsPublicCall([&] {
-    if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + FormatBytes(bytes) + " is below 1 MiB");
+    if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + std::to_string(bytes) + " bytes is below 1 MiB");
     Runtime& runtime = Runtime::Get();
     Engine& engine = runtime.engine();
     // Else a limit that holds because another thread has raised it meanwhile would count as set, and one that does not would take back that thread's.

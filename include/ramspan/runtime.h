@@ -9,7 +9,8 @@
 namespace ramspan {
 
 // The memory limit in bytes. Setting it below what is in use swaps out until it holds (blocks); throws OutOfMemory when
-// more is pinned than the new limit allows, or descriptors of objects take most of it (the old limit stays).
+// more is pinned than the new limit allows, or descriptors of objects take most of it (the old limit stays). An object
+// that the new limit has no room for keeps its contents, and each pull of it throws OutOfMemory until the limit is raised.
 __attribute__((visibility("default"))) uint64_t MemoryLimit();
 __attribute__((visibility("default"))) void SetMemoryLimit(uint64_t bytes);
 

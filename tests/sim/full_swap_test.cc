@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -152,6 +155,42 @@ TEST(FullSwap, IsWaitedForOnceByWhoGivesUpASwap) {
     ASSERT_NE(part.next, 0u) << "nobody was short of room";
   }
   EXPECT_THAT(p.tier.asked, testing::Each(SwapTier::Patience::kAsk));
+}
+
+// Who waited for memory when the limit went below his object waited on, for as long as others might unpin something, and was told of pins then.
+TEST(FullSwap, WhoWaitsForMoreThanALowerLimitIsTold) {
+  // All is pinned for those who wait, nothing for who sets the limit.
+  struct PinnedForOthers final : PinScanner {
+    const std::thread::id setter = std::this_thread::get_id();
+    std::atomic<bool> asked{false};
+    void Barrier() override {}
+    void FindPinned(std::span<Chunk* const>, std::span<bool> pinned) override {
+      if (std::this_thread::get_id() == setter) return;
+      for (bool& one : pinned) one = true;
+      asked = true;
+    }
+    void SetWaiting(Chunk*) override {}
+    Verdict JudgeWaiters() override { return Verdict::kSomebodyMayUnpin; }
+  } pins;
+  FakeTier tier({.seed = 7, .synchronous = true});
+  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 50; ++i) {
+    chunks.push_back(engine.Create(64 << 10).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+  }
+  Chunk* const large = engine.Create(2 * kMiB).value();
+  auto pull = std::async(std::launch::async, [&] { return engine.Acquire(large, true); });
+  while (!pins.asked) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(engine.SetBudget(kMiB).ok());
+  const bool ended = pull.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  EXPECT_TRUE(ended);
+  if (!ended) static_cast<void>(engine.SetBudget(4 * kMiB));
+  const Status status = pull.get();
+  EXPECT_NE(status.message().find("does not fit"), std::string::npos) << status.ToString();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Free(large);
+  engine.Drain();
 }
 
 }  // namespace
