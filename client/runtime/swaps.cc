@@ -226,7 +226,7 @@ void Swaps::LeaveRemote(bool bring_home) {
       return engine_->Vacate([this](SlotRef slot, size_t) { return configured_.swap->TierIndexOf(slot) == 0; }, {.even_if_full = true, .patiently = true});
     };
     const Status status = WithinHeap(come_home, OutOfHeap());  // MPI's caller is C code, which nothing may be thrown through
-    if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize: %s", status.c_str());
+    if (!status.ok()) LogWarning("data on memory servers is lost with MPI_Finalize (objects that end before it, in a scope of their own, need no other place): %s", status.c_str());
   }
   configured_.remote->Retire();
 }

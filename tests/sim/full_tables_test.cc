@@ -234,12 +234,17 @@ TEST(FullTables, ALimitBelowTheLargestObjectKeepsTheOthersUsable) {
 // Has tables as large as it is told.
 class TierWithSomeTables final : public ForwardingTier {
  public:
-  TierWithSomeTables() : ForwardingTier(&real_) {}
+  explicit TierWithSomeTables(uint64_t bytes = 128 * kMiB) : ForwardingTier(&real_), real_({.seed = 1, .capacity_bytes = bytes, .synchronous = true}) {}
   uint64_t tables = 0;
+  int exchanges = 0;
   uint64_t metadata_bytes() const noexcept override { return tables; }
+  SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
+    ++exchanges;
+    return ForwardingTier::TryExchange(given, bytes, taken);
+  }
 
  private:
-  FakeTier real_{FakeTierOptions{.seed = 1, .capacity_bytes = 128 * kMiB, .synchronous = true}};
+  FakeTier real_;
 };
 
 // What it is told is looked at each 5 ms.
@@ -268,6 +273,30 @@ TEST(FullTables, WhatLiesFreeInThemIsGiven) {
     ASSERT_TRUE(status.ok()) << i << ": " << status.ToString();
   }
   for (size_t i = 100; i < chunks.size(); ++i) engine.Free(chunks[i]);
+  engine.Drain();
+}
+
+// An exchange may need a row, too.
+TEST(FullTables, NothingIsExchangedWhereTheyMayNotGrow) {
+  TierWithSomeTables tier(2 * kMiB);
+  NoPins pins;
+  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (bool full = false; !full;) {
+    chunks.push_back(engine.Create(60'000 + chunks.size() * 16).value());
+    full = !engine.Acquire(chunks.back(), true).ok();
+  }
+  const auto use_all = [&] {
+    for (Chunk* chunk : chunks) static_cast<void>(engine.Acquire(chunk, true));
+  };
+  use_all();
+  EXPECT_GT(tier.exchanges, 0) << "then this test shows nothing";
+  Grow(&tier, &engine, 80 << 10);  // a reader's need would still be met
+  ASSERT_FALSE(engine.budget()->TiersMayTake(0, Budget::SlotFor::kExchange)) << "then this test shows nothing";
+  tier.exchanges = 0;
+  use_all();
+  EXPECT_EQ(tier.exchanges, 0);
+  for (Chunk* chunk : chunks) engine.Free(chunk);
   engine.Drain();
 }
 
