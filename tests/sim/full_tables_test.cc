@@ -276,6 +276,30 @@ TEST(FullTables, WhatLiesFreeInThemIsGiven) {
   engine.Drain();
 }
 
+// What a reader and two pins need was held, but nobody could come in the place of one that had gone.
+TEST(FullTables, WhoBringsHisOwnSlotComesInAfterTheyHaveGrown) {
+  TierWithSomeTables tier(2 * kMiB);
+  NoPins pins;
+  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  const auto add = [&] {
+    chunks.push_back(engine.Create(8192).value());
+    return engine.Acquire(chunks.back(), true);
+  };
+  while (add().ok()) continue;
+  Grow(&tier, &engine, 30 << 10);
+  for (int i = 0; i < 10; ++i) {
+    const auto gone = std::find_if(chunks.begin(), chunks.end(), [](const Chunk* c) { return c->frame == nullptr && c->slot; });
+    ASSERT_NE(gone, chunks.end());
+    engine.Free(*gone);
+    chunks.erase(gone);
+    const Status status = add();
+    ASSERT_TRUE(status.ok()) << i << ": " << status.ToString();
+  }
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+}
+
 // An exchange may need a row, too.
 TEST(FullTables, NothingIsExchangedWhereTheyMayNotGrow) {
   TierWithSomeTables tier(2 * kMiB);
@@ -311,6 +335,7 @@ TEST(FullTables, AnObjectThatCanBeMadeCanBePulled) {
       Result<Chunk*> chunk = engine.Create(limit - less);
       if (!chunk.ok()) continue;
       ++made;
+      EXPECT_GE(engine.budget()->frames_beside_reserve(), limit - less);
       Grow(&tier, &engine, 60 << 10);  // a first step, which no swap can do without
       const Status status = engine.Acquire(chunk.value(), true);
       EXPECT_TRUE(status.ok()) << limit << " less " << less << ": " << status.ToString();
