@@ -416,6 +416,9 @@ class TierInGranules final : public PlainTier {
 
 // Rows of a batch of victims were made while all their frames were there, 2.3 MiB too much at 1 GiB; and with slow swap those of batch after batch.
 TEST(FullTables, RowsOfWhatLeavesAreMadeOneAfterTheOtherWhereTheLimitIsNear) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "a million granules and one thread: 50 s, and nothing for a sanitizer";
+#endif
   for (const unsigned polls_each : {1u, 100u}) {
     constexpr uint64_t kLimit = 1024 * kMiB;
     NoPins pins;
