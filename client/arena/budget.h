@@ -47,6 +47,7 @@ class Budget {
   void Hold(uint64_t bytes) { held_.store(std::min(bytes, std::max(frames_usual(), held())), std::memory_order_relaxed); }
 
   uint64_t held() const { return held_.load(std::memory_order_relaxed); }
+  // To what it was before a limit that was refused: Hold lets it rise no further than frames have.
   void RestoreHeld(uint64_t bytes) { held_.store(bytes, std::memory_order_relaxed); }
 
   // What frames may take, not more than the limit: the total without metadata and its reserve of two steps, in which metadata grows

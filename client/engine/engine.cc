@@ -51,7 +51,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   live_bytes_ += RoundUpToGranule(bytes);
   room_.all.Note(bytes);
   if (!room_.Fits(bytes)) {  // the limit was lowered, and there is room for as large a one again
-    room_.SetLargest(RoundUpToGranule(bytes));
+    room_.SetFitsUpTo(RoundUpToGranule(bytes));
     LookForSizes();
   }
   budget_.set_largest(room_.all.largest);

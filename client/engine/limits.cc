@@ -101,11 +101,11 @@ Status Engine::SetBudget(uint64_t bytes) {
                               " of addresses that were reserved at start; start with the larger limit (RAMSPAN_MEMORY, "
                               "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)"); }, OutOfHeap());
   }
-  const uint64_t old = budget_.limit(), old_largest = room_.largest(), old_held = budget_.held();
+  const uint64_t old = budget_.limit(), old_fits = room_.fits_up_to(), old_held = budget_.held();
   room_.Hold();
   budget_.set_limit(bytes);
   // An object that would keep all others out of a lower limit, if room were kept for it, has to wait for a higher one.
-  room_.SetLargest(bytes < old ? std::min(old_largest, budget_.frames_beside_growth()) : std::max(old_largest, budget_.frames_at_most()));
+  room_.SetFitsUpTo(bytes < old ? std::min(old_fits, budget_.frames_beside_growth()) : std::max(old_fits, budget_.frames_at_most()));
   LookForSizes();
   const auto hold = [&]() RS_NO_THREAD_SAFETY_ANALYSIS {
     Status room = bytes < old ? KeepRoom() : Status();
@@ -114,7 +114,7 @@ Status Engine::SetBudget(uint64_t bytes) {
   Status status = FromTier(hold, OutOfHeap());
   if (!status.ok()) {
     budget_.set_limit(old);
-    room_.SetLargest(old_largest);
+    room_.SetFitsUpTo(old_fits);
     LookForSizes();
     budget_.RestoreHeld(old_held);
     room_.Hold();

@@ -88,6 +88,7 @@ bool Engine::TablesMayTakeRow(const Chunk* chunk, Budget::SlotFor use) {
   return may;
 }
 
+// Whether the limit holds as long as what is leaving now has its frames still.
 bool Engine::TablesFitBesideFrames() {
   const auto fit = [&]() RS_NO_THREAD_SAFETY_ANALYSIS { return arena_.committed() + budget_.metadata() + table_growth_ <= budget_.total(); };
   if (fit()) return true;

@@ -52,11 +52,11 @@ class Room {
     if (keep_) budget_.Hold(slotless_ + std::min(Needed(kept, true), slotted_));
   }
 
-  // No room is kept for chunks that are larger: the limit was lowered below them.
-  void SetLargest(uint64_t bytes) { largest_ = bytes; }
-  uint64_t largest() const { return largest_; }
-  bool Fits(uint64_t bytes) const { return RoundUpToGranule(bytes) <= largest_; }
-  // Both in bytes of frames.
+  // No room is kept for chunks of more frames than this: the limit was lowered below them.
+  void SetFitsUpTo(uint64_t bytes) { fits_up_to_ = bytes; }
+  uint64_t fits_up_to() const { return fits_up_to_; }
+  bool Fits(uint64_t bytes) const { return RoundUpToGranule(bytes) <= fits_up_to_; }
+  // In bytes of frames, but for swapped_bytes: those are of data.
   uint64_t slotless() const { return slotless_; }
   uint64_t slotted() const { return slotted_; }
   uint64_t swapped() const { return swapped_; }
@@ -87,7 +87,7 @@ class Room {
  private:
   Budget& budget_;
   const bool keep_;
-  uint64_t largest_ = UINT64_MAX;
+  uint64_t fits_up_to_ = UINT64_MAX;
   uint64_t slotless_ = 0, slotted_ = 0, swapped_ = 0, swapped_bytes_ = 0;
   uint64_t spaces_ = 0;        // a bit for each in which slots are or were
   uint64_t full_bytes_ = UINT64_MAX;
