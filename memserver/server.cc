@@ -79,7 +79,8 @@ void MemServer::SettleClaims(Clock::time_point now) {
 }
 
 void MemServer::Upkeep(Clock::time_point now) {
-  if (leases_.awaited_bytes() == 0 || now < next_upkeep_) return;
+  // Also where nothing is awaited: those who were spared are asked again while more is out than may be.
+  if (now < next_upkeep_) return;
   next_upkeep_ = now + kUpkeepEvery;
   SettleClaims(now);
 }

@@ -289,6 +289,24 @@ TEST(MemServer, WhoGivesNothingBackIsSparedAndAnotherOneIsAsked) {
   EXPECT_GT(hogged.asked(1), 0u);
 }
 
+// It was asked for once: who had no other place in those ten seconds kept it, whatever came later.
+TEST(MemServer, WhatIsAboveAQuotaOrAboveWhatIsLentIsAskedForAgain) {
+  for (const bool by_quota : {true, false}) {
+    HoggedServer hogged(256 * kMiB);
+    MemServer::Clock::time_point now = kNow;
+    if (by_quota) hogged.server().SetQuota("", 64 * kMiB, now);
+    else hogged.server().SetLent(64 * kMiB, now);
+    EXPECT_EQ(hogged.asked(0), 192 * kMiB);
+    const auto becomes = [&](uint64_t asked, std::chrono::seconds within) {
+      const MemServer::Clock::time_point end = now + within + std::chrono::seconds(2);
+      for (; now < end && hogged.asked(0) != asked; now += std::chrono::milliseconds(100)) hogged.server().Upkeep(now);
+      return hogged.asked(0) == asked;
+    };
+    EXPECT_TRUE(becomes(0, LeaseTable::kGivesWithin)) << "it is spared";
+    EXPECT_TRUE(becomes(192 * kMiB, LeaseTable::kSparedFor)) << (by_quota ? "by a quota" : "by shrink");
+  }
+}
+
 TEST(MemServer, RequestsAfterByeGetNothing) {
   MemServer server({.pool_bytes = 8 * kMiB, .clients = 2});
   server.Handle(0, Encode({.type = WireType::kBye, .flags = kByeTogether}), kNow);
