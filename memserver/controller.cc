@@ -1,6 +1,5 @@
 #include "memserver/controller.h"
 
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -42,13 +41,13 @@ Result<ServerAnswer> Ask(const SocketPlace& place, const Secret& secret, const S
 
 Status AwaitEnd(const SocketPlace& place, const Secret& secret, const EndWaiting& waiting, const std::function<void(const std::string&)>& tell) {
   const std::string name = place.text();
-  std::optional<uint64_t> instance;
+  uint64_t instance = waiting.instance;
   uint64_t left = UINT64_MAX;
   auto heard = std::chrono::steady_clock::now();
   int silent_looks = 0;
   for (int looks = 0;; std::this_thread::sleep_for(waiting.look_every)) {
     const Result<ServerAnswer> answer = Ask(place, secret, {.order = ServiceOrder::kLook, .bytes = 0, .job = ""}, waiting.answer_max);
-    if (answer.ok() ? answer.value().instance != instance.value_or(answer.value().instance) : IsDesertedForGood(place, waiting.answer_max)) {
+    if (answer.ok() ? instance != 0 && answer.value().instance != instance : IsDesertedForGood(place, waiting.answer_max)) {
       tell(name + " has ended");
       return {};
     }

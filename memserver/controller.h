@@ -28,6 +28,7 @@ struct EndWaiting {
   std::chrono::milliseconds answer_max{10'000};
   std::chrono::milliseconds silent_max{60'000};  // then somebody should look why it does not answer
   int looks_without_progress = 10;               // then the user is told what may be the reason, once
+  uint64_t instance = 0;                         // of the server that was told to drain; 0: of who answers first
 };
 // Waits for the end of a server that drains, and tells how much is left. Only what cannot be anything else counts as the end: its host
 // says that nobody listens there any more, or another process does. Who believes it switches a host off, and what was not moved is lost.

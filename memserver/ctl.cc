@@ -6,6 +6,7 @@
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/command_line.h"
@@ -134,7 +135,8 @@ void Print(const std::string& place, const std::vector<ServiceReport>& reports) 
   }
 }
 
-Status Give(const SocketPlace& place, const Secret& secret, const ServiceCommand& command) {
+// The instance of the server that has taken the order.
+Result<uint64_t> Give(const SocketPlace& place, const Secret& secret, const ServiceCommand& command) {
   const ServiceOrder order = command.order;
   const Result<ServerAnswer> answer = Ask(place, secret, command, kAnswerMax);
   if (!answer.ok()) return answer.status();
@@ -149,7 +151,7 @@ Status Give(const SocketPlace& place, const Secret& secret, const ServiceCommand
     std::printf("%s: %s may hold %s\n", place.text().c_str(), command.job.empty() ? "each job" : command.job.c_str(),
                 command.bytes == UINT64_MAX ? "what is free" : FormatBytes(command.bytes).c_str());
   }
-  return {};
+  return answer.value().instance;
 }
 
 void Tell(const std::string& line) {
@@ -195,16 +197,22 @@ Result<int> CommandAll(const CtlOptions& options) {
   if (!file.ok()) return file.status();
   const Result<Secret> secret = Secret::FromFile(file.value());
   if (!secret.ok()) return secret.status();
-  int status = 0;
-  for (const SocketPlace& place : places.value()) {
-    Status done = Give(place, secret.value(), command.value());
+  bool all = true;
+  const auto note = [&all](const SocketPlace& place, const Status& done) {
     std::fflush(stdout);
-    if (done.ok() && options.wait) done = AwaitEnd(place, secret.value(), {}, Tell);
-    if (done.ok()) continue;
-    std::fprintf(stderr, "ramspan ctl: memory server %s: %s\n", place.text().c_str(), done.message().c_str());
-    status = 1;
+    if (!done.ok()) std::fprintf(stderr, "ramspan ctl: memory server %s: %s\n", place.text().c_str(), done.message().c_str());
+    all = all && done.ok();
+  };
+  // All are told before one is waited for: who drains lends nothing to those who leave another one.
+  std::vector<std::pair<SocketPlace, uint64_t>> told;
+  for (const SocketPlace& place : places.value()) {
+    const Result<uint64_t> given = Give(place, secret.value(), command.value());
+    note(place, given.status());
+    if (given.ok()) told.emplace_back(place, given.value());
   }
-  return status;
+  if (!options.wait) told.clear();
+  for (const auto& [place, instance] : told) note(place, AwaitEnd(place, secret.value(), {.instance = instance}, Tell));
+  return all ? 0 : 1;
 }
 
 }  // namespace

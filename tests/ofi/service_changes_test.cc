@@ -16,6 +16,7 @@
 namespace ramspan {
 namespace {
 
+using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -86,6 +87,24 @@ TEST_F(ServiceChanges, AServerThatNobodyCanLeaveStaysAndMayLendAgain) {
   EXPECT_EQ(Wait(program).status, 0);
   EXPECT_THAT(ReadFile(folder_ / "said"), HasSubstr("kept 64 lost 0 wrong 0 new 64\n"));
   EndServer(server);
+}
+
+// The second one was told when the first had ended, and lent meanwhile, to those who moved away from the first, too.
+TEST_F(ServiceChanges, CtlDrainTellsAllServersBeforeItWaitsForOne) {
+  const Server held = StartServer("64MiB"), free = StartServer("64MiB");
+  Words command = Loss();
+  command.insert(command.begin(), {"sh", "-c", "exec \"$@\" > " + (folder_ / "said").string() + " 2>&1", "sh"});
+  const pid_t program = StartCommand(command, To(held.place, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  const std::string told = (folder_ / "drain").string();
+  const pid_t drain = StartCommand({"sh", "-c", "exec \"$@\" > " + told + " 2>&1", "sh", LAUNCHER, "ctl", "drain", "--wait", held.place + "," + free.place});
+  EXPECT_EQ(Wait(free.pid, seconds(30)).status, 0) << "it holds nothing, and ends";
+  EXPECT_EQ(Run({LAUNCHER, "ctl", "undrain", held.place}, {}).status, 0);
+  EXPECT_EQ(Wait(drain).status, 1) << "the first one lends again";
+  EXPECT_THAT(ReadFile(told), AllOf(HasSubstr("it drains no more"), HasSubstr(free.place + " has ended\n")));
+  SayGo();
+  EXPECT_EQ(Wait(program).status, 0);
+  EndServer(held);
 }
 
 // Nobody names a server: they write themselves down in a folder, and a program that runs meanwhile follows.
