@@ -25,8 +25,6 @@ constexpr unsigned kPollsPerLookAtSockets = 32;
 constexpr int kEventsAtOnce = 64;
 // Frames that are no message for the server's loop (pings), without letting the loop do anything else.
 constexpr int kFramesAtOnce = 64;
-// Ids of what epoll watches that is no visitor; visitors follow.
-constexpr uint64_t kWakeId = 0, kFabricId = 1, kListenerId = 2, kFirstVisitorId = 16;
 
 uint64_t RandomNumber() {
   uint64_t number = 0;
@@ -61,7 +59,7 @@ Status OfiEndpoint::Make() {
   wake_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!epoll_ || !wake_) return Unavailable(std::string("no descriptors: ") + std::strerror(errno));
-  Watch(wake_.number(), kWakeId);
+  if (Status watched = Watch(wake_.number(), kWakeId); !watched.ok()) return watched;
   instance_ = RandomNumber();
   next_id_ = kFirstVisitorId;
   memory_ = std::make_unique<LeaseMemory>(options_.pool_bytes, [this] { Progress(); });
@@ -93,7 +91,7 @@ Status OfiEndpoint::AddListener(const std::string& where, bool near, SocketAddre
   if (bound->host() == "0.0.0.0" || bound->host() == "::" || bound->host() == "::ffff:0.0.0.0") {
     return InvalidArgument("--listen " + where + " would be open to all networks; name the address of one interface of this host");
   }
-  Watch(listener.value().number(), kListenerId + listeners_.size());
+  if (Status watched = Watch(listener.value().number(), kListenerId + listeners_.size()); !watched.ok()) return watched;
   listeners_.push_back({std::move(listener).value(), near});
   return {};
 }
@@ -103,13 +101,14 @@ Status OfiEndpoint::OpenFabric(const std::string& host) {
   if (!opened.ok()) return opened.status();
   fabrics_ = std::move(opened).value();
   fabric_ = &fabrics_->endpoint(0);
-  if (fabric_->wait_descriptor() >= 0) Watch(fabric_->wait_descriptor(), kFabricId);
-  return {};
+  return fabric_->wait_descriptor() >= 0 ? Watch(fabric_->wait_descriptor(), kFabricId) : Status();
 }
 
-void OfiEndpoint::Watch(int descriptor, uint64_t id) {
+Status OfiEndpoint::Watch(int descriptor, uint64_t id) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
-  RS_CHECK(epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, descriptor, &event) == 0, "epoll: %s", std::strerror(errno));
+  if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
+  const int error = errno;
+  return Unavailable(std::string("the kernel watches no more sockets: ") + std::strerror(error) + (error == ENOSPC ? " (fs.epoll.max_user_watches)" : ""));
 }
 
 void OfiEndpoint::End() {

@@ -27,6 +27,7 @@
 #include "memserver/endpoint.h"
 #include "memserver/fabric_threads.h"
 #include "memserver/lease_memory.h"
+#include "memserver/seldom.h"
 
 namespace ramspan {
 
@@ -83,6 +84,7 @@ class OfiEndpoint final : public Endpoint {
   struct Listener {
     Descriptor socket;
     bool near = false;
+    bool rests = false;  // who waits there cannot be taken in now
   };
   // How a lease's client reaches it.
   struct Provided {
@@ -90,17 +92,24 @@ class OfiEndpoint final : public Endpoint {
     FabricRegion region;  // empty for a near client
   };
 
+  // Ids of what epoll watches that is no visitor; visitors follow.
+  static constexpr uint64_t kWakeId = 0, kFabricId = 1, kListenerId = 2, kFirstVisitorId = 16;
+
   OfiEndpoint(const OfiEndpointOptions& options, const Secret& secret);
   Status Make();
   Status AddListener(const std::string& where, bool near, SocketAddress* bound);
   Status OpenFabric(const std::string& host);
   bool NoteRefusal(const Status& why);
-  void Watch(int descriptor, uint64_t id);
+  Status Watch(int descriptor, uint64_t id);
   bool LookAtSockets(int wait_ms);
-  void AcceptFrom(const Listener& listener);
-  bool AcceptOne(const Listener& listener);
+  void AcceptFrom(Listener& listener);
+  bool AcceptOne(Listener& listener);
+  void SendOneAway(Listener& listener);
+  void SetResting(Listener& listener, bool rests);
+  void NoteUnheard(const std::string& why);
   void DropExtraStrangers();
   void Visit(Visitor& visitor);
+  void TellNews(Visitor& visitor);
   bool TakeFrame(Visitor& visitor, Message* message);
   void NoteUsage(Visitor& visitor, const ServiceUsage& told);
   bool TakeOrder(Visitor& visitor, const LinkFrame& frame);
@@ -136,6 +145,7 @@ class OfiEndpoint final : public Endpoint {
   WireRecord last_{};
   unsigned polls_ = 0;
   uint64_t refusals_ = 0;  // of leases, because the system has not what they need
+  Seldom unheard_, sent_away_;
   RunningClock clock_;
   RunningClock::time_point next_look_{};
   std::atomic<bool> ends_{false};  // publishes nothing but itself

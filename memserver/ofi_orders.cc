@@ -1,5 +1,6 @@
 // Of OfiEndpoint: what it knows of its clients, what controllers (`ramspan ctl`) want, and what clients are told because of that.
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "memserver/ofi_visitor.h"
@@ -43,7 +44,7 @@ void OfiEndpoint::TellDraining(bool draining) {
   draining_ = draining;
   for (auto& [id, visitor] : visitors_) {
     if (!visitor->introduced_itself) continue;
-    visitor->link.Send({.kind = LinkFrame::Kind::kDraining, .draining = draining});
+    visitor->draining = draining;
     Visit(*visitor);
   }
 }
@@ -51,10 +52,14 @@ void OfiEndpoint::TellDraining(bool draining) {
 void OfiEndpoint::AskBack(uint32_t client, uint64_t bytes) {
   Visitor* visitor = ByNumber(client);
   if (visitor == nullptr) return;
-  LinkFrame frame{.kind = LinkFrame::Kind::kGiveBack};
-  frame.bytes = bytes;
-  visitor->link.Send(frame);
+  visitor->give_back = bytes;
   Visit(*visitor);
+}
+
+void OfiEndpoint::TellNews(Visitor& visitor) {
+  if (visitor.link.wants_to_write()) return;
+  if (visitor.draining) visitor.link.Send({.kind = LinkFrame::Kind::kDraining, .draining = *std::exchange(visitor.draining, std::nullopt)});
+  if (visitor.give_back) visitor.link.Send({.kind = LinkFrame::Kind::kGiveBack, .bytes = *std::exchange(visitor.give_back, std::nullopt)});
 }
 
 std::string OfiEndpoint::JobOf(uint32_t client) {

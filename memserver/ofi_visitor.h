@@ -1,6 +1,7 @@
 // Of OfiEndpoint: somebody on one of its sockets.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,9 @@ struct OfiEndpoint::Visitor {
   size_t fabric = 0;    // of a far client that was greeted: the number of its endpoint here
   uint64_t peer = 0;    // and what it is called there
   std::string label, job;
+  // What it has yet to be told: the newest alone counts. A client that takes nothing (it is suspended) costs these places, however much is said to it.
+  std::optional<uint64_t> give_back;
+  std::optional<bool> draining;
   ServiceUsage usage;  // as it last said, with the rates since it said so before
   RunningClock::time_point usage_at{};
 };

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "common/log.h"
@@ -23,27 +25,50 @@ constexpr milliseconds kStrangerMin{1000};
 
 }  // namespace
 
-void OfiEndpoint::AcceptFrom(const Listener& listener) {
+void OfiEndpoint::AcceptFrom(Listener& listener) {
   for (int i = 0; i < kAcceptsAtOnce && AcceptOne(listener); ++i) {}
 }
 
-bool OfiEndpoint::AcceptOne(const Listener& listener) {
+bool OfiEndpoint::AcceptOne(Listener& listener) {
   Descriptor socket = Accept(listener.socket);
-  if (!socket && (errno == EMFILE || errno == ENFILE)) {
-    // The one who waits would be reported for ever: it is let in and sent away.
-    spare_.Close();
-    Accept(listener.socket);
-    spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    LogWarning("memory server %s has no descriptors left for clients: raise its limit (ulimit -n)", place_.c_str());
+  if (!socket) {
+    if (errno != EAGAIN) SendOneAway(listener);
+    return false;
   }
-  if (!socket) return false;
   const uint64_t id = next_id_++;
-  Watch(socket.number(), id);
+  if (const Status watched = Watch(socket.number(), id); !watched.ok()) {
+    NoteUnheard(watched.message());
+    return true;
+  }
   auto visitor = std::make_unique<Visitor>(id, std::move(socket), secret_, listener.near);
   visitor->greeting_ends = clock_.Now() + options_.greeting_max;
   visitors_.emplace(id, std::move(visitor));
   DropExtraStrangers();
   return true;
+}
+
+// This process cannot take in the one who waits, and he would be reported for ever: he is let in by the spare descriptor and sent away.
+// Where that fails, too (another thread has taken the descriptor, the kernel has no memory), the listener rests.
+void OfiEndpoint::SendOneAway(Listener& listener) {
+  const bool no_descriptors = errno == EMFILE || errno == ENFILE;
+  NoteUnheard(no_descriptors ? "it has no descriptors left for clients: raise its limit (ulimit -n)" : std::strerror(errno));
+  spare_.Close();
+  const Descriptor unheard = Accept(listener.socket);
+  const bool waits = !unheard && errno != EAGAIN;
+  spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (waits) SetResting(listener, true);
+}
+
+void OfiEndpoint::SetResting(Listener& listener, bool rests) {
+  epoll_event event{.events = rests ? 0u : uint32_t{EPOLLIN}, .data = {.u64 = kListenerId + static_cast<uint64_t>(&listener - listeners_.data())}};
+  epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, listener.socket.number(), &event);
+  listener.rests = rests;
+}
+
+void OfiEndpoint::NoteUnheard(const std::string& why) {
+  if (const uint64_t times = unheard_.Note(clock_.Now()); times > 0) {
+    LogWarning("memory server %s sends somebody away unheard: %s%s", place_.c_str(), why.c_str(), Seldom::Times(times).c_str());
+  }
 }
 
 void OfiEndpoint::DropExtraStrangers() {
@@ -62,6 +87,7 @@ void OfiEndpoint::DropExtraStrangers() {
 void OfiEndpoint::Visit(Visitor& visitor) {
   visitor.link.Progress();
   if (visitor.link.is_trusted() && !visitor.greeted) Greet(visitor);
+  TellNews(visitor);
   if (!visitor.is_ready) {
     visitor.is_ready = true;
     ready_.push_back(visitor.id);
@@ -127,13 +153,17 @@ void OfiEndpoint::Welcome(Visitor& visitor, const Introduction& introduction) {
   }
   visitor_of_client_[visitor.client] = visitor.id;
   arrivals_.push_back(visitor.client);
-  if (draining_) visitor.link.Send({.kind = LinkFrame::Kind::kDraining, .draining = true});
+  if (draining_) visitor.draining = true;
+  TellNews(visitor);
 }
 
 void OfiEndpoint::LookForLateOnes() {
   const RunningClock::time_point now = clock_.Now();
   if (now < next_look_) return;
   next_look_ = now + kLateOnesEvery;
+  for (Listener& listener : listeners_) {
+    if (listener.rests) SetResting(listener, false);
+  }
   DropExtraStrangers();  // who was new
   std::vector<uint64_t> late;
   for (const auto& [id, visitor] : visitors_) {
@@ -147,8 +177,11 @@ void OfiEndpoint::Leave(uint64_t id) {
   if (found == visitors_.end()) return;
   const Visitor& visitor = *found->second;
   if (visitor.link.why_closed().code() == StatusCode::kFailedPrecondition) {
-    LogWarning("memory server %s sends a client away%s%s: %s", place_.c_str(), visitor.label.empty() ? "" : ", ",
-               visitor.label.c_str(), visitor.link.why_closed().message().c_str());
+    // Anybody may come and say something wrong; who knows the secret is no stranger.
+    if (const uint64_t times = visitor.greeted ? 1 : sent_away_.Note(clock_.Now()); times > 0) {
+      LogWarning("memory server %s sends a client away%s%s: %s%s", place_.c_str(), visitor.label.empty() ? "" : ", ", visitor.label.c_str(),
+                 visitor.link.why_closed().message().c_str(), Seldom::Times(times).c_str());
+    }
   }
   if (visitor.greeted && !visitor.near) fabrics_->Leave(visitor.fabric);
   if (visitor.introduced_itself) {

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -17,6 +20,7 @@
 #include "client/transport/ofi_transport.h"
 #include "tests/support/eventually.h"
 #include "tests/support/ofi_servers.h"
+#include "tests/support/refuse_system_call.h"
 #include "tests/support/sizes.h"
 
 namespace ramspan {
@@ -354,6 +358,115 @@ TEST(Isolation, AClientThatBreaksTheRulesIsSentAwayAndOthersDoNotNotice) {
   std::vector<std::byte> bytes(4096, std::byte{3});
   EXPECT_TRUE(honest.Move(true, bytes, grant.access.key, grant.access.address));
   EXPECT_TRUE(Eventually([&] { return servers.leased_bytes(0) == kMiB; })) << "of the honest one";
+}
+
+// ---- What others may cost ----
+
+size_t CountLines(const std::string& text, const std::string& with) {
+  std::istringstream lines(text);
+  size_t count = 0;
+  for (std::string line; std::getline(lines, line);) count += line.find(with) != std::string::npos ? 1 : 0;
+  return count;
+}
+
+TEST(Isolation, WhatStrangersCauseIsToldAtOnceAndThenOnceInAWhileWithItsNumber) {
+  Seldom seldom;
+  RunningClock::time_point now{};
+  EXPECT_EQ(seldom.Note(now), 1u);
+  for (int i = 0; i < 41; ++i) EXPECT_EQ(seldom.Note(now), 0u);
+  now += Seldom::kEvery;
+  EXPECT_EQ(seldom.Note(now), 42u);
+  EXPECT_EQ(seldom.Note(now), 0u);
+  EXPECT_EQ(seldom.Note(now + 2 * Seldom::kEvery), 2u);
+}
+
+// Each was a line: gigabytes of log an hour.
+TEST(Isolation, StrangersWhoSayWhatTheyLikeFillNobodysLog) {
+  constexpr size_t kStrangers = 100;
+  OfiServers servers({.listen = ""});
+  const SocketAddress address = Resolve(servers.places()[0]).value()[0];
+  testing::internal::CaptureStderr();
+  for (size_t i = 0; i < kStrangers; ++i) {
+    const Descriptor stranger = StartConnect(address).value();
+    const std::string junk(40, 'x');
+    ASSERT_EQ(send(stranger.number(), junk.data(), junk.size(), MSG_NOSIGNAL), ssize_t{40});
+    char taken[4096];
+    ASSERT_TRUE(Eventually([&] {
+      const ssize_t n = recv(stranger.number(), taken, sizeof taken, MSG_DONTWAIT);
+      return n == 0 || (n < 0 && errno != EAGAIN);
+    })) << "he is sent away";
+  }
+  const size_t lines = CountLines(testing::internal::GetCapturedStderr(), "away");
+  EXPECT_GE(lines, 1u);
+  EXPECT_LT(lines, kStrangers / 4) << "one in ten seconds";
+}
+
+// Another thread took the descriptor that was kept to send away who waits: he stayed, and each look at him was a line in the log.
+TEST(Isolation, AServerThatCanSendNobodyAwayWaitsUntilItCan) {
+  OfiServers servers({.listen = ""});
+  const SocketAddress address = Resolve(servers.places()[0]).value()[0];
+  servers.Freeze(0, true);
+  const Descriptor waits = StartConnect(address).value();
+  testing::internal::CaptureStderr();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};  // not even the one that it keeps
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  servers.Freeze(0, false);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  Rogue late(servers.places()[0]);
+  EXPECT_EQ(late.Lease(kMiB).message.bytes, kMiB);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(CountLines(said, "has no descriptors left for clients: raise its limit (ulimit -n)"), 1u) << said.substr(0, 1000);
+}
+
+// Other processes of the user may take all that the kernel lets him watch. It was taken for a bug, and the server ended with all that it held.
+TEST(IsolationDeathTest, AClientThatCannotBeWatchedIsSentAwayAndTheServerLives) {
+  const auto serve = [] {
+    const auto server = OfiEndpoint::Open({.pool_bytes = kMiB, .listen = "", .socket = "", .fabric = {}}, TestSecret()).value();
+    const SocketAddress address = Resolve(ParseSocketPlace(server->place()).value()).value()[0];
+    const Descriptor client = StartConnect(address).value();
+    if (!RefuseSystemCall(__NR_epoll_ctl, ENOSPC)) _exit(77);
+    char byte;
+    const bool sent_away = Eventually([&] {
+      std::optional<Endpoint::Message> message;
+      return !server->Poll(&message).ok() || recv(client.number(), &byte, 1, MSG_DONTWAIT) == 0;
+    });
+    _exit(sent_away ? 0 : 1);
+  };
+  EXPECT_EXIT(serve(), [](int status) { return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77); }, "No space left on device|^$");
+}
+
+// Each word to it waited in a queue of the link's. When that was full, the link was closed, and the server lent anew what the client still had.
+TEST(Isolation, ASuspendedClientIsKeptAndHearsWhatWasSaidLastWhenItGoesOn) {
+  constexpr uint64_t kWords = 5000;
+  const auto server = OfiEndpoint::Open({.pool_bytes = 8 * kMiB, .listen = "", .socket = "", .fabric = {}}, TestSecret()).value();
+  std::optional<uint32_t> number;
+  std::optional<Endpoint::Message> message;
+  auto joins = std::async(std::launch::async, [place = ParseSocketPlace(server->place()).value()] { return std::make_unique<Rogue>(place); });
+  ASSERT_TRUE(Eventually([&] { return server->Poll(&message).ok() && (number = server->NextArrival()).has_value(); }));
+  const std::unique_ptr<Rogue> client = joins.get();
+  for (uint64_t word = 1; word <= kWords; ++word) {
+    server->AskBack(*number, word);
+    server->TellDraining(word % 2 == 0);
+  }
+  ASSERT_TRUE(server->Poll(&message).ok());
+  EXPECT_FALSE(server->NextDeath().has_value());
+  uint64_t give_back = 0;
+  bool draining = false;
+  EXPECT_TRUE(Eventually([&] {
+    LinkFrame frame;
+    Descriptor none;
+    client->link().Progress();
+    while (client->link().Next(&frame, &none)) {
+      if (frame.kind == LinkFrame::Kind::kGiveBack) give_back = frame.bytes;
+      if (frame.kind == LinkFrame::Kind::kDraining) draining = frame.draining;
+    }
+    return !server->Poll(&message).ok() || client->link().is_closed() || (give_back == kWords && draining);
+  }));
+  EXPECT_EQ(give_back, kWords);
+  EXPECT_TRUE(draining);
 }
 
 // ---- Key files ----
