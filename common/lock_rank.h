@@ -14,6 +14,8 @@ enum class LockRank : int {
   kPinRegistry = 30, // the list of all threads' pin tables (taken by the evictor's scan)
   kPolicyEvents = 35,  // what a program's own policy has not been told yet
   kTier = 40,        // one swap tier's slots and completion queue
+  kServerTalk = 45,  // records to and from servers that several tiers share
+  kServerGroups = 46, // which tier a server is of, and what has ended for each
   kTransport = 50,   // one transport's requests
   kMetadata = 60,    // the memory of tables of small objects
   kClock = 80,       // the process's clock for deadlines

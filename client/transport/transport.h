@@ -6,6 +6,9 @@
 //
 // All of it is pure, so that a transport that wraps another one cannot forget a call. PlainTransport has the usual answers.
 //
+// One user at a time: records and completions come to whoever asks. Several tiers over one transport have a group of its servers each
+// (server_groups.h).
+//
 // Thread-safety: Send and Receive by one thread at a time, everything else by any thread. Ownership: the caller owns
 // buffers; between Start and the Collect that returns a transfer the transport may read and write its buffer, and the
 // caller may touch neither (a buffer that is being written out may still be read).

@@ -33,7 +33,9 @@ INSTANTIATE_TEST_SUITE_P(Local, TransportContract,
                                          Local("TwoOfEachLate", {.seed = 5, .servers = 4, .pool_bytes = 8 * kMiB, .near = 2, .delay_max = 20}),
                                          Local("FarLossy", {.seed = 11, .servers = 3, .pool_bytes = 8 * kMiB, .delay_max = 7, .lose_answers = 0.3}),
                                          Local("FarVeryLossy", {.seed = 12, .servers = 2, .pool_bytes = 8 * kMiB, .delay_max = 1, .lose_answers = 0.7}),
-                                         Local("TwoOfEachLossy", {.seed = 13, .servers = 4, .pool_bytes = 8 * kMiB, .near = 2, .delay_max = 20, .lose_answers = 0.3})),
+                                         Local("TwoOfEachLossy", {.seed = 13, .servers = 4, .pool_bytes = 8 * kMiB, .near = 2, .delay_max = 20, .lose_answers = 0.3}),
+                                         GroupOf(Local("Near", {.seed = 14, .servers = 3, .pool_bytes = 8 * kMiB, .near = 2})),
+                                         GroupOf(Local("LateLossy", {.seed = 15, .servers = 5, .pool_bytes = 8 * kMiB, .delay_max = 7, .lose_answers = 0.3}))),
                          TransportName);
 
 // A tier with servers of its own.

@@ -1,5 +1,4 @@
 #include "tests/contract/transport_contract.h"
-#include "tests/support/sizes.h"
 
 #include <sys/mman.h>
 
@@ -11,6 +10,9 @@
 #include <random>
 #include <thread>
 #include <vector>
+
+#include "client/swap/remote_swap.h"
+#include "tests/support/sizes.h"
 
 namespace ramspan {
 namespace {
@@ -356,6 +358,106 @@ TEST_P(TransportContract, NoWrongByteComesBackAsRightWhateverIsLateLostOrDead) {
       } else if (code == StatusCode::kOk && place.known) {
         EXPECT_TRUE(buffers[i] == place.holds) << "round " << round << ", server " << place.server;
       }
+    }
+  }
+}
+
+// One of two tiers below, and the one chunk that it keeps.
+class TierBesideAnother {
+ public:
+  TierBesideAnother(ServerTransport& transport, uint64_t seed)
+      : tier_(transport, {.first_lease_bytes = kLeaseGranule, .lease_bytes_max = kLeaseGranule, .answer_timeout = std::chrono::milliseconds(5), .idle_lease = {}}),
+        kept_(Pattern(kBytes, seed)), seed_(seed) {}
+  ~TierBesideAnother() {
+    if (slot_) tier_.Free(slot_, kBytes);
+  }
+
+  RemoteSwap& tier() { return tier_; }
+  SlotRef slot() const { return slot_; }
+
+  // Makes and frees chunks, and leases with them; the last one stays.
+  void Work() {
+    for (uint64_t round = 1; round <= kRounds && ok_; ++round) {
+      if (slot_) tier_.Free(std::exchange(slot_, SlotRef{}), kBytes);
+      tier_.Upkeep();
+      kept_ = Pattern(kBytes, seed_ + round);
+      slot_ = Reserve();
+      ok_ = ok_ && slot_ && Move(kept_, true) == StatusCode::kOk && ReadsWhatItKeeps();
+    }
+  }
+  bool ok() const { return ok_; }
+  bool ReadsWhatItKeeps() { return BeginReading(), EndReading(); }
+  void BeginReading() { Begin(back_.data(), false); }
+  bool EndReading() { return End() == StatusCode::kOk && std::equal(kept_.begin(), kept_.end(), back_.begin()); }
+
+  static constexpr size_t kBytes = 300'000;
+  static constexpr uint64_t kRounds = 10;
+
+ private:
+  // Answers may be lost, and servers count as full then for a while.
+  SlotRef Reserve() {
+    for (const auto end = steady_clock::now() + kTransferDeadline; steady_clock::now() < end; std::this_thread::yield()) {
+      if (const Result<SlotRef> slot = tier_.Reserve(kBytes); slot.ok()) return slot.value();
+    }
+    return {};
+  }
+  StatusCode Move(std::vector<char>& buffer, bool is_write) {
+    buffer.resize(RoundUpToGranule(kBytes));
+    Begin(buffer.data(), is_write);
+    const StatusCode result = End();
+    buffer.resize(kBytes);
+    return result;
+  }
+  void Begin(void* buffer, bool is_write) {
+    request_ = {.slot = slot_, .buffer = buffer, .bytes = kBytes};
+    IoRequest* batch[] = {&request_};
+    is_write ? tier_.SubmitWrite(batch) : tier_.SubmitRead(batch);
+  }
+  StatusCode End() {
+    IoRequest* done[1] = {};
+    for (const auto end = steady_clock::now() + kTransferDeadline; done[0] == nullptr && steady_clock::now() < end;) tier_.Poll(done, std::chrono::milliseconds(1));
+    return done[0] == &request_ ? request_.result : StatusCode::kAborted;
+  }
+
+  RemoteSwap tier_;
+  std::vector<char> kept_;
+  const uint64_t seed_;
+  SlotRef slot_;
+  IoRequest request_;
+  std::vector<char> back_ = std::vector<char>(RoundUpToGranule(kBytes));
+  bool ok_ = true;
+};
+
+// What a mirror is made of: neither tier gets the other one's grants, completions or servers, and a server that dies takes one copy.
+TEST_P(TransportContract, TwoTiersWithServersOfTheirOwnWorkBesideEachOther) {
+  if (transport().servers() < 2) GTEST_SKIP() << "for two servers";
+  ServerGroups groups(transport(), 2, [](uint32_t number, const ServerTransport::Server&) { return number % 2; });
+  {
+    TierBesideAnother first(groups.group(0), 1000), second(groups.group(1), 2000);
+    std::thread beside([&] { second.Work(); });
+    first.Work();
+    beside.join();
+    ASSERT_TRUE(first.ok() && second.ok());
+    for (int i = 0; i < 10; ++i) {  // whoever looks first sees what has ended of both
+      first.BeginReading();
+      second.BeginReading();
+      ASSERT_TRUE(first.EndReading() && second.EndReading());
+    }
+    uint32_t seen = 0;
+    for (TierBesideAnother* one : {&first, &second}) {
+      const std::vector<ServerStats> servers = one->tier().servers();
+      uint64_t written = 0;
+      for (uint32_t i = 0; i < servers.size(); ++i, ++seen) {
+        EXPECT_EQ(servers[i].name, transport().server(2 * i + (one == &second ? 1 : 0)).label);
+        written += servers[i].bytes_written;
+      }
+      EXPECT_EQ(written, one->kRounds * one->kBytes);
+    }
+    EXPECT_EQ(seen, transport().servers());
+    if (transport().servers() == 2 && bed_->Kill(0)) {
+      EXPECT_EQ(first.tier().IsLost(first.slot(), first.kBytes), slot_bits::IsFar(first.slot()));
+      EXPECT_FALSE(second.tier().IsLost(second.slot(), second.kBytes));
+      EXPECT_TRUE(second.ReadsWhatItKeeps());
     }
   }
 }

@@ -10,9 +10,11 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
+#include "client/transport/server_groups.h"
 #include "client/transport/transport.h"
 
 namespace ramspan {
@@ -32,6 +34,26 @@ struct TransportUnderTest {
   std::string name;  // letters, digits and _
   std::function<std::unique_ptr<TransportBed>()> make;
 };
+
+// Every second server of another bed's transport, the second one first: a group of servers (server_groups.h) is a transport as well.
+class GroupBed final : public TransportBed {
+ public:
+  explicit GroupBed(std::unique_ptr<TransportBed> all)
+      : all_(std::move(all)), groups_(all_->transport(), 2, [](uint32_t number, const ServerTransport::Server&) { return number % 2; }) {}
+  ServerTransport& transport() override { return groups_.group(1); }
+  bool Kill(uint32_t server) override { return all_->Kill(2 * server + 1); }
+  bool Freeze(uint32_t server, bool frozen) override { return all_->Freeze(2 * server + 1, frozen); }
+  int LooksForAnAnswer() const override { return all_->LooksForAnAnswer(); }
+
+ private:
+  const std::unique_ptr<TransportBed> all_;
+  ServerGroups groups_;
+};
+
+// REQUIRES: it has two servers at least.
+inline TransportUnderTest GroupOf(TransportUnderTest all) {
+  return {"GroupOf" + all.name, [make = std::move(all.make)] { return std::make_unique<GroupBed>(make()); }};
+}
 
 inline void PrintTo(const TransportUnderTest& transport, std::ostream* out) { *out << transport.name; }
 inline std::string TransportName(const testing::TestParamInfo<TransportUnderTest>& info) { return info.param.name; }

@@ -11,8 +11,9 @@ class MpiBed final : public TransportBed {
   ServerTransport& transport() override { return *JobTransport().value(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Mpi, TransportContract,
-                         testing::Values(TransportUnderTest{"job", [] { return std::make_unique<MpiBed>(); }}), TransportName);
+const TransportUnderTest kJob{"job", [] { return std::make_unique<MpiBed>(); }};
+
+INSTANTIATE_TEST_SUITE_P(Mpi, TransportContract, testing::Values(kJob, GroupOf(kJob)), TransportName);
 
 }  // namespace
 }  // namespace ramspan

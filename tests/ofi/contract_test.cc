@@ -7,10 +7,12 @@ namespace ramspan {
 namespace {
 
 const OfiShape kFar{.servers = {.servers = 2}};
+const OfiShape kFourFar{.servers = {.servers = 4}};
 const OfiShape kFarRegistered{.servers = {.servers = 2}, .register_local = true};
 const OfiShape kNear{.servers = {.servers = 2}, .near = true};
 
-INSTANTIATE_TEST_SUITE_P(Ofi, TransportContract, testing::Values(OfiUnderTest("Tcp", kFar), OfiUnderTest("TcpRegistered", kFarRegistered), OfiUnderTest("SameHost", kNear)),
+INSTANTIATE_TEST_SUITE_P(Ofi, TransportContract, testing::Values(OfiUnderTest("Tcp", kFar), OfiUnderTest("TcpRegistered", kFarRegistered), OfiUnderTest("SameHost", kNear),
+                                                               GroupOf(OfiUnderTest("Tcp", kFourFar)), GroupOf(OfiUnderTest("SameHost", kNear))),
                          TransportName);
 
 const OfiShape kOneFar{.servers = {.servers = 1}};
