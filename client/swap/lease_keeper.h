@@ -28,7 +28,8 @@ struct RemoteSwapOptions {
   uint64_t lease_bytes_max = uint64_t{32} << 20;
   // Running time (running_clock.h), as all here.
   std::chrono::milliseconds answer_timeout{5000};  // then the server counts as full for as long
-  std::chrono::milliseconds idle_lease{2000};      // an empty lease goes back after this time
+  // An empty lease goes back after this time: longer than TieredSwap::kRoomLasts, or what may move up into it would find it gone.
+  std::chrono::milliseconds idle_lease{3000};
   std::chrono::milliseconds last_answers{100};     // what the end waits for answers that are still under way
   // Of near servers, and of far ones: a slot's bits name no more (common/slot_ref.h). Fewer for tests.
   size_t leases_max = slot_bits::kRegionsMax;

@@ -129,8 +129,8 @@ class SwapTier {
   enum class Patience { kAsk, kWait };
   virtual Status MakeRoom(size_t bytes, Patience patience) = 0;
 
-  // True when the chunk's next write should take a new slot: a faster tier than the slot's own has room for it now, or
-  // writes to its own fail (tiered_swap).
+  // Whether the write of this changed chunk, which leaves now, should take a new slot: a faster tier than the slot's own has had room for a
+  // while, or writes to its own fail (tiered_swap). Asked once for each that leaves.
   virtual bool ShouldMove(SlotRef slot, size_t bytes) const noexcept = 0;
 
   // For a chunk that leaves unchanged, so that it need not be written: a slot in a faster tier than its own, where it should be written

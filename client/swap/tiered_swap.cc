@@ -23,7 +23,7 @@ constexpr microseconds kLoneSlice{2000};
 // that fails for good costs one failed batch in so many writes.
 constexpr uint32_t kRestSlots = 256;
 
-// Of the bytes that leave unchanged from a slower tier, one in so many is written to a faster one.
+// Of the bytes that leave memory and have a slot in a slower tier, one in so many goes to a faster one.
 constexpr int64_t kMovesUpOneIn = 4;
 
 int64_t NowNs() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -337,24 +337,33 @@ std::vector<ServerStats> TieredSwap::servers() const {
   return all;
 }
 
+// Counts bytes that leave for a slower tier, or stay there; whether one in four of them has been saved up for this chunk. Not more than that is
+// saved up: where there was no room for long, the first chunks that find some do not all move at once.
+bool TieredSwap::SavesUp(int64_t size) const {
+  const int64_t left = std::min(left_below_.load(std::memory_order_relaxed) + size, kMovesUpOneIn * size);
+  left_below_.store(left, std::memory_order_relaxed);
+  return left >= kMovesUpOneIn * size;
+}
+
+bool TieredSwap::HasLastingRoom(size_t i, int64_t size) const {
+  if (free_[i].load(std::memory_order_relaxed) < size) return false;
+  const int64_t since = room_since_ns_[i].load(std::memory_order_relaxed);
+  return since != 0 && NowNs() - since >= room_lasts_.count();
+}
+
 SlotRef TieredSwap::TryMoveUp(SlotRef slot, size_t bytes) {
   const size_t own = TierOf(slot, tier_count());
   const uint64_t order = order_.load(std::memory_order_acquire);
   if ((order & 15) - 1 == own || !IsIn(order, own)) return {};
-  // Not more than one chunk is saved up: where there was no room for long, the first that find some do not all move at once.
   const int64_t size = static_cast<int64_t>(RoundUpToGranule(bytes));
-  const int64_t left = std::min(left_unchanged_.load(std::memory_order_relaxed) + size, kMovesUpOneIn * size);
-  left_unchanged_.store(left, std::memory_order_relaxed);
-  if (left < kMovesUpOneIn * size) return {};
-  const int64_t now = NowNs();
+  if (!SavesUp(size)) return {};
   for (uint64_t word = order; (word & 15) - 1 != own; word >>= 4) {
     const size_t i = (word & 15) - 1;
-    const int64_t since = room_since_ns_[i].load(std::memory_order_relaxed);
-    if (since == 0 || now - since < room_lasts_.count() || free_[i].load(std::memory_order_relaxed) < size || TakeRest(i)) continue;
+    if (!HasLastingRoom(i, size) || TakeRest(i)) continue;
     const Result<SlotRef> taken = At(i)->TryReserve(bytes);
     if (!taken.ok()) continue;
     free_[i].fetch_sub(size, std::memory_order_relaxed);
-    left_unchanged_.store(0, std::memory_order_relaxed);
+    left_below_.store(0, std::memory_order_relaxed);
     return WithTier(taken.value(), i);
   }
   return {};
@@ -365,9 +374,14 @@ bool TieredSwap::ShouldMove(SlotRef slot, size_t bytes) const noexcept {
   const uint64_t order = order_.load(std::memory_order_acquire);
   if (!IsIn(order, own)) return false;  // it keeps what it has
   if (rest_[own].load(std::memory_order_relaxed) > 0) return true;
+  if ((order & 15) - 1 == own) return false;
+  const int64_t size = static_cast<int64_t>(RoundUpToGranule(bytes));
+  const bool saved_up = SavesUp(size);
   for (uint64_t word = order; (word & 15) - 1 != own; word >>= 4) {
-    if (TakeRest((word & 15) - 1)) continue;
-    if (free_[(word & 15) - 1].load(std::memory_order_relaxed) >= static_cast<int64_t>(RoundUpToGranule(bytes))) return true;
+    const size_t i = (word & 15) - 1;
+    if (TakeRest(i) || !saved_up || !HasLastingRoom(i, size)) continue;
+    left_below_.store(0, std::memory_order_relaxed);
+    return true;
   }
   return false;
 }

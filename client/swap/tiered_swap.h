@@ -26,8 +26,8 @@ class TieredSwap final : public SwapTier {
  public:
   static constexpr size_t kTiersMax = slot_bits::kTiersMax;
 
-  // What changes nothing moves up only into a tier that has had room for so long: who has just been asked for room, or has
-  // lent some for a moment, would send it down again.
+  // Chunks move up only into a tier that has had room for so long: who has just been asked for room, or has lent some for a moment,
+  // would send them down again.
   static constexpr std::chrono::milliseconds kRoomLasts{2000};
 
   // REQUIRES: 1 to kTiersMax tiers, none of them a TieredSwap.
@@ -77,11 +77,13 @@ class TieredSwap final : public SwapTier {
   // Which tier a slot of this object is in.
   size_t TierIndexOf(SlotRef slot) const;
 
-  // Whether a tier above the slot's own seems to have room for this chunk, or writes to its own tier fail: the engine then
-  // takes a new slot at the chunk's next write. Takes no lock and calls no tier: what they have free is noted with each slot,
-  // and looked up by Upkeep. Who comes too late gets a slot where the chunk is.
+  // What is below moves up by and by: of the bytes that leave memory, changed or not, one in four, into a tier that has had room for a
+  // while. So a chunk that leaves unchanged, and has to be written to move, costs a sweep a quarter more at most; and who has just got
+  // room, which others may want, does not get everything at once.
+  //
+  // ShouldMove: asked once for each changed chunk that leaves. Or writes to the chunk's own tier fail: then at once. Takes no lock and calls
+  // no tier: what they have free is noted with each slot, and looked up by Upkeep. Who comes too late gets a slot where the chunk is.
   bool ShouldMove(SlotRef slot, size_t bytes) const noexcept override;
-  // One in four of those that leave unchanged, by bytes, so that what moves up costs a sweep a quarter of its reads at most.
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override;
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override;
   bool HasLeaving() const noexcept override;
@@ -98,6 +100,8 @@ class TieredSwap final : public SwapTier {
   void Submit(std::span<IoRequest* const> batch, bool is_write);
   void NoteFree(size_t i);
   bool TakeRest(size_t i) const;
+  bool SavesUp(int64_t size) const;
+  bool HasLastingRoom(size_t i, int64_t size) const;
   size_t PollTier(size_t i, std::span<IoRequest*> done, std::chrono::microseconds wait);
   size_t PollAll(std::span<IoRequest*> done);
   bool WaitTurn(std::span<IoRequest*> done, std::chrono::microseconds wait, size_t* count);
@@ -123,7 +127,7 @@ class TieredSwap final : public SwapTier {
   std::array<std::atomic<int64_t>, kTiersMax> free_{};
   // Since when it had room in each tier, of the steady clock, as Upkeep has seen it; 0: it has none now. Relaxed: a hint.
   std::array<std::atomic<int64_t>, kTiersMax> room_since_ns_{};
-  std::atomic<int64_t> left_unchanged_{0};  // bytes, since something moved up. Relaxed: a hint
+  mutable std::atomic<int64_t> left_below_{0};  // bytes that left, or stayed, below since something moved up. Relaxed: a hint
   const std::chrono::nanoseconds room_lasts_;
   std::atomic<size_t> turn_{0};  // where the next Poll begins
 };

@@ -1,8 +1,9 @@
-// Data that found the faster swap full, and is only read since: it moves up by and by when there is room.
+// Data that found the faster swap full: it moves up by and by when there is room, whether it is only read since or changed.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "client/engine/engine.h"
@@ -17,7 +18,11 @@ namespace {
 
 constexpr uint64_t kMovedChunk = 64 << 10, kMovedChunks = 64;
 
-TEST(MovesUp, WhatIsOnlyReadLeavesSlowerSwapAQuarterASweepAtMost) {
+class MovesUp : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Sweeps, MovesUp, testing::Bool(), [](const auto& info) { return std::string(info.param ? "Change" : "OnlyRead"); });
+
+TEST_P(MovesUp, ASweepTakesAQuarterUpAtMost) {
+  const bool change = GetParam();
   std::vector<std::unique_ptr<SwapTier>> tiers;
   for (const uint64_t seed : {1, 2}) tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed, .capacity_bytes = 8 * kMiB, .synchronous = true}));
   auto* const upper = static_cast<FakeTier*>(tiers[0].get());
@@ -32,21 +37,26 @@ TEST(MovesUp, WhatIsOnlyReadLeavesSlowerSwapAQuarterASweepAtMost) {
     ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
     std::memset(chunks.back()->frame, static_cast<int>(i), kMovedChunk);
   }
-  const auto read_all = [&] {
+  unsigned char sweeps = kMovedChunks;  // so that no change writes what was there
+  const auto sweep_all = [&] {
     for (uint64_t i = 0; i < kMovedChunks; ++i) {
-      ASSERT_TRUE(engine.Acquire(chunks[i], false).ok());
-      ASSERT_EQ(static_cast<unsigned char*>(chunks[i]->frame)[kMovedChunk - 1], i);
+      ASSERT_TRUE(engine.Acquire(chunks[i], change).ok());
+      auto* const data = static_cast<unsigned char*>(chunks[i]->frame);
+      ASSERT_EQ(data[kMovedChunk - 1], i);
+      ASSERT_TRUE(!change || sweeps == kMovedChunks || data[0] == sweeps);
+      if (change) data[0] = static_cast<unsigned char>(sweeps + 1);
       swap.Upkeep();  // as the mover does
     }
+    ++sweeps;
   };
-  read_all();
-  read_all();
+  sweep_all();
+  sweep_all();
   EXPECT_EQ(upper->slots(), 1u) << "the others'";
   upper->Free(others, 8 * kMiB);
-  read_all();
+  sweep_all();
   EXPECT_GT(upper->slots(), 0u);
   EXPECT_LE(upper->slots(), kMovedChunks / 4 + 1);
-  for (int sweep = 0; sweep < 40 && lower->slots() > 0; ++sweep) read_all();
+  for (int sweep = 0; sweep < 40 && lower->slots() > 0; ++sweep) sweep_all();
   EXPECT_LT(lower->slots(), kMovedChunks / 2) << "what stays in memory has no need to";
   EXPECT_EQ(engine.counters().unchanged_writes, 0u) << "nobody forgot a const";
   EXPECT_TRUE(engine.IsValid());
