@@ -85,10 +85,16 @@ Result<Secret> Secret::FromFileOrNew(const std::string& path) {
       randombytes_buf(raw, sizeof raw);
       sodium_bin2hex(text, sizeof text, raw, sizeof raw);
       text[2 * kBytes] = '\n';
+      errno = ENOSPC;  // what a short write means
       const bool whole = write(file.number(), text, sizeof text) == static_cast<ssize_t>(sizeof text) && fsync(file.number()) == 0;
+      const int why = errno;
       sodium_memzero(raw, sizeof raw);
       sodium_memzero(text, sizeof text);
-      if (whole && link(fresh.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+      if (!whole) {
+        unlink(fresh.c_str());
+        return Problem(path, std::string("it cannot be written: ") + std::strerror(why));
+      }
+      if ( link(fresh.c_str(), path.c_str()) != 0 && errno != EEXIST) {
         unlink(fresh.c_str());
         return Problem(path, std::strerror(errno));
       }

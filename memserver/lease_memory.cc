@@ -108,7 +108,10 @@ Status LeaseMemory::MakeShared(uint64_t offset, uint64_t bytes) {
     return NoMemory(bytes);
   }
   for (uint64_t at = 0; at < bytes; at += kStepBytes) {
-    if (fallocate(file.number(), 0, static_cast<off_t>(at), static_cast<off_t>(std::min(kStepBytes, bytes - at))) != 0) return NoMemory(bytes);
+    // Older kernels end the call at any signal, also one that only suspends this process.
+    while (fallocate(file.number(), 0, static_cast<off_t>(at), static_cast<off_t>(std::min(kStepBytes, bytes - at))) != 0) {
+      if (errno != EINTR) return NoMemory(bytes);
+    }
     between_steps_();
   }
   RS_CHECK(made_.emplace(offset, Made{bytes, nullptr, std::move(file)}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));

@@ -161,6 +161,8 @@ Status PostIn(std::optional<RendezvousFolder> folder, const std::string& file, c
 }
 
 Status ServeAll(const ServiceOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a lease or a key that is too large a file (ulimit -f) is refused by an errno
   const Result<EndsBySignals*> signals = EndsBySignals::Begin();
   if (!signals.ok()) return signals.status();
   RaiseFileLimit();
@@ -180,8 +182,6 @@ Status ServeAll(const ServiceOptions& options) {
   Result<std::unique_ptr<OfiEndpoint>> endpoint = OfiEndpoint::Open(options.endpoint, secret.value());
   if (!endpoint.ok()) return endpoint.status();
   const EndsBySignals::Of ends(*signals.value(), *endpoint.value());
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a lease that is too large a file (ulimit -f) is refused by an errno
   Posts posts;
   if (Status posted = PostIn(std::move(folder), place_file, *endpoint.value(), &posts); !posted.ok()) return posted;
   std::printf("ramspan server: lends %s at %s, provider %s, secret in %s\n", FormatBytes(options.endpoint.pool_bytes).c_str(),

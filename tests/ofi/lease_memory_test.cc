@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -14,8 +16,25 @@
 #include "tests/support/no_more_files.h"
 #include "tests/support/sizes.h"
 
+namespace {
+int interruptions = 0;  // of the next calls of fallocate, as signals cause them in older kernels
+}
+
+extern "C" int fallocate(int file, int mode, off_t offset, off_t length) {
+  if (interruptions > 0) return --interruptions, errno = EINTR, -1;
+  return static_cast<int>(syscall(SYS_fallocate, file, mode, offset, length));
+}
+
 namespace ramspan {
 namespace {
+
+// A server that was suspended meanwhile refused the lease for want of memory.
+TEST(LeaseMemory, ASignalWhileItIsMadeRefusesNoLease) {
+  LeaseMemory memory(kMiB, [] {});
+  interruptions = 3;
+  EXPECT_TRUE(memory.MakeShared(0, kMiB).ok());
+  EXPECT_EQ(interruptions, 0);
+}
 
 TEST(LeaseMemory, IsZeroAndSomewhereElseWhenItIsMadeAgain) {
   int steps = 0;
