@@ -136,6 +136,11 @@ void Read(Reader* in, ServiceReport* report) {
 
 }  // namespace
 
+std::string FrameText(std::string text) {
+  for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
+  return text.substr(0, kFrameTextMax);
+}
+
 size_t EncodeFrame(const LinkFrame& frame, FrameBuffer* out) {
   Writer writer(out);
   writer.Number(static_cast<uint8_t>(frame.kind));

@@ -56,6 +56,8 @@ struct LinkFrame {
 
 using FrameBuffer = std::array<std::byte, kFrameBytesMax>;
 
+// A text as frames take it: printable ASCII, each other byte as '?', cut at kFrameTextMax.
+std::string FrameText(std::string text);
 // The number of bytes. REQUIRES: texts and address within their bounds.
 size_t EncodeFrame(const LinkFrame& frame, FrameBuffer* out);
 // kInvalidArgument says what is wrong. The frame's texts are allocated for introductions and reports only.

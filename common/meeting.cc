@@ -27,18 +27,18 @@ bool AwaitReady(int descriptor, short events, RunningClock* clock, RunningClock:
   return false;
 }
 
-Result<Descriptor> ConnectTo(const SocketPlace& place, RunningClock* clock, RunningClock::time_point deadline) {
-  const Result<std::vector<SocketAddress>> addresses = Resolve(place);
-  if (!addresses.ok()) return addresses.status();
+// An address where nobody answers (behind a firewall, of another network) uses up an equal part of the time, and leaves the others theirs.
+Result<Descriptor> ConnectToOneOf(std::span<const SocketAddress> addresses, RunningClock* clock, RunningClock::time_point deadline) {
   Status last;
-  for (const SocketAddress& address : addresses.value()) {
-    Result<Descriptor> socket = StartConnect(address);
-    while (!socket.ok() && socket.status().code() == StatusCode::kAborted && clock->Now() < deadline) {
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const RunningClock::time_point now = clock->Now(), until = now + (deadline - now) / static_cast<int64_t>(addresses.size() - i);
+    Result<Descriptor> socket = StartConnect(addresses[i]);
+    while (!socket.ok() && socket.status().code() == StatusCode::kAborted && clock->Now() < until) {
       poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
-      socket = StartConnect(address);
+      socket = StartConnect(addresses[i]);
     }
-    if (socket.ok() && !AwaitReady(socket.value().number(), POLLOUT, clock, deadline)) return Unavailable("nobody answers");
-    last = socket.ok() ? FinishConnect(socket.value()) : socket.status();
+    if (!socket.ok()) last = socket.status();
+    else last = AwaitReady(socket.value().number(), POLLOUT, clock, until) ? FinishConnect(socket.value()) : Unavailable("nobody answers");
     if (last.ok()) return socket;
   }
   return last;
@@ -58,9 +58,15 @@ Status AwaitFrame(Link& link, LinkFrame* frame, RunningClock* clock, RunningCloc
 }  // namespace
 
 Result<Meeting> Meeting::With(const SocketPlace& place, const Secret& secret, milliseconds at_most, Handshake::Role role) {
+  const Result<std::vector<SocketAddress>> addresses = Resolve(place);
+  if (!addresses.ok()) return addresses.status();
+  return With(addresses.value(), secret, at_most, role);
+}
+
+Result<Meeting> Meeting::With(std::span<const SocketAddress> addresses, const Secret& secret, milliseconds at_most, Handshake::Role role) {
   RunningClock clock;
   const RunningClock::time_point deadline = clock.Now() + at_most;
-  Result<Descriptor> socket = ConnectTo(place, &clock, deadline);
+  Result<Descriptor> socket = ConnectToOneOf(addresses, &clock, deadline);
   if (!socket.ok()) return socket.status();
   Meeting meeting{.link = std::make_unique<Link>(std::move(socket).value(), role, secret), .introduction = {}};
   LinkFrame frame;
@@ -79,9 +85,7 @@ Status Meeting::Receive(LinkFrame* frame, milliseconds at_most) {
 std::string OwnLabel() {
   char host[64] = "";
   gethostname(host, sizeof host - 1);
-  std::string label = std::string(program_invocation_short_name) + "[" + std::to_string(getpid()) + "]@" + host;
-  for (char& c : label) c = c >= ' ' && c <= '~' ? c : '?';
-  return label.substr(0, kFrameTextMax);
+  return FrameText(std::string(program_invocation_short_name) + "[" + std::to_string(getpid()) + "]@" + host);
 }
 
 std::string OwnJob() {
@@ -92,9 +96,7 @@ std::string OwnJob() {
     if (value == nullptr || *value == '\0') continue;
     std::string name = value;
     if (name[0] == '/') name = name.substr(name.rfind('/') + 1);  // the launcher's folder, made for this job
-    name = kind + name;
-    for (char& c : name) c = c >= ' ' && c <= '~' ? c : '?';
-    return name.substr(0, kFrameTextMax);
+    return FrameText(kind + name);
   }
   return OwnLabel();
 }

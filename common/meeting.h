@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "common/link.h"
@@ -17,6 +18,9 @@ struct Meeting {
 
   // kUnavailable: nobody answers there, or not in time. kFailedPrecondition: somebody does, who is no server of ours.
   static Result<Meeting> With(const SocketPlace& place, const Secret& secret, std::chrono::milliseconds at_most,
+                             Handshake::Role role = Handshake::Role::kClient);
+  // By the first of its addresses that answers. REQUIRES: there is one.
+  static Result<Meeting> With(std::span<const SocketAddress> addresses, const Secret& secret, std::chrono::milliseconds at_most,
                              Handshake::Role role = Handshake::Role::kClient);
 
   // The server's next frame. kUnavailable: the link has ended, or nothing has come in time.

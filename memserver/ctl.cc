@@ -1,8 +1,10 @@
 // ramspan-ctl (`ramspan ctl`): looks at memory servers that stand by themselves, and ends them. It has to know their secret.
 #include <boost/program_options.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <iterator>
 #include <string>
@@ -68,7 +70,7 @@ void PrintHelp(std::ostream& out) {
          "  ramspan ctl list node7:7117\n"
          "  ramspan ctl drain --wait node7:7117\n"
          "  ramspan ctl quota node7:7117 --memory 16GiB --job 'slurm 4711'\n\n"
-      << Description(options) << "\nExit status: 0; 1 when a server did not answer; 2 for a wrong line.\n";
+      << Description(options) << "\nExit status: 0; 1 when a server did not answer, or the output cannot be written; 2 for a wrong line.\n";
 }
 
 Result<CtlOptions> Parse(int argc, char** argv) {
@@ -94,7 +96,7 @@ Result<CtlOptions> Parse(int argc, char** argv) {
 }
 
 Result<ServiceCommand> CommandOf(const CtlOptions& options) {
-  ServiceCommand command{.order = ServiceOrder::kList, .bytes = 0, .job = options.job.substr(0, kFrameTextMax)};
+  ServiceCommand command{.order = ServiceOrder::kList, .bytes = 0, .job = FrameText(options.job)};
   for (const CommandName& one : kCommands) {
     if (options.command != one.name) continue;
     command.order = one.order;
@@ -154,9 +156,16 @@ Result<uint64_t> Give(const SocketPlace& place, const Secret& secret, const Serv
   return answer.value().instance;
 }
 
+// What was printed goes out now. The first error of all such calls, as errno says it; 0: none.
+int FlushOutput() {
+  static int first = 0;
+  if (std::fflush(stdout) != 0 && first == 0) first = errno;
+  return first;
+}
+
 void Tell(const std::string& line) {
   std::printf("%s\n", line.c_str());
-  std::fflush(stdout);
+  FlushOutput();
 }
 
 // Also those that are found in folders, after what dead servers have left there was swept.
@@ -199,7 +208,7 @@ Result<int> CommandAll(const CtlOptions& options) {
   if (!secret.ok()) return secret.status();
   bool all = true;
   const auto note = [&all](const SocketPlace& place, const Status& done) {
-    std::fflush(stdout);
+    FlushOutput();
     if (!done.ok()) std::fprintf(stderr, "ramspan ctl: memory server %s: %s\n", place.text().c_str(), done.message().c_str());
     all = all && done.ok();
   };
@@ -222,6 +231,10 @@ int main(int argc, char** argv) {
   const ramspan::Result<ramspan::CtlOptions> options = ramspan::Parse(argc, argv);
   if (options.ok() && options.value().help) return ramspan::PrintHelp(std::cout), 0;
   const ramspan::Result<int> done = options.ok() ? ramspan::CommandAll(options.value()) : ramspan::Result<int>(options.status());
+  if (const int error = ramspan::FlushOutput(); error != 0) {
+    std::fprintf(stderr, "ramspan ctl: its output cannot be written: %s\n", std::strerror(error));
+    return 1;
+  }
   if (done.ok()) return done.value();
   std::fprintf(stderr, "ramspan ctl: %s\n", done.status().message().c_str());
   return ramspan::kUsageError;

@@ -111,7 +111,6 @@ class OfiEndpoint final : public Endpoint {
   void Visit(Visitor& visitor);
   void TellNews(Visitor& visitor);
   bool TakeFrame(Visitor& visitor, Message* message);
-  void NoteUsage(Visitor& visitor, const ServiceUsage& told);
   bool TakeOrder(Visitor& visitor, const LinkFrame& frame);
   void Greet(Visitor& visitor);
   void Welcome(Visitor& visitor, const Introduction& introduction);

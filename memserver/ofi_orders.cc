@@ -1,15 +1,10 @@
 // Of OfiEndpoint: what it knows of its clients, what controllers (`ramspan ctl`) want, and what clients are told because of that.
-#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "memserver/ofi_visitor.h"
 
 namespace ramspan {
-namespace {
-// Clients say once a second what they have moved, if they have moved anything.
-constexpr std::chrono::milliseconds kUsageLasts{3000};
-}  // namespace
 
 // A controller stays as long as a client may take to arrive, and is none.
 bool OfiEndpoint::TakeOrder(Visitor& visitor, const LinkFrame& frame) {
@@ -34,7 +29,7 @@ Endpoint::Reported OfiEndpoint::Report(uint64_t from, const ServiceReport& repor
   if (!found->second->link.has_room()) return Reported::kLater;
   LinkFrame frame{.kind = LinkFrame::Kind::kReport};
   frame.report = report;
-  frame.report.label = report.label.substr(0, kFrameTextMax);
+  frame.report.label = FrameText(report.label);
   const bool sent = found->second->link.Send(frame);
   Visit(*found->second);
   return sent ? Reported::kSent : Reported::kGone;
@@ -69,29 +64,12 @@ std::string OfiEndpoint::JobOf(uint32_t client) {
 
 ServiceUsage OfiEndpoint::UsageOf(uint32_t client) {
   const Visitor* visitor = ByNumber(client);
-  ServiceUsage usage = visitor == nullptr ? ServiceUsage() : visitor->usage;
-  if (visitor == nullptr || clock_.Now() - visitor->usage_at > kUsageLasts) usage.written_per_second = usage.read_per_second = 0;
-  return usage;
+  return visitor == nullptr ? ServiceUsage() : visitor->usage.UsageAt(clock_.Now());
 }
 
 std::string OfiEndpoint::LabelOf(uint32_t client) {
   const Visitor* visitor = ByNumber(client);
   return visitor == nullptr ? "" : visitor->label;
-}
-
-// What it says is believed as far as numbers go: it is for people, and nothing depends on it.
-void OfiEndpoint::NoteUsage(Visitor& visitor, const ServiceUsage& told) {
-  const RunningClock::time_point now = clock_.Now();
-  const double seconds = std::chrono::duration<double>(now - visitor.usage_at).count();
-  const auto rate = [seconds](uint64_t after, uint64_t before) {
-    return after > before ? PerSecond(after - before, seconds) : 0;
-  };
-  const bool first = visitor.usage_at == RunningClock::time_point();
-  visitor.usage = {.written_bytes = told.written_bytes,
-                   .read_bytes = told.read_bytes,
-                   .written_per_second = first ? 0 : rate(told.written_bytes, visitor.usage.written_bytes),
-                   .read_per_second = first ? 0 : rate(told.read_bytes, visitor.usage.read_bytes)};
-  visitor.usage_at = now;
 }
 
 }  // namespace ramspan

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memserver/ofi_endpoint.h"
+#include "memserver/usage_meter.h"
 
 namespace ramspan {
 
@@ -26,8 +27,7 @@ struct OfiEndpoint::Visitor {
   // What it has yet to be told: the newest alone counts. A client that takes nothing (it is suspended) costs these places, however much is said to it.
   std::optional<uint64_t> give_back;
   std::optional<bool> draining;
-  ServiceUsage usage;  // as it last said, with the rates since it said so before
-  RunningClock::time_point usage_at{};
+  UsageMeter usage;
 };
 
 }  // namespace ramspan

@@ -110,7 +110,7 @@ bool OfiEndpoint::TakeFrame(Visitor& visitor, Message* message) {
     return false;
   }
   if (is_introduction) Welcome(visitor, frame.introduction);
-  if (frame.kind == LinkFrame::Kind::kUsage) NoteUsage(visitor, frame.usage);
+  if (frame.kind == LinkFrame::Kind::kUsage) visitor.usage.Note(frame.usage, clock_.Now());
   if (frame.kind == LinkFrame::Kind::kPing) visitor.link.Send({.kind = LinkFrame::Kind::kPong});
   if (frame.kind == LinkFrame::Kind::kRecord) {
     last_ = frame.record;
@@ -124,7 +124,7 @@ void OfiEndpoint::Greet(Visitor& visitor) {
   visitor.greeted = true;
   visitor.greeting_ends = clock_.Now() + kArrivalMax;
   LinkFrame frame{.kind = LinkFrame::Kind::kIntroduction};
-  frame.introduction = {.instance = instance_, .capacity_bytes = memory_->bytes(), .near = visitor.near, .local_name = local_name_, .label = place_.substr(0, kFrameTextMax)};
+  frame.introduction = {.instance = instance_, .capacity_bytes = memory_->bytes(), .near = visitor.near, .local_name = local_name_, .label = FrameText(place_)};
   if (!visitor.near) {
     visitor.fabric = fabrics_->Join();
     frame.introduction.fabric = fabrics_->endpoint(visitor.fabric).address();
