@@ -2,10 +2,12 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
@@ -89,6 +91,15 @@ Descriptor Open(const SocketAddress& address) {
   Descriptor opened(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (opened && address.storage.ss_family != AF_UNIX) NoticeDeadHosts(opened.number());
   return opened;
+}
+
+// Two servers that start at one path would each take the other's new socket for one that a dead server has left. So the folder is locked from
+// the look at the old socket until somebody listens at the new one. Where that cannot be, or another process keeps it locked, it goes on without.
+Descriptor LockFolderOf(const std::string& path) {
+  constexpr int kTries = 400, kTryAgainAfterMs = 5;  // 2 s
+  Descriptor folder(path[0] == '@' ? -1 : open(path.substr(0, path.rfind('/') + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < kTries && folder && flock(folder.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i) poll(nullptr, 0, kTryAgainAfterMs);
+  return folder;
 }
 
 // A server that was killed leaves its socket's file; one that lives answers.
@@ -188,6 +199,7 @@ Result<Descriptor> Listen(const SocketPlace& place, SocketAddress* bound) {
   const SocketAddress& address = addresses.value()[0];
   Descriptor listener = Open(address);
   if (!listener) return Unavailable("cannot listen at " + place.text() + ": " + Reason());
+  const Descriptor locked = place.is_local() ? LockFolderOf(place.path) : Descriptor();
   if (place.is_local()) RemoveDeadFile(address, place.path);
   else Set(listener.number(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||

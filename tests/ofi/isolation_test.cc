@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -276,6 +278,21 @@ TEST(Isolation, WhoFindsTheQueueOfAUnixSocketFullWaitsForItsTurn) {
   EXPECT_THAT(met.message(), testing::Not(testing::HasSubstr("temporarily unavailable"))) << "it was accepted in the end, and closed";
 }
 
+// The first address that a name has may be of a network that is not there. It used up all of the time.
+TEST(Isolation, AServerIsMetByItsSecondAddressWhereNobodyAnswersAtTheFirst) {
+  OfiServers servers({});
+  SocketAddress silent;
+  const Descriptor listener = Listen(ParseSocketPlace("127.0.0.1:0").value(), &silent).value();
+  ASSERT_EQ(listen(listener.number(), 0), 0);
+  const Descriptor first = StartConnect(silent).value();  // fills its queue, and the kernel answers nobody else
+  pollfd connected{.fd = first.number(), .events = POLLOUT, .revents = 0};
+  ASSERT_EQ(poll(&connected, 1, 10'000), 1);
+  const std::vector<SocketAddress> addresses = {silent, Resolve(servers.places()[0]).value()[0]};
+  const Result<Meeting> met = Meeting::With(addresses, TestSecret(), std::chrono::milliseconds(4000));
+  ASSERT_TRUE(met.ok()) << met.status().message();
+  EXPECT_EQ(met.value().introduction.instance, servers.endpoint(0).instance());
+}
+
 // Two places that differ, and one process behind them: only its introduction tells.
 TEST(Isolation, AServerWithTwoNamesIsMetOnce) {
   OfiServers servers({});
@@ -511,6 +528,30 @@ TEST(Places, AreHostsWithPortsOrPaths) {
   for (const char* wrong : {"", "node7", ":7117", "node7:", "node7:65536", "node7:-1", "fd00::1:80", "a:1,,b:2", "a:1,", "/", "a b:1"}) {
     EXPECT_FALSE(ParseSocketPlaces(wrong).ok()) << wrong;
   }
+}
+
+// Each of them took the other's socket, which was not listened at yet or had come after its look, for the dead one's: both served, and one could be found by nobody.
+TEST(Places, OfTwoServersThatFindADeadOnesSocketOneTakesIt) {
+  std::string folder = testing::TempDir() + "ramspan-dead-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const SocketPlace place = ParseSocketPlace(folder + "/socket").value();
+  const SocketAddress address = Resolve(place).value()[0];
+  SocketAddress bound;
+  Listen(place, &bound).value().Close();  // as if it had been killed
+  // This test is the one that has looked first.
+  Descriptor locked(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(flock(locked.number(), LOCK_EX), 0);
+  auto other = std::async(std::launch::async, [&] { return Listen(place, &bound); });
+  EXPECT_EQ(other.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout) << "it waits for its turn";
+  ASSERT_EQ(unlink(place.path.c_str()), 0);
+  const Descriptor ours(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  ASSERT_EQ(bind(ours.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length), 0);
+  ASSERT_EQ(listen(ours.number(), 1), 0);
+  locked.Close();
+  EXPECT_THAT(other.get().status().message(), testing::HasSubstr("another process listens there"));
+  EXPECT_TRUE(StartConnect(address).ok());
+  EXPECT_TRUE(Accept(ours)) << "it is found there";
+  std::filesystem::remove_all(folder);
 }
 
 // It was sought for ever, without a word.

@@ -404,6 +404,36 @@ TEST_F(Service, WithoutAKeyFileTheErrorNamesWhoMakesIt) {
   EXPECT_THAT(server.err, HasSubstr("key file /nowhere/key: it cannot be made: No such file or directory\n"));
 }
 
+// The kernel ended it without a word (SIGXFSZ) and the half of a key stayed, or, on a full disk, it was told to start a server.
+TEST_F(Service, AKeyThatCannotBeWrittenIsAnErrorThatSaysWhyAndLeavesNothing) {
+  const std::filesystem::path keys = folder_ / "keys";
+  std::filesystem::create_directory(keys);
+  // What is said goes through a pipe: the limit is also one of where the test reads it.
+  const Outcome outcome = Run({"sh", "-c", "(ulimit -f 0; \"$@\"; echo status $?) 2>&1 | cat", "sh", LAUNCHER, "server", "--memory", "8MiB", "--key-file", keys / "key"}, {});
+  EXPECT_EQ(outcome.out, "ramspan server: key file " + (keys / "key").string() + ": it cannot be written: File too large\nstatus 2\n");
+  EXPECT_TRUE(std::filesystem::is_empty(keys));
+}
+
+// A server of this name introduced itself to nobody, and a job of this name was asked for in vain: links take printable ASCII alone.
+TEST_F(Service, NamesOfOtherLettersAreUsedWithQuestionMarks) {
+  const Server server = StartServer("8MiB", {"--socket", (folder_ / "größe").string()});
+  const Outcome listed = Run({LAUNCHER, "ctl", "list", server.place}, {});
+  EXPECT_EQ(listed.status, 0) << listed.err;
+  const Outcome limited = Run({LAUNCHER, "ctl", "quota", server.place, "--memory", "4MiB", "--job", "größe"}, {});
+  EXPECT_EQ(limited.status, 0) << limited.err;
+  EXPECT_THAT(limited.out, HasSubstr("gr??"));
+  EndServer(server);
+}
+
+// A script that looks for a server in the list found none.
+TEST_F(Service, CtlFailsWhenItsOutputCannotBeWritten) {
+  const Server server = StartServer("8MiB");
+  const Outcome full = Run({"sh", "-c", "exec \"$@\" > /dev/full", "sh", LAUNCHER, "ctl", "list", server.place}, {});
+  EXPECT_EQ(full.status, 1);
+  EXPECT_THAT(full.err, HasSubstr("No space left on device"));
+  EndServer(server);
+}
+
 // The options of `ramspan run` were named, which had not been used.
 TEST_F(Service, AFullServerThatStandsByItselfIsEnlargedByItsOwnOption) {
   const Server server = StartServer("8MiB");
