@@ -119,8 +119,8 @@ std::vector<std::string> Hosts::Enter(int host) const {
   return {SystemProgram("nsenter"), "-t", std::to_string(holders_[static_cast<size_t>(host)]), "-n", "-u", "-m", "--"};
 }
 
-bool Hosts::Ip(size_t holder, const std::string& words) const {
-  std::vector<std::string> line = {SystemProgram("nsenter"), "-t", std::to_string(holders_[holder]), "-n", "--", SystemProgram("ip")};
+bool Hosts::Configured(size_t holder, const std::string& program, const std::string& words) const {
+  std::vector<std::string> line = {SystemProgram("nsenter"), "-t", std::to_string(holders_[holder]), "-n", "--", SystemProgram(program)};
   std::istringstream rest(words);
   for (std::string word; rest >> word;) line.push_back(word);
   return RunToEnd(std::move(line)) == 0;
@@ -155,6 +155,19 @@ bool Hosts::WaitForLink(int host) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(25));
   }
   return false;
+}
+
+// The bucket holds what the wire moves in a tenth of a millisecond, and at least one of the largest packets (64 KiB); who sends more waits
+// in the queue for a millisecond at most.
+bool Hosts::LimitWires(double gbit_s) const {
+  if (SystemProgram("tc").empty()) return false;
+  const auto mbit_s = static_cast<uint64_t>(gbit_s * 1000);
+  const uint64_t bucket = std::max<uint64_t>(mbit_s * 1'000'000 / 8 / 10'000, 128 << 10);
+  bool done = true;
+  for (size_t host = 0; host < holders_.size(); ++host) {
+    done = done && Configured(host, "tc", "qdisc replace dev eth0 root tbf rate " + std::to_string(mbit_s) + "mbit burst " + std::to_string(bucket) + " latency 1ms");
+  }
+  return done;
 }
 
 bool Hosts::SetLink(int host, bool up) const { return Ip(static_cast<size_t>(host), std::string("link set eth0 ") + (up ? "up" : "down")); }

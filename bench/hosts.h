@@ -35,6 +35,9 @@ class Hosts {
   static std::string Address(int host) { return "10.211.0." + std::to_string(host + 1); }
   // The words that make the command behind them run on this host.
   std::vector<std::string> Enter(int host) const;
+  // Lets through no more than so many Gbit/s from each host from now on, as a network card would. False: this kernel or machine has no
+  // `tc` with a token bucket filter.
+  bool LimitWires(double gbit_s) const;
   // Takes the host's cable out and puts it in again. False: it could not be done.
   bool SetLink(int host, bool up) const;
 
@@ -45,7 +48,8 @@ class Hosts {
   bool JoinBySwitch(int count) const;
   bool Configure(int host) const;
   bool WaitForLink(int host) const;
-  bool Ip(size_t holder, const std::string& words) const;
+  bool Ip(size_t holder, const std::string& words) const { return Configured(holder, "ip", words); }
+  bool Configured(size_t holder, const std::string& program, const std::string& words) const;
 
   std::vector<pid_t> holders_;  // by host; one more for a switch
 };

@@ -118,6 +118,8 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
       "ofi: servers outside of it, by libfabric; both beside the raw network, measured in the same run");
   add("hosts", po::value(&o->hosts)->value_name("1|2"),
       "with --transport mpi or ofi: 2 puts the servers on another host, made of namespaces (root, or user namespaces); 1: through the loopback interface (1)");
+  add("wire", po::value(&o->wire_gbit_s)->value_name("GBIT/S"),
+      "with --hosts 2: what the cable between them lets through in each direction, as a network card would; without it the cores that copy are the limit");
   add("server-threads", Count("server-threads", &o->server_threads), "with --transport ofi: `ramspan server --threads N` (1)");
   add("clients", po::value(&o->clients)->value_name("N"), "with --transport mpi or ofi: so many processes at the same time, each with its own data; rates are their sums (1)");
   add("servers", po::value(&o->servers)->value_name("N"), "memory servers to start (1; 0 with --tier file and for rambrain)");
@@ -175,6 +177,7 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (network && o->name != "stream" && o->name != "random") throw po::error("--transport is for stream and random");
   if (network && o->servers < 1) throw po::error("--transport " + o->transport + " needs --servers");
   if (o->hosts != 1 && (o->hosts != 2 || !network)) throw po::error("--hosts is 1, or 2 with --transport mpi or ofi");
+  if (given.count("wire") != 0 && (o->hosts != 2 || !(o->wire_gbit_s >= 0.1 && o->wire_gbit_s <= 1000))) throw po::error("--wire is 0.1 to 1000 Gbit/s, with --hosts 2");
   if (o->clients < 1 || o->clients > kClientsMax || (o->clients > 1 && !network)) {
     throw po::error("--clients is 1 to " + std::to_string(kClientsMax) + ", more than one with --transport mpi or ofi");
   }

@@ -227,6 +227,9 @@ int RunNetworkJob(const BenchOptions& options, int argc, char** argv) {
       }
       return 0;
     }
+    if (options.wire_gbit_s > 0 && !hosts->LimitWires(options.wire_gbit_s)) {
+      throw std::runtime_error("--wire: the cable cannot be made slower; it needs `tc` (iproute2) and a kernel with sch_tbf");
+    }
   }
   int status = 1;
   {

@@ -70,7 +70,7 @@ double NetworkRoofline::Seconds(const RawRates& rates, double bytes_in, double b
 }
 
 std::string NetworkText(const BenchOptions& o) {
-  return o.transport + " over " + (o.hosts == 2 ? "two network namespaces" : "tcp loopback") + ", " + std::to_string(o.servers) +
+  return o.transport + " over " + (o.hosts == 2 ? "two network namespaces" : "tcp loopback") + (o.wire_gbit_s > 0 ? " and a wire of " + Fixed(o.wire_gbit_s, 1) + " Gbit/s" : "") + ", " + std::to_string(o.servers) +
          (o.servers == 1 ? " server" : " servers") + (o.clients > 1 ? ", " + std::to_string(o.clients) + " clients, each with as much" : "");
 }
 

@@ -39,6 +39,7 @@ struct BenchOptions {
   uint64_t server_memory = 0;
   std::string transport = "shared";  // mpi, ofi
   int hosts = 1;
+  double wire_gbit_s = 0;  // what the cable between two hosts lets through in each direction; 0: as much as the cores copy
   int server_threads = 1;
   int raw = 0;  // this process measures the raw network of `mpi`, with so many transfers under way
 };

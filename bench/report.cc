@@ -39,7 +39,7 @@ Json ConfigJson(const BenchOptions& o) {
           {"repetitions", o.repetitions}, {"operations", o.operations}, {"chunks", o.chunks},
           {"threads", o.threads},   {"busy", o.busy},
           {"servers", o.servers},   {"clients", o.clients}, {"server_memory", o.server_memory},
-          {"transport", o.transport}, {"hosts", o.hosts},           {"server_threads", o.server_threads}};
+          {"transport", o.transport}, {"hosts", o.hosts}, {"wire_gbit_s", o.wire_gbit_s}, {"server_threads", o.server_threads}};
 }
 
 }  // namespace

@@ -228,10 +228,13 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     }
     place->must_look = looks_itself;
     seeker->vacates_ended = vacating_.ended;
-    const auto search_began = Clock::now();
-    const Evicted evicted = EvictFor(seeker->chunk->bytes);
+    Evicted evicted;
+    if (!FramesAreComing()) {
+      const auto search_began = Clock::now();
+      evicted = EvictFor(seeker->chunk->bytes);
+      if (looks_itself && !evicted.leaves() && !evicted.room_made) vacating_.NoteSearchInVain(Clock::now() - search_began);
+    }
     seeker->ask = evicted.no_slot;
-    if (looks_itself && !evicted.leaves() && !evicted.room_made) vacating_.NoteSearchInVain(Clock::now() - search_began);
     bool coming = false;
     Status status = AwaitEvicted(seeker, evicted, &coming);
     if (status.ok() && !coming) status = AwaitPins(seeker, evicted, frame);
@@ -239,6 +242,10 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
   }
   return Status();
 }
+
+// What is being written is enough for all that wait. Each look would make more leave otherwise: with a slow wire, half of the memory, whose
+// writes are then in the way of what these threads want to read.
+bool Engine::FramesAreComing() const { return leaving_bytes_ > 0 && arena_.available() + leaving_bytes_ >= queue_.bytes(); }
 
 // Makes way for a frame of `bytes`, and for more of them where many are as small. Does not wait for room that others make in swap: who is in
 // the queue is served there, and would keep from others for so long what they need.

@@ -7,6 +7,7 @@ namespace ramspan {
 void MemoryQueue::Join(Waiter* waiter) {
   waiter->queued_ = true;
   ++awake_;
+  bytes_ += RoundUpToGranule(waiter->bytes);
   waiter->before_ = newest_;
   (newest_ == nullptr ? oldest_ : newest_->next_) = waiter;
   newest_ = waiter;
@@ -16,6 +17,7 @@ void MemoryQueue::Join(Waiter* waiter) {
 
 void MemoryQueue::Remove(Waiter* waiter) {
   if (!std::exchange(waiter->queued_, false)) return;
+  bytes_ -= RoundUpToGranule(waiter->bytes);
   (waiter->before_ == nullptr ? oldest_ : waiter->before_->next_) = waiter->next_;
   (waiter->next_ == nullptr ? newest_ : waiter->next_->before_) = waiter->before_;
   waiter->before_ = waiter->next_ = nullptr;

@@ -44,6 +44,7 @@ class MemoryQueue {
   void Leave(Waiter* waiter);
 
   bool empty() const { return oldest_ == nullptr; }
+  uint64_t bytes() const { return bytes_; }  // of frames that those in the queue wait for
   Waiter* oldest() const { return oldest_; }
   static Waiter* After(const Waiter* waiter) { return waiter->next_; }
   static bool IsQueued(const Waiter* waiter) { return waiter->queued_; }
@@ -82,6 +83,7 @@ class MemoryQueue {
 
   Waiter *oldest_ = nullptr, *newest_ = nullptr;
   Waiter* watcher_ = nullptr;
+  uint64_t bytes_ = 0;
   uint64_t watches_ = 0;  // begun, ever
   uint64_t awake_ = 0;  // in the queue and not asleep; who is being woken counts as awake
   std::array<Waiter*, kLists> by_chunk_{};

@@ -48,7 +48,7 @@ void Engine::BeginOp(IoOp* op, Chunk* chunk, bool write) {
   op->round = failed_writes_.round();
   chunk->op = op;
   ++in_flight_;
-  writes_in_flight_ += write;
+  if (write) leaving_bytes_ += RoundUpToGranule(chunk->bytes);
 }
 
 void Engine::Release(IoOp* op) {
@@ -115,6 +115,7 @@ void Engine::Finish(std::span<IoRequest* const> done) {
     if (io->result == StatusCode::kFailedPrecondition) NoteHeapFailure();
     WakeSleepers(op);
     if (io->is_write) {
+      leaving_bytes_ -= RoundUpToGranule(io->bytes);
       writes[n++] = op;
     } else {
       queue_.WakeFor(op->chunk);
@@ -122,7 +123,6 @@ void Engine::Finish(std::span<IoRequest* const> done) {
       Release(op);
     }
   }
-  writes_in_flight_ -= n;
   FinishWrites(std::span(writes, n));
   ServeWaiters();
   Submit(std::span(again, m), false);

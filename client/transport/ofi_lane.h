@@ -1,5 +1,5 @@
-// OfiLane: transfers between this process and one far server, over an endpoint of their own. What the network cannot take at once
-// waits in a queue here and is posted as others end. The first transfer that fails in the network fails the lane: the server is not there any
+// OfiLane: transfers between this process and one far server, over an endpoint of their own. They are cut into parts. What the network
+// cannot take at once waits in two queues here and is posted as others end: reads first, and few writes at a time (ofi_lane.cc says why). The first transfer that fails in the network fails the lane: the server is not there any
 // more, or does not know this client. A buffer that cannot be registered fails its own transfer alone. Then the endpoint is closed, which is the only way to be sure that the network lets go of
 // the buffers, and every transfer ends with an error.
 //
@@ -52,34 +52,42 @@ class OfiLane {
   Look look() const;
 
  private:
-  // A transfer of the caller's, which may be too long for one of the network's.
+  // A transfer of the caller's.
   struct Whole {
     void* cookie = nullptr;
-    uint32_t parts_left = 0;
-    bool failed = false;
-    Whole* next = nullptr;
-  };
-  struct Part {
-    std::array<std::byte, kFabricContextBytes> context;  // first: the network gives its address back
-    Whole* whole = nullptr;  // null: this part is free
-    Part* next = nullptr;    // in waiting_ or among the free ones
     bool is_write = false;
     std::span<std::byte> local;
     uint64_t key = 0, address = 0;
     std::shared_ptr<const FabricRegion> region;
+    size_t begun = 0;        // bytes of it that were posted, or are being posted; below all of them it waits in its line
+    uint32_t parts_left = 0;  // in the network
+    bool waits = true, failed = false;
+    Whole* next = nullptr;  // in a line, or among the free ones
   };
+  // One of the network's.
+  struct Part {
+    std::array<std::byte, kFabricContextBytes> context;  // first: the network gives its address back
+    Whole* whole = nullptr;  // null: this part is free
+    Part* next = nullptr;    // among the free ones
+    size_t at = 0, bytes = 0;  // in the whole
+  };
+  // Those that wait to be posted.
+  struct Line {
+    Whole *first = nullptr, *last = nullptr;
+  };
+  static constexpr size_t kPartsMax = 256;  // as many as an endpoint takes (common/fabric.cc)
 
-  void Queue(Whole* whole, const Part& part) RS_REQUIRES(mutex_);
-  void TakeParts(size_t count) RS_REQUIRES(mutex_);
+  Line* NextLine() RS_REQUIRES(mutex_);
+  Part* TakePart() RS_REQUIRES(mutex_);
+  void PutBack(Part* part) RS_REQUIRES(mutex_);
   void PostWaiting();
   // kNoBuffer: this process cannot register the part's buffer now; the server has no part in that.
   enum class Tried { kPosted, kAgain, kNoBuffer, kFailed };
   Tried Post(Part* part) noexcept;  // an exception would leave the part lost and the lane as if somebody posted
   void Finish(Part* part, bool ok) RS_REQUIRES(mutex_);
+  void End(Whole* whole) RS_REQUIRES(mutex_);
   bool Poll();
   void Bury();
-  template <class T>
-  static T* Take(T** free, std::deque<T>* all);
 
   // Constant after construction.
   const uint64_t peer_;
@@ -94,15 +102,15 @@ class OfiLane {
   int users_ RS_GUARDED_BY(mutex_) = 0;
   bool failed_ RS_GUARDED_BY(mutex_) = false, buried_ RS_GUARDED_BY(mutex_) = false;
   bool posting_ RS_GUARDED_BY(mutex_) = false, polling_ RS_GUARDED_BY(mutex_) = false;
-  std::deque<Part> parts_ RS_GUARDED_BY(mutex_);  // a deque: their addresses are the network's
-  std::deque<Whole> wholes_ RS_GUARDED_BY(mutex_);
+  std::array<Part, kPartsMax> parts_ RS_GUARDED_BY(mutex_);
+  std::deque<Whole> wholes_ RS_GUARDED_BY(mutex_);  // a deque: they do not move
   Part* free_parts_ RS_GUARDED_BY(mutex_) = nullptr;
   Whole* free_wholes_ RS_GUARDED_BY(mutex_) = nullptr;
-  Part* waiting_first_ RS_GUARDED_BY(mutex_) = nullptr;
-  Part* waiting_last_ RS_GUARDED_BY(mutex_) = nullptr;
+  Line waiting_reads_ RS_GUARDED_BY(mutex_), waiting_writes_ RS_GUARDED_BY(mutex_);
   std::vector<ServerTransport::Completion> done_ RS_GUARDED_BY(mutex_);
   size_t in_flight_ RS_GUARDED_BY(mutex_) = 0;  // wholes, and those in done_
   size_t in_network_ RS_GUARDED_BY(mutex_) = 0;  // parts that were posted, or are being posted
+  uint64_t written_in_network_ RS_GUARDED_BY(mutex_) = 0;  // bytes of parts of writes
   uint64_t ended_ RS_GUARDED_BY(mutex_) = 0;    // parts
 };
 

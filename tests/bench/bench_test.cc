@@ -124,6 +124,17 @@ TEST_F(Networks, TwoHostsAreMadeAndGoneOrItIsSaidWhyNot) {
   }
 }
 
+TEST_F(Networks, AWireLetsThroughWhatItIsToldOrItIsSaidWhyNot) {
+  const Outcome outcome = Run(Small("stream", {"--transport", "ofi", "--hosts", "2", "--wire", "1"}));
+  if (outcome.err.find("sch_tbf") != std::string::npos) GTEST_SKIP() << outcome.err;
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json line = Lines(outcome).at(0);
+  if (line.contains("skipped")) GTEST_SKIP() << line["skipped"];
+  EXPECT_TRUE(line["verified"].get<bool>()) << line;
+  EXPECT_LT(line["raw_read_gb_s"].get<double>(), 0.13);
+  EXPECT_THAT(Run({"stream", "--transport", "ofi", "--wire", "1"}).err, HasSubstr("with --hosts 2"));
+}
+
 // The fixture looks for processes that are left: servers, raw peers, and those that hold the hosts.
 TEST_F(Networks, AnEndedRunLeavesNoServerAndNoHostBehind) {
   for (const int signal : {SIGTERM, SIGKILL}) {

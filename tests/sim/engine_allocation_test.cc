@@ -89,8 +89,8 @@ TEST(MissPath, MoreTransfersAtOnceThanEverAreChargedAndStay) {
   NoPins pins;
   Engine engine({.budget = 16 * kMiB, .preemptive = false}, &swap, &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
-  const auto push_out = [&] {
-    Chunk* large = engine.Create(15 * kMiB).value();
+  const auto push_out = [&] {  // all but a few, which take what metadata leaves
+    Chunk* large = engine.Create(engine.budget()->frames_limit() - 128 * 1024).value();
     ASSERT_TRUE(engine.Acquire(large, true).ok());
     engine.Free(large);
   };

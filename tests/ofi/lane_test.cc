@@ -1,0 +1,101 @@
+// The order in which transfers enter the network.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "client/transport/ofi_lane.h"
+#include "tests/support/eventually.h"
+#include "tests/support/sizes.h"
+
+namespace ramspan {
+namespace {
+
+class Lane : public testing::Test {
+ protected:
+  static constexpr size_t kWrites = 16;
+
+  Lane() : theirs_(kWrites * kMiB), ours_(kWrites * kMiB) {
+    region_ = FabricRegion::ForPeer(*peer_, theirs_).value();
+    const auto domain = FabricDomain::OpenTowards(peer_->address(), {}).value();
+    auto endpoint = FabricEndpoint::Open(domain).value();
+    const uint64_t number = endpoint->AddPeer(peer_->address()).value();
+    lane_ = std::make_unique<OfiLane>(std::move(endpoint), number, std::make_shared<OfiRegistrations>(domain), 0);
+  }
+
+  void Start(bool is_write, size_t at, size_t bytes, void* cookie) {
+    lane_->Start({.server = 0, .is_write = is_write, .buffer = ours_.data() + at, .offset = at, .bytes = bytes, .cookie = cookie}, region_.key(), region_.address() + at);
+  }
+  // Of those that were started, in the order in which they ended.
+  std::vector<ServerTransport::Completion> EndOf(size_t count) {
+    std::vector<ServerTransport::Completion> all;
+    EXPECT_TRUE(Eventually([&] {
+      std::array<FabricCompletion, 16> done;
+      bool broken = false;
+      peer_->Poll(done, &broken);
+      lane_->Collect(&all);
+      return all.size() >= count;
+    }));
+    return all;
+  }
+
+  std::unique_ptr<FabricEndpoint> peer_ = FabricEndpoint::Open(FabricDomain::OpenAt("127.0.0.1", {}).value()).value();
+  std::vector<std::byte> theirs_, ours_;
+  FabricRegion region_;
+  std::unique_ptr<OfiLane> lane_;
+};
+
+// It waited until the bytes of all writes had left before it: with a batch of 16 MiB, 13 ms on a wire of 10 Gbit/s.
+TEST_F(Lane, AReadDoesNotWaitForTheWritesThatWereStartedBeforeIt) {
+  int read = 0;
+  Start(true, 0, kMiB, nullptr);  // connects
+  ASSERT_EQ(EndOf(1).size(), 1u);
+  for (size_t i = 1; i < kWrites; ++i) Start(true, i * kMiB, kMiB, nullptr);
+  Start(false, 0, 4096, &read);
+  const std::vector<ServerTransport::Completion> ended = EndOf(kWrites);
+  ASSERT_EQ(ended.size(), kWrites);
+  const auto at = std::find_if(ended.begin(), ended.end(), [&](const auto& one) { return one.cookie == &read; });
+  EXPECT_LE(at - ended.begin(), 3) << "ended before the read";
+}
+
+TEST_F(Lane, MovesWhatIsLongerThanAPartAndWhatIsEmpty) {
+  for (size_t i = 0; i < ours_.size(); ++i) ours_[i] = static_cast<std::byte>(i * 7 + i / kMiB);
+  const std::vector<std::byte> before = ours_;
+  const size_t odd = 5 * kMiB + 12345;
+  Start(true, 0, odd, nullptr);
+  Start(true, odd, ours_.size() - odd, nullptr);
+  Start(true, 0, 0, nullptr);
+  ASSERT_EQ(EndOf(3).size(), 3u);
+  EXPECT_EQ(theirs_, before);
+  std::fill(ours_.begin(), ours_.end(), std::byte{});
+  Start(false, odd, ours_.size() - odd, nullptr);
+  Start(false, 0, odd, nullptr);
+  const auto ended = EndOf(2);
+  EXPECT_TRUE(std::all_of(ended.begin(), ended.end(), [](const auto& one) { return one.result == StatusCode::kOk; }));
+  EXPECT_EQ(ours_, before);
+  EXPECT_EQ(lane_->look().in_flight, 0u);
+}
+
+// Also those of which a part is in the network and the rest waits.
+TEST_F(Lane, EachTransferOfALaneThatFailsEndsOnce) {
+  Start(true, 0, kMiB, nullptr);
+  ASSERT_EQ(EndOf(1).size(), 1u);
+  std::array<int, kWrites> cookies{};
+  for (size_t i = 0; i < kWrites; i += 2) {
+    Start(true, i * kMiB, 2 * kMiB, &cookies[i]);
+    Start(false, i * kMiB, 2 * kMiB, &cookies[i + 1]);
+  }
+  lane_->Fail();
+  std::vector<ServerTransport::Completion> ended;
+  lane_->Collect(&ended);
+  lane_->Collect(&ended);
+  EXPECT_EQ(ended.size(), kWrites);
+  for (const auto& one : ended) ++*static_cast<int*>(one.cookie);
+  EXPECT_EQ(std::count(cookies.begin(), cookies.end(), 1), static_cast<ptrdiff_t>(kWrites));
+  EXPECT_EQ(lane_->look().in_flight, 0u);
+}
+
+}  // namespace
+}  // namespace ramspan
