@@ -165,6 +165,20 @@ TEST_F(Slurm, AHeterogeneousJobHasItsServersOnTheOtherNodes) {
   EXPECT_TRUE(Home().empty()) << "the job's secret and files are gone";
 }
 
+// The others served, so the job waited for its time limit, and what the server had said was in a file that went with the job.
+TEST_F(Slurm, AHeterogeneousJobOneOfWhoseServersDoesNotStartEndsAndSaysWhy) {
+  const std::string programs = (folder_ / "bin").string();
+  std::ofstream(programs + "/ramspan") << "#!/bin/sh\n"
+                                          "if [ \"$1\" = server ] && [ \"$SLURM_PROCID\" = 1 ]; then echo 'ramspan server: not on this node' >&2; exit 2; fi\n"
+                                          "exec " PROGRAMS_FOLDER "/ramspan \"$@\"\n";
+  std::filesystem::permissions(programs + "/ramspan", std::filesystem::perms(0755));
+  const BatchJob job = Submit({"--nodes=1", "--ntasks=1", ":", "--nodes=2", "--ntasks=2"}, "heterogeneous.sbatch", Sweep(kData),
+                              {"PATH=" + programs + ":" + PROGRAMS_FOLDER + ":" + std::getenv("PATH")});
+  EXPECT_EQ(EndOf(job, seconds(60)), "FAILED") << Said(job);
+  EXPECT_THAT(Said(job), HasSubstr("not on this node"));
+  EXPECT_TRUE(Home().empty()) << "the job's secret and files are gone";
+}
+
 TEST_F(Slurm, AnMpiProgramOfAHeterogeneousJobHasAWholeWorld) {
   const BatchJob job = Submit({}, "heterogeneous.sbatch", {WORLD_PROGRAM, "40", std::to_string(256 << 10)});
   EXPECT_EQ(EndOf(job), "COMPLETED") << Said(job);
