@@ -107,6 +107,12 @@ class Engine {
   // What is in slots for which `gone` says true is lost, but for what is in memory, too. Afterwards no chunk names such a slot.
   // REQUIRES: their tier is retired (RetirableTier). Blocks while transfers of theirs are brought to their end. Needs no heap.
   void GiveUp(const Vacating::Leaving& gone) RS_EXCLUDES(mutex_);
+  // What lived only on this memory server (its number in the tier's servers()), which has died: neither in memory nor elsewhere. Looks at all
+  // chunks, and lets other threads go on meanwhile.
+  struct Losses {
+    uint64_t chunks = 0, bytes = 0;
+  };
+  Losses LostWith(uint32_t server) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: where no swap takes anything, Vacate would find that not all has room in memory.
   Status FitsAtHome(const Vacating::Leaving& leaving) const RS_EXCLUDES(mutex_);
   // Whether memory has room for so many bytes of swap beside all that is there and has no slot. Looks at no chunk.
@@ -237,6 +243,7 @@ class Engine {
   Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
   Status Await(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
   Status Load(Chunk* chunk, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
+  std::string WhyLost(const Chunk* chunk) const RS_REQUIRES(mutex_);
   void TellLosses() RS_REQUIRES(mutex_);  // lets go
   void BeginLoad(IoOp* op, Chunk* chunk, Frame frame, bool prefetch) RS_REQUIRES(mutex_);
   bool IsWrong(const IoOp& op) const RS_REQUIRES(mutex_);

@@ -62,9 +62,8 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
         status = Load(chunk, when_pinned);
         break;
       case Phase::kLost:
-        return WithinHeap([&] { return DataLoss("the data of an object of " + FormatBytes(chunk->bytes) + " (chunk " +
-                        std::to_string(chunk->id) + ") is lost: what came back from swap was not what was written, or "
-                        "its memory server is gone, or the program has abandoned its swap. Restart from a checkpoint; see the log for the tier"); },
+        return WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return DataLoss("the data of an object of " + FormatBytes(chunk->bytes) + " (chunk " +
+                        std::to_string(chunk->id) + ") is lost: " + WhyLost(chunk) + ". Restart from a checkpoint; see the log for the tier"); },
                           Status(StatusCode::kDataLoss, StaticText("the data of an object is lost: what came back from swap was not what was written, or its memory server is gone, or the program has abandoned its swap. Restart from a checkpoint; see the log for the tier")));
       case Phase::kFreed:
         RS_CHECK(when_pinned == WhenPinned::kWait, "chunk %u is used after it was freed", chunk->id);
@@ -185,6 +184,12 @@ void Engine::FinishRead(IoOp* op) {
     Transition(c, Event::kFailLoad, 0, kReferenced);
   }
   if (Has(c, kDoomed)) Forget(c);
+}
+
+std::string Engine::WhyLost(const Chunk* chunk) const {
+  const uint32_t server = chunk->slot ? tier_->LostWith(chunk->slot, chunk->bytes) : SwapTier::kNoServer;
+  if (server != SwapTier::kNoServer) return "it was only on memory server " + tier_->servers()[server].name + ", which has died";
+  return "what came back from swap was not what was written, or its memory server is gone, or the program has abandoned its swap";
 }
 
 void Engine::TellLosses() {

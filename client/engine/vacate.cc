@@ -156,6 +156,31 @@ void Engine::GiveUp(const Vacating::Leaving& gone) {
   if (losses_.HasNews()) WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return TellLosses(), true; }, false);
 }
 
+// A read that is under way brings the chunk into memory, or finds that it is lost: then it counts.
+Engine::Losses Engine::LostWith(uint32_t server) {
+  MutexLock lock(mutex_);
+  const auto is_there = [&](const Chunk* chunk) RS_NO_THREAD_SAFETY_ANALYSIS {
+    const Phase phase = PhaseOf(chunk);
+    const bool only_there = phase == Phase::kSwapped || phase == Phase::kLoading || phase == Phase::kLost;
+    return only_there && chunk->slot && !Has(chunk, kDoomed) && tier_->LostWith(chunk->slot, chunk->bytes) == server;
+  };
+  Losses losses;
+  uint32_t looks_left = kLooksAtATime;
+  for (uint32_t id = 0, ids = chunks_.ids(); id < ids; ++id) {
+    if (looks_left-- == 0) {
+      looks_left = kLooksAtATime;
+      MutexUnlock unlocked(mutex_);
+      std::this_thread::yield();
+    }
+    const Chunk* const chunk = chunks_.At(id);
+    while (chunk->op != nullptr && is_there(chunk)) PollOnce(microseconds(1000));
+    if (!is_there(chunk)) continue;
+    ++losses.chunks;
+    losses.bytes += chunk->bytes;
+  }
+  return losses;
+}
+
 Status Engine::Vacate(const Vacating::Leaving& leaving, VacateOptions options, const std::function<void()>& take_back) {
   MutexLock lock(mutex_);
   vacating_ = {.leaving = &leaving, .patience = options.patiently ? Vacating::kForEver : options_.deadlock_grace, .ended = vacating_.ended};

@@ -53,7 +53,10 @@ Runtime& Runtime::TryStart() {
   if (Runtime* runtime = instance_.load()) return *runtime;
   auto runtime = std::unique_ptr<Runtime>(new Runtime);
   if (Status status = runtime->Compose(program.options); !status.ok()) throw ConfigError(status.message());
-  if (Status status = runtime->mover_.Start(&runtime->engine(), [swaps = runtime->swaps_.get()](const std::atomic<bool>& stop) { swaps->LeaveDraining(stop); }); !status.ok()) throw ConfigError(status.message());
+  if (Status status = runtime->mover_.Start(&runtime->engine(), [swaps = runtime->swaps_.get()](const std::atomic<bool>& stop) {
+        swaps->TellLosses();
+        swaps->LeaveDraining(stop);
+      }); !status.ok()) throw ConfigError(status.message());
   // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
   static_cast<void>(runtime->outside_.release());
   Runtime* started = runtime.release();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "client/engine/engine.h"
@@ -12,6 +13,7 @@
 #include "client/swap/retirable_tier.h"
 #include "client/swap/store_swap.h"
 #include "common/log.h"
+#include "common/units.h"
 #include "ramspan/errors.h"
 
 namespace ramspan {
@@ -193,6 +195,21 @@ void Swaps::WithFiles(SwapId id, const std::function<void(FileSwap&)>& call) {
 size_t Swaps::AddReadOnly(std::unique_ptr<SwapTier> tier) {
   MutexLock lock(mutex_);
   return configured_.swap->Add(std::move(tier));
+}
+
+void Swaps::TellLosses() {
+  if (configured_.remote == nullptr) return;
+  const std::vector<ServerStats> servers = configured_.remote->servers();
+  told_losses_.resize(std::max(told_losses_.size(), servers.size()));
+  for (uint32_t i = 0; i < servers.size(); ++i) {
+    if (told_losses_[i] || servers[i].near || std::string_view(servers[i].state) != "dead") continue;
+    const Engine::Losses lost = engine_->LostWith(i);  // remote memory is the first tier, so its servers are the first
+    if (lost.chunks > 0) {
+      LogWarning("memory server %s: %llu chunks (%s) of this program were nowhere else, and are lost: using one throws DataLost", servers[i].name.c_str(),
+                 static_cast<unsigned long long>(lost.chunks), FormatBytes(lost.bytes).c_str());
+    }
+    told_losses_[i] = true;
+  }
 }
 
 void Swaps::LeaveDraining(const std::atomic<bool>& stop) {

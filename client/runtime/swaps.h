@@ -46,6 +46,8 @@ class Swaps {
 
   // One more tier from which chunks are only read. Its index in the TieredSwap, or TieredSwap::kTiersMax: no place left.
   size_t AddReadOnly(std::unique_ptr<SwapTier> tier);
+  // Says of each memory server that has died since the last call how much was lost with it, if anything. For LeaveDraining's thread.
+  void TellLosses();
   // Brings home some of what is on servers that drain, while the program goes on; it leaves for other servers, or files. For one
   // thread, again and again: each call takes half a second or little more, and ends when `stop` is set.
   void LeaveDraining(const std::atomic<bool>& stop);
@@ -72,7 +74,8 @@ class Swaps {
   Mutex mutex_{LockRank::kSwaps};  // for looks and short changes
   TurnQueue turns_;  // of those that bring a swap's objects home, or give them up
   std::vector<Added> added_ RS_GUARDED_BY(mutex_);
-  // LeaveDraining's, for its one thread.
+  // LeaveDraining's and TellLosses's, for their one thread.
+  std::vector<bool> told_losses_;  // by memory server
   LeavePace leave_pace_;
   uint32_t leave_next_ = 0;  // the chunk with which the next turn begins
   bool is_closing_ RS_GUARDED_BY(mutex_) = false;

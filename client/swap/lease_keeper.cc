@@ -157,10 +157,15 @@ void LeaseKeeper::Locate(SlotRef slot, size_t bytes, std::vector<RemotePiece>* p
 }
 
 // What is mapped outlives its server.
-bool LeaseKeeper::IsLost(SlotRef slot, size_t bytes) const noexcept {
-  if (!slot_bits::IsFar(slot)) return false;
+uint32_t LeaseKeeper::LostWith(SlotRef slot, size_t bytes) const noexcept {
+  uint32_t dead = SwapTier::kNoServer;
+  if (!slot_bits::IsFar(slot)) return dead;
   MutexLock lock(mutex_);
-  return sides_[0].space.AnyServerOf(slot_bits::WithoutFar(slot), bytes, [this](uint32_t server) { return IsDead(server); });
+  sides_[0].space.AnyServerOf(slot_bits::WithoutFar(slot), bytes, [&](uint32_t server) {
+    if (IsDead(server)) dead = server;
+    return dead != SwapTier::kNoServer;
+  });
+  return dead;
 }
 
 void LeaseKeeper::AddTo(TierStats* stats) const {

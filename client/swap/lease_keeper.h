@@ -50,7 +50,7 @@ class LeaseKeeper {
   Result<SlotRef> TryReserve(size_t bytes);
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken);
   void Free(SlotRef slot, size_t bytes) noexcept;
-  bool IsLost(SlotRef slot, size_t bytes) const noexcept;
+  uint32_t LostWith(SlotRef slot, size_t bytes) const noexcept;
   void Upkeep();
   void AddTo(TierStats* stats) const;
   uint64_t metadata_bytes() const;

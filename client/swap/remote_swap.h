@@ -24,7 +24,8 @@ class RemoteSwap final : public PlainTier {
   // Of the tier: synchronous only as long as every server is near; CapabilitiesOf tells it slot by slot.
   Capabilities capabilities() const noexcept override { return CapabilitiesOfSide(!room_.AnyFar()); }
   Capabilities CapabilitiesOf(SlotRef slot) const noexcept override { return CapabilitiesOfSide(!slot_bits::IsFar(slot)); }
-  bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return room_.IsLost(slot, bytes); }
+  bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return room_.LostWith(slot, bytes) != kNoServer; }
+  uint32_t LostWith(SlotRef slot, size_t bytes) const override { return room_.LostWith(slot, bytes); }
   bool HasLeaving() const noexcept override { return room_.HasLeaving(); }
   bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override { return room_.IsLeaving(slot, bytes); }
 

@@ -68,6 +68,11 @@ bool RetirableTier::IsLost(SlotRef slot, size_t bytes) const noexcept {
   return !use || use->IsLost(slot, bytes);
 }
 
+uint32_t RetirableTier::LostWith(SlotRef slot, size_t bytes) const {
+  Use use(this);
+  return use ? use->LostWith(slot, bytes) : kNoServer;
+}
+
 bool RetirableTier::HasLeaving() const noexcept {
   Use use(this);
   return use && use->HasLeaving();

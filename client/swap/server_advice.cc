@@ -35,7 +35,7 @@ std::string AServerHasDied(ServersStartedBy by, const std::string& label, uint64
     return died + ", which are not lost: its memory is of this host, and stays for as long as this program runs" + cause +
            (can_come_back ? again : "; the job can go on without it");
   }
-  return died + "; a chunk that is used and lives only there is lost" + cause + (can_come_back ? again : ", and start the job again where a chunk was lost");
+  return died + "; those that were nowhere else are lost" + cause + (can_come_back ? again : ", and start the job again where a chunk was lost");
 }
 
 }  // namespace ramspan

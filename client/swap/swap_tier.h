@@ -140,6 +140,9 @@ class SwapTier {
   // True when what the slot holds can never be read again (its server died), so that a clean chunk in memory is the only
   // copy. REQUIRES: the slot is reserved; `bytes` as at Reserve.
   virtual bool IsLost(SlotRef slot, size_t bytes) const noexcept = 0;
+  // The memory server whose death that was, by its number in servers(); kNoServer: none, or the slot is not lost. REQUIRES: as IsLost.
+  static constexpr uint32_t kNoServer = UINT32_MAX;
+  virtual uint32_t LostWith(SlotRef slot, size_t bytes) const = 0;
 
   // Part of the tier is about to go while the rest stays (a server that drains): whether slots are left there, which somebody
   // should bring home; and whether this slot is one of them. No new slot is there, but for what TryExchange puts in the place of others.
@@ -199,6 +202,7 @@ class PlainTier : public SwapTier {
   bool ShouldMove(SlotRef, size_t) const noexcept override { return false; }
   SlotRef TryMoveUp(SlotRef, size_t) override { return {}; }
   bool IsLost(SlotRef, size_t) const noexcept override { return false; }
+  uint32_t LostWith(SlotRef, size_t) const override { return kNoServer; }
   bool HasLeaving() const noexcept override { return false; }
   bool IsLeaving(SlotRef, size_t) const noexcept override { return false; }
   SlotRef TryExchange(std::span<const HeldSlot>, size_t, size_t*) override { return {}; }

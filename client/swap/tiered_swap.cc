@@ -179,6 +179,13 @@ bool TieredSwap::IsLost(SlotRef slot, size_t bytes) const noexcept {
   return At(TierOf(slot, tier_count()))->IsLost(WithoutTier(slot), bytes);
 }
 
+uint32_t TieredSwap::LostWith(SlotRef slot, size_t bytes) const {
+  const size_t own = TierOf(slot, tier_count());
+  uint32_t server = At(own)->LostWith(WithoutTier(slot), bytes);
+  for (size_t i = 0; i < own && server != kNoServer; ++i) server += static_cast<uint32_t>(At(i)->servers().size());
+  return server;
+}
+
 bool TieredSwap::HasLeaving() const noexcept {
   for (size_t i = 0; i < tier_count(); ++i) {
     if (At(i)->HasLeaving()) return true;

@@ -86,6 +86,7 @@ class TieredSwap final : public SwapTier {
   bool ShouldMove(SlotRef slot, size_t bytes) const noexcept override;
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override;
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override;
+  uint32_t LostWith(SlotRef slot, size_t bytes) const override;
   bool HasLeaving() const noexcept override;
   bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override;
 

@@ -130,6 +130,7 @@ TEST_F(Service, AServerThatIsKilledTakesWhatLivedOnlyThereAndEverythingElseGoesO
   const pid_t program = StartCommand(Loss(), To(server.place, true));
   Ready(0);
   EndServer(server, SIGKILL, 128 + SIGKILL);
+  EXPECT_TRUE(Becomes([&] { return ReadFile(folder_ / "err").find("were nowhere else, and are lost") != std::string::npos; })) << "within a fifth of a second";
   SayGo();
   const Outcome outcome = Wait(program);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -143,6 +144,8 @@ TEST_F(Service, AServerThatIsKilledTakesWhatLivedOnlyThereAndEverythingElseGoesO
   const uint64_t held = (ParseBytes(told[1].str()).value() + (128 << 10)) / (256 << 10);  // it is rounded
   EXPECT_GE(held, lost);
   EXPECT_LE(held, 64u) << "those that were in memory, too, had places there";
+  EXPECT_THAT(outcome.err, HasSubstr("memory server " + server.place + ": " + std::to_string(lost) + " chunks"));
+  EXPECT_THAT(outcome.err, HasSubstr("was only on memory server " + server.place)) << "what is thrown";
   EXPECT_THAT(outcome.err, HasSubstr("start it again: this program uses it again by itself"));
   EXPECT_THAT(outcome.err, Not(HasSubstr("the job again")));
 }

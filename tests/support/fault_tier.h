@@ -26,6 +26,7 @@ class FaultTier final : public SwapTier {
   Result<SlotRef> TryReserve(size_t bytes) override;
   Status MakeRoom(size_t bytes, Patience patience) override;
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return real_->IsLost(slot, bytes); }
+  uint32_t LostWith(SlotRef slot, size_t bytes) const override { return real_->LostWith(slot, bytes); }
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override { return real_->TryMoveUp(slot, bytes); }
   bool HasLeaving() const noexcept override { return real_->HasLeaving(); }
   bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override { return real_->IsLeaving(slot, bytes); }

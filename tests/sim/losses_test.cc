@@ -1,0 +1,75 @@
+// Servers die: the program is told how many chunks are lost, and each that is used says with which server.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "client/runtime/swaps.h"
+#include "client/swap/remote_swap.h"
+#include "client/swap/retirable_tier.h"
+#include "client/swap/tiered_swap.h"
+#include "common/units.h"
+#include "tests/support/local_transport.h"
+#include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
+#include "tests/support/sizes.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kLosingBytes = 64 << 10, kLosingChunks = 96;
+
+// It said the bytes of all slots there, also of chunks that were in memory, and no number of chunks; what is thrown named no server.
+TEST(Losses, AreToldExactlyAndWithTheirServer) {
+  LocalServers servers({.servers = 2, .pool_bytes = 64 * kMiB});
+  const std::unique_ptr<ServerTransport> transport = servers.Connect(0);
+  auto remote = std::make_unique<RetirableTier>(std::make_unique<RemoteSwap>(*transport, RemoteSwapOptions{.first_lease_bytes = kMiB, .lease_bytes_max = kMiB}));
+  RetirableTier* const raw = remote.get();
+  std::vector<std::unique_ptr<SwapTier>> tiers;
+  tiers.push_back(std::move(remote));
+  TieredSwap swap(std::move(tiers));
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB, .preemptive = false}, &swap, &pins, DefaultPolicy());
+  Swaps swaps(&engine, Swaps::Configured{&swap, raw, nullptr});
+  std::vector<Chunk*> chunks;
+  for (uint64_t i = 0; i < kLosingChunks; ++i) {
+    chunks.push_back(engine.Create(kLosingBytes).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    std::memset(chunks.back()->frame, static_cast<int>(i), kLosingBytes);
+  }
+  for (uint64_t i = 0; i < kLosingChunks / 3; ++i) ASSERT_TRUE(engine.Acquire(chunks[i], false).ok());  // in memory, and on a server
+  const auto told = [&] {
+    testing::internal::CaptureStderr();
+    swaps.TellLosses();
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(told(), "");
+  std::vector<bool> is_lost(kLosingChunks);
+  for (const uint32_t dead : {0u, 1u}) {
+    const std::string label = transport->server(dead).label;
+    servers.Kill(dead);
+    swap.Upkeep();
+    uint64_t lost = 0;
+    for (uint64_t i = 0; i < kLosingChunks; ++i) {
+      if (is_lost[i] || !engine.IsLost(chunks[i])) continue;
+      is_lost[i] = true;
+      if (++lost > 3) continue;  // some are found to be lost before it is told
+      const Status status = engine.Acquire(chunks[i], false);
+      EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+      EXPECT_NE(status.message().find("was only on memory server " + label), std::string::npos) << status.message();
+    }
+    EXPECT_GT(lost, 3u);
+    EXPECT_NE(told().find("memory server " + label + ": " + std::to_string(lost) + " chunks (" + FormatBytes(lost * kLosingBytes) + ")"), std::string::npos) << lost;
+    EXPECT_EQ(told(), "") << "once";
+  }
+  for (uint64_t i = 0; i < kLosingChunks; ++i) EXPECT_EQ(engine.Acquire(chunks[i], false).ok(), !is_lost[i]) << i;
+  EXPECT_TRUE(engine.IsValid());
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+}
+
+}  // namespace
+}  // namespace ramspan
