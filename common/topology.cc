@@ -134,20 +134,13 @@ bool BindThreadToSpareCore(int application_threads) {
 }
 
 int BindMemoryToLocalNode(void* begin, uint64_t bytes) {
-  const std::string nodes = ReadKernelFile(std::string(kNodeRoot) + "/has_memory");
-  if (begin == nullptr || bytes == 0 || ParseKernelList(nodes).size() < 2) return -1;
-  hwloc_topology_t machine = Machine();
-  if (machine == nullptr) return -1;
-  const CpuSet core(hwloc_bitmap_alloc());
-  const CpuSet local(hwloc_bitmap_alloc());
-  if (hwloc_get_last_cpu_location(machine, core.get(), HWLOC_CPUBIND_THREAD) != 0) return -1;
-  hwloc_cpuset_to_nodeset(machine, core.get(), local.get());
-  const int node = hwloc_bitmap_first(local.get());
-  if (node < 0) return -1;
-  hwloc_bitmap_only(local.get(), static_cast<unsigned>(node));  // of several (HBM beside DRAM), the first
-  // Without HWLOC_MEMBIND_STRICT this is MPOL_PREFERRED: a full node spills to the next one.
-  const int flags = HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET;
-  return hwloc_set_area_membind(machine, begin, bytes, local.get(), HWLOC_MEMBIND_BIND, flags) == 0 ? node : -1;
+  int policy = MPOL_DEFAULT;
+  unsigned cpu = 0, node = 0;
+  if (begin == nullptr || bytes == 0 || ::getcpu(&cpu, &node) != 0 || node >= kMaskBits) return -1;
+  if (::syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0) != 0 || (policy & ~MPOL_MODE_FLAGS) != MPOL_DEFAULT) return -1;
+  MaskWords words{};
+  words[node / kBitsPerWord] = 1UL << (node % kBitsPerWord);
+  return ::syscall(SYS_mbind, begin, bytes, MPOL_PREFERRED, words.data(), kMaskBits, 0) == 0 ? static_cast<int>(node) : -1;
 }
 
 Location MyLocation() {

@@ -30,8 +30,9 @@ int UsableCores();
 // Returns true if bound.
 bool BindThreadToSpareCore(int application_threads);
 
-// Binds [begin, begin + bytes) to the NUMA node of the calling thread's core, preferred not strict. Does nothing where
-// there is one node. Returns the node's OS index, or -1 when nothing was bound.
+// Pages of [begin, begin + bytes) that are made from now on come from the NUMA node of the calling thread's core, whichever thread makes them;
+// from others where that one is full. Does nothing where the process has a memory policy (numactl, the batch system): that is the user's
+// word. REQUIRES: begin is a page's. Returns the node's OS index, or -1 when nothing was bound.
 int BindMemoryToLocalNode(void* begin, uint64_t bytes);
 
 // A small number that says how far two ranks are: 0 same NUMA node, 1 same host, 2 other host.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/topology.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -48,6 +49,38 @@ Status NoAddresses(uint64_t bytes) {
                            " of them (ulimit -v), and each lease takes new ones: start this server again (`ramspan ctl drain --wait` first), or raise `ulimit -v`");
 }
 
+// A memory file mapped for as long as its pages are made, because it is a mapping that says how: from which node, and with huge pages where
+// the system gives them to who asks (shmem_enabled = advise). Wishes, all of it: without addresses for a mapping it does nothing.
+class PageWishes {
+ public:
+  PageWishes(int file, uint64_t bytes) : bytes_(bytes), range_bytes_(bytes + kHugePageBytes) {
+    range_ = mmap(nullptr, range_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range_ == MAP_FAILED) return;
+    // A huge page begins where it would in the file.
+    void* const aligned = reinterpret_cast<void*>(RoundUpToHugePage(reinterpret_cast<uintptr_t>(range_)));
+    if (mmap(aligned, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) return;
+    mapped_ = static_cast<std::byte*>(aligned);
+    BindMemoryToLocalNode(mapped_, bytes);  // the file remembers it
+    madvise(mapped_, bytes, MADV_HUGEPAGE);
+  }
+  ~PageWishes() {
+    if (range_ != MAP_FAILED) munmap(range_, range_bytes_);
+  }
+  PageWishes(const PageWishes&) = delete;
+  PageWishes& operator=(const PageWishes&) = delete;
+
+  // Before the pages at `at` are made. Of each huge page the first small one is made here, by which the system makes all of it: 32 MiB in 1.7 instead
+  // of 7 ms. All of them would take 20 ms where there are no huge pages.
+  void Make(uint64_t at) const {
+    if (mapped_ != nullptr && at % kHugePageBytes == 0 && bytes_ - at >= kHugePageBytes) madvise(mapped_ + at, 1, MADV_POPULATE_WRITE);
+  }
+
+ private:
+  const uint64_t bytes_, range_bytes_;
+  void* range_ = MAP_FAILED;
+  std::byte* mapped_ = nullptr;
+};
+
 }  // namespace
 
 LeaseMemory::~LeaseMemory() {
@@ -79,6 +112,7 @@ Status LeaseMemory::MakePrivate(uint64_t offset, uint64_t bytes) {
   // before they find that there is too little, and what the process maps next may come into the hole: under the next lease.
   if (mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) return NoMemory(bytes);
   RS_CHECK(made_.emplace(offset, Made{bytes, begin, {}}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));
+  BindMemoryToLocalNode(begin, bytes);
   madvise(begin, bytes, MADV_HUGEPAGE);  // a wish: 19 instead of 2 GB/s where the system grants it
   const uint64_t taken = std::exchange(area_used_, area_used_ + room);  // before others are served
   Status populated = Populate(begin, bytes);
@@ -107,7 +141,9 @@ Status LeaseMemory::MakeShared(uint64_t offset, uint64_t bytes) {
       fcntl(file.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return NoMemory(bytes);
   }
+  const PageWishes wishes(file.number(), bytes);
   for (uint64_t at = 0; at < bytes; at += kStepBytes) {
+    wishes.Make(at);
     // Older kernels end the call at any signal, also one that only suspends this process.
     while (fallocate(file.number(), 0, static_cast<off_t>(at), static_cast<off_t>(std::min(kStepBytes, bytes - at))) != 0) {
       if (errno != EINTR) return NoMemory(bytes);

@@ -5,7 +5,10 @@
 // after the other, so that what is left of neighbours is one mapping: the system allows 65530 of them (vm.max_map_count).
 //
 // Private leases are anonymous memory of this process, for one-sided transfers. Shared ones are sealed memory files (memfd) for
-// clients of this host, which map them; this process never touches those. What a client has mapped may outlive its link (Leave).
+// clients of this host, which map them; this process stores nothing there. What a client has mapped may outlive its link (Leave).
+//
+// A lease lies on the NUMA node of the thread that makes it, where the process has no memory policy; from others what that one has no room for.
+// Huge pages are asked for.
 //
 // Making a lease costs 1 to 2 us a page (2 to 4 GB/s is the best that was seen), so it is done in steps between which others may
 // be served. All pages are there when Make returns: a store of a client that finds no memory would be its SIGBUS.

@@ -27,6 +27,19 @@ int64_t NowMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
+// From the begin of a huge page on, or leases could not be mapped with any. Null: there are too few.
+std::byte* TakeAddresses(uint64_t bytes) {
+  constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+  if (bytes > UINT64_MAX - kHugePageBytes) return nullptr;  // a server may say anything
+  void* const range = mmap(nullptr, bytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return nullptr;
+  const uint64_t before = (kHugePageBytes - reinterpret_cast<uintptr_t>(range) % kHugePageBytes) % kHugePageBytes;
+  std::byte* const begin = static_cast<std::byte*>(range) + before;
+  if (before > 0) munmap(range, before);
+  munmap(begin + bytes, kHugePageBytes - before);
+  return begin;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<OfiServer>> OfiServer::Make(uint32_t number, std::string label, std::unique_ptr<Link> link,
@@ -37,12 +50,12 @@ Result<std::unique_ptr<OfiServer>> OfiServer::Make(uint32_t number, std::string 
   server->instance_ = introduction.instance;
   server->description_ = {.label = std::move(label), .distance = near ? 1 : 2, .capacity_bytes = introduction.capacity_bytes};
   if (!near) return server;
-  void* range = mmap(nullptr, introduction.capacity_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (range == MAP_FAILED) {
+  std::byte* const range = TakeAddresses(introduction.capacity_bytes);
+  if (range == nullptr) {
     return ResourceExhausted("no addresses for the " + std::to_string(introduction.capacity_bytes >> 20) + " MiB of " +
                              server->description_.label + ": " + std::strerror(errno) + "; raise `ulimit -v`, or let it lend less (--memory)");
   }
-  server->description_.mapped = static_cast<std::byte*>(range);
+  server->description_.mapped = range;
   return server;
 }
 
@@ -246,6 +259,7 @@ const char* OfiServer::Map(const WireMessage& grant, const Descriptor& file) {
   if (fstatfs(file.number(), &kind) != 0 || kind.f_type != TMPFS_MAGIC) return "its memory is no memfd of ordinary pages";
   void* place = description_.mapped + grant.offset;
   if (mmap(place, grant.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.number(), 0) == MAP_FAILED) return "it cannot be mapped";
+  if (madvise(place, grant.bytes, MADV_HUGEPAGE) != 0) errno = 0;  // a wish, for shmem_enabled = advise
   return nullptr;
 }
 

@@ -1,6 +1,7 @@
 #include "memserver/lease_memory.h"
 
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,6 +14,8 @@
 #include <iterator>
 #include <set>
 
+#include "common/topology.h"
+#include "tests/support/mapping_flags.h"
 #include "tests/support/no_more_files.h"
 #include "tests/support/sizes.h"
 
@@ -151,6 +154,43 @@ TEST(LeaseMemoryDeathTest, WhereNoMemoryIsPromisedALeaseIsRefusedAndOneThatComes
     _exit(0);
   };
   EXPECT_EXIT(lend(), testing::ExitedWithCode(0), "ulimit -d");
+}
+
+// MPOL_DEFAULT where the kernel has no policies, or no answer.
+int PolicyAt(const std::byte* address) {
+  int policy = MPOL_DEFAULT;
+  return syscall(SYS_get_mempolicy, &policy, nullptr, 0, address, MPOL_F_ADDR) == 0 ? policy : MPOL_DEFAULT;
+}
+
+// The pages of a lease were on whichever nodes the scheduler moved the server to meanwhile; those of shared ones were never huge where the system
+// gives huge ones to who asks.
+TEST(LeaseMemory, IsOfOneNodeAndAsksForHugePages) {
+  std::string shared_flags;
+  int shared_policy = MPOL_DEFAULT;
+  bool is_shared = false;
+  LeaseMemory memory(8 * kMiB, [&] {
+    std::byte* begin = nullptr;
+    if (!is_shared || !shared_flags.empty()) return;
+    shared_flags = FlagsOfMapping(nullptr, "memfd:ramspan-lease", &begin);
+    shared_policy = PolicyAt(begin);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(begin) % (2 * kMiB), 0u) << "else it could not have any";
+  });
+  ASSERT_TRUE(memory.MakePrivate(0, 4 * kMiB).ok());
+  const std::byte* const lease = memory.private_memory(0).data();
+  is_shared = true;
+  ASSERT_TRUE(memory.MakeShared(4 * kMiB, 4 * kMiB).ok());
+  EXPECT_EQ(FlagsOfMapping(nullptr, "memfd:ramspan-lease"), "") << "it is mapped only while it is made";
+  if (SystemKnowsHugePages()) {
+    EXPECT_PRED1(AsksForHugePages, FlagsOfMapping(lease));
+    EXPECT_PRED1(AsksForHugePages, shared_flags);
+  }
+  // As for any memory of this process, which may be bound, or the kernel may refuse it.
+  void* const page = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (BindMemoryToLocalNode(page, 4096) >= 0) {
+    EXPECT_EQ(PolicyAt(lease), MPOL_PREFERRED);
+    EXPECT_EQ(shared_policy, MPOL_PREFERRED);
+  }
+  munmap(page, 4096);
 }
 
 TEST(LeaseMemory, ASharedLeaseIsAllThere) {

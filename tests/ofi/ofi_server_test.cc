@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "tests/support/heap_watch.h"
+#include "tests/support/mapping_flags.h"
 #include "tests/support/no_more_files.h"
 #include "tests/support/ofi_servers.h"
 #include "tests/support/sizes.h"
@@ -92,6 +93,14 @@ TEST_F(NearServer, ALeaseInASealedFileIsTakenAndUsed) {
   ASSERT_EQ(done.size(), 2u);
   EXPECT_EQ(done[1].result, StatusCode::kOk);
   EXPECT_EQ(std::string(in, sizeof in), std::string(out, sizeof out));
+}
+
+TEST_F(NearServer, WhatIsMappedAsksForHugePages) {
+  if (!SystemKnowsHugePages()) GTEST_SKIP() << "none here";
+  std::byte* const mapped = client_->description().mapped;
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(mapped) % (2 * kMiB), 0u) << "else no lease could have any";
+  ASSERT_TRUE(Takes(1, 2 * kMiB, 2 * kMiB, MemoryFile(2 * kMiB, kSealed)));
+  EXPECT_PRED1(AsksForHugePages, FlagsOfMapping(mapped + 2 * kMiB));
 }
 
 TEST_F(NearServer, ALeaseForWhichThereIsNoDescriptorIsGivenBackAndTheServerStays) {

@@ -5,9 +5,11 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <hwloc.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -207,11 +209,26 @@ TEST(Topology, BindingMemoryKeepsItsBytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   std::memset(memory, 7, bytes);
+  int policy = MPOL_DEFAULT;
   const int node = BindMemoryToLocalNode(memory, bytes);
-  EXPECT_GE(node, -1);
+  if (node >= 0) {
+    ASSERT_EQ(syscall(SYS_get_mempolicy, &policy, nullptr, 0, static_cast<char*>(memory) + bytes - 1, MPOL_F_ADDR), 0);
+    EXPECT_EQ(policy, MPOL_PREFERRED);
+  }
   EXPECT_EQ(static_cast<char*>(memory)[bytes - 1], 7);
   ::munmap(memory, bytes);
   EXPECT_EQ(BindMemoryToLocalNode(nullptr, 0), -1);
+}
+
+// What numactl says was overruled.
+TEST(Topology, MemoryIsBoundToNoNodeWhereTheProcessHasAPolicy) {
+  std::thread([] {  // a policy is a thread's
+    const unsigned long first_node = 1;
+    if (syscall(SYS_set_mempolicy, MPOL_INTERLEAVE, &first_node, 64) != 0) GTEST_SKIP() << "no memory policies here";
+    void* memory = ::mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_EQ(BindMemoryToLocalNode(memory, kMiB), -1);
+    ::munmap(memory, kMiB);
+  }).join();
 }
 
 TEST(Topology, DistanceGrowsFromNodeToHostToNetwork) {
