@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -430,8 +431,11 @@ TEST(Isolation, AServerThatCanSendNobodyAwayWaitsUntilItCan) {
   const rlimit none{3, before.rlim_max};  // not even the one that it keeps
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   servers.Freeze(0, false);
+  const std::clock_t begin = std::clock();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::clock_t used = std::clock() - begin;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_LT(used, CLOCKS_PER_SEC / 5) << "and it does not spin";
   Rogue late(servers.places()[0]);
   EXPECT_EQ(late.Lease(kMiB).message.bytes, kMiB);
   const std::string said = testing::internal::GetCapturedStderr();
