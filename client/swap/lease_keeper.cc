@@ -353,16 +353,16 @@ void LeaseKeeper::NoteFull(uint32_t server, milliseconds pause) {
 }
 
 void LeaseKeeper::Adopt(uint32_t server, const WireMessage& grant) {
-  if (IsDead(server)) return;  // the grant was under way when it died; its leases are closed once only
+  if (IsDead(server)) return client_.Return(server, grant.lease);  // the grant was under way when it died; its leases are closed once only
   transport_.Prepare(server, grant.offset, grant.bytes);
   if (!WithinHeap([&] { return AddLease(server, grant); }, false)) client_.Return(server, grant.lease);
 }
 
-// False: there are as many as there can be. Several servers may have been asked when one more was possible.
+// False: there are as many as there can be, since several servers may have been asked when one more was possible; or the server has died since.
 bool LeaseKeeper::AddLease(uint32_t server, const WireMessage& grant) {
   MutexLock lock(mutex_);
   ServerState& state = servers_[server];
-  if (state.closed) return true;  // it has died since, and its leases are nobody's
+  if (state.closed) return false;
   Side& side = sides_[state.near()];
   state.asked = false;
   const bool added = side.space.Add({.server = server,

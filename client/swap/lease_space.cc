@@ -161,7 +161,7 @@ void LeaseSpace::TakeIdle(Time now, RunningClock::duration idle_for, uint64_t ke
     // For all that may follow: what throws here has changed nothing, and nothing throws from here on.
     if (idle->size() == idle->capacity()) idle->reserve(leases_.size());
     space_.RemoveRegion(i);
-    if (!held.dead) idle->push_back(held.lease);
+    if (!held.dead || held.lease.mapped != nullptr) idle->push_back(held.lease);
     held = {};
   }
 }

@@ -70,7 +70,7 @@ class LeaseSpace {
   bool IsLeaving(SlotRef slot, size_t bytes) const;
   // Called every few ms. Takes out the leases that have been without slots for `idle_for`, as long as `keep_free` bytes
   // are left, or where no slot is left at all; and those of closed servers at once. Appends them, but
-  // for those of dead servers, which are nobody's.
+  // for those of dead servers that are not mapped here, which are nobody's.
   void TakeIdle(Time now, RunningClock::duration idle_for, uint64_t keep_free, std::vector<Lease>* idle);
   // Calls `f` with each lease of a server that is not dead.
   template <typename F>

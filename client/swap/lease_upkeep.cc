@@ -126,11 +126,12 @@ void LeaseKeeper::ReturnIdleLeases(bool near, Time now) {
     MutexLock lock(mutex_);
     Side& side = sides_[near];
     side.space.TakeIdle(now, options_.idle_lease, side.next_lease_bytes / 2, &idle);
-    for (size_t i = 0; i < idle.size(); ++i) {
+    for (const LeaseSpace::Lease& lease : idle) {
+      if (IsDead(lease.server)) continue;  // it goes because its server has gone
       side.next_lease_bytes = std::max(side.next_lease_bytes / 2, RoundUpToLease(options_.first_lease_bytes));
     }
   }
-  // One that cannot be sent for want of heap stays with us until the end, unused.
+  // With a dead server's goes what is mapped of it here. One that cannot be sent for want of heap stays with us until the end, unused.
   for (const LeaseSpace::Lease& lease : idle) WithinHeap([&] { return client_.Return(lease.server, lease.id), true; }, false);
 }
 

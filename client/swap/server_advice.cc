@@ -32,7 +32,7 @@ std::string AServerHasDied(ServersStartedBy by, const std::string& label, uint64
   const std::string cause = ". Remedy: see why the server died (its own message, memory limits of " + std::string(near ? "this" : "its") + " host)";
   const std::string again = ", and start it again: this program uses it again by itself";
   if (near) {
-    return died + ", which are not lost: its memory is of this host, and stays for as long as this program runs" + cause +
+    return died + ", which are not lost: its memory is of this host, and stays until this program has freed them or moved them elsewhere" + cause +
            (can_come_back ? again : "; the job can go on without it");
   }
   return died + "; those that were nowhere else are lost" + cause + (can_come_back ? again : ", and start the job again where a chunk was lost");

@@ -136,9 +136,11 @@ bool OfiServer::Return(uint64_t lease) {
   return true;
 }
 
-// Where the heap has no more for a frame that waits, the next Progress tries again: what waits now has left some time after that.
+// Where the link has no room, the next Progress goes on: many may be returned at once, and the server frees memory for each. So does it where the heap
+// has no more for a frame that waits: what waits now has left some time after that.
 void OfiServer::TellReturned() {
-  for (auto held = leases_.begin(); held != leases_.end();) {
+  auto held = leases_.begin();
+  while (held != leases_.end() && link_->has_room()) {
     if (!held->second.is_returned) {
       ++held;
       continue;
@@ -147,7 +149,7 @@ void OfiServer::TellReturned() {
     link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode({.type = WireType::kLeaseReturn, .lease = held->second.id})});
     held = leases_.erase(held);
   }
-  has_untold_ = false;
+  has_untold_ = held != leases_.end();
 }
 
 std::optional<WireRecord> OfiServer::Receive() {

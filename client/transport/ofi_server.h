@@ -82,7 +82,7 @@ class OfiServer {
   struct Held {
     uint64_t bytes = 0, id = 0;
     LeaseAccess access;
-    bool is_returned = false;  // and the server has not been told, for want of heap: nobody uses it any more
+    bool is_returned = false;  // and the server has not been told, for want of room or heap: nobody uses it any more
   };
 
   OfiServer(uint32_t number, std::unique_ptr<Link> link, std::unique_ptr<OfiLane> lane)

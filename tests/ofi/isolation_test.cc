@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -19,8 +20,9 @@
 #include <sstream>
 #include <thread>
 
-#include "common/meeting.h"
+#include "client/swap/remote_swap.h"
 #include "client/transport/ofi_transport.h"
+#include "common/meeting.h"
 #include "tests/support/eventually.h"
 #include "tests/support/ofi_servers.h"
 #include "tests/support/refuse_system_call.h"
@@ -326,6 +328,43 @@ TEST(Isolation, AnAnswerIsTakenWhileAnotherPlaceIsLookedFor) {
     meanwhile = n < 0 && errno == EAGAIN;  // 0: it has been given up
   }
   EXPECT_TRUE(meanwhile) << "answers came only once nobody was looked for any more";
+}
+
+// Of memory files that are mapped here.
+uint64_t MappedHere() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssShmem:")) return std::stoull(line.substr(std::strlen("RssShmem:"))) * kKiB;
+  }
+  return 0;
+}
+
+// It stayed until the program's end, beside what the host's next server lent.
+TEST(Isolation, TheMemoryOfADeadServerOfThisHostGoesWithTheLastSlot) {
+  constexpr size_t kBytes = 16 * kMiB;
+  OfiServers servers({.pool_bytes = 64 * kMiB, .listen = ""});
+  const auto transport = OfiTransport::Open({.servers = servers.names()}, TestSecret()).value();
+  RemoteSwap tier(*transport, {.first_lease_bytes = kBytes, .lease_bytes_max = kBytes});
+  const SlotRef slot = tier.Reserve(kBytes).value();
+  std::vector<std::byte> bytes(kBytes);
+  IoRequest write;
+  write.slot = slot;
+  write.buffer = bytes.data();
+  write.bytes = kBytes;
+  IoRequest* request = &write;
+  tier.SubmitWrite({&request, 1});
+  ASSERT_EQ(tier.Poll({&request, 1}, std::chrono::microseconds(0)), 1u);
+  servers.Kill(0);
+  ASSERT_TRUE(Eventually([&] {
+    tier.Upkeep();
+    return transport->state(0) == ServerTransport::ServerState::kDead;
+  }));
+  tier.Upkeep();
+  const uint64_t mapped = MappedHere();
+  ASSERT_GE(mapped, kBytes) << "what was written is not lost";
+  tier.Free(slot, kBytes);
+  tier.Upkeep();
+  EXPECT_LE(MappedHere(), mapped - kBytes);
 }
 
 TEST(Isolation, AServerThatDoesNotAnswerIsGivenUp) {

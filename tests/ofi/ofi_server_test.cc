@@ -26,7 +26,7 @@ Descriptor MemoryFile(uint64_t bytes, int seals, unsigned pages = 0) {
 
 class NearServer : public testing::Test {
  protected:
-  NearServer() {
+  explicit NearServer(uint64_t capacity_bytes = 4 * kMiB) {
     int pair[2];
     RS_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0, "socketpair %d", errno);
     auto link = std::make_unique<Link>(Descriptor(pair[0]), Handshake::Role::kClient, TestSecret());
@@ -35,7 +35,7 @@ class NearServer : public testing::Test {
       link->Progress();
       server_->Progress();
     }
-    client_ = OfiServer::Make(0, "test", std::move(link), {.instance = 1, .capacity_bytes = 4 * kMiB, .near = true}, nullptr).value();
+    client_ = OfiServer::Make(0, "test", std::move(link), {.instance = 1, .capacity_bytes = capacity_bytes, .near = true}, nullptr).value();
   }
 
   void Grant(uint64_t lease, uint64_t offset, uint64_t bytes, const Descriptor& file) {
@@ -177,6 +177,24 @@ TEST_F(NearServer, ALeaseThatIsReturnedWithoutHeapIsReturnedLater) {
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].result, StatusCode::kUnavailable) << "it is not used any more";
   EXPECT_EQ(NextReturned(), 7u);
+  EXPECT_TRUE(client_->HoldsNothing());
+}
+
+// More of them than frames are kept closed the link: a server that lives was lost.
+class NearServerOfManyLeases : public NearServer {
+ protected:
+  static constexpr uint64_t kLeases = 400;
+  NearServerOfManyLeases() : NearServer(kLeases * kLeaseGranule) {}
+};
+
+TEST_F(NearServerOfManyLeases, WhatIsReturnedAtOnceWaitsUntilTheServerTakesIt) {
+  for (uint64_t i = 0; i < kLeases; ++i) ASSERT_TRUE(Takes(i + 1, i * kLeaseGranule, kLeaseGranule, MemoryFile(kLeaseGranule, kSealed)));
+  FillSocket();
+  for (uint64_t i = 0; i < kLeases; ++i) client_->Send({.type = WireType::kLeaseReturn, .lease = i + 1});
+  client_->Progress();
+  ASSERT_FALSE(client_->is_dead());
+  EXPECT_FALSE(client_->HoldsNothing()) << "the server does not know it yet";
+  for (uint64_t i = 0; i < kLeases; ++i) ASSERT_EQ(NextReturned(), i + 1);
   EXPECT_TRUE(client_->HoldsNothing());
 }
 
