@@ -168,7 +168,7 @@ void OfiLane::End(Whole* whole) {
 }
 
 bool OfiLane::Collect(std::vector<ServerTransport::Completion>* done) {
-  const bool polled = Poll();
+  const bool polled = Poll(Poller::kCollector);
   PostWaiting();
   MutexLock lock(mutex_);
   const bool some = !done_.empty();
@@ -178,12 +178,17 @@ bool OfiLane::Collect(std::vector<ServerTransport::Completion>* done) {
   return polled || some;
 }
 
-bool OfiLane::Poll() {
+void OfiLane::Watch() {
+  Poll(Poller::kWatch);
+  PostWaiting();
+}
+
+bool OfiLane::Poll(Poller poller) {
   {
     MutexLock lock(mutex_);
-    if (in_flight_ == 0 || polling_) return false;
-    if (failed_) return true;
-    polling_ = true;
+    if (in_flight_ == 0 || poller_ == Poller::kCollector) return false;
+    if (failed_ || poller_ == Poller::kWatch) return true;
+    poller_ = poller;
     ++users_;
   }
   std::array<FabricCompletion, 16> ended;
@@ -198,7 +203,7 @@ bool OfiLane::Poll() {
     failed_ = true;
     failed_flag_.store(true, std::memory_order_relaxed);
   }
-  polling_ = false;
+  poller_ = Poller::kNone;
   --users_;
   return true;
 }
@@ -206,9 +211,9 @@ bool OfiLane::Poll() {
 int OfiLane::BeginSleep() {
   {
     MutexLock lock(mutex_);
-    if (in_flight_ == 0 || polling_) return kNothingHere;
-    if (failed_ || !done_.empty()) return kAwake;
-    polling_ = true;
+    if (in_flight_ == 0 || poller_ == Poller::kCollector) return kNothingHere;
+    if (failed_ || !done_.empty() || poller_ == Poller::kWatch) return kAwake;
+    poller_ = Poller::kCollector;
     ++users_;
   }
   const int descriptor = endpoint_->wait_descriptor();
@@ -219,7 +224,7 @@ int OfiLane::BeginSleep() {
 
 void OfiLane::EndSleep() {
   MutexLock lock(mutex_);
-  polling_ = false;
+  poller_ = Poller::kNone;
   --users_;
 }
 

@@ -44,7 +44,10 @@ class OfiLane {
   void Fail();
   bool has_failed() const { return failed_flag_.load(std::memory_order_relaxed); }
 
-  // Who sees `in_flight` above zero and `ended` unchanged for long enough knows that nothing moves.
+  // Takes what has ended, for the next Collect, and posts what waits: for who keeps watch over transfers while nobody may be collecting.
+  void Watch();
+  // Who sees `in_flight` above zero and `ended` unchanged for long enough, and watched meanwhile, knows that nothing moves. `ended` counts what the
+  // network is given at a time, not transfers, so a slow wire moves something.
   struct Look {
     size_t in_flight = 0;
     uint64_t ended = 0;
@@ -86,7 +89,9 @@ class OfiLane {
   Tried Post(Part* part) noexcept;  // an exception would leave the part lost and the lane as if somebody posted
   void Finish(Part* part, bool ok) RS_REQUIRES(mutex_);
   void End(Whole* whole) RS_REQUIRES(mutex_);
-  bool Poll();
+  // Who watches collects nothing, so nobody may leave the waiting to it.
+  enum class Poller { kNone, kCollector, kWatch };
+  bool Poll(Poller poller);
   void Bury();
 
   // Constant after construction.
@@ -101,7 +106,8 @@ class OfiLane {
   std::unique_ptr<FabricEndpoint> endpoint_;  // used by counted users without the mutex; null once buried
   int users_ RS_GUARDED_BY(mutex_) = 0;
   bool failed_ RS_GUARDED_BY(mutex_) = false, buried_ RS_GUARDED_BY(mutex_) = false;
-  bool posting_ RS_GUARDED_BY(mutex_) = false, polling_ RS_GUARDED_BY(mutex_) = false;
+  bool posting_ RS_GUARDED_BY(mutex_) = false;
+  Poller poller_ RS_GUARDED_BY(mutex_) = Poller::kNone;
   std::array<Part, kPartsMax> parts_ RS_GUARDED_BY(mutex_);
   std::deque<Whole> wholes_ RS_GUARDED_BY(mutex_);  // a deque: they do not move
   Part* free_parts_ RS_GUARDED_BY(mutex_) = nullptr;

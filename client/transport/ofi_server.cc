@@ -115,6 +115,12 @@ void OfiServer::Announce() {
   link_->Send({.kind = LinkFrame::Kind::kRecord, .record = Encode({.type = WireType::kActivity})});
 }
 
+void OfiServer::WatchTransfers() {
+  if (lane_ == nullptr) return;
+  lane_->Watch();
+  Announce();
+}
+
 // ---- Records ----
 
 void OfiServer::Send(const WireMessage& message) {

@@ -69,9 +69,10 @@ class OfiServer {
   // Takes what has come. `descriptor`: to be polled, for writing too if *wants_to_write; -1 when the server is dead.
   void Progress();
   int descriptor(bool* wants_to_write);
-  // Asks whether it is there. What has come from it so far, and what its lane has done.
+  // Asks whether it is there. What has come from it so far, and what its lane has done, which is seen while somebody collects or watches.
   void Ping();
   uint64_t arrivals();
+  void WatchTransfers();
   OfiLane::Look lane_look() const { return lane_ ? lane_->look() : OfiLane::Look{}; }
   // For ever: its transfers fail, its link is closed, what it has mapped here stays. Says why, once.
   void Bury(const std::string& why);

@@ -335,7 +335,12 @@ void OfiTransport::Judge(RunningClock::time_point now) {
       watched.last_arrival = now;
     }
     if (!server.is_left()) watched.wanted = now;
-    const OfiLane::Look look = server.lane_look();
+    OfiLane::Look look = server.lane_look();
+    if (look.in_flight > 0 && look.ended == watched.ended) {
+      // Perhaps nobody has collected: who began these transfers may compute, or be held up by something else.
+      server.WatchTransfers();
+      look = server.lane_look();
+    }
     if (look.in_flight == 0 || look.ended != watched.ended) {
       watched.ended = look.ended;
       watched.last_end = now;

@@ -3,7 +3,8 @@
 // ones may come: what is configured and not there is looked for again and again, and joins with a number of its own.
 //
 // A thread of the transport's keeps the links: it takes what servers send, asks silent ones whether they are there, and gives up
-// who does not answer, or moves nothing of what is in flight, for silence_max of running time (common/running_clock.h). Another one
+// who does not answer, or moves nothing of what is in flight, for silence_max of running time (common/running_clock.h). It looks at transfers
+// itself where nobody collects them. Another one
 // looks who is named, and for places where no server was found: to look up a name, to read a folder of a parallel file system or to wait
 // for somebody who does not answer may take seconds.
 //

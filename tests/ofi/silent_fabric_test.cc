@@ -1,11 +1,18 @@
-// Memory servers that fall silent. One answers on its link, but moves nothing: the fabric behind the address that it tells is never polled, and
-// only the watch over what is in flight can tell. Another one takes nothing from its link.
+// Memory servers that fall silent, and those that only seem to. One answers on its link, but moves nothing: the fabric behind the address that it
+// tells is never polled, and only the watch over what is in flight can tell. Others are behind a slow wire, or nobody looks what they have
+// moved. Another one takes nothing from its link.
 #include <gtest/gtest.h>
 
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include "client/transport/ofi_transport.h"
@@ -17,15 +24,18 @@
 namespace ramspan {
 namespace {
 
-class DeafServer {
+std::unique_ptr<FabricEndpoint> OpenFabric() { return FabricEndpoint::Open(FabricDomain::OpenAt("127.0.0.1", {}).value()).value(); }
+
+// Answers on its link, and leaves the fabric to the test.
+class PlayedServer {
  public:
-  DeafServer() : fabric_(FabricEndpoint::Open(FabricDomain::OpenAt("127.0.0.1", {}).value()).value()) {
+  PlayedServer(const FabricAddress& fabric, const LeaseAccess& access) : fabric_(fabric), access_(access) {
     SocketAddress bound;
     listener_ = Listen(ParseSocketPlace("127.0.0.1:0").value(), &bound).value();
     place_ = "127.0.0.1:" + std::to_string(bound.port());
     thread_ = std::thread([this] { Serve(); });
   }
-  ~DeafServer() {
+  ~PlayedServer() {
     ends_ = true;
     thread_.join();
   }
@@ -43,7 +53,7 @@ class DeafServer {
       for (bool greeted = false; !ends_ && !link.is_closed(); std::this_thread::yield()) {
         link.Progress();
         if (link.is_trusted() && !greeted) {
-          greeted = link.Send({.kind = LinkFrame::Kind::kIntroduction, .introduction = {.instance = 5, .capacity_bytes = 32 * kMiB, .fabric = fabric_->address(), .label = "deaf"}});
+          greeted = link.Send({.kind = LinkFrame::Kind::kIntroduction, .introduction = {.instance = 5, .capacity_bytes = 32 * kMiB, .fabric = fabric_, .label = "played"}});
         }
         LinkFrame frame;
         Descriptor none;
@@ -51,42 +61,152 @@ class DeafServer {
       }
     }
   }
-  static void Answer(Link* link, const LinkFrame& frame) {
+  void Answer(Link* link, const LinkFrame& frame) const {
     if (frame.kind == LinkFrame::Kind::kPing) link->Send({.kind = LinkFrame::Kind::kPong});
     if (frame.kind != LinkFrame::Kind::kRecord) return;
     const WireMessage request = Decode(frame.record).value();
     if (request.type != WireType::kLeaseRequest) return;
-    const WireMessage grant{.type = WireType::kLeaseGrant, .sequence = request.sequence, .lease = 1, .offset = 0, .bytes = kMiB};
-    link->Send({.kind = LinkFrame::Kind::kGrant, .record = Encode(grant), .access = {.key = 1, .address = 0}});
+    const WireMessage grant{.type = WireType::kLeaseGrant, .sequence = request.sequence, .lease = 1, .offset = 0, .bytes = request.bytes};
+    link->Send({.kind = LinkFrame::Kind::kGrant, .record = Encode(grant), .access = access_});
   }
 
-  std::unique_ptr<FabricEndpoint> fabric_;
+  const FabricAddress fabric_;
+  const LeaseAccess access_;
   Descriptor listener_;
   std::string place_;
   std::atomic<bool> ends_{false};
   std::thread thread_;
 };
 
+std::unique_ptr<OfiTransport> OpenImpatient(const std::string& names) {
+  return OfiTransport::Open({.servers = names, .near = false, .silence_max = std::chrono::milliseconds(1500)}, TestSecret()).value();
+}
+
+// One write of a whole lease.
+class OneWrite {
+ public:
+  OneWrite(OfiTransport& transport, size_t bytes) : transport_(transport), bytes_(bytes) {
+    transport.Send(0, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = bytes, .minimum_bytes = bytes});
+    std::optional<ServerTransport::Control> answer;
+    const bool answered = Eventually([&] { return (answer = transport.Receive()).has_value(); });
+    const WireMessage grant = answered ? Decode(answer->record).value() : WireMessage{};
+    RS_CHECK(grant.type == WireType::kLeaseGrant, "no lease of %zu bytes", bytes);
+    const ServerTransport::Transfer transfer{.server = 0, .is_write = true, .buffer = bytes_.data(), .offset = grant.offset, .bytes = bytes, .cookie = this};
+    transport.Start({&transfer, 1});
+  }
+  StatusCode Await() {
+    std::vector<ServerTransport::Completion> done;
+    const bool ended = Eventually([&] {
+      transport_.Collect(&done);
+      return !done.empty();
+    });
+    RS_CHECK(ended, "a write of %zu bytes does not end", bytes_.size());
+    return done[0].result;
+  }
+
+ private:
+  OfiTransport& transport_;
+  std::vector<std::byte> bytes_;
+};
+
 TEST(SilentFabric, AServerThatAnswersButMovesNothingIsGivenUp) {
-  DeafServer server;
-  auto transport = OfiTransport::Open({.servers = server.place(), .near = false, .silence_max = std::chrono::milliseconds(1500)}, TestSecret()).value();
-  transport->Send(0, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = kMiB, .minimum_bytes = kMiB});
-  ASSERT_TRUE(Eventually([&] { return transport->Receive().has_value(); }));
-  std::vector<std::byte> bytes(4096);
-  int cookie = 0;
-  const ServerTransport::Transfer transfer{.server = 0, .is_write = true, .buffer = bytes.data(), .offset = 0, .bytes = bytes.size(), .cookie = &cookie};
+  const std::unique_ptr<FabricEndpoint> fabric = OpenFabric();
+  const PlayedServer server(fabric->address(), {.key = 1});
+  const auto transport = OpenImpatient(server.place());
   testing::internal::CaptureStderr();
-  transport->Start({&transfer, 1});
-  std::vector<ServerTransport::Completion> done;
-  EXPECT_TRUE(Eventually([&] {
-    transport->Collect(&done);
-    return !done.empty();
-  }));
+  EXPECT_EQ(OneWrite(*transport, 64 * kKiB).Await(), StatusCode::kUnavailable);
   const std::string said = testing::internal::GetCapturedStderr();
-  ASSERT_EQ(done.size(), 1u);
-  EXPECT_EQ(done[0].result, StatusCode::kUnavailable);
   EXPECT_EQ(transport->state(0), ServerTransport::ServerState::kDead);
   EXPECT_NE(said.find("it has moved nothing for 1 s"), std::string::npos) << said;
+}
+
+// Only who collected saw what had moved: a program that computed for longer than that lost the server, and all that was there.
+TEST(SilentFabric, TransfersThatNobodyCollectsAreNotSilent) {
+  OfiServers servers({.pool_bytes = 64 * kMiB});
+  const auto transport = OpenImpatient(servers.names());
+  OneWrite write(*transport, 8 * kMiB);
+  std::this_thread::sleep_for(std::chrono::milliseconds(3000));
+  EXPECT_EQ(transport->state(0), ServerTransport::ServerState::kAlive);
+  EXPECT_EQ(write.Await(), StatusCode::kOk);
+}
+
+// To the fabric of a server, for one client, whose bytes arrive no faster than this.
+class SlowWire {
+ public:
+  SlowWire(const FabricAddress& to, int64_t bytes_per_ms) : to_(to), bytes_per_ms_(bytes_per_ms) {
+    listener_ = Listen(ParseSocketPlace("127.0.0.1:0").value(), &bound_).value();
+    thread_ = std::thread([this] { Forward(); });
+  }
+  ~SlowWire() {
+    ends_ = true;
+    thread_.join();
+  }
+  FabricAddress address() const {
+    FabricAddress here = to_;
+    std::memcpy(here.bytes.data(), &bound_.storage, here.bytes.size());
+    return here;
+  }
+
+ private:
+  void Forward() {
+    Descriptor client;
+    while (!ends_ && !(client = Accept(listener_))) std::this_thread::yield();
+    if (ends_) return;
+    SocketAddress there;
+    there.length = static_cast<socklen_t>(to_.bytes.size());
+    std::memcpy(&there.storage, to_.bytes.data(), to_.bytes.size());
+    const Descriptor server = StartConnect(there).value();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int64_t sent = 0; !ends_; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count();
+      while (const int64_t copied = Copy(client, server, since * bytes_per_ms_ - sent)) sent += copied;
+      while (Copy(server, client, kMiB) > 0) {}
+    }
+  }
+  // Bytes; 0: there are none now.
+  int64_t Copy(const Descriptor& from, const Descriptor& to, int64_t bytes_max) {
+    const ssize_t n = recv(from.number(), buffer_.data(), static_cast<size_t>(std::min<int64_t>(bytes_max, std::ssize(buffer_))), MSG_DONTWAIT);
+    for (ssize_t sent = 0; sent < n && !ends_;) {
+      const ssize_t one = send(to.number(), buffer_.data() + sent, static_cast<size_t>(n - sent), MSG_NOSIGNAL);
+      if (one > 0) sent += one;
+      else if (errno != EAGAIN) return 0;
+      else std::this_thread::yield();
+    }
+    return std::max<ssize_t>(0, n);
+  }
+
+  const FabricAddress to_;
+  const int64_t bytes_per_ms_;
+  SocketAddress bound_;
+  Descriptor listener_;
+  std::array<std::byte, 64 * kKiB> buffer_{};
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+// A part of a transfer was 64 MiB long, and its end the only progress that was seen: where clients shared a wire that was too slow for it, all of them
+// gave up the server in the same moment.
+TEST(SilentFabric, AWireOnWhichATransferTakesLongIsNotSilent) {
+  constexpr size_t kBytes = 16 * kMiB;
+  constexpr int64_t kBytesPerMs = 4'000;  // 4.2 s
+  const std::unique_ptr<FabricEndpoint> fabric = OpenFabric();
+  std::vector<std::byte> memory(kBytes);
+  const FabricRegion region = FabricRegion::ForPeer(*fabric, memory).value();
+  std::atomic<bool> ends{false};
+  std::thread serves([&] {
+    std::array<FabricCompletion, 16> none;
+    for (bool broken = false; !ends; std::this_thread::yield()) fabric->Poll(none, &broken);
+  });
+  StatusCode result = StatusCode::kOk;
+  {
+    const SlowWire wire(fabric->address(), kBytesPerMs);
+    const PlayedServer server(wire.address(), {.key = region.key(), .address = region.address()});
+    const auto transport = OpenImpatient(server.place());
+    result = OneWrite(*transport, kBytes).Await();
+  }
+  ends = true;
+  serves.join();
+  EXPECT_EQ(result, StatusCode::kOk);
 }
 
 // Of this host. Greets one client, and takes nothing after that.
