@@ -119,10 +119,9 @@ class FabricNetwork final : public RawNetwork {
     free_.pop_back();
     under->is_write = is_write;
     const std::span<std::byte> local(memory_.data() + frame_offset, chunk_);
-    void* descriptor = region_.descriptor();
     const FabricTransfer transfer{.is_write = is_write,
-                                  .local = {&local, 1},
-                                  .descriptors = {&descriptor, 1},
+                                  .local = local,
+                                  .descriptor = region_.descriptor(),
                                   .peer = lane.address,
                                   .address = lane.peer.begin + window_offset,
                                   .key = lane.peer.key,

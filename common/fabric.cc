@@ -36,7 +36,6 @@ constexpr size_t kQueueTransfers = 256, kQueueMessages = 32;
 constexpr int kKeyTries = 8;
 // What ofi_rxm maps when the first transfer begins, rounded up: two pools of 1024 buffers of 16 KiB (docs/architecture.md), and what connects.
 constexpr uint64_t kFirstTransferAddresses = uint64_t{40} << 20;
-constexpr size_t kPiecesMax = 4;
 // Until a connection that was ended has ended all its transfers; it is a matter of microseconds.
 constexpr std::chrono::seconds kEndOfConnectionMax{2};
 
@@ -165,7 +164,6 @@ bool FabricDomain::IsSame(const FabricDomain& other) const {
 
 const char* FabricDomain::provider() const { return info_->fabric_attr->prov_name; }
 size_t FabricDomain::transfer_bytes_max() const { return info_->ep_attr->max_msg_size; }
-size_t FabricDomain::pieces_max() const { return std::clamp<size_t>(info_->tx_attr->iov_limit, 1, kPiecesMax); }
 
 // ---- Endpoint ----
 
@@ -272,18 +270,13 @@ void FabricEndpoint::RemovePeer(uint64_t peer) {
 }
 
 FabricEndpoint::Posted FabricEndpoint::Post(const FabricTransfer& transfer) noexcept {
-  std::array<iovec, kPiecesMax> local;
-  RS_CHECK(transfer.local.size() <= domain_->pieces_max(), "%zu pieces in one transfer", transfer.local.size());
-  size_t bytes = 0;
-  for (size_t i = 0; i < transfer.local.size(); ++i) {
-    local[i] = {transfer.local[i].data(), transfer.local[i].size()};
-    bytes += transfer.local[i].size();
-  }
-  const fi_rma_iov remote{.addr = transfer.address, .len = bytes, .key = transfer.key};
+  const iovec local{transfer.local.data(), transfer.local.size()};
+  void* descriptor = transfer.descriptor;
+  const fi_rma_iov remote{.addr = transfer.address, .len = local.iov_len, .key = transfer.key};
   fi_msg_rma message{};
-  message.msg_iov = local.data();
-  message.desc = const_cast<void**>(transfer.descriptors.data());
-  message.iov_count = transfer.local.size();
+  message.msg_iov = &local;
+  message.desc = &descriptor;
+  message.iov_count = 1;
   message.addr = transfer.peer;
   message.rma_iov = &remote;
   message.rma_iov_count = 1;
@@ -291,7 +284,7 @@ FabricEndpoint::Posted FabricEndpoint::Post(const FabricTransfer& transfer) noex
   GiveAddressesBack();
   under_way_.fetch_add(1, std::memory_order_relaxed);  // it may end before the call does
   last_peer_.store(transfer.peer, std::memory_order_relaxed);
-  // Not fi_inject_write, also for what is small: nobody is told when its bytes are there (docs/architecture.md, what is not used).
+  // Without FI_INJECT: no transfer is as small as it takes (docs/architecture.md, what is not used).
   const ssize_t posted = transfer.is_write ? fi_writemsg(ep_, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
                                            : fi_readmsg(ep_, &message, FI_COMPLETION);
   if (posted != 0) under_way_.fetch_sub(1, std::memory_order_relaxed);

@@ -65,7 +65,6 @@ class FabricDomain : public std::enable_shared_from_this<FabricDomain> {
   bool IsSame(const FabricDomain& other) const;
   const char* provider() const;
   size_t transfer_bytes_max() const;
-  size_t pieces_max() const;  // local pieces of one transfer
   // Whether transfers need the descriptors of their local buffers.
   bool needs_local_registration() const { return register_local_; }
   // Takes those off the list's begin that want local memory registered with one endpoint: a client has an endpoint for each server, and a
@@ -88,11 +87,11 @@ class FabricDomain : public std::enable_shared_from_this<FabricDomain> {
   std::atomic<uint64_t> local_bytes_{0};  // registered; publishes nothing
 };
 
-// One transfer, from or to pieces of local memory that follow each other.
+// One transfer between one run of local memory and one of a peer's.
 struct FabricTransfer {
   bool is_write = false;
-  std::span<const std::span<std::byte>> local;
-  std::span<void* const> descriptors;  // of each piece; null where none is needed
+  std::span<std::byte> local;
+  void* descriptor = nullptr;          // of the local memory; null where none is needed
   uint64_t peer = 0;                   // what AddPeer said
   uint64_t address = 0, key = 0;       // in the peer's memory
   void* context = nullptr;             // to at least kFabricContextBytes, the provider's until the transfer has ended

@@ -139,10 +139,9 @@ OfiLane::Tried OfiLane::Post(Part* part) noexcept {
     whole->region = std::move(region).value();
   }
   if (whole->region != nullptr) descriptor = whole->region->descriptor();
-  const std::span<std::byte> local = whole->local.subspan(part->at, part->bytes);
   const FabricEndpoint::Posted posted = endpoint_->Post({.is_write = whole->is_write,
-                                                         .local = {&local, 1},
-                                                         .descriptors = {&descriptor, 1},
+                                                         .local = whole->local.subspan(part->at, part->bytes),
+                                                         .descriptor = descriptor,
                                                          .peer = peer_,
                                                          .address = whole->address + part->at,
                                                          .key = whole->key,

@@ -55,8 +55,7 @@ TEST_P(HalfWay, ATransferEndsWithItsEndpoint) {
   for (size_t i = 0; i < contexts.size(); ++i) {
     const std::span<std::byte> piece(here.data() + i * theirs.size(), theirs.size());
     ASSERT_TRUE(Eventually([&] {
-      void* const descriptor = nullptr;
-      const auto posted = mine->Post({.is_write = is_write, .local = {&piece, 1}, .descriptors = {&descriptor, 1}, .peer = number,
+      const auto posted = mine->Post({.is_write = is_write, .local = piece, .peer = number,
                                       .address = region.address(), .key = region.key(), .context = contexts[i].data()});
       Progress(*mine);
       Progress(*peer);

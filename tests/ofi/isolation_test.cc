@@ -73,9 +73,7 @@ class Rogue {
 
   // Begins a write of more than sockets hold, while nobody takes it: it ends in the middle.
   void WriteHalf(std::span<std::byte> buffer, uint64_t key, uint64_t address) {
-    static void* none = nullptr;
-    half_local_ = buffer;
-    const FabricTransfer transfer{.is_write = true, .local = {&half_local_, 1}, .descriptors = {&none, 1}, .peer = peer_, .address = address, .key = key, .context = &half_context_};
+    const FabricTransfer transfer{.is_write = true, .local = buffer, .peer = peer_, .address = address, .key = key, .context = &half_context_};
     ASSERT_EQ(endpoint_->Post(transfer), FabricEndpoint::Posted::kYes);
     for (int i = 0; i < 100; ++i) ASSERT_FALSE(HalfHasEnded());
   }
@@ -98,8 +96,7 @@ class Rogue {
   // True: the bytes were moved.
   bool Move(bool is_write, std::span<std::byte> buffer, uint64_t key, uint64_t address) {
     alignas(16) std::array<std::byte, kFabricContextBytes> context;
-    void* descriptor = nullptr;
-    const FabricTransfer transfer{.is_write = is_write, .local = {&buffer, 1}, .descriptors = {&descriptor, 1}, .peer = peer_, .address = address, .key = key, .context = &context};
+    const FabricTransfer transfer{.is_write = is_write, .local = buffer, .peer = peer_, .address = address, .key = key, .context = &context};
     std::array<FabricCompletion, 1> done;
     bool broken = false, posted = false, failed = false, ended = false;
     EXPECT_TRUE(Eventually([&] {
@@ -120,7 +117,6 @@ class Rogue {
   std::unique_ptr<FabricEndpoint> endpoint_;
   uint64_t peer_ = 0;
   uint32_t sequence_ = 0;
-  std::span<std::byte> half_local_;
   alignas(16) std::array<std::byte, kFabricContextBytes> half_context_;
 };
 
