@@ -16,12 +16,12 @@ struct Meeting {
   std::unique_ptr<Link> link;
   Introduction introduction;  // the server's
 
-  // kUnavailable: nobody answers there, or not in time. kFailedPrecondition: somebody does, who is no server of ours.
+  // kUnavailable: nobody answers there, or not in time, or not before the descriptor `until` becomes readable (-1: none). kFailedPrecondition: somebody does, who is no server of ours.
   static Result<Meeting> With(const SocketPlace& place, const Secret& secret, std::chrono::milliseconds at_most,
-                             Handshake::Role role = Handshake::Role::kClient);
+                             Handshake::Role role = Handshake::Role::kClient, int until = -1);
   // By the first of its addresses that answers. REQUIRES: there is one.
   static Result<Meeting> With(std::span<const SocketAddress> addresses, const Secret& secret, std::chrono::milliseconds at_most,
-                             Handshake::Role role = Handshake::Role::kClient);
+                             Handshake::Role role = Handshake::Role::kClient, int until = -1);
 
   // The server's next frame. kUnavailable: the link has ended, or nothing has come in time.
   Status Receive(LinkFrame* frame, std::chrono::milliseconds at_most);

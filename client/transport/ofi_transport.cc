@@ -137,7 +137,7 @@ Status OfiTransport::Connect(Sought* sought, milliseconds at_most) {
 }
 
 Result<std::unique_ptr<OfiServer>> OfiTransport::Meet(const SocketPlace& place, milliseconds at_most) {
-  Result<Meeting> met = Meeting::With(place, secret_, at_most);
+  Result<Meeting> met = Meeting::With(place, secret_, at_most, Handshake::Role::kClient, ended_.number());
   if (!met.ok()) return met.status();
   Meeting meeting = std::move(met).value();
   if (options_.near && !meeting.introduction.near && !meeting.introduction.local_name.empty()) {
@@ -145,7 +145,7 @@ Result<std::unique_ptr<OfiServer>> OfiTransport::Meet(const SocketPlace& place, 
     // same server, it proves as before.
     const Result<SocketPlace> local = ParseSocketPlace(meeting.introduction.local_name);
     if (local.ok() && local.value().is_local()) {
-      Result<Meeting> nearer = Meeting::With(local.value(), secret_, at_most);
+      Result<Meeting> nearer = Meeting::With(local.value(), secret_, at_most, Handshake::Role::kClient, ended_.number());
       if (nearer.ok() && nearer.value().introduction.instance == meeting.introduction.instance) meeting = std::move(nearer).value();
     }
   }

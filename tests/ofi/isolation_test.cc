@@ -363,6 +363,21 @@ TEST(Isolation, TheMemoryOfADeadServerOfThisHostGoesWithTheLastSlot) {
   EXPECT_LE(MappedHere(), mapped - kBytes);
 }
 
+// The thread that looked for it took two seconds more, four with a name of this host.
+TEST(Isolation, AProgramsEndDoesNotWaitForAServerThatDoesNotAnswer) {
+  OfiServers servers({.servers = 1, .listen = ""});
+  const std::string name = "@ramspan-test-stopped-" + std::to_string(getpid());
+  SocketAddress bound;
+  const Descriptor stopped = Listen(ParseSocketPlace(name).value(), &bound).value();
+  auto transport = OfiTransport::Open({.servers = servers.names() + "," + name, .connect_max = std::chrono::milliseconds(100)}, TestSecret()).value();
+  while (Accept(stopped)) {}
+  Descriptor seeks;
+  ASSERT_TRUE(Eventually([&] { return static_cast<bool>(seeks = Accept(stopped)); })) << "it is being looked for";
+  const auto begin = std::chrono::steady_clock::now();
+  transport.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1000));
+}
+
 TEST(Isolation, AServerThatDoesNotAnswerIsGivenUp) {
   OfiServers servers({});
   auto transport = OfiTransport::Open({.servers = servers.names(), .near = false, .silence_max = std::chrono::milliseconds(1000)}, TestSecret()).value();
