@@ -155,6 +155,11 @@ Status Planner::FindHosts() {
     return {};
   }
   plan_.several_hosts = allocation_.nodes > 1;
+  // Flux tells them to who asks its broker, not in the environment (flux-hostlist(1)).
+  if (!allocation_.present() && facts_.getenv("FLUX_URI") != nullptr) {
+    plan_.notes.push_back("this is a Flux instance, which does not tell its nodes by itself: all is started on this host. For several nodes, with so many processes on each as is behind "
+                          "the colon: flux hostlist -e local | tr ' ' '\\n' | sed 's/$/:4/' > hosts, and --hostfile hosts");
+  }
   return {};
 }
 

@@ -533,6 +533,23 @@ TEST_F(PlanTest, RanksAndServersArePlacedInTheHostsOfAFile) {
   EXPECT_TRUE(Notes(plan, "--hostfile hosts: 2 ranks on alpha, 2 servers on beta gamma"));
 }
 
+// All was planned on this host, and nothing was said.
+TEST_F(PlanTest, AFluxInstanceWithoutAHostFileIsOneHostAndTheRemedyIsSaid) {
+  const auto remedy = "flux hostlist -e local | tr ' ' '\\n' | sed 's/$/:4/' > hosts, and --hostfile hosts";
+  options_.transport = "mpi";
+  Ranks(2, 2);
+  EXPECT_FALSE(Notes(Make(), remedy)) << "there is no Flux";
+  environment_ = {{"FLUX_URI", "local:///run/flux/local"}};
+  EXPECT_TRUE(Notes(Make(), remedy));
+  EXPECT_FALSE(Make().several_hosts);
+  environment_ = {{"FLUX_URI", "local:///run/flux/local"}, {"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "1"}};
+  EXPECT_FALSE(Notes(Make(), remedy)) << "that one tells them";
+  environment_ = {{"FLUX_URI", "local:///run/flux/local"}};
+  hostfile_ = "alpha:4\nbeta:4\n";
+  options_.hostfile = "hosts";
+  EXPECT_FALSE(Notes(Make(), remedy));
+}
+
 TEST_F(PlanTest, AHostFileThatOnlyMpiexecUnderstandsIsLeftToIt) {
   options_.hostfile = "hosts";
   options_.transport = "mpi";
