@@ -142,7 +142,8 @@ Result<std::shared_ptr<FabricDomain>> FabricDomain::OpenTowards(const FabricAddr
   hints->ep_attr->protocol_version = peer.protocol_version;
   hints->addr_format = peer.format;
   hints->dest_addrlen = peer.bytes.size();
-  hints->dest_addr = std::malloc(peer.bytes.size());  // fi_freeinfo frees it
+  // fi_freeinfo frees it. As long as any address: libfabric reads as many bytes as its format has, whatever length the peer has told.
+  hints->dest_addr = std::calloc(1, kFabricAddressBytesMax + 1);
   RS_CHECK(hints->dest_addr != nullptr, "no memory for an address of %zu bytes", peer.bytes.size());
   std::memcpy(hints->dest_addr, peer.bytes.data(), peer.bytes.size());
   return Open(hints, nullptr, options);

@@ -58,11 +58,11 @@ bool Engine::RefillReserve() {
   // What has no slot stays where it is when swap is full. Half of the rest is left to what the program uses.
   if (room_.SeemsFull(typical_bytes_)) reserve = std::min(reserve, (budget_.frames_limit() - std::min(budget_.frames_limit(), room_.slotless())) / 2);
   // Half of it at once: one chunk at a time would be a membarrier for each.
-  const uint64_t soon = arena_.available() + leaving_bytes_;
-  if (reserve < typical_bytes_ || soon > reserve / 2) return false;
   const auto begin = Clock::now();
+  const uint64_t soon = arena_.available() + leaving_.Expected(typical_bytes_, begin);
+  if (reserve < typical_bytes_ || soon > std::max(reserve / 2, typical_bytes_) || leaving_.bytes() >= 2 * reserve) return false;
   if (begin < refill_again_) return false;
-  const Evicted evicted = EvictSome(std::min<uint64_t>(reserve - soon, kTogether * typical_bytes_), /*may_wait=*/false);
+  const Evicted evicted = EvictSome(std::clamp<uint64_t>(reserve - std::min(reserve, soon), typical_bytes_, kTogether * typical_bytes_), /*may_wait=*/false);
   const bool worked = evicted.freed + evicted.started > 0 || evicted.room_made;
   // A search in vain has looked at every chunk, under the mutex for which threads wait that miss. Nobody waits for this one.
   if (!worked) refill_again_ = Clock::now() + kRestAfterSearch * (Clock::now() - begin);

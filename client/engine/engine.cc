@@ -206,7 +206,7 @@ bool Engine::IsValid() {
     if (phase == Phase::kSwapped && Has(c, kReadable | kWritable | kDirty)) return false;
     if (phase == Phase::kSwapped && c->slot) swapped += RoundUpToGranule(c->bytes);
   }
-  return ops_.in_use() == in_flight_ && (leaving_bytes_ == 0 || in_flight_ > 0) && swapped == room_.swapped() && live == chunks_.live() && slotless == room_.slotless() && slotted == room_.slotted() && frames == arena_.in_use() &&
+  return ops_.in_use() == in_flight_ && (leaving_.bytes() == 0 || in_flight_ > 0) && swapped == room_.swapped() && live == chunks_.live() && slotless == room_.slotless() && slotted == room_.slotted() && frames == arena_.in_use() &&
          arena_.committed() + budget_.metadata() <= budget_.total();
 }
 

@@ -38,6 +38,7 @@
 #include "client/engine/policy_feed.h"
 #include "client/engine/room.h"
 #include "client/engine/vacating.h"
+#include "client/engine/writes_under_way.h"
 #include "client/policy/policy.h"
 #include "client/swap/slot.h"
 #include "client/swap/swap_tier.h"
@@ -190,7 +191,8 @@ class Engine {
   Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame, uint64_t* ask) RS_REQUIRES(mutex_);  // lets go
   Status SeekFrame(FrameSeeker* seeker, Frame* frame) RS_REQUIRES(mutex_);  // lets go
   bool IsPatient(WhenPinned when_pinned, const Waiter& waiter) RS_REQUIRES(mutex_);
-  bool FramesAreComing() const RS_REQUIRES(mutex_);
+  uint64_t BatchBytes(uint64_t bytes) const;
+  bool FramesAreComing() RS_REQUIRES(mutex_);
   Evicted EvictFor(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
   Status AwaitEvicted(FrameSeeker* seeker, const Evicted& evicted, bool* coming) RS_REQUIRES(mutex_);  // lets go
   Status AwaitPins(FrameSeeker* seeker, const Evicted& evicted, Frame* frame) RS_REQUIRES(mutex_);  // lets go
@@ -323,7 +325,7 @@ class Engine {
   EngineCounters counters_ RS_GUARDED_BY(mutex_);
   std::map<uint64_t, uint64_t> unchanged_by_size_ RS_GUARDED_BY(mutex_);  // bytes of a chunk, writes
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
-  uint64_t leaving_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of frames that are being written
+  WritesUnderWay leaving_ RS_GUARDED_BY(mutex_);       // by bytes of frames
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   Room room_ RS_GUARDED_BY(mutex_);
   uint64_t table_growth_ RS_GUARDED_BY(mutex_) = 0;    // of swap, at most, since the budget was told what they take

@@ -170,7 +170,7 @@ Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
   };
   if (room_.SeemsFull(c->bytes) && exchanged()) return Status();
   // The frames of what is leaving are there until it has been written, so what comes next has to wait where its row is too much beside them.
-  const bool others_leave = !c->slot && (leaving_bytes_ > 0 || result->leaves());
+  const bool others_leave = !c->slot && (leaving_.bytes() > 0 || result->leaves());
   Result<SlotRef> slot = AskSlot(c);
   if (slot.ok() && others_leave && !TablesFitBesideFrames()) {
     tier_->Free(slot.value(), c->bytes);

@@ -27,6 +27,7 @@ struct IoOp {
   bool done = false;
   uint32_t rereads = 0;       // of a read that brought other bytes than were written
   uint32_t round = 0;         // of failed writes when this one began
+  uint32_t spell = 0;         // of a write: WritesUnderWay's
   bool rewrite = false;       // a write whose chunk had other bytes in swap before, as far as is known
   uint64_t old_checksum = 0;  // of those
   Status status;

@@ -229,7 +229,8 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     place->must_look = looks_itself;
     seeker->vacates_ended = vacating_.ended;
     Evicted evicted;
-    if (!FramesAreComing()) {
+    // Who has memory and no frame for it (addresses in pieces) needs others' frames to go.
+    if (place->memory || !FramesAreComing()) {
       const auto search_began = Clock::now();
       evicted = EvictFor(seeker->chunk->bytes);
       if (looks_itself && !evicted.leaves() && !evicted.room_made) vacating_.NoteSearchInVain(Clock::now() - search_began);
@@ -243,16 +244,22 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
   return Status();
 }
 
-// What is being written is enough for all that wait. Each look would make more leave otherwise: with a slow wire, half of the memory, whose
-// writes are then in the way of what these threads want to read.
-bool Engine::FramesAreComing() const { return leaving_bytes_ > 0 && arena_.available() + leaving_bytes_ >= queue_.bytes(); }
+// How much leaves in one go where chunks are of so many bytes.
+uint64_t Engine::BatchBytes(uint64_t bytes) const { return std::min(kTogether * bytes, budget_.limit() / 16); }
+
+// What is being written is enough for all that wait and half of a batch more, so that writes go on while these threads read. Each look would
+// make more leave otherwise: over a wire, half of the memory, whose writes are then in the way of what these threads want to read.
+bool Engine::FramesAreComing() {
+  const uint64_t expected = leaving_.Expected(typical_bytes_, Clock::now());
+  return expected > 0 && arena_.available() + expected >= queue_.bytes() + std::max(typical_bytes_, BatchBytes(typical_bytes_) / 2);
+}
 
 // Makes way for a frame of `bytes`, and for more of them where many are as small. Does not wait for room that others make in swap: who is in
 // the queue is served there, and would keep from others for so long what they need.
 Evicted Engine::EvictFor(uint64_t bytes) {
   const uint64_t available = arena_.available(), whole = RoundUpToGranule(bytes);
   const uint64_t needed = whole > available ? whole - available : whole;
-  Evicted evicted = EvictSome(std::max(needed, std::min(kTogether * whole, budget_.limit() / 16)), /*may_wait=*/false);
+  Evicted evicted = EvictSome(std::max(needed, BatchBytes(whole)), /*may_wait=*/false);
   if (evicted.freed + evicted.started == 0 && !evicted.room_made && policy_->preemptive_bytes() > 0) {
     const Evicted ahead = EvictPrefetched(needed);
     evicted.freed = ahead.freed;

@@ -48,7 +48,7 @@ void Engine::BeginOp(IoOp* op, Chunk* chunk, bool write) {
   op->round = failed_writes_.round();
   chunk->op = op;
   ++in_flight_;
-  if (write) leaving_bytes_ += RoundUpToGranule(chunk->bytes);
+  if (write) op->spell = leaving_.Begin(RoundUpToGranule(chunk->bytes), Clock::now());
 }
 
 void Engine::Release(IoOp* op) {
@@ -115,7 +115,7 @@ void Engine::Finish(std::span<IoRequest* const> done) {
     if (io->result == StatusCode::kFailedPrecondition) NoteHeapFailure();
     WakeSleepers(op);
     if (io->is_write) {
-      leaving_bytes_ -= RoundUpToGranule(io->bytes);
+      leaving_.End(RoundUpToGranule(io->bytes), op->spell, Clock::now());
       writes[n++] = op;
     } else {
       queue_.WakeFor(op->chunk);

@@ -16,6 +16,9 @@ namespace {
 // half of that, so that the next one is posted while the one before it travels; they also show that a slow wire moves something.
 constexpr uint64_t kWritesMax = uint64_t{1} << 20;
 constexpr size_t kPartBytesMax = size_t{512} << 10;
+// A part is registered with its neighbours up to so many bytes, and holds that while it is in the network only: with a limit of locked memory
+// what waits must not keep others from being posted.
+constexpr size_t kRegisteredMax = size_t{64} << 20;
 
 }  // namespace
 
@@ -48,10 +51,12 @@ void OfiLane::Start(const ServerTransport::Transfer& transfer, uint64_t key, uin
   PostWaiting();
 }
 
-// Null: nobody waits, or only writes that have to wait for those that are on their way.
+// Null: nobody waits, or only writes that have to wait for those that are on their way. One write always has its turn: with more parts of
+// reads than the network takes there would be none for it.
 OfiLane::Line* OfiLane::NextLine() {
-  if (waiting_reads_.first != nullptr) return &waiting_reads_;
-  return waiting_writes_.first == nullptr || written_in_network_ + part_bytes_max_ > std::max<uint64_t>(kWritesMax, part_bytes_max_) ? nullptr : &waiting_writes_;
+  const bool a_write_waits = waiting_writes_.first != nullptr;
+  if (waiting_reads_.first != nullptr && !(a_write_waits && written_in_network_ == 0)) return &waiting_reads_;
+  return a_write_waits && written_in_network_ + part_bytes_max_ <= std::max<uint64_t>(kWritesMax, part_bytes_max_) ? &waiting_writes_ : nullptr;
 }
 
 // The next one to be posted, as if it were in the network: it may end before the call that posts it does. Null: there is none, or all parts
@@ -78,6 +83,7 @@ OfiLane::Part* OfiLane::TakePart() {
 // It was not posted after all: its whole is the next in its line again.
 void OfiLane::PutBack(Part* part) {
   Whole* const whole = std::exchange(part->whole, nullptr);
+  part->region.reset();  // others may need the room
   whole->begun = part->at;
   --whole->parts_left;
   --in_network_;
@@ -126,19 +132,19 @@ void OfiLane::PostWaiting() {
 
 OfiLane::Tried OfiLane::Post(Part* part) noexcept {
   Whole* const whole = part->whole;
-  void* descriptor = nullptr;
-  if (registrations_->domain().needs_local_registration() && whole->region == nullptr) {
+  if (registrations_->domain().needs_local_registration()) {
     using Found = Result<std::shared_ptr<const FabricRegion>>;
-    Found region = WithinHeap([&] { return registrations_->Find(whole->local); }, Found(OutOfHeap()));
+    const size_t stretch = kRegisteredMax / part_bytes_max_ * part_bytes_max_, begin = part->at / stretch * stretch;
+    Found region = WithinHeap([&] { return registrations_->Find(whole->local.subspan(begin, std::min(stretch, whole->local.size() - begin))); }, Found(OutOfHeap()));
     if (!region.ok()) {
       // Each transfer may fail so until somebody raises the limit.
       const uint64_t failures = unregistered_.fetch_add(1, std::memory_order_relaxed) + 1;
       if (std::has_single_bit(failures)) LogWarning("%s", region.status().c_str());
       return Tried::kNoBuffer;
     }
-    whole->region = std::move(region).value();
+    part->region = std::move(region).value();
   }
-  if (whole->region != nullptr) descriptor = whole->region->descriptor();
+  void* const descriptor = part->region == nullptr ? nullptr : part->region->descriptor();
   const FabricEndpoint::Posted posted = endpoint_->Post({.is_write = whole->is_write,
                                                          .local = whole->local.subspan(part->at, part->bytes),
                                                          .descriptor = descriptor,
@@ -152,6 +158,7 @@ OfiLane::Tried OfiLane::Post(Part* part) noexcept {
 // A part has left the network.
 void OfiLane::Finish(Part* part, bool ok) {
   Whole* const whole = std::exchange(part->whole, nullptr);
+  part->region.reset();
   part->next = std::exchange(free_parts_, part);
   --in_network_;
   if (whole->is_write) written_in_network_ -= part->bytes;
@@ -162,7 +169,6 @@ void OfiLane::Finish(Part* part, bool ok) {
 
 void OfiLane::End(Whole* whole) {
   done_.push_back({whole->cookie, server_, whole->failed ? StatusCode::kUnavailable : StatusCode::kOk});
-  whole->region.reset();
   whole->next = std::exchange(free_wholes_, whole);
 }
 

@@ -61,7 +61,6 @@ class OfiLane {
     bool is_write = false;
     std::span<std::byte> local;
     uint64_t key = 0, address = 0;
-    std::shared_ptr<const FabricRegion> region;
     size_t begun = 0;        // bytes of it that were posted, or are being posted; below all of them it waits in its line
     uint32_t parts_left = 0;  // in the network
     bool waits = true, failed = false;
@@ -73,6 +72,7 @@ class OfiLane {
     Whole* whole = nullptr;  // null: this part is free
     Part* next = nullptr;    // among the free ones
     size_t at = 0, bytes = 0;  // in the whole
+    std::shared_ptr<const FabricRegion> region;
   };
   // Those that wait to be posted.
   struct Line {

@@ -17,9 +17,9 @@ class Lane : public testing::Test {
  protected:
   static constexpr size_t kWrites = 16;
 
-  Lane() : theirs_(kWrites * kMiB), ours_(kWrites * kMiB) {
+  explicit Lane(const FabricOptions& options = {}) : theirs_(kWrites * kMiB), ours_(kWrites * kMiB) {
     region_ = FabricRegion::ForPeer(*peer_, theirs_).value();
-    const auto domain = FabricDomain::OpenTowards(peer_->address(), {}).value();
+    const auto domain = FabricDomain::OpenTowards(peer_->address(), options).value();
     auto endpoint = FabricEndpoint::Open(domain).value();
     const uint64_t number = endpoint->AddPeer(peer_->address()).value();
     lane_ = std::make_unique<OfiLane>(std::move(endpoint), number, std::make_shared<OfiRegistrations>(domain), 0);
@@ -95,6 +95,38 @@ TEST_F(Lane, EachTransferOfALaneThatFailsEndsOnce) {
   for (const auto& one : ended) ++*static_cast<int*>(one.cookie);
   EXPECT_EQ(std::count(cookies.begin(), cookies.end(), 1), static_cast<ptrdiff_t>(kWrites));
   EXPECT_EQ(lane_->look().in_flight, 0u);
+}
+
+// Reads of more parts than the network takes, always: no part was ever left for it.
+TEST_F(Lane, AWriteEndsBesideReadsWithoutAnEnd) {
+  int write = 0;
+  Start(true, 0, 4096, nullptr);
+  ASSERT_EQ(EndOf(1).size(), 1u);
+  constexpr size_t kReads = 300;  // parts
+  for (size_t i = 0; i < kReads; ++i) Start(false, kMiB, 256 << 10, nullptr);
+  Start(true, 0, 4096, &write);
+  size_t reads = 0;
+  for (bool written = false; !written && reads < 4 * kReads;) {
+    for (const auto& one : EndOf(1)) {
+      written = written || one.cookie == &write;
+      if (one.cookie == nullptr) ++reads, Start(false, kMiB, 256 << 10, nullptr);
+    }
+  }
+  EXPECT_LT(reads, 2 * kReads);
+}
+
+// A write that waited for its next part held its registration, and the read that came before it in the line failed for good.
+class LaneOfFewRegistrations : public Lane {
+ protected:
+  LaneOfFewRegistrations() : Lane({.register_local = true, .local_bytes_max = 4 * kMiB}) {}
+};
+
+TEST_F(LaneOfFewRegistrations, AReadWaitsForTheRegistrationOfAWriteThatHasBegun) {
+  Start(true, 0, 4096, nullptr);
+  ASSERT_EQ(EndOf(1).size(), 1u);
+  Start(true, 0, 4 * kMiB, nullptr);
+  Start(false, 4 * kMiB, 512 << 10, nullptr);
+  for (const auto& one : EndOf(2)) EXPECT_EQ(one.result, StatusCode::kOk);
 }
 
 }  // namespace
