@@ -95,6 +95,8 @@ Result<CtlOptions> Parse(int argc, char** argv) {
   return options;
 }
 
+constexpr uint64_t kLentMin = uint64_t{64} << 10;
+
 Result<ServiceCommand> CommandOf(const CtlOptions& options) {
   ServiceCommand command{.order = ServiceOrder::kList, .bytes = 0, .job = FrameText(options.job)};
   for (const CommandName& one : kCommands) {
@@ -113,6 +115,7 @@ Result<ServiceCommand> CommandOf(const CtlOptions& options) {
     if (one.order == ServiceOrder::kQuota && options.memory == "none") return command;
     const Result<uint64_t> bytes = ParseBytes(options.memory);
     if (!bytes.ok()) return InvalidArgument("--memory: " + bytes.status().message());
+    if (bytes.value() > 0 && bytes.value() < kLentMin) return InvalidArgument("--memory " + options.memory + " is less than a server lends at a time (" + FormatBytes(kLentMin) + "); 0 for none" + UnitsForgotten(options.memory));
     command.bytes = bytes.value();
     return command;
   }

@@ -303,6 +303,7 @@ TEST_F(Service, CtlSaysWhatIsWrong) {
     EXPECT_THAT(outcome.err, HasSubstr("--job"));
   }
   EXPECT_THAT(Run({LAUNCHER, "ctl", "quota", server.place, "--memory", "default"}, {}).err, HasSubstr("say which (--job NAME)"));
+  EXPECT_THAT(Run({LAUNCHER, "ctl", "shrink", server.place, "--memory", "40"}, {}).err, HasSubstr("units forgotten? (40MiB)"));
   EXPECT_THAT(Run({LAUNCHER, "ctl", "quota", server.place, "--memory", "default", "--job", "slurm 7"}, {}).out, HasSubstr("slurm 7 may hold as much as each other job"));
   EndServer(server);
 }
