@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iostream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -217,7 +218,9 @@ Result<int> CommandAll(const CtlOptions& options) {
   };
   // All are told before one is waited for: who drains lends nothing to those who leave another one.
   std::vector<std::pair<SocketPlace, uint64_t>> told;
+  std::set<std::string> names_told;  // a folder may name one that is named beside it
   for (const SocketPlace& place : places.value()) {
+    if (!names_told.insert(place.text()).second) continue;
     const Result<uint64_t> given = Give(place, secret.value(), command.value());
     note(place, given.status());
     if (given.ok()) told.emplace_back(place, given.value());

@@ -291,6 +291,8 @@ TEST_F(Service, CtlSaysWhatIsWrong) {
   const Outcome absent = Run({LAUNCHER, "ctl", "list", "127.0.0.1:1"}, {});
   EXPECT_EQ(absent.status, 1);
   EXPECT_THAT(absent.err, HasSubstr("127.0.0.1:1: Connection refused"));
+  const std::string twice = Run({LAUNCHER, "ctl", "list", server.place + "," + server.place}, {}).out;
+  EXPECT_EQ(twice.find(server.place), twice.rfind(server.place)) << "named twice, asked once: " << twice;
   EXPECT_THAT(Run({LAUNCHER, "ctl", "destroy", server.place}, {}).err, HasSubstr("list, drain, undrain, shrink, quota or stop"));
   EXPECT_EQ(Run({LAUNCHER, "ctl"}, {}).status, 2);
   // It was a quota of every job: `--job "$UNSET"`.
