@@ -29,7 +29,7 @@ std::string NoServerYet() {
 std::string AServerHasDied(ServersStartedBy by, const std::string& label, uint64_t bytes, bool near) {
   const std::string died = "memory server " + label + " died with " + FormatBytes(bytes) + " of this program's chunks";
   const bool can_come_back = by == ServersStartedBy::kUser;
-  const std::string cause = ". Remedy: see why the server died (its own message, memory limits of " + std::string(near ? "this" : "its") + " host)";
+  const std::string cause = ". Remedy: see why the server died (its own message, memory limits of " + std::string(near ? "this host)" : "its host), or what cut it off (the network)");
   const std::string again = ", and start it again: this program uses it again by itself";
   if (near) {
     return died + ", which are not lost: its memory is of this host, and stays until this program has freed them or moved them elsewhere" + cause +

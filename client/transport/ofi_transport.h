@@ -127,6 +127,8 @@ class OfiTransport final : public ServerTransport {
   std::atomic<uint32_t> count_{0};
   std::atomic<uint32_t> receive_next_{0};  // whose turn it is; any order will do
   OfiPlaces places_;
+  // A batch was begun, or something ended. Publishes nothing.
+  std::atomic<std::chrono::steady_clock::time_point> last_news_{};
 
   // A network is there before network_count_ says so (release), and stays until the end: ForgetMemory takes no lock to look.
   std::array<std::shared_ptr<OfiRegistrations>, kServersMax> networks_;

@@ -50,7 +50,7 @@ class PlayedServer {
         continue;
       }
       Link link(std::move(socket), Handshake::Role::kServer, TestSecret());
-      for (bool greeted = false; !ends_ && !link.is_closed(); std::this_thread::yield()) {
+      for (bool greeted = false; !ends_ && !link.is_closed(); std::this_thread::sleep_for(std::chrono::microseconds(100))) {
         link.Progress();
         if (link.is_trusted() && !greeted) {
           greeted = link.Send({.kind = LinkFrame::Kind::kIntroduction, .introduction = {.instance = 5, .capacity_bytes = 32 * kMiB, .fabric = fabric_, .label = "played"}});
@@ -80,6 +80,12 @@ class PlayedServer {
 
 std::unique_ptr<OfiTransport> OpenImpatient(const std::string& names) {
   return OfiTransport::Open({.servers = names, .near = false, .silence_max = std::chrono::milliseconds(1500)}, TestSecret()).value();
+}
+
+double ThreadSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // One write of a whole lease.
@@ -195,18 +201,23 @@ TEST(SilentFabric, AWireOnWhichATransferTakesLongIsNotSilent) {
   std::atomic<bool> ends{false};
   std::thread serves([&] {
     std::array<FabricCompletion, 16> none;
-    for (bool broken = false; !ends; std::this_thread::yield()) fabric->Poll(none, &broken);
+    for (bool broken = false; !ends; std::this_thread::sleep_for(std::chrono::milliseconds(1))) fabric->Poll(none, &broken);
   });
   StatusCode result = StatusCode::kOk;
+  double waited = 0;
   {
     const SlowWire wire(fabric->address(), kBytesPerMs);
     const PlayedServer server(wire.address(), {.key = region.key(), .address = region.address()});
     const auto transport = OpenImpatient(server.place());
-    result = OneWrite(*transport, kBytes).Await();
+    OneWrite write(*transport, kBytes);
+    const double begin = ThreadSeconds();
+    result = write.Await();
+    waited = ThreadSeconds() - begin;
   }
   ends = true;
   serves.join();
   EXPECT_EQ(result, StatusCode::kOk);
+  EXPECT_LT(waited, 1.0) << "s of CPU time for 4 s of waiting: with nothing to do, it slept";
 }
 
 // Of this host. Greets one client, and takes nothing after that.
