@@ -132,18 +132,16 @@ uint64_t HalfOfFreeDisk(const std::string& mask) {
 }
 
 void CheckFixedKeys(const Config& now, const Config& next, bool servers_are_outside) {
-  const auto fixed = [](bool same, const char* key) {
-    if (!same) {
-      throw ConfigError("configuration read again: the key " + std::string(key) +
-                        " differs, but it cannot change in a running program; set it before the first managedPtr");
-    }
+  const auto fixed = [](bool same, const char* key, const char* why = "it cannot change in a running program; set it before the first managedPtr") {
+    if (!same) throw ConfigError("configuration read again: the key " + std::string(key) + " differs, but " + why);
   };
   fixed(next.memory_manager == now.memory_manager, "memoryManager");
   fixed(next.swap == now.swap, "swap");
   fixed(next.swapfiles == now.swapfiles, "swapfiles");
   fixed(next.enable_dma == now.enable_dma, "enableDMA");
   fixed(next.transport == now.transport, "transport");
-  fixed(next.servers == now.servers || (servers_are_outside && !next.servers.empty()), "servers");
+  fixed(next.servers == now.servers || (servers_are_outside && !next.servers.empty()), "servers",
+        "in a running program other servers may be named only where it started with some, and not none at all; name one before the first managedPtr (dir:FOLDER may be empty)");
   fixed(next.server_key_file == now.server_key_file, "serverKeyFile");
   fixed(next.fabric_provider == now.fabric_provider, "fabricProvider");
   fixed(next.checksum == now.checksum, "checksum");

@@ -29,6 +29,8 @@ constexpr milliseconds kPingEvery{1000};
 // Folders are looked into so often; whether somebody is missing is looked at every half second (client/transport/seek_rounds.h).
 constexpr milliseconds kLookIntoFoldersEvery{3000}, kMissedEvery{500};
 constexpr milliseconds kLeaveAfter{2000};
+// A server that answers over TCP and not on its own host in that time has no descriptor left for a second socket: it is used over the network.
+constexpr milliseconds kNearMax{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
 constexpr std::chrono::microseconds kCollectSpin{300};
 constexpr unsigned kPollsPerYield = 16;
@@ -148,7 +150,7 @@ Result<std::unique_ptr<OfiServer>> OfiTransport::Meet(const SocketPlace& place, 
     // same server, it proves as before.
     const Result<SocketPlace> local = ParseSocketPlace(meeting.introduction.local_name);
     if (local.ok() && local.value().is_local()) {
-      Result<Meeting> nearer = Meeting::With(local.value(), secret_, at_most, Handshake::Role::kClient, ended_.number());
+      Result<Meeting> nearer = Meeting::With(local.value(), secret_, std::min(at_most, kNearMax), Handshake::Role::kClient, ended_.number());
       if (nearer.ok() && nearer.value().introduction.instance == meeting.introduction.instance) meeting = std::move(nearer).value();
     }
   }

@@ -25,7 +25,7 @@ class ServerGroups {
   // The group of a server of the transport. Asked once for each, when it is seen first, by any thread; must not wait.
   using GroupOf = std::function<size_t(uint32_t number, const ServerTransport::Server& server)>;
 
-  // REQUIRES: groups > 0, and group_of returns less.
+  // REQUIRES: groups > 0, and group_of returns less; the transport is no group itself (the locks of both would have one rank).
   ServerGroups(ServerTransport& transport, size_t groups, GroupOf group_of);
   // REQUIRES: nothing in flight.
   ~ServerGroups();

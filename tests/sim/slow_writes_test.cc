@@ -17,9 +17,10 @@
 namespace ramspan {
 namespace {
 
-constexpr size_t kChunk = 64 << 10, kChunks = 400;
-constexpr uint64_t kBudget = 16 * kMiB, kTogether = 16;
-// A batch and a half, and one more whenever this thread has not run for a millisecond. All of the memory are 256 chunks.
+// Large ones, because patience is by their bytes: 10 ms here.
+constexpr size_t kChunk = kMiB, kChunks = 100;
+constexpr uint64_t kBudget = 64 * kMiB, kTogether = 4;
+// A batch and a half, and one more whenever this thread has not run for those 10 ms. Nearly all that fit are 60 chunks.
 constexpr size_t kAFewBatches = 8 * kTogether;
 
 // Most looks find that nothing has ended yet, as over a wire.
@@ -39,7 +40,7 @@ class SlowTier final : public ForwardingTier {
   size_t most_writing() const { return most_writing_; }
 
  private:
-  FakeTier fake_{{.seed = 5, .delay_steps_max = 64, .empty_poll_rate = 0.95}};
+  FakeTier fake_{{.seed = 5, .capacity_bytes = 128 * kMiB, .delay_steps_max = 64, .empty_poll_rate = 0.95}};
   size_t writing_ = 0, most_writing_ = 0;
 };
 
@@ -79,7 +80,7 @@ TEST(SlowWrites, ChunksOfWhichFewFitAreWrittenWhileOthersAreRead) {
   Engine engine({.budget = kBudget, .preemptive = false}, &tier, &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 12; ++i) {
-    chunks.push_back(engine.Create(2 * kMiB).value());
+    chunks.push_back(engine.Create(8 * kMiB).value());
     ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
   }
   Sweep(&engine, chunks, 0);
