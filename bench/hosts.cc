@@ -157,7 +157,7 @@ bool Hosts::WaitForLink(int host) const {
   return false;
 }
 
-// The bucket holds what the wire moves in a tenth of a millisecond, and at least one of the largest packets (64 KiB); who sends more waits
+// The bucket holds what the wire moves in a tenth of a millisecond, and at least two of the largest packets (64 KiB); who sends more waits
 // in the queue for a millisecond at most.
 bool Hosts::LimitWires(double gbit_s) const {
   if (SystemProgram("tc").empty()) return false;

@@ -12,7 +12,7 @@ namespace {
 // Over TCP, and on the queue pairs of an adapter, a read's request leaves behind the bytes of all writes that were posted before it. Engines
 // let go of many chunks at once: with 8 MiB of writes on their way, a read comes 7 ms late on a wire of 10 Gbit/s, and the way back is idle
 // meanwhile. So reads are posted first, and no more of writes than keeps a wire busy until the next part follows: 1 MiB is what 100 Gbit/s
-// move in 80 us. Sweeps over a wire of 5 Gbit/s went from 82 to 90 % of the raw network's rate (docs/benchmarks.md). Parts of
+// move in 80 us. Sweeps over a wire of 5 Gbit/s went from 82 to 86 % of the raw network's rate (medians of three; docs/benchmarks.md). Parts of
 // half of that, so that the next one is posted while the one before it travels; they also show that a slow wire moves something.
 constexpr uint64_t kWritesMax = uint64_t{1} << 20;
 constexpr size_t kPartBytesMax = size_t{512} << 10;
