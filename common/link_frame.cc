@@ -111,7 +111,7 @@ void Read(Reader* in, ServiceUsage* usage) {
 }
 
 void Write(const ServiceReport& report, Writer* out) {
-  out->Number(static_cast<uint8_t>(report.is_server));
+  out->Number(static_cast<uint8_t>(report.of));
   out->Number(report.held_bytes);
   out->Number(report.lent_bytes);
   out->Number(report.quota_bytes);
@@ -122,8 +122,8 @@ void Write(const ServiceReport& report, Writer* out) {
   out->Text(report.job);
 }
 
-void Read(Reader* in, ServiceReport* report) {
-  report->is_server = in->Flag();
+bool Read(Reader* in, ServiceReport* report) {
+  report->of = static_cast<ServiceReport::Of>(in->Number<uint8_t>());
   report->held_bytes = in->Number<uint64_t>();
   report->lent_bytes = in->Number<uint64_t>();
   report->quota_bytes = in->Number<uint64_t>();
@@ -132,6 +132,7 @@ void Read(Reader* in, ServiceReport* report) {
   Read(in, &report->usage);
   report->label = in->Text();
   report->job = in->Text();
+  return report->of <= ServiceReport::Of::kQuota;
 }
 
 }  // namespace
@@ -194,7 +195,7 @@ Status DecodeFrame(std::span<const std::byte> bytes, LinkFrame* frame) {
       frame->order.job = reader.Text();
       break;
     }
-    case LinkFrame::Kind::kReport: Read(&reader, &frame->report); break;
+    case LinkFrame::Kind::kReport: good = Read(&reader, &frame->report); break;
     case LinkFrame::Kind::kDraining: frame->draining = reader.Flag(); break;
     case LinkFrame::Kind::kGiveBack: frame->bytes = reader.Number<uint64_t>(); break;
     case LinkFrame::Kind::kUsage: Read(&reader, &frame->usage); break;

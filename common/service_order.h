@@ -1,6 +1,6 @@
 // What `ramspan ctl` says to a memory server that stands by itself, and what the server answers: one report of the server, and
-// before it, when it is asked for a list, one for each client. They travel in frames of common/link_frame.h; who sends an order has proved the secret
-// as a controller, a role of its own. Values; any thread.
+// before it, when it is asked for a list, one for each client and one for each quota of a job. They travel in frames of
+// common/link_frame.h; who sends an order has proved the secret as a controller, a role of its own. Values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -41,15 +41,17 @@ inline uint64_t PerSecond(uint64_t bytes, double seconds) {
 }
 
 struct ServiceReport {
-  bool is_server = false;  // else of one client
+  // kQuota: of a job that has one of its own, whether or not its clients are there.
+  enum class Of : uint8_t { kClient = 0, kServer = 1, kQuota = 2 };
+  Of of = Of::kClient;
   uint64_t held_bytes = 0;  // leased to it; of the server: to all
-  uint64_t lent_bytes = 0;  // what the server lends; 0 of a client
-  uint64_t quota_bytes = UINT64_MAX;  // of a client's job; UINT64_MAX: none
+  uint64_t lent_bytes = 0;  // what the server lends; 0 of others
+  uint64_t quota_bytes = UINT64_MAX;  // of a client's job; of the server: of each job that has none of its own. UINT64_MAX: no limit
   uint32_t clients = 0;     // of the server
   bool draining = false;    // of the server
   ServiceUsage usage;
   std::string label;        // who it is
-  std::string job;          // of a client; empty: it has said none
+  std::string job;          // of a client; empty: it has said none. Of a quota: whose
   bool operator==(const ServiceReport&) const = default;
 };
 

@@ -30,7 +30,7 @@ Result<ServerAnswer> Ask(const SocketPlace& place, const Secret& secret, const S
   order.order = command;
   if (!meeting.link->Send(order)) return meeting.link->why_closed();
   ServerAnswer answer{.instance = meeting.introduction.instance, .reports = {}};
-  while (answer.reports.empty() || !answer.reports.back().is_server) {
+  while (answer.reports.empty() || answer.reports.back().of != ServiceReport::Of::kServer) {
     LinkFrame frame;
     if (Status received = meeting.Receive(&frame, at_most); !received.ok()) return received;
     if (frame.kind != LinkFrame::Kind::kReport) return FailedPrecondition("it answers with something else");

@@ -60,7 +60,7 @@ void PrintHelp(std::ostream& out) {
   out << "usage: ramspan ctl list|drain|undrain|shrink|quota|stop [SERVER...] [options]\n\n"
          "SERVER is HOST:PORT, the PATH of a Unix socket, dir:DIR for all servers of a rendezvous folder, or file:FILE, as in the key `servers`;\n"
          "several may be joined by commas. Without any: those of that key (RAMSPAN_SERVERS, ~/.ramspan.conf).\n\n"
-         "  list   what each server lends, which clients hold how much of it, and how fast they write and read there\n"
+         "  list   what each server lends, which clients hold how much of it, how fast they write and read there, and quotas\n"
          "  drain  the server lends nothing any more, its clients move what is there to other servers or files while they go on,\n"
          "         and when it holds nothing it ends. Nothing is lost: what has no other place stays where it is\n"
          "  undrain  a server that has not yet ended lends again\n"
@@ -129,12 +129,16 @@ std::string Speed(const ServiceUsage& usage) {
   return ", writes " + FormatBytes(usage.written_per_second) + "/s, reads " + FormatBytes(usage.read_per_second) + "/s";
 }
 
+std::string Quota(uint64_t bytes) { return bytes == UINT64_MAX ? "what is free" : FormatBytes(bytes); }
+
 void Print(const std::string& place, const std::vector<ServiceReport>& reports) {
   const ServiceReport& server = reports.back();
-  std::printf("%s lends %s, of which %u client%s %s%s\n", place.c_str(), FormatBytes(server.lent_bytes).c_str(), server.clients,
-              server.clients == 1 ? " holds" : "s hold", FormatBytes(server.held_bytes).c_str(), server.draining ? "; it drains" : "");
+  std::printf("%s lends %s, of which %u client%s %s%s%s\n", place.c_str(), FormatBytes(server.lent_bytes).c_str(), server.clients,
+              server.clients == 1 ? " holds" : "s hold", FormatBytes(server.held_bytes).c_str(), server.draining ? "; it drains" : "",
+              server.quota_bytes == UINT64_MAX ? "" : ("; each job may hold " + Quota(server.quota_bytes)).c_str());
   for (const ServiceReport& one : reports) {
-    if (one.is_server) continue;
+    if (one.of == ServiceReport::Of::kQuota) std::printf("  %s may hold %s\n", one.job.c_str(), Quota(one.quota_bytes).c_str());
+    if (one.of != ServiceReport::Of::kClient) continue;
     const std::string quota = one.quota_bytes == UINT64_MAX ? "" : " of at most " + FormatBytes(one.quota_bytes);
     std::printf("  %-12s%s %s%s%s\n", FormatBytes(one.held_bytes).c_str(), quota.c_str(), one.label.c_str(),
                 one.job.empty() || one.job == one.label ? "" : (", job " + one.job).c_str(), Speed(one.usage).c_str());
@@ -155,7 +159,7 @@ Result<uint64_t> Give(const SocketPlace& place, const Secret& secret, const Serv
   if (order == ServiceOrder::kNoOwnQuota) std::printf("%s: %s may hold as much as each other job\n", place.text().c_str(), command.job.c_str());
   if (order == ServiceOrder::kQuota) {
     std::printf("%s: %s may hold %s\n", place.text().c_str(), command.job.empty() ? "each job" : command.job.c_str(),
-                command.bytes == UINT64_MAX ? "what is free" : FormatBytes(command.bytes).c_str());
+                Quota(command.bytes).c_str());
   }
   return answer.value().instance;
 }

@@ -215,7 +215,7 @@ std::vector<uint32_t> LeaseTable::TakeBack(Time now) {
 }
 
 void LeaseTable::SetLent(uint64_t bytes) {
-  lent_bytes_ = std::clamp(RoundDown(bytes), kLeaseGranule, pool_bytes_);
+  lent_bytes_ = std::min(RoundDown(bytes), pool_bytes_);
   CountAnew();
 }
 

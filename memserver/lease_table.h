@@ -93,7 +93,7 @@ class LeaseTable {
   // What was asked back and has not come yet.
   uint64_t awaited_bytes() const { return all_.asked_back; }
 
-  // Lends at most so much from now on, at least a granule and at most the pool. What is out above that comes back by AskBack.
+  // Lends at most so much from now on, rounded down to granules, and at most the pool. What is out above that comes back by AskBack.
   void SetLent(uint64_t bytes);
   // The most that a job may hold; UINT64_MAX: no limit. `job` empty: each job for which nothing else was said. Without `bytes`: nothing is
   // said of it any more (for `job` empty: no limit).
@@ -103,6 +103,8 @@ class LeaseTable {
   uint64_t HeldBy(uint32_t client) const { return clients_[client].held; }
   uint64_t WantOf(uint32_t client) const { return clients_[client].wants; }  // what NoteWant has promised to it
   uint64_t QuotaOf(uint32_t client) const;
+  uint64_t quota() const { return quota_; }  // of jobs that have none of their own; UINT64_MAX: no limit
+  const std::map<std::string, uint64_t>& own_quotas() const { return quotas_; }  // by job, which need not be here
   uint64_t lent_bytes() const { return lent_bytes_; }
   uint64_t pool_bytes() const { return pool_bytes_; }
   uint64_t free_bytes() const { return free_bytes_; }

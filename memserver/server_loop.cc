@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "common/log.h"
@@ -84,6 +85,13 @@ class Loop {
   }
 
  private:
+  // What a controller is told: of all clients, then of all quotas, where it has asked for a list; and at the end of the server.
+  struct Reports {
+    bool of_all = false;
+    uint32_t next_client = 0;
+    std::string last_quota;  // of the job that was told of last; none has an empty name
+  };
+
   // A server that spun on a busy machine would use up its share of the core, and be late with what comes then. One that has
   // waited gets the core as soon as something comes.
   void PauseWhileActive(MemServer::Clock::time_point now) {
@@ -124,7 +132,7 @@ class Loop {
         server_.SetDraining(order.command.order == ServiceOrder::kDrain);
         endpoint_.TellDraining(server_.is_draining());
     }
-    reports_[order.from] = order.command.order == ServiceOrder::kList ? 0 : UINT32_MAX;
+    reports_[order.from] = {.of_all = order.command.order == ServiceOrder::kList};
   }
 
   // What controllers are still to be told, as far as they take it: a list of thousands of clients is more than a socket holds.
@@ -132,14 +140,31 @@ class Loop {
     for (auto one = reports_.begin(); one != reports_.end();) one = HasHeardAll(one->first, &one->second) ? reports_.erase(one) : std::next(one);
   }
 
-  // True: nothing is left to tell, or nobody to be told. *next: the client whose report comes next; behind them all comes the server's.
-  bool HasHeardAll(uint64_t from, uint32_t* next) {
-    for (; *next < server_.sessions(); ++*next) {
-      if (!IsHere(*next)) continue;
-      const Endpoint::Reported reported = endpoint_.Report(from, ReportOf(*next));
-      if (reported != Endpoint::Reported::kSent) return reported == Endpoint::Reported::kGone;
+  // True: nothing is left to tell, or nobody to be told.
+  bool HasHeardAll(uint64_t from, Reports* reports) {
+    Endpoint::Reported reported = Endpoint::Reported::kSent;
+    if (reports->of_all) reported = ReportClients(from, reports);
+    if (reports->of_all && reported == Endpoint::Reported::kSent) reported = ReportQuotas(from, reports);
+    if (reported == Endpoint::Reported::kSent) reported = endpoint_.Report(from, OwnReport());
+    return reported != Endpoint::Reported::kLater;
+  }
+
+  Endpoint::Reported ReportClients(uint64_t from, Reports* reports) {
+    for (uint32_t& client = reports->next_client; client < server_.sessions(); ++client) {
+      if (!IsHere(client)) continue;
+      if (const Endpoint::Reported reported = endpoint_.Report(from, ReportOf(client)); reported != Endpoint::Reported::kSent) return reported;
     }
-    return endpoint_.Report(from, OwnReport()) != Endpoint::Reported::kLater;
+    return Endpoint::Reported::kSent;
+  }
+
+  Endpoint::Reported ReportQuotas(uint64_t from, Reports* reports) {
+    const std::map<std::string, uint64_t>& quotas = server_.leases().own_quotas();
+    for (auto one = quotas.upper_bound(reports->last_quota); one != quotas.end(); ++one) {
+      const ServiceReport report{.of = ServiceReport::Of::kQuota, .quota_bytes = one->second, .label = "", .job = one->first};
+      if (const Endpoint::Reported reported = endpoint_.Report(from, report); reported != Endpoint::Reported::kSent) return reported;
+      reports->last_quota = one->first;
+    }
+    return Endpoint::Reported::kSent;
   }
 
   bool IsHere(uint32_t client) const {
@@ -154,7 +179,7 @@ class Loop {
   }
 
   ServiceReport OwnReport() {
-    ServiceReport all{.is_server = true, .lent_bytes = server_.leases().lent_bytes(), .draining = server_.is_draining(), .label = endpoint_.label()};
+    ServiceReport all{.of = ServiceReport::Of::kServer, .lent_bytes = server_.leases().lent_bytes(), .quota_bytes = server_.leases().quota(), .draining = server_.is_draining(), .label = endpoint_.label()};
     for (uint32_t client = 0; client < server_.sessions(); ++client) {
       if (!IsHere(client)) continue;
       all.held_bytes += server_.leases().HeldBy(client);
@@ -195,7 +220,7 @@ class Loop {
   MemServer server_;
   const microseconds sleep_max_;
   bool stopped_ = false;  // by an order
-  std::map<uint64_t, uint32_t> reports_;  // by controller who waits for an answer: the client whose report comes next
+  std::map<uint64_t, Reports> reports_;  // by controller who waits for an answer
   MemServer::Clock::time_point last_arrival_{};
   unsigned polls_ = 0;  // since the last arrival or wait
 };

@@ -157,7 +157,7 @@ ClusterFixture::Listing ClusterFixture::List(const std::string& place) {
   std::istringstream lines(said.out);
   std::string line;
   std::smatch found;
-  if (!std::getline(lines, line) || !std::regex_match(line, found, std::regex(".* lends (.*), of which [0-9]+ clients? holds? ([^;]*)(; it drains)?"))) {
+  if (!std::getline(lines, line) || !std::regex_match(line, found, std::regex(".* lends (.*), of which [0-9]+ clients? holds? ([^;]*)(; it drains)?(; each job may hold .*)?"))) {
     return listing;
   }
   listing.answers = true;
@@ -165,6 +165,7 @@ ClusterFixture::Listing ClusterFixture::List(const std::string& place) {
   listing.held_bytes = ParseBytes(found[2].str()).value();
   listing.drains = found[3].matched;
   while (std::getline(lines, line)) {
+    if (line.find(" may hold ") != std::string::npos) continue;  // a quota
     if (!std::regex_match(line, found, std::regex("  ([^ ]+ [^ ]+) +(?:of at most [^ ]+ [^ ]+ )?([^ \\[]+)\\[[0-9]+\\]@([^ ,]+).*"))) ADD_FAILURE() << line;
     else listing.bytes_of[found[2].str() + "@" + found[3].str()] += ParseBytes(found[1].str()).value();
   }

@@ -55,7 +55,7 @@ class Crowd final : public Endpoint {
   std::optional<Order> NextOrder() override { return real_->NextOrder(); }
   Reported Report(uint64_t from, const ServiceReport& report) override {
     ServiceReport told = report;
-    if (report.is_server && says_that_it_drains_) told.draining = true, told.held_bytes = uint64_t{5} << 20;
+    if (report.of == ServiceReport::Of::kServer && says_that_it_drains_) told.draining = true, told.held_bytes = uint64_t{5} << 20;
     return real_->Report(from, told);
   }
 
@@ -94,6 +94,29 @@ TEST(Controller, AListOfThousandsOfClientsArrivesWhole) {
   ASSERT_EQ(reports.size(), kClients + 1);
   for (uint32_t i = 0; i < kClients; ++i) ASSERT_EQ(reports[i].label, "client " + std::to_string(i));
   EXPECT_EQ(reports.back().clients, kClients);
+}
+
+// They were seen beside clients that were there: who looked why the next job gets nothing found no quota.
+TEST(Controller, AListHasTheQuotasAlsoOfJobsThatAreNotThere) {
+  Crowd server(1);
+  const auto set = [&](const char* job, uint64_t bytes) {
+    EXPECT_TRUE(Ask(server.place(), TestSecret(), {.order = ServiceOrder::kQuota, .bytes = bytes, .job = job}, kAnswerPatience).ok());
+  };
+  const auto list = [&] { return Ask(server.place(), TestSecret(), Order(ServiceOrder::kList), kAnswerPatience).value().reports; };
+  EXPECT_EQ(list().back().quota_bytes, UINT64_MAX) << "none";
+  set("", 9 << 20);
+  set("slurm 7", 0);
+  set("slurm 8", UINT64_MAX);
+  const std::vector<ServiceReport> reports = list();
+  ASSERT_EQ(reports.size(), 4u);
+  EXPECT_EQ(reports[0].of, ServiceReport::Of::kClient);
+  for (const size_t i : {1, 2}) EXPECT_EQ(reports[i].of, ServiceReport::Of::kQuota);
+  EXPECT_EQ(reports[1].job, "slurm 7");
+  EXPECT_EQ(reports[1].quota_bytes, 0u);
+  EXPECT_EQ(reports[2].job, "slurm 8");
+  EXPECT_EQ(reports[2].quota_bytes, UINT64_MAX);
+  EXPECT_EQ(reports[3].of, ServiceReport::Of::kServer);
+  EXPECT_EQ(reports[3].quota_bytes, uint64_t{9} << 20);
 }
 
 TEST(Controller, ALookIsAnsweredByTheServersReportAlone) {

@@ -105,7 +105,7 @@ TEST_F(LinkPair, OrdersAndReportsArriveAndUnknownOrdersEndTheLink) {
   ASSERT_TRUE(client->Send({.kind = LinkFrame::Kind::kOrder, .order = {.order = ServiceOrder::kQuota, .bytes = 77, .job = "slurm 1"}}));
   EXPECT_EQ(Receive(*server)->order, (ServiceCommand{.order = ServiceOrder::kQuota, .bytes = 77, .job = "slurm 1"}));
   LinkFrame report{.kind = LinkFrame::Kind::kReport};
-  report.report = {.is_server = true, .held_bytes = 5, .lent_bytes = 1u << 30, .clients = 7, .label = "node7:7117"};
+  report.report = {.of = ServiceReport::Of::kServer, .held_bytes = 5, .lent_bytes = 1u << 30, .clients = 7, .label = "node7:7117"};
   ASSERT_TRUE(server->Send(report));
   EXPECT_EQ(Receive(*client)->report, report.report);
   EXPECT_EQ(server->peer_role(), Handshake::Role::kClient);
@@ -209,7 +209,7 @@ std::vector<LinkFrame> OneOfEachKind() {
   introduction.introduction.label.assign(kFrameTextMax, 'x');
   introduction.introduction.job = "slurm 4711";
   LinkFrame report{.kind = LinkFrame::Kind::kReport}, give_back{.kind = LinkFrame::Kind::kGiveBack}, usage{.kind = LinkFrame::Kind::kUsage};
-  report.report = {true, 1, 2, 3, 4, true, {5, 6, 7, 8}, "label", "job"};
+  report.report = {ServiceReport::Of::kQuota, 1, 2, 3, 4, true, {5, 6, 7, 8}, "label", "job"};
   give_back.bytes = 1 << 20;
   usage.usage = {.written_bytes = 1, .read_bytes = 2};
   const LinkFrame order{.kind = LinkFrame::Kind::kOrder, .order = {ServiceOrder::kQuota, 9, "job"}};

@@ -242,6 +242,9 @@ TEST_F(Service, CtlListsWhoIsThereAndWhatTheyHold) {
   const Outcome empty = list();
   EXPECT_EQ(empty.status, 0) << empty.err;
   EXPECT_EQ(empty.out, server.place + " lends 64 MiB, of which 0 clients hold 0 B\n");
+  EXPECT_EQ(Run({LAUNCHER, "ctl", "quota", server.place, "--memory", "40MiB"}, {}).status, 0);
+  EXPECT_EQ(Run({LAUNCHER, "ctl", "quota", server.place, "--memory", "0", "--job", "slurm 7"}, {}).status, 0);
+  EXPECT_EQ(list().out, server.place + " lends 64 MiB, of which 0 clients hold 0 B; each job may hold 40 MiB\n  slurm 7 may hold 0 B\n");
   const pid_t far = StartCommand(Sweep(24 * kMiB, 0), To(server.place, true, {"RAMSPAN_SWAP=remote"}));
   Ready(0);
   // Its output goes to a file of its own, because the program's goes where the next Wait reads.

@@ -218,6 +218,26 @@ TEST(LeaseTable, APoolThatLendsLessGetsTheRestBackFromWhoHoldsMost) {
   EXPECT_GT(table.FreeFor(1), 0u);
 }
 
+// It lent a granule more to whoever asked.
+TEST(LeaseTable, APoolThatLendsNothingGrantsNothingAndGetsAllBack) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0);
+  std::vector<Lease> hogs = Hog(&table, 0);
+  table.SetLent(0);
+  EXPECT_EQ(table.lent_bytes(), 0u);
+  uint64_t asked = 0;
+  for (const LeaseTable::Claim& claim : table.AskBack(At(0))) asked += claim.bytes;
+  EXPECT_EQ(asked, 64 * kMiB);
+  EXPECT_EQ(GiveBack(&table, &hogs, asked), asked);
+  EXPECT_EQ(table.NoteWant(0, kMiB, At(0)), 0u);
+  EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok());
+  table.Welcome(1);
+  EXPECT_FALSE(table.Grant(1, kMiB, kLeaseGranule).ok()) << "nor is there a reserve for who comes";
+  EXPECT_TRUE(table.IsValid());
+  table.SetLent(kMiB);
+  EXPECT_TRUE(table.Grant(1, kMiB, kLeaseGranule).ok());
+}
+
 TEST(LeaseTable, AQuotaBindsItsJobAloneOrAllThatHaveNone) {
   LeaseTable table(64 * kMiB, 0);
   table.Welcome(0, "a");
