@@ -13,6 +13,7 @@ namespace ramspan {
 namespace {
 
 constexpr uint32_t kMagic = 0x4b4c5352;  // "RSLK"
+constexpr uint16_t kSentAwayRole = 4;  // in place of a role
 constexpr size_t kNonceBytes = 32, kNonceAt = kHelloBytes - kNonceBytes;
 
 }  // namespace
@@ -23,6 +24,14 @@ Handshake::Handshake(Role role, const Secret& secret) : role_(role), secret_(sec
   PutLittle(mine_, 6, static_cast<uint16_t>(role));
   randombytes_buf(mine_.data() + kNonceAt, kNonceBytes);
   if (role != Role::kServer) Send(mine_);
+}
+
+std::array<std::byte, kHelloBytes> Handshake::SentAway() {
+  std::array<std::byte, kHelloBytes> hello{};
+  PutLittle(hello, 0, kMagic);
+  PutLittle(hello, 4, kLinkVersion);
+  PutLittle(hello, 6, kSentAwayRole);
+  return hello;
 }
 
 size_t Handshake::Take(std::span<const std::byte> bytes) {
@@ -50,6 +59,7 @@ void Handshake::TakeHello() {
     return Fail("it speaks version " + std::to_string(version) + " of the protocol, this side " + std::to_string(kLinkVersion) +
                 ": use one Ramspan version for clients and servers");
   }
+  if (role == kSentAwayRole && role_ != Role::kServer) return Fail(Unavailable("it has no descriptors left for clients: raise its limit (ulimit -n)"));
   const bool is_server = role == static_cast<uint16_t>(Role::kServer);
   const bool is_known = is_server || role == static_cast<uint16_t>(Role::kClient) || role == static_cast<uint16_t>(Role::kController);
   if (!is_known || is_server == (role_ == Role::kServer)) return Fail("it is on the same side as this one");
@@ -94,9 +104,9 @@ SealKeys Handshake::keys() const {
   return {.to_server = Mac("seal to server"), .to_client = Mac("seal to client")};
 }
 
-void Handshake::Fail(std::string why) {
+void Handshake::Fail(Status why) {
   state_ = State::kFailed;
-  failure_ = FailedPrecondition(std::move(why));
+  failure_ = std::move(why);
 }
 
 }  // namespace ramspan

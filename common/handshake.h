@@ -6,6 +6,9 @@
 //   client -> server  proof      MAC(secret, "client" | hello | challenge)
 //   server -> client  proof      MAC(secret, "server" | hello | challenge)
 //
+// A server that has no descriptors left for who comes says so in place of all that (SentAway), and closes the stream. That proves nothing, so it is
+// believed as far as words go: who hears it tells it, and may try again.
+//
 // The client proves first, so a stranger who knocks at a server learns nothing but that something is there. Each proof covers both
 // nonces, so it is of no use in another conversation, and the role, so it cannot be thrown back. All messages have fixed
 // lengths: a peer can make the other side keep less than a hundred bytes. What follows is sealed with keys that both sides derive
@@ -18,6 +21,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "common/secret.h"
 #include "common/status.h"
@@ -44,6 +49,8 @@ class Handshake {
   };
 
   Handshake(Role role, const Secret& secret);
+  // What a server without descriptors sends to who comes.
+  static std::array<std::byte, kHelloBytes> SentAway();
 
   // Takes bytes of the peer, as far as they belong to the handshake; returns how many those were.
   size_t Take(std::span<const std::byte> bytes);
@@ -51,7 +58,7 @@ class Handshake {
   std::span<const std::byte> Give();
 
   State state() const { return state_; }
-  const Status& failure() const { return failure_; }
+  const Status& failure() const { return failure_; }  // kUnavailable: the server has no descriptors left now; kFailedPrecondition: no peer of ours
   Role peer_role() const { return peer_role_; }  // REQUIRES: kTrusted
   SealKeys keys() const;  // REQUIRES: kTrusted
 
@@ -61,7 +68,8 @@ class Handshake {
   void TakeProof();
   void Send(std::span<const std::byte> bytes);
   std::array<std::byte, 32> Mac(const char* what) const;
-  void Fail(std::string why);
+  void Fail(Status why);
+  void Fail(std::string why) { Fail(FailedPrecondition(std::move(why))); }
 
   const Role role_;
   Role peer_role_ = Role::kServer;

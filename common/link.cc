@@ -212,6 +212,8 @@ bool Link::SendBytes(std::span<const std::byte> bytes, Descriptor descriptor) {
   if (unsent_.empty()) {
     const ssize_t n = Write(bytes, descriptor.number());
     if (n < 0 && !WouldBlock(errno)) {
+      // Who hangs up before the handshake is over may have said why. Read hears that, or finds the end.
+      if (handshake_ != nullptr && (errno == EPIPE || errno == ECONNRESET)) return true;
       Close(SocketFailed(errno));
       return false;
     }

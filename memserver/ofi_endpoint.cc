@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -194,7 +193,7 @@ bool OfiEndpoint::Answer(uint32_t client, const WireMessage& message) {
   }
   const bool sent = visitor->link.Send(frame, descriptor);
   if (!sent && descriptor >= 0 && !visitor->link.is_closed()) {
-    LogWarning("memory server %s has too many open files to hand over a lease: raise its limit (ulimit -n)", place_.c_str());
+    NoteRefusal(ResourceExhausted("no descriptor left to hand it to a client of this host: raise the limit of open files (ulimit -n)"));
     const WireMessage full{.type = WireType::kFull, .sequence = message.sequence, .flags = static_cast<uint32_t>(FullReason::kNoMemory)};
     visitor->link.Send({.kind = LinkFrame::Kind::kRecord, .record = Encode(full)});
   }
@@ -221,9 +220,11 @@ bool OfiEndpoint::Provide(uint32_t client, const Lease& lease) {
   return true;
 }
 
-// Clients ask again and again: the first refusal is told, then each one whose number has doubled.
+// Clients ask again and again.
 bool OfiEndpoint::NoteRefusal(const Status& why) {
-  if (std::has_single_bit(++refusals_)) LogWarning("memory server %s refuses a lease: %s", place_.c_str(), why.message().c_str());
+  if (const uint64_t times = refused_.Note(clock_.Now()); times > 0) {
+    LogWarning("memory server %s refuses a lease: %s%s", place_.c_str(), why.message().c_str(), Seldom::Times(times).c_str());
+  }
   return false;
 }
 

@@ -143,8 +143,8 @@ class OfiEndpoint final : public Endpoint {
   std::vector<uint32_t> told_dead_, free_numbers_;
   WireRecord last_{};
   unsigned polls_ = 0;
-  uint64_t refusals_ = 0;  // of leases, because the system has not what they need
   Seldom unheard_, sent_away_;
+  Seldom refused_;  // leases, because the system has not what they need
   RunningClock clock_;
   RunningClock::time_point next_look_{};
   std::atomic<bool> ends_{false};  // publishes nothing but itself

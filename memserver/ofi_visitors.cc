@@ -2,6 +2,7 @@
 // clients and controllers.
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <chrono>
@@ -53,8 +54,13 @@ void OfiEndpoint::SendOneAway(Listener& listener) {
   const bool no_descriptors = errno == EMFILE || errno == ENFILE;
   NoteUnheard(no_descriptors ? "it has no descriptors left for clients: raise its limit (ulimit -n)" : std::strerror(errno));
   spare_.Close();
-  const Descriptor unheard = Accept(listener.socket);
+  Descriptor unheard = Accept(listener.socket);
   const bool waits = !unheard && errno != EAGAIN;
+  if (unheard && no_descriptors) {
+    const auto words = Handshake::SentAway();
+    send(unheard.number(), words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL);  // a wish: he may have gone
+  }
+  unheard.Close();  // it has the spare one's number, and there is no other
   spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (waits) SetResting(listener, true);
 }

@@ -1,4 +1,4 @@
-// Seldom: when to tell of what strangers can make happen as often as they like: at once, then at most once in kEvery, with how often it
+// Seldom: when to tell of what strangers, or clients, can make happen as often as they like: at once, then at most once in kEvery, with how often it
 // has happened meanwhile. So the log, which is the owner's disk, stays small, and whoever looks for a reason finds it there within kEvery.
 //
 // Thread-safety: none. A value.

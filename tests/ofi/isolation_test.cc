@@ -24,6 +24,7 @@
 #include "client/transport/ofi_transport.h"
 #include "common/meeting.h"
 #include "tests/support/eventually.h"
+#include "tests/support/no_more_files.h"
 #include "tests/support/ofi_servers.h"
 #include "tests/support/refuse_system_call.h"
 #include "tests/support/sizes.h"
@@ -467,6 +468,45 @@ TEST(Isolation, StrangersWhoSayWhatTheyLikeFillNobodysLog) {
   const size_t lines = CountLines(testing::internal::GetCapturedStderr(), "away");
   EXPECT_GE(lines, 1u);
   EXPECT_LT(lines, kStrangers / 4) << "one in ten seconds";
+}
+
+// The other end was told that the connection had been reset, and asked whether the key file was the same. And the second one was not sent away:
+// the first one had the spare descriptor's number when it was to be taken again.
+TEST(Isolation, WhoIsSentAwayForWantOfDescriptorsHearsIt) {
+  for (const bool near : {true, false}) {
+    OfiServers servers({.listen = near ? "" : "127.0.0.1:0"});
+    const SocketAddress address = Resolve(servers.places()[0]).value()[0];
+    for (const bool speaks_first : {true, false}) {
+      SCOPED_TRACE(testing::Message() << "near " << near << ", the client speaks first " << speaks_first);
+      servers.Freeze(0, true);
+      Link link(StartConnect(address).value(), Handshake::Role::kClient, TestSecret());
+      const NoMoreFiles none;
+      if (speaks_first) link.Progress();
+      servers.Freeze(0, false);
+      pollfd polled{.fd = link.descriptor(), .events = POLLIN, .revents = 0};
+      ASSERT_EQ(poll(&polled, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())), 1);
+      EXPECT_TRUE(Eventually([&] { return link.Progress(), link.is_closed(); }));
+      EXPECT_EQ(link.why_closed().code(), StatusCode::kUnavailable) << "it may have some later";
+      EXPECT_THAT(link.why_closed().message(), testing::HasSubstr("it has no descriptors left for clients: raise its limit (ulimit -n)"));
+    }
+  }
+}
+
+// Each was a line: 64 in a minute, by one client.
+TEST(Isolation, LeasesThatCannotBeHandedOverForWantOfDescriptorsAreToldOnceInAWhile) {
+  const auto server = OfiEndpoint::Open({.pool_bytes = 8 * kMiB, .listen = "", .socket = "", .fabric = {}}, TestSecret()).value();
+  std::optional<uint32_t> number;
+  std::optional<Endpoint::Message> message;
+  auto joins = std::async(std::launch::async, [place = ParseSocketPlace(server->place()).value()] { return std::make_unique<Rogue>(place); });
+  ASSERT_TRUE(Eventually([&] { return server->Poll(&message).ok() && (number = server->NextArrival()).has_value(); }));
+  const std::unique_ptr<Rogue> client = joins.get();
+  ASSERT_TRUE(server->Provide(*number, {.id = 1, .offset = 0, .bytes = kMiB, .client = *number}));
+  testing::internal::CaptureStderr();
+  {
+    const NoMoreFiles none;
+    for (int i = 0; i < 64; ++i) EXPECT_FALSE(server->Answer(*number, {.type = WireType::kLeaseGrant, .lease = 1, .offset = 0, .bytes = kMiB}));
+  }
+  EXPECT_EQ(CountLines(testing::internal::GetCapturedStderr(), "refuses a lease: no descriptor left"), 1u);
 }
 
 // Another thread took the descriptor that was kept to send away who waits: he stayed, and each look at him was a line in the log.
