@@ -1,5 +1,10 @@
 // The raw figures of the network between a benchmark and its memory servers (bench/raw.h), measured between the library's own passes,
 // by a process of its own that the job knows how to start (bench/network_job.h).
+//
+// After such a pause a client and a server on one machine may share a core while another one is idle: the first bytes wake the one where the
+// other runs, and the kernel takes up to 300 ms to part two that take turns so fast. The raw loops have warmed up when their figures begin, so
+// each pass of the library is made once before the one that is timed. (Random accesses in slices of 30 ms: 3 to 9 thousand a second there, 14
+// to 23 thousand from then on; AMD EPYC, 2 cores.)
 // Thread-safety: none.
 #pragma once
 

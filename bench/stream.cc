@@ -52,9 +52,11 @@ class Stream {
         waits_.insert(waits_.end(), waits.begin(), waits.end());
       }
     }
-    sweeps_ += write_ ? 1 : 0;
+    ++sweeps_;
     return Now() - begin;
   }
+
+  uint64_t sweeps() const { return sweeps_; }
 
   // Seconds of each pull that had to wait since this was asked last.
   std::vector<double> TakeWaits() { return std::exchange(waits_, {}); }
@@ -64,7 +66,7 @@ class Stream {
       const adhereTo<uint64_t> glue(chunks_[c]);
       const uint64_t* const elements = glue;
       for (size_t i = 0; i < count_; ++i) {
-        if (elements[i] != c * count_ + i + sweeps_) return false;
+        if (elements[i] != c * count_ + i + (write_ ? sweeps_ : 0)) return false;
       }
     }
     return true;
@@ -174,8 +176,9 @@ void MeasureSweep(Stream* stream, Swept* sweeps) {
 Figures Measure(const BenchOptions& options, Stream* stream, StreamRoofline* roofline, Load* load) {
   Figures figures;
   Settle();
-  stream->TakeWaits();
   for (int i = 0; i < options.repetitions; ++i) {
+    if (roofline->network() != nullptr) stream->Sweep();  // warms up, as the raw loops do (network_roofline.h)
+    stream->TakeWaits();
     MeasureSweep(stream, &figures.alone);
     if (load->processes() > 0) {
       load->Run();
@@ -270,7 +273,7 @@ int RunStream(const BenchOptions& options) {
   const Json after = LibraryStats();
   const bool right = stream.IsRight();
 
-  const double per_sweep = 1.0 / (options.repetitions * (options.busy > 0 ? 2 : 1) * stream.bytes());
+  const double per_sweep = 1.0 / (static_cast<double>(stream.sweeps()) * stream.bytes());
   const auto moved = [&](const char* key) {
     return static_cast<double>(TierBytes(after, key) - TierBytes(before, key)) * per_sweep;
   };
