@@ -1,6 +1,7 @@
 // A program written for Rambrain with a swap and a strategy of its own. The swap keeps what leaves compressed in ordinary
 // memory (here: runs of equal numbers, which a sparse field has many of). The strategy knows the program: rows that are
 // finished leave first.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -54,7 +55,9 @@ class NewestFirst : public managedMemory {
 
  protected:
   void schedulerRegister(managedMemoryChunk& chunk) override { objects_.push_back(&chunk); }
-  void schedulerDelete(managedMemoryChunk& chunk) override { std::erase(objects_, &chunk); }
+  void schedulerDelete(managedMemoryChunk& chunk) override {
+    objects_.erase(std::remove(objects_.begin(), objects_.end(), &chunk), objects_.end());
+  }
   swapErrorCode swapOut(global_bytesize min_size) override {
     global_bytesize sum = 0;
     for (auto it = objects_.rbegin(); it != objects_.rend() && sum < min_size; ++it) {

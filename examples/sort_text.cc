@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "examples/sorted_runs.h"
+#include "sorted_runs.h"
 
 namespace {
 

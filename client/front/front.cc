@@ -145,6 +145,15 @@ void ThrowNoBlock(const size_t* index, const size_t* counts, size_t dimensions) 
       OutOfHeap()));
 }
 
+void ThrowNoElement(const size_t* index, const size_t* counts, size_t dimensions) {
+  ThrowStatus(WithinHeap(
+      [&] {
+        return Aborted("the block has no element {" + Joined(index, dimensions, ", ") + "}: it has " + Joined(counts, dimensions, " x ") +
+                       ", counted from 0 in each block");
+      },
+      OutOfHeap()));
+}
+
 void ThrowEmptyBlocks(const size_t* block_shape, size_t dimensions) {
   ThrowStatus(WithinHeap(
       [&] {

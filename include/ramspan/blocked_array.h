@@ -44,17 +44,28 @@ class arrayBlock {
   std::span<T> span() const { return {data_, size_}; }
 #endif
 
-  // Indices within the block.
+  // Indices within the block, below shape(). They are checked (Error) where the standard library's containers check theirs, with
+  // _GLIBCXX_ASSERTIONS, and not otherwise: a stencil of 128 x 128 took 1.8 (-O2) to 4 times (-O3) as long with the check.
   template <size_t E = D, std::enable_if_t<E == 2, int> = 0>
   T& operator()(size_t i, size_t j) const {
+    Check({i, j});
     return data_[i * shape_[1] + j];
   }
   template <size_t E = D, std::enable_if_t<E == 3, int> = 0>
   T& operator()(size_t i, size_t j, size_t k) const {
+    Check({i, j, k});
     return data_[(i * shape_[1] + j) * shape_[2] + k];
   }
 
  private:
+  void Check([[maybe_unused]] const Index& at) const {
+#ifdef _GLIBCXX_ASSERTIONS
+    for (size_t d = 0; d < D; ++d) {
+      if (__builtin_expect(at[d] >= shape_[d], 0)) detail::ThrowNoElement(at.data(), shape_.data(), D);
+    }
+#endif
+  }
+
   adhereTo<Element> glue_;
   T* data_;
   size_t size_;

@@ -44,7 +44,13 @@ class pinnedBlock {
   T* begin() const { return data(); }
   T* end() const { return data() + size(); }
   size_t size() const { return elements_.size(); }
-  T& operator[](size_t i) const { return elements_[i]; }
+  // i is counted within the block, and checked (Error) with _GLIBCXX_ASSERTIONS.
+  T& operator[](size_t i) const {
+#ifdef _GLIBCXX_ASSERTIONS
+    if (const size_t count = size(); __builtin_expect(i >= count, 0)) detail::ThrowNoElement(&i, &count, 1);
+#endif
+    return elements_[i];
+  }
   size_t first_index() const { return first_; }
 
  private:

@@ -37,6 +37,32 @@ TEST(Cxx17, ADataFourTimesTheLimit) {
   EXPECT_EQ(sum, expected);
 }
 
+// Whoever took the array's indices for those of a block wrote into the memory behind it, and nothing could tell.
+TEST(Cxx17, WithAssertionsAnElementOutsideItsBlockIsRefused) {
+  const auto error_of = [](const auto& call) -> std::string {
+    try {
+      static_cast<void>(call());
+      return "none";
+    } catch (const ramspan::Error& error) {
+      return error.what();
+    }
+  };
+  ramspan::blockedArray<double, 2> matrix({100, 95}, {10, 10});
+  const auto block = matrix.block({5, 9});  // 10 x 5
+  block(9, 4) = 1;
+  for (const auto& [i, j] : {std::pair<size_t, size_t>(50, 0), {10, 0}, {0, 5}}) {
+    const std::string words = "the block has no element {" + std::to_string(i) + ", " + std::to_string(j) + "}: it has 10 x 5, counted from 0 in each block";
+    EXPECT_NE(error_of([&, i = i, j = j] { return block(i, j); }).find(words), std::string::npos) << words;
+  }
+  ramspan::blockedArray<double, 3> grid({4, 4, 4}, {2, 2, 2});
+  const auto cube = std::as_const(grid).block({1, 1, 1});
+  EXPECT_EQ(error_of([&] { return cube(1, 1, 1), 0; }), "none");
+  EXPECT_NE(error_of([&] { return cube(1, 1, 2); }).find("{1, 1, 2}: it has 2 x 2 x 2"), std::string::npos);
+  managedArray<double> row(1000, 1., ramspan::ChunkBytes{800});
+  EXPECT_EQ(error_of([&] { return row.block(9)[99]; }), "none");
+  EXPECT_NE(error_of([&] { return row.block(1)[100]; }).find("no element {100}: it has 100"), std::string::npos);
+}
+
 TEST(Cxx17, SeveralAtOnce) {
   managedPtr<int> a(1000, 1), b(1000, 2);
   {

@@ -44,6 +44,14 @@ mkdir "$scratch/pc"
 try_all "$scratch/pc" "$scratch/pc"
 echo "pkg-config: fine"
 
+# An example is a file to copy and compile: each finds what it includes, in the C++ that the documents say.
+examples=$(dirname "$(find "$prefix" -name sort_text.cc)")
+for example in "$examples"/*.cc; do
+  "$cxx" -std=c++17 -fopenmp -fsyntax-only "$example" $(pkg-config --cflags ramspan-mpi eigen3)
+done
+[ "$(find "$examples" -name '*.cc' | wc -l)" -ge 9 ] || { echo "where are the examples?"; exit 1; }
+echo "examples: fine"
+
 # Every link of an installed document to a file leads to one. (Half of them led nowhere: the folders were not kept.)
 find "$prefix" -name '*.md' | while read -r page; do
   { grep -o '](\([^)#:]*\)[)#]' "$page" || true; } | sed 's/^](//; s/[)#]$//' | while read -r link; do
