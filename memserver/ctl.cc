@@ -59,7 +59,7 @@ void PrintHelp(std::ostream& out) {
   CtlOptions options;
   out << "usage: ramspan ctl list|drain|undrain|shrink|quota|stop [SERVER...] [options]\n\n"
          "SERVER is HOST:PORT, the PATH of a Unix socket, dir:DIR for all servers of a rendezvous folder, or file:FILE, as in the key `servers`;\n"
-         "several may be joined by commas. Without any: those of that key (RAMSPAN_SERVERS, ~/.ramspan.conf).\n\n"
+         "several may be joined by commas, and have one key then. Without any: those of that key (RAMSPAN_SERVERS, ~/.ramspan.conf).\n\n"
          "  list   what each server lends, which clients hold how much of it, how fast they write and read there, and quotas\n"
          "  drain  the server lends nothing any more, its clients move what is there to other servers or files while they go on,\n"
          "         and when it holds nothing it ends. Nothing is lost: what has no other place stays where it is\n"
@@ -202,18 +202,30 @@ Result<std::vector<SocketPlace>> PlacesOf(const std::string& text, std::string* 
   return places;
 }
 
-Result<int> CommandAll(const CtlOptions& options) {
-  const Result<ServiceCommand> command = CommandOf(options);
-  if (!command.ok()) return command.status();
-  std::string names;
-  for (const std::string& one : options.servers) names += (names.empty() ? "" : ",") + one;
-  std::string key_file = options.key_file;
-  const Result<std::vector<SocketPlace>> places = PlacesOf(names, &key_file);
+struct Target {
+  SocketPlace place;
+  Secret secret;
+};
+
+// The servers of one argument, which have one key, as those of a program have.
+Status AddTargets(const std::string& servers, std::string key_file, std::vector<Target>* targets) {
+  const Result<std::vector<SocketPlace>> places = PlacesOf(servers, &key_file);
   if (!places.ok()) return places.status();
   const Result<std::string> file = key_file.empty() ? DefaultKeyFile() : Result<std::string>(key_file);
   if (!file.ok()) return file.status();
   const Result<Secret> secret = Secret::FromFile(file.value());
   if (!secret.ok()) return secret.status();
+  for (const SocketPlace& place : places.value()) targets->push_back({place, secret.value()});
+  return {};
+}
+
+Result<int> CommandAll(const CtlOptions& options) {
+  const Result<ServiceCommand> command = CommandOf(options);
+  if (!command.ok()) return command.status();
+  std::vector<Target> targets;
+  for (const std::string& servers : options.servers) {
+    if (Status added = AddTargets(servers, options.key_file, &targets); !added.ok()) return added;
+  }
   bool all = true;
   const auto note = [&all](const SocketPlace& place, const Status& done) {
     FlushOutput();
@@ -221,16 +233,16 @@ Result<int> CommandAll(const CtlOptions& options) {
     all = all && done.ok();
   };
   // All are told before one is waited for: who drains lends nothing to those who leave another one.
-  std::vector<std::pair<SocketPlace, uint64_t>> told;
+  std::vector<std::pair<Target, uint64_t>> told;
   std::set<std::string> names_told;  // a folder may name one that is named beside it
-  for (const SocketPlace& place : places.value()) {
-    if (!names_told.insert(place.text()).second) continue;
-    const Result<uint64_t> given = Give(place, secret.value(), command.value());
-    note(place, given.status());
-    if (given.ok()) told.emplace_back(place, given.value());
+  for (const Target& target : targets) {
+    if (!names_told.insert(target.place.text()).second) continue;
+    const Result<uint64_t> given = Give(target.place, target.secret, command.value());
+    note(target.place, given.status());
+    if (given.ok()) told.emplace_back(target, given.value());
   }
   if (!options.wait) told.clear();
-  for (const auto& [place, instance] : told) note(place, AwaitEnd(place, secret.value(), {.instance = instance}, Tell));
+  for (const auto& [target, instance] : told) note(target.place, AwaitEnd(target.place, target.secret, {.instance = instance}, Tell));
   return all ? 0 : 1;
 }
 

@@ -273,6 +273,21 @@ TEST_F(Service, CtlStopEndsAServerAndItsClientsGoOn) {
   EXPECT_EQ(Wait(program).status, 0);
 }
 
+// The key in the folder was used for both, and the other server was said to have another secret.
+TEST_F(Service, CtlTakesTheKeyOfEachServerThatIsNamed) {
+  const std::string folder = (folder_ / "servers").string();
+  const Server found = StartServer("8MiB", {"--listen", "127.0.0.1:0", "--rendezvous", folder}), named = StartServer("8MiB");
+  const Outcome joined = Run({LAUNCHER, "ctl", "list", "dir:" + folder + "," + named.place}, {});
+  EXPECT_EQ(joined.status, 1) << "as for a program, which has one key for all";
+  EXPECT_THAT(joined.out, HasSubstr(found.place + " lends"));
+  EXPECT_THAT(joined.err, HasSubstr("secret"));
+  const Outcome stopped = Run({LAUNCHER, "ctl", "stop", "dir:" + folder, named.place}, {});
+  ASSERT_EQ(stopped.status, 0) << stopped.err;
+  EXPECT_EQ(stopped.out, found.place + " ends\n" + named.place + " ends\n");
+  EXPECT_EQ(Wait(found.pid).status, 0);
+  EXPECT_EQ(Wait(named.pid).status, 0);
+}
+
 // As programs do. Only the variables were read.
 TEST_F(Service, CtlFindsServersAndTheirKeyInTheConfigurationFile) {
   const std::string key = (folder_ / "other.key").string();
