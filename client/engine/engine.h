@@ -295,7 +295,7 @@ class Engine {
   // vacate.cc
   Status BringHome(Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go
   Status BringHomeIfItLeaves(Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go
-  bool LooksEnough(const Vacating::Part* part) RS_REQUIRES(mutex_);  // lets go
+  bool LetOthersIn(uint32_t* looks_left, const Vacating::Part* part = nullptr) RS_REQUIRES(mutex_);  // lets go
   uint64_t BytesAtHome(const Vacating::Leaving& leaving) const RS_REQUIRES(mutex_);
   Status TooMuchAtHome(uint64_t bytes, const Status& why) const;
   Status NoHome(Status why) const RS_REQUIRES(mutex_);

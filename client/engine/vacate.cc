@@ -123,9 +123,11 @@ Status Engine::BringHomeIfItLeaves(Chunk* chunk, VacateOptions options) {
   return status;
 }
 
-// Lets other threads go on, since nothing is held between two chunks. Whether this call has done enough.
-bool Engine::LooksEnough(const Vacating::Part* part) {
-  vacating_.looks_left = kLooksAtATime;
+// Before each look at a chunk. Where none are left other threads go on, since nothing is held between two chunks, and it says whether this
+// call has done enough.
+bool Engine::LetOthersIn(uint32_t* looks_left, const Vacating::Part* part) {
+  if ((*looks_left)-- != 0) return false;
+  *looks_left = kLooksAtATime;
   MutexUnlock unlocked(mutex_);
   std::this_thread::yield();
   return part != nullptr && part->enough();
@@ -135,11 +137,7 @@ void Engine::GiveUp(const Vacating::Leaving& gone) {
   MutexLock lock(mutex_);
   uint32_t looks_left = kLooksAtATime;
   for (uint32_t id = 0, ids = chunks_.ids(); id < ids; ++id) {
-    if (looks_left-- == 0) {
-      looks_left = kLooksAtATime;
-      MutexUnlock unlocked(mutex_);
-      std::this_thread::yield();
-    }
+    LetOthersIn(&looks_left);
     Chunk* const chunk = chunks_.At(id);
     while (chunk->op != nullptr && SlotLeaves(chunk, gone)) PollOnce(microseconds(1000));
     if (!SlotLeaves(chunk, gone)) continue;
@@ -167,11 +165,7 @@ Engine::Losses Engine::LostWith(uint32_t server) {
   Losses losses;
   uint32_t looks_left = kLooksAtATime;
   for (uint32_t id = 0, ids = chunks_.ids(); id < ids; ++id) {
-    if (looks_left-- == 0) {
-      looks_left = kLooksAtATime;
-      MutexUnlock unlocked(mutex_);
-      std::this_thread::yield();
-    }
+    LetOthersIn(&looks_left);
     const Chunk* const chunk = chunks_.At(id);
     while (chunk->op != nullptr && is_there(chunk)) PollOnce(microseconds(1000));
     if (!is_there(chunk)) continue;
@@ -188,7 +182,7 @@ Status Engine::Vacate(const Vacating::Leaving& leaving, VacateOptions options, c
   Status first_failure;
   uint32_t id = options.part != nullptr ? std::exchange(options.part->next, 0) : 0;
   for (vacating_.looks_left = kLooksAtATime; id < ids; ++id) {
-    if (vacating_.looks_left-- == 0 && LooksEnough(options.part)) {
+    if (LetOthersIn(&vacating_.looks_left, options.part)) {
       options.part->next = id;
       break;
     }

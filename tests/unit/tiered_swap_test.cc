@@ -142,15 +142,29 @@ TEST_F(TieredSwapTest, RoomAboveIsSeenOnlyFromBelow) {
   EXPECT_TRUE(ShouldMoveInTime(second, 2 * kOne));
 }
 
+// Two tiers, of which the first is full and the second has one slot. Room counts when it has been there for `room_lasts`.
+struct FullAbove {
+  explicit FullAbove(std::chrono::milliseconds room_lasts) : tiered(Tiers(), room_lasts) {
+    above = tiered.Reserve(8 * kOne).value();
+    below = tiered.Reserve(kOne).value();
+    tiered.Upkeep();
+  }
+  static std::vector<std::unique_ptr<SwapTier>> Tiers() {
+    std::vector<std::unique_ptr<SwapTier>> tiers;
+    for (const uint64_t seed : {1, 2}) tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed, .capacity_bytes = 8 * kOne}));
+    return tiers;
+  }
+  TieredSwap tiered;
+  SlotRef above, below;
+};
+
 // What had left a server that wanted its memory back went up again at its next write. By bytes, one in four of what leaves goes up, changed or
 // not, and what was not used of that while there was no room is not made up for.
 TEST(TieredSwap, OneInFourOfWhatLeavesChangedMovesUpWhereThereIsRoomForAWhile) {
   for (const bool lasts : {true, false}) {
-    std::vector<std::unique_ptr<SwapTier>> tiers;
-    for (const uint64_t seed : {1, 2}) tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed, .capacity_bytes = 8 * kOne}));
-    TieredSwap tiered(std::move(tiers), lasts ? std::chrono::milliseconds(0) : std::chrono::hours(1));
-    const SlotRef above = tiered.Reserve(8 * kOne).value(), below = tiered.Reserve(kOne).value();
-    tiered.Upkeep();
+    FullAbove full(lasts ? std::chrono::milliseconds(0) : std::chrono::hours(1));
+    TieredSwap& tiered = full.tiered;
+    const SlotRef above = full.above, below = full.below;
     for (int i = 0; i < 9; ++i) EXPECT_FALSE(tiered.ShouldMove(below, kOne)) << "full";
     tiered.Free(above, 8 * kOne);
     EXPECT_FALSE(tiered.ShouldMove(below, kOne)) << "for how long is not known";
@@ -212,11 +226,9 @@ TEST(TieredSwap, WhetherThereIsRoomAboveIsAskedOfNoTier) {
 // By bytes, one in four of what leaves unchanged, and what was not used of that while there was no room is not made up for.
 TEST(TieredSwap, OneInFourOfWhatLeavesUnchangedMovesUpWhereThereIsRoomForAWhile) {
   for (const bool lasts : {true, false}) {
-    std::vector<std::unique_ptr<SwapTier>> tiers;
-    for (const uint64_t seed : {1, 2}) tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.seed = seed, .capacity_bytes = 8 * kOne}));
-    TieredSwap tiered(std::move(tiers), lasts ? std::chrono::milliseconds(0) : std::chrono::hours(1));
-    const SlotRef above = tiered.Reserve(8 * kOne).value(), below = tiered.Reserve(kOne).value();
-    tiered.Upkeep();
+    FullAbove full(lasts ? std::chrono::milliseconds(0) : std::chrono::hours(1));
+    TieredSwap& tiered = full.tiered;
+    const SlotRef above = full.above, below = full.below;
     for (int i = 0; i < 9; ++i) EXPECT_FALSE(tiered.TryMoveUp(below, kOne)) << "full";
     EXPECT_FALSE(tiered.TryMoveUp(above, 8 * kOne)) << "nothing is above it";
     tiered.Free(above, 8 * kOne);
