@@ -1,9 +1,8 @@
 #include "client/swap/remote_io.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/check.h"
 #include "common/checksum.h"
@@ -14,6 +13,26 @@ namespace ramspan {
 RemoteIo::~RemoteIo() {
   MutexLock lock(mutex_);
   RS_CHECK(in_flight_ == 0 && done_first_ == nullptr, "remote tier destroyed with %zu requests in flight", in_flight_);
+}
+
+std::span<const RemotePiece> RemoteIo::PiecesOf(const IoRequest& request) {
+  const auto locate = [&] {
+    std::vector<RemotePiece>& pieces = ThreadScratch<std::vector<RemotePiece>, struct PiecesTag>();
+    pieces.clear();
+    locate_(request, &pieces);
+    return std::span<const RemotePiece>(pieces);
+  };
+  return WithinHeap(locate, std::span<const RemotePiece>());
+}
+
+void RemoteIo::Submit(IoRequest* request) {
+  const std::span<const RemotePiece> pieces = PiecesOf(*request);
+  if (pieces.empty()) {
+    MutexLock lock(mutex_);
+    Finish(request, StatusCode::kFailedPrecondition);
+  } else {
+    pieces[0].mapped != nullptr ? CopyNear(request, pieces) : StartFar(request, pieces);
+  }
 }
 
 void RemoteIo::CopyNear(IoRequest* request, std::span<const RemotePiece> pieces) {
@@ -36,67 +55,125 @@ void RemoteIo::CopyNear(IoRequest* request, std::span<const RemotePiece> pieces)
   Finish(request, StatusCode::kOk);
 }
 
-bool RemoteIo::TakePlace(const IoRequest& request, std::span<const RemotePiece> pieces) {
-  MutexLock lock(mutex_);
-  if (in_flight_ >= kInFlightMax) return false;
-  stats_.in_flight_sum += ++in_flight_;
-  Count(request, pieces);
-  return true;
+// Null: the heap has no more.
+RemoteIo::Server* RemoteIo::TryServer(uint32_t server) {
+  const auto grow = [&]() RS_NO_THREAD_SAFETY_ANALYSIS { return servers_.resize(server + size_t{1}), true; };
+  return servers_.size() > server || WithinHeap(grow, false) ? &servers_[server] : nullptr;
 }
 
 void RemoteIo::Count(const IoRequest& request, std::span<const RemotePiece> pieces) {
   for (const RemotePiece& piece : pieces) {
     // Statistics only: a server that came while the heap had no more is counted from its next transfer on.
-    if (usage_.size() <= piece.server && !WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return usage_.resize(piece.server + size_t{1}), true; }, false)) continue;
-    Usage& usage = usage_[piece.server];
-    (request.is_write ? usage.written_bytes : usage.read_bytes) += piece.bytes;
-    usage.is_told = false;
+    Server* const server = TryServer(piece.server);
+    if (server == nullptr) continue;
+    (request.is_write ? server->written_bytes : server->read_bytes) += piece.bytes;
+    server->is_told = false;
   }
 }
 
 void RemoteIo::TellUsage() {
   for (uint32_t server = 0; server < transport_.servers(); ++server) {
-    Usage usage;
+    uint64_t written_bytes, read_bytes;
     {
       MutexLock lock(mutex_);
-      if (server >= usage_.size() || usage_[server].is_told) continue;
-      usage_[server].is_told = true;
-      usage = usage_[server];
+      if (server >= servers_.size() || servers_[server].is_told) continue;
+      servers_[server].is_told = true;
+      written_bytes = servers_[server].written_bytes;
+      read_bytes = servers_[server].read_bytes;
     }
-    transport_.TellUsage(server, usage.written_bytes, usage.read_bytes);
+    transport_.TellUsage(server, written_bytes, read_bytes);
   }
 }
 
-void RemoteIo::Refuse(IoRequest* request) {
-  MutexLock lock(mutex_);
-  Finish(request, StatusCode::kFailedPrecondition);
-}
-
-// Piece by piece, so that it is known which of them the transport has begun when the heap has no more. A slot is one piece, as a rule.
 void RemoteIo::StartFar(IoRequest* request, std::span<const RemotePiece> pieces) {
-  while (!TakePlace(*request, pieces)) {
-    if (Collect() == Collected::kNothing) sched_yield();
+  {
+    MutexLock lock(mutex_);
+    for (const RemotePiece& piece : pieces) {
+      if (TryServer(piece.server) == nullptr) return Finish(request, StatusCode::kFailedPrecondition);
+    }
+    stats_.in_flight_sum += ++in_flight_;
+    Count(*request, pieces);
+    request->parts_left = request->parts_to_begin = static_cast<uint32_t>(pieces.size());
   }
+  BeginPieces(request, pieces, /*has_place=*/false);
+}
+
+// One after the other, so that it is known which of them the transport has begun when the heap has no more; and a request that waits for a
+// place at one server holds none at others but for what moves there. A slot is one piece, as a rule.
+void RemoteIo::BeginPieces(IoRequest* request, std::span<const RemotePiece> pieces, bool has_place) {
   auto* buffer = static_cast<std::byte*>(request->buffer);
   const bool is_write = request->is_write;
-  // Before Start: from then on another thread may complete the request.
-  request->parts_left = static_cast<uint32_t>(pieces.size());
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const ServerTransport::Transfer transfer{.server = pieces[i].server,
+  const size_t begun = pieces.size() - request->parts_to_begin;
+  for (const RemotePiece& piece : pieces.first(begun)) buffer += piece.bytes;
+  for (const RemotePiece& piece : pieces.subspan(begun)) {
+    // Once in a line, it is of whoever takes its turn.
+    if (!std::exchange(has_place, false) && !TakePlace(request, piece.server)) return;
+    const ServerTransport::Transfer transfer{.server = piece.server,
                                              .is_write = is_write,
                                              .buffer = buffer,
-                                             .offset = pieces[i].offset,
-                                             .bytes = pieces[i].bytes,
+                                             .offset = piece.offset,
+                                             .bytes = piece.bytes,
                                              .cookie = request};
-    buffer += pieces[i].bytes;
+    buffer += piece.bytes;
+    // Before Start: from the last one on another thread may complete the request.
+    const size_t left = request->parts_to_begin--;
     if (WithinHeap([&] { return transport_.Start(std::span(&transfer, 1)), true; }, false)) continue;
     MutexLock lock(mutex_);
-    EndParts(request, pieces.size() - i, StatusCode::kFailedPrecondition);
+    --servers_[piece.server].places[is_write].taken;
+    EndParts(request, left, StatusCode::kFailedPrecondition);
     return;
   }
 }
 
+// Or puts it into the line.
+bool RemoteIo::TakePlace(IoRequest* request, uint32_t server) {
+  MutexLock lock(mutex_);
+  Places& places = servers_[server].places[request->is_write];
+  if (places.taken < kInFlightMax && places.first == nullptr) return ++places.taken, true;
+  request->next = nullptr;
+  (places.last == nullptr ? places.first : places.last->next) = request;
+  places.last = request;
+  ++waiting_;
+  return false;
+}
+
+RemoteIo::Turn RemoteIo::TakeTurn() {
+  MutexLock lock(mutex_);
+  for (uint32_t server = 0; waiting_ > 0 && server < servers_.size(); ++server) {
+    for (Places& places : servers_[server].places) {
+      if (places.first == nullptr || places.taken == kInFlightMax) continue;
+      IoRequest* const request = places.first;
+      places.first = request->next;
+      if (places.first == nullptr) places.last = nullptr;
+      ++places.taken;
+      --waiting_;
+      return {request, server};
+    }
+  }
+  return {};
+}
+
+void RemoteIo::ServeLines() {
+  for (Turn turn = TakeTurn(); turn.request != nullptr; turn = TakeTurn()) {
+    const std::span<const RemotePiece> pieces = PiecesOf(*turn.request);
+    if (!pieces.empty()) {
+      BeginPieces(turn.request, pieces, /*has_place=*/true);
+      continue;
+    }
+    MutexLock lock(mutex_);
+    --servers_[turn.server].places[turn.request->is_write].taken;
+    EndParts(turn.request, turn.request->parts_to_begin, StatusCode::kFailedPrecondition);
+  }
+}
+
+// Lines are served at each call: a place may also have become free because the heap had no more for who took it.
 RemoteIo::Collected RemoteIo::Collect() {
+  const Collected collected = CollectEnded();
+  ServeLines();
+  return collected;
+}
+
+RemoteIo::Collected RemoteIo::CollectEnded() {
   using List = std::vector<ServerTransport::Completion>;
   List* const list = WithinHeap([] { return &ThreadScratch<List, struct CompletionsTag>(); }, static_cast<List*>(nullptr));
   if (list == nullptr) return Collected::kNothing;
@@ -116,6 +193,7 @@ RemoteIo::Collected RemoteIo::Collect() {
 
 void RemoteIo::NoteCompletion(const ServerTransport::Completion& completion) {
   auto* request = static_cast<IoRequest*>(completion.cookie);
+  --servers_[completion.server].places[request->is_write].taken;
   StatusCode result = completion.result;
   if (result != StatusCode::kOk) {
     // What a dead server held cannot be read again, ever; all else may go better the next time, or elsewhere.
@@ -165,9 +243,9 @@ void RemoteIo::WaitForOthers(std::chrono::microseconds nap) {
 
 void RemoteIo::AddTo(std::span<ServerStats> servers) const {
   MutexLock lock(mutex_);
-  for (size_t i = 0; i < std::min(servers.size(), usage_.size()); ++i) {
-    servers[i].bytes_written += usage_[i].written_bytes;
-    servers[i].bytes_read += usage_[i].read_bytes;
+  for (size_t i = 0; i < std::min(servers.size(), servers_.size()); ++i) {
+    servers[i].bytes_written += servers_[i].written_bytes;
+    servers[i].bytes_read += servers_[i].read_bytes;
   }
 }
 

@@ -2,12 +2,12 @@
 
 #include <sched.h>
 
-#include "common/thread_scratch.h"
-
 namespace ramspan {
 
 RemoteSwap::RemoteSwap(ServerTransport& transport, const RemoteSwapOptions& options)
-    : transport_(transport), room_(transport, options), io_(transport) {}
+    : transport_(transport), room_(transport, options), io_(transport, [this](const IoRequest& request, std::vector<RemotePiece>* pieces) {
+        room_.Locate(request.slot, request.bytes, pieces);
+      }) {}
 
 SwapTier::Capabilities RemoteSwap::CapabilitiesOfSide(bool near) {
   return {.name = "remote", .synchronous = near, .checksums = near, .max_in_flight = RemoteIo::kInFlightMax};
@@ -21,23 +21,12 @@ Status RemoteSwap::MakeRoom(size_t bytes, Patience patience) {
 }
 
 void RemoteSwap::Submit(std::span<IoRequest* const> batch, bool is_write) {
-  const auto locate = [this](const IoRequest& request) {
-    std::vector<RemotePiece>& pieces = ThreadScratch<std::vector<RemotePiece>, struct PiecesTag>();
-    pieces.clear();
-    room_.Locate(request.slot, request.bytes, &pieces);
-    return std::span<const RemotePiece>(pieces);
-  };
   for (IoRequest* request : batch) {
     request->is_write = is_write;
     request->result = StatusCode::kOk;
     request->bytes_done = 0;
     request->next = nullptr;
-    const std::span<const RemotePiece> pieces = WithinHeap([&] { return locate(*request); }, std::span<const RemotePiece>());
-    if (pieces.empty()) {
-      io_.Refuse(request);
-    } else {
-      slot_bits::IsFar(request->slot) ? io_.StartFar(request, pieces) : io_.CopyNear(request, pieces);
-    }
+    io_.Submit(request);
   }
 }
 

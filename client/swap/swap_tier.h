@@ -34,9 +34,9 @@ struct IoRequest {
   // Tiers with Capabilities::checksums fill it with Checksum(buffer, bytes) of what they moved; others leave it.
   uint64_t checksum = 0;
 
-  // For the tier's own use while the request is in flight (a list link and a count of outstanding parts).
+  // For the tier's own use while the request is in flight (a list link and counts of outstanding parts).
   IoRequest* next = nullptr;
-  uint32_t parts_left = 0;
+  uint32_t parts_left = 0, parts_to_begin = 0;
   bool is_write = false;
 };
 
@@ -102,7 +102,7 @@ class SwapTier {
     // The bytes of its slots are somebody else's, and are read where they are: nothing is ever written there, no checksum of
     // ours is known for them, they take no room in swap, and they are not fetched ahead. Slots come from elsewhere than Reserve.
     bool read_only = false;
-    size_t max_in_flight = 64; // more submitted requests than this make Submit block
+    size_t max_in_flight = 64; // more submitted requests than this make Submit block, or wait for their turn within the tier
   };
 
   virtual ~SwapTier() = default;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "client/swap/lease_space.h"
 #include "common/checksum.h"
 #include "common/units.h"
+#include "tests/support/ends_or_else.h"
 #include "tests/support/local_transport.h"
 #include "tests/support/sizes.h"
 
@@ -293,6 +295,59 @@ TEST(RemoteSwap, RequestsInFlightEndWhenTheirServerDies) {
   while (tier.Poll(done, milliseconds(1)) == 0) {
   }
   EXPECT_EQ(request.result, StatusCode::kUnavailable);
+}
+
+// Writes to a server that stood still took all places: whoever wanted to read or write anything, also elsewhere, waited in Submit until that
+// one went on or was given up.
+TEST(RemoteSwap, AServerThatStandsStillStopsNoTransfersOfOthers) {
+  Job job({.servers = 2, .pool_bytes = 4 * kMiB});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = 256 * kKiB, .lease_bytes_max = 256 * kKiB, .answer_timeout = milliseconds(20)});
+  constexpr size_t kBytes = 8 * kKiB;
+  Status end;
+  const std::vector<SlotRef> slots = ReserveAll(tier, kBytes, &end);
+  std::vector<Buffer> buffers;
+  std::vector<IoRequest> requests;
+  std::vector<bool> on_frozen;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const uint64_t before = tier.servers()[1].bytes_written;
+    ASSERT_EQ(Write(tier, slots[i], kBytes, 1), StatusCode::kOk);
+    on_frozen.push_back(tier.servers()[1].bytes_written != before);
+    buffers.emplace_back(kBytes, i + 2);
+    requests.push_back({.slot = slots[i], .buffer = buffers[i].data.data(), .bytes = kBytes});
+  }
+  const auto healthy = static_cast<size_t>(std::count(on_frozen.begin(), on_frozen.end(), false));
+  ASSERT_GT(healthy, 2 * RemoteIo::kInFlightMax);
+  ASSERT_GT(slots.size() - healthy, 2 * RemoteIo::kInFlightMax);
+
+  job.servers.Freeze(1, true);
+  std::atomic<bool> submitted{false};
+  std::thread writer([&] {
+    std::vector<IoRequest*> batch;
+    for (IoRequest& request : requests) batch.push_back(&request);
+    tier.SubmitWrite(batch);
+    submitted = true;
+  });
+  EndsOrElse([&] { return submitted.load(); });
+  writer.join();
+  size_t ended = 0;
+  const auto take = [&] {
+    IoRequest* done[16];
+    const size_t n = tier.Poll(done, milliseconds(0));
+    for (size_t i = 0; i < n; ++i) EXPECT_EQ(done[i]->result, StatusCode::kOk);
+    return ended += n;
+  };
+  for (int i = 0; i < 10'000 && take() < healthy; ++i) {
+  }
+  EXPECT_EQ(ended, healthy);
+  for (size_t i = 0; i < slots.size(); i += 50) {
+    EXPECT_TRUE(on_frozen[i] || ReadHolds(tier, slots[i], kBytes, i + 2));
+  }
+  job.servers.Freeze(1, false);
+  for (int i = 0; i < 10'000 && take() < slots.size(); ++i) {
+  }
+  EXPECT_EQ(ended, slots.size());
+  for (size_t i = 0; i < slots.size(); i += 50) EXPECT_TRUE(ReadHolds(tier, slots[i], kBytes, i + 2));
+  for (const SlotRef slot : slots) tier.Free(slot, kBytes);
 }
 
 TEST(RemoteSwap, ADrainingServerIsAskedForNothingMoreAndKeepsWhatItHolds) {
