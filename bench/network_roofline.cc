@@ -22,7 +22,7 @@ double MedianOf(const std::vector<RawRates>& all, double RawRates::* member) {
 RawRates Sums(const RawRates& mine, int measured) {
   Together& together = Together::Get();
   return {.read_gb_s = together.Sum(mine.read_gb_s), .write_gb_s = together.Sum(mine.write_gb_s), .both_gb_s = together.Sum(mine.both_gb_s),
-          .read_us = together.Sum(mine.read_us) / measured, .random_ops_s = together.Sum(mine.random_ops_s)};
+          .read_and_work_gb_s = together.Sum(mine.read_and_work_gb_s), .both_and_work_gb_s = together.Sum(mine.both_and_work_gb_s), .read_us = together.Sum(mine.read_us) / measured, .random_ops_s = together.Sum(mine.random_ops_s)};
 }
 
 }  // namespace
@@ -53,14 +53,16 @@ void NetworkRoofline::Measure() {
     if (found.is_discarded() || !found.is_object()) found.clear();
   }
   if (status != 0 || found.empty()) throw std::runtime_error("the raw figures of the network could not be measured: " + text);
-  const RawRates mine = {.read_gb_s = found["read_gb_s"], .write_gb_s = found["write_gb_s"], .both_gb_s = found["both_gb_s"], .read_us = found["read_us"],
+  const RawRates mine = {.read_gb_s = found["read_gb_s"], .write_gb_s = found["write_gb_s"], .both_gb_s = found["both_gb_s"], .read_and_work_gb_s = found["read_and_work_gb_s"],
+                         .both_and_work_gb_s = found["both_and_work_gb_s"], .read_us = found["read_us"],
                          .random_ops_s = found["random_ops_s"]};
   measured_.push_back(Sums(mine, of_all ? 1 : together.clients()));
 }
 
 RawRates NetworkRoofline::Medians() const {
   return {.read_gb_s = MedianOf(measured_, &RawRates::read_gb_s), .write_gb_s = MedianOf(measured_, &RawRates::write_gb_s),
-          .both_gb_s = MedianOf(measured_, &RawRates::both_gb_s), .read_us = MedianOf(measured_, &RawRates::read_us),
+          .both_gb_s = MedianOf(measured_, &RawRates::both_gb_s), .read_and_work_gb_s = MedianOf(measured_, &RawRates::read_and_work_gb_s),
+          .both_and_work_gb_s = MedianOf(measured_, &RawRates::both_and_work_gb_s), .read_us = MedianOf(measured_, &RawRates::read_us),
           .random_ops_s = MedianOf(measured_, &RawRates::random_ops_s)};
 }
 
@@ -75,7 +77,7 @@ std::string NetworkText(const BenchOptions& o) {
 }
 
 void AddRawRates(const RawRates& rates, int depth, Json* result, std::vector<Row>* rows) {
-  result->update({{"raw_read_gb_s", rates.read_gb_s}, {"raw_write_gb_s", rates.write_gb_s}, {"raw_both_gb_s", rates.both_gb_s},
+  result->update({{"raw_read_gb_s", rates.read_gb_s}, {"raw_write_gb_s", rates.write_gb_s}, {"raw_both_gb_s", rates.both_gb_s}, {"raw_read_and_work_gb_s", rates.read_and_work_gb_s}, {"raw_both_and_work_gb_s", rates.both_and_work_gb_s},
                   {"raw_read_us", rates.read_us}, {"raw_random_ops_s", rates.random_ops_s}, {"raw_depth", depth}});
   rows->push_back({"raw network", Fixed(rates.both_gb_s, 2) + " GB/s", "both directions at once, " + std::to_string(depth) + " under way as in this run; read " + Fixed(rates.read_gb_s, 2) + ", write " +
                    Fixed(rates.write_gb_s, 2) + " GB/s; one read " + Fixed(rates.read_us, 1) + " us"});

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <cstdio>
 
+#include "bench/passes.h"
+#include "common/checksum.h"
+
 namespace ramspan::bench {
 namespace {
 
@@ -17,17 +20,21 @@ class Loops {
  public:
   Loops(RawNetwork* network, const RawOptions& options) : network_(*network), options_(options), seconds_(SecondsFor(options)) {}
 
-  // Bytes a second, in order. `writes` of each two transfers are writes.
-  double Stream(int writes) {
-    uint64_t started = 0, ended = 0;
+  // Bytes a second, in order. `writes` of each two transfers are writes, the first ones; both directions, or one.
+  enum class Work { kNone, kOfAProgram };
+  double Stream(int writes, Work work = Work::kNone) {
+    uint64_t started = 0, ended = 0, worked = 0;
     int reads = 0;
     const double begin = SecondsNow();
     while (SecondsNow() - begin < seconds_) {
       while (started - ended < static_cast<uint64_t>(options_.depth)) {
-        Start(static_cast<int>(started % 2) < writes, started);
+        const bool is_write = static_cast<int>(started % 2) < writes;
+        if (is_write && work == Work::kOfAProgram) sink_ += Checksum(network_.frames() + FrameOf(started), options_.chunk);
+        Start(is_write, started);
         ++started;
       }
       ended += static_cast<uint64_t>(network_.Wait(&reads));
+      for (; work == Work::kOfAProgram && worked < static_cast<uint64_t>(reads); ++worked) WorkOn(writes == 0 ? worked : 2 * worked + 1, writes > 0);
     }
     const double seconds = SecondsNow() - begin;
     const auto bytes = static_cast<double>(ended * options_.chunk);
@@ -68,8 +75,21 @@ class Loops {
   }
 
  private:
+  size_t FrameOf(uint64_t number) const { return number % (options_.frames / options_.chunk) * options_.chunk; }
+
+  void WorkOn(uint64_t number, bool changes) {
+    std::byte* const frame = network_.frames() + FrameOf(number);
+    auto* const elements = reinterpret_cast<uint64_t*>(frame);
+    sink_ += Checksum(frame, options_.chunk);
+    if (changes) {
+      AddOne(elements, options_.chunk / sizeof(uint64_t));
+    } else {
+      sink_ += Sum(elements, options_.chunk / sizeof(uint64_t));
+    }
+  }
+
   void Start(bool is_write, uint64_t number) {
-    const size_t frame = number % (options_.frames / options_.chunk) * options_.chunk;
+    const size_t frame = FrameOf(number);
     const auto server = static_cast<uint32_t>(number % network_.servers());
     const size_t place = number / network_.servers() % (options_.window / options_.chunk) * options_.chunk;
     network_.Start(is_write, server, frame, place);
@@ -79,6 +99,7 @@ class Loops {
   const RawOptions options_;
   const double seconds_;
   std::mt19937_64 random_{20240229};
+  uint64_t sink_ = 0;
 };
 
 }  // namespace
@@ -90,14 +111,16 @@ RawRates MeasureRaw(RawNetwork* network, const RawOptions& options) {
   rates.read_gb_s = loops.Stream(0) / 1e9;
   rates.write_gb_s = loops.Stream(2) / 1e9;
   rates.both_gb_s = loops.Stream(1) / 1e9;
+  rates.read_and_work_gb_s = loops.Stream(0, Loops::Work::kOfAProgram) / 1e9;
+  rates.both_and_work_gb_s = loops.Stream(1, Loops::Work::kOfAProgram) / 1e9;
   rates.read_us = loops.MedianReadSeconds() * 1e6;
   rates.random_ops_s = loops.RandomPerSecond();
   return rates;
 }
 
 void PrintRaw(const RawRates& rates) {
-  std::printf("{\"read_gb_s\": %.4f, \"write_gb_s\": %.4f, \"both_gb_s\": %.4f, \"read_us\": %.3f, \"random_ops_s\": %.1f}\n",
-              rates.read_gb_s, rates.write_gb_s, rates.both_gb_s, rates.read_us, rates.random_ops_s);
+  std::printf("{\"read_gb_s\": %.4f, \"write_gb_s\": %.4f, \"both_gb_s\": %.4f, \"read_and_work_gb_s\": %.4f, \"both_and_work_gb_s\": %.4f, \"read_us\": %.3f, \"random_ops_s\": %.1f}\n",
+              rates.read_gb_s, rates.write_gb_s, rates.both_gb_s, rates.read_and_work_gb_s, rates.both_and_work_gb_s, rates.read_us, rates.random_ops_s);
   std::fflush(stdout);
 }
 

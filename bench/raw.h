@@ -34,6 +34,8 @@ class RawNetwork {
 struct RawRates {
   double read_gb_s = 0, write_gb_s = 0;
   double both_gb_s = 0;     // half of the bytes in each direction at the same time
+  // The same two, where the thread that moves them does a program's pass over what came, too, and checksums of all that comes and goes.
+  double read_and_work_gb_s = 0, both_and_work_gb_s = 0;
   double read_us = 0;       // one read at a time, median
   // Reads that are waited for, each with a write that is not, anywhere, as random access in a program does: writes go on beside the
   // next reads as far as the depth allows.

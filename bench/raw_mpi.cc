@@ -54,12 +54,12 @@ class MpiNetwork final : public RawNetwork {
 RawRates OfAll(const RawRates& mine, MPI_Comm clients) {
   int count = 0;
   MPI_Comm_size(clients, &count);
-  const std::array<double, 5> one = {mine.read_gb_s, mine.write_gb_s, mine.both_gb_s, mine.read_us / count, mine.random_ops_s};
-  std::array<double, 5> sum{};
+  const std::array<double, 7> one = {mine.read_gb_s, mine.write_gb_s, mine.both_gb_s, mine.read_and_work_gb_s, mine.both_and_work_gb_s, mine.read_us / count, mine.random_ops_s};
+  std::array<double, 7> sum{};
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(one.data(), sum.data(), static_cast<int>(one.size()), MPI_DOUBLE, MPI_SUM, clients, &request);
   for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return {.read_gb_s = sum[0], .write_gb_s = sum[1], .both_gb_s = sum[2], .read_us = sum[3], .random_ops_s = sum[4]};
+  return {.read_gb_s = sum[0], .write_gb_s = sum[1], .both_gb_s = sum[2], .read_and_work_gb_s = sum[3], .both_and_work_gb_s = sum[4], .read_us = sum[5], .random_ops_s = sum[6]};
 }
 
 }  // namespace

@@ -14,17 +14,6 @@
 
 namespace ramspan::bench {
 
-// Not inlined: the compiler must not know more about one caller's memory than about the other's.
-[[gnu::noinline]] void AddOne(uint64_t* elements, size_t count) {
-  for (size_t i = 0; i < count; ++i) ++elements[i];
-}
-
-[[gnu::noinline]] uint64_t Sum(const uint64_t* elements, size_t count) {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < count; ++i) sum += elements[i];
-  return sum;
-}
-
 Pages::Pages(size_t bytes, bool shared) : bytes_(bytes) {
   const int kind = (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_POPULATE;
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind, -1, 0);

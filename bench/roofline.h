@@ -13,11 +13,9 @@
 #include <random>
 #include <vector>
 
-namespace ramspan::bench {
+#include "bench/passes.h"
 
-// The compute passes, the same for the library and for its roofline: one addition to each element; the sum of all.
-void AddOne(uint64_t* elements, size_t count);
-uint64_t Sum(const uint64_t* elements, size_t count);
+namespace ramspan::bench {
 
 // Seconds, by what they went into. `other` is loop and clock.
 struct PassTimes {
