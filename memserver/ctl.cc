@@ -48,7 +48,7 @@ po::options_description Description(CtlOptions& options) {
   po::options_description text("options");
   auto add = text.add_options();
   add("key-file", po::value(&options.key_file)->value_name("FILE"), "the servers' secret. Default: the key serverKeyFile (RAMSPAN_SERVER_KEY_FILE, ~/.ramspan.conf), else DIR/key with dir:DIR, else ~/.ramspan.key");
-  add("memory", po::value(&options.memory)->value_name("SIZE"), "shrink: what the server lends; quota: the most of one job; none: no limit; default, with --job: the quota of all others");
+  add("memory", po::value(&options.memory)->value_name("SIZE"), "shrink: what the server lends; quota: the most of one job (none: no limit; default, with --job: the quota of all others)");
   add("job", po::value(&options.job)->value_name("NAME"), "quota: of this job, as list calls it. Default: of each job without a quota of its own");
   add("wait", po::bool_switch(&options.wait), "drain: says how much is left, until the server has ended");
   add("help,h", po::bool_switch(&options.help), "this text");
