@@ -103,21 +103,47 @@ TEST(SlowWrites, NobodyCountsOnWritesOfWhichNoneEnds) {
   WritesUnderWay writes;
   const WritesUnderWay::Time begin{};
   const auto first = writes.Begin(100, begin);
-  EXPECT_EQ(writes.Expected(100, begin + milliseconds(1)), 100u);
-  EXPECT_EQ(writes.Expected(100, begin + milliseconds(2)), 0u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(1)), 100u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(2)), 0u);
   const auto second = writes.Begin(40, begin + milliseconds(2));
-  EXPECT_EQ(writes.Expected(100, begin + milliseconds(3)), 40u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(3)), 40u);
   EXPECT_EQ(writes.bytes(), 140u);
-  const auto third = writes.Begin(40, begin + milliseconds(3));
   writes.End(40, second, begin + milliseconds(3));
-  EXPECT_EQ(writes.Expected(100, begin + milliseconds(4)), 40u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(3)), 0u) << "what is overdue stays so, whoever else moves";
   writes.End(100, first, begin + milliseconds(9));
-  EXPECT_EQ(writes.Expected(100, begin + milliseconds(9)), 0u) << "an end of old is no news of the others";
-  EXPECT_EQ(writes.bytes(), 40u);
-  writes.End(40, third, begin + milliseconds(9));
   EXPECT_EQ(writes.bytes(), 0u);
-  EXPECT_EQ(writes.Expected(100, begin + milliseconds(9)), 0u);
-  EXPECT_GT(writes.PatienceFor(64 * kMiB), milliseconds(500)) << "a large one takes longer";
+  EXPECT_EQ(writes.Expected(begin + milliseconds(9)), 0u);
+}
+
+// After a pause of the wire each batch was overdue behind what the pause had held up, and the next one was begun behind both.
+TEST(SlowWrites, WhatIsBehindOverdueWritesIsExpectedAsLongAsTheseEnd) {
+  using std::chrono::milliseconds;
+  WritesUnderWay writes;
+  const WritesUnderWay::Time begin{};
+  std::vector<WritesUnderWay::Spell> held_up;
+  for (int i = 0; i < 4; ++i) held_up.push_back(writes.Begin(100, begin));
+  EXPECT_EQ(writes.Expected(begin + milliseconds(4)), 0u);
+  const auto behind = writes.Begin(40, begin + milliseconds(4));
+  for (int i = 0; i < 4; ++i) {
+    writes.End(100, held_up[static_cast<size_t>(i)], begin + milliseconds(5 + i));
+    EXPECT_EQ(writes.Expected(begin + milliseconds(5 + i)), 40u) << i;
+  }
+  writes.End(40, behind, begin + milliseconds(9));
+  EXPECT_EQ(writes.bytes(), 0u);
+}
+
+// Beside one of 64 MiB a miss of 64 KiB had another one leave each millisecond.
+TEST(SlowWrites, PatienceIsOfTheLargestThatIsExpected) {
+  using std::chrono::milliseconds;
+  WritesUnderWay writes;
+  const WritesUnderWay::Time begin{};
+  const auto large = writes.Begin(64 * kMiB, begin);
+  const auto small = writes.Begin(100, begin);
+  writes.End(100, small, begin);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(500)), 64 * kMiB);
+  writes.End(64 * kMiB, large, begin + milliseconds(500));
+  writes.Begin(100, begin + milliseconds(500));
+  EXPECT_EQ(writes.Expected(begin + milliseconds(502)), 0u) << "a large one that has ended is nobody's measure";
 }
 
 // What is being written counts as there already.
