@@ -30,6 +30,7 @@ struct IoRequest {
   // Set by the tier before Poll returns the request. Success means: all `bytes` were moved, and for a write that a
   // later read of the slot (from any thread) returns them.
   StatusCode result = StatusCode::kOk;
+  bool is_write = false;  // by Submit; beside the result, because an engine keeps many of these
   size_t bytes_done = 0;
   // Tiers with Capabilities::checksums fill it with Checksum(buffer, bytes) of what they moved; others leave it.
   uint64_t checksum = 0;
@@ -37,7 +38,6 @@ struct IoRequest {
   // For the tier's own use while the request is in flight (a list link and counts of outstanding parts).
   IoRequest* next = nullptr;
   uint32_t parts_left = 0, parts_to_begin = 0;
-  bool is_write = false;
 };
 
 // A slot and the bytes for which it was reserved.
