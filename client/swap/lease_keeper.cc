@@ -68,25 +68,22 @@ bool LeaseKeeper::HasServers(bool near) {
 Result<SlotRef> LeaseKeeper::Reserve(size_t bytes, SwapTier::Patience patience) {
   const Time begin = Now();
   for (Time since = begin;; since = Now()) {  // answers are not late because room was waited for
-    // A server that does not answer keeps nobody from the room of another.
-    for (const Wait wait : {Wait::kMoment, Wait::kInFull}) {
-      for (const bool near : {true, false}) {
-        if (const SlotRef slot = ReserveOn(near, bytes, since, wait)) return slot;
-      }
+    for (const bool near : {true, false}) {
+      if (const SlotRef slot = ReserveOn(near, bytes, since)) return slot;
     }
     if (patience == SwapTier::Patience::kAsk || !WaitForRoom(begin)) return FullStatus();
   }
 }
 
 // Asks the servers of this side for as many leases as it takes.
-SlotRef LeaseKeeper::ReserveOn(bool near, size_t bytes, Time since, Wait wait) {
+SlotRef LeaseKeeper::ReserveOn(bool near, size_t bytes, Time since) {
   while (HasServers(near)) {
     if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
     if (!TakeAskingRole(since)) break;
     const AskingRole role(this);
     // Somebody else may have grown the side while this thread waited for the role.
     const SlotRef slot = ReserveHeld(near, bytes);
-    const bool grown = !slot && Grow(near, bytes, since, wait);
+    const bool grown = !slot && Grow(near, bytes, since);
     if (slot || !grown) return slot;
   }
   return {};
@@ -261,7 +258,7 @@ bool LeaseKeeper::AnyToAsk(bool near, Time now) {
   return false;
 }
 
-// Those that do not answer come last. By distance, then by free room; servers that tie are taken in an order that differs from client to client.
+// By distance, then by free room; servers that tie are taken in an order that differs from client to client.
 std::vector<uint32_t> LeaseKeeper::ServersToAsk(bool near, Time now) {
   NoteNewServers();
   std::vector<uint32_t> order;
@@ -270,14 +267,14 @@ std::vector<uint32_t> LeaseKeeper::ServersToAsk(bool near, Time now) {
     if (MayAsk(i, near, now)) order.push_back(i);
   }
   const auto key = [&](uint32_t i) RS_NO_THREAD_SAFETY_ANALYSIS {
-    return std::tuple(servers_[i].IsSlow(now), servers_[i].server.distance, ~servers_[i].free_bytes, (i + transport_.self()) % servers_.size());
+    return std::tuple(servers_[i].server.distance, ~servers_[i].free_bytes, (i + transport_.self()) % servers_.size());
   };
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
   return order;
 }
 
 // Adds a lease of this side, or finds that there is none to have now.
-bool LeaseKeeper::Grow(bool near, uint64_t bytes, Time since, Wait wait) {
+bool LeaseKeeper::Grow(bool near, uint64_t bytes, Time since) {
   std::vector<uint32_t> order;
   uint64_t grants_before = 0;
   {
@@ -287,20 +284,19 @@ bool LeaseKeeper::Grow(bool near, uint64_t bytes, Time since, Wait wait) {
   }
   for (const uint32_t server : order) {
     Ask(server, bytes);
-    if (AwaitLease(server, grants_before, since, wait)) return true;
+    if (AwaitLease(server, grants_before, since)) return true;
   }
   return false;
 }
 
-// True: some server has given a lease meanwhile. False: this one will not, or not in time (kMoment: has not yet).
-bool LeaseKeeper::AwaitLease(uint32_t server, uint64_t grants_before, Time since, Wait wait) {
+// True: some server has given a lease meanwhile. False: this one will not, or not in time.
+bool LeaseKeeper::AwaitLease(uint32_t server, uint64_t grants_before, Time since) {
   for (int look = 0;; ++look) {
     TakeAnswers();
     MutexLock lock(mutex_);
     if (grants_ != grants_before) return true;
     if (!servers_[server].asked || IsDead(server)) return false;
-    if (wait == Wait::kMoment && servers_[server].IsSlow(Now())) return false;
-    if (wait == Wait::kInFull && AnswersAreLate(since)) {
+    if (AnswersAreLate(since)) {
       NoteFull(server, options_.answer_timeout);
       return false;
     }

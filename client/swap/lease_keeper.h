@@ -84,9 +84,6 @@ class LeaseKeeper {
     Time next_try{};  // AskAhead's, while nothing is held
     bool said_that_no_more_fit = false;
   };
-  // What the largest lease takes that a server has to make resident. Half of it would have two servers make one where a busy one suffices; with
-  // twice of it a miss waits as much longer, once each answer_timeout, for a server that stands still.
-  static constexpr std::chrono::milliseconds kMoment{50};
   struct ServerState {
     ServerTransport::Server server;  // constant
     bool closed = false;       // found dead, its leases closed
@@ -101,8 +98,6 @@ class LeaseKeeper {
     uint64_t free_bytes = 0;  // as last told
 
     bool near() const { return server.mapped != nullptr; }
-    // Its answer is on its way for longer than the moment that one takes.
-    bool IsSlow(Time now) const { return asked && now - asked_at >= kMoment; }
   };
 
   // Leaves the role at the end of the scope, however that is left.
@@ -117,22 +112,19 @@ class LeaseKeeper {
     LeaseKeeper* const keeper_;
   };
 
-  // For an answer: as long as a server takes that is not held up, or as long as the options say.
-  enum class Wait { kMoment, kInFull };
-
   static Time Now() { return RunningClock::ProcessNow(); }
   static uint64_t RoundUpToLease(uint64_t bytes) { return (bytes + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule; }
   static uint64_t ForMany(const Side& side, uint64_t bytes);
   bool IsDead(uint32_t server) const { return transport_.state(server) == ServerTransport::ServerState::kDead; }
   bool HasServers(bool near);
   SlotRef ReserveHeld(bool near, size_t bytes);
-  SlotRef ReserveOn(bool near, size_t bytes, Time since, Wait wait);
+  SlotRef ReserveOn(bool near, size_t bytes, Time since);
   Status FullStatus() const;
   StatusCode FullCode() const;
 
   // In the asking role, without the mutex.
-  bool Grow(bool near, uint64_t bytes, Time since, Wait wait);
-  bool AwaitLease(uint32_t server, uint64_t grants_before, Time since, Wait wait);
+  bool Grow(bool near, uint64_t bytes, Time since);
+  bool AwaitLease(uint32_t server, uint64_t grants_before, Time since);
   void Ask(uint32_t server, uint64_t bytes);
   void TakeAnswers();
   void Adopt(uint32_t server, const WireMessage& grant);

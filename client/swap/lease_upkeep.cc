@@ -108,11 +108,11 @@ void LeaseKeeper::AskAhead(bool near, Time now) {
     }
     for (uint32_t i = 0; i < servers_.size(); ++i) {
       if (!servers_[i].asked || servers_[i].near() != near) continue;
-      if (!servers_[i].IsSlow(now)) return;
       if (now - servers_[i].asked_at > options_.answer_timeout) NoteFull(i, options_.answer_timeout);
+      return;
     }
     const std::vector<uint32_t> order = ServersToAsk(near, now);
-    if (order.empty() || servers_[order.front()].asked) return;
+    if (order.empty()) return;
     server = order.front();
     side.next_try = now + kTryAgain;
   }

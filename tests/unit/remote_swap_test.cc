@@ -9,7 +9,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -19,7 +18,6 @@
 #include "common/checksum.h"
 #include "common/units.h"
 #include "tests/support/ends_or_else.h"
-#include "tests/support/forwarding_transport.h"
 #include "tests/support/local_transport.h"
 #include "tests/support/sizes.h"
 
@@ -209,52 +207,6 @@ TEST(RemoteSwap, AServerThatDoesNotAnswerCountsAsFullUntilItDoes) {
 }
 
 // ---- Servers that die, drain and join ----
-
-// Counts how often somebody looks for answers, and has something happen at one of these looks.
-class LookingTransport final : public ForwardingTransport {
- public:
-  using ForwardingTransport::ForwardingTransport;
-  std::optional<Control> Receive() override {
-    if (++looks == act_at) act();
-    return ForwardingTransport::Receive();
-  }
-  int looks = 0, act_at = 0;
-  std::function<void()> act;
-};
-
-// A miss that needed room waited for the answer of one server, 5 s, while another one had plenty.
-TEST(RemoteSwap, AServerThatDoesNotAnswerKeepsNobodyFromTheRoomOfAnother) {
-  for (const uint32_t near : {0u, 1u, 2u}) {  // the one that is asked first does not answer
-    Job job({.servers = 2, .pool_bytes = kMiB, .near = near});
-    LookingTransport transport(job.servers.Connect(0));
-    RemoteSwap tier(transport, {.first_lease_bytes = 256 * kKiB, .lease_bytes_max = 256 * kKiB, .answer_timeout = std::chrono::hours(1)});
-    job.servers.Freeze(0, true);
-    const auto reserve = [&] {
-      std::atomic<bool> done{false};
-      Result<SlotRef> slot = Unavailable("");
-      std::thread thread([&] {
-        slot = tier.Reserve(256 * kKiB);
-        done = true;
-      });
-      EndsOrElse([&] { return done.load(); });
-      thread.join();
-      return slot.ok();
-    };
-    ASSERT_TRUE(reserve());
-    transport.looks = 0;
-    for (int i = 0; i < 3; ++i) {
-      tier.Upkeep();
-      ASSERT_TRUE(reserve());
-    }
-    EXPECT_LT(transport.looks, 40) << "it is known not to answer";
-    EXPECT_EQ(job.servers.server(1).leases().leases(), 4u);
-    // Now the other one is full, and this one is waited for.
-    transport.act_at = transport.looks + 3000;
-    transport.act = [&] { job.servers.Freeze(0, false); };
-    EXPECT_TRUE(reserve());
-    EXPECT_EQ(job.servers.server(0).leases().leases(), 1u);
-  }
-}
 
 TEST(RemoteSwap, ADeadServerLosesOnlyWhatItHeld) {
   Job job({.servers = 2, .pool_bytes = 8 * kMiB, .delay_max = 4});
