@@ -236,10 +236,12 @@ Result<int> CommandAll(const CtlOptions& options) {
   std::vector<std::pair<Target, uint64_t>> told;
   std::set<std::string> names_told;  // a folder may name one that is named beside it
   for (const Target& target : targets) {
-    if (!names_told.insert(target.place.text()).second) continue;
+    if (names_told.contains(target.place.text())) continue;
     const Result<uint64_t> given = Give(target.place, target.secret, command.value());
     note(target.place, given.status());
-    if (given.ok()) told.emplace_back(target, given.value());
+    if (!given.ok()) continue;  // the other one may come with the right key
+    names_told.insert(target.place.text());
+    told.emplace_back(target, given.value());
   }
   if (!options.wait) told.clear();
   for (const auto& [target, instance] : told) note(target.place, AwaitEnd(target.place, target.secret, {.instance = instance}, Tell));
