@@ -67,7 +67,7 @@ class RemoteIoTest : public testing::Test {
       one.pieces.push_back({.server = server, .offset = offset_, .bytes = kBlock, .mapped = nullptr});
       offset_ += kBlock;
     }
-    one.bytes.resize(kBlock * where.size(), std::byte(all_.size()));
+    for (size_t i = 0; i < where.size(); ++i) one.bytes.insert(one.bytes.end(), kBlock, std::byte(all_.size() + i));  // no piece is like its neighbour
     one.io = {.buffer = one.bytes.data(), .bytes = one.bytes.size(), .cookie = &one};
     return &one;
   }
