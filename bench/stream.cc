@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -40,18 +41,27 @@ class Stream {
   // Each thread sweeps over its own part, in order.
   double Sweep() {
     const double begin = Now();
+    std::exception_ptr failed;  // none may leave the parallel region: that would be the program's end without a word of why
 #pragma omp parallel num_threads(options_.threads)
     {
       std::vector<double> waits;
       uint64_t sum = 0;
 #pragma omp for schedule(static)
-      for (size_t c = 0; c < chunks_.size(); ++c) sum += Visit(chunks_[c], &waits);
+      for (size_t c = 0; c < chunks_.size(); ++c) {
+        try {
+          sum += Visit(chunks_[c], &waits);
+        } catch (...) {
+#pragma omp critical
+          failed = std::current_exception();
+        }
+      }
 #pragma omp critical
       {
         sink_ += sum;
         waits_.insert(waits_.end(), waits.begin(), waits.end());
       }
     }
+    if (failed) std::rethrow_exception(failed);
     ++sweeps_;
     return Now() - begin;
   }

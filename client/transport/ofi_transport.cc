@@ -29,15 +29,15 @@ constexpr milliseconds kPingEvery{1000};
 // Folders are looked into so often; whether somebody is missing is looked at every half second (client/transport/seek_rounds.h).
 constexpr milliseconds kLookIntoFoldersEvery{3000}, kMissedEvery{500};
 constexpr milliseconds kLeaveAfter{2000};
-// A server that answers over TCP and not on its own host in that time has no descriptor left for a second socket: it is used over the network.
+// A server that answers over TCP and not on its own host in that time is used over the network.
 constexpr milliseconds kNearMax{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
 constexpr std::chrono::microseconds kCollectSpin{300};
 constexpr unsigned kPollsPerYield = 16;
 // On a core that others want, too: what a read of 64 KiB takes where its server has another core. Sleeping at once made it a third longer.
 constexpr std::chrono::microseconds kSpinBeforeSleep{50};
-// Where nothing has moved for so long (a server that is stopped, a cable that is out), its core is of more use to others. Longer than what the
-// part of a transfer takes that shares a wire of 10 Gbit/s with ten others.
+// Where no transfer has ended for so long (a server that is stopped, a cable that is out, one of many MiB), its core is of more use to others.
+// Longer than what 512 KiB take that share a wire of 10 Gbit/s with ten others.
 constexpr std::chrono::milliseconds kSpinWithoutNews{5};
 constexpr timespec kSleepMax{.tv_sec = 0, .tv_nsec = 1'000'000};
 

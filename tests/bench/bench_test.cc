@@ -94,6 +94,18 @@ TEST_F(Networks, RandomAccessTellsWhatAMissAddsToARawRead) {
   EXPECT_NEAR(line["miss_added_us"].get<double>(), line["miss_us"].get<double>() - line["raw_read_us"].get<double>(), 1e-6);
 }
 
+// The exception left the parallel region of a sweep: the program was aborted without a word of why.
+TEST_F(Networks, AServerThatDiesIsToldInWords) {
+  const pid_t bench = StartCommand({bench_path, "stream", "--transport", "ofi", "--data", "32MiB", "--sweeps", "10000"});
+  pid_t server = -1;
+  ASSERT_TRUE(Becomes([&] { return (server = JobProcess("ramspan-server")) > 0; }));
+  std::this_thread::sleep_for(seconds(2));  // it sweeps, or is about to: none of them goes well any more
+  SendSignal(server, SIGKILL);
+  const Outcome outcome = Wait(bench, seconds(60));
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("which has died"));
+}
+
 TEST_F(Networks, SeveralClientsMeasureAtTheSameTime) {
   for (const Words& way : {Words{"stream", "ofi", "4", "1"}, Words{"random", "ofi", "4", "4"}, Words{"stream", "mpi", "4", "1"}, Words{"random", "mpi", "4", "1"},
                            Words{"stream", "mpi", "4", "4"}, Words{"stream", "mpi", "1", "4"}}) {

@@ -492,14 +492,20 @@ TEST(Isolation, WhoIsSentAwayForWantOfDescriptorsHearsIt) {
   }
 }
 
+// A client that has come; its number at the server.
+std::unique_ptr<Rogue> Join(OfiEndpoint* server, std::optional<uint32_t>* number) {
+  std::optional<Endpoint::Message> message;
+  auto joins = std::async(std::launch::async, [place = ParseSocketPlace(server->place()).value()] { return std::make_unique<Rogue>(place); });
+  EXPECT_TRUE(Eventually([&] { return server->Poll(&message).ok() && (*number = server->NextArrival()).has_value(); }));
+  return joins.get();
+}
+
 // Each was a line: 64 in a minute, by one client.
 TEST(Isolation, LeasesThatCannotBeHandedOverForWantOfDescriptorsAreToldOnceInAWhile) {
   const auto server = OfiEndpoint::Open({.pool_bytes = 8 * kMiB, .listen = "", .socket = "", .fabric = {}}, TestSecret()).value();
   std::optional<uint32_t> number;
-  std::optional<Endpoint::Message> message;
-  auto joins = std::async(std::launch::async, [place = ParseSocketPlace(server->place()).value()] { return std::make_unique<Rogue>(place); });
-  ASSERT_TRUE(Eventually([&] { return server->Poll(&message).ok() && (number = server->NextArrival()).has_value(); }));
-  const std::unique_ptr<Rogue> client = joins.get();
+  const std::unique_ptr<Rogue> client = Join(server.get(), &number);
+  ASSERT_TRUE(number.has_value());
   ASSERT_TRUE(server->Provide(*number, {.id = 1, .offset = 0, .bytes = kMiB, .client = *number}));
   testing::internal::CaptureStderr();
   {
@@ -555,9 +561,8 @@ TEST(Isolation, ASuspendedClientIsKeptAndHearsWhatWasSaidLastWhenItGoesOn) {
   const auto server = OfiEndpoint::Open({.pool_bytes = 8 * kMiB, .listen = "", .socket = "", .fabric = {}}, TestSecret()).value();
   std::optional<uint32_t> number;
   std::optional<Endpoint::Message> message;
-  auto joins = std::async(std::launch::async, [place = ParseSocketPlace(server->place()).value()] { return std::make_unique<Rogue>(place); });
-  ASSERT_TRUE(Eventually([&] { return server->Poll(&message).ok() && (number = server->NextArrival()).has_value(); }));
-  const std::unique_ptr<Rogue> client = joins.get();
+  const std::unique_ptr<Rogue> client = Join(server.get(), &number);
+  ASSERT_TRUE(number.has_value());
   for (uint64_t word = 1; word <= kWords; ++word) {
     server->AskBack(*number, word);
     server->TellDraining(word % 2 == 0);
