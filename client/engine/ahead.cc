@@ -59,7 +59,7 @@ bool Engine::RefillReserve() {
   if (room_.SeemsFull(typical_bytes_)) reserve = std::min(reserve, (budget_.frames_limit() - std::min(budget_.frames_limit(), room_.slotless())) / 2);
   // Half of it at once: one chunk at a time would be a membarrier for each.
   const auto begin = Clock::now();
-  const uint64_t soon = arena_.available() + leaving_.Expected(begin);
+  const uint64_t soon = arena_.available() + leaving_.Expected(begin, typical_bytes_);
   if (reserve < typical_bytes_ || soon > std::max(reserve / 2, typical_bytes_) || leaving_.bytes() >= 2 * reserve) return false;
   if (begin < refill_again_) return false;
   const Evicted evicted = EvictSome(std::clamp<uint64_t>(reserve - std::min(reserve, soon), typical_bytes_, kTogether * typical_bytes_), /*may_wait=*/false);

@@ -250,7 +250,7 @@ uint64_t Engine::BatchBytes(uint64_t bytes) const { return std::min(kTogether * 
 // What is being written is enough for all that wait and half of a batch more, so that writes go on while these threads read. Each look would
 // make more leave otherwise: over a wire, half of the memory, whose writes are then in the way of what these threads want to read.
 bool Engine::FramesAreComing() {
-  const uint64_t expected = leaving_.Expected(Clock::now());
+  const uint64_t expected = leaving_.Expected(Clock::now(), typical_bytes_);
   return expected > 0 && arena_.available() + expected >= queue_.bytes() + std::max(typical_bytes_, BatchBytes(typical_bytes_) / 2);
 }
 

@@ -4,12 +4,17 @@
 //
 // A wire, a disk and a server end first what was begun first. So the end of any write is news of all, also of one that is not expected any
 // more: what is behind it comes next. Else the first batch after a pause of some ms would be overdue behind what the pause held up, the next
-// one behind both, and so on.
+// one behind both, and so on. And so patience is that of the largest that is under way: the others may be behind it.
+//
+// That one itself comes back in one piece, late. Who misses something much smaller does not count on it for as long: most of memory may be
+// chunks that can leave at once.
 //
 // Thread-safety: none of its own; guarded by the engine's mutex.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 
@@ -22,28 +27,39 @@ class WritesUnderWay {
   // What a write belongs to; its own to keep until it ends.
   using Spell = uint32_t;
   Spell Begin(uint64_t bytes, Time now) {
-    if (bytes_ == overdue_bytes_) {
-      last_news_ = now;
-      largest_ = 0;
-    }
+    if (sizes_ == 0) last_news_ = now;
     bytes_ += bytes;
-    largest_ = std::max(largest_, bytes);
+    expected_[SizeOf(bytes)] += bytes;
+    sizes_ |= uint64_t{1} << SizeOf(bytes);
     return spell_;
   }
   void End(uint64_t bytes, Spell spell, Time now) {
     bytes_ -= bytes;
-    if (spell != spell_) overdue_bytes_ -= bytes;
     last_news_ = now;
+    if (spell != spell_) return;
+    uint64_t& left = expected_[SizeOf(bytes)];
+    left -= bytes;
+    if (left == 0) sizes_ &= ~(uint64_t{1} << SizeOf(bytes));
   }
 
   uint64_t bytes() const { return bytes_; }
-  // Of bytes() those that are expected: unless no write has ended for as long as the largest of them may take on a slow wire.
-  uint64_t Expected(Time now) {
-    if (bytes_ > overdue_bytes_ && now - last_news_ > PatienceFor(largest_)) {
-      overdue_bytes_ = bytes_;
-      ++spell_;  // to be mistaken for one of old, a write would have to outlast 2^32 of them
+  // Of bytes() those that are expected by who misses `missed` bytes: unless no write has ended for as long as the largest of them may take
+  // on a slow wire. Of much larger ones none, after as long as a write that is not may take; but two of them at once are enough.
+  uint64_t Expected(Time now, uint64_t missed) {
+    if (sizes_ == 0) return 0;
+    const auto silence = now - last_news_;
+    const uint64_t largest = std::bit_floor(sizes_);
+    if (silence > PatienceFor(largest)) {
+      Forget();
+      return 0;
     }
-    return bytes_ - overdue_bytes_;
+    uint64_t much_larger = 0, others = 0;
+    for (uint64_t sizes = sizes_; sizes != 0; sizes &= sizes - 1) {
+      const auto size = static_cast<unsigned>(std::countr_zero(sizes));
+      (size > SizeOf(kMuchLarger * missed) ? much_larger : others) += expected_[size];
+    }
+    const bool comes_late = silence > PatienceFor(kMuchLarger * missed) && much_larger < 2 * largest;
+    return comes_late ? others : others + much_larger;
   }
 
   // A tenth of what one adapter of 10 Gbit/s moves, and never less than what a busy server takes to answer.
@@ -52,8 +68,20 @@ class WritesUnderWay {
   }
 
  private:
-  uint64_t bytes_ = 0, overdue_bytes_ = 0;
-  uint64_t largest_ = 0;  // since none was expected; not smaller than any that is
+  static constexpr uint64_t kMuchLarger = 16;
+  static constexpr unsigned kSizes = 64;
+
+  // By powers of two: of those with size s, each has at least 2^s bytes and fewer than 2^(s+1).
+  static unsigned SizeOf(uint64_t bytes) { return static_cast<unsigned>(std::bit_width(bytes | 1)) - 1; }
+
+  void Forget() {
+    for (; sizes_ != 0; sizes_ &= sizes_ - 1) expected_[static_cast<unsigned>(std::countr_zero(sizes_))] = 0;
+    ++spell_;  // to be mistaken for one of old, a write would have to outlast 2^32 of them
+  }
+
+  uint64_t bytes_ = 0;
+  std::array<uint64_t, kSizes> expected_{};  // bytes by size
+  uint64_t sizes_ = 0;                       // of which some are expected, a bit each: 2^s
   Spell spell_ = 0;
   Time last_news_{};  // an end, or the first that is expected
 };

@@ -103,16 +103,16 @@ TEST(SlowWrites, NobodyCountsOnWritesOfWhichNoneEnds) {
   WritesUnderWay writes;
   const WritesUnderWay::Time begin{};
   const auto first = writes.Begin(100, begin);
-  EXPECT_EQ(writes.Expected(begin + milliseconds(1)), 100u);
-  EXPECT_EQ(writes.Expected(begin + milliseconds(2)), 0u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(1), 100), 100u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(2), 100), 0u);
   const auto second = writes.Begin(40, begin + milliseconds(2));
-  EXPECT_EQ(writes.Expected(begin + milliseconds(3)), 40u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(3), 100), 40u);
   EXPECT_EQ(writes.bytes(), 140u);
   writes.End(40, second, begin + milliseconds(3));
-  EXPECT_EQ(writes.Expected(begin + milliseconds(3)), 0u) << "what is overdue stays so, whoever else moves";
+  EXPECT_EQ(writes.Expected(begin + milliseconds(3), 100), 0u) << "what is overdue stays so, whoever else moves";
   writes.End(100, first, begin + milliseconds(9));
   EXPECT_EQ(writes.bytes(), 0u);
-  EXPECT_EQ(writes.Expected(begin + milliseconds(9)), 0u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(9), 100), 0u);
 }
 
 // After a pause of the wire each batch was overdue behind what the pause had held up, and the next one was begun behind both.
@@ -122,28 +122,53 @@ TEST(SlowWrites, WhatIsBehindOverdueWritesIsExpectedAsLongAsTheseEnd) {
   const WritesUnderWay::Time begin{};
   std::vector<WritesUnderWay::Spell> held_up;
   for (int i = 0; i < 4; ++i) held_up.push_back(writes.Begin(100, begin));
-  EXPECT_EQ(writes.Expected(begin + milliseconds(4)), 0u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(4), 100), 0u);
   const auto behind = writes.Begin(40, begin + milliseconds(4));
   for (int i = 0; i < 4; ++i) {
     writes.End(100, held_up[static_cast<size_t>(i)], begin + milliseconds(5 + i));
-    EXPECT_EQ(writes.Expected(begin + milliseconds(5 + i)), 40u) << i;
+    EXPECT_EQ(writes.Expected(begin + milliseconds(5 + i), 100), 40u) << i;
   }
   writes.End(40, behind, begin + milliseconds(9));
   EXPECT_EQ(writes.bytes(), 0u);
 }
 
-// Beside one of 64 MiB a miss of 64 KiB had another one leave each millisecond.
-TEST(SlowWrites, PatienceIsOfTheLargestThatIsExpected) {
+// Beside one of 64 MiB a miss of 64 KiB had another one leave each millisecond; then it waited for the large one's end, though chunks that
+// needed no write could have left.
+TEST(SlowWrites, WhoMissesLittleCountsOnSmallWritesBehindALargeOneAndNotOnThatOne) {
   using std::chrono::milliseconds;
   WritesUnderWay writes;
   const WritesUnderWay::Time begin{};
   const auto large = writes.Begin(64 * kMiB, begin);
   const auto small = writes.Begin(100, begin);
-  writes.End(100, small, begin);
-  EXPECT_EQ(writes.Expected(begin + milliseconds(500)), 64 * kMiB);
-  writes.End(64 * kMiB, large, begin + milliseconds(500));
-  writes.Begin(100, begin + milliseconds(500));
-  EXPECT_EQ(writes.Expected(begin + milliseconds(502)), 0u) << "a large one that has ended is nobody's measure";
+  EXPECT_EQ(writes.Expected(begin + milliseconds(1), 100), 64 * kMiB + 100);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(500), 100), 100u);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(500), 4 * kMiB), 64 * kMiB + 100) << "not that much larger";
+  writes.End(100, small, begin + milliseconds(500));
+  EXPECT_EQ(writes.Expected(begin + milliseconds(501), 100), 64 * kMiB) << "news";
+  const auto another = writes.Begin(64 * kMiB, begin + milliseconds(502));
+  EXPECT_EQ(writes.Expected(begin + milliseconds(510), 100), 128 * kMiB) << "two are enough, and make room for all that miss little";
+  writes.End(64 * kMiB, another, begin + milliseconds(550));
+  writes.End(64 * kMiB, large, begin + milliseconds(600));
+  writes.Begin(100, begin + milliseconds(600));
+  EXPECT_EQ(writes.Expected(begin + milliseconds(602), 100), 0u) << "a large one that has ended is nobody's measure";
+}
+
+// Sums by size are exact however writes of one size end: some of them expected, some not.
+TEST(SlowWrites, TheAccountOfEachSizeIsExact) {
+  using std::chrono::milliseconds;
+  WritesUnderWay writes;
+  const WritesUnderWay::Time begin{};
+  const auto overdue = writes.Begin(kMiB, begin), other = writes.Begin(kMiB + 1, begin);
+  EXPECT_EQ(writes.Expected(begin + milliseconds(100), kMiB), 0u);
+  const auto first = writes.Begin(kMiB, begin + milliseconds(100)), second = writes.Begin(kMiB, begin + milliseconds(100));
+  writes.End(kMiB, overdue, begin + milliseconds(101));
+  EXPECT_EQ(writes.Expected(begin + milliseconds(101), kMiB), 2 * kMiB);
+  writes.End(kMiB, first, begin + milliseconds(102));
+  writes.End(kMiB + 1, other, begin + milliseconds(103));
+  EXPECT_EQ(writes.Expected(begin + milliseconds(103), kMiB), kMiB);
+  writes.End(kMiB, second, begin + milliseconds(104));
+  EXPECT_EQ(writes.Expected(begin + milliseconds(104), kMiB), 0u);
+  EXPECT_EQ(writes.bytes(), 0u);
 }
 
 // What is being written counts as there already.
