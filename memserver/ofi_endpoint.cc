@@ -206,6 +206,7 @@ bool OfiEndpoint::Provide(uint32_t client, const Lease& lease) {
   if (visitor == nullptr) return false;
   Provided provided{.client = client, .region = {}};
   if (visitor->near) {
+    if (!HasDescriptorForALease()) return NoteRefusal(ResourceExhausted("no descriptor left for a client of this host: raise the limit of open files (ulimit -n)"));
     if (Status made = memory_->MakeShared(lease.offset, lease.bytes); !made.ok()) return NoteRefusal(made);
   } else {
     if (Status made = memory_->MakePrivate(lease.offset, lease.bytes); !made.ok()) return NoteRefusal(made);

@@ -6,7 +6,7 @@
 // lease; memory is made for one lease and never passed on (lease_memory.h).
 //
 // What strangers can cost here: kStrangersMax connections that have not yet proved anything (kNewStrangersMax of less than a second),
-// each for greeting_max at most; the oldest of them goes when one more knocks. The fabric's own port is the provider's: tcp accepts
+// each for greeting_max at most, with the descriptor that is kept for its data; the oldest of them goes when one more knocks. The fabric's own port is the provider's: tcp accepts
 // everybody there, for as long as he stays, so strangers who can reach it may cost the server all its descriptors, and clients
 // are sent away until they go: only a firewall or a network of its own helps against that (docs/operations.md).
 //
@@ -92,6 +92,9 @@ class OfiEndpoint final : public Endpoint {
     FabricRegion region;  // empty for a near client
   };
 
+  // What tcp;ofi_rxm opens at a client's first transfer (measured). Where none is left, the client waits and neither side is told why; so as many are
+  // kept for those who are here, and nobody is let in for whom there would be none.
+  static constexpr size_t kDescriptorsOfAConnection = 1;
   // Ids of what epoll watches that is no visitor; visitors follow.
   static constexpr uint64_t kWakeId = 0, kFabricId = 1, kListenerId = 2, kFirstVisitorId = 16;
 
@@ -105,6 +108,8 @@ class OfiEndpoint final : public Endpoint {
   void AcceptFrom(Listener& listener);
   bool AcceptOne(Listener& listener);
   void SendOneAway(Listener& listener);
+  size_t ConnectionsToCome() const;
+  bool HasDescriptorForALease() const;
   void SetResting(Listener& listener, bool rests);
   void NoteUnheard(const std::string& why);
   void DropExtraStrangers();

@@ -2,6 +2,7 @@
 // clients and controllers.
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -23,6 +24,23 @@ constexpr int kAcceptsAtOnce = 64;  // then those who are there have their turn
 // The ranks of a node come in one moment, and a server that makes a large lease takes half a second until it looks: who has just
 // come is not sent away for others.
 constexpr milliseconds kStrangerMin{1000};
+constexpr const char* kNoDescriptors = "it has no descriptors left for clients: raise its limit (ulimit -n)";
+
+void SayThatThereAreNone(const Descriptor& socket) {
+  const auto words = Handshake::SentAway();
+  send(socket.number(), words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL);  // a wish: he may have gone
+}
+
+// Whether so many descriptors can still be opened. Opens none, because the network's threads may want one in this moment. New ones have the lowest
+// numbers that are free, so from the end only few are looked at unless they are nearly used up.
+bool DescriptorsAreFree(size_t count) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
+  for (rlim_t end = limit.rlim_cur; count > 0 && end > 0; --end) {
+    if (fcntl(static_cast<int>(end - 1), F_GETFD) < 0) --count;
+  }
+  return count == 0;
+}
 
 }  // namespace
 
@@ -35,6 +53,11 @@ bool OfiEndpoint::AcceptOne(Listener& listener) {
   if (!socket) {
     if (errno != EAGAIN) SendOneAway(listener);
     return false;
+  }
+  if (!DescriptorsAreFree(ConnectionsToCome() + (listener.near ? 0 : kDescriptorsOfAConnection))) {
+    NoteUnheard(kNoDescriptors);
+    SayThatThereAreNone(socket);
+    return true;
   }
   const uint64_t id = next_id_++;
   if (const Status watched = Watch(socket.number(), id); !watched.ok()) {
@@ -52,18 +75,29 @@ bool OfiEndpoint::AcceptOne(Listener& listener) {
 // Where that fails, too (another thread has taken the descriptor, the kernel has no memory), the listener rests.
 void OfiEndpoint::SendOneAway(Listener& listener) {
   const bool no_descriptors = errno == EMFILE || errno == ENFILE;
-  NoteUnheard(no_descriptors ? "it has no descriptors left for clients: raise its limit (ulimit -n)" : std::strerror(errno));
+  NoteUnheard(no_descriptors ? kNoDescriptors : std::strerror(errno));
   spare_.Close();
   Descriptor unheard = Accept(listener.socket);
   const bool waits = !unheard && errno != EAGAIN;
-  if (unheard && no_descriptors) {
-    const auto words = Handshake::SentAway();
-    send(unheard.number(), words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL);  // a wish: he may have gone
-  }
+  if (unheard && no_descriptors) SayThatThereAreNone(unheard);
   unheard.Close();  // it has the spare one's number, and there is no other
   spare_ = Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (waits) SetResting(listener, true);
 }
+
+// The descriptors that the provider will open for clients who are here: nobody tells of a connection but the client, once it has moved bytes by it.
+// Whoever has not proved anything yet may be a client.
+size_t OfiEndpoint::ConnectionsToCome() const {
+  size_t count = 0;
+  for (const auto& [id, visitor] : visitors_) {
+    const bool moves_nothing = visitor->link.is_trusted() && visitor->link.peer_role() == Handshake::Role::kController;
+    if (!visitor->near && !moves_nothing && !visitor->usage.has_moved()) count += kDescriptorsOfAConnection;
+  }
+  return count;
+}
+
+// A lease of a client of this host is a file: those that are there do not lose theirs for it.
+bool OfiEndpoint::HasDescriptorForALease() const { return DescriptorsAreFree(ConnectionsToCome() + 1); }
 
 void OfiEndpoint::SetResting(Listener& listener, bool rests) {
   epoll_event event{.events = rests ? 0u : uint32_t{EPOLLIN}, .data = {.u64 = kListenerId + static_cast<uint64_t>(&listener - listeners_.data())}};

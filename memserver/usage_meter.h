@@ -1,5 +1,5 @@
 // UsageMeter: how fast one client moves bytes, from what it says that it has moved. Clients say so once a second, where they have moved
-// something; what they say is believed as far as numbers go: it is for people, and nothing depends on it.
+// something; what they say is believed as far as numbers go: it is for people, and for how many descriptors are kept for connections to come.
 //
 // Thread-safety: none. A value.
 #pragma once
@@ -32,6 +32,7 @@ class UsageMeter {
     at_ = now;
   }
 
+  bool has_moved() const { return usage_.written_bytes > 0 || usage_.read_bytes > 0; }
   ServiceUsage UsageAt(Time now) const {
     ServiceUsage usage = usage_;
     if (!at_ || now - *at_ > kLasts) usage.written_per_second = usage.read_per_second = 0;

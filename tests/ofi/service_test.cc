@@ -1,9 +1,12 @@
 // `ramspan server` and programs that use it, as a user starts them: servers that outlive clients, clients that outlive servers.
 #include <signal.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -15,11 +18,20 @@
 namespace ramspan {
 namespace {
 
+namespace fs = std::filesystem;
 using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::Not;
 
-class Service : public ServiceFixture {};
+class Service : public ServiceFixture {
+ protected:
+  // For what runs beside another program, whose words Wait reads.
+  static Words ToFiles(const Words& command, const std::string& out, const std::string& err) {
+    Words words = {"sh", "-c", "exec \"$@\" > " + out + " 2> " + err, "sh"};
+    words.insert(words.end(), command.begin(), command.end());
+    return words;
+  }
+};
 
 TEST_F(Service, AProgramSwapsThroughAServerAndTheServerOutlivesIt) {
   const Server server = StartServer("64MiB");
@@ -98,6 +110,59 @@ TEST_F(Service, OneThatMayOpenTooFewFilesIsToldSo) {
     EXPECT_EQ(end.status, 1) << files;
     EXPECT_THAT(end.err, HasSubstr("ulimit -n")) << files;
   }
+}
+
+// From now on this process can open so many descriptors more.
+void LeaveDescriptors(pid_t pid, rlim_t count) {
+  std::set<rlim_t> open;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) open.insert(std::stoul(file.path().filename()));
+  rlim_t end = 0;
+  for (; count > 0; ++end) count -= open.count(end) == 0;
+  const rlimit limit{end, end};
+  ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &limit, nullptr), 0);
+}
+
+// A far client's link and its data are a descriptor each. The second client's link had the last one: its transfers did not begin before the first
+// client had ended, or the server was given up after 30 s, and neither side said why.
+TEST_F(Service, AFarClientForWhoseDataThereIsNoDescriptorIsSentAway) {
+  for (const char* chunks : {"64", "8"}) {  // of eight none is moved before `go`
+    const Server server = StartServer("64MiB");
+    const fs::path server_err = folder_ / ("server-" + std::to_string(started_) + ".err"), err = folder_ / "second.err";
+    LeaveDescriptors(server.pid, 3);
+    const pid_t first = StartCommand({LOSS_PROGRAM, chunks, std::to_string(256 << 10)}, To(server.place, true, {"RAMSPAN_SWAP=remote"}));
+    Ready(0);
+    const Words second = ToFiles(Sweep(24 * kMiB), "/dev/null", err), environment = To(server.place, true, {"RAMSPAN_SWAP=remote"});
+    EXPECT_NE(Wait(StartCommand(second, environment)).status, 0);
+    EXPECT_THAT(ReadFile(err), HasSubstr("it has no descriptors left for clients: raise its limit (ulimit -n)"));
+    EXPECT_THAT(ReadFile(server_err), HasSubstr("it has no descriptors left for clients"));
+    SayGo();
+    EXPECT_THAT(Wait(first).out, HasSubstr(" lost 0 wrong 0 "));
+    EXPECT_EQ(Wait(StartCommand(second, environment)).status, 0) << "there is room again: " << ReadFile(err);
+    EndServer(server);
+    ClearReady();
+  }
+}
+
+// One that is kept for a client's first transfer is not there for a lease of a client of the server's host, and is for others once that has begun.
+TEST_F(Service, DescriptorsAreKeptForConnectionsThatAreToComeAndNoLonger) {
+  const Server server = StartServer("64MiB");
+  const fs::path server_err = folder_ / "server-1.err", out = folder_ / "second.out";
+  LeaveDescriptors(server.pid, 5);  // also for a client of this host, which comes to the port first
+  const pid_t first = StartCommand({LOSS_PROGRAM, "8", std::to_string(256 << 10)}, To(server.place, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  EXPECT_EQ(Wait(StartCommand(ToFiles(Sweep(24 * kMiB), out, "/dev/null"), To(server.place, false))).status, 0) << "some of it is in files";
+  EXPECT_THAT(ReadFile(server_err), HasSubstr("refuses a lease: no descriptor left for a client of this host"));
+  SayGo();
+  EXPECT_THAT(Wait(first).out, HasSubstr(" lost 0 wrong 0 "));
+  ClearReady();
+  LeaveDescriptors(server.pid, 4);
+  const pid_t third = StartCommand(Loss(), To(server.place, true, {"RAMSPAN_SWAP=remote"}));
+  Ready(0);
+  const auto far_one_works = [&] { return Wait(StartCommand(ToFiles(Sweep(24 * kMiB), out, "/dev/null"), To(server.place, true, {"RAMSPAN_SWAP=remote"}))).status == 0; };
+  EXPECT_TRUE(Becomes(far_one_works)) << "as soon as the server has heard that the other one's data move";
+  SayGo();
+  EXPECT_THAT(Wait(third).out, HasSubstr(" lost 0 wrong 0 "));
+  EndServer(server);
 }
 
 TEST_F(Service, ALeaseBeyondTheLimitOfFileSizesIsRefusedAndTheServerLives) {
