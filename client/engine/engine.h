@@ -109,7 +109,7 @@ class Engine {
   // REQUIRES: their tier is retired (RetirableTier). Blocks while transfers of theirs are brought to their end. Needs no heap.
   void GiveUp(const Vacating::Leaving& gone) RS_EXCLUDES(mutex_);
   // What lived only on this memory server (its number in the tier's servers()), which has died: neither in memory nor elsewhere. Looks at all
-  // chunks, and lets other threads go on meanwhile.
+  // chunks, and lets other threads go on meanwhile; a chunk that is freed before it is looked at is not counted, also when it was found lost before.
   struct Losses {
     uint64_t chunks = 0, bytes = 0;
   };
