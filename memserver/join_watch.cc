@@ -9,7 +9,7 @@
 
 namespace ramspan {
 
-JoinWatch::JoinWatch(std::function<void()> tell) : tell_(std::move(tell)) {
+JoinWatch::JoinWatch(std::chrono::seconds patience, std::function<void()> tell) : patience_(patience), tell_(std::move(tell)) {
   try {
     thread_ = StartOwnThread([this] { Run(); });
   } catch (const std::system_error&) {
@@ -27,7 +27,7 @@ JoinWatch::~JoinWatch() {
 
 void JoinWatch::Run() {
   constexpr std::chrono::milliseconds kLook{100};  // at the clock
-  const RunningClock::time_point until = RunningClock::ProcessNow() + std::chrono::seconds(kPatienceSeconds);
+  const RunningClock::time_point until = RunningClock::ProcessNow() + patience_;
   {
     MutexLock lock(mutex_);
     while (!has_ended_ && RunningClock::ProcessNow() < until) ended_.WaitFor(mutex_, kLook);

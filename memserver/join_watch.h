@@ -5,6 +5,7 @@
 // Thread-safety: made and ended by one thread. A thread of its own waits, and calls nothing of MPI's.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -14,17 +15,16 @@ namespace ramspan {
 
 class JoinWatch {
  public:
-  // `tell` is called once, by the watch's thread, when this has lived for kPatience (during which this process could run).
-  explicit JoinWatch(std::function<void()> tell);
+  // `tell` is called once, by the watch's thread, when this has lived for so long (time during which this process could run).
+  JoinWatch(std::chrono::seconds patience, std::function<void()> tell);
   ~JoinWatch();
   JoinWatch(const JoinWatch&) = delete;
   JoinWatch& operator=(const JoinWatch&) = delete;
 
  private:
-  // Ranks join within milliseconds, and within seconds where a machine has many times as many ranks as cores.
-  static constexpr int kPatienceSeconds = 10;
   void Run();
 
+  const std::chrono::seconds patience_;
   const std::function<void()> tell_;
   Mutex mutex_{LockRank::kTransport};
   CondVar ended_;

@@ -1,5 +1,6 @@
 // ramspan-memserver: a rank that lends its memory to the compute ranks of its job. Started by `ramspan run`.
 // RAMSPAN_SERVER_MEMORY: bytes to lend; RAMSPAN_RUN_DIR: where to write server-RANK.pid for the launcher.
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -73,13 +74,20 @@ void CatchSignals() {
   IgnoreSignals();
 }
 
+// Ranks join within milliseconds, and within seconds where a machine has many times as many ranks as cores. RAMSPAN_TEST_JOIN_PATIENCE (seconds): for
+// tests only, whose ranks spin meanwhile.
+std::chrono::seconds JoinPatience() {
+  const char* const seconds = std::getenv("RAMSPAN_TEST_JOIN_PATIENCE");
+  return std::chrono::seconds(seconds == nullptr ? 10 : std::atoi(seconds));
+}
+
 // By the first of the servers; null: it is another one's affair.
 std::unique_ptr<JoinWatch> WatchRanksJoin(int servers) {
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (rank != ranks - servers) return nullptr;
-  return std::make_unique<JoinWatch>([rank, ranks] {
+  return std::make_unique<JoinWatch>(JoinPatience(), [rank, ranks] {
     LogWarning("the program has initialised MPI, but its ranks do not come to the memory servers (ranks %d to %d). They do so with MPI_Init "
                "where <ramspan/mpi.h> is included, else when Ramspan is first used. If the program includes <mpi.h> alone it has %d ranks in MPI_COMM_WORLD, servers among "
                "them, and its first collective call waits for these for ever. Remedy: ramspan run --transport ofi, or include <ramspan/mpi.h> instead of <mpi.h> and link ramspan::mpi",

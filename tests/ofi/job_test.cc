@@ -68,7 +68,7 @@ TEST_F(OfiJob, AnMpiProgramThatServersAreRanksOfIsToldWhatItWaitsFor) {
   const fs::path said = folder_ / "said";
   Words quiet = {"sh", "-c", "exec \"$@\" 2>" + said.string(), "sh"};
   quiet.insert(quiet.end(), command.begin(), command.end());
-  const pid_t launcher = StartCommand(quiet);
+  const pid_t launcher = StartCommand(quiet, {"RAMSPAN_TEST_JOIN_PATIENCE=1"});
   const char* const why = "has 4 ranks in MPI_COMM_WORLD, servers among them";
   EXPECT_TRUE(Becomes([&] { return ReadFile(said).find(why) != std::string::npos; })) << ReadFile(said);
   SendSignal(launcher, SIGTERM);
