@@ -17,6 +17,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -28,6 +30,7 @@ namespace {
 
 int rank = 0, ranks = 1;
 size_t run_bytes = 0;    // text and line index of one run in the making
+constexpr size_t kReadBytes = 256 * 1024;  // what a thread reads at once, and so the longest line
 
 [[noreturn]] void Fail(const std::string& what) { throw std::runtime_error(what); }
 
@@ -154,7 +157,10 @@ size_t ReadPiece(const Input& input, uint64_t* at, uint64_t end, char* text, std
     const bool last_line = whole == 0 && !full && *at + n == input.size() && n < buffer->size();
     if (last_line) whole = n;
     if (whole == 0 && *lines > 0) break;
-    if (whole == 0) Fail("a line is longer than " + std::to_string(room) + " bytes; raise the memory limit");
+    if (whole == 0) {
+      Fail("a line is longer than " + std::to_string(room) + " bytes" +
+           (room < kReadBytes ? "; raise the memory limit" : ", which is the most that sort_text takes"));
+    }
     std::memcpy(text + used, buffer->data(), whole);
     used += whole;
     *lines += found;
@@ -201,32 +207,32 @@ RunsByOwner MakeRuns(const Input& input, const std::vector<std::string>& splitte
   Progress progress("sort", end - begin);
   RunsByOwner runs;
   uint64_t at = begin;
-  std::string error;  // exceptions must not leave the parallel region
+  std::mutex reading, adding;  // not critical regions: an exception that leaves one of those ends the program
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;  // the first one; none may leave the parallel region either
 #pragma omp parallel
-  {
-    std::vector<char> buffer(std::min<size_t>(run_bytes, 256 * 1024));
-    try {
-      for (bool more = true; more;) {
-        managedPtr<char> piece(run_bytes);
-        adhereTo<char> glue(piece);
-        char* text = glue;
-        size_t bytes = 0, lines = 0;
-#pragma omp critical(input)
-        if (error.empty()) bytes = ReadPiece(input, &at, end, text, &buffer, &lines);
-        more = bytes > 0;
-        if (!more) break;
-        std::vector<Run> mine(static_cast<size_t>(ranks));
-        SortPiece(text, bytes, lines, splitters, &mine);
-        progress.Add(bytes);
-#pragma omp critical(runs)
-        runs.push_back(std::move(mine));
+  try {
+    std::vector<char> buffer(std::min(run_bytes, kReadBytes));
+    while (!failed) {
+      managedPtr<char> piece(run_bytes);
+      adhereTo<char> glue(piece);
+      char* text = glue;
+      size_t bytes = 0, lines = 0;
+      {
+        const std::lock_guard<std::mutex> lock(reading);
+        bytes = ReadPiece(input, &at, end, text, &buffer, &lines);
       }
-    } catch (const std::exception& e) {
-#pragma omp critical(input)
-      error = e.what();
+      if (bytes == 0) break;
+      std::vector<Run> mine(static_cast<size_t>(ranks));
+      SortPiece(text, bytes, lines, splitters, &mine);
+      progress.Add(bytes);
+      const std::lock_guard<std::mutex> lock(adding);
+      runs.push_back(std::move(mine));
     }
+  } catch (...) {
+    if (!failed.exchange(true)) error = std::current_exception();
   }
-  if (!error.empty()) Fail(error);
+  if (error) std::rethrow_exception(error);
   return runs;
 }
 

@@ -22,6 +22,19 @@ case $example in
   heat3d) run 2MiB "$folder/heat3d" --n 72 --steps 3 --verify | tee "$work/out"
           grep -q "equal to the in-core result" "$work/out" ;;
   sort_text)
+    if [ "$way" = alone ]; then
+      # What a thread threw while it read left a critical region, so the program was aborted and the reason was not told.
+      longest() {  # MEMORY BYTES MESSAGE: a line of so many bytes among short ones
+        { seq 1 1000; head -c "$2" /dev/zero | tr '\0' x; echo; } > "$work/in"
+        status=0
+        run "$1" "$folder/sort_text" "$work/in" "$work/sorted" 2> "$work/told" || status=$?
+        [ "$status" -eq 1 ] && grep -q "sort_text: rank 0: $3" "$work/told" || { cat "$work/told"; echo "status $status" >&2; exit 1; }
+      }
+      longest 2MiB 200000 "a line is longer than [0-9]* bytes; raise the memory limit"
+      run 8MiB "$folder/sort_text" "$work/in" "$work/sorted"  # which helps
+      LC_ALL=C sort "$work/in" | cmp - "$work/sorted"
+      longest 8MiB 300000 "a line is longer than 262144 bytes, which is the most"
+    fi
     # Short lines, in order: pieces that are full by their index and not by their text, and long streams from one rank to the other.
     seq 1 600000 > "$work/in"
     case $way in
