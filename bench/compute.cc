@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/compute_loops.h"
+#include "bench/parallel.h"
 #include "bench/report.h"
 #include "ramspan/managed_ptr.h"
 #include "ramspan/runtime.h"
@@ -96,18 +97,11 @@ class ComputeCase {
 
  private:
   template <typename Visit>
-  CpuSeconds Sweep(Visit&& visit) {
+  CpuSeconds Sweep(const Visit& visit) {
     CpuSeconds all;
-#pragma omp parallel num_threads(loop_.threads)
-    {
-      CpuSeconds mine;
-#pragma omp for schedule(static)
-      for (size_t c = 0; c < chunks_; ++c) visit(c, &mine);
-#pragma omp critical
-      {
-        all.loops += mine.loops;
-        all.pulls += mine.pulls;
-      }
+    for (const CpuSeconds& part : InParallel<CpuSeconds>(loop_.threads, chunks_, visit)) {
+      all.loops += part.loops;
+      all.pulls += part.pulls;
     }
     return all;
   }

@@ -21,6 +21,7 @@
 #include "bench/options.h"
 #include "bench/process.h"
 #include "bench/rambrain.h"
+#include "bench/together.h"
 #include "common/units.h"
 
 namespace ramspan::bench {
@@ -218,13 +219,16 @@ int RunEach(int argc, char** argv, const char* option, const std::vector<std::st
   return worst;
 }
 
-int RunCase(const BenchOptions& o) {
+int RunCase(const BenchOptions& o) try {
   if (o.name == "pin") return RunPin(o);
   if (o.name == "stream") return RunStream(o);
   if (o.name == "rambrain") return RunExperiment(o);
   if (o.name == "random") return RunRandom(o);
   if (o.name == "compute") return RunCompute(o);
   return o.name == "small" ? RunSmall(o) : RunMemory(o);
+} catch (...) {
+  Together::Get().Leave();
+  throw;
 }
 
 int Main(int argc, char** argv) {

@@ -1,15 +1,13 @@
 // stream: sweeps over data larger than the limit, chunk by chunk, after a fill. What most out-of-core programs do.
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "bench/load.h"
 #include "bench/network_roofline.h"
+#include "bench/parallel.h"
 #include "bench/report.h"
 #include "bench/roofline.h"
 #include "bench/together.h"
@@ -41,27 +39,11 @@ class Stream {
   // Each thread sweeps over its own part, in order.
   double Sweep() {
     const double begin = Now();
-    std::exception_ptr failed;  // none may leave the parallel region: that would be the program's end without a word of why
-#pragma omp parallel num_threads(options_.threads)
-    {
-      std::vector<double> waits;
-      uint64_t sum = 0;
-#pragma omp for schedule(static)
-      for (size_t c = 0; c < chunks_.size(); ++c) {
-        try {
-          sum += Visit(chunks_[c], &waits);
-        } catch (...) {
-#pragma omp critical
-          failed = std::current_exception();
-        }
-      }
-#pragma omp critical
-      {
-        sink_ += sum;
-        waits_.insert(waits_.end(), waits.begin(), waits.end());
-      }
+    const auto visit = [this](size_t c, Part* part) { part->sum += Visit(chunks_[c], &part->waits); };
+    for (const Part& part : InParallel<Part>(options_.threads, chunks_.size(), visit)) {
+      sink_ += part.sum;
+      waits_.insert(waits_.end(), part.waits.begin(), part.waits.end());
     }
-    if (failed) std::rethrow_exception(failed);
     ++sweeps_;
     return Now() - begin;
   }
@@ -85,6 +67,12 @@ class Stream {
  private:
   // No pull of a chunk in memory takes as long, and no transfer is as short.
   static constexpr double kWaited = 2e-6;
+
+  // Of one thread's sweep.
+  struct Part {
+    uint64_t sum = 0;
+    std::vector<double> waits;
+  };
 
   uint64_t Visit(const managedPtr<uint64_t>& chunk, std::vector<double>* waits) {
     const double begin = Now();

@@ -27,6 +27,7 @@ constexpr std::chrono::seconds kPatience{180};
 struct Together::Shared {
   int clients = 0;
   std::atomic<unsigned> came{0};  // of all turns; publishes `brought`
+  std::atomic<bool> one_left{false};
   std::array<double, kClientsMax> brought{};
 };
 
@@ -67,9 +68,14 @@ void Together::Wait() {
   shared_->came.fetch_add(1, std::memory_order_acq_rel);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (shared_->came.load(std::memory_order_acquire) < all) {
+    if (shared_->one_left.load(std::memory_order_relaxed)) throw std::runtime_error("another client of this benchmark has failed");
     if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("another client of this benchmark has ended, or stands still");
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
+}
+
+void Together::Leave() {
+  if (shared_ != nullptr) shared_->one_left.store(true, std::memory_order_relaxed);
 }
 
 double Together::Sum(double mine) {

@@ -20,10 +20,12 @@ class Together {
 
   int clients() const;
   int number() const { return number_; }  // 0: the one that prints
-  // Returns when all are here. Throws std::runtime_error when one of them has not come for three minutes.
+  // Returns when all are here. Throws std::runtime_error when one of them will not come (Leave), or has not for three minutes.
   void Wait();
   // The same, and the sum of what each brought.
   double Sum(double mine);
+  // This one has failed and will not come again; the others need not wait for it.
+  void Leave();
 
  private:
   struct Shared;

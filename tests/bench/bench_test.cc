@@ -2,14 +2,23 @@
 // counts: this machine may be busy with something else.
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 
+#include "bench/parallel.h"
+#include "bench/together.h"
 #include "tests/support/job_fixture.h"
 #include "tests/support/send_signal.h"
 
@@ -96,14 +105,71 @@ TEST_F(Networks, RandomAccessTellsWhatAMissAddsToARawRead) {
 
 // The exception left the parallel region of a sweep: the program was aborted without a word of why.
 TEST_F(Networks, AServerThatDiesIsToldInWords) {
-  const pid_t bench = StartCommand({bench_path, "stream", "--transport", "ofi", "--data", "32MiB", "--sweeps", "10000"});
-  pid_t server = -1;
-  ASSERT_TRUE(Becomes([&] { return (server = JobProcess("ramspan-server")) > 0; }));
-  std::this_thread::sleep_for(seconds(2));  // it sweeps, or is about to: none of them goes well any more
-  SendSignal(server, SIGKILL);
-  const Outcome outcome = Wait(bench, seconds(60));
-  EXPECT_EQ(outcome.status, 1) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("which has died"));
+  const std::string programs = std::filesystem::path(bench_path).parent_path(), servers = "dir:" + (folder_ / "servers").string();
+  const auto start = [&](const std::string& name, Words words, const Words& environment = {}) {  // its output apart from others'
+    const std::string file = (folder_ / name).string();
+    words.insert(words.begin(), {"sh", "-c", "exec \"$@\" > " + file + " 2> " + file + ".err", "sh"});
+    return StartCommand(words, environment);
+  };
+  for (const char* name : {"stream", "compute"}) {
+    SCOPED_TRACE(name);
+    const pid_t server = start("server", {programs + "/ramspan-server", "--memory", "64MiB", "--listen", "127.0.0.1:0", "--rendezvous", (folder_ / "servers").string()});
+    const auto list = [&] { return Wait(StartCommand({programs + "/ramspan-ctl", "list", servers})).out; };
+    ASSERT_TRUE(Becomes([&] { return list().find(" lends ") != std::string::npos; }));
+    const pid_t bench = start("bench", {bench_path, name, "--servers", "0", "--data", "16MiB", "--sweeps", "100000"},
+                              {"RAMSPAN_SERVERS=" + servers, "RAMSPAN_TRANSPORT=ofi", "RAMSPAN_TEST_FAR=1"});
+    const std::regex reads(", reads [1-9]");  // what fills writes only, so it sweeps, and will until the server is gone
+    ASSERT_TRUE(Becomes([&] { return std::regex_search(list(), reads); })) << ReadFile(folder_ / "bench.err");
+    SendSignal(server, SIGKILL);
+    Wait(server);
+    EXPECT_EQ(Wait(bench).status, 1);
+    EXPECT_THAT(ReadFile(folder_ / "bench.err"), HasSubstr("which has died"));
+  }
+}
+
+TEST(Parts, OfALoopAreSeenByTheCaller) {
+  const std::vector<std::vector<size_t>> parts =
+      bench::InParallel<std::vector<size_t>>(3, 100, [](size_t i, std::vector<size_t>* part) { part->push_back(i); });
+  std::vector<size_t> seen;
+  for (const std::vector<size_t>& part : parts) seen.insert(seen.end(), part.begin(), part.end());
+  ASSERT_EQ(seen.size(), 100u);
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], i) << "each has a range, in order";
+}
+
+// All other chunks were tried, too, and each may wait for a server that is silent.
+TEST(Parts, OfALoopAreNotBegunAfterTheFirstException) {
+  std::atomic<int> begun{0};
+  const auto visit = [&](size_t i, int*) {
+    ++begun;
+    if (i < 10) throw std::runtime_error("broken " + std::to_string(i));
+    while (begun < 2) std::this_thread::yield();  // both threads have begun
+  };
+  try {
+    bench::InParallel<int>(2, 20, visit);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "broken 0");
+  }
+  EXPECT_LE(begun, 1 + 10) << "the thread that has thrown began another one";
+}
+
+// They waited for three minutes.
+TEST(Parts, OfSeveralClientsEndWhenOneHasFailed) {
+  const std::string path = testing::TempDir() + "ramspan-together-" + std::to_string(getpid());
+  bench::Together::Make(path, 2);
+  const pid_t other = fork();
+  if (other == 0) {
+    setenv(bench::Together::kVariable, bench::Together::Environment(path, 1).c_str(), 1);
+    bench::Together::Get().Leave();
+    _exit(0);
+  }
+  setenv(bench::Together::kVariable, bench::Together::Environment(path, 0).c_str(), 1);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(bench::Together::Get().Wait(), std::runtime_error);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(100));
+  waitpid(other, nullptr, 0);
+  unsetenv(bench::Together::kVariable);
+  std::filesystem::remove(path);
 }
 
 TEST_F(Networks, SeveralClientsMeasureAtTheSameTime) {
