@@ -7,7 +7,6 @@
 #include <cstring>
 #include <iostream>
 #include <iterator>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -202,10 +201,19 @@ Result<std::vector<SocketPlace>> PlacesOf(const std::string& text, std::string* 
   return places;
 }
 
+// A server, and the keys of the arguments that name it: a folder may name one that is named beside it, with another key.
 struct Target {
   SocketPlace place;
-  Secret secret;
+  std::vector<Secret> keys;
 };
+
+void AddTarget(const SocketPlace& place, const Secret& key, std::vector<Target>* targets) {
+  const auto same_place = [&](const Target& one) { return one.place.text() == place.text(); };
+  const auto same_key = [&](const Secret& one) { return std::ranges::equal(one.bytes(), key.bytes()); };
+  auto target = std::find_if(targets->begin(), targets->end(), same_place);
+  if (target == targets->end()) target = targets->insert(target, Target{place, {}});
+  if (std::none_of(target->keys.begin(), target->keys.end(), same_key)) target->keys.push_back(key);
+}
 
 // The servers of one argument, which have one key, as those of a program have.
 Status AddTargets(const std::string& servers, std::string key_file, std::vector<Target>* targets) {
@@ -215,8 +223,26 @@ Status AddTargets(const std::string& servers, std::string key_file, std::vector<
   if (!file.ok()) return file.status();
   const Result<Secret> secret = Secret::FromFile(file.value());
   if (!secret.ok()) return secret.status();
-  for (const SocketPlace& place : places.value()) targets->push_back({place, secret.value()});
+  for (const SocketPlace& place : places.value()) AddTarget(place, secret.value(), targets);
   return {};
+}
+
+// Of a server that has taken the order with one of its keys.
+struct Told {
+  SocketPlace place;
+  Secret key;
+  uint64_t instance;
+};
+
+// With each key until one is right; the failure of the last one.
+Result<Told> GiveWithOneOf(const Target& target, const ServiceCommand& command) {
+  Status failure;
+  for (const Secret& key : target.keys) {
+    const Result<uint64_t> given = Give(target.place, key, command);
+    if (given.ok()) return Told{target.place, key, given.value()};
+    failure = given.status();
+  }
+  return failure;
 }
 
 Result<int> CommandAll(const CtlOptions& options) {
@@ -233,18 +259,14 @@ Result<int> CommandAll(const CtlOptions& options) {
     all = all && done.ok();
   };
   // All are told before one is waited for: who drains lends nothing to those who leave another one.
-  std::vector<std::pair<Target, uint64_t>> told;
-  std::set<std::string> names_told;  // a folder may name one that is named beside it
+  std::vector<Told> told;
   for (const Target& target : targets) {
-    if (names_told.contains(target.place.text())) continue;
-    const Result<uint64_t> given = Give(target.place, target.secret, command.value());
+    const Result<Told> given = GiveWithOneOf(target, command.value());
     note(target.place, given.status());
-    if (!given.ok()) continue;  // the other one may come with the right key
-    names_told.insert(target.place.text());
-    told.emplace_back(target, given.value());
+    if (given.ok()) told.push_back(given.value());
   }
   if (!options.wait) told.clear();
-  for (const auto& [target, instance] : told) note(target.place, AwaitEnd(target.place, target.secret, {.instance = instance}, Tell));
+  for (const Told& one : told) note(one.place, AwaitEnd(one.place, one.key, {.instance = one.instance}, Tell));
   return all ? 0 : 1;
 }
 

@@ -353,6 +353,24 @@ TEST_F(Service, CtlTakesTheKeyOfEachServerThatIsNamed) {
   EXPECT_EQ(Wait(named.pid).status, 0);
 }
 
+// A server that answers to one of the keys counted as one that does not answer, and one that does not was asked again with the same key.
+TEST_F(Service, CtlAsksAServerThatIsNamedTwiceOnceWithEachKey) {
+  const std::string folder = (folder_ / "servers").string(), key = (folder_ / "home/.ramspan.key").string();
+  std::ofstream(key) << "another secret, long enough\n";
+  std::filesystem::permissions(key, std::filesystem::perms(0600));
+  const Server server = StartServer("8MiB", {"--listen", "127.0.0.1:0", "--rendezvous", folder});
+  for (const Words& names : {Words{server.place, "dir:" + folder}, Words{"dir:" + folder, server.place}}) {
+    const Outcome listed = Run({LAUNCHER, "ctl", "list", names[0], names[1]}, {});
+    EXPECT_EQ(listed.status, 0) << names[0];
+    EXPECT_EQ(listed.err, "") << names[0];
+    EXPECT_THAT(listed.out, HasSubstr(server.place + " lends 8 MiB"));
+  }
+  EndServer(server);
+  const Outcome absent = Run({LAUNCHER, "ctl", "list", "127.0.0.1:1", "127.0.0.1:1"}, {});
+  EXPECT_EQ(absent.status, 1);
+  EXPECT_EQ(absent.err.find("refused"), absent.err.rfind("refused")) << absent.err;
+}
+
 // As programs do. Only the variables were read.
 TEST_F(Service, CtlFindsServersAndTheirKeyInTheConfigurationFile) {
   const std::string key = (folder_ / "other.key").string();
