@@ -5,11 +5,12 @@
 #include <ramspan/mpi.h>
 #include <ramspan/runtime.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <stdexcept>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,9 +57,11 @@ void ExchangeHalos(Planes* planes, size_t n, int rank, int ranks) {
 // planes[1 .. last-1] are global planes first ..; 0 and last are halos.
 void Step(const Planes& now, Planes* next, size_t n, size_t first) {
   const auto last = static_cast<long>(now.size()) - 1;
-  std::string error;
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;  // the first one; none may leave the loop
 #pragma omp parallel for schedule(dynamic)
   for (long z = 1; z < last; ++z) {
+    if (failed) continue;
     try {
       const auto i = static_cast<size_t>(z);
       const size_t global = first + i - 1;
@@ -74,12 +77,11 @@ void Step(const Planes& now, Planes* next, size_t n, size_t first) {
       const double* below = below_glue;
       const double* above = above_glue;
       StepPlane(n, below, here, above, out);
-    } catch (const std::exception& e) {
-#pragma omp critical
-      error = e.what();
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
     }
   }
-  if (!error.empty()) throw std::runtime_error(error);
+  if (error) std::rethrow_exception(error);
 }
 
 // The same with plain memory, all of the grid on each rank; compares this rank's planes.

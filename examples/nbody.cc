@@ -5,12 +5,13 @@
 //   ingredients  bodies in blocks; each thread pulls the blocks that it needs, all at once within LISTOFINGREDIENTS
 #include <ramspan/managed_ptr.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <stdexcept>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -128,17 +129,18 @@ std::vector<managedPtr<Body>> InBlocks(size_t n, size_t steps, size_t block) {
   trajectory = now;
   for (size_t t = 0; t < steps; ++t) {
     Blocks next = make();
-    std::string error;
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;  // the first one; none may leave the loop
 #pragma omp parallel for schedule(dynamic)
     for (size_t b = 0; b < now.size(); ++b) {
+      if (failed) continue;
       try {
         StepBlock(now, &next, b);
-      } catch (const ramspan::Error& e) {  // an exception must not leave the loop
-#pragma omp critical
-        error = e.what();
+      } catch (...) {
+        if (!failed.exchange(true)) error = std::current_exception();
       }
     }
-    if (!error.empty()) throw std::runtime_error(error);
+    if (error) std::rethrow_exception(error);
     trajectory.insert(trajectory.end(), next.begin(), next.end());
     now = next;  // copies share their bodies
   }

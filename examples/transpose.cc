@@ -8,12 +8,12 @@
 #include <ramspan/runtime.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -59,11 +59,12 @@ void Simple(Rows& rows) {
 // Pins the rows of two stripes, all or none: threads that held half of theirs could stop each other.
 void Clever(Rows& rows, size_t tile) {
   const size_t n = rows.size(), tiles = (n + tile - 1) / tile;
-  std::string error;
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;  // the first one; none may leave the loop
 #pragma omp parallel for schedule(dynamic)
   for (size_t pair = 0; pair < tiles * tiles; ++pair) {
     const size_t bi = pair / tiles, bj = pair % tiles;
-    if (bj < bi) continue;
+    if (bj < bi || failed) continue;
     try {
       std::vector<managedPtr<double>> both(rows.begin() + static_cast<long>(bi * tile),
                                            rows.begin() + static_cast<long>(std::min(n, (bi + 1) * tile)));
@@ -80,33 +81,32 @@ void Clever(Rows& rows, size_t tile) {
       for (size_t i = 0; i < height; ++i) {
         for (size_t j = bj > bi ? 0 : i + 1; j < width; ++j) std::swap(row[i][bj * tile + j], below[j][bi * tile + i]);
       }
-    } catch (const ramspan::Error& e) {
-#pragma omp critical
-      error = e.what();
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
     }
   }
-  if (!error.empty()) throw std::runtime_error(error);
+  if (error) std::rethrow_exception(error);
 }
 
 void Block(blockedArray<double, 2>& matrix) {
   const size_t tiles = matrix.block_counts()[0];
-  std::string error;
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;  // the first one; none may leave the loop
 #pragma omp parallel for schedule(dynamic)
   for (size_t pair = 0; pair < tiles * tiles; ++pair) {
     const size_t bi = pair / tiles, bj = pair % tiles;
-    if (bj < bi) continue;
+    if (bj < bi || failed) continue;
     try {
       auto pins = ramspan::adhereAll(matrix.chunk({bi, bj}), matrix.chunk({bj, bi}));
       auto a = matrix.block({bi, bj}), b = matrix.block({bj, bi});
       for (size_t i = 0; i < a.shape()[0]; ++i) {
         for (size_t j = bi == bj ? i + 1 : 0; j < a.shape()[1]; ++j) std::swap(a(i, j), b(j, i));
       }
-    } catch (const ramspan::Error& e) {
-#pragma omp critical
-      error = e.what();
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
     }
   }
-  if (!error.empty()) throw std::runtime_error(error);
+  if (error) std::rethrow_exception(error);
 }
 
 template <typename F>

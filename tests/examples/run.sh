@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh EXAMPLE alone|job FOLDER LAUNCHER: runs the example where its data does not fit, checks its result and that it
 # did swap.
+# run.sh EXAMPLE no_memory FOLDER LAUNCHER LIBRARY: the system gives one of its threads no memory, which LIBRARY sees to.
 set -eu
 example=$1 way=$2 folder=$3 launcher=$4
 work=$(mktemp -d)
@@ -16,6 +17,26 @@ run() {  # MEMORY COMMAND...
     "$launcher" run -n 2 -s 1 --memory "$memory" --server-memory 64MiB --stats "$work/stats.%r.json" -- "$@"
   fi
 }
+
+# refused BYTES MEMORY COMMAND...: which of its own vectors the system has no memory for, by its size. It was aborted.
+refused() {
+  status=0
+  bytes=$1 memory=$2
+  shift 2
+  NO_MEMORY_BYTES=$bytes LD_PRELOAD=$library RAMSPAN_MEMORY=$memory "$@" 2> "$work/told" || status=$?
+  [ "$status" -eq 1 ] && grep -q "^$example: .*std::bad_alloc$" "$work/told" || { cat "$work/told"; echo "status $status" >&2; exit 1; }
+}
+if [ "$way" = no_memory ]; then
+  library=$5
+  case $example in
+    nbody) refused 1536 1MiB "$folder/nbody" ingredients 150 10 ;;  # accelerations of 64 bodies
+    transpose) refused 472 4MiB "$folder/transpose" 1100 96 ;;  # a stripe of 59 rows
+    sort_text)
+      seq 1 100000 > "$work/in"
+      refused 174762 2MiB "$folder/sort_text" "$work/in" "$work/sorted" ;;  # what is read at once
+  esac
+  exit 0
+fi
 
 case $example in
   field) run 2MiB "$folder/field" 768 ;;
