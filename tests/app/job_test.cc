@@ -24,14 +24,14 @@ class Jobs : public AppFixture {
   }
 
   static constexpr int kRanksMax = 4, kServersMax = 3;
-  static bool IsCorner(int ranks, int servers) {
-    return (ranks == 1 || ranks == kRanksMax) && (servers == 1 || servers == kServersMax);
+  static bool IsExtreme(int ranks, int servers) {
+    return (ranks == 1 && servers == 1) || (ranks == kRanksMax && servers == kServersMax);
   }
 
-  void RunShapes(const Words& environment, bool corners) {
+  void RunShapes(const Words& environment, bool extremes) {
     for (int ranks = 1; ranks <= kRanksMax; ++ranks) {
       for (int servers = 1; servers <= kServersMax; ++servers) {
-        if (IsCorner(ranks, servers) != corners) continue;
+        if (IsExtreme(ranks, servers) != extremes) continue;
         SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(servers) + " servers");
         Words all = environment;
         all.push_back(StatsVariable());

@@ -479,9 +479,10 @@ TEST_F(RunTest, AFileThatGrewTooLargeIsNamedWithItsLimit) {
   }
 }
 
+// hydra ends by SIGPIPE where all ranks have ended before it has told its proxy everything: seen in one run of sixty.
 TEST_F(RunTest, InsideAnMpiJobItSaysSoAndStartsNothing) {
-  const Outcome outcome = Wait(StartCommand({"mpiexec.hydra", "-n", "2", (folder_ / "bin/ramspan").string(), "run", "-n", "1",
-                                             "--memory", "8MiB", "--", "true"}));
+  const Outcome outcome = Wait(StartCommand({"mpiexec.hydra", "-n", "2", "sh", "-c", "sleep 0.3; exec \"$@\"", "sh", (folder_ / "bin/ramspan").string(), "run",
+                                             "-n", "1", "--memory", "8MiB", "--", "true"}));
   EXPECT_EQ(outcome.status, 2);
   EXPECT_NE(outcome.err.find("inside a rank of an MPI job"), std::string::npos) << outcome.err;
 }
