@@ -16,6 +16,9 @@ constexpr milliseconds kFullPauseMin{20}, kFullPauseMax{1000};
 // An answer takes 10 us from a busy server and 1 ms from a sleeping one: look so often before the waits begin.
 constexpr int kLooksBeforeWaiting = 20;
 constexpr std::chrono::microseconds kWaitForAnswer{50};
+// What takes longer than this is a large lease, which takes 50 ms, or a server that stands still.
+constexpr milliseconds kSoon{2};
+constexpr std::chrono::microseconds kWaitForLateAnswer{500};
 
 }  // namespace
 
@@ -43,7 +46,7 @@ void LeaseKeeper::AwaitLastAnswers() {
     MutexLock lock(mutex_);
     waiting = false;
     for (uint32_t i = 0; i < servers_.size(); ++i) waiting = waiting || (servers_[i].asked && !IsDead(i));
-    if (waiting) role_is_free_.WaitFor(mutex_, milliseconds(1));
+    if (waiting) news_.WaitFor(mutex_, milliseconds(1));
   }
 }
 
@@ -56,37 +59,53 @@ void LeaseKeeper::NoteNewServers() {
   }
 }
 
-bool LeaseKeeper::HasServers(bool near) {
-  MutexLock lock(mutex_);
-  NoteNewServers();
-  return sides_[near].servers > 0;
-}
-
 // ---- Slots ----
 
-// What there is on either side, before any wait for room: a near server that drains must not keep far ones idle.
+// The table of lease_keeper.h, for a slot of so many bytes.
+LeaseKeeper::Found LeaseKeeper::Find(size_t bytes) {
+  MutexLock lock(mutex_);
+  if (const SlotRef slot = TakeHeld(/*near=*/true, bytes)) return {.slot = slot};
+  NoteNewServers();
+  Hope hope = sides_[true].servers > 0 ? LookForHope(/*near=*/true) : Hope::kNone;
+  if (hope == Hope::kGood) return {.hope = hope};
+  if (const SlotRef slot = TakeHeld(/*near=*/false, bytes)) return {.slot = slot};
+  return {.hope = std::max(hope, LookForHope(/*near=*/false))};
+}
+
+// Each server has answer_timeout from when it was asked; what bounds the wait where each of them refuses again and again is twice of it.
 Result<SlotRef> LeaseKeeper::Reserve(size_t bytes, SwapTier::Patience patience) {
   const Time begin = Now();
-  for (Time since = begin;; since = Now()) {  // answers are not late because room was waited for
-    for (const bool near : {true, false}) {
-      if (const SlotRef slot = ReserveOn(near, bytes, since)) return slot;
+  Time since = begin;
+  for (int look = 0;; ++look) {
+    const Found found = Find(bytes);
+    if (found.slot) return found.slot;
+    bool over = found.hope == Hope::kNone;
+    if (!over) {
+      if (AskAndListen(bytes)) continue;
+      LookForSilence();
+      MutexLock lock(mutex_);
+      over = AnswersAreLate(since);
+      // Answers come soon, or take long.
+      if (!over && look > kLooksBeforeWaiting) news_.WaitFor(mutex_, Now() - since < kSoon ? kWaitForAnswer : kWaitForLateAnswer);
     }
+    if (!over) continue;
     if (patience == SwapTier::Patience::kAsk || !WaitForRoom(begin)) return FullStatus();
+    since = Now();  // answers are not late because room was waited for
   }
 }
 
-// Asks the servers of this side for as many leases as it takes.
-SlotRef LeaseKeeper::ReserveOn(bool near, size_t bytes, Time since) {
-  while (HasServers(near)) {
-    if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
-    if (!TakeAskingRole(since)) break;
-    const AskingRole role(this);
-    // Somebody else may have grown the side while this thread waited for the role.
-    const SlotRef slot = ReserveHeld(near, bytes);
-    const bool grown = !slot && Grow(near, bytes, since);
-    if (slot || !grown) return slot;
+// True: some answer has come.
+bool LeaseKeeper::AskAndListen(size_t bytes) {
+  if (!TryTakeAskingRole()) return false;  // whoever has it is doing the same
+  const AskingRole role(this);
+  const bool heard = TakeAnswers();
+  std::optional<uint32_t> server;
+  {
+    MutexLock lock(mutex_);
+    server = NextToAsk(Now(), std::nullopt);
   }
-  return {};
+  if (server && !heard) Ask(*server, bytes);
+  return heard;
 }
 
 // Whether some server has asked other clients to make room for this one: worth a wait for who has no other swap.
@@ -111,17 +130,15 @@ bool LeaseKeeper::MayHaveRoomSoon() const {
 // A little of that wait; false: it is over, or there is nothing to wait for.
 bool LeaseKeeper::WaitForRoom(Time since) {
   MutexLock lock(mutex_);
-  if (AnswersAreLate(since) || !MayHaveRoomSoon()) return false;
-  role_is_free_.WaitFor(mutex_, kFullPauseMin);
+  if (Now() >= std::max(since, last_grant_) + options_.answer_timeout || !MayHaveRoomSoon()) return false;
+  news_.WaitFor(mutex_, kFullPauseMin);
   return true;
 }
 
 Result<SlotRef> LeaseKeeper::TryReserve(size_t bytes) {
-  for (const bool near : {true, false}) {
-    if (const SlotRef slot = ReserveHeld(near, bytes)) return slot;
-    MutexLock lock(mutex_);
-    if (AnyToAsk(near, Now())) return Status(StatusCode::kMustAsk, StaticText("a memory server has to be asked"));
-  }
+  const Found found = Find(bytes);
+  if (found.slot) return found.slot;
+  if (found.hope != Hope::kNone) return Status(StatusCode::kMustAsk, StaticText("a memory server has to be asked"));
   {
     MutexLock lock(mutex_);
     if (MakesRoom()) return Status(StatusCode::kMustAsk, StaticText("a memory server may have room soon"));
@@ -130,8 +147,7 @@ Result<SlotRef> LeaseKeeper::TryReserve(size_t bytes) {
   return Status(FullCode(), StaticText("no memory server has room"));
 }
 
-SlotRef LeaseKeeper::ReserveHeld(bool near, size_t bytes) {
-  MutexLock lock(mutex_);
+SlotRef LeaseKeeper::TakeHeld(bool near, size_t bytes) {
   const SlotRef slot = sides_[near].space.Reserve(bytes);
   return slot && !near ? slot_bits::WithFar(slot) : slot;
 }
@@ -220,17 +236,7 @@ Status LeaseKeeper::FullStatus() const {
 
 // Since the last lease, not for all that a large chunk needs: servers that give one after the other do answer.
 bool LeaseKeeper::AnswersAreLate(Time since) const {
-  return Now() >= std::max(since, last_grant_) + options_.answer_timeout;
-}
-
-bool LeaseKeeper::TakeAskingRole(Time since) {
-  MutexLock lock(mutex_);
-  while (asking_) {
-    if (AnswersAreLate(since)) return false;
-    role_is_free_.WaitFor(mutex_, milliseconds(1));
-  }
-  asking_ = true;
-  return true;
+  return Now() >= std::max(since, last_grant_) + 2 * options_.answer_timeout;
 }
 
 bool LeaseKeeper::TryTakeAskingRole() {
@@ -241,67 +247,68 @@ bool LeaseKeeper::TryTakeAskingRole() {
 void LeaseKeeper::LeaveAskingRole() {
   MutexLock lock(mutex_);
   asking_ = false;
-  role_is_free_.NotifyAll();
 }
 
-bool LeaseKeeper::MayAsk(uint32_t server, bool near, Time now) const {
+// Also where it has been asked already: its lease may be on its way.
+bool LeaseKeeper::MayLend(uint32_t server, Time now) const {
   const ServerState& state = servers_[server];
-  return transport_.state(server) == ServerTransport::ServerState::kAlive && now >= state.full_until && state.near() == near;
+  return now >= state.full_until && sides_[state.near()].space.MayAdd() && transport_.state(server) == ServerTransport::ServerState::kAlive;
 }
 
-bool LeaseKeeper::AnyToAsk(bool near, Time now) {
-  NoteNewServers();
-  if (!sides_[near].space.MayAdd()) return false;
-  for (uint32_t i = 0; i < servers_.size(); ++i) {
-    if (MayAsk(i, near, now)) return true;
+LeaseKeeper::Hope LeaseKeeper::LookForHope(bool near) {
+  const Time now = Now();
+  GiveUpLateAnswers(now);
+  Hope best = Hope::kNone;
+  for (uint32_t i = 0; i < servers_.size() && best != Hope::kGood; ++i) {
+    if (servers_[i].near() == near && MayLend(i, now)) best = std::max(best, servers_[i].silent ? Hope::kSilent : Hope::kGood);
   }
-  return false;
+  return best;
 }
 
-// By distance, then by free room; servers that tie are taken in an order that differs from client to client.
-std::vector<uint32_t> LeaseKeeper::ServersToAsk(bool near, Time now) {
+// Those that are silent come last. Near ones first, by distance, then by free room; servers that tie are taken in an order that differs from
+// client to client. None: the first that is not silent has been asked, and its answer comes first; or all have been asked.
+std::optional<uint32_t> LeaseKeeper::NextToAsk(Time now, std::optional<bool> near) {
   NoteNewServers();
-  std::vector<uint32_t> order;
-  if (!sides_[near].space.MayAdd()) return order;
-  for (uint32_t i = 0; i < servers_.size(); ++i) {
-    if (MayAsk(i, near, now)) order.push_back(i);
-  }
+  std::optional<uint32_t> first;
   const auto key = [&](uint32_t i) RS_NO_THREAD_SAFETY_ANALYSIS {
-    return std::tuple(servers_[i].server.distance, ~servers_[i].free_bytes, (i + transport_.self()) % servers_.size());
+    const ServerState& state = servers_[i];
+    return std::tuple(state.silent, !state.near(), state.server.distance, ~state.free_bytes, (i + transport_.self()) % servers_.size());
   };
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
-  return order;
+  for (uint32_t i = 0; i < servers_.size(); ++i) {
+    const ServerState& state = servers_[i];
+    if ((near && state.near() != *near) || (state.asked && state.silent) || !MayLend(i, now)) continue;
+    if (!first || key(i) < key(*first)) first = i;
+  }
+  return first && !servers_[*first].asked ? first : std::nullopt;
 }
 
-// Adds a lease of this side, or finds that there is none to have now.
-bool LeaseKeeper::Grow(bool near, uint64_t bytes, Time since) {
-  std::vector<uint32_t> order;
-  uint64_t grants_before = 0;
-  {
-    MutexLock lock(mutex_);
-    order = ServersToAsk(near, Now());
-    grants_before = grants_;
+// Who has not answered for so long counts as full for as long again. It stays silent, so that nobody waits for it who need not.
+void LeaseKeeper::GiveUpLateAnswers(Time now) {
+  for (uint32_t i = 0; i < servers_.size(); ++i) {
+    if (servers_[i].asked && now - servers_[i].asked_at >= options_.answer_timeout) NoteFull(i, options_.answer_timeout);
   }
-  for (const uint32_t server : order) {
-    Ask(server, bytes);
-    if (AwaitLease(server, grants_before, since)) return true;
-  }
-  return false;
 }
 
-// True: some server has given a lease meanwhile. False: this one will not, or not in time.
-bool LeaseKeeper::AwaitLease(uint32_t server, uint64_t grants_before, Time since) {
-  for (int look = 0;; ++look) {
-    TakeAnswers();
-    MutexLock lock(mutex_);
-    if (grants_ != grants_before) return true;
-    if (!servers_[server].asked || IsDead(server)) return false;
-    if (AnswersAreLate(since)) {
-      NoteFull(server, options_.answer_timeout);
-      return false;
-    }
-    if (look > kLooksBeforeWaiting) role_is_free_.WaitFor(mutex_, kWaitForAnswer);
+// A server that owes something is quiet from look to look until something comes.
+void LeaseKeeper::LookForSilence() {
+  MutexLock lock(mutex_);
+  const Time now = Now();
+  const RunningClock::duration passed = now - last_look_;
+  if (passed < kSilenceLooks) return;
+  last_look_ = now;
+  for (uint32_t i = 0; i < servers_.size(); ++i) {
+    ServerState& state = servers_[i];
+    const bool moves = std::exchange(state.heard, false) || !state.unanswered || IsDead(i);
+    state.quiet = moves ? RunningClock::duration(0) : state.quiet + std::min<RunningClock::duration>(passed, kSilenceStepMax);
+    state.silent = state.quiet >= kSilentAfter;
   }
+}
+
+void LeaseKeeper::NoteHeard(uint32_t server) {
+  ServerState& state = servers_[server];
+  state.unanswered = state.silent = false;
+  state.heard = true;
+  news_.NotifyAll();
 }
 
 // Leases are as large as the options say until a quarter of all that there can be are held, then twice as large, and so on: where
@@ -316,8 +323,7 @@ void LeaseKeeper::Ask(uint32_t server, uint64_t bytes) {
   {
     MutexLock lock(mutex_);
     ServerState& state = servers_[server];
-    if (state.asked) return;  // the answer to an earlier request is as good
-    state.asked = true;
+    state.asked = state.unanswered = true;
     state.asked_at = Now();
     const Side& side = sides_[state.near()];
     // A thread waits for this one: no larger than it must be, because a server makes fresh memory resident first.
@@ -328,21 +334,26 @@ void LeaseKeeper::Ask(uint32_t server, uint64_t bytes) {
   }
   if (WithinHeap([&] { return client_.Ask(server, want, least), true; }, false)) return;
   MutexLock lock(mutex_);
-  servers_[server].asked = false;  // nobody answers what was not asked
+  servers_[server].asked = servers_[server].unanswered = false;  // nobody answers what was not asked
 }
 
-void LeaseKeeper::TakeAnswers() {
+// True: some have come.
+bool LeaseKeeper::TakeAnswers() {
+  bool some = false;
   while (const std::optional<LeaseClient::Answer> answer = client_.Next()) {
+    some = true;
     if (answer->message.type == WireType::kLeaseGrant) {
       Adopt(answer->server, answer->message);
       continue;
     }
     MutexLock lock(mutex_);
     ServerState& state = servers_[answer->server];
+    NoteHeard(answer->server);
     state.free_bytes = answer->message.free_bytes;
     state.makes_room = answer->message.flags == static_cast<uint32_t>(FullReason::kSoon);
     NoteFull(answer->server, state.makes_room ? kFullPauseMin : std::clamp(state.full_pause * 2, kFullPauseMin, kFullPauseMax));
   }
+  return some;
 }
 
 void LeaseKeeper::NoteFull(uint32_t server, milliseconds pause) {
@@ -365,6 +376,7 @@ bool LeaseKeeper::AddLease(uint32_t server, const WireMessage& grant) {
   if (state.closed) return false;
   Side& side = sides_[state.near()];
   state.asked = false;
+  NoteHeard(server);
   const bool added = side.space.Add({.server = server,
                                      .id = grant.lease,
                                      .offset = grant.offset,
@@ -376,7 +388,6 @@ bool LeaseKeeper::AddLease(uint32_t server, const WireMessage& grant) {
   state.makes_room = false;
   state.free_bytes = grant.free_bytes;
   side.next_lease_bytes = std::min(side.next_lease_bytes * 2, ForMany(side, options_.lease_bytes_max));
-  ++grants_;
   last_grant_ = Now();
   return true;
 }

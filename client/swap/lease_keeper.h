@@ -2,14 +2,33 @@
 // eviction while a lease has room; the keeper asks for the next lease ahead of need, gives back what stays empty, and
 // closes what dead servers held. A slot is wholly near (mapped) or wholly far; near ones are taken first.
 //
-// Thread-safety: any thread, any call. One thread at a time talks to the servers (the asking role); the mutex is held for
-// bookkeeping only, never while the transport moves anything. Ownership: borrows the transport.
+// Where a slot comes from, in this order; Find decides it for all who want room, so that who is told to ask, and has asked, finds what it
+// was told of:
+//
+//     room held of near servers                 taken
+//     a near server may lend, and is not silent asked, its answer waited for
+//     room held of far servers                  taken
+//     a far server may lend, and is not silent  asked, its answer waited for
+//     a silent server may lend                  its answer waited for
+//     none of these                             full
+//
+// A server may lend while it lives, does not drain, has not said a moment ago that it is full, and side and slots have place for one more
+// lease. What is waited for ends: a server that answers gives a lease or is full for a while, one that does not counts as silent after
+// kSilentAfter, so that what comes behind it in the table is looked at, too, and as full after answer_timeout.
+//
+// Servers are asked one after the other, the next one when the last one is full or silent, not all at once: each lease that is granted is
+// memory that a server makes resident, and that others want. Who waits looks at all of the table again and again, at what others have
+// freed, too, and is asking only while it sends and takes answers: in between Upkeep does its work, and others look at what is held.
+//
+// Thread-safety: any thread, any call. One thread at a time talks to the servers (the asking role), and never while it waits; the mutex is
+// held for bookkeeping only, never while the transport moves anything. Ownership: borrows the transport.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "client/swap/lease_client.h"
@@ -84,14 +103,24 @@ class LeaseKeeper {
     Time next_try{};  // AskAhead's, while nothing is held
     bool said_that_no_more_fit = false;
   };
+  // Longer than the largest lease takes that a server has to make resident (50 ms), so that a busy one is not passed over. With half of it
+  // two servers would make a lease where one suffices; a miss waits as long for each server that has just begun to stand still.
+  static constexpr std::chrono::milliseconds kSilentAfter{100};
+  // How often it is looked for, and what one look counts at most: who has not run for a while itself finds nobody silent for that.
+  static constexpr std::chrono::milliseconds kSilenceLooks{5}, kSilenceStepMax{20};
   struct ServerState {
     ServerTransport::Server server;  // constant
     bool closed = false;       // found dead, its leases closed
     bool drained = false;      // was found draining: its end is no surprise
     bool wants_some = false;   // of its leases back, as of the last Upkeep
     bool makes_room = false;   // it said that others have been asked to
-    bool asked = false;
+    bool asked = false;        // and waited for
     Time asked_at{};
+    // It owes something, and nothing has come from it, for kSilentAfter. It stays so when nobody waits for its answer any more.
+    bool silent = false;
+    bool unanswered = false;   // it owes the answer to a request
+    bool heard = false;        // since the last look
+    RunningClock::duration quiet{0};
     // Full until then; the pause doubles while the server keeps saying so.
     Time full_until{};
     std::chrono::milliseconds full_pause{0};
@@ -116,17 +145,20 @@ class LeaseKeeper {
   static uint64_t RoundUpToLease(uint64_t bytes) { return (bytes + kLeaseGranule - 1) / kLeaseGranule * kLeaseGranule; }
   static uint64_t ForMany(const Side& side, uint64_t bytes);
   bool IsDead(uint32_t server) const { return transport_.state(server) == ServerTransport::ServerState::kDead; }
-  bool HasServers(bool near);
-  SlotRef ReserveHeld(bool near, size_t bytes);
-  SlotRef ReserveOn(bool near, size_t bytes, Time since);
+  // What there is for who wants a slot: the slot, or whom to wait for.
+  enum class Hope { kNone, kSilent, kGood };
+  struct Found {
+    SlotRef slot;
+    Hope hope = Hope::kNone;
+  };
+  Found Find(size_t bytes);
+  SlotRef TakeHeld(bool near, size_t bytes) RS_REQUIRES(mutex_);
   Status FullStatus() const;
   StatusCode FullCode() const;
 
   // In the asking role, without the mutex.
-  bool Grow(bool near, uint64_t bytes, Time since);
-  bool AwaitLease(uint32_t server, uint64_t grants_before, Time since);
   void Ask(uint32_t server, uint64_t bytes);
-  void TakeAnswers();
+  bool TakeAnswers();
   void Adopt(uint32_t server, const WireMessage& grant);
   bool AddLease(uint32_t server, const WireMessage& grant);
   void AskAhead(bool near, Time now);
@@ -139,12 +171,15 @@ class LeaseKeeper {
   bool WaitForRoom(Time since);
 
   void NoteNewServers() RS_REQUIRES(mutex_);
-  std::vector<uint32_t> ServersToAsk(bool near, Time now) RS_REQUIRES(mutex_);
-  bool AnyToAsk(bool near, Time now) RS_REQUIRES(mutex_);
-  bool MayAsk(uint32_t server, bool near, Time now) const RS_REQUIRES(mutex_);
+  bool MayLend(uint32_t server, Time now) const RS_REQUIRES(mutex_);
+  Hope LookForHope(bool near) RS_REQUIRES(mutex_);
+  std::optional<uint32_t> NextToAsk(Time now, std::optional<bool> near) RS_REQUIRES(mutex_);
   void NoteFull(uint32_t server, std::chrono::milliseconds pause) RS_REQUIRES(mutex_);
+  void GiveUpLateAnswers(Time now) RS_REQUIRES(mutex_);
+  void LookForSilence();
+  void NoteHeard(uint32_t server) RS_REQUIRES(mutex_);
+  bool AskAndListen(size_t bytes);
   bool AnswersAreLate(Time since) const RS_REQUIRES(mutex_);
-  bool TakeAskingRole(Time since);
   bool TryTakeAskingRole();
   void LeaveAskingRole();
 
@@ -160,12 +195,12 @@ class LeaseKeeper {
   mutable std::atomic<bool> turned_away_{false};  // somebody wanted a slot in vain, and there was none since; likewise
 
   mutable Mutex mutex_{LockRank::kTier};
-  CondVar role_is_free_;
+  CondVar news_;  // an answer has come
   bool asking_ RS_GUARDED_BY(mutex_) = false;
   std::array<Side, 2> sides_ RS_GUARDED_BY(mutex_);  // far, near
   std::vector<ServerState> servers_ RS_GUARDED_BY(mutex_);
-  uint64_t grants_ RS_GUARDED_BY(mutex_) = 0;
   Time last_grant_ RS_GUARDED_BY(mutex_){};
+  Time last_look_ RS_GUARDED_BY(mutex_){};  // LookForSilence's
 };
 
 }  // namespace ramspan

@@ -16,12 +16,17 @@ constexpr std::chrono::seconds kTryAgain{10};
 }  // namespace
 
 void LeaseKeeper::Upkeep() {
-  if (!TryTakeAskingRole()) return;  // whoever has the role is doing what is to be done
+  LookForSilence();
+  if (!TryTakeAskingRole()) return;  // whoever has the role is about to leave it; this is called again
   const AskingRole role(this);
   TakeAnswers();
   CloseDeadServers();
   CloseWhatLeaves();
   const Time now = Now();
+  {
+    MutexLock lock(mutex_);
+    GiveUpLateAnswers(now);
+  }
   for (const bool near : {true, false}) {
     ReturnIdleLeases(near, now);
     AskAhead(near, now);
@@ -106,14 +111,9 @@ void LeaseKeeper::AskAhead(bool near, Time now) {
       // have room again. Not often, because nobody may come.
       if (!turned_away_.load(std::memory_order_relaxed) || side.space.capacity_bytes() > 0 || now < side.next_try) return;
     }
-    for (uint32_t i = 0; i < servers_.size(); ++i) {
-      if (!servers_[i].asked || servers_[i].near() != near) continue;
-      if (now - servers_[i].asked_at > options_.answer_timeout) NoteFull(i, options_.answer_timeout);
-      return;
-    }
-    const std::vector<uint32_t> order = ServersToAsk(near, now);
-    if (order.empty()) return;
-    server = order.front();
+    const std::optional<uint32_t> next = NextToAsk(now, near);
+    if (!next) return;
+    server = *next;
     side.next_try = now + kTryAgain;
   }
   Ask(server, 0);
