@@ -251,6 +251,8 @@ uint64_t Engine::BatchBytes(uint64_t bytes) const { return std::min(kTogether * 
 // make more leave otherwise: over a wire, half of the memory, whose writes are then in the way of what these threads want to read.
 bool Engine::FramesAreComing() {
   const uint64_t expected = leaving_.Expected(Clock::now(), typical_bytes_);
+  // One at a time behind those of which none has ended: most of memory would be on its way to a server that stands still.
+  if (leaving_.in_vain()) return expected > 0;
   return expected > 0 && arena_.available() + expected >= queue_.bytes() + std::max(typical_bytes_, BatchBytes(typical_bytes_) / 2);
 }
 

@@ -9,6 +9,9 @@
 // That one itself comes back in one piece, late. Who misses something much smaller does not count on it for as long: most of memory may be
 // chunks that can leave at once.
 //
+// While none ends, each is given twice the time of the last one: else memory would be full of writes to a server that stands still
+// before anybody can know that it does, and what could leave for elsewhere is among them.
+//
 // Thread-safety: none of its own; guarded by the engine's mutex.
 #pragma once
 
@@ -36,6 +39,7 @@ class WritesUnderWay {
   void End(uint64_t bytes, Spell spell, Time now) {
     bytes_ -= bytes;
     last_news_ = now;
+    in_vain_ = 0;
     if (spell != spell_) return;
     uint64_t& left = expected_[SizeOf(bytes)];
     left -= bytes;
@@ -44,13 +48,14 @@ class WritesUnderWay {
 
   uint64_t bytes() const { return bytes_; }
   // Of bytes() those that are expected by who misses `missed` bytes: unless no write has ended for as long as the largest of them may take
-  // on a slow wire. Of much larger ones none, after as long as a write that is not may take; but two of them at once are enough.
+  // on a slow wire, or for longer where what was begun before has been waited for in vain. Of much larger ones none, after as long as a write that is not may take; but two of them at once are enough.
   uint64_t Expected(Time now, uint64_t missed) {
     if (sizes_ == 0) return 0;
     const auto silence = now - last_news_;
     const uint64_t largest = std::bit_floor(sizes_);
-    if (silence > PatienceFor(largest)) {
+    if (silence > PatienceFor(largest) * (1 << in_vain_)) {
       Forget();
+      in_vain_ = std::min(in_vain_ + 1, kDoublingsMax);
       return 0;
     }
     uint64_t much_larger = 0, others = 0;
@@ -61,6 +66,9 @@ class WritesUnderWay {
     const bool comes_late = silence > PatienceFor(kMuchLarger * missed) && much_larger < 2 * largest;
     return comes_late ? others : others + much_larger;
   }
+
+  // Whether patience has ended since a write has.
+  bool in_vain() const { return in_vain_ > 0; }
 
   // A tenth of what one adapter of 10 Gbit/s moves, and never less than what a busy server takes to answer.
   static std::chrono::nanoseconds PatienceFor(uint64_t bytes) {
@@ -84,6 +92,9 @@ class WritesUnderWay {
   uint64_t sizes_ = 0;                       // of which some are expected, a bit each: 2^s
   Spell spell_ = 0;
   Time last_news_{};  // an end, or the first that is expected
+  // Times that patience has ended since a write has. For so many doublings more than 100 ms have passed, and swap knows (lease_keeper.h).
+  static constexpr int kDoublingsMax = 6;
+  int in_vain_ = 0;
 };
 
 }  // namespace ramspan

@@ -115,6 +115,27 @@ TEST(SlowWrites, NobodyCountsOnWritesOfWhichNoneEnds) {
   EXPECT_EQ(writes.Expected(begin + milliseconds(9), 100), 0u);
 }
 
+// A batch more left each millisecond: all of memory was on its way to a server that stood still, before it was known to.
+TEST(SlowWrites, WhileNoneEndsEachBatchIsWaitedForTwiceAsLong) {
+  using std::chrono::milliseconds;
+  WritesUnderWay writes;
+  WritesUnderWay::Time now{};
+  int batches = 0;
+  WritesUnderWay::Spell spell = 0;
+  for (int ms = 0; ms < 120; ++ms, now += milliseconds(1)) {
+    if (writes.Expected(now, 100) > 0) continue;
+    spell = writes.Begin(100, now);
+    ++batches;
+  }
+  EXPECT_GE(batches, 5);
+  EXPECT_LE(batches, 7);
+  writes.End(100, spell, now);
+  const WritesUnderWay::Time end = now;
+  writes.Begin(100, now);
+  while (writes.Expected(now, 100) > 0) now += milliseconds(1);
+  EXPECT_EQ(now - end, milliseconds(2)) << "what ends is a reason to wait no longer than before";
+}
+
 // After a pause of the wire each batch was overdue behind what the pause had held up, and the next one was begun behind both.
 TEST(SlowWrites, WhatIsBehindOverdueWritesIsExpectedAsLongAsTheseEnd) {
   using std::chrono::milliseconds;
