@@ -81,7 +81,8 @@ bool Engine::ReadAhead() {
   IoOp* ops[8];
   size_t started = 0;
   for (; started < n; ++started) {
-    Frame frame = TryTakeFrame(wanted[started]->bytes);
+    // What would not come for long takes no frame from what is needed now.
+    Frame frame = tier_->StandsStill(wanted[started]->slot, wanted[started]->bytes) ? Frame() : TryTakeFrame(wanted[started]->bytes);
     IoOp* const op = frame ? ops_.TryTake() : nullptr;
     if (op == nullptr) break;
     BeginLoad(op, wanted[started], std::move(frame), true);

@@ -4,7 +4,7 @@
 // Thread-safety: all calls from any thread. One mutex guards states, lists and the arena. It is not held while bytes move
 // or somebody is waited for: Reserve, SubmitRead, SubmitWrite, Poll and Upkeep of the tier, copies and checksums of chunk
 // data, logging, and the program's own code (its EvictionPolicy, its SwapStore). It IS held for the tier's short questions
-// (TryReserve, TryExchange, TryMoveUp, which asks a faster tier's TryReserve, Free, ForgetMemory, IsLost, IsLeaving, ShouldMove,
+// (TryReserve, TryExchange, TryMoveUp, which asks a faster tier's TryReserve, Free, ForgetMemory, IsLost, IsLeaving, ShouldMove, StandsStill,
 // capabilities, CapabilitiesOf, metadata_bytes) and for the policy. A thread that misses submits and polls for itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
 // mover.
 //

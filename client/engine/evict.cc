@@ -176,6 +176,14 @@ Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
     tier_->Free(slot.value(), c->bytes);
     slot = Status(StatusCode::kAborted, StaticText("others leave first"));
   }
+  if (c->slot && tier_->StandsStill(c->slot, c->bytes)) {
+    // What is written there keeps its memory until somebody goes on, so others are asked first; but it is not moved to where the same holds.
+    if (slot.status().code() == StatusCode::kMustAsk) return slot.status();
+    if (slot.ok() && tier_->StandsStill(slot.value(), c->bytes)) {
+      tier_->Free(slot.value(), c->bytes);
+      return Status();
+    }
+  }
   if (!slot.ok()) {
     if (slot.status().code() != StatusCode::kMustAsk && slot.status().code() != StatusCode::kAborted && exchanged()) return Status();
     return c->slot ? Status() : slot.status();

@@ -22,8 +22,8 @@ constexpr std::chrono::microseconds kWaitForLateAnswer{500};
 
 }  // namespace
 
-LeaseKeeper::LeaseKeeper(ServerTransport& transport, const RemoteSwapOptions& options)
-    : transport_(transport), options_(options), client_(transport), sides_{Side(options.leases_max), Side(options.leases_max)} {
+LeaseKeeper::LeaseKeeper(ServerTransport& transport, const RemoteSwapOptions& options, Transfers transfers)
+    : transport_(transport), options_(options), transfers_(std::move(transfers)), client_(transport), sides_{Side(options.leases_max), Side(options.leases_max)} {
   MutexLock lock(mutex_);
   for (Side& side : sides_) side.next_lease_bytes = RoundUpToLease(options.first_lease_bytes);
   NoteNewServers();
@@ -62,24 +62,42 @@ void LeaseKeeper::NoteNewServers() {
 // ---- Slots ----
 
 // The table of lease_keeper.h, for a slot of so many bytes.
-LeaseKeeper::Found LeaseKeeper::Find(size_t bytes) {
+LeaseKeeper::Found LeaseKeeper::Find(size_t bytes, bool brief) {
+  if (silent_servers_.load(std::memory_order_relaxed) > 0) LookForSilence();
   MutexLock lock(mutex_);
   if (const SlotRef slot = TakeHeld(/*near=*/true, bytes)) return {.slot = slot};
   NoteNewServers();
   Hope hope = sides_[true].servers > 0 ? LookForHope(/*near=*/true) : Hope::kNone;
   if (hope == Hope::kGood) return {.hope = hope};
   if (const SlotRef slot = TakeHeld(/*near=*/false, bytes)) return {.slot = slot};
-  return {.hope = std::max(hope, LookForHope(/*near=*/false))};
+  hope = std::max(hope, LookForHope(/*near=*/false));
+  if (brief || hope == Hope::kGood || !sides_[false].space.AnySilent()) return {.hope = hope};
+  if (const SlotRef slot = sides_[false].space.ReserveSilent(bytes)) return {.slot = slot_bits::WithFar(slot)};
+  return {.hope = hope};
+}
+
+// Of no slot: as Find would, without a slot.
+bool LeaseKeeper::StandsStill(SlotRef slot, size_t bytes) noexcept {
+  if (silent_servers_.load(std::memory_order_relaxed) == 0 || (slot && !slot_bits::IsFar(slot))) return false;
+  LookForSilence();
+  MutexLock lock(mutex_);
+  const auto is_silent = [this](uint32_t server) RS_NO_THREAD_SAFETY_ANALYSIS { return servers_[server].silent; };
+  if (slot) return sides_[false].space.AnyServerOf(slot_bits::WithoutFar(slot), bytes, is_silent);
+  for (const bool near : {true, false}) {
+    if (sides_[near].space.free_bytes() >= RoundUpToGranule(bytes) || LookForHope(near) == Hope::kGood) return false;
+  }
+  return true;
 }
 
 // Each server has answer_timeout from when it was asked; what bounds the wait where each of them refuses again and again is twice of it.
 Result<SlotRef> LeaseKeeper::Reserve(size_t bytes, SwapTier::Patience patience) {
   const Time begin = Now();
+  const bool brief = patience == SwapTier::Patience::kBrief;
   Time since = begin;
   for (int look = 0;; ++look) {
-    const Found found = Find(bytes);
+    const Found found = Find(bytes, brief);
     if (found.slot) return found.slot;
-    bool over = found.hope == Hope::kNone;
+    bool over = found.hope == Hope::kNone || (brief && found.hope == Hope::kSilent);
     if (!over) {
       if (AskAndListen(bytes)) continue;
       LookForSilence();
@@ -89,9 +107,16 @@ Result<SlotRef> LeaseKeeper::Reserve(size_t bytes, SwapTier::Patience patience) 
       if (!over && look > kLooksBeforeWaiting) news_.WaitFor(mutex_, Now() - since < kSoon ? kWaitForAnswer : kWaitForLateAnswer);
     }
     if (!over) continue;
-    if (patience == SwapTier::Patience::kAsk || !WaitForRoom(begin)) return FullStatus();
+    if (brief && MayHaveMore(found.hope)) return Status(StatusCode::kAborted, StaticText("a memory server that stands still may have room, or one that makes some"));
+    if (patience != SwapTier::Patience::kWait || !WaitForRoom(begin)) return FullStatus();
     since = Now();  // answers are not late because room was waited for
   }
+}
+
+// Whether more patience may find what kBrief has not.
+bool LeaseKeeper::MayHaveMore(Hope hope) const {
+  MutexLock lock(mutex_);
+  return hope != Hope::kNone || sides_[false].space.AnySilent() || MayHaveRoomSoon();
 }
 
 // True: some answer has come.
@@ -136,7 +161,7 @@ bool LeaseKeeper::WaitForRoom(Time since) {
 }
 
 Result<SlotRef> LeaseKeeper::TryReserve(size_t bytes) {
-  const Found found = Find(bytes);
+  const Found found = Find(bytes, /*brief=*/false);
   if (found.slot) return found.slot;
   if (found.hope != Hope::kNone) return Status(StatusCode::kMustAsk, StaticText("a memory server has to be asked"));
   {
@@ -291,23 +316,41 @@ void LeaseKeeper::GiveUpLateAnswers(Time now) {
 
 // A server that owes something is quiet from look to look until something comes.
 void LeaseKeeper::LookForSilence() {
-  MutexLock lock(mutex_);
-  const Time now = Now();
-  const RunningClock::duration passed = now - last_look_;
-  if (passed < kSilenceLooks) return;
-  last_look_ = now;
-  for (uint32_t i = 0; i < servers_.size(); ++i) {
-    ServerState& state = servers_[i];
-    const bool moves = std::exchange(state.heard, false) || !state.unanswered || IsDead(i);
-    state.quiet = moves ? RunningClock::duration(0) : state.quiet + std::min<RunningClock::duration>(passed, kSilenceStepMax);
-    state.silent = state.quiet >= kSilentAfter;
+  RunningClock::duration passed;
+  size_t servers;
+  {
+    MutexLock lock(mutex_);
+    const Time now = Now();
+    passed = now - last_look_;
+    if (passed < kSilenceLooks) return;
+    last_look_ = now;
+    servers = servers_.size();
   }
+  passed = std::min<RunningClock::duration>(passed, kSilenceStepMax);
+  for (uint32_t i = 0; i < servers; ++i) {
+    const RemoteIo::TransferLook transfers = transfers_(i);
+    MutexLock lock(mutex_);
+    ServerState& state = servers_[i];
+    const bool heard = std::exchange(state.heard, false) | (std::exchange(state.transfers_ended, transfers.ended) != transfers.ended);
+    const bool owes = (state.unanswered || transfers.in_flight) && !IsDead(i);
+    state.quiet = heard || !owes ? RunningClock::duration(0) : state.quiet + passed;
+    SetSilent(i, state.quiet >= kSilentAfter + transfers.patience);
+  }
+}
+
+void LeaseKeeper::SetSilent(uint32_t server, bool silent) {
+  ServerState& state = servers_[server];
+  if (std::exchange(state.silent, silent) == silent) return;
+  silent_servers_.fetch_add(silent ? 1 : UINT32_MAX, std::memory_order_relaxed);
+  sides_[state.near()].space.SetSilent(server, silent && !state.near());
 }
 
 void LeaseKeeper::NoteHeard(uint32_t server) {
   ServerState& state = servers_[server];
-  state.unanswered = state.silent = false;
+  SetSilent(server, false);
+  state.unanswered = false;
   state.heard = true;
+  state.quiet = RunningClock::duration(0);
   news_.NotifyAll();
 }
 

@@ -9,8 +9,13 @@
 //     a near server may lend, and is not silent asked, its answer waited for
 //     room held of far servers                  taken
 //     a far server may lend, and is not silent  asked, its answer waited for
+//                                               other swap comes here (SwapTier::Patience::kBrief, StandsStill)
+//     room held of silent servers               taken
 //     a silent server may lend                  its answer waited for
 //     none of these                             full
+//
+// Silent is who owes something, an answer or the end of a transfer, while nothing has come for a while. Near servers owe answers only: their
+// memory is at hand. What is begun there waits, and each write that waits keeps memory, so a small limit would be full of them.
 //
 // A server may lend while it lives, does not drain, has not said a moment ago that it is full, and side and slots have place for one more
 // lease. What is waited for ends: a server that answers gives a lease or is full for a while, one that does not counts as silent after
@@ -28,11 +33,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "client/swap/lease_client.h"
 #include "client/swap/lease_space.h"
+#include "client/swap/remote_io.h"
 #include "client/swap/swap_tier.h"
 #include "client/transport/transport.h"
 #include "common/mutex.h"
@@ -58,7 +65,9 @@ struct RemoteSwapOptions {
 
 class LeaseKeeper {
  public:
-  LeaseKeeper(ServerTransport& transport, const RemoteSwapOptions& options);
+  // `transfers`: how those to a server get on. It is called without the mutex.
+  using Transfers = std::function<RemoteIo::TransferLook(uint32_t server)>;
+  LeaseKeeper(ServerTransport& transport, const RemoteSwapOptions& options, Transfers transfers);
   // Gives all leases back; slots that were not freed are gone with them.
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;
@@ -70,6 +79,9 @@ class LeaseKeeper {
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken);
   void Free(SlotRef slot, size_t bytes) noexcept;
   uint32_t LostWith(SlotRef slot, size_t bytes) const noexcept;
+  bool StandsStill(SlotRef slot, size_t bytes) noexcept;
+  // Called every few ms, by whoever waits, too. Looks seldom, whoever calls.
+  void LookForSilence();
   void Upkeep();
   void AddTo(TierStats* stats) const;
   uint64_t metadata_bytes() const;
@@ -121,6 +133,7 @@ class LeaseKeeper {
     bool unanswered = false;   // it owes the answer to a request
     bool heard = false;        // since the last look
     RunningClock::duration quiet{0};
+    uint64_t transfers_ended = 0;  // as of the last look
     // Full until then; the pause doubles while the server keeps saying so.
     Time full_until{};
     std::chrono::milliseconds full_pause{0};
@@ -151,7 +164,8 @@ class LeaseKeeper {
     SlotRef slot;
     Hope hope = Hope::kNone;
   };
-  Found Find(size_t bytes);
+  Found Find(size_t bytes, bool brief);
+  void SetSilent(uint32_t server, bool silent) RS_REQUIRES(mutex_);
   SlotRef TakeHeld(bool near, size_t bytes) RS_REQUIRES(mutex_);
   Status FullStatus() const;
   StatusCode FullCode() const;
@@ -167,6 +181,7 @@ class LeaseKeeper {
   void TellIfNoMoreFit(bool near);
   void CloseWhatLeaves();
   bool MakesRoom() const RS_REQUIRES(mutex_);
+  bool MayHaveMore(Hope hope) const;
   bool MayHaveRoomSoon() const RS_REQUIRES(mutex_);
   bool WaitForRoom(Time since);
 
@@ -176,7 +191,6 @@ class LeaseKeeper {
   std::optional<uint32_t> NextToAsk(Time now, std::optional<bool> near) RS_REQUIRES(mutex_);
   void NoteFull(uint32_t server, std::chrono::milliseconds pause) RS_REQUIRES(mutex_);
   void GiveUpLateAnswers(Time now) RS_REQUIRES(mutex_);
-  void LookForSilence();
   void NoteHeard(uint32_t server) RS_REQUIRES(mutex_);
   bool AskAndListen(size_t bytes);
   bool AnswersAreLate(Time since) const RS_REQUIRES(mutex_);
@@ -186,12 +200,14 @@ class LeaseKeeper {
   // Constant after construction.
   ServerTransport& transport_;
   const RemoteSwapOptions options_;
+  const Transfers transfers_;
 
   // Used in the asking role only.
   LeaseClient client_;
 
   std::atomic<bool> any_far_{false};  // never false again; publishes nothing but itself
   std::atomic<bool> leaving_{false};  // publishes nothing but itself
+  std::atomic<uint32_t> silent_servers_{0};  // written with the mutex; publishes nothing but itself
   mutable std::atomic<bool> turned_away_{false};  // somebody wanted a slot in vain, and there was none since; likewise
 
   mutable Mutex mutex_{LockRank::kTier};

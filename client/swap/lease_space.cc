@@ -9,6 +9,43 @@
 
 namespace ramspan {
 
+class LeaseSpace::SilentToo {
+ public:
+  explicit SilentToo(LeaseSpace* space) : space_(*space) { Set(true); }
+  ~SilentToo() { Set(false); }
+  SilentToo(const SilentToo&) = delete;
+  SilentToo& operator=(const SilentToo&) = delete;
+
+ private:
+  void Set(bool silent_too) {
+    if (!space_.AnySilent()) return;
+    space_.silent_too_ = silent_too;
+    for (uint32_t i = 0; i < space_.leases_.size(); ++i) space_.Settle(i);
+  }
+  LeaseSpace& space_;
+};
+
+// Which leases give slots is said here alone, but for what OpenLeaving does.
+void LeaseSpace::Settle(uint32_t lease) {
+  const Held& held = leases_[lease];
+  if (held.lease.bytes == 0) return;
+  held.closed || (held.silent && !silent_too_) ? space_.CloseRegion(lease) : space_.OpenRegion(lease);
+}
+
+void LeaseSpace::SetSilent(uint32_t server, bool silent) {
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    Held& held = leases_[i];
+    if (held.lease.bytes == 0 || held.lease.server != server || std::exchange(held.silent, silent) == silent) continue;
+    silent ? ++silent_ : --silent_;
+    Settle(i);
+  }
+}
+
+SlotRef LeaseSpace::ReserveSilent(size_t bytes) {
+  const SilentToo opened(this);
+  return Reserve(bytes);
+}
+
 bool LeaseSpace::Add(const Lease& lease) {
   leases_.reserve(leases_.size() + 1);  // before there is a region of which nothing else is known
   const std::optional<uint32_t> index = space_.AddRegion(lease.bytes);
@@ -45,6 +82,7 @@ void LeaseSpace::Free(SlotRef slot, size_t bytes) noexcept {
 }
 
 SlotRef LeaseSpace::Exchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) {
+  const SilentToo opened(this);  // what is exchanged there is there already
   const std::optional<size_t> in_open = space_.NeededOf(given, bytes);
   const std::optional<size_t> needed = in_open ? in_open : NeededWithLeaving(given, bytes);
   if (!needed) return {};
@@ -75,7 +113,7 @@ std::optional<size_t> LeaseSpace::NeededWithLeaving(std::span<const HeldSlot> gi
 void LeaseSpace::OpenLeaving(bool open) {
   for (uint32_t i = 0; i < leases_.size(); ++i) {
     if (leases_[i].lease.bytes == 0 || !leases_[i].closed || leases_[i].dead) continue;
-    open ? space_.OpenRegion(i) : space_.CloseRegion(i);
+    open ? space_.OpenRegion(i) : Settle(i);
   }
 }
 
@@ -101,7 +139,8 @@ uint64_t LeaseSpace::CloseServer(uint32_t server, bool is_dead) {
   for (uint32_t i = 0; i < leases_.size(); ++i) {
     if (leases_[i].lease.bytes == 0 || leases_[i].lease.server != server) continue;
     lost += space_.RegionUsed(i);
-    if (!std::exchange(leases_[i].closed, true)) space_.CloseRegion(i);
+    leases_[i].closed = true;
+    Settle(i);
     leases_[i].dead = leases_[i].dead || is_dead;
   }
   return lost;
@@ -114,7 +153,7 @@ void LeaseSpace::CloseSome(uint32_t server, uint64_t bytes) {
     if (held.lease.bytes == 0 || held.lease.server != server || held.dead || !held.closed) continue;
     held.closed = closed < bytes;
     if (held.closed) closed += held.lease.bytes;
-    else space_.OpenRegion(i);
+    Settle(i);
   }
   while (closed < bytes) {
     uint32_t least = UINT32_MAX;
@@ -124,7 +163,7 @@ void LeaseSpace::CloseSome(uint32_t server, uint64_t bytes) {
     }
     if (least == UINT32_MAX) return;
     leases_[least].closed = true;
-    space_.CloseRegion(least);
+    Settle(least);
     closed += leases_[least].lease.bytes;
   }
 }
@@ -162,6 +201,7 @@ void LeaseSpace::TakeIdle(Time now, RunningClock::duration idle_for, uint64_t ke
     if (idle->size() == idle->capacity()) idle->reserve(leases_.size());
     space_.RemoveRegion(i);
     if (!held.dead || held.lease.mapped != nullptr) idle->push_back(held.lease);
+    silent_ -= held.silent ? 1 : 0;
     held = {};
   }
 }

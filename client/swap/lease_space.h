@@ -65,6 +65,11 @@ class LeaseSpace {
   // The server lives, and wants `bytes` of its leases back: as many are closed, slots or not, fewer if there are no more, and the others
   // give slots. What is closed stays so, as long as it is needed; then those with the least in them are.
   void CloseSome(uint32_t server, uint64_t bytes);
+  // Whether the server stands still: its leases give slots to ReserveSilent only, and to Exchange.
+  void SetSilent(uint32_t server, bool silent);
+  bool AnySilent() const { return silent_ > 0; }  // leases
+  // As Reserve, also of those.
+  SlotRef ReserveSilent(size_t bytes);
   // Slots in leases that are closed, of servers that live.
   uint64_t leaving_bytes() const;
   bool IsLeaving(SlotRef slot, size_t bytes) const;
@@ -92,10 +97,15 @@ class LeaseSpace {
     Lease lease;
     bool closed = false;
     bool dead = false;  // then also closed
+    bool silent = false;  // gives no slots as long as it is
     bool seen_empty = false;  // by TakeIdle, which looks at a clock so that Free need not
     Time empty_since{};
   };
 
+  // Lets leases of silent servers give slots as well, for the length of a scope.
+  class SilentToo;
+
+  void Settle(uint32_t lease);
   void ChoosePreferred(size_t bytes);
   void OpenLeaving(bool open);
   bool IsLeaving(const Extent& extent) const { return leases_[extent.region].closed && !leases_[extent.region].dead; }
@@ -103,6 +113,8 @@ class LeaseSpace {
 
   SlotSpace space_;
   std::vector<Held> leases_;  // by SlotSpace's index
+  size_t silent_ = 0;         // leases of silent servers, closed ones too
+  bool silent_too_ = false;   // SilentToo's
   uint32_t preferred_ = 0;    // the lease that had room last
 };
 

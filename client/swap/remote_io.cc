@@ -68,7 +68,16 @@ void RemoteIo::Count(const IoRequest& request, std::span<const RemotePiece> piec
     if (server == nullptr) continue;
     (request.is_write ? server->written_bytes : server->read_bytes) += piece.bytes;
     server->is_told = false;
+    server->largest = std::max(server->largest, piece.bytes);
   }
+}
+
+RemoteIo::TransferLook RemoteIo::LookAt(uint32_t number) const {
+  MutexLock lock(mutex_);
+  if (number >= servers_.size()) return {};
+  const Server& server = servers_[number];
+  // A tenth of what one adapter of 10 Gbit/s moves.
+  return {server.places[0].taken + server.places[1].taken > 0, server.ended, std::chrono::nanoseconds(10 * server.largest)};
 }
 
 void RemoteIo::TellUsage() {
@@ -193,7 +202,10 @@ RemoteIo::Collected RemoteIo::CollectEnded() {
 
 void RemoteIo::NoteCompletion(const ServerTransport::Completion& completion) {
   auto* request = static_cast<IoRequest*>(completion.cookie);
-  --servers_[completion.server].places[request->is_write].taken;
+  Server& server = servers_[completion.server];
+  --server.places[request->is_write].taken;
+  ++server.ended;
+  if (server.places[0].taken + server.places[1].taken == 0) server.largest = 0;
   StatusCode result = completion.result;
   if (result != StatusCode::kOk) {
     // What a dead server held cannot be read again, ever; all else may go better the next time, or elsewhere.

@@ -52,6 +52,15 @@ class RemoteIo {
   // Returns when something was done meanwhile, at the latest after `nap`.
   void WaitForOthers(std::chrono::microseconds nap);
 
+  // Of the transfers that the transport has to one server: whether there are any, how many have ended until now, and what the largest of
+  // those since there was none may take.
+  struct TransferLook {
+    bool in_flight = false;
+    uint64_t ended = 0;
+    std::chrono::nanoseconds patience{0};
+  };
+  TransferLook LookAt(uint32_t server) const;
+
   // Tells each server that was used since the last call what was moved there until now.
   void TellUsage();
 
@@ -71,6 +80,8 @@ class RemoteIo {
     uint64_t written_bytes = 0, read_bytes = 0;
     bool is_told = true;
     std::array<Places, 2> places;  // reads, writes
+    uint64_t ended = 0;
+    size_t largest = 0;  // piece since there was none
   };
   // Of a request that waited: it has a place now.
   struct Turn {

@@ -5,7 +5,7 @@
 namespace ramspan {
 
 RemoteSwap::RemoteSwap(ServerTransport& transport, const RemoteSwapOptions& options)
-    : transport_(transport), room_(transport, options), io_(transport, [this](const IoRequest& request, std::vector<RemotePiece>* pieces) {
+    : transport_(transport), room_(transport, options, [this](uint32_t server) { return io_.LookAt(server); }), io_(transport, [this](const IoRequest& request, std::vector<RemotePiece>* pieces) {
         room_.Locate(request.slot, request.bytes, pieces);
       }) {}
 
@@ -47,10 +47,20 @@ size_t RemoteSwap::Poll(std::span<IoRequest*> done, std::chrono::microseconds wa
       case RemoteIo::Collected::kNothing: break;
     }
     // It takes longer, or another thread waits for it.
-    const auto waited = std::chrono::steady_clock::now() - begin;
+    const auto now = std::chrono::steady_clock::now();
+    NoteWait(now.time_since_epoch().count());
+    const auto waited = now - begin;
     if (waited >= wait) return 0;
     waited < kSpin ? static_cast<void>(sched_yield()) : io_.WaitForOthers(kNap);
   }
+}
+
+// Upkeep may not come: the program has no mover, or that waits here.
+void RemoteSwap::NoteWait(int64_t now_ns) {
+  constexpr int64_t kEveryNs = 5'000'000;
+  if (now_ns - looked_ns_.load(std::memory_order_relaxed) < kEveryNs) return;
+  looked_ns_.store(now_ns, std::memory_order_relaxed);
+  room_.LookForSilence();
 }
 
 void RemoteSwap::Upkeep() {

@@ -26,6 +26,7 @@ class RemoteSwap final : public PlainTier {
   Capabilities CapabilitiesOf(SlotRef slot) const noexcept override { return CapabilitiesOfSide(!slot_bits::IsFar(slot)); }
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return room_.LostWith(slot, bytes) != kNoServer; }
   uint32_t LostWith(SlotRef slot, size_t bytes) const override { return room_.LostWith(slot, bytes); }
+  bool StandsStill(SlotRef slot, size_t bytes) noexcept override { return room_.StandsStill(slot, bytes); }
   bool HasLeaving() const noexcept override { return room_.HasLeaving(); }
   bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override { return room_.IsLeaving(slot, bytes); }
 
@@ -53,10 +54,12 @@ class RemoteSwap final : public PlainTier {
  private:
   static Capabilities CapabilitiesOfSide(bool near);
   void Submit(std::span<IoRequest* const> batch, bool is_write);
+  void NoteWait(int64_t now_ns);
 
   ServerTransport& transport_;
   LeaseKeeper room_;
   RemoteIo io_;
+  std::atomic<int64_t> looked_ns_{0};      // of the steady clock: when a thread that waits has looked last who is silent. Relaxed: a hint
   std::atomic<int64_t> told_usage_ns_{0};  // of the steady clock: when it was told last
 };
 

@@ -73,6 +73,11 @@ uint32_t RetirableTier::LostWith(SlotRef slot, size_t bytes) const {
   return use ? use->LostWith(slot, bytes) : kNoServer;
 }
 
+bool RetirableTier::StandsStill(SlotRef slot, size_t bytes) noexcept {
+  Use use(this);
+  return use && use->StandsStill(slot, bytes);
+}
+
 bool RetirableTier::HasLeaving() const noexcept {
   Use use(this);
   return use && use->HasLeaving();

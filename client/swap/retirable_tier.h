@@ -37,6 +37,7 @@ class RetirableTier final : public SwapTier {
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override;
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override;
   uint32_t LostWith(SlotRef slot, size_t bytes) const override;
+  bool StandsStill(SlotRef slot, size_t bytes) noexcept override;
   bool HasLeaving() const noexcept override;
   bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override;
   Result<SlotRef> Reserve(size_t bytes) override;

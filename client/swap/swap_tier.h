@@ -52,7 +52,8 @@ struct TierStats {
   uint64_t writes = 0, reads = 0;
   uint64_t errors = 0;
   uint64_t slot_bytes_used = 0;      // granules now reserved
-  // What is there now: granted leases, extended files (may grow). Of a place that is being left, only what it still holds: never less than used.
+  // What is there now: granted leases, extended files (may grow). Of a place that is being left or stands still, only what it still holds: never
+  // less than used.
   uint64_t slot_bytes_capacity = 0;
   uint64_t slot_bytes_leaving = 0;   // of the used ones, those that should be brought home (HasLeaving)
   uint64_t in_flight_sum = 0;  // over all requests that need a network: how many were under way when each began, itself included
@@ -125,8 +126,9 @@ class SwapTier {
   // Waits, as Reserve may, until `bytes` seem to fit, and takes nothing: OK means that it is worth while to look again. The
   // same errors as Reserve. A caller that holds nothing of a tier cannot outlive it by this call, as a slot would that is
   // given back later.
-  // kAsk: for answers only. kWait: as Reserve, also for seconds until others make room; for who can but fail without it.
-  enum class Patience { kAsk, kWait };
+  // kAsk: for answers only. kWait: as Reserve, also for seconds until others make room; for who can but fail without it. kBrief: for answers
+  // of those that do answer, for who may find room elsewhere; kAborted: with more patience there may be room here, too.
+  enum class Patience { kBrief, kAsk, kWait };
   virtual Status MakeRoom(size_t bytes, Patience patience) = 0;
 
   // Whether the write of this changed chunk, which leaves now, should take a new slot: a faster tier than the slot's own has had room for a
@@ -136,6 +138,11 @@ class SwapTier {
   // For a chunk that leaves unchanged, so that it need not be written: a slot in a faster tier than its own, where it should be written
   // after all (tiered_swap). Mostly none. Does not wait.
   virtual SlotRef TryMoveUp(SlotRef slot, size_t bytes) = 0;
+
+  // Whether a transfer to or from this slot is held up for longer by somebody who may go on (a memory server that has been stopped, a wire
+  // that is out). For no slot: whether all the room that TryReserve could find for so many bytes is of that kind. Where there is room
+  // elsewhere that is better. REQUIRES: the slot is reserved, or none.
+  virtual bool StandsStill(SlotRef slot, size_t bytes) noexcept = 0;
 
   // True when what the slot holds can never be read again (its server died), so that a clean chunk in memory is the only
   // copy. REQUIRES: the slot is reserved; `bytes` as at Reserve.
@@ -201,6 +208,7 @@ class PlainTier : public SwapTier {
   }
   bool ShouldMove(SlotRef, size_t) const noexcept override { return false; }
   SlotRef TryMoveUp(SlotRef, size_t) override { return {}; }
+  bool StandsStill(SlotRef, size_t) noexcept override { return false; }
   bool IsLost(SlotRef, size_t) const noexcept override { return false; }
   uint32_t LostWith(SlotRef, size_t) const override { return kNoServer; }
   bool HasLeaving() const noexcept override { return false; }

@@ -23,6 +23,9 @@ constexpr microseconds kLoneSlice{2000};
 // that fails for good costs one failed batch in so many writes.
 constexpr uint32_t kRestSlots = 256;
 
+// So long what MakeRoom has found full counts as full where there is room of last choice: for who looks for a victim after it.
+constexpr int64_t kFullForNs = 10'000'000;
+
 // Of the bytes that leave memory and have a slot in a slower tier, one in so many goes to a faster one.
 constexpr int64_t kMovesUpOneIn = 4;
 
@@ -118,22 +121,34 @@ Result<SlotRef> TieredSwap::Reserve(size_t bytes) {
   return ReserveInTurn(&words, bytes, [bytes](SwapTier& tier) { return tier.Reserve(bytes); });
 }
 
-// Also kMustAsk ends it: a faster tier that may still have room comes before a slower one that has some.
+// Also kMustAsk ends it: a faster tier that may still have room comes before a slower one that has some. Not where MakeRoom has just asked
+// and found room only where something stands still: who is full may say so again and again (files do).
 Result<SlotRef> TieredSwap::TryReserve(size_t bytes) {
   return ReserveInTurn(nullptr, bytes, [bytes](SwapTier& tier) { return tier.TryReserve(bytes); });
 }
 
+// What stands still in one tier keeps nobody from the room of another.
 Status TieredSwap::MakeRoom(size_t bytes, Patience patience) {
   std::string words;
-  return AskInTurn(&words, [this, bytes, patience](size_t i) { return At(i)->MakeRoom(bytes, patience); });
+  return AskInTurn(&words, 0, [this, bytes, patience](size_t i, bool again) {
+    Status status = At(i)->MakeRoom(bytes, again ? patience : Patience::kBrief);
+    if (again && status.ok()) others_full_until_ns_.store(NowNs() + kFullForNs, std::memory_order_relaxed);
+    return status;
+  });
 }
 
 template <typename F>
 Result<SlotRef> TieredSwap::ReserveInTurn(std::string* words, size_t bytes, const F& reserve) {
   SlotRef found;
-  const Status status = AskInTurn(words, [&](size_t i) {
+  uint32_t last = 0;
+  for (uint64_t word = order_.load(std::memory_order_acquire); word != 0; word >>= 4) {
+    last |= uint32_t{At((word & 15) - 1)->StandsStill(SlotRef{}, bytes)} << (word & 15);
+  }
+  const Status status = AskInTurn(words, last, [&](size_t i, bool) {
     SwapTier& tier = *At(i);
     const Result<SlotRef> slot = reserve(tier);
+    const bool goes_on = last != 0 && (last >> (i + 1) & 1) == 0 && slot.status().code() == StatusCode::kMustAsk && NowNs() < others_full_until_ns_.load(std::memory_order_relaxed);
+    if (goes_on) return Status(StatusCode::kResourceExhausted, StaticText("it has been asked"));
     if (!slot.ok()) return slot.status();
     RS_CHECK(slot.value() && slot.value() == slot_bits::WithoutTier(slot.value()), "tier %s made slot %llx",
              tier.capabilities().name, static_cast<unsigned long long>(slot.value().bits));
@@ -146,16 +161,23 @@ Result<SlotRef> TieredSwap::ReserveInTurn(std::string* words, size_t bytes, cons
 }
 
 template <typename F>
-Status TieredSwap::AskInTurn(std::string* words, const F& ask) {
+Status TieredSwap::AskInTurn(std::string* words, uint32_t last, const F& ask) {
   StatusCode code = StatusCode::kUnavailable;
   const uint64_t order = order_.load(std::memory_order_acquire);
-  uint32_t resting = 0;  // a bit a tier: whose turn is the last, because writes there failed
+  uint32_t resting = last;  // also where writes have failed
   for (uint64_t word = order; word != 0; word >>= 4) resting |= uint32_t{TakeRest((word & 15) - 1)} << (word & 15);
-  for (const bool rests : {false, true}) {
+  uint32_t again = 0;
+  enum class Round { kAll, kResting, kAgain };
+  for (const Round round : {Round::kAll, Round::kResting, Round::kAgain}) {
     for (uint64_t word = order; word != 0; word >>= 4) {
-      if ((resting >> (word & 15) & 1) != uint32_t{rests}) continue;
+      const uint32_t bit = uint32_t{1} << (word & 15);
+      if (round == Round::kAgain ? (again & bit) == 0 : ((resting & bit) != 0) != (round == Round::kResting)) continue;
       const size_t i = (word & 15) - 1;
-      const Status status = ask(i);
+      const Status status = ask(i, round == Round::kAgain);
+      if (round != Round::kAgain && status.code() == StatusCode::kAborted) {
+        again |= bit;
+        continue;
+      }
       if (!IsFullOrGone(status.code())) return status;
       if (status.code() == StatusCode::kResourceExhausted) code = StatusCode::kResourceExhausted;
       if (words == nullptr) continue;
@@ -184,6 +206,14 @@ uint32_t TieredSwap::LostWith(SlotRef slot, size_t bytes) const {
   uint32_t server = At(own)->LostWith(WithoutTier(slot), bytes);
   for (size_t i = 0; i < own && server != kNoServer; ++i) server += static_cast<uint32_t>(At(i)->servers().size());
   return server;
+}
+
+bool TieredSwap::StandsStill(SlotRef slot, size_t bytes) noexcept {
+  if (slot) return At(TierOf(slot, tier_count()))->StandsStill(WithoutTier(slot), bytes);
+  for (uint64_t word = order_.load(std::memory_order_acquire); word != 0; word >>= 4) {
+    if (!At((word & 15) - 1)->StandsStill(slot, bytes)) return false;
+  }
+  return true;
 }
 
 bool TieredSwap::HasLeaving() const noexcept {
@@ -366,7 +396,7 @@ SlotRef TieredSwap::TryMoveUp(SlotRef slot, size_t bytes) {
   if (!SavesUp(size)) return {};
   for (uint64_t word = order; (word & 15) - 1 != own; word >>= 4) {
     const size_t i = (word & 15) - 1;
-    if (!HasLastingRoom(i, size) || TakeRest(i)) continue;
+    if (!HasLastingRoom(i, size) || TakeRest(i) || At(i)->StandsStill(SlotRef{}, bytes)) continue;
     const Result<SlotRef> taken = At(i)->TryReserve(bytes);
     if (!taken.ok()) continue;
     free_[i].fetch_sub(size, std::memory_order_relaxed);
@@ -380,7 +410,7 @@ bool TieredSwap::ShouldMove(SlotRef slot, size_t bytes) const noexcept {
   const size_t own = TierOf(slot, tier_count());
   const uint64_t order = order_.load(std::memory_order_acquire);
   if (!IsIn(order, own)) return false;  // it keeps what it has
-  if (rest_[own].load(std::memory_order_relaxed) > 0) return true;
+  if (rest_[own].load(std::memory_order_relaxed) > 0 || At(own)->StandsStill(WithoutTier(slot), bytes)) return true;
   if ((order & 15) - 1 == own) return false;
   const int64_t size = static_cast<int64_t>(RoundUpToGranule(bytes));
   const bool saved_up = SavesUp(size);

@@ -39,7 +39,7 @@ class TieredSwap final : public SwapTier {
   Capabilities capabilities() const noexcept override;
   Capabilities CapabilitiesOf(SlotRef slot) const noexcept override;
 
-  // From the first tier that does not answer kResourceExhausted or kUnavailable. When all do: kResourceExhausted if
+  // From the first tier that does not answer kResourceExhausted or kUnavailable; those that stand still come last. When all do: kResourceExhausted if
   // one of them is only full, else kUnavailable, with every tier's name and message.
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
@@ -81,20 +81,23 @@ class TieredSwap final : public SwapTier {
   // while. So a chunk that leaves unchanged, and has to be written to move, costs a sweep a quarter more at most; and who has just got
   // room, which others may want, does not get everything at once.
   //
-  // ShouldMove: asked once for each changed chunk that leaves. Or writes to the chunk's own tier fail: then at once. Takes no lock and calls
-  // no tier: what they have free is noted with each slot, and looked up by Upkeep. Who comes too late gets a slot where the chunk is.
+  // ShouldMove: asked once for each changed chunk that leaves. Or writes to the chunk's own tier fail, or its slot stands
+  // still: then at once. Takes no lock
+  // as long as nobody stands still: what tiers have free is noted with each slot, and looked up by Upkeep. Who comes too late gets a slot where the chunk is.
   bool ShouldMove(SlotRef slot, size_t bytes) const noexcept override;
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override;
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override;
   uint32_t LostWith(SlotRef slot, size_t bytes) const override;
+  bool StandsStill(SlotRef slot, size_t bytes) noexcept override;
   bool HasLeaving() const noexcept override;
   bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override;
 
  private:
   // Asks the tiers in their order until one does not answer that it is full or gone. `ask` gets a tier's index. `words`: gets what
-  // each tier says; null: nobody reads it, and nothing is allocated.
+  // each tier says; null: nobody reads it, and nothing is allocated. `last`: tiers that are asked behind all others, a bit each at their
+  // index + 1; and those that answer kAborted are asked once more at the end, *again is true then.
   template <typename F>
-  Status AskInTurn(std::string* words, const F& ask);
+  Status AskInTurn(std::string* words, uint32_t last, const F& ask);
   // The first slot that some tier gives, in their order.
   template <typename F>
   Result<SlotRef> ReserveInTurn(std::string* words, size_t bytes, const F& reserve);
@@ -129,6 +132,7 @@ class TieredSwap final : public SwapTier {
   // Since when it had room in each tier, of the steady clock, as Upkeep has seen it; 0: it has none now. Relaxed: a hint.
   std::array<std::atomic<int64_t>, kTiersMax> room_since_ns_{};
   mutable std::atomic<int64_t> left_below_{0};  // bytes that left, or stayed, below since something moved up. Relaxed: a hint
+  std::atomic<int64_t> others_full_until_ns_{0};  // of the steady clock: but for room of last choice. Relaxed: a hint
   const std::chrono::nanoseconds room_lasts_;
   std::atomic<size_t> turn_{0};  // where the next Poll begins
 };

@@ -21,6 +21,7 @@ class ForwardingTier : public SwapTier {
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override { return to_.TryMoveUp(slot, bytes); }
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return to_.IsLost(slot, bytes); }
   uint32_t LostWith(SlotRef slot, size_t bytes) const override { return to_.LostWith(slot, bytes); }
+  bool StandsStill(SlotRef slot, size_t bytes) noexcept override { return to_.StandsStill(slot, bytes); }
   bool HasLeaving() const noexcept override { return to_.HasLeaving(); }
   bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override { return to_.IsLeaving(slot, bytes); }
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {

@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "client/swap/remote_swap.h"
+#include "client/swap/tiered_swap.h"
 #include "tests/support/ends_or_else.h"
+#include "tests/support/fake_tier.h"
 #include "tests/support/forwarding_transport.h"
 #include "tests/support/local_transport.h"
 #include "tests/support/sizes.h"
@@ -192,6 +196,104 @@ TEST(SilentServer, WhoDoesNotAnswerIsWaitedForOnceWhereOthersLend) {
   }
   EXPECT_GT(told, 0);
   EXPECT_LT(most_looks, 50);
+}
+
+// Two far servers, one of which stands still in the middle of a write, and files.
+class SilentServerAndFiles : public testing::Test {
+ protected:
+  static constexpr size_t kBytes = 256 * kKiB;
+
+  SilentServerAndFiles() : servers_({.servers = 2, .pool_bytes = 2 * kMiB}), transport_(servers_.Connect(0)) {
+    std::vector<std::unique_ptr<SwapTier>> tiers;
+    tiers.push_back(std::make_unique<RemoteSwap>(*transport_, kSmallLeases));
+    tiers.push_back(std::make_unique<FakeTier>(FakeTierOptions{.capacity_bytes = 4 * kBytes, .full_asks = true, .synchronous = true, .name = "file"}));
+    swap_ = std::make_unique<TieredSwap>(std::move(tiers));
+    slot_ = swap_->Reserve(kBytes).value();
+    silent_ = servers_.server(0).leases().leases() == 1 ? 0 : 1;
+    servers_.Freeze(silent_, true);
+    buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(kSwapGranule, kBytes)));
+    request_ = {.slot = slot_, .buffer = buffer_.get(), .bytes = kBytes};
+    IoRequest* const batch[] = {&request_};
+    swap_->SubmitWrite(batch);
+    EndsOrElse([this] { return Poll(), swap_->StandsStill(slot_, kBytes); });
+  }
+  ~SilentServerAndFiles() override { GoOn(); }
+
+  void Poll() {
+    IoRequest* done[1];
+    is_done_ = is_done_ || swap_->Poll(done, std::chrono::microseconds(100)) == 1;
+  }
+  void GoOn() {
+    servers_.Freeze(silent_, false);
+    EndsOrElse([this] { return Poll(), is_done_; });
+  }
+  uint64_t UsedOf(uint32_t server) const { return swap_->servers()[server].slot_bytes_used; }
+  // As the engine does. 's': of the silent server; 'o': of the other one; 'f': of the files; '-': none, or somebody has to be waited for.
+  char WhereNextIs() {
+    const uint64_t silent = UsedOf(silent_), other = UsedOf(1 - silent_);
+    for (int told = 0; told < 16; ++told) {
+      const Result<SlotRef> slot = swap_->TryReserve(kBytes);
+      if (slot.ok()) return UsedOf(silent_) > silent ? 's' : UsedOf(1 - silent_) > other ? 'o' : 'f';
+      if (slot.status().code() != StatusCode::kMustAsk || !swap_->MakeRoom(kBytes, SwapTier::Patience::kAsk).ok()) return '-';
+    }
+    return '?';
+  }
+
+  LocalServers servers_;
+  std::unique_ptr<ServerTransport> transport_;
+  std::unique_ptr<TieredSwap> swap_;
+  SlotRef slot_;
+  uint32_t silent_ = 0;
+  struct Freed {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Freed> buffer_;
+  IoRequest request_;
+  bool is_done_ = false;
+};
+
+// All that left went where room was held, and waited there.
+TEST_F(SilentServerAndFiles, ItsRoomIsTheLastChoice) {
+  const ServerStats silent = swap_->servers()[silent_];
+  const std::string held((silent.leased_bytes - silent.slot_bytes_used) / kBytes, 's');
+  ASSERT_FALSE(held.empty());
+  std::string where;
+  const Meanwhile work([&] {
+    while (where.find(held) == std::string::npos && where.size() < 40) where += WhereNextIs();
+    const size_t files = where.find('f');
+    ASSERT_NE(files, std::string::npos) << where;
+    EXPECT_GE(files, 4u) << where << ": a lease of the other server comes before files";
+    EXPECT_EQ(where, std::string(files, 'o') + "ffff" + held);
+  });
+}
+
+TEST_F(SilentServerAndFiles, WhatIsThereShouldMoveUntilItGoesOn) {
+  EXPECT_TRUE(swap_->ShouldMove(slot_, kBytes));
+  EXPECT_FALSE(swap_->StandsStill(SlotRef{}, kBytes)) << "the other one is there";
+  const SlotRef elsewhere = swap_->Reserve(kBytes).value();
+  EXPECT_FALSE(swap_->StandsStill(elsewhere, kBytes));
+  EXPECT_FALSE(swap_->ShouldMove(elsewhere, kBytes));
+  GoOn();
+  EndsOrElse([this] { return !swap_->StandsStill(slot_, kBytes); });
+  EXPECT_FALSE(swap_->ShouldMove(slot_, kBytes));
+  EXPECT_EQ(WhereNextIs(), 'o') << "the lease that had room last";
+}
+
+// The slots of chunks in memory were of no use to others that had to leave.
+TEST_F(SilentServerAndFiles, OneSlotThereTakesThePlaceOfOthers) {
+  GoOn();
+  const SlotRef other = swap_->Reserve(kBytes).value();
+  servers_.Freeze(silent_, true);
+  is_done_ = false;
+  request_.slot = slot_;
+  IoRequest* const batch[] = {&request_};
+  swap_->SubmitWrite(batch);
+  EndsOrElse([this] { return Poll(), swap_->StandsStill(slot_, kBytes); });
+  const HeldSlot given[] = {{other, kBytes}};
+  size_t taken = 0;
+  const SlotRef slot = swap_->TryExchange(given, kBytes, &taken);
+  EXPECT_TRUE(slot);
+  swap_->Free(slot, kBytes);
 }
 
 // A program that was suspended itself.
