@@ -282,7 +282,9 @@ TEST_F(SilentServerAndFiles, WhatIsThereShouldMoveUntilItGoesOn) {
 // The slots of chunks in memory were of no use to others that had to leave.
 TEST_F(SilentServerAndFiles, OneSlotThereTakesThePlaceOfOthers) {
   GoOn();
+  EndsOrElse([this] { return !swap_->StandsStill(slot_, kBytes); });
   const SlotRef other = swap_->Reserve(kBytes).value();
+  ASSERT_EQ(UsedOf(silent_), 2 * kBytes);
   servers_.Freeze(silent_, true);
   is_done_ = false;
   request_.slot = slot_;
