@@ -26,6 +26,8 @@ class OutputFilter {
   // The stream has ended.
   void Finish(std::string& out);
   bool has_pending() const { return !taking_ && !held_.empty(); }
+  // Nothing but the end of a line is held back.
+  bool holds_line_end() const { return !taking_ && held_ == "\n"; }
   const std::string& taken() const { return taken_; }
 
  private:

@@ -46,6 +46,9 @@ void Pump::Read() {
     if (filter_ != nullptr) filter_->Finish(buffer_);
   } else if (filter_ != nullptr) {
     filter_->Feed({bytes, static_cast<size_t>(length)}, buffer_);
+    // hydra writes the beginning of its addition at once, so what has come without more behind it is the end of the program's own line. Later
+    // it would stand behind a line of the other stream, where both go to one place.
+    if (filter_->holds_line_end() && static_cast<size_t>(length) < sizeof bytes) filter_->Flush(buffer_);
   } else {
     buffer_.assign(bytes, static_cast<size_t>(length));
   }
