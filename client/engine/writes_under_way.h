@@ -48,7 +48,8 @@ class WritesUnderWay {
 
   uint64_t bytes() const { return bytes_; }
   // Of bytes() those that are expected by who misses `missed` bytes: unless no write has ended for as long as the largest of them may take
-  // on a slow wire, or for longer where what was begun before has been waited for in vain. Of much larger ones none, after as long as a write that is not may take; but two of them at once are enough.
+  // on a slow wire, or for longer where what was begun before has been waited for in vain. Of much larger ones none, after as long as a write
+  // that is not may take; but two of them at once are enough.
   uint64_t Expected(Time now, uint64_t missed) {
     if (sizes_ == 0) return 0;
     const auto silence = now - last_news_;
@@ -78,6 +79,7 @@ class WritesUnderWay {
  private:
   static constexpr uint64_t kMuchLarger = 16;
   static constexpr unsigned kSizes = 64;
+  static constexpr int kDoublingsMax = 6;  // by then more than 100 ms have passed, and swap knows that a server stands still (lease_keeper.h)
 
   // By powers of two: of those with size s, each has at least 2^s bytes and fewer than 2^(s+1).
   static unsigned SizeOf(uint64_t bytes) { return static_cast<unsigned>(std::bit_width(bytes | 1)) - 1; }
@@ -92,9 +94,7 @@ class WritesUnderWay {
   uint64_t sizes_ = 0;                       // of which some are expected, a bit each: 2^s
   Spell spell_ = 0;
   Time last_news_{};  // an end, or the first that is expected
-  // Times that patience has ended since a write has. For so many doublings more than 100 ms have passed, and swap knows (lease_keeper.h).
-  static constexpr int kDoublingsMax = 6;
-  int in_vain_ = 0;
+  int in_vain_ = 0;   // times that patience has ended since a write has; more than kDoublingsMax count as that many
 };
 
 }  // namespace ramspan
