@@ -80,15 +80,16 @@ bool Engine::ReadAhead() {
   }
   IoOp* ops[8];
   size_t started = 0;
-  for (; started < n; ++started) {
-    // What would not come for long takes no frame from what is needed now.
-    Frame frame = tier_->StandsStill(wanted[started]->slot, wanted[started]->bytes) ? Frame() : TryTakeFrame(wanted[started]->bytes);
+  for (Chunk* const chunk : std::span(wanted, n)) {
+    // What would not come for long takes no frame from what is needed now; what is behind it may be elsewhere.
+    if (tier_->StandsStill(chunk->slot, chunk->bytes)) continue;
+    Frame frame = TryTakeFrame(chunk->bytes);
     IoOp* const op = frame ? ops_.TryTake() : nullptr;
     if (op == nullptr) break;
-    BeginLoad(op, wanted[started], std::move(frame), true);
-    ops[started] = op;
-    queue_.WakeFor(wanted[started]);
-    policy_->OnPrefetchIssued(wanted[started]);
+    BeginLoad(op, chunk, std::move(frame), true);
+    ops[started++] = op;
+    queue_.WakeFor(chunk);
+    policy_->OnPrefetchIssued(chunk);
     ++counters_.prefetch_issued;
   }
   Submit(std::span(ops, started), false);

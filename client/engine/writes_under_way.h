@@ -54,7 +54,7 @@ class WritesUnderWay {
     if (sizes_ == 0) return 0;
     const auto silence = now - last_news_;
     const uint64_t largest = std::bit_floor(sizes_);
-    if (silence > PatienceFor(largest) * (1 << in_vain_)) {
+    if (silence > std::min(PatienceFor(largest) * (1 << in_vain_), PatienceFor(largest) + kLongestMore)) {
       Forget();
       in_vain_ = std::min(in_vain_ + 1, kDoublingsMax);
       return 0;
@@ -79,7 +79,8 @@ class WritesUnderWay {
  private:
   static constexpr uint64_t kMuchLarger = 16;
   static constexpr unsigned kSizes = 64;
-  static constexpr int kDoublingsMax = 6;  // by then more than 100 ms have passed, and swap knows that a server stands still (lease_keeper.h)
+  static constexpr int kDoublingsMax = 20;
+  static constexpr std::chrono::milliseconds kLongestMore{100};  // by then swap knows that a server stands still (lease_keeper.h)
 
   // By powers of two: of those with size s, each has at least 2^s bytes and fewer than 2^(s+1).
   static unsigned SizeOf(uint64_t bytes) { return static_cast<unsigned>(std::bit_width(bytes | 1)) - 1; }

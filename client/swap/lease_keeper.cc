@@ -107,6 +107,7 @@ Result<SlotRef> LeaseKeeper::Reserve(size_t bytes, SwapTier::Patience patience) 
       if (!over && look > kLooksBeforeWaiting) news_.WaitFor(mutex_, Now() - since < kSoon ? kWaitForAnswer : kWaitForLateAnswer);
     }
     if (!over) continue;
+    turned_away_.store(true, std::memory_order_relaxed);
     if (brief && MayHaveMore(found.hope)) return Status(StatusCode::kAborted, StaticText("a memory server that stands still may have room, or one that makes some"));
     if (patience != SwapTier::Patience::kWait || !WaitForRoom(begin)) return FullStatus();
     since = Now();  // answers are not late because room was waited for
@@ -163,12 +164,12 @@ bool LeaseKeeper::WaitForRoom(Time since) {
 Result<SlotRef> LeaseKeeper::TryReserve(size_t bytes) {
   const Found found = Find(bytes, /*brief=*/false);
   if (found.slot) return found.slot;
+  if (found.hope != Hope::kGood) turned_away_.store(true, std::memory_order_relaxed);
   if (found.hope != Hope::kNone) return Status(StatusCode::kMustAsk, StaticText("a memory server has to be asked"));
   {
     MutexLock lock(mutex_);
     if (MakesRoom()) return Status(StatusCode::kMustAsk, StaticText("a memory server may have room soon"));
   }
-  turned_away_.store(true, std::memory_order_relaxed);
   return Status(FullCode(), StaticText("no memory server has room"));
 }
 
@@ -243,7 +244,6 @@ StatusCode LeaseKeeper::FullCode() const {
 }
 
 Status LeaseKeeper::FullStatus() const {
-  turned_away_.store(true, std::memory_order_relaxed);
   if (transport_.servers() == 0) return Unavailable(NoServerYet());
   uint64_t largest = 0;
   for (uint32_t i = 0; i < transport_.servers(); ++i) largest = std::max(largest, transport_.server(i).capacity_bytes);

@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -85,6 +87,63 @@ TEST(Mover, RunsHardlyAtAllBesideAProgramThatOnlyComputes) {
   // of a core.
   EXPECT_LT(cpu, 0.1 * wall) << cpu << " s of CPU time in " << wall << " s";
   mover.Stop();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
+// One slot of it is at a server that stands still.
+class OneStandsStill final : public FakeTier {
+ public:
+  bool StandsStill(SlotRef slot, size_t) noexcept override { return slot && slot == still; }
+  SlotRef still;
+};
+
+// Names all that is swapped out to be read ahead, in the order of making, and all that is in memory to leave.
+class NamesAll final : public CachePolicy {
+ public:
+  explicit NamesAll(const ChunkTable* chunks) : chunks_(chunks) {}
+  void OnCreate(Chunk*) override {}
+  void OnFree(Chunk*) override {}
+  void OnMiss(Chunk*, uint32_t) override {}
+  void OnPrefetchHit(Chunk*) override {}
+  void OnPrefetchWasted(Chunk*) override {}
+  void OnPrefetchIssued(Chunk*) override {}
+  void SetLimits(uint64_t, uint64_t) override {}
+  size_t PickVictims(uint64_t, std::span<Chunk*> out) override { return Name(out, [](const Chunk* c) { return PhaseOf(c) == Phase::kResident && !Has(c, kPrefetched); }); }
+  bool WantsReadAhead() const override { return true; }
+  size_t PickReadAhead(std::span<Chunk*> out) override { return Name(out, MayReadAhead); }
+
+ private:
+  template <typename Which>
+  size_t Name(std::span<Chunk*> out, Which which) const {
+    size_t n = 0;
+    for (uint32_t id = 0; id < chunks_->ids() && n < out.size(); ++id) {
+      if (which(chunks_->At(id))) out[n++] = chunks_->At(id);
+    }
+    return n;
+  }
+  const ChunkTable* const chunks_;
+};
+
+// It was named first each time, and nothing behind it was read ahead.
+TEST(Mover, ReadsAheadBehindAChunkThatWouldNotCome) {
+  OneStandsStill tier;
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB, .preemptive = false}, &tier, &pins, [](const ChunkTable* chunks) { return std::make_unique<NamesAll>(chunks); });
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 60; ++i) {
+    chunks.push_back(engine.Create(64 << 10).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+  }
+  ASSERT_EQ(PhaseOf(chunks[0]), Phase::kSwapped);
+  ASSERT_EQ(PhaseOf(chunks[1]), Phase::kSwapped);
+  tier.still = chunks[0]->slot;
+  for (size_t i = chunks.size() - 8; i < chunks.size(); ++i) engine.Free(chunks[i]);  // room
+  chunks.resize(chunks.size() - 8);
+  engine.SetPreemptive(/*loading=*/true, /*unloading=*/false);
+  for (int i = 0; i < 100; ++i) engine.MoverStep();
+  EXPECT_EQ(PhaseOf(chunks[0]), Phase::kSwapped);
+  EXPECT_TRUE(Has(chunks[1], kPrefetched));
+  engine.Drain();
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 

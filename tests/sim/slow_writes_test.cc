@@ -97,6 +97,19 @@ TEST(SlowWrites, ChunksOfWhichFewFitAreWrittenWhileOthersAreRead) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
+// For a write of 1 GiB it was eleven minutes in the end.
+TEST(SlowWrites, NoBatchIsWaitedForMuchLongerThanItsLargestWriteMayTake) {
+  using std::chrono::milliseconds;
+  WritesUnderWay writes;
+  WritesUnderWay::Time now{};
+  for (int batch = 0; batch < 40; ++batch) {
+    const WritesUnderWay::Time begin = now;
+    writes.Begin(64 * kMiB, now);
+    while (writes.Expected(now, 64 * kMiB) > 0) now += milliseconds(1);
+    EXPECT_LE(now - begin, WritesUnderWay::PatienceFor(64 * kMiB) + milliseconds(102));
+  }
+}
+
 // A server that stands still. What was on its way there counted as coming for as long as it stood.
 TEST(SlowWrites, NobodyCountsOnWritesOfWhichNoneEnds) {
   using std::chrono::milliseconds;
