@@ -102,8 +102,11 @@ Status Engine::BringHome(Chunk* chunk, VacateOptions options) {
 
 Status Engine::BringHomeIfItLeaves(Chunk* chunk, VacateOptions options) {
   const Vacating::Leaving& leaving = *vacating_.leaving;
+  // A part of the slot may be at another server, which stands still: who comes again and again waits for none such.
+  const auto comes_later = [&]() RS_NO_THREAD_SAFETY_ANALYSIS { return options.part != nullptr && SlotLeaves(chunk, leaving) && tier_->StandsStill(chunk->slot, chunk->bytes); };
   // Transfers elsewhere are none of its business: while other threads go on there are always some.
-  while (chunk->op != nullptr && SlotLeaves(chunk, leaving)) PollOnce(microseconds(1000));
+  while (chunk->op != nullptr && SlotLeaves(chunk, leaving) && !comes_later()) PollOnce(microseconds(1000));
+  if (comes_later()) return Status();
   if (!SlotLeaves(chunk, leaving) || PhaseOf(chunk) == Phase::kFreed) return Status();
   if (PhaseOf(chunk) == Phase::kLost) {
     static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else

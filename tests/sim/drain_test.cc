@@ -182,6 +182,43 @@ TEST(Vacate, GoesOnWhereItWasInterruptedAndLetsOthersGoOn) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
+// A slot of it is in part at another server, which stands still.
+class OneSlotStandsStill final : public FakeTier {
+ public:
+  using FakeTier::FakeTier;
+  bool StandsStill(SlotRef slot, size_t) noexcept override { return slot && slot == still; }
+  SlotRef still;
+};
+
+// A server got nothing back as long as another one stood still: what lay on both was waited for.
+TEST(Vacate, OfAPartComesLaterToWhatStandsStill) {
+  OneSlotStandsStill tier({.seed = 8, .synchronous = true});
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 60; ++i) {
+    chunks.push_back(engine.Create(kDrainedBytes).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+  }
+  ASSERT_EQ(PhaseOf(chunks[1]), Phase::kSwapped);
+  const SlotRef still = tier.still = chunks[1]->slot;
+  // All of the first eight chunks.
+  std::vector<SlotRef> slots;
+  for (size_t i = 0; i < 8; ++i) slots.push_back(chunks[i]->slot);
+  const auto leave = [&](SlotRef slot, size_t) { return std::find(slots.begin(), slots.end(), slot) != slots.end(); };
+  Vacating::Part part{.enough = [] { return false; }};
+  const auto still_there = [&] { return std::count_if(chunks.begin(), chunks.begin() + 8, [&](const Chunk* c) { return c->slot && leave(c->slot, c->bytes); }); };
+  for (int turn = 0; turn < 20; ++turn) ASSERT_TRUE(engine.Vacate(leave, {.part = &part}).ok());
+  EXPECT_EQ(chunks[1]->slot, still);
+  EXPECT_EQ(PhaseOf(chunks[1]), Phase::kSwapped);
+  EXPECT_EQ(still_there(), 1);
+  tier.still = SlotRef{};
+  for (int turn = 0; turn < 20; ++turn) ASSERT_TRUE(engine.Vacate(leave, {.part = &part}).ok());
+  EXPECT_NE(chunks[1]->slot, still);
+  engine.Drain();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
 INSTANTIATE_TEST_SUITE_P(, Drain, testing::Values(0u, 1u), [](const auto& info) { return info.param == 0 ? "Far" : "Near"; });
 
 }  // namespace
