@@ -12,7 +12,7 @@ Table::Table(const BenchOptions& options, std::string title, std::vector<std::st
 
 void Table::AddRow(const Json& values, std::vector<std::string> cells) {
   if (options_.json) {
-    Json line = {{"experiment", options_.only}};
+    Json line = options_.only.empty() ? Json::object() : Json{{"experiment", options_.only}};
     line.update(values);
     PrintJson(options_, std::move(line));
   }

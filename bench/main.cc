@@ -37,6 +37,7 @@ constexpr char kUsage[] =
     "  memory    bytes of metadata a chunk\n"
     "  compute   the program's own loops beside swapping, in ns of thread CPU time an element, against a plain array\n"
     "  small     objects of a few bytes: making, destroying and swapping a million of them\n"
+    "  policy    policies against LRU and MIN (Belady) on patterns of access: bytes in and out; no bytes move, no clock runs\n"
     "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
     "  ramspan bench stream                                 remote memory: one memory server on this node\n"
@@ -44,6 +45,7 @@ constexpr char kUsage[] =
     "  ramspan bench stream --tier file --direct --dir /scratch\n"
     "  ramspan bench stream --threads 2 --busy 2            what a machine without a core to spare makes of it\n"
     "  ramspan bench stream --transport ofi --hosts 2       servers outside of the job, on another host, beside the raw network\n"
+    "  ramspan bench policy --pattern sweep,zipf --limits 25,50\n"
     "  ramspan bench rambrain --plots figures               all experiments, some 3 minutes, swap files\n"
     "  ramspan bench rambrain --experiment decay --servers 1 --data 1GiB --limit 128MiB\n";
 
@@ -82,8 +84,19 @@ po::options_description DescribeRambrain(BenchOptions* o) {
   po::options_description some("options of rambrain");
   auto add = some.add_options();
   add("experiment", po::value(&o->experiment)->value_name("NAME|all"), ExperimentsHelp().c_str());
-  add("plots", po::value(&o->plots)->value_name("DIR"), "data, gnuplot scripts and SVG figures go there");
+  add("plots", po::value(&o->plots)->value_name("DIR"), "rambrain, policy: data, gnuplot scripts and SVG figures go there");
   add("quick", po::bool_switch(&o->quick), "some 15 s in all; says whether it works, not how fast it is");
+  return some;
+}
+
+po::options_description DescribePolicy(BenchOptions* o) {
+  po::options_description some("options of policy");
+  auto add = some.add_options();
+  add("pattern", po::value(&o->patterns)->value_name("NAME,..."), "what a program does; docs/benchmarks.md lists them (all)");
+  add("policy", po::value(&o->policies)->value_name("NAME,..."), "values of the key memoryManager (all)");
+  add("limits", po::value(&o->limits)->value_name("N,..."), "memory limits, in percent of the data (5,10,25,50,75,90)");
+  add("bare", po::bool_switch(&o->bare), "without read-ahead and without the mover's reserve: who leaves, and nothing else");
+  add("steady", po::bool_switch(&o->steady), "count the second half of each pattern only, when the policy has seen the first one");
   return some;
 }
 
@@ -225,6 +238,7 @@ int RunCase(const BenchOptions& o) try {
   if (o.name == "rambrain") return RunExperiment(o);
   if (o.name == "random") return RunRandom(o);
   if (o.name == "compute") return RunCompute(o);
+  if (o.name == "policy") return RunPolicy(o);
   return o.name == "small" ? RunSmall(o) : RunMemory(o);
 } catch (...) {
   Together::Get().Leave();
@@ -236,10 +250,10 @@ int Main(int argc, char** argv) {
   Texts texts;
   bool no_checksum = false;
   po::options_description described = Describe(&options, &texts, &no_checksum), all;
-  described.add(DescribeRambrain(&options));
+  described.add(DescribeRambrain(&options)).add(DescribePolicy(&options));
   all.add(described).add(DescribeInternal(&options));
   const std::string name = argc > 1 ? argv[1] : "";
-  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "rambrain"};
+  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "rambrain"};
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;
   if (known) po::store(po::parse_command_line(argc - 1, argv + 1, all), given);

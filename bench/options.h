@@ -7,7 +7,7 @@
 namespace ramspan::bench {
 
 struct BenchOptions {
-  std::string name;  // pin, stream, random, memory, small, compute, rambrain
+  std::string name;  // pin, stream, random, memory, small, compute, policy, rambrain
   bool json = false;
 
   uint64_t data = uint64_t{1} << 30;  // bytes
@@ -27,12 +27,19 @@ struct BenchOptions {
   uint64_t operations = 0;  // of one repetition: pins, random accesses
   uint64_t chunks = 0;      // memory, small: how many
 
+  std::string plots;  // rambrain, policy: directory; empty: none
+
   // rambrain
   std::string experiment = "all";
-  std::string plots;      // directory; empty: none
   bool quick = false;
   std::string only;       // the experiment of this process
   std::string in_cgroup;  // whose sweeps this process runs for the experiment `kernel`: kernel, ramspan
+
+  // policy
+  std::string patterns, policies;       // names, separated by commas; empty: all
+  std::string limits = "5,10,25,50,75,90";  // percents of a trace's data
+  bool bare = false;                    // neither read-ahead nor reserve
+  bool steady = false;                  // the second half of each trace only
 
   int servers = 0;
   int clients = 1;  // processes of the program, each with its own data
@@ -51,5 +58,6 @@ int RunRandom(const BenchOptions& options);
 int RunMemory(const BenchOptions& options);
 int RunSmall(const BenchOptions& options);
 int RunCompute(const BenchOptions& options);
+int RunPolicy(const BenchOptions& options);  // does not: it needs no library that runs
 
 }  // namespace ramspan::bench

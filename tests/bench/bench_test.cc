@@ -68,6 +68,7 @@ constexpr int kRuns = 5;
 
 class Rambrain : public BenchFixture {};
 class Ratios : public BenchFixture {};
+class Policies : public BenchFixture {};
 
 class Networks : public BenchFixture {
  protected:
@@ -328,6 +329,48 @@ TEST_F(Rambrain, AnEndedRunLeavesNoExperimentBehind) {
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   SendSignal(pid, SIGTERM);
   EXPECT_EQ(Wait(pid).status, 128 + SIGTERM);
+}
+
+TEST_F(Policies, EachPatternAndLimitIsALineWithAllPoliciesAndBothReferences) {
+  const Outcome outcome = Run({"policy", "--pattern", "zipf,sweep", "--limits", "25,62.5", "--json", "--plots", Plots()});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const std::vector<json> lines = Lines(outcome);
+  ASSERT_EQ(lines.size(), 4u);
+  for (const json& line : lines) {
+    const double min = line["min"]["bytes_in"], lru = line["lru"]["bytes_in"];
+    EXPECT_GT(min, 0) << line;
+    EXPECT_LT(min, lru) << line;
+    for (const char* policy : {"cyclic", "second-chance"}) {
+      const json& one = line["policies"][policy];
+      EXPECT_NEAR(one["in_over_min"].get<double>(), one["bytes_in"].get<double>() / min, 1e-9) << line;
+    }
+  }
+  EXPECT_EQ(lines[0]["pattern"], "sweep");
+  EXPECT_EQ(lines[1]["limit_percent"], 62.5);
+  // 20 sweeps read what is not there; cyclic, as LRU, all of it.
+  EXPECT_NEAR(lines[0]["min"]["bytes_in"].get<double>() / lines[0]["data_bytes"].get<double>(), 15, 0.1);
+  EXPECT_TRUE(lines[0]["policies"]["cyclic"]["target_missed"].get<bool>());
+  EXPECT_TRUE(IsDrawn("policy_sweep.dat") && IsDrawn("policy_zipf.gp"));
+}
+
+TEST_F(Policies, TheSameComesOutEachTimeAndMissedTargetsAreNoFailure) {
+  const Words words = {"policy", "--pattern", "sweep,omp-matmul", "--limits", "50", "--policy", "second-chance", "--bare", "--steady"};
+  const Outcome one = Run(words), two = Run(words);
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_EQ(one.out, two.out);
+  EXPECT_THAT(one.out, HasSubstr("second half of each trace, no read-ahead, no reserve"));
+  EXPECT_THAT(one.out, testing::ContainsRegex("sweep +50 +[0-9.]+ +[0-9.]+ +[0-9.]+! "));
+}
+
+TEST_F(Policies, WhatThereIsNotIsNamed) {
+  const auto error = [&](const Words& words) {
+    const Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.status, 1) << words.back();
+    return outcome.err;
+  };
+  EXPECT_THAT(error({"policy", "--policy", "lru"}), HasSubstr("there is no cache policy \"lru\"; the choices are cyclic, second-chance"));
+  EXPECT_THAT(error({"policy", "--pattern", "sweep,wave"}), HasSubstr("there is no \"wave\"; there are sweep, "));
+  for (const char* limits : {"0", "101", "5,", "nan", "5%"}) EXPECT_THAT(error({"policy", "--limits", limits}), HasSubstr("--limits: percents of the data")) << limits;
 }
 
 // A third of the ratio in docs/benchmarks.md: read-ahead off gets 72 to 76 % of its roofline there.

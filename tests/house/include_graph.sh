@@ -30,13 +30,14 @@ memserver(mpi)     memserver common common(mpi)
 launch             common
 examples           include/ramspan include/rambrain
 bench              common common(mpi) include/ramspan include/rambrain
+bench(policy)      bench common client/arena client/chunk client/engine client/policy
 '
 # Includes that break the rule and are known: "FILE -> ROOM: why". They are printed at each run.
 exceptions='
 '
 
 # The room of a path as an #include or git spells it. Public headers are included without their first folder.
-# Above the port of the transports nobody knows a network: what swap may see of client/transport is the port and files, what the
+# The simulator of policies is the one benchmark that looks inside. Above the port of the transports nobody knows a network: what swap may see of client/transport is the port and files, what the
 # composition root may see besides is the doors; MPI and libfabric do not see each other. MPI's own headers come with common(mpi).
 room_of() {
   case $1 in
@@ -45,6 +46,7 @@ room_of() {
     client/transport/mpi_*) echo "client/transport(mpi)" ;;
     client/transport/ofi_*) echo "client/transport(ofi)" ;;
     memserver/main.cc | memserver/mpi_*) echo "memserver(mpi)" ;;
+    bench/policy*) echo "bench(policy)" ;;
     ramspan/*) echo include/ramspan ;;
     rambrain/*) echo include/rambrain ;;
     client/*/* | include/*/*) echo "$1" | cut -d/ -f1-2 ;;
@@ -128,6 +130,8 @@ self_test() {
   expect "client/transport(ofi) must not include client/transport(mpi)" client/transport/ofi_lane.cc client/transport/mpi_rma.h
   expect "client/transport(mpi) must not include client/transport(ofi)" client/transport/mpi_rma.cc client/transport/ofi_lane.h
   expect "memserver must not include common(mpi)" memserver/server.cc common/mpi_control.h
+  expect "bench must not include client/policy" bench/stream.cc client/policy/policy.h
+  expect "" bench/policy_memory.h client/policy/policy.h accepted
   expect "" client/swap/remote_io.cc client/transport/transport.h accepted
   expect "" client/runtime/runtime.cc client/transport/mpi_door.h accepted
   expect "" memserver/main.cc common/mpi_world.h accepted

@@ -1,0 +1,307 @@
+// The simulator of `ramspan bench policy`: its references against what is known of them, its memory against the engine's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <list>
+#include <memory>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/policy_memory.h"
+#include "bench/policy_patterns.h"
+#include "bench/policy_reference.h"
+#include "client/engine/engine.h"
+#include "tests/support/fake_tier.h"
+#include "tests/support/no_pins.h"
+#include "tests/support/policies.h"
+
+namespace ramspan {
+namespace {
+
+using bench::PolicyMemory;
+using bench::PolicyTrace;
+using bench::PolicyTraffic;
+using bench::Reference;
+
+constexpr uint64_t kPage = 4096;
+
+// Writes, so that what leaves has to be read again. The chunks are made before.
+PolicyTrace TraceOf(const std::vector<uint32_t>& touches) {
+  PolicyTrace trace;
+  for (uint32_t i = 0; i <= *std::max_element(touches.begin(), touches.end()); ++i) trace.Create(kPage);
+  for (const uint32_t object : touches) trace.Touch(object, true);
+  return trace;
+}
+
+const bench::PolicyPattern& PatternNamed(const std::string& name) {
+  for (const bench::PolicyPattern& pattern : bench::PolicyPatterns()) {
+    if (pattern.name == name) return pattern;
+  }
+  throw std::logic_error(name);
+}
+
+// Silberschatz, Galvin, Gagne, Operating System Concepts, section 10.4: nine faults and twelve with three frames.
+TEST(PolicyReference, FaultsAsOftenAsTheTextbookSays) {
+  const PolicyTrace trace = TraceOf({7, 0, 1, 2, 0, 3, 0, 4, 2, 3, 0, 3, 2, 1, 2, 0, 1, 7, 0, 1});
+  const PolicyTraffic min = ReplayReference(trace, 3 * kPage, Reference::kMin), lru = ReplayReference(trace, 3 * kPage, Reference::kLru);
+  EXPECT_EQ(min.faults, 9u);
+  EXPECT_EQ(lru.faults, 12u);
+  EXPECT_EQ(min.bytes_in, 3 * kPage) << "six of the faults are first touches, which have nothing to read";
+  EXPECT_EQ(lru.bytes_in, 6 * kPage);
+}
+
+// The least faults of all ways to evict.
+uint64_t LeastFaults(const std::vector<uint32_t>& touches, size_t next, const std::set<uint32_t>& there, size_t frames) {
+  if (next == touches.size()) return 0;
+  const uint32_t object = touches[next];
+  if (there.contains(object)) return LeastFaults(touches, next + 1, there, frames);
+  std::set<uint32_t> with = there;
+  with.insert(object);
+  if (with.size() <= frames) return 1 + LeastFaults(touches, next + 1, with, frames);
+  uint64_t least = UINT64_MAX;
+  for (const uint32_t victim : there) {
+    std::set<uint32_t> rest = with;
+    rest.erase(victim);
+    least = std::min(least, 1 + LeastFaults(touches, next + 1, rest, frames));
+  }
+  return least;
+}
+
+TEST(PolicyReference, MinIsTheLeastOfAllWaysToEvict) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<uint32_t> touches;
+    for (int i = 0; i < 13; ++i) touches.push_back(static_cast<uint32_t>(random() % 5));
+    for (const size_t frames : {size_t{2}, size_t{3}}) {
+      EXPECT_EQ(ReplayReference(TraceOf(touches), frames * kPage, Reference::kMin).faults, LeastFaults(touches, 0, {}, frames))
+          << "seed " << seed << ", frames " << frames;
+    }
+  }
+}
+
+TEST(PolicyReference, LruIsAListWithTheLastTouchedInFront) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<uint32_t> touches;
+    for (int i = 0; i < 400; ++i) touches.push_back(static_cast<uint32_t>(random() % 40));
+    std::list<uint32_t> order;
+    uint64_t faults = 0;
+    for (const uint32_t object : touches) {
+      const auto found = std::find(order.begin(), order.end(), object);
+      if (found != order.end()) {
+        order.erase(found);
+      } else {
+        ++faults;
+        if (order.size() == 12) order.pop_back();
+      }
+      order.push_front(object);
+    }
+    EXPECT_EQ(ReplayReference(TraceOf(touches), 12 * kPage, Reference::kLru).faults, faults) << "seed " << seed;
+  }
+}
+
+TEST(PolicyReference, WhatAThreadHoldsStays) {
+  PolicyTrace trace;
+  trace.threads = 2;
+  for (int i = 0; i < 3; ++i) trace.Create(kPage);
+  trace.Touch(0, true, 1);  // never again: the first that MIN would send away
+  for (int i = 0; i < 4; ++i) trace.Touch(1 + i % 2, true, 0);
+  for (const Reference reference : {Reference::kMin, Reference::kLru}) {
+    EXPECT_EQ(ReplayReference(trace, 2 * kPage, reference).misses, 2u);
+    EXPECT_THROW(ReplayReference(trace, kPage, reference), std::runtime_error);
+  }
+}
+
+TEST(PolicyReference, ChunksOfManySizesAndTheirEndsKeepWithinTheLimit) {
+  PolicyTrace trace;
+  trace.Touch(trace.Create(3 * kPage), true);
+  trace.Touch(trace.Create(kPage + 1), true);  // two pages: 3 + 2 > 4, so the first one leaves
+  trace.Free(1);
+  trace.Touch(trace.Create(kPage), true);
+  trace.Touch(0);
+  const PolicyTraffic min = ReplayReference(trace, 4 * kPage, Reference::kMin);
+  EXPECT_EQ(min.evictions, 1u);
+  EXPECT_EQ(min.bytes_in, 3 * kPage);
+  EXPECT_EQ(min.bytes_out, 3 * kPage);
+  EXPECT_EQ(trace.data_bytes(), 5 * kPage);
+}
+
+// Names one after the other in the order of their making, whoever holds them.
+class InTurns final : public CachePolicy {
+ public:
+  explicit InTurns(const ChunkTable* chunks) : chunks_(chunks) {}
+  void OnCreate(Chunk*) override {}
+  void OnFree(Chunk*) override {}
+  void OnMiss(Chunk*, uint32_t) override {}
+  void OnPrefetchHit(Chunk*) override {}
+  void OnPrefetchWasted(Chunk*) override {}
+  void OnPrefetchIssued(Chunk*) override {}
+  void SetLimits(uint64_t, uint64_t) override {}
+  bool WantsReadAhead() const override { return false; }
+  size_t PickReadAhead(std::span<Chunk*>) override { return 0; }
+  size_t PickVictims(uint64_t, std::span<Chunk*> out) override {
+    for (uint32_t i = 0; i < chunks_->ids(); ++i) {
+      Chunk* const chunk = chunks_->At(next_++ % chunks_->ids());
+      if (PhaseOf(chunk) != Phase::kResident) continue;
+      out[0] = chunk;
+      return 1;
+    }
+    return 0;
+  }
+
+ private:
+  const ChunkTable* const chunks_;
+  uint32_t next_ = 0;
+};
+
+TEST(PolicyMemory, APolicyThatNamesWhatIsInUseIsNotObeyed) {
+  PolicyMemory memory({.limit = 3 * kPage, .bare = true}, 2, [](const ChunkTable* chunks) { return std::make_unique<InTurns>(chunks); });
+  Chunk* chunks[4];
+  for (Chunk*& chunk : chunks) chunk = memory.Create(kPage);
+  memory.Touch(chunks[0], 0, true);  // thread 0 holds it: the first that is named
+  for (uint32_t i = 1; i < 4; ++i) memory.Touch(chunks[i], 1, true);
+  EXPECT_EQ(PhaseOf(chunks[0]), Phase::kResident);
+  EXPECT_EQ(PhaseOf(chunks[1]), Phase::kSwapped);
+  memory.Touch(chunks[2], 0, false);  // it holds the one that is named next, and the first no more
+  memory.Touch(chunks[1], 1, false);
+  EXPECT_EQ(PhaseOf(chunks[2]), Phase::kResident);
+  EXPECT_EQ(PhaseOf(chunks[3]), Phase::kSwapped);
+  EXPECT_EQ(memory.traffic().evictions, 2u);
+  EXPECT_TRUE(memory.IsValid());
+}
+
+TEST(PolicyMemory, WhereThreadsHoldAllItSaysSo) {
+  PolicyMemory memory({.limit = kPage}, 2, DefaultPolicy());
+  memory.Touch(memory.Create(kPage), 0, true);
+  Chunk* const second = memory.Create(kPage);
+  EXPECT_THROW(memory.Touch(second, 1, true), std::runtime_error);
+}
+
+// IsValid holds the equations: what came in is what was missed and what was fetched ahead, memory never holds more than its limit.
+TEST(PolicyMemory, AccountsForEachByteOfEachPatternWithEachPolicy) {
+  for (const bench::PolicyPattern& pattern : bench::PolicyPatterns()) {
+    const PolicyTrace trace = pattern.make();
+    for (const char* name : PolicyNames()) {
+      for (const bool bare : {false, true}) {
+        SCOPED_TRACE(std::string(pattern.name) + ", " + name + (bare ? ", bare" : ""));
+        PolicyMemory memory({.limit = std::max(trace.data_bytes() / 5, trace.least_limit()), .bare = bare}, trace.threads, PolicyNamed(name));
+        std::vector<Chunk*> chunks(trace.bytes.size());
+        for (size_t i = 0; i < trace.events.size(); ++i) {
+          const PolicyTrace::Event& event = trace.events[i];
+          if (event.kind == PolicyTrace::Kind::kCreate) chunks[event.object] = memory.Create(trace.bytes[event.object]);
+          if (event.kind == PolicyTrace::Kind::kTouch) memory.Touch(chunks[event.object], event.thread, event.write);
+          ASSERT_TRUE(i % 1000 != 0 || memory.IsValid()) << i;
+        }
+        ASSERT_TRUE(memory.IsValid());
+        const PolicyTraffic t = memory.traffic();
+        EXPECT_EQ(t.touches, trace.touches());
+        EXPECT_EQ(t.bytes_in, t.missed_bytes + t.ahead_bytes);
+        EXPECT_EQ(t.faults, t.misses + trace.bytes.size()) << "all that left was written, so only first touches are free";
+        EXPECT_TRUE(!bare || t.ahead == 0) << t.ahead;
+        for (Chunk* chunk : chunks) memory.Free(chunk);
+        EXPECT_TRUE(memory.IsValid());
+        EXPECT_EQ(memory.traffic().ahead, memory.traffic().hits + memory.traffic().wasted);
+      }
+    }
+  }
+}
+
+// Nothing that fetches on demand reads less than MIN. With several threads, which hold chunks, it is no bound.
+TEST(PolicyMemory, NoPolicyBeatsMin) {
+  for (const bench::PolicyPattern& pattern : bench::PolicyPatterns()) {
+    const PolicyTrace trace = pattern.make();
+    if (trace.threads > 1) continue;
+    const uint64_t limit = std::max(trace.data_bytes() / 3, trace.least_limit());
+    const PolicyTraffic min = ReplayReference(trace, limit, Reference::kMin);
+    EXPECT_LE(min.bytes_in, ReplayReference(trace, limit, Reference::kLru).bytes_in) << pattern.name;
+    for (const char* name : PolicyNames()) {
+      EXPECT_LE(min.bytes_in, Replay(trace, {.limit = limit, .bare = true}, PolicyNamed(name)).bytes_in) << pattern.name << ' ' << name;
+    }
+  }
+}
+
+// A sweep over N chunks with room for M of them reads N - M in each sweep where the future is known.
+TEST(PolicyPatterns, MinOfASweepIsWhatDoesNotFit) {
+  const PolicyTrace sweep = PatternNamed("sweep").make();
+  const PolicyTraffic min = ReplayReference(sweep, sweep.data_bytes() / 4, Reference::kMin);
+  EXPECT_NEAR(static_cast<double>(min.bytes_in) / static_cast<double>(sweep.data_bytes()), 20 * 0.75, 0.02);
+  const PolicyTraffic steady = ReplayReference(sweep, sweep.data_bytes() / 4, Reference::kMin, true);
+  EXPECT_NEAR(static_cast<double>(steady.bytes_in) / static_cast<double>(min.bytes_in), 0.5, 0.05);
+  EXPECT_EQ(steady.touches, (sweep.touches() + 1) / 2);
+}
+
+TEST(PolicyPatterns, RepeatAndUseAllThatTheyMake) {
+  for (const bench::PolicyPattern& pattern : bench::PolicyPatterns()) {
+    SCOPED_TRACE(pattern.name);
+    const PolicyTrace one = pattern.make(), two = pattern.make();
+    ASSERT_EQ(one.events.size(), two.events.size());
+    std::vector<uint64_t> touched(one.bytes.size());
+    std::set<uint16_t> threads;
+    for (size_t i = 0; i < one.events.size(); ++i) {
+      const PolicyTrace::Event &a = one.events[i], &b = two.events[i];
+      ASSERT_TRUE(a.kind == b.kind && a.object == b.object && a.thread == b.thread && a.write == b.write) << i;
+      if (a.kind != PolicyTrace::Kind::kTouch) continue;
+      ++touched[a.object];
+      threads.insert(a.thread);
+    }
+    EXPECT_EQ(std::count(touched.begin(), touched.end(), 0u), 0) << "filled";
+    EXPECT_LE(std::count(touched.begin(), touched.end(), 1u), 2) << "and used: but for the least likely of zipf";
+    EXPECT_EQ(threads.size(), one.threads);
+    EXPECT_EQ(one.threads, std::string(pattern.name).starts_with("omp-") ? 4u : 1u);
+  }
+}
+
+// The engine itself with the same touches, its mover as often: what it moved.
+PolicyTraffic ByEngine(const PolicyTrace& trace, uint64_t limit, const std::string& policy) {
+  FakeTier tier(FakeTierOptions{.seed = 3, .capacity_bytes = uint64_t{1} << 30, .delay_steps_max = 1});
+  NoPins pins;
+  Engine engine({.budget = limit, .metadata_beside_limit = true}, &tier, &pins, PolicyNamed(policy));
+  std::vector<Chunk*> chunks;
+  for (const PolicyTrace::Event& event : trace.events) {
+    if (event.kind == PolicyTrace::Kind::kCreate) chunks.push_back(engine.Create(trace.bytes[event.object]).value());
+    if (event.kind != PolicyTrace::Kind::kTouch) continue;
+    EXPECT_TRUE(engine.Acquire(chunks[event.object], event.write).ok());
+    for (int step = 0; step < 4; ++step) engine.MoverStep();
+  }
+  engine.Drain();
+  const EngineCounters c = engine.counters();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  PolicyTraffic traffic;
+  traffic.misses = c.misses;
+  traffic.ahead = c.prefetch_issued;
+  traffic.wasted = c.prefetch_wasted;
+  traffic.evictions = c.evictions;
+  return traffic;
+}
+
+TEST(PolicyMemory, MovesWhatTheEngineMoves) {
+  constexpr uint64_t kBytes = 16 << 10;
+  constexpr uint32_t kChunks = 400;
+  PolicyTrace sweep, anywhere;
+  for (PolicyTrace* trace : {&sweep, &anywhere}) {
+    for (uint32_t i = 0; i < kChunks; ++i) trace->Touch(trace->Create(kBytes), true);
+  }
+  std::mt19937 random(5);
+  for (uint32_t i = 0; i < 6 * kChunks; ++i) {
+    sweep.Touch(i % kChunks, i % 3 == 0);
+    anywhere.Touch(static_cast<uint32_t>(random() % kChunks), i % 3 == 0);
+  }
+  for (const PolicyTrace* trace : {&sweep, &anywhere}) {
+    for (const char* policy : PolicyNames()) {
+      SCOPED_TRACE(std::string(policy) + (trace == &sweep ? ", sweep" : ", random"));
+      const uint64_t limit = kChunks / 4 * kBytes;
+      const PolicyTraffic engine = ByEngine(*trace, limit, policy), simulated = Replay(*trace, {.limit = limit}, PolicyNamed(policy));
+      const auto near = [](uint64_t a, uint64_t b) { return std::abs(static_cast<double>(a) - static_cast<double>(b)); };
+      EXPECT_LE(near(engine.misses + engine.ahead, simulated.misses + simulated.ahead), 0.02 * static_cast<double>(engine.misses + engine.ahead))
+          << engine.misses << " + " << engine.ahead << ", " << simulated.misses << " + " << simulated.ahead;
+      EXPECT_LE(near(engine.evictions, simulated.evictions), 0.02 * static_cast<double>(engine.evictions)) << engine.evictions << ' ' << simulated.evictions;
+      EXPECT_LE(near(engine.wasted, simulated.wasted), 0.05 * static_cast<double>(engine.ahead) + 1) << engine.wasted << ' ' << simulated.wasted;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ramspan
