@@ -37,7 +37,7 @@ constexpr char kUsage[] =
     "  memory    bytes of metadata a chunk\n"
     "  compute   the program's own loops beside swapping, in ns of thread CPU time an element, against a plain array\n"
     "  small     objects of a few bytes: making, destroying and swapping a million of them\n"
-    "  policy    policies against LRU and MIN (Belady) on patterns of access: bytes in and out; no bytes move, no clock runs\n"
+    "  policy    [TRACE...]: policies against LRU and MIN (Belady) on patterns of access, or on a program's own (RAMSPAN_TRACE)\n"
     "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
     "  ramspan bench stream                                 remote memory: one memory server on this node\n"
@@ -46,6 +46,7 @@ constexpr char kUsage[] =
     "  ramspan bench stream --threads 2 --busy 2            what a machine without a core to spare makes of it\n"
     "  ramspan bench stream --transport ofi --hosts 2       servers outside of the job, on another host, beside the raw network\n"
     "  ramspan bench policy --pattern sweep,zipf --limits 25,50\n"
+    "  ramspan bench policy trace --limits 10,20            what policies would have moved for a program that ran with RAMSPAN_TRACE=trace\n"
     "  ramspan bench rambrain --plots figures               all experiments, some 3 minutes, swap files\n"
     "  ramspan bench rambrain --experiment decay --servers 1 --data 1GiB --limit 128MiB\n";
 
@@ -92,7 +93,7 @@ po::options_description DescribeRambrain(BenchOptions* o) {
 po::options_description DescribePolicy(BenchOptions* o) {
   po::options_description some("options of policy");
   auto add = some.add_options();
-  add("pattern", po::value(&o->patterns)->value_name("NAME,..."), "what a program does; docs/benchmarks.md lists them (all)");
+  add("pattern", po::value(&o->patterns)->value_name("NAME,..."), "what a program does; docs/benchmarks.md lists them (all, but with a TRACE none)");
   add("policy", po::value(&o->policies)->value_name("NAME,..."), "values of the key memoryManager (all)");
   add("limits", po::value(&o->limits)->value_name("N,..."), "memory limits, in percent of the data (5,10,25,50,75,90)");
   add("bare", po::bool_switch(&o->bare), "without read-ahead and without the mover's reserve: who leaves, and nothing else");
@@ -102,7 +103,7 @@ po::options_description DescribePolicy(BenchOptions* o) {
 
 po::options_description DescribeInternal(BenchOptions* o) {
   po::options_description some;
-  some.add_options()("only", po::value(&o->only))("in-cgroup", po::value(&o->in_cgroup))("raw", po::value(&o->raw));
+  some.add_options()("only", po::value(&o->only))("in-cgroup", po::value(&o->in_cgroup))("raw", po::value(&o->raw))("trace", po::value(&o->traces));
   return some;
 }
 
@@ -256,7 +257,9 @@ int Main(int argc, char** argv) {
   const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "rambrain"};
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;
-  if (known) po::store(po::parse_command_line(argc - 1, argv + 1, all), given);
+  po::positional_options_description files;
+  if (name == "policy") files.add("trace", -1);
+  if (known) po::store(po::command_line_parser(argc - 1, argv + 1).options(all).positional(files).run(), given);
   if (!known && !name.empty() && name[0] != '-') {
     std::string names;
     for (const std::string& one : cases) names += (names.empty() ? "" : ", ") + one;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ramspan::bench {
 
@@ -36,6 +37,7 @@ struct BenchOptions {
   std::string in_cgroup;  // whose sweeps this process runs for the experiment `kernel`: kernel, ramspan
 
   // policy
+  std::vector<std::string> traces;      // files of RAMSPAN_TRACE; with some of them, no patterns but those that are named
   std::string patterns, policies;       // names, separated by commas; empty: all
   std::string limits = "5,10,25,50,75,90";  // percents of a trace's data
   bool bare = false;                    // neither read-ahead nor reserve

@@ -15,6 +15,7 @@
 #include "bench/policy_memory.h"
 #include "bench/policy_patterns.h"
 #include "bench/policy_reference.h"
+#include "bench/policy_trace_file.h"
 #include "client/policy/policy_factory.h"
 
 namespace ramspan::bench {
@@ -73,7 +74,9 @@ std::vector<Subject> SubjectsOf(const BenchOptions& options) {
     const bool there_is = std::any_of(PolicyPatterns().begin(), PolicyPatterns().end(), [&](const PolicyPattern& p) { return name == p.name; });
     if (!there_is) throw std::runtime_error("--pattern: there is no \"" + name + "\"; there are " + PatternNames());
   }
+  for (const std::string& path : options.traces) subjects.push_back({ReadTraceFile(path), {}});
   for (const PolicyPattern& pattern : PolicyPatterns()) {
+    if (wanted.empty() && !options.traces.empty()) break;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), pattern.name) == wanted.end()) continue;
     subjects.push_back({pattern.make(), pattern.target});
     subjects.back().trace.name = pattern.name;

@@ -80,6 +80,7 @@ std::vector<Setting> ProgramSettings(const Options& options) {
   add_switch("debug", options.debug);
   add_switch("bundles", options.bundles);
   if (options.stats) add("stats", *options.stats);
+  if (options.trace) add("trace", *options.trace);
   return settings;
 }
 
@@ -167,6 +168,10 @@ void Loader::DescribeKeys() {
     c.stats = text;  // an empty one switches off what a file of lower priority set
     return Status();
   };
+  const auto trace = [&c](const std::string& text) {
+    c.trace = text;
+    return Status();
+  };
   AddKey("memory", memory, "hard limit of local memory");
   AddKey("swapMemory", swap_memory, "most bytes of local swap files");
   AddKey("memoryManager", manager, "who leaves when memory is full");
@@ -183,6 +188,7 @@ void Loader::DescribeKeys() {
   AddKey("debug", debug, "catch pointers used after their adhereTo, and forgotten const");
   AddKey("bundles", bundles, "objects smaller than a page share chunks");
   AddKey("stats", stats, "file for the statistics");
+  AddKey("trace", trace, "file for the accesses, which `ramspan bench policy` replays");
 }
 
 std::vector<std::string> Loader::Keys() const {

@@ -37,6 +37,7 @@ struct Config {
   bool debug = false;
   bool bundles = true;
   std::string stats;  // empty = none
+  std::string trace;  // empty = none
 
   // Where each key that is not a default came from, for messages: "environment RAMSPAN_MEMORY", "/etc/ramspan.conf:3".
   std::map<std::string, std::string> source;

@@ -13,6 +13,7 @@ enum class LockRank : int {
   kEngine = 20,      // chunk transitions, policy lists, operations in flight
   kPinRegistry = 30, // the list of all threads' pin tables (taken by the evictor's scan)
   kPolicyEvents = 35,  // what a program's own policy has not been told yet
+  kTraceFile = 36,   // records that are not written yet
   kTier = 40,        // one swap tier's slots and completion queue
   kServerTalk = 45,  // records to and from servers that several tiers share
   kServerGroups = 46, // which tier a server is of, and what has ended for each

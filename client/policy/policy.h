@@ -40,6 +40,7 @@ class CachePolicy {
   struct Interests {
     bool touches = false;
     bool costs = false;
+    bool references = false;  // it looks at kReferenced by itself
   };
   virtual Interests interests() const { return {}; }
   // Before all other calls. `costs` outlives the policy; it stays empty without the interest.

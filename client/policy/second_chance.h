@@ -18,6 +18,7 @@ class SecondChancePolicy final : public CachePolicy {
  public:
   explicit SecondChancePolicy(const ChunkTable* chunks) : chunks_(chunks) {}
 
+  Interests interests() const override { return {.references = true}; }
   void OnCreate(Chunk* chunk) override;
   void OnFree(Chunk* chunk) override;
   void OnMiss(Chunk* chunk, uint32_t thread) override;

@@ -16,14 +16,13 @@
 namespace ramspan {
 namespace {
 
-constexpr auto kUpkeepEvery = std::chrono::milliseconds(200);  // a look at a flag, mostly
-constexpr auto kRest = std::chrono::milliseconds(20);
 constexpr auto kStopPatience = std::chrono::seconds(10);  // a round takes milliseconds; MPI may hang at the end of a job
 
 }  // namespace
 
-Status Mover::Start(Engine* engine, std::function<void(const std::atomic<bool>& stop)> upkeep) {
+Status Mover::Start(Engine* engine, std::function<void(const std::atomic<bool>& stop)> upkeep, const MoverPace& pace) {
   engine_ = engine;
+  pace_ = pace;
   upkeep_ = std::move(upkeep);
   try {
     thread_ = StartOwnThread([this] { Run(); });
@@ -39,16 +38,16 @@ void Mover::Run() {
   auto next_upkeep = std::chrono::steady_clock::now();
   while (!stopping()) {
     try {
-      if (!engine_->MoverStep()) engine_->MoverWait(kRest);
+      if (!engine_->MoverStep()) engine_->MoverWait(pace_.rest);
       GiveSignalReports();
       if (const auto now = std::chrono::steady_clock::now(); now >= next_upkeep) {
-        next_upkeep = now + kUpkeepEvery;
+        next_upkeep = now + pace_.upkeep_every;
         upkeep_(stopping_);
       }
     } catch (const std::bad_alloc&) {
       // Nobody waits for what the turn would have done, and the next one does it. Without this it would be the program's end.
       engine_->NoteHeapFailure();
-      engine_->MoverWait(kRest);
+      engine_->MoverWait(pace_.rest);
     }
     TellHeapFailure();
   }

@@ -45,6 +45,7 @@ void MergeOptions(const Options& options, Options* merged) {
   take(all.debug, options.debug);
   take(all.bundles, options.bundles);
   take(all.stats, options.stats);
+  take(all.trace, options.trace);
   take(all.customConfig, options.customConfig);
   all.rambrain = all.rambrain || options.rambrain;
 }

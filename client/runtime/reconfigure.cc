@@ -92,6 +92,7 @@ Options Runtime::EffectiveOptions() {
   options.debug = config_.debug;
   options.bundles = config_.bundles;
   options.stats = config_.stats;
+  options.trace = config_.trace;
   return options;
 }
 

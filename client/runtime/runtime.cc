@@ -12,10 +12,13 @@
 #include "client/front/pin_registry.h"
 #include "client/front/throw_status.h"
 #include "client/policy/policy_factory.h"
+#include "client/policy/trace_file.h"
+#include "client/policy/trace_policy.h"
 #include "client/runtime/mapped_files.h"
 #include "client/runtime/options.h"
 #include "client/runtime/signals.h"
 #include "client/runtime/statistics.h"
+#include "client/runtime/stats_json.h"
 #include "client/runtime/swaps.h"
 #include "client/swap/file_swap.h"
 #include "client/swap/remote_swap.h"
@@ -28,6 +31,11 @@
 #include "ramspan/errors.h"
 
 namespace ramspan {
+
+namespace {
+constexpr auto kTraceWrittenEvery = std::chrono::milliseconds(10);
+constexpr auto kTraceEpochs = std::chrono::milliseconds(1);  // TracePolicy::kEpochEvery
+}  // namespace
 
 std::atomic<Runtime*> Runtime::instance_{nullptr};
 
@@ -53,10 +61,13 @@ Runtime& Runtime::TryStart() {
   if (Runtime* runtime = instance_.load()) return *runtime;
   auto runtime = std::unique_ptr<Runtime>(new Runtime);
   if (Status status = runtime->Compose(program.options); !status.ok()) throw ConfigError(status.message());
-  if (Status status = runtime->mover_.Start(&runtime->engine(), [swaps = runtime->swaps_.get()](const std::atomic<bool>& stop) {
+  // A trace needs short epochs, which the mover begins, and is written by it.
+  const MoverPace pace = runtime->trace_ ? MoverPace{kTraceWrittenEvery, kTraceEpochs} : MoverPace{};
+  if (Status status = runtime->mover_.Start(&runtime->engine(), [swaps = runtime->swaps_.get(), trace = runtime->trace_.get()](const std::atomic<bool>& stop) {
+        if (trace != nullptr) trace->WriteOut(false);
         swaps->TellLosses();
         swaps->LeaveDraining(stop);
-      }); !status.ok()) throw ConfigError(status.message());
+      }, pace); !status.ok()) throw ConfigError(status.message());
   // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
   static_cast<void>(runtime->outside_.release());
   Runtime* started = runtime.release();
@@ -101,8 +112,20 @@ Status Runtime::Compose(const Options& program) {
   return Status();
 }
 
+// A program runs without its trace as without its statistics.
+void Runtime::OpenTrace() {
+  if (config_.trace.empty()) return;
+  Result<std::unique_ptr<TraceFile>> file = TraceFile::Create(ExpandStatsPath(config_.trace, WorldRank()));
+  if (file.ok()) {
+    trace_ = std::move(file).value();
+  } else {
+    LogWarning("nothing is traced (key trace, RAMSPAN_TRACE): %s", file.status().message().c_str());
+  }
+}
+
 // All above the tiers. std::bad_alloc: there are too few addresses.
 void Runtime::MakeParts(bool rambrain, std::chrono::steady_clock::time_point started) {
+  OpenTrace();
   Engine::Options options;
   options.budget = config_.memory;
   options.metadata_beside_limit = rambrain;
@@ -175,7 +198,9 @@ Status Runtime::AddFileTier(bool rambrain, std::vector<std::unique_ptr<SwapTier>
 }
 
 std::unique_ptr<CachePolicy> Runtime::MakeConfiguredPolicy(const ChunkTable* chunks) const {
-  return MakePolicy(config_.memory_manager, chunks).value();  // the configuration knows no other names
+  std::unique_ptr<CachePolicy> policy = MakePolicy(config_.memory_manager, chunks).value();  // the configuration knows no other names
+  if (trace_ == nullptr) return policy;
+  return std::make_unique<TracePolicy>(std::move(policy), chunks, trace_.get());
 }
 
 void Runtime::KeepConfiguredPolicy(const ChunkTable* chunks) {
@@ -213,6 +238,7 @@ void Runtime::AtExit() {
       std::fputs(words.c_str(), stderr);
     });
   }
+  if (trace_) say("the end of the trace is not written (key trace, RAMSPAN_TRACE)", [this] { trace_->WriteOut(true); });
   say("statistics are not written (key stats, RAMSPAN_STATS)", [this] { statistics_->WriteFile(); });
 }
 

@@ -26,6 +26,7 @@ class ServerTransport;
 class Swaps;
 class SwapTier;
 class TieredSwap;
+class TraceFile;
 
 class Runtime {
  public:
@@ -73,6 +74,7 @@ class Runtime {
   static Runtime& Start();
   static Runtime& TryStart();
   Status Compose(const Options& program);
+  void OpenTrace();
   void MakeParts(bool rambrain, std::chrono::steady_clock::time_point started);
   Result<ServerTransport*> ChooseTransport();
   Status AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
@@ -87,6 +89,7 @@ class Runtime {
   Config config_;
   std::unique_ptr<ServerTransport> outside_;  // of servers that are no ranks, until the start has succeeded; swap_ uses it to its end
   std::unique_ptr<TieredSwap> swap_;
+  std::unique_ptr<TraceFile> trace_;  // null: nothing is traced
   std::unique_ptr<Engine> engine_;
   TurnQueue changes_;
   TurnQueue reloads_;  // of Reconfigure; a turn of changes_ comes within it

@@ -34,6 +34,7 @@ struct Options {
   std::optional<bool> debug;                  // catch pointers used after their adhereTo, and forgotten const
   std::optional<bool> bundles;                // objects smaller than a page share chunks
   std::optional<std::string> stats;           // a file that receives one JSON object at exit
+  std::optional<std::string> trace;           // a file that receives the accesses, for `ramspan bench policy`
   std::optional<std::string> customConfig;    // a configuration file that is read before ~/.ramspan.conf
   // A program written for Rambrain: ~/.rambrain.conf and /etc/rambrain.conf are read before ramspan.conf of the same
   // folder, swap files are ./rambrainswap-%d-%d by default, and a custom file that does not exist is passed over.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -360,6 +361,34 @@ TEST_F(Policies, TheSameComesOutEachTimeAndMissedTargetsAreNoFailure) {
   EXPECT_EQ(one.out, two.out);
   EXPECT_THAT(one.out, HasSubstr("second half of each trace, no read-ahead, no reserve"));
   EXPECT_THAT(one.out, testing::ContainsRegex("sweep +50 +[0-9.]+ +[0-9.]+ +[0-9.]+! "));
+}
+
+// The program's own figures beside those of its trace: within a tenth, since the run has threads and a clock.
+TEST_F(Policies, ATraceOfARunMovesAboutWhatTheRunMoved) {
+  for (const char* policy : {"cyclic", "second-chance"}) {
+    SCOPED_TRACE(policy);
+    const std::string trace = (folder_ / "trace.%r").string();
+    const Outcome run = Run({"stream", "--tier", "file", "--data", "32MiB", "--chunk", "64KiB", "--sweeps", "4", "--json"},
+                            {"RAMSPAN_TRACE=" + trace, std::string("RAMSPAN_MEMORY_MANAGER=") + policy});
+    ASSERT_EQ(run.status, 0) << run.err;
+    const json moved = Lines(run).at(0)["stats"]["tiers"]["file"];
+    const Outcome outcome = Run({"policy", (folder_ / "trace.0").string(), "--limits", "25", "--policy", policy, "--json"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const json line = Lines(outcome).at(0);
+    EXPECT_NEAR(line["policies"][policy]["bytes_in"].get<double>() / moved["bytes_in"].get<double>(), 1, 0.1);
+    EXPECT_NEAR(line["policies"][policy]["bytes_out"].get<double>() / moved["bytes_out"].get<double>(), 1, 0.1);
+    EXPECT_GE(line["data_bytes"].get<uint64_t>(), 32u << 20);
+  }
+}
+
+TEST_F(Policies, WhatIsNoTraceIsNamed) {
+  const std::string file = (folder_ / "file").string();
+  std::ofstream(file) << "a text that is long enough for a header";
+  EXPECT_THAT(Run({"policy", file}).err, HasSubstr(file + " is no trace"));
+  EXPECT_THAT(Run({"policy", file + "s"}).err, HasSubstr("cannot read " + file + "s: No such file"));
+  const Outcome untraced = Run({"memory", "--chunks", "100"}, {"RAMSPAN_TRACE=/no/such/folder/trace"});
+  EXPECT_EQ(untraced.status, 0);
+  EXPECT_THAT(untraced.err, HasSubstr("nothing is traced (key trace, RAMSPAN_TRACE): /no/such/folder/trace: No such file or directory"));
 }
 
 TEST_F(Policies, WhatThereIsNotIsNamed) {

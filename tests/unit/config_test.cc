@@ -95,6 +95,7 @@ TEST_F(ConfigOf, NothingIsTheDefaults) {
   EXPECT_TRUE(config.preemptive);
   EXPECT_TRUE(config.bundles);
   EXPECT_EQ(config.stats, "");
+  EXPECT_EQ(config.trace, "");
   EXPECT_TRUE(config.source.empty());
 }
 
@@ -102,7 +103,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
   const Config config = FromFile(
       "[default]\nmemory = 64 MiB\nswapMemory = 1.5 GiB\nmemoryManager = cyclicManagedMemory\nswap = managedFileSwap\n"
       "swapfiles = /scratch/a-%d-%d\nenableDMA = true\npolicy = interactive\ntransport = none\nchecksum = off\n"
-      "preemptive = no\ndebug = yes\nbundles = no\nstats = /tmp/s.json\n");
+      "preemptive = no\ndebug = yes\nbundles = no\nstats = /tmp/s.json\ntrace = /tmp/t\n");
   EXPECT_EQ(config.memory, 64 * kMiB);
   EXPECT_EQ(config.swap_memory, 1536 * kMiB);
   EXPECT_EQ(config.memory_manager, "cyclic");
@@ -116,7 +117,8 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
   EXPECT_TRUE(config.debug);
   EXPECT_FALSE(config.bundles);
   EXPECT_EQ(config.stats, "/tmp/s.json");
-  EXPECT_EQ(config.source.size(), 13u);
+  EXPECT_EQ(config.trace, "/tmp/t");
+  EXPECT_EQ(config.source.size(), 14u);
   EXPECT_EQ(config.source.at("policy"), sources_.files[0] + ":8");
 }
 
@@ -126,7 +128,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInTheEnvironment) {
       {"RAMSPAN_SWAP", "remote"},           {"RAMSPAN_SWAPFILES", "%d.%d"}, {"RAMSPAN_ENABLE_DMA", "1"},
       {"RAMSPAN_POLICY", "fail"},           {"RAMSPAN_TRANSPORT", "mpi"},   {"RAMSPAN_CHECKSUM", "0"},
       {"RAMSPAN_PREEMPTIVE", "OFF"},        {"RAMSPAN_DEBUG", "on"},      {"RAMSPAN_STATS", "s"},
-      {"RAMSPAN_BUNDLES", "false"}};
+      {"RAMSPAN_BUNDLES", "false"},         {"RAMSPAN_TRACE", "t"}};
   for (const auto& [name, value] : names) SetEnvironment(name, value);
   const Config config = Loaded();
   EXPECT_EQ(config.memory, 64 * kMiB);
@@ -140,6 +142,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInTheEnvironment) {
   EXPECT_FALSE(config.checksum);
   EXPECT_FALSE(config.preemptive);
   EXPECT_EQ(config.stats, "s");
+  EXPECT_EQ(config.trace, "t");
   EXPECT_TRUE(config.debug);
   EXPECT_FALSE(config.bundles);
   EXPECT_EQ(config.source.size(), names.size());
@@ -161,6 +164,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetByTheProgram) {
   o.debug = true;
   o.bundles = false;
   o.stats = "s";
+  o.trace = "t";
   const Config config = Loaded();
   EXPECT_EQ(config.memory, 2 * kMiB);
   EXPECT_EQ(config.swap_memory, 3 * kMiB);
@@ -173,7 +177,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetByTheProgram) {
   EXPECT_FALSE(config.preemptive);
   EXPECT_TRUE(config.debug);
   EXPECT_FALSE(config.bundles);
-  EXPECT_EQ(config.source.size(), 13u);
+  EXPECT_EQ(config.source.size(), 14u);
   EXPECT_EQ(config.source.at("memory"), "program call");
 }
 
@@ -450,7 +454,7 @@ TEST_F(ConfigOf, TheExampleFileHoldsEveryKeyWithItsDefault) {
     text += line + "\n";
   }
   const Config config = FromFile(text);
-  EXPECT_EQ(config.source.size(), 13u);
+  EXPECT_EQ(config.source.size(), 14u);
   for (const char* without_default : {"servers", "serverKeyFile", "fabricProvider"}) {
     EXPECT_NE(text.find("# " + std::string(without_default) + " = "), std::string::npos) << without_default;
   }
@@ -464,6 +468,7 @@ TEST_F(ConfigOf, TheExampleFileHoldsEveryKeyWithItsDefault) {
   EXPECT_EQ(config.preemptive, defaults.preemptive);
   EXPECT_EQ(config.bundles, defaults.bundles);
   EXPECT_EQ(config.stats, defaults.stats);
+  EXPECT_EQ(config.trace, defaults.trace);
 }
 
 // A variable of this process, restored at the end.
