@@ -26,7 +26,7 @@ struct Subject {
   PolicyTarget target;
 };
 
-std::vector<std::string> Words(const std::string& list) {
+std::vector<std::string> SplitNames(const std::string& list) {
   std::vector<std::string> words;
   for (size_t begin = 0, comma; begin <= list.size(); begin = comma + 1) {
     comma = std::min(list.find(',', begin), list.size());
@@ -38,7 +38,7 @@ std::vector<std::string> Words(const std::string& list) {
 // In percent of a trace's data.
 std::vector<double> Limits(const std::string& list) {
   std::vector<double> limits;
-  for (const std::string& word : Words(list)) {
+  for (const std::string& word : SplitNames(list)) {
     char* end = nullptr;
     const double percent = std::strtod(word.c_str(), &end);
     if (word.empty() || *end != '\0' || !(percent > 0 && percent <= 100)) {
@@ -52,7 +52,7 @@ std::vector<double> Limits(const std::string& list) {
 std::vector<std::string> PoliciesOf(const BenchOptions& options) {
   const std::span<const char* const> all = PolicyNames();
   if (options.policies.empty()) return {all.begin(), all.end()};
-  std::vector<std::string> chosen = Words(options.policies);
+  std::vector<std::string> chosen = SplitNames(options.policies);
   Budget budget(1 << 20);
   const ChunkTable none(&budget);
   for (const std::string& name : chosen) {
@@ -69,7 +69,7 @@ std::string PatternNames() {
 
 std::vector<Subject> SubjectsOf(const BenchOptions& options) {
   std::vector<Subject> subjects;
-  const std::vector<std::string> wanted = options.patterns.empty() ? std::vector<std::string>() : Words(options.patterns);
+  const std::vector<std::string> wanted = options.patterns.empty() ? std::vector<std::string>() : SplitNames(options.patterns);
   for (const std::string& name : wanted) {
     const bool there_is = std::any_of(PolicyPatterns().begin(), PolicyPatterns().end(), [&](const PolicyPattern& p) { return name == p.name; });
     if (!there_is) throw std::runtime_error("--pattern: there is no \"" + name + "\"; there are " + PatternNames());
@@ -85,7 +85,7 @@ std::vector<Subject> SubjectsOf(const BenchOptions& options) {
 }
 
 // One trace at one limit.
-struct Figures {
+struct Replays {
   PolicyTraffic min, lru;
   std::map<std::string, PolicyTraffic> policies;
 };
@@ -101,17 +101,17 @@ Json Number(double value) { return std::isnan(value) ? Json() : Json(value); }
 
 std::string Percent(double percent) { return Fixed(percent, percent == std::floor(percent) ? 0 : 1); }
 
-Figures ReplayAll(const BenchOptions& options, const PolicyTrace& trace, uint64_t limit, const std::vector<std::string>& policies) {
-  Figures figures;
-  figures.min = ReplayReference(trace, limit, Reference::kMin, options.steady);
-  figures.lru = ReplayReference(trace, limit, Reference::kLru, options.steady);
+Replays ReplayAll(const BenchOptions& options, const PolicyTrace& trace, uint64_t limit, const std::vector<std::string>& policies) {
+  Replays replays;
+  replays.min = ReplayReference(trace, limit, Reference::kMin, options.steady);
+  replays.lru = ReplayReference(trace, limit, Reference::kLru, options.steady);
   for (const std::string& name : policies) {
-    figures.policies[name] = Replay(trace, {limit, options.bare}, [&](const ChunkTable* chunks) { return MakePolicy(name, chunks).value(); }, options.steady);
+    replays.policies[name] = Replay(trace, {limit, options.bare}, [&](const ChunkTable* chunks) { return MakePolicy(name, chunks).value(); }, options.steady);
   }
-  return figures;
+  return replays;
 }
 
-bool Misses(const PolicyTarget& target, const PolicyTraffic& policy, const Figures& f) {
+bool Misses(const PolicyTarget& target, const PolicyTraffic& policy, const Replays& f) {
   const auto in = static_cast<double>(policy.bytes_in);
   return (target.of_min > 0 && in > target.of_min * static_cast<double>(f.min.bytes_in)) ||
          (target.of_lru > 0 && in > target.of_lru * static_cast<double>(f.lru.bytes_in));
@@ -128,7 +128,7 @@ std::vector<std::string> Columns(const std::vector<std::string>& policies) {
   return columns;
 }
 
-void AddRow(const BenchOptions& options, const Subject& subject, double percent, uint64_t limit, const Figures& f, const std::vector<std::string>& policies, Table* table) {
+void AddReplays(const BenchOptions& options, const Subject& subject, double percent, uint64_t limit, const Replays& f, const std::vector<std::string>& policies, Table* table) {
   const uint64_t data = subject.trace.data_bytes();
   std::vector<std::string> cells = {subject.trace.name, Percent(percent), Fixed(Over(f.min.bytes_in, data), 2), Shown(Over(f.lru.bytes_in, f.min.bytes_in))};
   Json line = {{"pattern", subject.trace.name}, {"limit_percent", percent}, {"limit_bytes", limit}, {"data_bytes", data},
@@ -154,7 +154,7 @@ class Pictures {
     panel_.curves = {{"MIN", {}}, {"LRU", {}}};
     for (const std::string& name : policies) panel_.curves.push_back({name, {}});
   }
-  void Add(double percent, const Figures& f) {
+  void Add(double percent, const Replays& f) {
     panel_.x.push_back(percent);
     panel_.curves[0].y.push_back(Over(f.min.bytes_in, data_));
     panel_.curves[1].y.push_back(Over(f.lru.bytes_in, data_));
@@ -190,10 +190,10 @@ int RunPolicy(const BenchOptions& options) {
     for (const double percent : limits) {
       const auto share = static_cast<uint64_t>(percent / 100 * static_cast<double>(subject.trace.data_bytes()));
       const uint64_t limit = std::max(share, subject.trace.least_limit());
-      const Figures figures = ReplayAll(options, subject.trace, limit, policies);
+      const Replays replays = ReplayAll(options, subject.trace, limit, policies);
       progress.Clear();
-      AddRow(options, subject, percent, limit, figures, policies, &table);
-      pictures.Add(percent, figures);
+      AddReplays(options, subject, percent, limit, replays, policies, &table);
+      pictures.Add(percent, replays);
     }
     pictures.Draw();
   }
