@@ -331,7 +331,8 @@ void LeaseKeeper::LookForSilence() {
     const RemoteIo::TransferLook transfers = transfers_(i);
     MutexLock lock(mutex_);
     ServerState& state = servers_[i];
-    const bool heard = std::exchange(state.heard, false) | (std::exchange(state.transfers_ended, transfers.ended) != transfers.ended);
+    const bool some_ended = std::exchange(state.transfers_ended, transfers.ended) != transfers.ended;
+    const bool heard = std::exchange(state.heard, false) || some_ended;
     const bool owes = (state.unanswered || transfers.in_flight) && !IsDead(i);
     state.quiet = heard || !owes ? RunningClock::duration(0) : state.quiet + passed;
     SetSilent(i, state.quiet >= kSilentAfter + transfers.patience);
