@@ -60,7 +60,7 @@ synchronise() {  # FROM TREE LIST
 
 # folder_of SPEC, targets_of SPEC, filter_of SPEC: the parts of [tsan/|ctest/]TARGET[+TARGET...][:FILTER]
 folder_of() { [[ $1 == tsan/* ]] && echo build-tsan || echo build; }
-targets_of() { local spec=${1#*/}; spec=${spec%%:*}; echo "${spec//+/ }"; }
+targets_of() { local spec=${1%%:*}; spec=${spec#*/}; echo "${spec//+/ }"; }  # a filter may have a /
 filter_of() { [[ $1 == *:* ]] && echo "${1#*:}" || echo '-Topology*:Log*:AioFile*:*Config*'; }
 build() {  # SPEC
   local folder preset=release
