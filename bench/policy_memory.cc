@@ -47,13 +47,7 @@ Chunk* PolicyMemory::Create(uint64_t bytes) {
 
 void PolicyMemory::Free(Chunk* chunk) {
   std::replace(pins_.held.begin(), pins_.held.end(), chunk, static_cast<Chunk*>(nullptr));
-  if (Has(chunk, kPrefetched)) {
-    ClearBits(chunk, kPrefetched);
-    policy_->OnPrefetchWasted(chunk);
-    ++traffic_.wasted;
-    traffic_.wasted_bytes += chunk->bytes;
-    --untouched_;
-  }
+  if (Has(chunk, kPrefetched)) Waste(chunk);
   policy_->OnFree(chunk);
   live_bytes_ -= RoundUpToGranule(chunk->bytes);
   if (PhaseOf(chunk) == Phase::kResident) used_ -= RoundUpToGranule(chunk->bytes);
@@ -136,15 +130,18 @@ bool PolicyMemory::EvictPrefetched(uint64_t bytes) {
   return freed > 0;
 }
 
+// It goes without having been touched.
+void PolicyMemory::Waste(Chunk* chunk) {
+  ClearBits(chunk, kPrefetched);
+  policy_->OnPrefetchWasted(chunk);
+  ++traffic_.wasted;
+  traffic_.wasted_bytes += chunk->bytes;
+  --untouched_;
+}
+
 void PolicyMemory::SendAway(Chunk* chunk) {
   ClearBits(chunk, kReadable | kWritable);
-  if (Has(chunk, kPrefetched)) {
-    ClearBits(chunk, kPrefetched);
-    policy_->OnPrefetchWasted(chunk);
-    ++traffic_.wasted;
-    traffic_.wasted_bytes += chunk->bytes;
-    --untouched_;
-  }
+  if (Has(chunk, kPrefetched)) Waste(chunk);
   constexpr uint64_t kGone = kReadable | kWritable | kReferenced | kDirty;
   if (Has(chunk, kDirty)) {
     chunk->slot = slot_bits::FromGranule(0, chunk->id);  // that there is one is all that anybody looks at

@@ -85,6 +85,7 @@ class PolicyMemory {
   void BringIn(Chunk* chunk);
   bool EvictSome(uint64_t bytes);
   bool EvictPrefetched(uint64_t bytes);
+  void Waste(Chunk* chunk);
   void SendAway(Chunk* chunk);
   bool MoverTurn();
   bool RefillReserve();

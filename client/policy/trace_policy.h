@@ -23,7 +23,7 @@ class TracePolicy final : public CachePolicy {
  public:
   // From one epoch to the next, at least. Half of it: twice as many touches are heard of a chunk that is in use all the time, each for
   // a slow pin and a byte or two; twice: of a chunk touched twice in 2 ms only one touch is heard. Misses are all heard.
-  static constexpr std::chrono::microseconds kEpochEvery{1000};
+  static constexpr std::chrono::milliseconds kEpochEvery{1};
 
   TracePolicy(std::unique_ptr<CachePolicy> inner, const ChunkTable* chunks, TraceFile* file, std::chrono::microseconds epoch_every = kEpochEvery)
       : inner_(std::move(inner)), inner_wants_(inner_->interests()), chunks_(chunks), file_(file), epoch_every_(epoch_every) {}

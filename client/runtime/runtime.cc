@@ -34,7 +34,6 @@ namespace ramspan {
 
 namespace {
 constexpr auto kTraceWrittenEvery = std::chrono::milliseconds(10);
-constexpr auto kTraceEpochs = std::chrono::milliseconds(1);  // TracePolicy::kEpochEvery
 }  // namespace
 
 std::atomic<Runtime*> Runtime::instance_{nullptr};
@@ -62,7 +61,7 @@ Runtime& Runtime::TryStart() {
   auto runtime = std::unique_ptr<Runtime>(new Runtime);
   if (Status status = runtime->Compose(program.options); !status.ok()) throw ConfigError(status.message());
   // A trace needs short epochs, which the mover begins, and is written by it.
-  const MoverPace pace = runtime->trace_ ? MoverPace{kTraceWrittenEvery, kTraceEpochs} : MoverPace{};
+  const MoverPace pace = runtime->trace_ ? MoverPace{kTraceWrittenEvery, TracePolicy::kEpochEvery} : MoverPace{};
   if (Status status = runtime->mover_.Start(&runtime->engine(), [swaps = runtime->swaps_.get(), trace = runtime->trace_.get()](const std::atomic<bool>& stop) {
         if (trace != nullptr) trace->WriteOut(false);
         swaps->TellLosses();

@@ -20,6 +20,7 @@
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
+#include "tests/support/standing_tier.h"
 
 namespace ramspan {
 namespace {
@@ -182,17 +183,9 @@ TEST(Vacate, GoesOnWhereItWasInterruptedAndLetsOthersGoOn) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
-// A slot of it is in part at another server, which stands still.
-class OneSlotStandsStill final : public FakeTier {
- public:
-  using FakeTier::FakeTier;
-  bool StandsStill(SlotRef slot, size_t) noexcept override { return slot && slot == still; }
-  SlotRef still;
-};
-
 // A server got nothing back as long as another one stood still: what lay on both was waited for.
 TEST(Vacate, OfAPartComesLaterToWhatStandsStill) {
-  OneSlotStandsStill tier({.seed = 8, .synchronous = true});
+  StandingTier tier({.seed = 8, .synchronous = true});
   NoPins pins;
   Engine engine({.budget = 2 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
   std::vector<Chunk*> chunks;
@@ -202,7 +195,6 @@ TEST(Vacate, OfAPartComesLaterToWhatStandsStill) {
   }
   ASSERT_EQ(PhaseOf(chunks[1]), Phase::kSwapped);
   const SlotRef still = tier.still = chunks[1]->slot;
-  // All of the first eight chunks.
   std::vector<SlotRef> slots;
   for (size_t i = 0; i < 8; ++i) slots.push_back(chunks[i]->slot);
   const auto leave = [&](SlotRef slot, size_t) { return std::find(slots.begin(), slots.end(), slot) != slots.end(); };

@@ -18,10 +18,12 @@
 #include <vector>
 
 #include "client/engine/engine.h"
+#include "tests/support/deaf_policy.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
+#include "tests/support/standing_tier.h"
 
 namespace ramspan {
 namespace {
@@ -90,24 +92,10 @@ TEST(Mover, RunsHardlyAtAllBesideAProgramThatOnlyComputes) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
-// One slot of it is at a server that stands still.
-class OneStandsStill final : public FakeTier {
- public:
-  bool StandsStill(SlotRef slot, size_t) noexcept override { return slot && slot == still; }
-  SlotRef still;
-};
-
 // Names all that is swapped out to be read ahead, in the order of making, and all that is in memory to leave.
-class NamesAll final : public CachePolicy {
+class NamesAll final : public DeafPolicy {
  public:
-  explicit NamesAll(const ChunkTable* chunks) : chunks_(chunks) {}
-  void OnCreate(Chunk*) override {}
-  void OnFree(Chunk*) override {}
-  void OnMiss(Chunk*, uint32_t) override {}
-  void OnPrefetchHit(Chunk*) override {}
-  void OnPrefetchWasted(Chunk*) override {}
-  void OnPrefetchIssued(Chunk*) override {}
-  void SetLimits(uint64_t, uint64_t) override {}
+  using DeafPolicy::DeafPolicy;
   size_t PickVictims(uint64_t, std::span<Chunk*> out) override { return Name(out, [](const Chunk* c) { return PhaseOf(c) == Phase::kResident && !Has(c, kPrefetched); }); }
   bool WantsReadAhead() const override { return true; }
   size_t PickReadAhead(std::span<Chunk*> out) override { return Name(out, MayReadAhead); }
@@ -121,12 +109,11 @@ class NamesAll final : public CachePolicy {
     }
     return n;
   }
-  const ChunkTable* const chunks_;
 };
 
 // It was named first each time, and nothing behind it was read ahead.
 TEST(Mover, ReadsAheadBehindAChunkThatWouldNotCome) {
-  OneStandsStill tier;
+  StandingTier tier;
   NoPins pins;
   Engine engine({.budget = 2 * kMiB, .preemptive = false}, &tier, &pins, [](const ChunkTable* chunks) { return std::make_unique<NamesAll>(chunks); });
   std::vector<Chunk*> chunks;

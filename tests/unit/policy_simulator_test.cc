@@ -14,6 +14,7 @@
 #include "bench/policy_patterns.h"
 #include "bench/policy_reference.h"
 #include "client/engine/engine.h"
+#include "tests/support/deaf_policy.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
@@ -130,18 +131,9 @@ TEST(PolicyReference, ChunksOfManySizesAndTheirEndsKeepWithinTheLimit) {
 }
 
 // Names one after the other in the order of their making, whoever holds them.
-class InTurns final : public CachePolicy {
+class InTurns final : public DeafPolicy {
  public:
-  explicit InTurns(const ChunkTable* chunks) : chunks_(chunks) {}
-  void OnCreate(Chunk*) override {}
-  void OnFree(Chunk*) override {}
-  void OnMiss(Chunk*, uint32_t) override {}
-  void OnPrefetchHit(Chunk*) override {}
-  void OnPrefetchWasted(Chunk*) override {}
-  void OnPrefetchIssued(Chunk*) override {}
-  void SetLimits(uint64_t, uint64_t) override {}
-  bool WantsReadAhead() const override { return false; }
-  size_t PickReadAhead(std::span<Chunk*>) override { return 0; }
+  using DeafPolicy::DeafPolicy;
   size_t PickVictims(uint64_t, std::span<Chunk*> out) override {
     for (uint32_t i = 0; i < chunks_->ids(); ++i) {
       Chunk* const chunk = chunks_->At(next_++ % chunks_->ids());
@@ -153,7 +145,6 @@ class InTurns final : public CachePolicy {
   }
 
  private:
-  const ChunkTable* const chunks_;
   uint32_t next_ = 0;
 };
 
