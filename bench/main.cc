@@ -38,6 +38,7 @@ constexpr char kUsage[] =
     "  compute   the program's own loops beside swapping, in ns of thread CPU time an element, against a plain array\n"
     "  small     objects of a few bytes: making, destroying and swapping a million of them\n"
     "  policy    [TRACE...]: policies against LRU and MIN (Belady) on patterns of access, or on a program's own (RAMSPAN_TRACE)\n"
+    "  contention  many threads in one engine: misses, what they hold of locks, pins beside them, many chunks, many servers\n"
     "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
     "  ramspan bench stream                                 remote memory: one memory server on this node\n"
@@ -47,6 +48,7 @@ constexpr char kUsage[] =
     "  ramspan bench stream --transport ofi --hosts 2       servers outside of the job, on another host, beside the raw network\n"
     "  ramspan bench policy --pattern sweep,zipf --limits 25,50\n"
     "  ramspan bench policy trace --limits 10,20            what policies would have moved for a program that ran with RAMSPAN_TRACE=trace\n"
+    "  ramspan bench contention --experiment misses         1 to 64 threads that miss at once, and their locks\n"
     "  ramspan bench rambrain --plots figures               all experiments, some 3 minutes, swap files\n"
     "  ramspan bench rambrain --experiment decay --servers 1 --data 1GiB --limit 128MiB\n";
 
@@ -122,7 +124,7 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
       "stream: each sweep a second time with N processes beside it that only compute; what that costs (0)");
   add("sweeps", Count("sweeps", &o->repetitions), "sweeps or repetitions: the median is shown (5; pin 9)");
   add("ops", Count("ops", &o->operations), "operations of one repetition (random 8192, pin 2000000)");
-  add("chunks", Count("chunks", &o->chunks), "memory, small: how many (100000, 1000000)");
+  add("chunks", Count("chunks", &o->chunks), "memory, small, contention: how many (100000, 1000000, 10000000)");
   add("tier", po::value(&o->tier)->value_name("auto|file"), "where chunks go: memory servers first, or files");
   add("direct", po::bool_switch(&o->direct), "files: O_DIRECT");
   add("dir", po::value(&o->directory)->value_name("DIR"), "directory of swap files ($TMPDIR, else /tmp)");
@@ -155,7 +157,9 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (small) o->chunk = sizeof(uint64_t);
   if (!texts.data.empty()) o->data = BytesInRange("data", texts.data);
   if (!texts.chunk.empty()) o->chunk = BytesInRange("chunk", texts.chunk);
-  if (o->chunks == 0) o->chunks = small ? 1'000'000 : 100'000;
+  const bool contention = o->name == "contention";
+  if (o->chunks == 0) o->chunks = small ? 1'000'000 : contention ? (o->quick ? 200'000 : 10'000'000) : 100'000;
+  if (contention && (o->chunks < 20'000 || o->chunks > 100'000'000)) throw po::error("--chunks: 20000 to 100000000");
   if (o->name == "memory" || small) {
     if (o->chunk != 0 && o->chunks > kLimitMax / o->chunk) throw po::error("--chunks: at most " + FormatBytes(kLimitMax) + " together");
     o->data = o->chunks * o->chunk;
@@ -233,6 +237,15 @@ int RunEach(int argc, char** argv, const char* option, const std::vector<std::st
   return worst;
 }
 
+// A program of its own, in the place of this one.
+int RunContention(const BenchOptions& o) {
+  std::vector<std::string> words = {FindProgram("ramspan-bench-contention"), o.experiment, o.quick ? "quick" : "full", o.json ? "json" : "table", std::to_string(o.chunks)};
+  if (words[0].empty()) throw po::error("ramspan-bench-contention is neither near this program nor in PATH");
+  std::vector<char*> line = Pointers(&words);
+  execv(line[0], line.data());
+  throw po::error("cannot run " + words[0] + ": " + std::strerror(errno));
+}
+
 int RunCase(const BenchOptions& o) try {
   if (o.name == "pin") return RunPin(o);
   if (o.name == "stream") return RunStream(o);
@@ -254,7 +267,7 @@ int Main(int argc, char** argv) {
   described.add(DescribeRambrain(&options)).add(DescribePolicy(&options));
   all.add(described).add(DescribeInternal(&options));
   const std::string name = argc > 1 ? argv[1] : "";
-  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "rambrain"};
+  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "contention", "rambrain"};
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;
   po::positional_options_description files;
@@ -278,6 +291,7 @@ int Main(int argc, char** argv) {
   const std::string self = SelfPath();
   const bool in_job = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
   if (name == "random" && texts.preemptive.empty() && !in_job) return RunEach(argc, argv, "--preemptive", {"on", "off"});
+  if (name == "contention") return RunContention(options);
   if (name == "rambrain" && options.only.empty()) return RunEach(argc, argv, "--only", ChosenExperiments(options));
   if (!options.only.empty()) prctl(PR_SET_PDEATHSIG, SIGTERM);  // not to be left behind by the process that runs all
   if (options.only == "nbody" || options.only == "kernel") options.servers = 0;  // without swap; files and the kernel

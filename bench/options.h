@@ -8,7 +8,7 @@
 namespace ramspan::bench {
 
 struct BenchOptions {
-  std::string name;  // pin, stream, random, memory, small, compute, policy, rambrain
+  std::string name;  // pin, stream, random, memory, small, compute, policy, contention, rambrain
   bool json = false;
 
   uint64_t data = uint64_t{1} << 30;  // bytes
@@ -26,11 +26,11 @@ struct BenchOptions {
 
   int repetitions = 0;      // sweeps, rounds: what a median is taken of
   uint64_t operations = 0;  // of one repetition: pins, random accesses
-  uint64_t chunks = 0;      // memory, small: how many
+  uint64_t chunks = 0;      // memory, small, contention: how many
 
   std::string plots;  // rambrain, policy: directory; empty: none
 
-  // rambrain
+  // rambrain, contention
   std::string experiment = "all";
   bool quick = false;
   std::string only;       // the experiment of this process

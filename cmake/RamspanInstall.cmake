@@ -18,7 +18,7 @@ install(TARGETS ramspan-launcher ramspan-memserver ramspan-server ramspan-ctl RU
 if(TARGET ramspan-bench)
   file(RELATIVE_PATH to_libraries /${RAMSPAN_LIBEXECDIR} /${CMAKE_INSTALL_LIBDIR})
   set_target_properties(ramspan-bench PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
-  install(TARGETS ramspan-bench ramspan-bench-fabric RUNTIME DESTINATION ${RAMSPAN_LIBEXECDIR})
+  install(TARGETS ramspan-bench ramspan-bench-contention ramspan-bench-fabric RUNTIME DESTINATION ${RAMSPAN_LIBEXECDIR})
 endif()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")

@@ -8,16 +8,19 @@
 #include <algorithm>
 #include <fstream>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
 
+#include "bench/contention_locks.h"
 #include "bench/parallel.h"
 #include "bench/together.h"
 #include "tests/support/job_fixture.h"
@@ -28,6 +31,9 @@ namespace {
 
 using nlohmann::json;
 using std::chrono::seconds;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Gt;
 using testing::HasSubstr;
 
 std::string bench_path;
@@ -296,7 +302,7 @@ TEST_F(Rambrain, AnUnknownCaseIsAnsweredByOneLine) {
   const Outcome outcome = Run({"foo"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(outcome.err, "ramspan-bench: there is no case \"foo\"; the cases are pin, stream, random, memory, small, compute, "
-                         "policy, rambrain (--help says more)\n");
+                         "policy, contention, rambrain (--help says more)\n");
 }
 
 // Zeros were taken for counts that were not given, --mode had no effect on other cases, and the limit was blamed on "memory".
@@ -330,6 +336,74 @@ TEST_F(Rambrain, AnEndedRunLeavesNoExperimentBehind) {
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   SendSignal(pid, SIGTERM);
   EXPECT_EQ(Wait(pid).status, 128 + SIGTERM);
+}
+
+class Contention : public BenchFixture {};
+
+TEST_F(Contention, EachPartTellsWhatItMeasuredAndWhetherItsTargetsHold) {
+  const Outcome outcome = Run({"contention", "--quick", "--json", "--chunks", "20000"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const std::vector<json> lines = Lines(outcome);
+  std::map<std::string, int> rows;
+  for (const json& line : lines) ++rows[line["experiment"]];
+  const std::map<std::string, int> expected = {{"scale", 3 + 1}, {"servers", 2 + 1}, {"pins", 4 + 1}, {"large", 4 + 1}, {"misses", 20 + 2}};
+  const bool counted = bench::LockMeter::Works();
+  for (const auto& [part, n] : expected) EXPECT_EQ(rows[part], n - (part == "misses" && !counted)) << part;
+  EXPECT_THAT(Values(lines, "misses_per_s"), Each(Gt(0.0)));
+  EXPECT_THAT(Values(lines, "p999_ns"), Each(Gt(0.0)));
+  EXPECT_THAT(Values(lines, "servers_used"), ElementsAre(1, Gt(1)));
+  for (const json& line : lines) {
+    EXPECT_TRUE(line.value("verified", true)) << line;
+    if (!line.contains("engine_locked_us") || !counted) continue;
+    EXPECT_GT(line["engine_locked_us"].get<double>(), 0) << line;
+    EXPECT_LE(line["engine_locked_us"].get<double>(), line["locked_us"].get<double>() + 1e-9) << line;
+    EXPECT_GE(line["locks"].get<double>(), 1) << line;
+  }
+}
+
+TEST_F(Contention, APartThatIsNotKnownIsSaidWithThoseThatAre) {
+  const Outcome outcome = Run({"contention", "--experiment", "pin"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.err, "ramspan-bench contention: --experiment is all, scale, servers, pins, large or misses\n");
+}
+
+// What the meter says of holds and waits that are known.
+TEST(ContentionMeter, CountsHoldsOnceWhereTheyAreNestedAndNoWaitForACondition) {
+  using bench::LockMeter;
+  if (!LockMeter::Works()) GTEST_SKIP() << "a sanitizer has pthread's functions for itself";
+  std::mutex outer, inner;
+  std::condition_variable never;
+  constexpr auto kHold = std::chrono::milliseconds(20);
+  LockMeter::WatchNext();
+  inner.lock();
+  inner.unlock();
+  LockMeter::Start();
+  std::atomic<bool> held{false};
+  std::thread holder([&] {
+    std::unique_lock first(outer);
+    held = true;
+    {
+      const std::lock_guard second(inner);
+      std::this_thread::sleep_for(kHold);
+    }
+    never.wait_for(first, 5 * kHold);
+  });
+  std::thread waiter([&] {
+    while (!held) std::this_thread::yield();
+    const std::lock_guard lock(outer);
+  });
+  holder.join();
+  waiter.join();
+  const LockMeter::Times times = LockMeter::Stop();
+  const double hold_ns = std::chrono::nanoseconds(kHold).count();
+  EXPECT_EQ(times.any.times, 3u);  // the holder's, before and behind the condition, and the waiter's
+  EXPECT_EQ(times.watched.times, 1u);
+  EXPECT_EQ(times.waits, 1u);
+  EXPECT_GE(times.watched.held_ns, hold_ns);
+  EXPECT_GE(times.any.held_ns, times.watched.held_ns);
+  EXPECT_LT(times.any.held_ns, times.watched.held_ns + 4 * hold_ns) << "the wait for the condition counts as a hold";
+  EXPECT_GT(times.wait_ns, hold_ns / 4);
+  EXPECT_EQ(times.preempted, 1u);
 }
 
 TEST_F(Policies, EachPatternAndLimitIsALineWithAllPoliciesAndBothReferences) {

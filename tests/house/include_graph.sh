@@ -31,13 +31,14 @@ launch             common
 examples           include/ramspan include/rambrain
 bench              common common(mpi) include/ramspan include/rambrain
 bench(policy)      bench common client/arena client/chunk client/engine client/policy
+bench(contention)  bench common client/chunk client/engine client/front client/policy client/swap client/transport memserver
 '
 # Includes that break the rule and are known: "FILE -> ROOM: why". They are printed at each run.
 exceptions='
 '
 
 # The room of a path as an #include or git spells it. Public headers are included without their first folder.
-# The simulator of policies is the one benchmark that looks inside. Above the port of the transports nobody knows a network: what swap may see of client/transport is the port and files, what the
+# The simulator of policies and the one of contention are the benchmarks that look inside. Above the port of the transports nobody knows a network: what swap may see of client/transport is the port and files, what the
 # composition root may see besides is the doors; MPI and libfabric do not see each other. MPI's own headers come with common(mpi).
 room_of() {
   case $1 in
@@ -47,6 +48,7 @@ room_of() {
     client/transport/ofi_*) echo "client/transport(ofi)" ;;
     memserver/main.cc | memserver/mpi_*) echo "memserver(mpi)" ;;
     bench/policy*) echo "bench(policy)" ;;
+    bench/contention*) echo "bench(contention)" ;;
     ramspan/*) echo include/ramspan ;;
     rambrain/*) echo include/rambrain ;;
     client/*/* | include/*/*) echo "$1" | cut -d/ -f1-2 ;;
