@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "bench/apps/apps.h"
 #include "bench/network_job.h"
 #include "bench/options.h"
 #include "bench/process.h"
@@ -39,6 +40,7 @@ constexpr char kUsage[] =
     "  small     objects of a few bytes: making, destroying and swapping a million of them\n"
     "  policy    [TRACE...]: policies against LRU and MIN (Belady) on patterns of access, or on a program's own (RAMSPAN_TRACE)\n"
     "  contention  many threads in one engine: misses, what they hold of locks, pins beside them, many chunks, many servers\n"
+    "  apps      whole applications (matrix multiplication, FFT, stencils, ...) against themselves in core, over the memory limit\n"
     "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
     "  ramspan bench stream                                 remote memory: one memory server on this node\n"
@@ -267,7 +269,8 @@ int Main(int argc, char** argv) {
   described.add(DescribeRambrain(&options)).add(DescribePolicy(&options));
   all.add(described).add(DescribeInternal(&options));
   const std::string name = argc > 1 ? argv[1] : "";
-  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "contention", "rambrain"};
+  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "contention", "apps", "rambrain"};
+  if (name == "apps") return RunApps(argc, argv);  // its options are its own
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;
   po::positional_options_description files;

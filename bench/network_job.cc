@@ -1,16 +1,10 @@
 #include "bench/network_job.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -18,6 +12,7 @@
 #include <vector>
 
 #include "bench/child.h"
+#include "bench/folder.h"
 #include "bench/hosts.h"
 #include "bench/network_roofline.h"
 #include "bench/process.h"
@@ -43,30 +38,6 @@ std::string Quoted(const Words& words) {
   }
   return line;
 }
-
-// Of this run: the servers' secret, and scripts.
-class Folder {
- public:
-  Folder() : path_((std::filesystem::temp_directory_path() / "ramspan-bench-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("cannot make a folder " + path_ + ": " + std::strerror(errno));
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-  std::string Script(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name)) << "#!/bin/sh\n" << text;
-    chmod(Path(name).c_str(), 0700);
-    return Path(name);
-  }
-
- private:
-  std::string path_;
-};
 
 // ^C and the like end the program; then the rest is taken down as ever, and this process ends by the same signal.
 volatile sig_atomic_t program = 0, ended_by = 0;

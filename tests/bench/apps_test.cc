@@ -1,0 +1,117 @@
+// `ramspan bench apps` as a user runs it, on data of some MB: whether results are looked at, never how long they took.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "tests/support/job_fixture.h"
+#include "tests/support/send_signal.h"
+
+namespace ramspan {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::string bench_path;
+
+class Apps : public JobFixture {
+ protected:
+  pid_t Start(Words options, const Words& environment = {}) {
+    options.insert(options.begin(), {bench_path, "apps"});
+    return StartCommand(options, environment);
+  }
+  Outcome Run(const Words& options, const Words& environment = {}) { return Wait(Start(options, environment)); }
+  // So small that a limit of 50 % has room for what two threads pin, and not for the rest.
+  Outcome RunSmall(const Words& more, const Words& environment = {}) {
+    Words words = {"--data", "8MiB", "--lmr", "50", "--repeat", "1", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Run(words, environment);
+  }
+
+  // The line of each application's out-of-core run.
+  static std::map<std::string, json> Swapped(const Outcome& outcome) {
+    std::map<std::string, json> lines;
+    std::istringstream out(outcome.out);
+    for (std::string text; std::getline(out, text);) {
+      const json line = json::parse(text, nullptr, false);
+      EXPECT_FALSE(line.is_discarded()) << text;
+      if (line.contains("lmr_percent")) lines[line["experiment"]] = line;
+      if (line.contains("written")) {
+        EXPECT_TRUE(line["right"].get<bool>()) << text;  // without blocks
+      }
+    }
+    return lines;
+  }
+};
+
+TEST_F(Apps, EachGivesItsResultInCoreWhileItSwaps) {
+  const Outcome outcome = RunSmall({"--threads", "2"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const std::map<std::string, json> lines = Swapped(outcome);
+  for (const char* name : {"mm", "stencil"}) EXPECT_EQ(lines.count(name), 1u) << name;
+  for (const auto& [name, line] : lines) {
+    ASSERT_FALSE(line.contains("skipped")) << line;
+    EXPECT_EQ(line["right"], true) << line;
+    EXPECT_GT(line["bytes_in"].get<double>(), 0.2 * line["config"]["data"].get<double>()) << line;
+  }
+}
+
+TEST_F(Apps, AWrongBitInAResultIsFound) {
+  const Outcome outcome = RunSmall({"--tier", "file", "--threads", "2"}, {"RAMSPAN_TEST_DAMAGED_APP=1"});
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  const std::map<std::string, json> lines = Swapped(outcome);
+  EXPECT_GE(lines.size(), 2u);
+  for (const auto& [name, line] : lines) EXPECT_EQ(line["right"], false) << line;
+}
+
+TEST_F(Apps, RanksComputeWhatOneProcessDoes) {
+  const Words small = {"--tier", "file", "--threads", "1", "--app", "stencil"};
+  const std::map<std::string, json> one = Swapped(RunSmall(small));
+  Words with_ranks = small;
+  with_ranks.insert(with_ranks.end(), {"--ranks", "2"});
+  const Outcome outcome = RunSmall(with_ranks);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const std::map<std::string, json> two = Swapped(outcome);
+  EXPECT_EQ(two.size(), one.size());
+  for (const auto& [name, line] : two) {
+    EXPECT_EQ(line["ranks"], 2);
+    EXPECT_GT(line["bytes_in"].get<double>(), 0) << line;
+    EXPECT_EQ(line["bits"], one.at(name)["bits"]) << name;
+  }
+}
+
+TEST_F(Apps, WhatCannotBeIsSaidByName) {
+  const auto error = [&](const Words& words) {
+    const Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.status, 1) << words.back();
+    return outcome.err;
+  };
+  EXPECT_THAT(error({"--app", "mm,chess"}), HasSubstr("there is no \"chess\"; there are mm, "));
+  EXPECT_THAT(error({"--lmr", "25,0"}), HasSubstr("--lmr: "));
+  EXPECT_THAT(error({"--tier", "tape"}), HasSubstr("--tier is shared, file or ofi"));
+  const Outcome pins = Run({"--app", "mm", "--data", "8MiB", "--lmr", "10", "--threads", "2", "--repeat", "1", "--tier", "file"});
+  EXPECT_EQ(pins.status, 0) << pins.err;
+  EXPECT_THAT(pins.out, HasSubstr("skipped: needs 2.75 MiB"));
+}
+
+TEST_F(Apps, AnInterruptLeavesNothing) {
+  const pid_t bench = Start({"--app", "mm", "--data", "64MiB", "--repeat", "1000"});
+  ASSERT_TRUE(Becomes([&] { return JobProcess("ramspan-server") > 0 && JobProcesses().size() >= 3; }));  // itself, the server, a run
+  SendSignal(bench, SIGINT);
+  EXPECT_EQ(Wait(bench).status, 128 + SIGINT);
+  ExpectNothingLeft();
+}
+
+}  // namespace
+}  // namespace ramspan
+
+int main(int argc, char** argv) {
+  testing::InitGoogleMock(&argc, argv);
+  if (argc != 2) return 2;
+  ramspan::bench_path = argv[1];
+  return RUN_ALL_TESTS();
+}
