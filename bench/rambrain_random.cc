@@ -20,7 +20,7 @@ struct Preemptive {
 };
 constexpr Preemptive kSettings[] = {{"off", false, false}, {"write-back only", false, true}, {"on", true, true}};
 
-struct Figures {
+struct RandomFigures {
   std::array<std::vector<double>, 3> rates;  // accesses a second, by setting
   std::vector<double> cost, roofline;        // percent of each round's time; accesses a second
   double reads_on = 0, reads_off = 0;        // chunks that came in for an access
@@ -29,14 +29,14 @@ struct Figures {
 
 double Reads(uint64_t chunk) { return static_cast<double>(GetStatistics().bytes_in) / static_cast<double>(chunk); }
 
-Figures Measure(const BenchOptions& o, uint64_t chunk) {
+RandomFigures MeasureRandom(const BenchOptions& o, uint64_t chunk) {
   RandomAccess chunks(o.data, chunk);
   SharedRoofline roofline(chunk, std::min<uint64_t>(o.data, uint64_t{512} << 20),
                           std::min<uint64_t>(o.limit, uint64_t{128} << 20));
   std::mt19937_64 random(RandomAccess::kSeed);
   const uint64_t accesses = 2 * o.data / chunk;
   chunks.Round(accesses);  // the order of allocation is forgotten from here on
-  Figures f;
+  RandomFigures f;
   std::array<double, 3> seconds{}, reads{};
   const int rounds = o.quick ? 3 : std::max(7, o.repetitions);
   for (int round = 0; round < rounds; ++round) {
@@ -59,7 +59,7 @@ Figures Measure(const BenchOptions& o, uint64_t chunk) {
   return f;
 }
 
-void AddRow(uint64_t chunk, const Figures& f, Table* table) {
+void AddRow(uint64_t chunk, const RandomFigures& f, Table* table) {
   const double off = Median(f.rates[0]), write_back = Median(f.rates[1]), on = Median(f.rates[2]);
   const double cost = Median(f.cost), best = Median(f.roofline);
   table->AddRow({{"chunk_bytes", chunk}, {"off_s", off}, {"write_back_only_s", write_back}, {"on_s", on},
@@ -69,7 +69,7 @@ void AddRow(uint64_t chunk, const Figures& f, Table* table) {
                  Fixed(f.reads_off, 2), Fixed(f.reads_on, 2), Fixed(best, 0), Fixed(100 * off / best, 0)});
 }
 
-void AddTo(Panel* rates, Panel* costs, double kib, const Figures& f) {
+void AddRandomTo(Panel* rates, Panel* costs, double kib, const RandomFigures& f) {
   rates->x.push_back(kib);
   costs->x.push_back(kib);
   rates->curves[0].y.push_back(Median(f.rates[0]));
@@ -97,10 +97,10 @@ bool RunRandomCost(const BenchOptions& options) {
   bool right = true;
   for (const uint64_t kib : sizes) {
     progress.Next("chunks of " + FormatBytes(kib << 10));
-    const Figures f = Measure(options, kib << 10);
+    const RandomFigures f = MeasureRandom(options, kib << 10);
     right &= f.right;
     AddRow(kib << 10, f, &table);
-    AddTo(&rates, &costs, static_cast<double>(kib), f);
+    AddRandomTo(&rates, &costs, static_cast<double>(kib), f);
   }
   progress.Clear();
   for (size_t i = 0; i < sizes.size(); ++i) {
