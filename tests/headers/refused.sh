@@ -9,7 +9,7 @@ cxx=$1 include=$2 failed=0
 expect() {
   local text=$1 header=$2 out
   shift 2
-  out=$(echo "#include <$header>" | "$cxx" -fsyntax-only -fmax-errors=1 -x c++ "$@" -I "$include" - 2>&1) && {
+  out=$(echo "#include <$header>" | "$cxx" -fsyntax-only -Wfatal-errors -x c++ "$@" -I "$include" - 2>&1) && {
     [[ $header != */managed?tr.h && $header != */managed_ptr.h && $header != */options.h && $header != */mpi.h ]] && return
     echo "$header $*: it compiles"
     failed=1
