@@ -50,7 +50,7 @@ class RS_CAPABILITY("mutex") Mutex {
   }
 
  private:
-  static constexpr int kLooks = 200;  // about 20 us: longer than a membarrier, which is the longest thing
+  static constexpr int kLooks = 200;  // about 20 us: longer than all that is usual
   friend class CondVar;
   std::mutex mutex_;
   const LockRank rank_;

@@ -54,6 +54,7 @@ bool Engine::MoverStep() {
 // that fits its limit is left alone.
 bool Engine::RefillReserve() {
   if (live_bytes_ <= budget_.frames_limit() || typical_bytes_ == 0) return false;
+  AwaitClosing();
   uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(kTogether * typical_bytes_, 1 << 20));
   // What has no slot stays where it is when swap is full. Half of the rest is left to what the program uses.
   if (room_.SeemsFull(typical_bytes_)) reserve = std::min(reserve, (budget_.frames_limit() - std::min(budget_.frames_limit(), room_.slotless())) / 2);

@@ -71,13 +71,13 @@ void Engine::Free(Chunk* chunk) {
   }
   live_bytes_ -= RoundUpToGranule(chunk->bytes);
   counters_.data_bytes -= chunk->bytes;
-  if (chunk->op != nullptr || chunk == vacating_.chunk) {
+  if (chunk->op != nullptr || chunk == vacating_.chunk || IsClosing(chunk)) {
     if (chunk->op != nullptr && std::exchange(chunk->op->prefetch, false)) {
       policy_->OnPrefetchWasted(chunk);
       ++counters_.prefetch_wasted;
     }
     policy_->OnFree(chunk);
-    SetBits(chunk, kDoomed);  // Finish forgets it, or Vacate
+    SetBits(chunk, kDoomed);  // Finish forgets it, or Vacate, or CloseUnpinned
     queue_.WakeFor(chunk);
     return;
   }

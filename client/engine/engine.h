@@ -2,7 +2,7 @@
 // alone turns completions into transitions, and joins arena, policy and swap, which do not know each other.
 //
 // Thread-safety: all calls from any thread. One mutex guards states, lists and the arena. It is not held while bytes move
-// or somebody is waited for: Reserve, SubmitRead, SubmitWrite, Poll and Upkeep of the tier, copies and checksums of chunk
+// or somebody is waited for: membarriers and looks at the tables of pins (CloseUnpinned), Reserve, SubmitRead, SubmitWrite, Poll and Upkeep of the tier, copies and checksums of chunk
 // data, logging, and the program's own code (its EvictionPolicy, its SwapStore). It IS held for the tier's short questions
 // (TryReserve, TryExchange, TryMoveUp, which asks a faster tier's TryReserve, Free, ForgetMemory, IsLost, IsLeaving, ShouldMove, StandsStill,
 // capabilities, CapabilitiesOf, metadata_bytes) and for the policy. A thread that misses submits and polls for itself; the mover (MoverStep) does what nobody waits for. Waiters poll the tier, so a wait makes progress even without a
@@ -175,7 +175,9 @@ class Engine {
   bool WaitForSlots(uint64_t bytes, Evicted* result) RS_REQUIRES(mutex_);  // lets go
   Evicted EvictPrefetched(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
   IoOp* SendAway(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
-  void CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) RS_REQUIRES(mutex_);
+  void CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) RS_REQUIRES(mutex_);  // lets go
+  bool IsClosing(const Chunk* chunk) const RS_REQUIRES(mutex_);
+  bool AwaitClosing() RS_REQUIRES(mutex_);  // lets go
   Status EnsureSlot(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
   bool MovesUp(Chunk* chunk) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
@@ -325,6 +327,7 @@ class Engine {
   EngineCounters counters_ RS_GUARDED_BY(mutex_);
   std::map<uint64_t, uint64_t> unchanged_by_size_ RS_GUARDED_BY(mutex_);  // bytes of a chunk, writes
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
+  std::span<Chunk* const> closing_ RS_GUARDED_BY(mutex_);  // victims whose pins a thread looks for; on its stack
   WritesUnderWay leaving_ RS_GUARDED_BY(mutex_);       // by bytes of frames
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   Room room_ RS_GUARDED_BY(mutex_);

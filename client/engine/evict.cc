@@ -1,6 +1,7 @@
 // The journey out: victims are closed, looked for in all pin tables, given slots, written, and their frames returned.
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "client/engine/engine.h"
@@ -8,17 +9,46 @@
 
 namespace ramspan {
 
+namespace {
+// Looks, of about a microsecond each, at a thread that issues a membarrier: mostly it is at its end by then. Else it may have no core.
+constexpr int kLooksBeforeYield = 10;
+}  // namespace
+
 // Closes the victims and opens those again that some thread pins: keep[i] says so. What is closed and not kept cannot
 // be pinned without this mutex. A pin that was stored before the closing is found by the scan; one stored later sees
-// the closed word and comes to Acquire.
+// the closed word and comes to Acquire. The membarrier takes as long as several misses, so it is issued without the mutex, and Acquire may
+// come meanwhile: it opens the chunk, which is kept then. A chunk that is freed meanwhile goes here.
 void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
   for (Chunk* c : victims) ClearBits(c, kReadable | kWritable);
-  pins_->Barrier();
-  pins_->FindPinned(victims, keep);
-  for (size_t i = 0; i < victims.size(); ++i) {
-    keep[i] = keep[i] || HasCountedPins(victims[i]);
-    if (keep[i] && !Has(victims[i], kPrefetched)) SetBits(victims[i], OpenBits(victims[i]));
+  closing_ = victims;
+  {
+    MutexUnlock unlocked(mutex_);
+    pins_->Barrier();
+    pins_->FindPinned(victims, keep);
   }
+  closing_ = {};
+  for (size_t i = 0; i < victims.size(); ++i) {
+    keep[i] = keep[i] || HasCountedPins(victims[i]) || Has(victims[i], kReadable | kDoomed);
+    if (Has(victims[i], kDoomed)) {
+      Forget(victims[i]);
+    } else if (keep[i] && !Has(victims[i], kPrefetched)) {
+      SetBits(victims[i], OpenBits(victims[i]));
+    }
+  }
+}
+
+bool Engine::IsClosing(const Chunk* chunk) const { return std::find(closing_.begin(), closing_.end(), chunk) != closing_.end(); }
+
+// One thread at a time looks for victims, so that what it finds is all that there is. It lets go of the mutex for as long as a membarrier
+// takes. False: there was nobody to wait for.
+bool Engine::AwaitClosing() {
+  if (closing_.empty()) return false;
+  for (int looks = 0; !closing_.empty(); ++looks) {
+    MutexUnlock unlocked(mutex_);
+    if (looks >= kLooksBeforeYield) std::this_thread::yield();
+    for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
+  }
+  return true;
 }
 
 void Engine::DropFrame(Chunk* c, Event event) {
@@ -54,7 +84,12 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
     bool keep[kBatch] = {};
     size_t n;
     {
-      const CachePolicy::Turn turn = Consult(CachePolicy::Ask::kVictims, bytes, kBatch);
+      CachePolicy::Turn turn;
+      do {
+        turn = {};
+        AwaitClosing();
+        turn = Consult(CachePolicy::Ask::kVictims, bytes, kBatch);
+      } while (!closing_.empty());  // while a program's own policy was asked another thread has begun
       n = policy_->PickVictims(bytes, victims);
     }
     if (n == 0) break;
@@ -85,6 +120,7 @@ Evicted Engine::EvictPrefetched(uint64_t bytes) {
   Evicted result;
   IoOp* ops[kBatch];
   size_t writes = 0;
+  AwaitClosing();
   for (uint32_t id = 0; id < chunks_.ids() && result.freed + result.started < bytes && writes < kBatch; ++id) {
     Chunk* c = chunks_.At(id);
     if (PhaseOf(c) != Phase::kResident || !Has(c, kPrefetched)) continue;

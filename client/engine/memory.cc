@@ -226,6 +226,7 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
       queue_.Sleep(place.get(), mutex_, options_.sleep_max);
       continue;
     }
+    if (AwaitClosing()) continue;  // another thread makes way just now
     place->must_look = looks_itself;
     seeker->vacates_ended = vacating_.ended;
     Evicted evicted;

@@ -96,7 +96,7 @@ Status Engine::BringHome(Chunk* chunk, VacateOptions options) {
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
   vacating_.chunk = nullptr;
   if (!Has(chunk, kDoomed)) return status;
-  if (chunk->op == nullptr) Forget(chunk);
+  if (chunk->op == nullptr && !IsClosing(chunk)) Forget(chunk);
   return Status();
 }
 

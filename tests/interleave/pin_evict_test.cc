@@ -1,5 +1,5 @@
 // Pin against evict, in every order of their steps. A pin has three steps: its slot is stored, the state word is loaded
-// (open: the pin holds; closed: it goes to the engine, at once where that is just writing the chunk), the slot is cleared. The engine's way of a chunk out and back is
+// (open: the pin holds; closed: it goes to the engine, at once where that looks for the chunk's pins or is just writing it), the slot is cleared. The engine's way of a chunk out and back is
 // cut at each of its calls to the ports: membarrier, scan of the pin tables, submission, poll. A test runs that way once
 // for each choice of the cuts at which the three steps of a pin happen, on the real engine and the real pin tables, and
 // looks at each cut whether what is pinned stays where it is, with the right bytes.
@@ -29,11 +29,11 @@ constexpr uint64_t kBytes = 64 << 10;
 // Counts the cuts and does at each what the test wants.
 class Cuts {
  public:
-  enum class Engine { kLocked, kUnlocked };  // its mutex
-  std::function<void(int, Engine)> at_cut;
+  std::function<void(int)> at_cut;
   int count = 0;
-  void Reach(Engine engine) {
-    if (at_cut) at_cut(count, engine);
+  bool came = false;  // a pin has come to the engine, which opened the chunk for it
+  void Reach() {
+    if (at_cut) at_cut(count);
     ++count;
   }
 };
@@ -43,16 +43,16 @@ class CutScanner final : public PinScanner {
   explicit CutScanner(Cuts* cuts) : cuts_(cuts) {}
   void Barrier() override {
     barrier_seen_ = true;
-    cuts_->Reach(Cuts::Engine::kLocked);  // closed, no fence yet
+    cuts_->Reach();  // closed, no fence yet
     real_.Barrier();
-    cuts_->Reach(Cuts::Engine::kLocked);
+    cuts_->Reach();
   }
   // The cuts are ordered by the test itself, so they alone would not miss a barrier that is not issued.
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override {
     EXPECT_TRUE(std::exchange(barrier_seen_, false)) << "the tables are scanned without a barrier before";
-    for (const Chunk* chunk : chunks) EXPECT_FALSE(Has(chunk, kReadable | kWritable)) << "scanned while pins may still come";
+    for (const Chunk* chunk : chunks) EXPECT_TRUE(cuts_->came || !Has(chunk, kReadable | kWritable)) << "scanned while pins may still come";
     real_.FindPinned(chunks, pinned);
-    cuts_->Reach(Cuts::Engine::kLocked);  // scanned, not yet acted upon
+    cuts_->Reach();  // scanned, not yet acted upon
   }
   void SetWaiting(Chunk*) override {}
   Verdict JudgeWaiters() override { return Verdict::kDeadlock; }  // one thread plays them all
@@ -67,18 +67,18 @@ class CutTier final : public ForwardingTier {
  public:
   CutTier(const FakeTierOptions& options, Cuts* cuts) : ForwardingTier(&real_), real_(options), cuts_(cuts) {}
   void SubmitWrite(std::span<IoRequest* const> batch) noexcept override {
-    cuts_->Reach(Cuts::Engine::kUnlocked);
+    cuts_->Reach();
     real_.SubmitWrite(batch);
-    cuts_->Reach(Cuts::Engine::kUnlocked);
+    cuts_->Reach();
   }
   void SubmitRead(std::span<IoRequest* const> batch) noexcept override {
-    cuts_->Reach(Cuts::Engine::kUnlocked);
+    cuts_->Reach();
     real_.SubmitRead(batch);
-    cuts_->Reach(Cuts::Engine::kUnlocked);
+    cuts_->Reach();
   }
   size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
     const size_t n = real_.Poll(done, wait);
-    if (n > 0) cuts_->Reach(Cuts::Engine::kUnlocked);  // moved, not yet told to the engine
+    if (n > 0) cuts_->Reach();  // moved, not yet told to the engine
     return n;
   }
 
@@ -144,12 +144,13 @@ class World {
     bool stored = false, holds = false, cleared = false;
     const void* frame = nullptr;
     cuts_.count = 0;
-    cuts_.at_cut = [&](int cut, Cuts::Engine engine) {
+    cuts_.came = false;
+    cuts_.at_cut = [&](int cut) {
       if (cut == store) {
         setting_.counted ? static_cast<void>(target_->state.fetch_add(kOneCountedPin)) : pin.Store();
         stored = true;
       }
-      if (stored && !cleared && cut == load && (pin.Load() || ComesWhileItIsWritten(engine))) {
+      if (stored && !cleared && cut == load && (pin.Load() || ComesMeanwhile())) {
         holds = true;
         frame = target_->frame;
         if (setting_.write) std::memset(target_->frame, ++letter_, kBytes);
@@ -189,11 +190,13 @@ class World {
     options.preemptive = false;
     return options;
   }
-  // The slow path of a reader, which need not wait.
-  bool ComesWhileItIsWritten(Cuts::Engine engine) {
-    if (setting_.write || engine == Cuts::Engine::kLocked || PhaseOf(target_) != Phase::kWriting) return false;
-    const Status status = engine_.Acquire(target_, false);
+  // The slow path, where it need not wait: the pins of the chunk are being looked for, or it is written and this is a reader.
+  bool ComesMeanwhile() {
+    const Phase phase = PhaseOf(target_);
+    if (phase != Phase::kResident && (setting_.write || phase != Phase::kWriting)) return false;
+    const Status status = engine_.Acquire(target_, setting_.write);
     EXPECT_TRUE(status.ok()) << status.ToString();
+    cuts_.came = true;
     return true;
   }
   void Clear(HandPin* pin) {
@@ -249,6 +252,41 @@ TEST_P(PinAgainstEvict, InEveryOrderWhatIsPinnedStaysAndNoByteIsLost) {
   }
   RecordProperty("orders", orders);
   EXPECT_EQ(PinRegistry::Get().threads(), tables) << "what is left behind slows every later scan down";
+}
+
+// Does something once while an evictor has let go of the mutex to look for pins.
+class MeanwhileScanner final : public PinScanner {
+ public:
+  std::function<void()> meanwhile;
+  void Barrier() override {
+    if (const std::function<void()> once = std::exchange(meanwhile, {})) once();
+  }
+  void FindPinned(std::span<Chunk* const>, std::span<bool>) override {}
+  void SetWaiting(Chunk*) override {}
+  Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
+};
+
+TEST(FreeAgainstEvict, AChunkThatIsFreedWhileItsPinsAreLookedForIsNobodyElsesUntilThen) {
+  MeanwhileScanner scanner;
+  FakeTier tier(FakeTierOptions{.seed = 3, .synchronous = true});
+  Engine::Options options;
+  options.budget = 2 * kBytes + (200 << 10);
+  options.preemptive = false;
+  Engine engine(options, &tier, &scanner, DefaultPolicy());
+  Chunk* const freed = engine.Create(kBytes).value();
+  Chunk* const wanted = engine.Create(kBytes).value();
+  ASSERT_TRUE(engine.Acquire(freed, true).ok());
+  Chunk* other = nullptr;
+  scanner.meanwhile = [&] {
+    engine.Free(freed);
+    other = engine.Create(kBytes).value();
+  };
+  ASSERT_TRUE(engine.Acquire(wanted, true).ok());
+  ASSERT_NE(other, nullptr) << "nobody has looked for pins";
+  EXPECT_NE(other, freed);
+  EXPECT_EQ(engine.counters().chunks, 2u);
+  EXPECT_TRUE(engine.IsValid());
+  EXPECT_EQ(engine.Create(kBytes).value(), freed) << "its descriptor does not come back";
 }
 
 std::vector<Setting> Settings() {
