@@ -165,7 +165,7 @@ class Engine {
  private:
   static constexpr size_t kBatch = 32;  // victims closed by one membarrier
   // Chunks that leave in one go, for a miss or for the mover's reserve: a membarrier and a submission cost the same for all.
-  static constexpr uint64_t kTogether = 16;
+  static constexpr uint64_t kTogether = 32;
 
   // What releases and retakes the mutex is marked with "lets go".
 
