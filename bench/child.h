@@ -16,7 +16,7 @@ class Child {
 
   // Its stdout is read by ReadLine, and its stdin ends with this process; when this process dies it is killed. words[0] is a path.
   // Throws std::runtime_error.
-  static Child Server(std::vector<std::string> words) { return Child(std::move(words), {}, true); }
+  static Child Server(std::vector<std::string> words, const Environment& environment = {}) { return Child(std::move(words), environment, true); }
   // It has this process's stdout; when this process dies it gets SIGTERM, so that it may end what it has started in its turn.
   static Child Program(std::vector<std::string> words, const Environment& environment) { return Child(std::move(words), environment, false); }
   // SIGTERM; who has not ended by it in 5 s is killed.

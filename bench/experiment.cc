@@ -48,7 +48,7 @@ void Table::Print() const {
 }
 
 Progress::Progress(const BenchOptions& options, int steps)
-    : name_(options.only), steps_(steps), terminal_(isatty(STDERR_FILENO) != 0) {}
+    : name_(options.only.empty() ? options.name : options.only), steps_(steps), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 void Progress::Clear() {
   if (terminal_) std::fprintf(stderr, "\r\033[K");

@@ -41,7 +41,8 @@ constexpr char kUsage[] =
     "  policy    [TRACE...]: policies against LRU and MIN (Belady) on patterns of access, or on a program's own (RAMSPAN_TRACE)\n"
     "  contention  many threads in one engine: misses, what they hold of locks, pins beside them, many chunks, many servers\n"
     "  apps      whole applications (matrix multiplication, FFT, stencils, ...) against themselves in core, over the memory limit\n"
-    "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n\n"
+    "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n"
+    "  swap-targets  the same program and limit on Ramspan's tiers and on what else a user could take: the kernel's swap, mmap, STXXL, memory\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
     "  ramspan bench stream                                 remote memory: one memory server on this node\n"
     "  ramspan bench stream --mode read --limit 512MiB\n"
@@ -105,6 +106,17 @@ po::options_description DescribePolicy(BenchOptions* o) {
   return some;
 }
 
+po::options_description DescribeSwapTargets(BenchOptions* o) {
+  po::options_description some("options of swap-targets (also --data 256MiB, --chunk 64KiB, --dir, --threads N: 1, 2, 4 ... N, --quick, --plots)");
+  auto add = some.add_options();
+  add("contestants", po::value(&o->contestants)->value_name("NAME,..."),
+      "memory, shared, mpi, ofi, files-direct, files-buffered, tiers, kernel-file, kernel-zram, mmap, stxxl (all); as root it switches swap on for those of the kernel, and off again");
+  add("access", po::value(&o->accesses)->value_name("NAME,..."), "sequential, random, read-mostly, mixed (all)");
+  add("lmr", po::value(&o->lmr)->value_name("N,..."), "memory limits, in percent of the data (10,25,50,75,90,100)");
+  add("from", po::value(&o->traces)->value_name("FILE"), "run nothing: table, targets and figures of what --json has printed; several times for several files");
+  return some;
+}
+
 po::options_description DescribeInternal(BenchOptions* o) {
   po::options_description some;
   some.add_options()("only", po::value(&o->only))("in-cgroup", po::value(&o->in_cgroup))("raw", po::value(&o->raw))("trace", po::value(&o->traces));
@@ -151,10 +163,12 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   const bool small = o->name == "small";
   const bool rambrain = o->name == "rambrain";
   const bool compute = o->name == "compute";
-  const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small || compute;
-  if (o->name == "random" || rambrain || compute) o->chunk = 64 << 10;
+  const bool targets = o->name == "swap-targets";
+  const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small || compute || targets;
+  if (o->name == "random" || rambrain || compute || targets) o->chunk = 64 << 10;
   if (compute) o->data = uint64_t{64} << 20;
   if (rambrain) o->data = uint64_t{o->quick ? 64u : 256u} << 20;
+  if (targets) o->data = uint64_t{o->quick ? 64u : 256u} << 20;
   if (o->name == "memory") o->chunk = 4 << 10;
   if (small) o->chunk = sizeof(uint64_t);
   if (!texts.data.empty()) o->data = BytesInRange("data", texts.data);
@@ -171,7 +185,7 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (o->repetitions == 0) o->repetitions = o->name == "pin" ? 9 : 5;
   if (o->operations == 0) o->operations = o->name == "pin" ? 2'000'000 : 8192;
   if (!swaps) o->tier = "file";
-  if (given.count("servers") == 0) o->servers = swaps && !rambrain && o->tier == "auto" ? 1 : 0;
+  if (given.count("servers") == 0) o->servers = swaps && !rambrain && !targets && o->tier == "auto" ? 1 : 0;
   if (o->servers < 0) throw po::error("--servers: at least 0");
   if (o->tier == "file" && o->servers > 0) throw po::error("--tier file does not use --servers");
   o->server_memory = o->servers == 0                 ? 0
@@ -190,7 +204,7 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (rambrain && o->limit < uint64_t{8} << 20) throw po::error("--limit: at least 8MiB (a quarter of --data by default)");
   if (o->threads < 1 || o->threads > 1024) throw po::error("--threads: 1 to 1024");
   if (o->busy < 0 || o->busy > 1024) throw po::error("--busy: 0 to 1024");
-  if (o->threads > 1 && o->name != "stream" && !compute) throw po::error("--threads is for stream and compute");
+  if (o->threads > 1 && o->name != "stream" && !compute && !targets) throw po::error("--threads is for stream, compute and swap-targets");
   if (o->busy > 0 && o->name != "stream") throw po::error("--busy is stream's");
   if (swaps && o->data / o->chunk < static_cast<uint64_t>(o->threads)) throw po::error("--threads: a chunk for each at least");
   const bool network = o->transport == "mpi" || o->transport == "ofi";
@@ -255,6 +269,7 @@ int RunCase(const BenchOptions& o) try {
   if (o.name == "random") return RunRandom(o);
   if (o.name == "compute") return RunCompute(o);
   if (o.name == "policy") return RunPolicy(o);
+  if (o.name == "swap-targets") return RunSwapTargets(o);
   return o.name == "small" ? RunSmall(o) : RunMemory(o);
 } catch (...) {
   Together::Get().Leave();
@@ -266,10 +281,10 @@ int Main(int argc, char** argv) {
   Texts texts;
   bool no_checksum = false;
   po::options_description described = Describe(&options, &texts, &no_checksum), all;
-  described.add(DescribeRambrain(&options)).add(DescribePolicy(&options));
+  described.add(DescribeRambrain(&options)).add(DescribePolicy(&options)).add(DescribeSwapTargets(&options));
   all.add(described).add(DescribeInternal(&options));
   const std::string name = argc > 1 ? argv[1] : "";
-  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "contention", "apps", "rambrain"};
+  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "contention", "apps", "rambrain", "swap-targets"};
   if (name == "apps") return RunApps(argc, argv);  // its options are its own
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;

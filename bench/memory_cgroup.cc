@@ -20,6 +20,7 @@ namespace ramspan::bench {
 namespace {
 
 constexpr char kPrefix[] = "ramspan-bench-";  // then the process id
+constexpr char kLimitOfVersion1[] = "/memory.limit_in_bytes";
 
 bool WriteFile(const std::string& path, const std::string& text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -133,8 +134,8 @@ std::optional<MemoryCgroup> MemoryCgroup::Make(uint64_t limit, std::string* why_
     const std::string directory = parent + "/" + kPrefix + std::to_string(getpid());
     if (mkdir(directory.c_str(), 0755) != 0) continue;
     MemoryCgroup group(directory);
-    const char* const file = hierarchy->version_2 ? "/memory.max" : "/memory.limit_in_bytes";
-    if (WriteFile(directory + file, std::to_string(limit))) return group;
+    const char* const file = hierarchy->version_2 ? "/memory.max" : kLimitOfVersion1;
+    if (limit == 0 || WriteFile(directory + file, std::to_string(limit))) return group;
   }
   return std::nullopt;
 }
@@ -146,6 +147,32 @@ void MemoryCgroup::Remove() {
   // The kernel needs a moment after the last process.
   for (int i = 0; i < 100 && rmdir(directory_.c_str()) != 0 && errno == EBUSY; ++i) usleep(20'000);
   directory_.clear();
+}
+
+void MemoryCgroup::Enter(const std::string& directory) {
+  if (!WriteFile(directory + "/cgroup.procs", "0\n")) throw std::runtime_error("cannot enter " + directory + ": " + std::strerror(errno));
+}
+
+void MemoryCgroup::HoldTo(const std::string& directory, uint64_t more) {
+  const bool version_1 = access((directory + kLimitOfVersion1).c_str(), F_OK) == 0;
+  uint64_t used = 0;
+  std::ifstream(directory + (version_1 ? "/memory.usage_in_bytes" : "/memory.current")) >> used;
+  if (!WriteFile(directory + (version_1 ? kLimitOfVersion1 : "/memory.max"), std::to_string(used + more))) {
+    throw std::runtime_error("cannot limit " + directory + ": " + std::strerror(errno));
+  }
+}
+
+MemoryCgroup::Use MemoryCgroup::UseOf(const std::string& directory) {
+  Use use;
+  uint64_t files = 0, value = 0;  // files with shared memory, in both versions
+  std::ifstream stat(directory + "/memory.stat");
+  for (std::string name; stat >> name >> value;) {
+    if (name == "rss" || name == "anon") use.anonymous = value;
+    if (name == "cache" || name == "file") files = value;
+    if (name == "shmem") use.shared = value;
+  }
+  use.page_cache = files > use.shared ? files - use.shared : 0;
+  return use;
 }
 
 MemoryCgroup::Outcome MemoryCgroup::RunChild(std::vector<std::string> words) {

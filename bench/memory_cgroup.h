@@ -11,7 +11,8 @@ namespace ramspan::bench {
 
 class MemoryCgroup {
  public:
-  // Nothing, and the reason with its remedy, where there is no memory controller that this user may write to.
+  // `limit` bytes, or no limit where that is 0. Nothing, and the reason with its remedy, where there is no memory controller that this
+  // user may write to.
   static std::optional<MemoryCgroup> Make(uint64_t limit, std::string* why_not);
 
   MemoryCgroup(MemoryCgroup&& other) noexcept : directory_(std::move(other.directory_)) { other.directory_.clear(); }
@@ -25,6 +26,21 @@ class MemoryCgroup {
   // Runs `words` within, to the end; what it writes to stdout, at most 64 KiB, comes back. SIGINT, SIGTERM and SIGHUP kill
   // the child, remove the cgroup and then end this process as they would have.
   Outcome RunChild(std::vector<std::string> words);
+
+  const std::string& directory() const { return directory_; }
+
+  // For a process that makes itself a member, and for those who watch it: of the cgroup whose directory() they were told.
+  // Throws std::runtime_error.
+  static void Enter(const std::string& directory);
+  // What is used now and `more` bytes are the limit from now on, so that what a program is made of does not count. Throws
+  // std::runtime_error.
+  static void HoldTo(const std::string& directory, uint64_t more);
+  struct Use {
+    uint64_t anonymous = 0;
+    uint64_t page_cache = 0;  // of files
+    uint64_t shared = 0;      // of shared memory, tmpfs, memory files
+  };
+  static Use UseOf(const std::string& directory);
 
  private:
   explicit MemoryCgroup(std::string directory) : directory_(std::move(directory)) {}

@@ -89,7 +89,7 @@ class NetworkJob {
     for (int i = 0; i < o_.servers; ++i) {
       servers_.push_back(Child::Server(On(1) + Words{Program("ramspan-server"), "--memory", std::to_string(o_.server_memory), "--listen", Address(1) + ":0",
                                           "--key-file", folder_.Path("key")} + (o_.server_threads > 1 ? Words{"--threads", std::to_string(o_.server_threads)} : Words())));
-      places += (i > 0 ? "," : "") + PlaceIn(servers_.back().ReadLine());
+      places += (i > 0 ? "," : "") + PlaceOfServer(servers_.back().ReadLine());
       servers_.push_back(Child::Server(On(1) + Words{Program("ramspan-bench-fabric"), "serve", Address(1), std::to_string(raw.window)}));
       const std::string peer = servers_.back().ReadLine();
       if (peer.empty()) throw std::runtime_error("the raw peer did not start");
@@ -117,13 +117,6 @@ class NetworkJob {
   static Child::Environment With(Child::Environment environment, const std::string& meeting, int number) {
     environment.push_back({Together::kVariable, Together::Environment(meeting, number)});
     return environment;
-  }
-
-  // From "... at HOST:PORT, ...".
-  static std::string PlaceIn(const std::string& line) {
-    const size_t at = line.find(" at "), comma = line.find(',', at == std::string::npos ? 0 : at);
-    if (at == std::string::npos || comma == std::string::npos) throw std::runtime_error("a memory server did not start: " + line);
-    return line.substr(at + 4, comma - at - 4);
   }
 
   // ---- Ranks ----
@@ -212,6 +205,13 @@ int RunNetworkJob(const BenchOptions& options, int argc, char** argv) {
     raise(ended_by);
   }
   return status;
+}
+
+// From "... at HOST:PORT, ...".
+std::string PlaceOfServer(const std::string& line) {
+  const size_t at = line.find(" at "), comma = line.find(',', at == std::string::npos ? 0 : at);
+  if (at == std::string::npos || comma == std::string::npos) throw std::runtime_error("a memory server did not start: " + line);
+  return line.substr(at + 4, comma - at - 4);
 }
 
 RawOptions RawOptionsOf(const BenchOptions& o) {

@@ -3,6 +3,8 @@
 // what the raw figures need (bench/raw.h); leaves nothing behind, also when it is interrupted or killed.
 #pragma once
 
+#include <string>
+
 #include "bench/options.h"
 #include "bench/raw.h"
 
@@ -14,6 +16,9 @@ inline constexpr int kClientsMax = 64;
 bool NeedsNetworkJob(const BenchOptions& options);
 // Runs the same command line in one. Its exit status; 0 with a message where this user may not make hosts. Throws std::runtime_error.
 int RunNetworkJob(const BenchOptions& options, int argc, char** argv);
+
+// HOST:PORT out of the line that `ramspan-server` says when it is there. Throws std::runtime_error: it is not.
+std::string PlaceOfServer(const std::string& line);
 
 RawOptions RawOptionsOf(const BenchOptions& options);
 // In the job of raw figures: the ranks that are clients measure, rank 0 prints (raw_mpi.cc).

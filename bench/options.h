@@ -8,7 +8,7 @@
 namespace ramspan::bench {
 
 struct BenchOptions {
-  std::string name;  // pin, stream, random, memory, small, compute, policy, contention, rambrain
+  std::string name;  // pin, stream, random, memory, small, compute, policy, contention, rambrain, swap-targets
   bool json = false;
 
   uint64_t data = uint64_t{1} << 30;  // bytes
@@ -43,6 +43,10 @@ struct BenchOptions {
   bool bare = false;                    // neither read-ahead nor reserve
   bool steady = false;                  // the second half of each trace only
 
+  // swap-targets
+  std::string contestants, accesses;          // names, separated by commas; empty: all
+  std::string lmr = "10,25,50,75,90,100";     // percents of the data; `traces` are files of results
+
   int servers = 0;
   int clients = 1;  // processes of the program, each with its own data
   uint64_t server_memory = 0;
@@ -61,5 +65,8 @@ int RunMemory(const BenchOptions& options);
 int RunSmall(const BenchOptions& options);
 int RunCompute(const BenchOptions& options);
 int RunPolicy(const BenchOptions& options);  // does not: it needs no library that runs
+// Starts the processes that do. Leaves nothing behind, also when it is interrupted; what stays when it is killed (a swap area that is on, a
+// cgroup, a folder) the next run removes. 1 also when a contestant ended before its time; who cannot run here is no failure.
+int RunSwapTargets(const BenchOptions& options);
 
 }  // namespace ramspan::bench

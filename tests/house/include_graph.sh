@@ -31,6 +31,7 @@ launch             common
 examples           include/ramspan include/rambrain
 bench              common common(mpi) include/ramspan include/rambrain
 bench(policy)      bench common client/arena client/chunk client/engine client/policy
+bench(targets)     bench bench(policy) common include/ramspan
 bench(contention)  bench common client/chunk client/engine client/front client/policy client/swap client/transport memserver
 '
 # Includes that break the rule and are known: "FILE -> ROOM: why". They are printed at each run.
@@ -48,6 +49,7 @@ room_of() {
     client/transport/ofi_*) echo "client/transport(ofi)" ;;
     memserver/main.cc | memserver/mpi_*) echo "memserver(mpi)" ;;
     bench/policy*) echo "bench(policy)" ;;
+    bench/swap_targets*) echo "bench(targets)" ;;
     bench/contention*) echo "bench(contention)" ;;
     ramspan/*) echo include/ramspan ;;
     rambrain/*) echo include/rambrain ;;
