@@ -105,6 +105,6 @@ Digest DigestOf(int threads, size_t count, const Visit& visit) {
   return all;
 }
 
-extern const AppKind kMatrixMultiply, kFft, kStencil;
+extern const AppKind kMatrixMultiply, kFft, kStencil, kHeat, kLatticeBoltzmann, kBarnesHut, kSort, kPageRank;
 
 }  // namespace ramspan::bench

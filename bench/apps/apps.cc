@@ -50,6 +50,7 @@ struct AppsOptions {
   std::string run, version;
   uint64_t limit = 0;
   int run_threads = 1;
+  bool damaged = false;
 };
 
 Words SplitList(const std::string& list) {
@@ -124,10 +125,11 @@ class AppRunner {
     if (o.tier != "file") StartServer(data_most + data_most / 2 + (uint64_t{64} << 20));
   }
 
-  AppOutcome Run(const AppKind& kind, const std::string& version, int threads, uint64_t limit) {
+  AppOutcome Run(const AppKind& kind, const std::string& version, int threads, uint64_t limit, bool damaged) {
     Words words = {SelfPath(), "apps", "--run", kind.name, "--version", version, "--run-threads", std::to_string(threads), "--limit", std::to_string(limit),
                    "--tier", o_.tier, "--ranks", std::to_string(o_.ranks), "--repeat", std::to_string(o_.repetitions)};
     if (o_.full) words.push_back("--full");
+    if (damaged) words.push_back("--damaged");
     if (!o_.data.empty()) words.insert(words.end(), {"--data", o_.data});
     if (!o_.directory.empty()) words.insert(words.end(), {"--dir", o_.directory});
     if (o_.ranks > 1) {
@@ -232,9 +234,14 @@ class AppReport {
     return static_cast<uint64_t>(static_cast<double>(data) * lmr / 100);
   }
 
-  AppOutcome Measure(const std::string& version, int threads, uint64_t limit, const std::string& what) {
+  AppOutcome Measure(const std::string& version, int threads, uint64_t limit, const std::string& what, bool damaged = false) {
     progress_.Next(std::to_string(threads) + (threads > 1 ? " threads, " : " thread, ") + what);
-    return runner_->Run(kind_, version, threads, limit);
+    return runner_->Run(kind_, version, threads, limit, damaged);
+  }
+  // For tests: the LMR at which a result is wrong.
+  static bool IsDamaged(double lmr) {
+    const char* const text = std::getenv("RAMSPAN_TEST_DAMAGED_LMR");
+    return text != nullptr && std::strtod(text, nullptr) == lmr;
   }
 
   struct Step {
@@ -248,13 +255,15 @@ class AppReport {
     std::vector<Step> steps;
     for (const double lmr : lmrs_) {
       Step step{lmr, Limit(lmr), std::max(kLeastLimit, static_cast<uint64_t>(threads) * shape_.pinned + kRoomBesidePins), {}};
-      if (step.limit >= step.needed) step.outcome = Measure("out-of-core", threads, step.limit, "LMR " + Fixed(lmr, 0) + " %");
+      if (step.limit >= step.needed) step.outcome = Measure("out-of-core", threads, step.limit, "LMR " + Fixed(lmr, 0) + " %", IsDamaged(lmr));
       steps.push_back(std::move(step));
     }
     // Before and after the others, so that a machine whose speed changes makes it no better or worse than them.
-    const AppOutcome again = Measure("in-core", threads, 0, "in core, again");
-    right_ &= again.digest.bits == in_core.digest.bits;
-    in_core.seconds.insert(in_core.seconds.end(), again.seconds.begin(), again.seconds.end());
+    if (o_.repetitions > 1) {
+      const AppOutcome again = Measure("in-core", threads, 0, "in core, again");
+      right_ &= again.digest.bits == in_core.digest.bits;
+      in_core.seconds.insert(in_core.seconds.end(), again.seconds.begin(), again.seconds.end());
+    }
     double base = in_core.median();
     if (kind_.straightforward != nullptr && o_.ranks == 1) base = std::min(base, Straightforward(in_core, threads));
     if (first_base_ == 0) first_base_ = base;
@@ -349,7 +358,8 @@ po::options_description DescribeApps(AppsOptions* o) {
 
 po::options_description DescribeRun(AppsOptions* o) {
   po::options_description some;
-  some.add_options()("run", po::value(&o->run))("version", po::value(&o->version))("limit", po::value(&o->limit))("run-threads", po::value(&o->run_threads));
+  some.add_options()("run", po::value(&o->run))("version", po::value(&o->version))("limit", po::value(&o->limit))("run-threads", po::value(&o->run_threads))(
+      "damaged", po::bool_switch(&o->damaged));
   return some;
 }
 
@@ -363,6 +373,7 @@ void RunOne(const AppsOptions& o) {
   run.directory = o.directory;
   run.repetitions = o.repetitions;
   run.several_ranks = o.ranks > 1;
+  run.damaged = o.damaged;
   RunHere(run);
 }
 

@@ -9,6 +9,11 @@ std::vector<const AppKind*> AppKinds() {
       &kFft,
 #endif
       &kStencil,
+      &kHeat,
+      &kLatticeBoltzmann,
+      &kBarnesHut,
+      &kSort,
+      &kPageRank,
   };
 }
 

@@ -60,7 +60,7 @@ void RunHere(const AppRun& asked) {
   AppOutcome out;
   for (int i = 0; i < run.repetitions; ++i) {
     app->Prepare();
-    if (swaps && i + 1 == run.repetitions && std::getenv("RAMSPAN_TEST_DAMAGED_APP") != nullptr) OutOfCore::DamageNextWrite();
+    if (run.damaged && i + 1 == run.repetitions) OutOfCore::DamageNextWrite();
     const Statistics at_first = swaps ? GetStatistics() : Statistics();
     ranks.Wait();
     const double begin = Now();

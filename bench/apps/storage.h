@@ -3,7 +3,7 @@
 //
 // A View is a pointer into one block, good for as long as it lives; out of core it is a pin. `soon` says that a block will be viewed,
 // `fresh` that all of it will be written before it is read, so that nothing is fetched, and `drop` that nobody wants its contents any
-// more, so that they are not saved; what it holds then is indeterminate.
+// more, so that they are not saved; what it holds then is indeterminate. `renew` is a `fresh` without a View.
 // Thread-safety: blocks may be viewed by several threads; two that write to one block write to different elements.
 #pragma once
 
@@ -53,6 +53,7 @@ struct InCore {
     View<const T> read(size_t i) const { return View<const T>(memory_.get() + begin_[i]); }
     View<T> write(size_t i) { return View<T>(memory_.get() + begin_[i]); }
     View<T> fresh(size_t i) { return write(i); }
+    void renew(size_t) {}
     void soon(size_t) const {}
     void drop(size_t) {}
 
@@ -112,11 +113,12 @@ struct OutOfCore {
     View<const T> read(size_t i) const { return View<const T>(blocks_[i]); }
     View<T> write(size_t i) { return View<T>(blocks_[i]); }
     View<T> fresh(size_t i) {
-      blocks_[i] = managedPtr<T>(lengths_[i]);
+      renew(i);
       return write(i);
     }
+    void renew(size_t i) { blocks_[i] = managedPtr<T>(lengths_[i]); }
     void soon(size_t i) const { blocks_[i].prepareUse(); }
-    void drop(size_t i) { blocks_[i] = nullptr; }  // its next use is a `fresh`
+    void drop(size_t i) { blocks_[i] = nullptr; }  // its next use is a `fresh` or `renew`
 
    private:
     std::vector<size_t> lengths_;

@@ -27,19 +27,19 @@ class Apps : public JobFixture {
   Outcome Run(const Words& options, const Words& environment = {}) { return Wait(Start(options, environment)); }
   // So small that a limit of 50 % has room for what two threads pin, and not for the rest.
   Outcome RunSmall(const Words& more, const Words& environment = {}) {
-    Words words = {"--data", "8MiB", "--lmr", "50", "--repeat", "1", "--json"};
+    Words words = {"--data", "8MiB", "--repeat", "1", "--json"};
     words.insert(words.end(), more.begin(), more.end());
     return Run(words, environment);
   }
 
-  // The line of each application's out-of-core run.
-  static std::map<std::string, json> Swapped(const Outcome& outcome) {
-    std::map<std::string, json> lines;
+  // The lines of out-of-core runs by application and LMR.
+  static std::map<std::string, std::map<double, json>> Swapped(const Outcome& outcome) {
+    std::map<std::string, std::map<double, json>> lines;
     std::istringstream out(outcome.out);
     for (std::string text; std::getline(out, text);) {
       const json line = json::parse(text, nullptr, false);
       EXPECT_FALSE(line.is_discarded()) << text;
-      if (line.contains("lmr_percent")) lines[line["experiment"]] = line;
+      if (line.contains("lmr_percent")) lines[line["experiment"]][line["lmr_percent"]] = line;
       if (line.contains("written")) {
         EXPECT_TRUE(line["right"].get<bool>()) << text;  // without blocks
       }
@@ -48,39 +48,34 @@ class Apps : public JobFixture {
   }
 };
 
-TEST_F(Apps, EachGivesItsResultInCoreWhileItSwaps) {
-  const Outcome outcome = RunSmall({"--threads", "2"});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  const std::map<std::string, json> lines = Swapped(outcome);
-  for (const char* name : {"mm", "stencil"}) EXPECT_EQ(lines.count(name), 1u) << name;
-  for (const auto& [name, line] : lines) {
-    ASSERT_FALSE(line.contains("skipped")) << line;
+TEST_F(Apps, EachGivesItsResultInCoreWhileItSwapsAndAWrongBitIsFound) {
+  const Outcome outcome = RunSmall({"--lmr", "50,60", "--threads", "2"}, {"RAMSPAN_TEST_DAMAGED_LMR=60"});
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  const auto lines = Swapped(outcome);
+  for (const char* name : {"mm", "stencil", "heat", "lbm", "nbody", "sort", "pagerank"}) EXPECT_EQ(lines.count(name), 1u) << name;
+  for (const auto& [name, by_lmr] : lines) {
+    const json& line = by_lmr.at(50);
     EXPECT_EQ(line["right"], true) << line;
     EXPECT_GT(line["bytes_in"].get<double>(), 0.2 * line["config"]["data"].get<double>()) << line;
+    EXPECT_EQ(by_lmr.at(60)["right"], false) << by_lmr.at(60);
   }
 }
 
-TEST_F(Apps, AWrongBitInAResultIsFound) {
-  const Outcome outcome = RunSmall({"--tier", "file", "--threads", "2"}, {"RAMSPAN_TEST_DAMAGED_APP=1"});
-  EXPECT_EQ(outcome.status, 1) << outcome.err;
-  const std::map<std::string, json> lines = Swapped(outcome);
-  EXPECT_GE(lines.size(), 2u);
-  for (const auto& [name, line] : lines) EXPECT_EQ(line["right"], false) << line;
-}
-
 TEST_F(Apps, RanksComputeWhatOneProcessDoes) {
-  const Words small = {"--tier", "file", "--threads", "1", "--app", "stencil"};
-  const std::map<std::string, json> one = Swapped(RunSmall(small));
+  const Words small = {"--lmr", "50", "--tier", "file", "--threads", "1", "--app", "stencil,heat,lbm"};
+  const auto one = Swapped(RunSmall(small));
   Words with_ranks = small;
   with_ranks.insert(with_ranks.end(), {"--ranks", "2"});
   const Outcome outcome = RunSmall(with_ranks);
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const std::map<std::string, json> two = Swapped(outcome);
-  EXPECT_EQ(two.size(), one.size());
-  for (const auto& [name, line] : two) {
+  const auto two = Swapped(outcome);
+  EXPECT_EQ(one.size(), 3u);
+  EXPECT_EQ(two.size(), 3u);
+  for (const auto& [name, by_lmr] : two) {
+    const json& line = by_lmr.at(50);
     EXPECT_EQ(line["ranks"], 2);
     EXPECT_GT(line["bytes_in"].get<double>(), 0) << line;
-    EXPECT_EQ(line["bits"], one.at(name)["bits"]) << name;
+    EXPECT_EQ(line["bits"], one.at(name).at(50)["bits"]) << name;
   }
 }
 
