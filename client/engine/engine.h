@@ -174,7 +174,7 @@ class Engine {
   void LookForVictims(uint64_t bytes, Evicted* result) RS_REQUIRES(mutex_);  // lets go
   bool WaitForSlots(uint64_t bytes, Evicted* result) RS_REQUIRES(mutex_);  // lets go
   Evicted EvictPrefetched(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
-  IoOp* SendAway(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
+  IoOp* SendAway(Chunk* chunk, Evicted* result, std::chrono::steady_clock::time_point now) RS_REQUIRES(mutex_);
   void CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) RS_REQUIRES(mutex_);  // lets go
   bool IsClosing(const Chunk* chunk) const RS_REQUIRES(mutex_);
   bool AwaitClosing() RS_REQUIRES(mutex_);  // lets go
@@ -256,9 +256,12 @@ class Engine {
 
   // transfers.cc
   void Submit(std::span<IoOp* const> ops, bool write) RS_REQUIRES(mutex_);  // lets go
+  void SubmitAndPoll(IoOp* op) RS_REQUIRES(mutex_);  // lets go
   // Lets go. `watcher` watches for others until the tier has been asked, but not while what has come is dealt with, which may
   // submit reads again.
   bool PollOnce(std::chrono::microseconds wait, const Waiter* watcher = nullptr) RS_REQUIRES(mutex_);
+  size_t TakeCompletions(std::span<IoRequest*> done, std::chrono::microseconds wait) RS_EXCLUDES(mutex_);
+  void FinishAndTell(std::span<IoRequest* const> done) RS_REQUIRES(mutex_);  // lets go
   void Finish(std::span<IoRequest* const> done) RS_REQUIRES(mutex_);  // lets go
   Status WaitFor(IoOp* op, std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);  // lets go
   void SleepUntilDone(IoOp* op) RS_REQUIRES(mutex_);  // lets go

@@ -9,6 +9,8 @@
 
 namespace ramspan {
 
+using Clock = std::chrono::steady_clock;
+
 namespace {
 // Looks, of about a microsecond each, at a thread that issues a membarrier: mostly it is at its end by then. Else it may have no core.
 constexpr int kLooksBeforeYield = 10;
@@ -95,9 +97,10 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
     if (n == 0) break;
     seen += n;
     CloseUnpinned(std::span(victims, n), std::span(keep, n));
+    const auto now = Clock::now();
     for (size_t i = 0; i < n; ++i) {
       if (keep[i]) continue;
-      if (IoOp* op = SendAway(victims[i], result)) ops[writes++] = op;
+      if (IoOp* op = SendAway(victims[i], result, now)) ops[writes++] = op;
     }
     // The tier has no slot for these victims. Smaller or clean ones may still be able to leave, so the search goes on.
     if (result->no_slot_yet > 0 && !result->leaves()) {
@@ -121,10 +124,11 @@ Evicted Engine::EvictPrefetched(uint64_t bytes) {
   IoOp* ops[kBatch];
   size_t writes = 0;
   AwaitClosing();
+  const auto now = Clock::now();
   for (uint32_t id = 0; id < chunks_.ids() && result.freed + result.started < bytes && writes < kBatch; ++id) {
     Chunk* c = chunks_.At(id);
     if (PhaseOf(c) != Phase::kResident || !Has(c, kPrefetched)) continue;
-    if (IoOp* op = SendAway(c, &result)) ops[writes++] = op;
+    if (IoOp* op = SendAway(c, &result, now)) ops[writes++] = op;
   }
   if (result.freed > 0) ServeWaiters();
   Submit(std::span(ops, writes), true);
@@ -141,7 +145,7 @@ bool Engine::WaitForSlots(uint64_t bytes, Evicted* result) {
 }
 
 // A closed victim leaves at once, or gets a write to be submitted, or stays.
-IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
+IoOp* Engine::SendAway(Chunk* c, Evicted* result, Clock::time_point now) {
   if (Has(c, kPrefetched)) {
     ClearBits(c, kPrefetched);
     policy_->OnPrefetchWasted(c);
@@ -178,6 +182,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result) {
   Transition(c, Event::kBeginWrite);  // stays closed, so that who comes is seen: no barrier is needed at its end
   result->started += c->bytes;
   BeginOp(op, c, true);
+  op->spell = leaving_.Begin(RoundUpToGranule(c->bytes), now);
   op->rewrite = rewrite;
   op->old_checksum = old_checksum;
   return op;

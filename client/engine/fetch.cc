@@ -117,7 +117,7 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   const bool timed = feed_.wants_costs();
   const SlotRef slot = chunk->slot;
   const auto submitted = timed ? Clock::now() : begin;
-  Submit(std::span(&op, 1), false);
+  SubmitAndPoll(op);
   --op->waiters;
   if (load_ahead() && policy_->WantsReadAhead()) mover_bell_.Ring();
   const uint64_t bytes = op->io.bytes;

@@ -48,7 +48,6 @@ void Engine::BeginOp(IoOp* op, Chunk* chunk, bool write) {
   op->round = failed_writes_.round();
   chunk->op = op;
   ++in_flight_;
-  if (write) op->spell = leaving_.Begin(RoundUpToGranule(chunk->bytes), Clock::now());
 }
 
 void Engine::Release(IoOp* op) {
@@ -73,26 +72,49 @@ void Engine::Submit(std::span<IoOp* const> ops, bool write) {
   }
 }
 
+// For a read that the caller waits for. Where it has ended with its submission, as with all that is copied, it is taken in the same breath: each
+// time that the mutex is let go another thread may have it for long.
+void Engine::SubmitAndPoll(IoOp* op) {
+  IoRequest* request = &op->io;
+  IoRequest* done[kBatch];
+  size_t n;
+  {
+    MutexUnlock unlocked(mutex_);
+    tier_->SubmitRead(std::span(&request, 1));
+    n = TakeCompletions(done, microseconds(0));
+  }
+  FinishAndTell(std::span(done, n));
+}
+
 bool Engine::PollOnce(microseconds wait, const Waiter* watcher) {
   IoRequest* done[kBatch];
   size_t n;
   {
     MutexUnlock unlocked(mutex_);
-    n = FromTier([&] { return tier_->Poll(done, wait); }, SIZE_MAX);
-    if (n == SIZE_MAX) {  // callers ask again at once
-      n = 0;
-      std::this_thread::sleep_for(kNapWithoutHeap);
-    }
-    for (IoRequest* io : std::span(done, n)) {
-      if (io->is_write || !options_.checksum || io->result != StatusCode::kOk) continue;
-      const SwapTier::Capabilities tier = tier_->CapabilitiesOf(io->slot);
-      if (!tier.checksums && !tier.read_only) io->checksum = Checksum(io->buffer, io->bytes);
-    }
+    n = TakeCompletions(done, wait);
   }
   if (watcher != nullptr) queue_.EndWatch(watcher);
-  Finish(std::span(done, n));
-  if (losses_.HasNews()) WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return TellLosses(), true; }, false);
+  FinishAndTell(std::span(done, n));
   return n > 0;
+}
+
+size_t Engine::TakeCompletions(std::span<IoRequest*> done, microseconds wait) {
+  const size_t n = FromTier([&] { return tier_->Poll(done, wait); }, SIZE_MAX);
+  if (n == SIZE_MAX) {  // callers ask again at once
+    std::this_thread::sleep_for(kNapWithoutHeap);
+    return 0;
+  }
+  for (IoRequest* io : done.first(n)) {
+    if (io->is_write || !options_.checksum || io->result != StatusCode::kOk) continue;
+    const SwapTier::Capabilities tier = tier_->CapabilitiesOf(io->slot);
+    if (!tier.checksums && !tier.read_only) io->checksum = Checksum(io->buffer, io->bytes);
+  }
+  return n;
+}
+
+void Engine::FinishAndTell(std::span<IoRequest* const> done) {
+  Finish(done);
+  if (losses_.HasNews()) WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return TellLosses(), true; }, false);
 }
 
 void Engine::Finish(std::span<IoRequest* const> done) {
@@ -101,6 +123,7 @@ void Engine::Finish(std::span<IoRequest* const> done) {
   IoOp* again[kBatch];
   size_t n = 0, m = 0;
   in_flight_ -= done.size();
+  const auto now = Clock::now();  // once: each look costs some percent of a miss, under the mutex
   for (IoRequest* io : done) {
     auto* op = static_cast<IoOp*>(io->cookie);
     if (!io->is_write && IsWrong(*op) && op->rereads < kRereadsMax) {  // what is in swap may still be right
@@ -115,7 +138,7 @@ void Engine::Finish(std::span<IoRequest* const> done) {
     if (io->result == StatusCode::kFailedPrecondition) NoteHeapFailure();
     WakeSleepers(op);
     if (io->is_write) {
-      leaving_.End(RoundUpToGranule(io->bytes), op->spell, Clock::now());
+      leaving_.End(RoundUpToGranule(io->bytes), op->spell, now);
       writes[n++] = op;
     } else {
       queue_.WakeFor(op->chunk);
@@ -148,11 +171,13 @@ void Engine::WakeSleepers(IoOp* op) {
 // Spins, polls and then sleeps until the transfer has ended. The program has waited since `since`: for the frame and
 // the submission, which is all there is to wait for where a tier copies while it submits.
 Status Engine::WaitFor(IoOp* op, Clock::time_point since) {
-  const auto begin = Clock::now();
+  Clock::time_point begin{};
   ++op->waiters;
   while (!op->done) {
     if (PollOnce(microseconds(0)) || op->done) continue;
-    if (Clock::now() - begin < kSpinBeforeBlocking) {
+    const auto now = Clock::now();
+    if (begin == Clock::time_point{}) begin = now;
+    if (now - begin < kSpinBeforeBlocking) {
       MutexUnlock unlocked(mutex_);
       for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
     } else if (!polling_) {
