@@ -42,7 +42,7 @@ std::vector<double> Limits(const std::string& list) {
     char* end = nullptr;
     const double percent = std::strtod(word.c_str(), &end);
     if (word.empty() || *end != '\0' || !(percent > 0 && percent <= 100)) {
-      throw std::runtime_error("--limits: percents of the data, 0 to 100, separated by commas; not \"" + word + "\"");
+      throw std::runtime_error("--limits: percents of the data, above 0, at most 100, separated by commas; not \"" + word + "\"");
     }
     limits.push_back(percent);
   }

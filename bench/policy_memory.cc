@@ -39,6 +39,7 @@ PolicyMemory::~PolicyMemory() = default;
 void PolicyMemory::TellLimits() { policy_->SetLimits(setting_.bare ? 0 : setting_.limit, swapped_bytes_); }
 
 Chunk* PolicyMemory::Create(uint64_t bytes) {
+  policy_->Reserve(chunks_.next_id() + 1);
   Chunk* const chunk = chunks_.New(bytes);
   policy_->OnCreate(chunk);
   live_bytes_ += RoundUpToGranule(bytes);
@@ -79,8 +80,7 @@ void PolicyMemory::BringIn(Chunk* chunk) {
   typical_bytes_ = whole;
   while (available() < whole) {
     const uint64_t needed = whole - available();
-    const uint64_t batch = std::min(kTogether * whole, setting_.limit / 16);
-    if (EvictSome(std::max(needed, batch)) || EvictPrefetched(needed)) continue;
+    if (EvictSome(std::max(needed, BatchBytes(whole))) || EvictPrefetched(needed)) continue;
     throw std::runtime_error("a limit of " + FormatBytes(setting_.limit) + " is too little: what the threads hold leaves no room for another " +
                              FormatBytes(whole));
   }
@@ -99,6 +99,9 @@ void PolicyMemory::BringIn(Chunk* chunk) {
   Transition(chunk, Event::kBeginLoad);
   Transition(chunk, Event::kFinishLoad, OpenBits(chunk));
 }
+
+// Engine::BatchBytes.
+uint64_t PolicyMemory::BatchBytes(uint64_t bytes) const { return std::min({kTogether * bytes, setting_.limit / 16, policy_->SpareBytes()}); }
 
 // Engine::LookForVictims: ever more of them until one can leave, or all have been looked at.
 bool PolicyMemory::EvictSome(uint64_t bytes) {
@@ -170,7 +173,7 @@ bool PolicyMemory::MoverTurn() {
 bool PolicyMemory::RefillReserve() {
   constexpr uint64_t kReserveMin = 1 << 20;
   if (live_bytes_ <= setting_.limit || typical_bytes_ == 0) return false;
-  const uint64_t reserve = std::min(setting_.limit / 16, std::max(kTogether * typical_bytes_, kReserveMin));
+  const uint64_t reserve = BatchBytes(std::max(typical_bytes_, kReserveMin / kTogether));
   if (reserve < typical_bytes_ || available() > std::max(reserve / 2, typical_bytes_)) return false;
   return EvictSome(std::clamp(reserve - std::min(reserve, available()), typical_bytes_, kTogether * typical_bytes_));
 }

@@ -83,6 +83,7 @@ class PolicyMemory {
   static constexpr int kMoverTurns = 4;
 
   void BringIn(Chunk* chunk);
+  uint64_t BatchBytes(uint64_t bytes) const;
   bool EvictSome(uint64_t bytes);
   bool EvictPrefetched(uint64_t bytes);
   void Waste(Chunk* chunk);

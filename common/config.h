@@ -18,7 +18,7 @@
 namespace ramspan {
 
 // The values of the key memoryManager, the default first. client/policy/policy_factory.cc makes a policy of each.
-inline constexpr const char* kMemoryManagers[] = {"cyclic", "second-chance"};
+inline constexpr const char* kMemoryManagers[] = {"replay", "cyclic", "second-chance"};
 
 struct Config {
   uint64_t memory = 0;       // bytes; 0 = choose by the machine

@@ -10,6 +10,12 @@ ChunkTable::~ChunkTable() {
   for (Chunk* slab : slabs_) munmap(slab, kSlab * sizeof(Chunk));
 }
 
+void ChunkTable::SetBytesBeside(uint32_t bytes) {
+  const uint64_t before = slabs_.size() * SlabCharge();
+  bytes_beside_ = bytes;
+  budget_->ChargeMetadata(slabs_.size() * SlabCharge() - before);
+}
+
 Chunk* ChunkTable::New(uint64_t bytes) {
   uint32_t id = free_head_;
   if (id != UINT32_MAX) {
@@ -23,7 +29,7 @@ Chunk* ChunkTable::New(uint64_t bytes) {
         throw std::bad_alloc();
       }
       slabs_.back() = static_cast<Chunk*>(slab);
-      budget_->ChargeMetadata(kSlab * sizeof(Chunk));
+      budget_->ChargeMetadata(SlabCharge());
     }
     id = used_++;
     At(id)->state.store(0, std::memory_order_relaxed);

@@ -20,8 +20,12 @@ class ChunkTable {
 
   Chunk* New(uint64_t bytes);  // phase Swapped, no slot, one reference
   uint64_t next_charge() const {  // bytes that the next New charges to the budget
-    return free_head_ == UINT32_MAX && used_ == slabs_.size() * kSlab ? kSlab * sizeof(Chunk) : 0;
+    return free_head_ == UINT32_MAX && used_ == slabs_.size() * kSlab ? SlabCharge() : 0;
   }
+  uint32_t next_id() const { return free_head_ != UINT32_MAX ? free_head_ : used_; }  // of the next New
+  // What others keep for each chunk, in slabs like these: charged together with the descriptors from now on.
+  void SetBytesBeside(uint32_t bytes);
+  const Budget& budget() const { return *budget_; }
   void Delete(Chunk* chunk);   // REQUIRES: phase Freed
   Chunk* At(uint32_t id) const { return &slabs_[id / kSlab][id % kSlab]; }
   uint32_t ids() const { return used_; }  // ids are below this; some may be Freed
@@ -29,7 +33,9 @@ class ChunkTable {
 
  private:
   static constexpr uint32_t kSlab = 1024;  // 64 KiB
+  uint64_t SlabCharge() const { return kSlab * (sizeof(Chunk) + bytes_beside_); }
   Budget* const budget_;
+  uint32_t bytes_beside_ = 0;
   std::vector<Chunk*> slabs_;
   uint32_t used_ = 0;
   uint64_t live_ = 0;

@@ -55,7 +55,7 @@ bool Engine::MoverStep() {
 bool Engine::RefillReserve() {
   if (live_bytes_ <= budget_.frames_limit() || typical_bytes_ == 0) return false;
   AwaitClosing();
-  uint64_t reserve = std::min<uint64_t>(budget_.limit() / 16, std::max<uint64_t>(kTogether * typical_bytes_, 1 << 20));
+  uint64_t reserve = BatchBytes(std::max<uint64_t>(typical_bytes_, (1 << 20) / kTogether));
   // What has no slot stays where it is when swap is full. Half of the rest is left to what the program uses.
   if (room_.SeemsFull(typical_bytes_)) reserve = std::min(reserve, (budget_.frames_limit() - std::min(budget_.frames_limit(), room_.slotless())) / 2);
   // Half of it at once: one chunk at a time would be a membarrier for each.
@@ -105,7 +105,9 @@ void Engine::Prefetch(Chunk* chunk) {
   IoOp* op = frame ? ops_.TryTake() : nullptr;
   if (op == nullptr) return;  // not worth evicting what somebody may use: the pull will
   // The program asked for this very chunk: a miss, not a guess of the policy's, whose hits it must not count as.
+  feed_.Drain();
   policy_->OnMiss(chunk, pins_->ThisThread());
+  SetBits(chunk, kReferenced);  // the miss is the touch, here too
   ++counters_.misses;
   BeginLoad(op, chunk, std::move(frame), false);
   queue_.WakeFor(chunk);  // this thread does not wait for it

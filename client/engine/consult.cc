@@ -1,4 +1,5 @@
 // The policy that is in force: it is asked, told, and replaced by another one.
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <utility>
@@ -30,6 +31,7 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicy(const MakePolicy& make_policy
 
 std::unique_ptr<CachePolicy> Engine::ReplacePolicyLocked(const MakePolicy& make_policy) {
   std::unique_ptr<CachePolicy> next = make_policy(&chunks_);
+  next->Reserve(chunks_.ids());
   feed_.Drain();
   feed_.SetPolicy(next.get());
   next->SetLimits(load_ahead() ? budget_.limit() : 0, room_.swapped_bytes());
@@ -46,7 +48,18 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicyLocked(const MakePolicy& make_
     next->OnCreate(c);
   }
   std::swap(policy_, next);
+  ChargePolicy();
   return next;
+}
+
+// The configured policy is kept for the time after a program's own, so it is the largest of them all that is charged. A policy that needs more
+// than those before it takes that from the frames with the next eviction.
+void Engine::ChargePolicy() {
+  const CachePolicy::Memory memory = policy_->memory();
+  policy_memory_.per_chunk = std::max(policy_memory_.per_chunk, memory.per_chunk);
+  chunks_.SetBytesBeside(policy_memory_.per_chunk);
+  const uint64_t fixed = std::max(policy_memory_.fixed, memory.fixed);
+  budget_.ChargeMetadata(fixed - std::exchange(policy_memory_.fixed, fixed));
 }
 
 // Lets the program's own policy decide, without the mutex. Where another thread has replaced it meanwhile, the new one is asked:

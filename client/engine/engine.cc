@@ -26,6 +26,7 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins, const M
       ops_(&budget_),
       room_(&budget_, options.keep_room) {
   feed_.SetPolicy(policy_.get());
+  ChargePolicy();
 }
 
 Engine::~Engine() { Drain(); }
@@ -40,7 +41,11 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
     budget_.ChargeMetadata(-slab);  // New charges it, if it is still needed
     if (!still_fits) return TooLarge(bytes);
   }
-  Chunk* const chunk = FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return chunks_.New(bytes); }, static_cast<Chunk*>(nullptr));
+  Chunk* const chunk = FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS {
+    policy_->Reserve(chunks_.next_id() + 1);
+    if (reserved_policy_ != nullptr) reserved_policy_->Reserve(chunks_.next_id() + 1);
+    return chunks_.New(bytes);
+  }, static_cast<Chunk*>(nullptr));
   if (chunk == nullptr) return OutOfHeap();
   policy_->OnCreate(chunk);
   if (contents) {

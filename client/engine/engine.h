@@ -128,6 +128,12 @@ class Engine {
   bool wait_for_pins() const { return wait_for_pins_.load(std::memory_order_relaxed); }
   // Another policy takes over; chunks come to it in the order of their making. Returns the old one.
   std::unique_ptr<CachePolicy> ReplacePolicy(const MakePolicy& make_policy) RS_EXCLUDES(mutex_);
+  // A policy that is to take over where nothing can be allocated any more: it gets room for each chunk that is made. Null: none. Not owned.
+  // REQUIRES: called by a make_policy, which has the mutex.
+  void KeepReserved(CachePolicy* policy) RS_NO_THREAD_SAFETY_ANALYSIS {
+    if (policy != nullptr) policy->Reserve(chunks_.ids());
+    reserved_policy_ = policy;
+  }
   // The epoch that a pin notes with a first touch; 0: nobody wants to hear of touches.
   uint32_t touch_epoch() const RS_NO_THREAD_SAFETY_ANALYSIS { return feed_.epoch(); }
   // The calling thread has no place for its touches: tells the policy at once, if that needs no waiting.
@@ -193,7 +199,7 @@ class Engine {
   Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame, uint64_t* ask) RS_REQUIRES(mutex_);  // lets go
   Status SeekFrame(FrameSeeker* seeker, Frame* frame) RS_REQUIRES(mutex_);  // lets go
   bool IsPatient(WhenPinned when_pinned, const Waiter& waiter) RS_REQUIRES(mutex_);
-  uint64_t BatchBytes(uint64_t bytes) const;
+  uint64_t BatchBytes(uint64_t bytes) const RS_REQUIRES(mutex_);
   bool FramesAreComing() RS_REQUIRES(mutex_);
   Evicted EvictFor(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
   Status AwaitEvicted(FrameSeeker* seeker, const Evicted& evicted, bool* coming) RS_REQUIRES(mutex_);  // lets go
@@ -276,6 +282,7 @@ class Engine {
 
   // consult.cc
   CachePolicy::Turn Consult(CachePolicy::Ask ask, uint64_t bytes, size_t places) RS_REQUIRES(mutex_);  // lets go
+  void ChargePolicy() RS_REQUIRES(mutex_);
   std::unique_ptr<CachePolicy> ReplacePolicyLocked(const MakePolicy& make_policy) RS_REQUIRES(mutex_);
 
   // What a call of the tier's answers, or `otherwise` where the heap had no more for it: then nothing has changed (swap_tier.h).
@@ -332,6 +339,8 @@ class Engine {
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
   std::span<Chunk* const> closing_ RS_GUARDED_BY(mutex_);  // victims whose pins a thread looks for; on its stack
   WritesUnderWay leaving_ RS_GUARDED_BY(mutex_);       // by bytes of frames
+  CachePolicy* reserved_policy_ RS_GUARDED_BY(mutex_) = nullptr;
+  CachePolicy::Memory policy_memory_ RS_GUARDED_BY(mutex_);  // charged
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   Room room_ RS_GUARDED_BY(mutex_);
   uint64_t table_growth_ RS_GUARDED_BY(mutex_) = 0;    // of swap, at most, since the budget was told what they take

@@ -30,7 +30,9 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
   TouchRing& touches = static_cast<ThreadTable*>(table)->touches;
   if (touches.Put(chunk->id, write, epoch)) return;
   session->engine->TellTouches();
-  if (!touches.Put(chunk->id, write, epoch)) touches.CountDropped();
+  if (touches.Put(chunk->id, write, epoch)) return;
+  touches.CountDropped();
+  ClearBits(chunk, kReferenced);  // the next pin is heard instead, or the policy would wait for this chunk for ever
 }
 }  // namespace
 

@@ -45,6 +45,14 @@ class CachePolicy {
   virtual Interests interests() const { return {}; }
   // Before all other calls. `costs` outlives the policy; it stays empty without the interest.
   virtual void SetCosts(const TierCosts* /*costs*/) {}
+  // What it allocates, for the budget. Constant. What is allocated for a chunk is so when Reserve returns, for as many as a slab of ChunkTable has.
+  struct Memory {
+    uint64_t fixed = 0;
+    uint32_t per_chunk = 0;
+  };
+  virtual Memory memory() const { return {}; }
+  // Room for chunks with ids below this, before OnCreate of any such. May throw std::bad_alloc.
+  virtual void Reserve(uint32_t /*ids*/) {}
   // Whether a new epoch should begin; asked by the mover. OnEpoch says that it has begun: the first touches of `epoch`
   // come from now on, those of a chunk when the mover has come to it (4096 chunks a step).
   virtual bool WantsEpoch() const { return false; }
@@ -67,6 +75,8 @@ class CachePolicy {
   // Fills out with Resident chunks in the order in which they should leave, until their bytes reach `bytes` or out is
   // full; returns how many. Called again for more: continues behind those it named.
   virtual size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) = 0;
+  // How much may leave before it has to, so that many leave together: what comes back before its room was needed has been moved in vain.
+  virtual uint64_t SpareBytes() const { return UINT64_MAX; }
   // Whether there is enough to fetch ahead to wake a thread for it: a wake-up costs as much as some chunks do.
   virtual bool WantsReadAhead() const = 0;
   // Fills out with chunks that MayReadAhead to be fetched ahead now; returns how many.

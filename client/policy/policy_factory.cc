@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/policy/cyclic.h"
+#include "client/policy/replay.h"
 #include "client/policy/second_chance.h"
 #include "common/config.h"
 
@@ -18,7 +19,7 @@ std::unique_ptr<CachePolicy> Make(const ChunkTable* chunks) {
 }
 
 // In the order of kMemoryManagers, which is where the configuration (common/, which sees no policy) has its names from.
-constexpr Maker kMakers[] = {Make<CyclicPolicy>, Make<SecondChancePolicy>};
+constexpr Maker kMakers[] = {Make<ReplayPolicy>, Make<CyclicPolicy>, Make<SecondChancePolicy>};
 static_assert(std::size(kMakers) == std::size(kMemoryManagers), "each value of the key memoryManager is a policy");
 
 }  // namespace

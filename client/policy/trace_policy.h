@@ -30,6 +30,8 @@ class TracePolicy final : public CachePolicy {
 
   Interests interests() const override { return {.touches = true, .costs = inner_wants_.costs, .references = inner_wants_.references}; }
   void SetCosts(const TierCosts* costs) override { inner_->SetCosts(costs); }
+  Memory memory() const override { return inner_->memory(); }
+  void Reserve(uint32_t ids) override { inner_->Reserve(ids); }
   bool WantsEpoch() const override;
   void OnEpoch(uint32_t epoch) override;
   void OnTouch(Chunk* chunk, const Touch& touch) override;
@@ -41,6 +43,7 @@ class TracePolicy final : public CachePolicy {
   void OnPrefetchIssued(Chunk* chunk) override;
   void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) override { inner_->SetLimits(memory_bytes, swapped_bytes); }
   size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
+  uint64_t SpareBytes() const override { return inner_->SpareBytes(); }
   bool WantsReadAhead() const override { return inner_->WantsReadAhead(); }
   size_t PickReadAhead(std::span<Chunk*> out) override { return inner_->PickReadAhead(out); }
   uint64_t preemptive_bytes() const override { return inner_->preemptive_bytes(); }

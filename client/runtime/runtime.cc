@@ -204,9 +204,11 @@ std::unique_ptr<CachePolicy> Runtime::MakeConfiguredPolicy(const ChunkTable* chu
 
 void Runtime::KeepConfiguredPolicy(const ChunkTable* chunks) {
   if (spare_policy_ == nullptr) spare_policy_ = MakeConfiguredPolicy(chunks);
+  engine_->KeepReserved(spare_policy_.get());
 }
 
 std::unique_ptr<CachePolicy> Runtime::TakeConfiguredPolicy(const ChunkTable* chunks) {
+  engine_->KeepReserved(nullptr);
   return spare_policy_ != nullptr ? std::move(spare_policy_) : MakeConfiguredPolicy(chunks);
 }
 

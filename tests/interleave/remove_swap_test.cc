@@ -112,7 +112,7 @@ class SwapsThatGo : public testing::Test {
     swap_ = std::make_unique<TieredSwap>(std::move(tiers));
     paused_ = std::make_unique<PausedSwap>(swap_.get());
     engine_ = std::make_unique<Engine>(Engine::Options{.budget = kMiB, .preemptive = false, .deadlock_grace = kGrace}, paused_.get(), &pins_,
-                                       DefaultPolicy());
+                                       PolicyNamed("cyclic"));
     swaps_ = std::make_unique<Swaps>(engine_.get(), Swaps::Configured{swap_.get(), remote_, nullptr});
   }
   ~SwapsThatGo() override {

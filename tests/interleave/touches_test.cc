@@ -5,6 +5,7 @@
 #include <atomic>
 #include <barrier>
 #include <memory>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -137,7 +138,40 @@ TEST_F(Touches, OfAnObjectThatIsDestroyedAtOnceAreHeardBeforeItsEnd) {
   }
 }
 
-// More touches than the rings hold, and chunks that all threads touch at once.
+// Nobody was there to empty the ring: what found no place in it was never heard of again where the policy clears no bits by epochs.
+TEST_F(Touches, OneThatIsDroppedIsHeardWithTheNextPin) {
+  constexpr size_t kChunks = TouchRing::kCapacity + 8;
+  std::vector<managedPtr<int>> field;
+  for (size_t i = 0; i < kChunks; ++i) field.emplace_back(kInts, 1);
+  std::vector<uint32_t> ids;
+  for (const auto& p : field) ids.push_back(IdOf(p));
+  const uint32_t thread = PinRegistry::Get().ThisThread();
+  const auto pin_all = [&] {
+    for (const auto& p : field) IdOf(p);
+  };
+  NewEpoch();
+  const uint64_t dropped = Dropped();
+  std::binary_semaphore held(0), go_on(0);
+  record_.on_describe = [&] {
+    held.release();
+    go_on.acquire();
+  };
+  std::thread holder([] { Session::Get().engine->DescribePolicy(); });
+  held.acquire();
+  pin_all();
+  go_on.release();
+  holder.join();
+  record_.on_describe = nullptr;
+  EXPECT_EQ(Dropped() - dropped, 8u);
+  EXPECT_EQ(Heard(thread).size(), TouchRing::kCapacity);
+  pin_all();
+  const auto heard = Heard(thread);
+  ASSERT_EQ(heard.size(), kChunks);
+  for (size_t i = 0; i < kChunks; ++i) EXPECT_EQ(heard[i].chunk, ids[i]);
+}
+
+// More touches than the rings hold, and chunks that all threads touch at once. One that was dropped is heard of with the next pin: a policy that clears
+// no bits waited for it for ever.
 TEST_F(Touches, OfManyThreadsEachIsHeardOnceOrCountedAsDropped) {
   constexpr int kThreads = 4;
   constexpr size_t kOwn = 60, kShared = 40;
@@ -179,9 +213,14 @@ TEST_F(Touches, OfManyThreadsEachIsHeardOnceOrCountedAsDropped) {
     size_t heard = 0, heard_of_shared = 0;
     for (int t = 0; t < kThreads; ++t) {
       size_t next = 0;  // of the thread's own: a subsequence of its order
+      bool may_begin_again = Dropped() > dropped;  // those that were dropped in the first round
       for (const auto& event : Heard(index[t])) {
         ++heard;
-        const auto at = std::find(own_ids[t].begin() + static_cast<ptrdiff_t>(next), own_ids[t].end(), event.chunk);
+        auto at = std::find(own_ids[t].begin() + static_cast<ptrdiff_t>(next), own_ids[t].end(), event.chunk);
+        if (at == own_ids[t].end() && may_begin_again) {
+          at = std::find(own_ids[t].begin(), own_ids[t].end(), event.chunk);
+          may_begin_again = at == own_ids[t].end();
+        }
         if (at == own_ids[t].end()) {
           ++heard_of_shared;
           EXPECT_FALSE(event.write);
@@ -193,7 +232,8 @@ TEST_F(Touches, OfManyThreadsEachIsHeardOnceOrCountedAsDropped) {
       }
     }
     EXPECT_LE(heard_of_shared, kShared);  // one of the threads each; the policy itself refuses a second one
-    EXPECT_EQ(heard + Dropped() - dropped, kThreads * kOwn + kShared) << "epoch " << epoch;
+    EXPECT_LE(heard, kThreads * kOwn + kShared) << "epoch " << epoch;
+    EXPECT_GE(heard + Dropped() - dropped, kThreads * kOwn + kShared) << "epoch " << epoch;
   }
   for (auto& thread : threads) thread.join();
 }

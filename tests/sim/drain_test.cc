@@ -187,7 +187,7 @@ TEST(Vacate, GoesOnWhereItWasInterruptedAndLetsOthersGoOn) {
 TEST(Vacate, OfAPartComesLaterToWhatStandsStill) {
   StandingTier tier({.seed = 8, .synchronous = true});
   NoPins pins;
-  Engine engine({.budget = 2 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  Engine engine({.budget = 2 * kMiB, .preemptive = false}, &tier, &pins, PolicyNamed("cyclic"));
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 60; ++i) {
     chunks.push_back(engine.Create(kDrainedBytes).value());

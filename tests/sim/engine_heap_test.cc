@@ -335,7 +335,7 @@ TEST(HeapGone, WhoWaitsForAReadThatFoundNoneReadsItself) {
   FakeTier fake;
   HeaplessTier tier(&fake, 1);
   NoPins pins;
-  Engine engine({.budget = kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  Engine engine({.budget = kMiB, .preemptive = false}, &tier, &pins, PolicyNamed("cyclic"));
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 20; ++i) {
     chunks.push_back(engine.Create(64 << 10).value());

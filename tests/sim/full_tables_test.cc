@@ -258,7 +258,7 @@ void Grow(TierWithSomeTables* tier, Engine* engine, uint64_t bytes) {
 TEST(FullTables, WhatLiesFreeInThemIsGiven) {
   TierWithSomeTables tier;
   NoPins pins;
-  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, PolicyNamed("cyclic"));
   std::vector<Chunk*> chunks;
   const auto add = [&] {
     chunks.push_back(engine.Create(64 << 10).value());
@@ -280,7 +280,7 @@ TEST(FullTables, WhatLiesFreeInThemIsGiven) {
 TEST(FullTables, WhoBringsHisOwnSlotComesInAfterTheyHaveGrown) {
   TierWithSomeTables tier(2 * kMiB);
   NoPins pins;
-  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, PolicyNamed("cyclic"));
   std::vector<Chunk*> chunks;
   const auto add = [&] {
     chunks.push_back(engine.Create(8192).value());
@@ -304,7 +304,7 @@ TEST(FullTables, WhoBringsHisOwnSlotComesInAfterTheyHaveGrown) {
 TEST(FullTables, NothingIsExchangedWhereTheyMayNotGrow) {
   TierWithSomeTables tier(2 * kMiB);
   NoPins pins;
-  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &tier, &pins, PolicyNamed("cyclic"));
   std::vector<Chunk*> chunks;
   for (bool full = false; !full;) {
     chunks.push_back(engine.Create(60'000 + chunks.size() * 16).value());

@@ -79,7 +79,7 @@ TEST_F(PolicyHears, OneEventForEachFirstAccessWhileChunksComeAndGo) {
   std::mt19937_64 random(7);
   struct Known {
     uint32_t accessed_in = UINT32_MAX;  // epoch
-    bool hinted = false;                // and fetched for it, since then
+    bool hinted = false;                // and being fetched for it, which was heard as its touch
   };
   std::map<Chunk*, Known> known;
   uint64_t misses = 0, touches = 0, hits = 0;
@@ -100,10 +100,10 @@ TEST_F(PolicyHears, OneEventForEachFirstAccessWhileChunksComeAndGo) {
     }
     if (PhaseOf(chunk) == Phase::kSwapped && random() % 4 == 0) {
       engine_.Prefetch(chunk);
-      known[chunk].hinted = PhaseOf(chunk) != Phase::kSwapped;
+      if (PhaseOf(chunk) != Phase::kSwapped) known[chunk] = {.accessed_in = record_.epoch, .hinted = true};
     }
-    const bool out = PhaseOf(chunk) == Phase::kSwapped || PhaseOf(chunk) == Phase::kLoading || Has(chunk, kPrefetched);
-    const bool first = out || known[chunk].hinted || known[chunk].accessed_in != record_.epoch;
+    const bool out = PhaseOf(chunk) == Phase::kSwapped || (PhaseOf(chunk) == Phase::kLoading && !known[chunk].hinted) || Has(chunk, kPrefetched);
+    const bool first = out || known[chunk].accessed_in != record_.epoch;
     std::vector<PolicyRecord::Event> mine = Access(chunk, random() % 2);
     std::erase_if(mine, [&](const auto& event) { return event.chunk != chunk->id; });  // a poll may end others' transfers
     ASSERT_EQ(mine.size(), first ? 1u : 0u) << "step " << step;
@@ -119,6 +119,28 @@ TEST_F(PolicyHears, OneEventForEachFirstAccessWhileChunksComeAndGo) {
   EXPECT_GT(misses, 100u);
   EXPECT_GT(touches, 100u);
   EXPECT_GT(hits, 10u);
+}
+
+// What a policy keeps of each chunk, and besides, was nobody's: the limit was exceeded by it.
+TEST(PolicyMemoryUse, IsChargedToTheLimitAndStaysSoForTheConfiguredOne) {
+  FakeTier tier({.seed = 4, .synchronous = true});
+  NoPins pins;
+  constexpr uint64_t kLimit = 64 * kMiB, kSlab = 1024;
+  Engine engine({.budget = kLimit}, &tier, &pins, PolicyNamed("cyclic"));
+  const auto metadata = [&] { return engine.counters().metadata_bytes; };
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 3000; ++i) chunks.push_back(engine.Create(4096).value());
+  const uint64_t without = metadata();
+  engine.ReplacePolicy(PolicyNamed("replay"));
+  const uint64_t with = metadata();
+  EXPECT_GE(with - without, 3 * kSlab * 12 + kLimit / 512) << "a history of at least a half of 1/256, and three slabs";
+  EXPECT_LE(with - without, 3 * kSlab * 12 + kLimit / 256 + (64 << 10));
+  for (int i = 0; i < 100; ++i) chunks.push_back(engine.Create(4096).value());  // the fourth slab
+  EXPECT_GE(metadata() - with, kSlab * (sizeof(Chunk) + 12));
+  const uint64_t before = metadata();
+  engine.ReplacePolicy(PolicyNamed("cyclic"));
+  EXPECT_EQ(metadata(), before) << "it may come back";
+  for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
 TEST_F(PolicyHears, WhatReadsHaveCostByTheSlotsTier) {

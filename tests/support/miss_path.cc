@@ -15,10 +15,10 @@
 
 namespace ramspan {
 
-int AllocationsOnceWarm(std::vector<std::unique_ptr<SwapTier>> tiers, uint64_t* upper_used) {
+int AllocationsOnceWarm(std::vector<std::unique_ptr<SwapTier>> tiers, uint64_t* upper_used, const char* policy) {
   TieredSwap swap(std::move(tiers));
   NoPins pins;
-  Engine engine({.budget = 2 * kMiB}, &swap, &pins, DefaultPolicy());
+  Engine engine({.budget = 2 * kMiB}, &swap, &pins, PolicyNamed(policy));
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 96; ++i) chunks.push_back(engine.Create((i % 3 + 2) * 20'000).value());
   const auto sweep = [&](bool write) {

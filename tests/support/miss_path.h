@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "client/policy/policy_factory.h"
 #include "tests/support/forwarding_tier.h"
 #include "tests/support/heap_watch.h"
 
@@ -56,8 +57,9 @@ class Uncounted final : public ForwardingTier {
 };
 
 // What is allocated by sweeps over thrice of memory, written and read, with the mover's work in between, after ten rounds of them: the least of ten
-// looks, for a look may see more under way at once than ever before. `tiers`: the best first. `*upper_used`: bytes in use of the best one.
-int AllocationsOnceWarm(std::vector<std::unique_ptr<SwapTier>> tiers, uint64_t* upper_used = nullptr);
+// looks, for a look may see more under way at once than ever before. `tiers`: the best first. `*upper_used`: bytes in use of the best one. `policy`: by
+// its name; who leaves decides how slots are scattered.
+int AllocationsOnceWarm(std::vector<std::unique_ptr<SwapTier>> tiers, uint64_t* upper_used = nullptr, const char* policy = PolicyNames()[0]);
 int AllocationsOnceWarm(std::unique_ptr<SwapTier> tier);
 
 }  // namespace ramspan

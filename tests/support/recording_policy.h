@@ -1,4 +1,4 @@
-// A policy that does what another one does and keeps what it hears; it asserts what the port promises of each event: the
+// A policy that does what another one does, which clears no bits by itself, and keeps what it hears; it asserts what the port promises of each event: the
 // chunk lives, the epoch is one that has begun, and nobody is told twice that a chunk was touched.
 #pragma once
 
@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,6 +28,7 @@ struct PolicyRecord {
   };
   std::vector<Event> events;
   const TierCosts* costs = nullptr;
+  std::function<void()> on_describe;  // with the engine's mutex
   std::atomic<bool> wants_epoch{false};  // cleared when one begins
   std::atomic<uint32_t> epoch{0};
   std::atomic<uint64_t> searches{0};  // for victims
@@ -39,6 +41,9 @@ class RecordingPolicy final : public CachePolicy {
   RecordingPolicy(std::unique_ptr<CachePolicy> inner, PolicyRecord* record) : inner_(std::move(inner)), record_(record) {}
 
   Interests interests() const override { return {.touches = true, .costs = true}; }
+  Memory memory() const override { return inner_->memory(); }
+  void Reserve(uint32_t ids) override { inner_->Reserve(ids); }
+  uint64_t SpareBytes() const override { return inner_->SpareBytes(); }
   void SetCosts(const TierCosts* costs) override { record_->costs = costs; }
   bool WantsEpoch() const override {
     record_->asked.fetch_add(1);
@@ -65,7 +70,7 @@ class RecordingPolicy final : public CachePolicy {
   }
   void OnMiss(Chunk* chunk, uint32_t thread) override {
     Hear(Kind::kMiss, chunk, thread, record_->epoch, false);
-    heard_in_[chunk->id] = 0;  // if it was a hint's, the touch comes yet
+    heard_in_[chunk->id] = 0;  // it may leave, and be touched in this epoch after it has come again
     inner_->OnMiss(chunk, thread);
   }
   void OnPrefetchHit(Chunk* chunk) override {
@@ -86,7 +91,10 @@ class RecordingPolicy final : public CachePolicy {
   size_t PickReadAhead(std::span<Chunk*> out) override { return inner_->PickReadAhead(out); }
   bool decides_in_consult() const override { return inner_->decides_in_consult(); }
   Turn Consult(Ask ask, uint64_t bytes, size_t places) override { return inner_->Consult(ask, bytes, places); }
-  std::string Describe() const override { return inner_->Describe(); }
+  std::string Describe() const override {
+    if (record_->on_describe) record_->on_describe();
+    return inner_->Describe();
+  }
   uint64_t preemptive_bytes() const override { return inner_->preemptive_bytes(); }
   bool IsValid() const override { return inner_->IsValid(); }
 

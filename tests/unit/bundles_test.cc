@@ -23,7 +23,7 @@ class BundlesTest : public testing::Test {
  protected:
   explicit BundlesTest(uint64_t budget = uint64_t{16} << 20)
       : engine_({.budget = budget}, &tier_, &pins_,
-                DefaultPolicy()),
+                PolicyNamed("cyclic")),
         bundles_(&engine_) {}
   void TearDown() override {
     EXPECT_TRUE(bundles_.IsValid());

@@ -85,7 +85,7 @@ TEST_F(ConfigOf, NothingIsTheDefaults) {
   const Config config = Loaded();
   EXPECT_EQ(config.memory, 0u);
   EXPECT_EQ(config.swap_memory, 0u);
-  EXPECT_EQ(config.memory_manager, "cyclic");
+  EXPECT_EQ(config.memory_manager, "replay");
   EXPECT_EQ(config.swap, "auto");
   EXPECT_EQ(config.swapfiles, "");
   EXPECT_FALSE(config.enable_dma);
@@ -276,7 +276,7 @@ TEST_F(ConfigOf, ChoicesNameWhatExists) {
   EXPECT_EQ(FileError("[default]\nswap = disk\n"),
             ":2: swap: \"disk\" is not known; the choices are auto, file, managedFileSwap, remote");
   EXPECT_EQ(FileError("[default]\nmemoryManager = lru\n"),
-            ":2: memoryManager: \"lru\" is not known; the choices are cyclic, second-chance, cyclicManagedMemory");
+            ":2: memoryManager: \"lru\" is not known; the choices are replay, cyclic, second-chance, cyclicManagedMemory");
   EXPECT_EQ(FileError("[default]\npolicy = Fail\n"),
             ":2: policy: \"Fail\" is not known; the choices are fail, interactive, autoextendable");
 }

@@ -40,7 +40,7 @@ TEST(PolicyFactory, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
   const auto made = MakePolicy("lru", &table);
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(made.status().message(), "there is no cache policy \"lru\"; the choices are cyclic, second-chance");
+  EXPECT_EQ(made.status().message(), "there is no cache policy \"lru\"; the choices are replay, cyclic, second-chance");
 }
 
 class SecondChance : public testing::Test {

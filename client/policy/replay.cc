@@ -1,0 +1,299 @@
+#include "client/policy/replay.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace ramspan {
+
+static_assert(kNoThread + 1 == 0);
+
+namespace {
+uint32_t UsesToRemember(uint64_t memory_bytes) {
+  return std::bit_floor(static_cast<uint32_t>(std::clamp<uint64_t>(memory_bytes / 256 / UseHistory::kBytesAUse, 256, 1 << 22)));
+}
+}  // namespace
+
+ReplayPolicy::ReplayPolicy(const ChunkTable* chunks) : chunks_(chunks), uses_(UsesToRemember(chunks->budget().limit())), history_(uses_), queue_(chunks) {
+  queue_.SetYoung(young_);
+  ahead_.reserve(kMaxAhead);
+  picked_.reserve(kMaxAhead);
+}
+
+CachePolicy::Memory ReplayPolicy::memory() const {
+  return {.fixed = uses_ * UseHistory::kBytesAUse + sizeof(*this), .per_chunk = UseHistory::kBytesAChunk + NextUseQueue::kBytesAChunk};
+}
+
+void ReplayPolicy::Reserve(uint32_t ids) {
+  history_.Reserve(ids);
+  queue_.Reserve(ids);
+}
+
+void ReplayPolicy::OnCreate(Chunk* chunk) {
+  if (PhaseOf(chunk) == Phase::kResident) queue_.Expect(chunk->id, 0);  // this policy takes over
+}
+
+void ReplayPolicy::OnFree(Chunk* chunk) {
+  history_.Forget(chunk->id);
+  queue_.Remove(chunk->id);
+  places_ = {};
+}
+
+// Whether it came in time, for how far the times are to be trusted.
+void ReplayPolicy::Judge(uint32_t chunk) {
+  if (history_.last(chunk) == 0 || !queue_.Has(chunk)) return;
+  for (uint32_t i = 0; i < kSlacks; ++i) {
+    const bool in_time = queue_.IsInTime(chunk, NextUseQueue::kSlackLeast - i);
+    in_time_[i] += in_time ? (kOne - in_time_[i]) / 256 : 0;
+    in_time_[i] -= in_time ? 0 : in_time_[i] / 256;
+  }
+  uint32_t i = 0;
+  while (i + 1 < kSlacks && in_time_[i] < kOne / 20 * 19) ++i;
+  queue_.SetSlack(NextUseQueue::kSlackLeast - i);
+  trust_ = in_time_[i];
+}
+
+void ReplayPolicy::Use(Chunk* chunk, uint32_t by) {
+  const uint32_t thread = by + 1;  // those of whom nobody knows are one thread: 0
+  const uint32_t id = chunk->id;
+  Judge(id);
+  arrivals_ -= arrivals_ / 256;
+  const uint32_t interval = history_.Use(id, thread);
+  queue_.Advance(history_.now());
+  queue_.Use(id, interval);
+  places_ = {};
+  threads_ = std::max(threads_, thread % UseHistory::kThreads + 1);
+  Stepper& stepper = StepperOf(thread);
+  const auto step = static_cast<int32_t>(id - stepper.last);
+  stepper.run = step == stepper.step && step != 0 ? stepper.run + 1 : 0;
+  stepper.step = step;
+  stepper.last = id;
+  latest_id_ = id;
+  if (swapped_bytes_ > 0) HearAgain(id);
+}
+
+// Of the chunk that was used some uses before `id`.
+void ReplayPolicy::HearAgain(uint32_t id) {
+  const uint32_t before = std::exchange(latest_[latest_at_], id);
+  latest_at_ = (latest_at_ + 1) % kHeardAfter;
+  if (before != id && before < chunks_->ids()) ClearBits(At(before), kReferenced);
+}
+
+void ReplayPolicy::Arrive(Chunk* chunk) {
+  arrivals_ += kOne / 256;
+  arrived_bytes_ = static_cast<uint32_t>(std::min<uint64_t>(chunk->bytes, UINT32_MAX));
+}
+
+// What leaves before it has to comes again, at most: a small part of what does not fit is the same part of what is moved in a sweep over all data,
+// however little that is. And of those that leave early, only few may be back before others would have had to leave for who arrives.
+uint64_t ReplayPolicy::SpareBytes() const {
+  const uint64_t arrivals = static_cast<uint64_t>(away_) * arrivals_ / kOne;  // until the first of them is back
+  return std::min(swapped_bytes_ / kSparePart, (arrivals / kSparePart + 1) * arrived_bytes_);
+}
+
+// Where expectations are wrong, the order of the latest uses is the better one: as much of memory goes by it as has proved right (as ARC, the
+// Adaptive Replacement Cache, divides its memory; Megiddo, Modha, FAST 2003). What comes back long before it was expected, and would still be in
+// memory if the latest used ones had been kept, speaks for that order; what has left in the place of one of those speaks against it.
+void ReplayPolicy::Weigh(uint32_t id) {
+  if (history_.last(id) == 0) return;
+  const auto most = static_cast<uint32_t>(std::clamp<uint64_t>(chunks_->budget().limit() / std::max(arrived_bytes_, 1u), kYoungLeast, 1 << 30));
+  const uint32_t step = most / 128 + 1, age = queue_.Age(id);
+  if (age < queue_.Interval(id) / 2 && age < most) {
+    young_ = std::min(young_ + step, most);
+  } else if (queue_.mark(id)) {
+    young_ = std::max(young_ - std::min(young_, step), kYoungLeast);
+  }
+  queue_.SetYoung(young_);
+}
+
+void ReplayPolicy::OnMiss(Chunk* chunk, uint32_t thread) {
+  Weigh(chunk->id);
+  Arrive(chunk);
+  Use(chunk, thread);
+  const bool follows = Follows(thread + 1);
+  SetWindow(follows ? window_bytes_ : window_bytes_ / 2);
+  Earn(follows ? 1 : 0);
+}
+
+void ReplayPolicy::OnPrefetchHit(Chunk* chunk) {
+  const uint32_t thread = LeaveWindow(chunk);
+  Arrive(chunk);
+  SetWindow(window_bytes_ + std::max(chunk->bytes, window_bytes_ / 4));
+  Earn(1);
+  Use(chunk, thread - 1);
+}
+
+void ReplayPolicy::OnPrefetchWasted(Chunk* chunk) {
+  LeaveWindow(chunk);
+  SetWindow(window_bytes_ / 2);
+  Earn(-kWasteCosts);
+}
+
+// Chunks that came in vain are at most one of so many: each has to be earned by others that were foreseen, whether they were there in time or not.
+void ReplayPolicy::Earn(int32_t credit) { credit_ = std::clamp(credit_ + credit, -kCreditMost, kCreditMost); }
+
+// Two chunks are always worth a try, where they are not much of memory: one that is on its way and one that is looked at.
+void ReplayPolicy::SetWindow(uint64_t bytes) {
+  const uint64_t least = std::min<uint64_t>(uint64_t{2} * arrived_bytes_, memory_bytes_ / 8);
+  const uint64_t most = std::max(least, std::min(memory_bytes_ / kWindowPart, swapped_bytes_ / kSwappedPart));
+  window_bytes_ = std::clamp(bytes, least, most);
+}
+
+void ReplayPolicy::OnPrefetchIssued(Chunk* chunk) {
+  preemptive_bytes_ += chunk->bytes;
+  const auto picked = std::find_if(picked_.begin(), picked_.end(), [&](const Ahead& one) { return one.chunk == chunk->id; });
+  const Ahead ahead = picked == picked_.end() ? Ahead{chunk->id, 0, static_cast<uint32_t>(kMaxAhead)} : *picked;
+  ahead_.push_back(ahead);
+  queue_.Expect(chunk->id, kHeardAfter + 2 * ahead.steps * static_cast<uint32_t>(std::max(threads_ - 1, 1u)));
+  places_ = {};
+}
+
+// Whose sequence it was fetched for.
+uint32_t ReplayPolicy::LeaveWindow(Chunk* chunk) {
+  preemptive_bytes_ -= std::min<uint64_t>(preemptive_bytes_, chunk->bytes);
+  const auto at = std::find_if(ahead_.begin(), ahead_.end(), [&](const Ahead& one) { return one.chunk == chunk->id; });
+  if (at == ahead_.end()) return 0;
+  const uint32_t thread = at->thread;
+  ahead_.erase(at);
+  return thread;
+}
+
+void ReplayPolicy::SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) {
+  memory_bytes_ = memory_bytes;
+  if (swapped_bytes_ == 0 && swapped_bytes > 0) wants_epoch_ = true;  // nothing was heard of what is in memory
+  swapped_bytes_ = swapped_bytes;
+  SetWindow(window_bytes_);
+}
+
+// The next one of a list that may leave, without passing it.
+Chunk* ReplayPolicy::Peek(Place* place, Walk next) {
+  while (!place->ended) {
+    const uint32_t id = (queue_.*next)(place->at);
+    if (id == NextUseQueue::kNobody) {
+      place->ended = true;
+      break;
+    }
+    const Phase phase = PhaseOf(At(id));
+    if (phase == Phase::kResident) return At(id);
+    if (phase == Phase::kSwapped || phase == Phase::kLost || phase == Phase::kFreed) {
+      queue_.Remove(id);  // it has left
+    } else {
+      place->at = id;
+    }
+  }
+  return nullptr;
+}
+
+Chunk* ReplayPolicy::NextVictim() {
+  const auto pass = [](Place* place, Chunk* chunk) {
+    place->at = chunk->id;
+    return chunk;
+  };
+  Chunk* const overdue = Peek(&places_.overdue, &NextUseQueue::NextOverdue);
+  if (overdue != nullptr && trust_ > kTrusted) return pass(&places_.overdue, overdue);
+  if (Chunk* const unknown = Peek(&places_.unknown, &NextUseQueue::NextUnknown)) return pass(&places_.unknown, unknown);
+  Chunk* const farthest = Peek(&places_.farthest, &NextUseQueue::NextFarthest);
+  if (overdue != nullptr && (farthest == nullptr || queue_.Age(overdue->id) > queue_.Distance(farthest->id))) return pass(&places_.overdue, overdue);
+  if (farthest != nullptr) return pass(&places_.farthest, farthest);
+  Chunk* const young = Peek(&places_.young, &NextUseQueue::NextYoung);
+  return young == nullptr ? nullptr : pass(&places_.young, young);
+}
+
+size_t ReplayPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
+  uint64_t sum = 0;
+  size_t n = 0;
+  bool again = places_.began;
+  places_.began = true;
+  while (n < out.size() && sum < bytes) {
+    Chunk* const chunk = NextVictim();
+    if (chunk == nullptr) {
+      if (n > 0 || !again) break;
+      again = false;  // all have been named, and may be free to leave now: once round
+      places_ = {.began = true};
+      continue;
+    }
+    out[n++] = chunk;
+    sum += chunk->bytes;
+    const bool is_farthest = chunk->id == places_.farthest.at;
+    queue_.SetMark(chunk->id, (is_farthest || chunk->id == places_.young.at) && queue_.IsYoungFarther(chunk->id));
+    const int64_t away = is_farthest ? queue_.Distance(chunk->id) : kAwayMost;
+    away_ += (std::min(away, kAwayMost) - away_) / 16;
+  }
+  return n;
+}
+
+bool ReplayPolicy::Follows(uint32_t thread) const {
+  return history_.run(thread) >= kFollowAfter || StepperOf(thread).run >= kFollowAfter;
+}
+
+bool ReplayPolicy::WantsReadAhead() const {
+  if (credit_ < 0 || preemptive_bytes_ > window_bytes_ - window_bytes_ / 4 || ahead_.size() > kMaxAhead - kMaxAhead / 4) return false;
+  for (uint32_t thread = 0; thread < threads_; ++thread) {
+    if (Follows(thread)) return true;
+  }
+  return false;
+}
+
+// False: there is no room for more.
+bool ReplayPolicy::Take(uint32_t id, std::span<Chunk*> out, size_t* n, uint64_t* bytes) const {
+  Chunk* const chunk = At(id);
+  if (!MayReadAhead(chunk) || std::find(out.begin(), out.begin() + static_cast<ptrdiff_t>(*n), chunk) != out.begin() + static_cast<ptrdiff_t>(*n)) return true;
+  if (*bytes + chunk->bytes > window_bytes_ || *n == out.size() || ahead_.size() + *n >= kMaxAhead) return false;
+  *bytes += chunk->bytes;
+  out[(*n)++] = chunk;
+  return *n < out.size();
+}
+
+size_t ReplayPolicy::PickReadAhead(std::span<Chunk*> out) {
+  size_t n = 0;
+  uint64_t bytes = preemptive_bytes_;
+  picked_.clear();
+  if (credit_ < 0) return 0;
+  for (uint32_t thread = 0; thread < threads_ && n < out.size(); ++thread) {
+    if (!Follows(thread)) continue;
+    uint64_t walked = 0;
+    uint32_t steps = 0;
+    // Whether to go on.
+    const auto visit = [&](uint32_t id) {
+      if (id >= chunks_->ids() || ++steps > kMaxAhead) return false;
+      walked += At(id)->bytes;
+      const size_t before = n;
+      const bool more = walked <= window_bytes_ && Take(id, out, &n, &bytes);
+      if (n > before) picked_.push_back({id, thread, steps});
+      return more;
+    };
+    if (history_.run(thread) >= kFollowAfter) {
+      history_.ForEachNext(thread, visit);
+      continue;
+    }
+    const Stepper& stepper = StepperOf(thread);
+    for (int64_t id = int64_t{stepper.last} + stepper.step; id >= 0 && visit(static_cast<uint32_t>(id)); id += stepper.step) {
+    }
+  }
+  return n;
+}
+
+std::string ReplayPolicy::Describe() const {
+  constexpr const char* kPhases[] = {"freed", "swapped", "loading", "resident", "writing", "lost"};
+  std::string text;
+  std::vector<bool> named(chunks_->ids());
+  const auto name = [&](uint32_t id, const std::string& when) {
+    const Chunk* const c = At(id);
+    named[id] = true;
+    text += std::to_string(id) + " " + kPhases[static_cast<int>(PhaseOf(c))] + " " + std::to_string(c->bytes) + " B" + when +
+            (Has(c, kPrefetched) ? " pre-emptive" : "") + (id == latest_id_ ? " <- active" : "") + "\n";
+  };
+  const auto all = [&](Walk next, const auto& when) {
+    for (uint32_t id = (queue_.*next)(NextUseQueue::kNobody); id != NextUseQueue::kNobody; id = (queue_.*next)(id)) name(id, when(id));
+  };
+  all(&NextUseQueue::NextOverdue, [](uint32_t) { return " overdue"; });
+  all(&NextUseQueue::NextUnknown, [](uint32_t) { return " used once"; });
+  all(&NextUseQueue::NextFarthest, [&](uint32_t id) { return " expected in " + std::to_string(queue_.Distance(id)) + " uses"; });
+  all(&NextUseQueue::NextYoung, [](uint32_t) { return " just used"; });
+  for (uint32_t id = 0; id < chunks_->ids(); ++id) {
+    if (!named[id] && PhaseOf(At(id)) != Phase::kFreed) name(id, "");
+  }
+  return text.empty() ? "no objects\n" : text;
+}
+
+}  // namespace ramspan

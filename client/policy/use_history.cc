@@ -1,0 +1,68 @@
+#include "client/policy/use_history.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <new>
+
+namespace ramspan {
+
+// Pages of it that are never written take no memory.
+template <typename T>
+UseHistory::Zeros<T> UseHistory::MakeZeros(uint32_t n) {
+  void* const memory = std::calloc(n, sizeof(T));
+  if (memory == nullptr) throw std::bad_alloc();
+  return Zeros<T>(static_cast<T*>(memory));
+}
+
+UseHistory::UseHistory(uint32_t uses) : mask_(uses - 1), uses_(MakeZeros<Use_>(uses)), found_{MakeZeros<uint32_t>(uses), MakeZeros<uint32_t>(uses)} {
+  static_assert(sizeof(Use_) + std::size(kOrders) * sizeof(uint32_t) == kBytesAUse);
+}
+
+uint64_t UseHistory::Context(const Thread& thread, uint32_t chunk, size_t order) {
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
+  uint64_t hash = (chunk + 1) * kOdd;
+  for (size_t i = 0; i < order; ++i) hash = (std::rotl(hash, 23) ^ thread.before[i]) * kOdd;
+  return hash;
+}
+
+uint32_t UseHistory::FindPlace(Thread* thread, uint32_t chunk) {
+  if (IsRemembered(thread->place)) {
+    const uint32_t next = Entry(thread->place).successor;
+    if (IsRemembered(next) && next != now_ && Entry(next).chunk == chunk) {
+      ++thread->run;
+      return next;
+    }
+  }
+  thread->run = 0;
+  for (size_t i = 0; i < std::size(kOrders); ++i) {
+    if (thread->used < kOrders[i]) continue;
+    const uint32_t found = Found(i, Context(*thread, chunk, kOrders[i]));
+    if (IsRemembered(found) && Entry(found).chunk == chunk) return found;
+  }
+  return lasts_[chunk];
+}
+
+uint32_t UseHistory::Use(uint32_t chunk, uint32_t thread_number) {
+  Thread& thread = Of(thread_number);
+  if (++now_ == kNone) ++now_;
+  const uint32_t last = lasts_[chunk];
+  if (last != kNone && IsRemembered(last)) Entry(last).interval = now_ - last;
+  const uint32_t place = FindPlace(&thread, chunk);
+  Entry(now_) = {.chunk = chunk};
+  if (IsRemembered(thread.last)) Entry(thread.last).successor = now_;
+  for (size_t i = 0; i < std::size(kOrders); ++i) {
+    if (thread.used >= kOrders[i]) Found(i, Context(thread, chunk, kOrders[i])) = now_;
+  }
+  std::shift_right(thread.before.begin(), thread.before.end(), 1);
+  thread.before[0] = chunk;
+  thread.used = std::min<uint32_t>(thread.used + 1, static_cast<uint32_t>(thread.before.size()));
+  thread.last = now_;
+  thread.place = place;
+  lasts_[chunk] = now_;
+  if (last == kNone) return 0;
+  const uint32_t interval = IsRemembered(place) && Entry(place).chunk == chunk ? Entry(place).interval : 0;
+  return interval != 0 ? interval : now_ - last;
+}
+
+}  // namespace ramspan

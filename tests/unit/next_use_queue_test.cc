@@ -1,0 +1,169 @@
+// Against a list of all chunks that is searched.
+#include "client/policy/next_use_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+namespace ramspan {
+namespace {
+
+constexpr uint32_t kNobody = NextUseQueue::kNobody;
+
+// Chunks with the ids from 0 on.
+class Chunks {
+ public:
+  explicit Chunks(uint32_t n) : table_(&budget_) {
+    for (uint32_t i = 0; i < n; ++i) table_.New(4096);
+    queue.Reserve(n);
+  }
+
+ private:
+  Budget budget_{1 << 30};
+  ChunkTable table_;
+
+ public:
+  NextUseQueue queue{&table_};
+};
+
+std::vector<uint32_t> Farthest(const NextUseQueue& queue) {
+  std::vector<uint32_t> all;
+  for (uint32_t chunk = queue.NextFarthest(kNobody); chunk != kNobody; chunk = queue.NextFarthest(chunk)) all.push_back(chunk);
+  return all;
+}
+std::vector<uint32_t> Overdue(const NextUseQueue& queue) {
+  std::vector<uint32_t> all;
+  for (uint32_t chunk = queue.NextOverdue(kNobody); chunk != kNobody; chunk = queue.NextOverdue(chunk)) all.push_back(chunk);
+  return all;
+}
+
+std::vector<uint32_t> Young(const NextUseQueue& queue) {
+  std::vector<uint32_t> all;
+  for (uint32_t chunk = queue.NextYoung(kNobody); chunk != kNobody; chunk = queue.NextYoung(chunk)) all.push_back(chunk);
+  return all;
+}
+
+TEST(NextUseQueue, TheFarthestIsFirst) {
+  Chunks chunks(4);
+  NextUseQueue& queue = chunks.queue;
+  queue.Expect(0, 10);
+  queue.Expect(1, 300);
+  queue.Expect(2, 20);
+  EXPECT_EQ(Farthest(queue), (std::vector<uint32_t>{1, 2, 0}));
+  queue.Expect(1, 15);
+  EXPECT_EQ(Farthest(queue), (std::vector<uint32_t>{2, 1, 0}));
+  queue.Remove(2);
+  EXPECT_EQ(Farthest(queue), (std::vector<uint32_t>{1, 0}));
+  EXPECT_FALSE(queue.Has(2));
+}
+
+TEST(NextUseQueue, OfWhatIsUnknownTheLatestIsFirst) {
+  Chunks chunks(3);
+  NextUseQueue& queue = chunks.queue;
+  queue.Expect(2, 0);
+  queue.Expect(0, 0);
+  EXPECT_EQ(queue.NextUnknown(kNobody), 0u);
+  EXPECT_EQ(queue.NextUnknown(0), 2u);
+  EXPECT_EQ(queue.NextUnknown(2), kNobody);
+}
+
+TEST(NextUseQueue, WhoIsLateIsWaitedForForASixteenthOfItsTime) {
+  Chunks chunks(1);
+  NextUseQueue& queue = chunks.queue;
+  queue.Expect(0, 1600);
+  queue.Advance(1600);
+  EXPECT_TRUE(Overdue(queue).empty());
+  queue.Advance(1690);
+  EXPECT_TRUE(Overdue(queue).empty());
+  EXPECT_EQ(queue.Distance(0), 0u);
+  queue.Advance(1720);
+  EXPECT_EQ(Overdue(queue), std::vector<uint32_t>{0});
+  EXPECT_TRUE(Farthest(queue).empty());
+}
+
+TEST(NextUseQueue, WhoMayBeLaterIsWaitedForLonger) {
+  Chunks chunks(1);
+  NextUseQueue& queue = chunks.queue;
+  queue.SetSlack(2);
+  queue.Expect(0, 1600);
+  queue.Advance(1600);
+  queue.Advance(1990);
+  EXPECT_TRUE(Overdue(queue).empty());
+  EXPECT_TRUE(queue.IsInTime(0, 2));
+  EXPECT_FALSE(queue.IsInTime(0, 4));
+  queue.Advance(2020);
+  EXPECT_EQ(Overdue(queue), std::vector<uint32_t>{0});
+}
+
+TEST(NextUseQueue, TheYoungestStandApartUntilOthersAreYounger) {
+  Chunks chunks(6);
+  NextUseQueue& queue = chunks.queue;
+  queue.SetYoung(2);
+  queue.Use(0, 500);
+  queue.Use(1, 0);
+  EXPECT_EQ(Young(queue), (std::vector<uint32_t>{0, 1}));
+  EXPECT_TRUE(Farthest(queue).empty());
+  queue.Advance(100);
+  queue.Use(2, 100);
+  EXPECT_EQ(Farthest(queue), std::vector<uint32_t>{0});
+  EXPECT_EQ(queue.Distance(0), 400u);
+  queue.Use(3, 3);
+  EXPECT_EQ(queue.NextUnknown(kNobody), 1u);
+  queue.Advance(150);
+  queue.Use(4, 100);  // 2 goes
+  EXPECT_EQ(Farthest(queue), (std::vector<uint32_t>{0, 2}));
+  queue.Use(5, 100);  // 3 goes, whose time has passed meanwhile
+  EXPECT_EQ(Overdue(queue), std::vector<uint32_t>{3});
+  EXPECT_EQ(Young(queue), (std::vector<uint32_t>{4, 5}));
+  queue.Use(4, 100);
+  EXPECT_EQ(Young(queue), (std::vector<uint32_t>{5, 4})) << "used again: once more the youngest";
+  queue.SetYoung(0);
+  EXPECT_TRUE(Young(queue).empty());
+  EXPECT_EQ(Farthest(queue).size(), 4u);
+}
+
+TEST(NextUseQueue, AgreesWithAListOverWrapsOfTimeAndLongIntervals) {
+  for (const uint32_t longest : {50u, 3000u, 1u << 20, 1u << 29}) {
+    std::mt19937 random(longest);
+    constexpr uint32_t kChunks = 200;
+    Chunks chunks(kChunks);
+    NextUseQueue& queue = chunks.queue;
+    struct Expected {
+      uint64_t since, at;
+    };
+    std::map<uint32_t, Expected> list;
+    uint64_t now = 0xFFFF0000;  // wraps soon
+    queue.Advance(static_cast<uint32_t>(now));
+    for (int step = 0; step < 1000; ++step) {
+      now += random() % (longest / 40 + 2);
+      queue.Advance(static_cast<uint32_t>(now));
+      const auto chunk = static_cast<uint32_t>(random() % kChunks);
+      if (random() % 8 == 0) {
+        queue.Remove(chunk);
+        list.erase(chunk);
+      } else {
+        const auto interval = static_cast<uint32_t>(1 + random() % longest);
+        queue.Expect(chunk, interval);
+        list[chunk] = {now, now + interval};
+      }
+      const std::vector<uint32_t> farthest = Farthest(queue), overdue = Overdue(queue);
+      ASSERT_EQ(farthest.size() + overdue.size(), list.size());
+      // The width of a bucket, twice: those of one are in any order, and who is late may be a bucket longer.
+      const uint64_t rough = 2 * (longest / 250 + 1) + 4;
+      for (const uint32_t one : overdue) ASSERT_GE(now + rough, list[one].at + (list[one].at - list[one].since) / 16) << one;
+      for (const uint32_t one : farthest) ASSERT_LE(now, list[one].at + (list[one].at - list[one].since) / 16 + rough) << one;
+      for (size_t i = 1; i < farthest.size(); ++i) {
+        ASSERT_GE(queue.Distance(farthest[i - 1]) + rough + longest / 16, queue.Distance(farthest[i])) << i;
+        if (queue.Distance(farthest[i]) > rough) {
+          ASSERT_EQ(queue.Distance(farthest[i]), list[farthest[i]].at - now);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ramspan

@@ -1,0 +1,118 @@
+#include "client/policy/use_history.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace ramspan {
+namespace {
+
+// How many of the last `looked_at` predictions were exact.
+double Exact(const std::vector<uint32_t>& uses, uint32_t chunks, size_t looked_at) {
+  UseHistory history(1 << 14);
+  history.Reserve(chunks);
+  std::vector<uint32_t> said;
+  for (const uint32_t chunk : uses) said.push_back(history.Use(chunk, 0));
+  std::vector<size_t> next(chunks, uses.size());
+  size_t exact = 0, asked = 0;
+  for (size_t i = uses.size(); i-- > 0;) {
+    if (i >= uses.size() - looked_at && next[uses[i]] < uses.size()) {
+      ++asked;
+      exact += said[i] == next[uses[i]] - i ? 1 : 0;
+    }
+    next[uses[i]] = i;
+  }
+  return static_cast<double>(exact) / static_cast<double>(asked);
+}
+
+TEST(UseHistory, NothingIsKnownOfAFirstUse) {
+  UseHistory history(1 << 14);
+  history.Reserve(2);
+  EXPECT_EQ(history.Use(0, 0), 0u);
+  EXPECT_EQ(history.Use(1, 0), 0u);
+  EXPECT_EQ(history.Use(0, 0), 2u) << "the last interval";
+  history.Forget(0);
+  EXPECT_EQ(history.Use(0, 0), 0u);
+}
+
+TEST(UseHistory, RepeatedSweepsAreForeseen) {
+  std::vector<uint32_t> uses;
+  for (int sweep = 0; sweep < 4; ++sweep) {
+    for (uint32_t i = 0; i < 100; ++i) uses.push_back(i);
+  }
+  EXPECT_EQ(Exact(uses, 100, 200), 1.0);
+}
+
+TEST(UseHistory, SweepsToAndFroAreForeseenThoughTheIntervalsAlternate) {
+  std::vector<uint32_t> uses;
+  for (int sweep = 0; sweep < 8; ++sweep) {
+    for (uint32_t i = 0; i < 100; ++i) uses.push_back(sweep % 2 == 0 ? i : 99 - i);
+  }
+  EXPECT_EQ(Exact(uses, 100, 300), 1.0);
+}
+
+TEST(UseHistory, ANestedLoopIsForeseenFromItsSecondStepOn) {
+  std::vector<uint32_t> uses;
+  for (int step = 0; step < 4; ++step) {
+    for (uint32_t i = 0; i < 20; ++i) {
+      for (uint32_t j = 0; j < 20; ++j) {
+        uses.push_back(20 + i);
+        uses.push_back(j);
+      }
+    }
+  }
+  EXPECT_EQ(Exact(uses, 40, 1600), 1.0);
+}
+
+TEST(UseHistory, TheSequenceIsFoundAgainBehindADisturbance) {
+  std::mt19937 random(1);
+  std::vector<uint32_t> uses;
+  for (int sweep = 0; sweep < 8; ++sweep) {
+    for (uint32_t i = 0; i < 200; ++i) {
+      uses.push_back(sweep % 2 == 0 ? i : 199 - i);
+      if (random() % 50 == 0) uses.push_back(200 + static_cast<uint32_t>(random() % 100));
+    }
+  }
+  UseHistory history(1 << 14);
+  history.Reserve(300);
+  size_t follows = 0;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    history.Use(uses[i], 0);
+    follows += i >= uses.size() / 2 && history.run(0) > 0 ? 1 : 0;
+  }
+  EXPECT_GE(follows, uses.size() / 2 * 85 / 100);
+}
+
+TEST(UseHistory, ThreadsAreFollowedEachByItself) {
+  UseHistory history(1 << 14);
+  history.Reserve(200);
+  std::mt19937 random(3);
+  for (int sweep = 0; sweep < 4; ++sweep) {
+    uint32_t at[2] = {0, 0};
+    while (at[0] < 100 || at[1] < 100) {
+      uint32_t thread = static_cast<uint32_t>(random() % 2);
+      if (at[thread] == 100) thread = 1 - thread;
+      history.Use(thread * 100 + at[thread]++, thread);
+      if (sweep >= 2) {
+        ASSERT_GT(history.run(thread), 0u);
+      }
+    }
+  }
+  std::vector<uint32_t> next;
+  history.Use(100, 1);
+  history.ForEachNext(1, [&](uint32_t chunk) { return next.push_back(chunk), next.size() < 3; });
+  EXPECT_EQ(next, (std::vector<uint32_t>{101, 102, 103}));
+}
+
+TEST(UseHistory, WhatIsForgottenIsNotFollowed) {
+  UseHistory history(1 << 14);
+  history.Reserve(1);
+  for (uint32_t i = 0; i < (3u << 14); ++i) history.Use(0, 0);
+  size_t steps = 0;
+  history.ForEachNext(0, [&](uint32_t) { return ++steps < (1u << 20); });
+  EXPECT_LT(steps, 1u << 15);
+}
+
+}  // namespace
+}  // namespace ramspan
