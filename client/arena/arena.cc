@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
 
 #include "client/arena/fault_guard.h"
 #include "common/check.h"
@@ -45,7 +46,11 @@ Arena::~Arena() {
   munmap(base_, range_bytes_);
 }
 
-int Arena::ClassOf(uint64_t bytes) { return std::bit_width(bytes / kSwapGranule - 1); }
+int Arena::ClassOf(uint64_t bytes) {
+  const uint64_t granules = bytes / kSwapGranule;
+  if (granules <= kExactClasses) return static_cast<int>(granules) - 1;
+  return kExactClasses + std::bit_width((granules - 1) / kExactClasses) - 1;
+}
 
 uint64_t Arena::available() const {
   const uint64_t limit = budget_->frames_limit();
@@ -83,6 +88,7 @@ Frame Arena::TryTake(size_t exact, Reservation* reservation) {
 Frame Arena::TakeRun(size_t exact, uint64_t bytes) {
   if (committed() > budget_->frames_limit()) Trim(budget_->frames_limit());  // metadata has grown
   void* at = TakeCached(ClassOf(bytes), bytes);
+  if (at == nullptr && in_use_ + cached_ + bytes > budget_->frames_limit()) at = CutCached(bytes);
   if (at == nullptr) {
     if (!MakeRoomFor(bytes)) return {};
     auto unit = addresses_->Allocate(bytes / kSwapGranule);
@@ -113,6 +119,22 @@ void* Arena::TakeCached(int size_class, uint64_t bytes) {
   }
   // Another size of the same class: a fresh run of addresses keeps the buddy's trimmed tails consistent.
   DropFirst(list);
+  return nullptr;
+}
+
+// The end of a larger cached frame, with its pages; the rest stays cached. Instead, all of its pages would go back to the kernel. Not of frames
+// with huge pages, which have to stay aligned to those.
+void* Arena::CutCached(uint64_t bytes) {
+  for (int c = ClassOf(kHuge); c > ClassOf(bytes); --c) {
+    Cached* const frame = cache_[c];
+    if (frame == nullptr || frame->bytes >= kHuge) continue;
+    cache_[c] = frame->next;
+    cached_ -= bytes;
+    frame->bytes -= bytes;
+    Cached*& rest = cache_[ClassOf(frame->bytes)];
+    frame->next = std::exchange(rest, frame);
+    return reinterpret_cast<char*>(frame) + frame->bytes;
+  }
   return nullptr;
 }
 

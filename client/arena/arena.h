@@ -2,7 +2,7 @@
 // allocator; addresses are free, physical pages are what the budget counts. A frame's physical size is its chunk's,
 // rounded up to a page: the power of two above it costs only addresses, so the budget is exact for every size.
 // A frame that comes back stays committed in a cache by size class and goes to the next load without a page fault
-// (1.9 us a page here); when another class needs the room, cached frames are given back to the kernel.
+// (1.9 us a page here); when another class needs the room, a larger cached frame is cut, or cached frames are given back to the kernel.
 // Nothing here allocates from the heap: the lists of cached frames are linked through the frames themselves.
 // Thread-safety: none of its own; guarded by the engine's mutex, and so are Frame and Reservation.
 #pragma once
@@ -124,7 +124,9 @@ class Arena {
     Cached* next;
     uint64_t bytes;
   };
-  static constexpr int kClasses = 40;
+  // Small frames have a class for each size, so that programs which mix sizes find theirs; larger ones a class for each power of two granules.
+  static constexpr int kExactClasses = 64;  // up to 256 KiB: a list's head each, 8 bytes
+  static constexpr int kClasses = kExactClasses + 33;
 
   static int ClassOf(uint64_t bytes);
   Frame TakeRun(size_t exact, uint64_t bytes);
@@ -132,6 +134,7 @@ class Arena {
   void Unreserve(uint64_t bytes) { reserved_ -= bytes; }
   bool MakeRoomFor(uint64_t bytes);
   void* TakeCached(int size_class, uint64_t bytes);
+  void* CutCached(uint64_t bytes);
   bool GiveBackOne();
   void DropFirst(Cached** list);
   void DropPages(void* frame, uint64_t bytes);
