@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -13,11 +14,13 @@
 #include <exception>
 #include <iostream>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "bench/apps/apps.h"
+#include "bench/late_libraries.h"
 #include "bench/network_job.h"
 #include "bench/options.h"
 #include "bench/process.h"
@@ -41,6 +44,7 @@ constexpr char kUsage[] =
     "  policy    [TRACE...]: policies against LRU and MIN (Belady) on patterns of access, or on a program's own (RAMSPAN_TRACE)\n"
     "  contention  many threads in one engine: misses, what they hold of locks, pins beside them, many chunks, many servers\n"
     "  apps      whole applications (matrix multiplication, FFT, stencils, ...) against themselves in core, over the memory limit\n"
+    "  buddy     filling allocators from several threads: a lock a level, the library's, new, mimalloc, jemalloc\n"
     "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n"
     "  swap-targets  the same program and limit on Ramspan's tiers and on what else a user could take: the kernel's swap, mmap, STXXL, memory\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
@@ -52,6 +56,7 @@ constexpr char kUsage[] =
     "  ramspan bench policy --pattern sweep,zipf --limits 25,50\n"
     "  ramspan bench policy trace --limits 10,20            what policies would have moved for a program that ran with RAMSPAN_TRACE=trace\n"
     "  ramspan bench contention --experiment misses         1 to 64 threads that miss at once, and their locks\n"
+    "  ramspan bench buddy --threads 1,2,8 --plots figures  the experiment of the report on the parallel buddy allocator\n"
     "  ramspan bench rambrain --plots figures               all experiments, some 3 minutes, swap files\n"
     "  ramspan bench rambrain --experiment decay --servers 1 --data 1GiB --limit 128MiB\n";
 
@@ -59,7 +64,7 @@ constexpr char kUsage[] =
 constexpr uint64_t kLimitMin = uint64_t{1} << 20, kLimitMax = uint64_t{1} << 46;
 
 struct Texts {
-  std::string data, chunk, limit, server_memory, preemptive;
+  std::string data, chunk, limit, server_memory, preemptive, threads, sizes;
 };
 
 uint64_t Bytes(const char* option, const std::string& text) {
@@ -90,7 +95,7 @@ po::options_description DescribeRambrain(BenchOptions* o) {
   po::options_description some("options of rambrain");
   auto add = some.add_options();
   add("experiment", po::value(&o->experiment)->value_name("NAME|all"), ExperimentsHelp().c_str());
-  add("plots", po::value(&o->plots)->value_name("DIR"), "rambrain, policy: data, gnuplot scripts and SVG figures go there");
+  add("plots", po::value(&o->plots)->value_name("DIR"), "rambrain, policy, buddy: data, gnuplot scripts and SVG figures go there");
   add("quick", po::bool_switch(&o->quick), "some 15 s in all; says whether it works, not how fast it is");
   return some;
 }
@@ -117,6 +122,40 @@ po::options_description DescribeSwapTargets(BenchOptions* o) {
   return some;
 }
 
+po::options_description DescribeBuddy(BenchOptions* o, Texts* texts) {
+  po::options_description some("options of buddy");
+  auto add = some.add_options();
+  add("sizes", po::value(&texts->sizes)->value_name("SIZE,..."), "of the allocators (8MiB,32MiB,128MiB); --threads may be several numbers, too (1,2,8)");
+  add("touch", po::bool_switch(&o->touch), "write to each page of what was allocated");
+  return some;
+}
+
+// Numbers of threads or sizes between commas.
+template <typename T, typename Read>
+std::vector<T> List(const std::string& text, const Read& read) {
+  std::vector<T> all;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) all.push_back(static_cast<T>(read(word)));
+  return all;
+}
+
+int ThreadCount(const std::string& text) {
+  int n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > 1024) throw po::error("--threads: 1 to 1024");
+  return n;
+}
+
+void CompleteBuddy(BenchOptions* o, const Texts& texts) {
+  if (texts.chunk.empty()) o->chunk = 4 << 10;
+  o->thread_counts = List<unsigned>(texts.threads.empty() ? "1,2,8" : texts.threads, ThreadCount);
+  o->sizes = List<uint64_t>(texts.sizes.empty() ? "8MiB,32MiB,128MiB" : texts.sizes, [](const std::string& size) { return BytesInRange("sizes", size); });
+  std::sort(o->sizes.begin(), o->sizes.end());
+  // The library's limit is at least 1 MiB; a unit's number has 31 bits; a chunk of 16 units has to fit 32.
+  if (o->sizes.empty() || o->sizes.front() < kLimitMin || o->sizes.back() / o->chunk > INT32_MAX) throw po::error("--sizes: 1MiB to 2^31 times --chunk");
+  if (o->chunk > uint64_t{64} << 20 || o->sizes.front() < 16 * o->chunk) throw po::error("--sizes: at least 16 times --chunk, which is at most 64MiB");
+}
+
 po::options_description DescribeInternal(BenchOptions* o) {
   po::options_description some;
   some.add_options()("only", po::value(&o->only))("in-cgroup", po::value(&o->in_cgroup))("raw", po::value(&o->raw))("trace", po::value(&o->traces));
@@ -130,10 +169,10 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   add("json", po::bool_switch(&o->json), "JSON, one object a line, with the whole configuration");
   add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB; rambrain 256MiB; compute 64MiB)");
   add("chunk", po::value(&texts->chunk)->value_name("SIZE"),
-      "bytes of a chunk (stream 1MiB, random, rambrain, compute 64KiB, memory 4KiB) or a small object (8B)");
+      "bytes of a chunk (stream 1MiB, random, rambrain, compute 64KiB, memory, buddy 4KiB) or a small object (8B)");
   add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB)");
   add("mode", po::value(&o->mode)->value_name("rmw|read"), "stream: read-modify-write, or read only");
-  add("threads", po::value(&o->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1); compute: of its parallel loop (all cores)");
+  add("threads", po::value(&texts->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1); compute: of its parallel loop (all cores)");
   add("busy", po::value(&o->busy)->value_name("N"),
       "stream: each sweep a second time with N processes beside it that only compute; what that costs (0)");
   add("sweeps", Count("sweeps", &o->repetitions), "sweeps or repetitions: the median is shown (5; pin 9)");
@@ -163,6 +202,7 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   const bool small = o->name == "small";
   const bool rambrain = o->name == "rambrain";
   const bool compute = o->name == "compute";
+  const bool buddy = o->name == "buddy";
   const bool targets = o->name == "swap-targets";
   const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small || compute || targets;
   if (o->name == "random" || rambrain || compute || targets) o->chunk = 64 << 10;
@@ -202,7 +242,8 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (swaps && o->data < 2 * o->chunk) throw po::error("--data: at least two chunks");
   if (rambrain && o->data < 16 * o->limit / 10) throw po::error("--data: at least 1.6 times the limit");
   if (rambrain && o->limit < uint64_t{8} << 20) throw po::error("--limit: at least 8MiB (a quarter of --data by default)");
-  if (o->threads < 1 || o->threads > 1024) throw po::error("--threads: 1 to 1024");
+  if (buddy) CompleteBuddy(o, texts);
+  if (!buddy && !texts.threads.empty()) o->threads = ThreadCount(texts.threads);
   if (o->busy < 0 || o->busy > 1024) throw po::error("--busy: 0 to 1024");
   if (o->threads > 1 && o->name != "stream" && !compute && !targets) throw po::error("--threads is for stream, compute and swap-targets");
   if (o->busy > 0 && o->name != "stream") throw po::error("--busy is stream's");
@@ -270,6 +311,7 @@ int RunCase(const BenchOptions& o) try {
   if (o.name == "compute") return RunCompute(o);
   if (o.name == "policy") return RunPolicy(o);
   if (o.name == "swap-targets") return RunSwapTargets(o);
+  if (o.name == "buddy") return RunBuddy(o);
   return o.name == "small" ? RunSmall(o) : RunMemory(o);
 } catch (...) {
   Together::Get().Leave();
@@ -281,10 +323,10 @@ int Main(int argc, char** argv) {
   Texts texts;
   bool no_checksum = false;
   po::options_description described = Describe(&options, &texts, &no_checksum), all;
-  described.add(DescribeRambrain(&options)).add(DescribePolicy(&options)).add(DescribeSwapTargets(&options));
+  described.add(DescribeRambrain(&options)).add(DescribePolicy(&options)).add(DescribeBuddy(&options, &texts)).add(DescribeSwapTargets(&options));
   all.add(described).add(DescribeInternal(&options));
   const std::string name = argc > 1 ? argv[1] : "";
-  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "contention", "apps", "rambrain", "swap-targets"};
+  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "buddy", "contention", "apps", "rambrain", "swap-targets"};
   if (name == "apps") return RunApps(argc, argv);  // its options are its own
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;
@@ -306,6 +348,7 @@ int Main(int argc, char** argv) {
   options.name = name;
   options.checksum = !no_checksum;
   Complete(&options, texts, given);
+  if (name == "buddy") MakeRoomForLateLibraries(argv);
   const std::string self = SelfPath();
   const bool in_job = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
   if (name == "random" && texts.preemptive.empty() && !in_job) return RunEach(argc, argv, "--preemptive", {"on", "off"});

@@ -8,7 +8,7 @@
 namespace ramspan::bench {
 
 struct BenchOptions {
-  std::string name;  // pin, stream, random, memory, small, compute, policy, contention, rambrain, swap-targets
+  std::string name;  // pin, stream, random, memory, small, compute, policy, buddy, contention, rambrain, swap-targets
   bool json = false;
 
   uint64_t data = uint64_t{1} << 30;  // bytes
@@ -28,7 +28,12 @@ struct BenchOptions {
   uint64_t operations = 0;  // of one repetition: pins, random accesses
   uint64_t chunks = 0;      // memory, small, contention: how many
 
-  std::string plots;  // rambrain, policy: directory; empty: none
+  std::string plots;  // rambrain, policy, buddy: directory; empty: none
+
+  // buddy
+  std::vector<unsigned> thread_counts;
+  std::vector<uint64_t> sizes;  // bytes of each allocator
+  bool touch = false;           // each page of what was allocated
 
   // rambrain, contention
   std::string experiment = "all";
@@ -68,5 +73,6 @@ int RunPolicy(const BenchOptions& options);  // does not: it needs no library th
 // Starts the processes that do. Leaves nothing behind, also when it is interrupted; what stays when it is killed (a swap area that is on, a
 // cgroup, a folder) the next run removes. 1 also when a contestant ended before its time; who cannot run here is no failure.
 int RunSwapTargets(const BenchOptions& options);
+int RunBuddy(const BenchOptions& options);
 
 }  // namespace ramspan::bench

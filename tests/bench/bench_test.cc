@@ -76,6 +76,7 @@ constexpr int kRuns = 5;
 class Rambrain : public BenchFixture {};
 class Ratios : public BenchFixture {};
 class Policies : public BenchFixture {};
+class Allocators : public BenchFixture {};
 
 class Networks : public BenchFixture {
  protected:
@@ -133,6 +134,28 @@ TEST_F(Networks, AServerThatDiesIsToldInWords) {
     EXPECT_EQ(Wait(bench).status, 1);
     EXPECT_THAT(ReadFile(folder_ / "bench.err"), HasSubstr("which has died"));
   }
+}
+
+TEST_F(Allocators, AreFilledToTheLastUnitAndMergeAgain) {
+  const Outcome outcome = Run({"buddy", "--sizes", "1MiB", "--threads", "1,3", "--sweeps", "1", "--json", "--plots", Plots()});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  std::map<std::string, int> seen;
+  for (const json& line : Lines(outcome)) {
+    if (!line.contains("allocator")) continue;
+    ++seen[line["allocator"]];
+    EXPECT_TRUE(line["right"]) << line;
+    const bool ours = line["allocator"] == "Ramspan's arena";
+    if (!line.contains("external")) continue;
+    EXPECT_TRUE(line["mixed"] || line["external"] == 0) << line;
+    EXPECT_EQ(line["internal"] > 0, line["mixed"] && !ours) << line;
+  }
+  for (const char* name : {"mutex a level", "spinlock a level", "Ramspan's arena", "new"}) EXPECT_EQ(seen[name], 4) << name;
+  for (const char* name : {"mimalloc", "jemalloc"}) {
+    EXPECT_TRUE(seen[name] == 4 || outcome.err.find(std::string(name) + " is not compared") != std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(Values(Lines(outcome), "setup_ms").size(), 2u);
+  EXPECT_EQ(Values(Lines(outcome), "make_destroy_ns").size(), 2u);
+  for (const char* figure : {"buddy_speed.svg", "buddy_normalized.svg", "buddy_waiting.svg"}) EXPECT_EQ(IsDrawn(figure), HasGnuplot()) << figure;
 }
 
 TEST(Parts, OfALoopAreSeenByTheCaller) {

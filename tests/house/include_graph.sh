@@ -32,6 +32,7 @@ examples           include/ramspan include/rambrain
 bench              common common(mpi) include/ramspan include/rambrain
 bench(policy)      bench common client/arena client/chunk client/engine client/policy
 bench(targets)     bench bench(policy) common include/ramspan
+bench(buddy)       bench common client/arena
 bench(contention)  bench common client/chunk client/engine client/front client/policy client/swap client/transport memserver
 '
 # Includes that break the rule and are known: "FILE -> ROOM: why". They are printed at each run.
@@ -39,7 +40,7 @@ exceptions='
 '
 
 # The room of a path as an #include or git spells it. Public headers are included without their first folder.
-# The simulator of policies and the one of contention are the benchmarks that look inside. Above the port of the transports nobody knows a network: what swap may see of client/transport is the port and files, what the
+# The simulator of policies, the one of contention and the comparison of allocators are the benchmarks that look inside. Above the port of the transports nobody knows a network: what swap may see of client/transport is the port and files, what the
 # composition root may see besides is the doors; MPI and libfabric do not see each other. MPI's own headers come with common(mpi).
 room_of() {
   case $1 in
@@ -50,6 +51,7 @@ room_of() {
     memserver/main.cc | memserver/mpi_*) echo "memserver(mpi)" ;;
     bench/policy*) echo "bench(policy)" ;;
     bench/swap_targets*) echo "bench(targets)" ;;
+    bench/buddy*) echo "bench(buddy)" ;;
     bench/contention*) echo "bench(contention)" ;;
     ramspan/*) echo include/ramspan ;;
     rambrain/*) echo include/rambrain ;;
