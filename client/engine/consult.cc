@@ -52,14 +52,12 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicyLocked(const MakePolicy& make_
   return next;
 }
 
-// The configured policy is kept for the time after a program's own, so it is the largest of them all that is charged. A policy that needs more
-// than those before it takes that from the frames with the next eviction.
+// And for the one that is kept for later. A policy that needs more than those before it takes that from the frames with the next eviction.
 void Engine::ChargePolicy() {
-  const CachePolicy::Memory memory = policy_->memory();
-  policy_memory_.per_chunk = std::max(policy_memory_.per_chunk, memory.per_chunk);
-  chunks_.SetBytesBeside(policy_memory_.per_chunk);
-  const uint64_t fixed = std::max(policy_memory_.fixed, memory.fixed);
-  budget_.ChargeMetadata(fixed - std::exchange(policy_memory_.fixed, fixed));
+  const CachePolicy::Memory memory = policy_->memory(), kept = reserved_policy_ == nullptr ? CachePolicy::Memory() : reserved_policy_->memory();
+  chunks_.SetBytesBeside(memory.per_chunk + kept.per_chunk);
+  const uint64_t fixed = memory.fixed + kept.fixed;
+  budget_.ChargeMetadata(fixed - std::exchange(policy_bytes_, fixed));
 }
 
 // Lets the program's own policy decide, without the mutex. Where another thread has replaced it meanwhile, the new one is asked:

@@ -340,7 +340,7 @@ class Engine {
   std::span<Chunk* const> closing_ RS_GUARDED_BY(mutex_);  // victims whose pins a thread looks for; on its stack
   WritesUnderWay leaving_ RS_GUARDED_BY(mutex_);       // by bytes of frames
   CachePolicy* reserved_policy_ RS_GUARDED_BY(mutex_) = nullptr;
-  CachePolicy::Memory policy_memory_ RS_GUARDED_BY(mutex_);  // charged
+  uint64_t policy_bytes_ RS_GUARDED_BY(mutex_) = 0;  // charged, beside those for each chunk
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   Room room_ RS_GUARDED_BY(mutex_);
   uint64_t table_growth_ RS_GUARDED_BY(mutex_) = 0;    // of swap, at most, since the budget was told what they take

@@ -104,6 +104,11 @@ Status Engine::SetBudget(uint64_t bytes) {
   const uint64_t old = budget_.limit(), old_fits = room_.fits_up_to(), old_held = budget_.held();
   room_.Hold();
   budget_.set_limit(bytes);
+  if (bytes < old) {
+    policy_->FitLimit(bytes);
+    if (reserved_policy_ != nullptr) reserved_policy_->FitLimit(bytes);
+    ChargePolicy();
+  }
   // An object that would keep all others out of a lower limit, if room were kept for it, has to wait for a higher one.
   room_.SetFitsUpTo(bytes < old ? std::min(old_fits, budget_.frames_beside_growth()) : std::max(old_fits, budget_.frames_at_most()));
   LookForSizes();

@@ -32,13 +32,13 @@ void NextUseQueue::Expect(uint32_t chunk, uint32_t interval) {
   times.since = now_ & kSinceMask;
   times.at = now_ + interval;
   if (interval == 0) return Link(kUnknown, chunk, true);
-  Place(chunk, interval);
+  Place(chunk, interval, interval);
 }
 
-// `interval` from now on.
-void NextUseQueue::Place(uint32_t chunk, uint32_t interval) {
-  while (((interval + Slack(interval, kSlackMost)) >> shift_) + 2 >= kBuckets) Widen();
-  Link(BucketOf(now_ + interval), chunk, false);
+// `left` of `interval` from now on. The buckets reach as far as it may be late.
+void NextUseQueue::Place(uint32_t chunk, uint32_t left, uint32_t interval) {
+  while (((left + Slack(interval, kSlackMost)) >> shift_) + 2 >= kBuckets) Widen();
+  Link(BucketOf(now_ + left), chunk, false);
 }
 
 void NextUseQueue::Use(uint32_t chunk, uint32_t interval) {
@@ -66,7 +66,7 @@ void NextUseQueue::Ripen() {
     if (interval == 0) {
       Link(kUnknown, chunk, true);
     } else if (age < interval + Slack(interval, slack_)) {
-      Place(chunk, age < interval ? interval - age : interval + Slack(interval, slack_) - age);
+      Place(chunk, age < interval ? interval - age : interval + Slack(interval, slack_) - age, interval);
     } else {
       Link(kOverdue, chunk, false);
     }
@@ -95,12 +95,16 @@ void NextUseQueue::Widen() {
 
 // The time of this list has passed. Who is here for the first time is waited for.
 void NextUseQueue::Pass(uint32_t list) {
-  for (uint32_t chunk = Next(list), next; chunk != list; chunk = next) {
+  if (Next(list) == list) return;
+  // Out of the list first: whatever is put back into it is for the next time round.
+  const uint32_t first = Next(list), last = Prev(list);
+  Prev(list) = Next(list) = list;
+  for (uint32_t chunk = first, next;; chunk = next) {
     next = Next(chunk);
     const Times& times = times_[chunk];
     const uint32_t slack = Slack(Interval(chunk), slack_);
-    Remove(chunk);
     Link(now_ - times.at < slack ? BucketOf(now_ + slack) : kOverdue, chunk, false);
+    if (chunk == last) return;
   }
 }
 

@@ -78,7 +78,7 @@ class NextUseQueue {
   static uint32_t Slack(uint32_t interval, uint32_t slack) { return 4 + (interval >> slack); }
   uint32_t BucketOf(uint32_t time) const { return kLists + ((time >> shift_) & (kBuckets - 1)); }
   void Link(uint32_t list, uint32_t chunk, bool in_front);
-  void Place(uint32_t chunk, uint32_t interval);
+  void Place(uint32_t chunk, uint32_t left, uint32_t interval);
   void Ripen();
   void Widen();
   void Pass(uint32_t list);

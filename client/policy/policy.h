@@ -45,12 +45,14 @@ class CachePolicy {
   virtual Interests interests() const { return {}; }
   // Before all other calls. `costs` outlives the policy; it stays empty without the interest.
   virtual void SetCosts(const TierCosts* /*costs*/) {}
-  // What it allocates, for the budget. Constant. What is allocated for a chunk is so when Reserve returns, for as many as a slab of ChunkTable has.
+  // What it allocates, for the budget. Constant but for FitLimit. What is allocated for a chunk is so when Reserve returns, for as many as a slab of ChunkTable has.
   struct Memory {
     uint64_t fixed = 0;
     uint32_t per_chunk = 0;
   };
   virtual Memory memory() const { return {}; }
+  // The limit is lowered: what is fixed becomes smaller with it, as far as that can be done; it need not grow again.
+  virtual void FitLimit(uint64_t /*memory_bytes*/) noexcept {}
   // Room for chunks with ids below this, before OnCreate of any such. May throw std::bad_alloc.
   virtual void Reserve(uint32_t /*ids*/) {}
   // Whether a new epoch should begin; asked by the mover. OnEpoch says that it has begun: the first touches of `epoch`

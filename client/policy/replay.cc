@@ -14,15 +14,17 @@ uint32_t UsesToRemember(uint64_t memory_bytes) {
 }
 }  // namespace
 
-ReplayPolicy::ReplayPolicy(const ChunkTable* chunks) : chunks_(chunks), uses_(UsesToRemember(chunks->budget().limit())), history_(uses_), queue_(chunks) {
+ReplayPolicy::ReplayPolicy(const ChunkTable* chunks) : chunks_(chunks), history_(UsesToRemember(chunks->budget().limit())), queue_(chunks) {
   queue_.SetYoung(young_);
   ahead_.reserve(kMaxAhead);
   picked_.reserve(kMaxAhead);
 }
 
 CachePolicy::Memory ReplayPolicy::memory() const {
-  return {.fixed = uses_ * UseHistory::kBytesAUse + sizeof(*this), .per_chunk = UseHistory::kBytesAChunk + NextUseQueue::kBytesAChunk};
+  return {.fixed = history_.uses() * UseHistory::kBytesAUse + sizeof(*this), .per_chunk = UseHistory::kBytesAChunk + NextUseQueue::kBytesAChunk};
 }
+
+void ReplayPolicy::FitLimit(uint64_t memory_bytes) noexcept { history_.Shrink(UsesToRemember(memory_bytes)); }
 
 void ReplayPolicy::Reserve(uint32_t ids) {
   history_.Reserve(ids);

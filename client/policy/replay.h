@@ -30,6 +30,7 @@ class ReplayPolicy final : public CachePolicy {
 
   Interests interests() const override { return {.touches = true}; }
   Memory memory() const override;
+  void FitLimit(uint64_t memory_bytes) noexcept override;
   void Reserve(uint32_t ids) override;
   bool WantsEpoch() const override { return wants_epoch_; }
   void OnEpoch(uint32_t) override { wants_epoch_ = false; }
@@ -99,7 +100,6 @@ class ReplayPolicy final : public CachePolicy {
   bool Follows(uint32_t thread) const;
 
   const ChunkTable* const chunks_;
-  const uint32_t uses_;  // remembered
   UseHistory history_;
   NextUseQueue queue_;
   uint32_t threads_ = 0;  // of whom it has heard; those with higher numbers share places

@@ -4,19 +4,29 @@
 #include <bit>
 #include <iterator>
 #include <new>
+#include <utility>
 
 namespace ramspan {
 
 // Pages of it that are never written take no memory.
 template <typename T>
-UseHistory::Zeros<T> UseHistory::MakeZeros(uint32_t n) {
-  void* const memory = std::calloc(n, sizeof(T));
-  if (memory == nullptr) throw std::bad_alloc();
-  return Zeros<T>(static_cast<T*>(memory));
+UseHistory::Zeros<T> UseHistory::MakeZeros(uint32_t n) noexcept {
+  return Zeros<T>(static_cast<T*>(std::calloc(n, sizeof(T))));
 }
 
 UseHistory::UseHistory(uint32_t uses) : mask_(uses - 1), uses_(MakeZeros<Use_>(uses)), found_{MakeZeros<uint32_t>(uses), MakeZeros<uint32_t>(uses)} {
   static_assert(sizeof(Use_) + std::size(kOrders) * sizeof(uint32_t) == kBytesAUse);
+  if (uses_ == nullptr || found_[0] == nullptr || found_[1] == nullptr) throw std::bad_alloc();
+}
+
+void UseHistory::Shrink(uint32_t uses) noexcept {
+  if (uses >= this->uses()) return;
+  Zeros<Use_> smaller = MakeZeros<Use_>(uses);
+  std::array<Zeros<uint32_t>, 2> found = {MakeZeros<uint32_t>(uses), MakeZeros<uint32_t>(uses)};
+  if (smaller == nullptr || found[0] == nullptr || found[1] == nullptr) return;
+  mask_ = uses - 1;
+  uses_ = std::move(smaller);
+  found_ = std::move(found);
 }
 
 uint64_t UseHistory::Context(const Thread& thread, uint32_t chunk, size_t order) {

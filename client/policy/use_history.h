@@ -28,6 +28,10 @@ class UseHistory {
   static constexpr uint32_t kThreads = 64;  // more of them share places
   static constexpr uint64_t kBytesAUse = 20, kBytesAChunk = 4;
 
+  // Remembers no more than `uses`, a power of two, from now on, and forgets what has been. Where there is no heap for that, all stays as it is.
+  void Shrink(uint32_t uses) noexcept;
+  uint64_t uses() const { return uint64_t{mask_} + 1; }
+
   // Room for ids below this. Throws std::bad_alloc.
   void Reserve(uint32_t chunks) { lasts_.Reserve(chunks); }
   // How long until the chunk's next use, in uses of any chunk. 0: nothing is known, it has never been used before.
@@ -70,8 +74,9 @@ class UseHistory {
   };
   template <typename T>
   using Zeros = std::unique_ptr<T[], Free>;
+  // Null: there is no heap for it.
   template <typename T>
-  static Zeros<T> MakeZeros(uint32_t n);
+  static Zeros<T> MakeZeros(uint32_t n) noexcept;
 
   Thread& Of(uint32_t thread) { return threads_[thread % kThreads]; }
   const Thread& Of(uint32_t thread) const { return threads_[thread % kThreads]; }
@@ -82,9 +87,9 @@ class UseHistory {
   static uint64_t Context(const Thread& thread, uint32_t chunk, size_t order);
   uint32_t FindPlace(Thread* thread, uint32_t chunk);
 
-  const uint32_t mask_;
-  const Zeros<Use_> uses_;
-  const std::array<Zeros<uint32_t>, 2> found_;  // by context: the last use in it
+  uint32_t mask_;
+  Zeros<Use_> uses_;
+  std::array<Zeros<uint32_t>, 2> found_;  // by context: the last use in it
   IdTable<uint32_t> lasts_;                     // by chunk: its last use
   std::array<Thread, kThreads> threads_;
   uint32_t now_ = 0;

@@ -125,6 +125,33 @@ TEST(NextUseQueue, TheYoungestStandApartUntilOthersAreYounger) {
   EXPECT_EQ(Farthest(queue).size(), 4u);
 }
 
+// Of two that had been young for nearly all of their interval, each was put behind the other for ever: the buckets did not reach as far as they may be late.
+TEST(NextUseQueue, WhoWasYoungForLongIsWaitedForAsLongAsOthers) {
+  for (const uint32_t interval : {16290u, 16310u, 16330u, 100'000u}) {
+    Chunks chunks(8);
+    NextUseQueue& queue = chunks.queue;
+    queue.SetYoung(2);
+    queue.Use(0, interval);
+    queue.Advance(1);
+    queue.Use(1, interval - 1);
+    uint32_t now = interval - 20;
+    queue.Advance(now);
+    queue.Use(2, 10);
+    queue.Use(3, 10);  // 0 and 1 go, nearly in time
+    EXPECT_EQ(queue.Distance(0), 20u);
+    const uint32_t overdue = interval + 4 + interval / 16;
+    for (; now < overdue + interval / 50 + 10; now += 3) {
+      queue.Advance(now);
+      const std::vector<uint32_t> late = Overdue(queue);
+      const bool has = std::find(late.begin(), late.end(), 0u) != late.end();
+      ASSERT_FALSE(has && now + 1 < overdue) << interval << " at " << now;
+    }
+    const std::vector<uint32_t> late = Overdue(queue);
+    EXPECT_EQ(std::count(late.begin(), late.end(), 0u), 1) << interval;
+    EXPECT_EQ(std::count(late.begin(), late.end(), 1u), 1) << interval;
+  }
+}
+
 TEST(NextUseQueue, AgreesWithAListOverWrapsOfTimeAndLongIntervals) {
   for (const uint32_t longest : {50u, 3000u, 1u << 20, 1u << 29}) {
     std::mt19937 random(longest);

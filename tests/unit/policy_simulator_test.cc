@@ -238,6 +238,9 @@ TEST(ReplayPolicy, MovesLittleMoreThanMinWhatRepeatsAndWhatDoesNotLittleMoreThan
       EXPECT_LE(in, bound.most * static_cast<double>(other.bytes_in)) << in / static_cast<double>(other.bytes_in);
       EXPECT_GE(in, bound.least * static_cast<double>(other.bytes_in)) << "not believable: " << in / static_cast<double>(other.bytes_in);
       EXPECT_LE(traffic.wasted_bytes, in / 20);
+      if (std::string(bound.pattern) == "omp-matmul" && percent >= 50) {
+        EXPECT_LE(in, 1.15 * static_cast<double>(other.bytes_in)) << "in orders that never come again LRU is right";
+      }
     }
   }
 }

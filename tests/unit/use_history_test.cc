@@ -105,6 +105,26 @@ TEST(UseHistory, ThreadsAreFollowedEachByItself) {
   EXPECT_EQ(next, (std::vector<uint32_t>{101, 102, 103}));
 }
 
+TEST(UseHistory, ASmallerOneFindsTheSequenceAnew) {
+  UseHistory history(1 << 14);
+  history.Reserve(100);
+  for (int sweep = 0; sweep < 8; ++sweep) {
+    if (sweep == 3) history.Shrink(512);
+    for (uint32_t i = 0; i < 100; ++i) {
+      const uint32_t interval = history.Use(i, 0);
+      if (sweep > 0) {
+        ASSERT_EQ(interval, 100u) << "from the last use, if not from the sequence";
+      }
+      if (sweep >= 6) {
+        ASSERT_GT(history.run(0), 0u) << i;
+      }
+    }
+  }
+  EXPECT_EQ(history.uses(), 512u);
+  history.Shrink(1 << 14);
+  EXPECT_EQ(history.uses(), 512u);
+}
+
 TEST(UseHistory, WhatIsForgottenIsNotFollowed) {
   UseHistory history(1 << 14);
   history.Reserve(1);
