@@ -32,6 +32,7 @@ void ReplayPolicy::Reserve(uint32_t ids) {
 }
 
 void ReplayPolicy::OnCreate(Chunk* chunk) {
+  chunk->prev = chunk->next = chunk->id;  // nowhere: the policy before has left its own there
   if (PhaseOf(chunk) == Phase::kResident) queue_.Expect(chunk->id, 0);  // this policy takes over
 }
 
