@@ -35,7 +35,7 @@ int RunMemory(const BenchOptions& options) {
          "memory: " + std::to_string(options.chunks) + " chunks of " + FormatBytes(options.chunk) + ", limit " +
              FormatBytes(options.limit),
          {{"without chunks", FormatBytes(static_cast<uint64_t>(empty)), "pin tables, tiers, first slab"},
-          {"a chunk", Fixed((described - empty) / n, 1) + " bytes", "its descriptor (64), and what the policy keeps (replay: 12)"},
+          {"a chunk", Fixed((described - empty) / n, 1) + " bytes", "its descriptor (64), and what the policy keeps (replay: 16)"},
           {"a chunk with its slot", Fixed((swapped - empty) / n, 1) + " bytes", "when most are swapped out"}});
   return 0;
 }

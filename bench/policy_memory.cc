@@ -105,6 +105,7 @@ uint64_t PolicyMemory::BatchBytes(uint64_t bytes) const { return std::min({kToge
 
 // Engine::LookForVictims: ever more of them until one can leave, or all have been looked at.
 bool PolicyMemory::EvictSome(uint64_t bytes) {
+  policy_->BeginSearch();
   bool any = false;
   for (uint64_t seen = 0; seen < chunks_.live() && !any; bytes = std::min(2 * bytes, std::max(bytes, setting_.limit))) {
     Chunk* victims[kBatch];

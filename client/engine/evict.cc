@@ -92,6 +92,7 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
         AwaitClosing();
         turn = Consult(CachePolicy::Ask::kVictims, bytes, kBatch);
       } while (!closing_.empty());  // while a program's own policy was asked another thread has begun
+      if (seen == 0) policy_->BeginSearch();  // not while another thread is in the middle of its own
       n = policy_->PickVictims(bytes, victims);
     }
     if (n == 0) break;

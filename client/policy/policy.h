@@ -74,8 +74,10 @@ class CachePolicy {
   virtual void OnPrefetchIssued(Chunk* chunk) = 0;
   virtual void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) = 0;
 
+  // A search for victims begins: what has been named before may be named anew.
+  virtual void BeginSearch() {}
   // Fills out with Resident chunks in the order in which they should leave, until their bytes reach `bytes` or out is
-  // full; returns how many. Called again for more: continues behind those it named.
+  // full; returns how many. Called again for more: continues behind those it named, also where chunks are used in the meantime.
   virtual size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) = 0;
   // How much may leave before it has to, so that many leave together: what comes back before its room was needed has been moved in vain.
   virtual uint64_t SpareBytes() const { return UINT64_MAX; }

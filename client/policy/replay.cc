@@ -21,7 +21,7 @@ ReplayPolicy::ReplayPolicy(const ChunkTable* chunks) : chunks_(chunks), history_
 }
 
 CachePolicy::Memory ReplayPolicy::memory() const {
-  return {.fixed = history_.uses() * UseHistory::kBytesAUse + sizeof(*this), .per_chunk = UseHistory::kBytesAChunk + NextUseQueue::kBytesAChunk};
+  return {.fixed = history_.uses() * UseHistory::kBytesAUse + sizeof(*this), .per_chunk = UseHistory::kBytesAChunk + NextUseQueue::kBytesAChunk + sizeof(search_)};
 }
 
 void ReplayPolicy::FitLimit(uint64_t memory_bytes) noexcept { history_.Shrink(UsesToRemember(memory_bytes)); }
@@ -29,11 +29,14 @@ void ReplayPolicy::FitLimit(uint64_t memory_bytes) noexcept { history_.Shrink(Us
 void ReplayPolicy::Reserve(uint32_t ids) {
   history_.Reserve(ids);
   queue_.Reserve(ids);
+  named_.Reserve(ids);
 }
 
 void ReplayPolicy::OnCreate(Chunk* chunk) {
   chunk->prev = chunk->next = chunk->id;  // nowhere: the policy before has left its own there
-  if (PhaseOf(chunk) == Phase::kResident) queue_.Expect(chunk->id, 0);  // this policy takes over
+  // Where this policy takes over: also one that is on its way in or out, of which nobody says that it has come.
+  const Phase phase = PhaseOf(chunk);
+  if (phase != Phase::kSwapped && phase != Phase::kLost) queue_.Expect(chunk->id, 0);
 }
 
 void ReplayPolicy::OnFree(Chunk* chunk) {
@@ -177,7 +180,7 @@ Chunk* ReplayPolicy::Peek(Place* place, Walk next) {
       break;
     }
     const Phase phase = PhaseOf(At(id));
-    if (phase == Phase::kResident) return At(id);
+    if (phase == Phase::kResident && named_[id] != search_) return At(id);
     if (phase == Phase::kSwapped || phase == Phase::kLost || phase == Phase::kFreed) {
       queue_.Remove(id);  // it has left
     } else {
@@ -202,19 +205,19 @@ Chunk* ReplayPolicy::NextVictim() {
   return young == nullptr ? nullptr : pass(&places_.young, young);
 }
 
+// Uses that are heard in the middle of a search change the order, and it is gone through from the beginning: those that it has named already are pinned.
+void ReplayPolicy::BeginSearch() {
+  ++search_;
+  places_ = {};
+}
+
 size_t ReplayPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
   uint64_t sum = 0;
   size_t n = 0;
-  bool again = places_.began;
-  places_.began = true;
   while (n < out.size() && sum < bytes) {
     Chunk* const chunk = NextVictim();
-    if (chunk == nullptr) {
-      if (n > 0 || !again) break;
-      again = false;  // all have been named, and may be free to leave now: once round
-      places_ = {.began = true};
-      continue;
-    }
+    if (chunk == nullptr) break;
+    named_[chunk->id] = search_;
     out[n++] = chunk;
     sum += chunk->bytes;
     const bool is_farthest = chunk->id == places_.farthest.at;
@@ -274,6 +277,13 @@ size_t ReplayPolicy::PickReadAhead(std::span<Chunk*> out) {
     }
   }
   return n;
+}
+
+bool ReplayPolicy::IsValid() const {
+  for (uint32_t id = 0; id < chunks_->ids(); ++id) {  // what may have to leave can be found
+    if (PhaseOf(At(id)) == Phase::kResident && !Has(At(id), kDoomed) && !queue_.Has(id)) return false;
+  }
+  return true;
 }
 
 std::string ReplayPolicy::Describe() const {

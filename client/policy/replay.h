@@ -42,6 +42,7 @@ class ReplayPolicy final : public CachePolicy {
   void OnPrefetchWasted(Chunk* chunk) override;
   void OnPrefetchIssued(Chunk* chunk) override;
   void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) override;
+  void BeginSearch() override;
   size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
   uint64_t SpareBytes() const override;
   bool WantsReadAhead() const override;
@@ -49,6 +50,7 @@ class ReplayPolicy final : public CachePolicy {
 
   uint64_t preemptive_bytes() const override { return preemptive_bytes_; }
   std::string Describe() const override;
+  bool IsValid() const override;
 
  private:
   // The numbers by which it plays; `ramspan bench policy` shows what others do (docs/benchmarks.md).
@@ -76,7 +78,6 @@ class ReplayPolicy final : public CachePolicy {
   };
   struct Places {
     Place overdue, unknown, farthest, young;
-    bool began = false;
   };
   struct Ahead {
     uint32_t chunk, thread, steps;
@@ -121,6 +122,8 @@ class ReplayPolicy final : public CachePolicy {
   uint32_t arrived_bytes_ = 0;  // of the last one
   int64_t away_ = kAwayMost;
   Places places_;  // of the search for victims, as long as nothing is used
+  uint32_t search_ = 1;
+  IdTable<uint32_t> named_;  // by id: in which search it was named last
 
   uint64_t preemptive_bytes_ = 0, window_bytes_ = 0;
   int32_t credit_ = 0;

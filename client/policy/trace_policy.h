@@ -31,6 +31,7 @@ class TracePolicy final : public CachePolicy {
   Interests interests() const override { return {.touches = true, .costs = inner_wants_.costs, .references = inner_wants_.references}; }
   void SetCosts(const TierCosts* costs) override { inner_->SetCosts(costs); }
   Memory memory() const override { return inner_->memory(); }
+  void BeginSearch() override { inner_->BeginSearch(); }
   void FitLimit(uint64_t memory_bytes) noexcept override { inner_->FitLimit(memory_bytes); }
   void Reserve(uint32_t ids) override { inner_->Reserve(ids); }
   bool WantsEpoch() const override;

@@ -134,13 +134,13 @@ TEST(PolicyMemoryUse, IsChargedToTheLimitAndFollowsIt) {
   const uint64_t without = metadata();
   engine.ReplacePolicy(PolicyNamed("replay"));
   const uint64_t with = metadata();
-  EXPECT_GE(with - without, 3 * kSlab * 12 + kLimit / 512) << "a history of at least a half of 1/256, and three slabs";
-  EXPECT_LE(with - without, 3 * kSlab * 12 + kLimit / 256 + (64 << 10));
+  EXPECT_GE(with - without, 3 * kSlab * 16 + kLimit / 512) << "a history of at least a half of 1/256, and three slabs";
+  EXPECT_LE(with - without, 3 * kSlab * 16 + kLimit / 256 + (64 << 10));
   for (int i = 0; i < 100; ++i) chunks.push_back(engine.Create(4096).value());  // the fourth slab
-  EXPECT_GE(metadata() - with, kSlab * (sizeof(Chunk) + 12));
+  EXPECT_GE(metadata() - with, kSlab * (sizeof(Chunk) + 16));
   // A lower limit had no room for what the higher one had for its history.
   EXPECT_TRUE(engine.SetBudget(4 * kMiB).ok());
-  EXPECT_LE(metadata(), without + 5 * kSlab * (sizeof(Chunk) + 12) + 4 * kMiB / 256 + (64 << 10));
+  EXPECT_LE(metadata(), without + 5 * kSlab * (sizeof(Chunk) + 16) + 4 * kMiB / 256 + (64 << 10));
   // Kept for the time after a program's own.
   const uint64_t alone = metadata();
   std::unique_ptr<CachePolicy> kept;

@@ -42,6 +42,7 @@ class RecordingPolicy final : public CachePolicy {
 
   Interests interests() const override { return {.touches = true, .costs = true}; }
   Memory memory() const override { return inner_->memory(); }
+  void BeginSearch() override { inner_->BeginSearch(); }
   void FitLimit(uint64_t memory_bytes) noexcept override { inner_->FitLimit(memory_bytes); }
   void Reserve(uint32_t ids) override { inner_->Reserve(ids); }
   uint64_t SpareBytes() const override { return inner_->SpareBytes(); }

@@ -1,0 +1,155 @@
+// A search for victims among chunks of which many are pinned, while others are used.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "tests/support/fake_tier.h"
+#include "tests/support/policies.h"
+#include "tests/support/sizes.h"
+
+namespace ramspan {
+namespace {
+
+// Another thread uses `hot` chunks, one each time that a search lets the mutex go.
+struct PinsAndUses final : PinScanner {
+  Engine* engine = nullptr;
+  std::vector<Chunk*> pinned, hot;
+  std::vector<Touch> touches;
+  size_t next = 0;
+  void Barrier() override {
+    if (hot.empty()) return;
+    touches.push_back({.chunk = hot[next++ % hot.size()]->id, .thread = 1, .epoch = 1, .write = false});
+    engine->TellTouches();
+  }
+  void FindPinned(std::span<Chunk* const> chunks, std::span<bool> out) override {
+    for (size_t i = 0; i < chunks.size(); ++i) out[i] = out[i] || std::find(pinned.begin(), pinned.end(), chunks[i]) != pinned.end();
+  }
+  void SetWaiting(Chunk*) override {}
+  Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
+  uint32_t threads() const override { return 2; }
+  uint32_t ThisThread() const override { return 0; }
+  size_t TakeTouches(uint32_t thread, std::span<Touch> out) override {
+    if (thread != 1) return 0;
+    const size_t n = std::min(out.size(), touches.size());
+    std::copy_n(touches.begin(), n, out.begin());
+    touches.erase(touches.begin(), touches.begin() + static_cast<ptrdiff_t>(n));
+    return n;
+  }
+};
+
+// Each use sent the search back to its beginning, where the pinned ones are (who is pinned for long is expected last): they were named again and again
+// until as many had been named as there are, and the program was told that nothing can leave.
+TEST(PolicySearch, FindsWhoMayLeaveBehindManyThatArePinnedThoughOthersAreUsed) {
+  constexpr uint64_t kBytes = 64 << 10;
+  constexpr size_t kPinned = 90;
+  for (const char* policy : PolicyNames()) {
+    SCOPED_TRACE(policy);
+    FakeTier tier({.seed = 11, .synchronous = true});
+    PinsAndUses pins;
+    Engine engine({.budget = 8 * kMiB}, &tier, &pins, PolicyNamed(policy));
+    pins.engine = &engine;
+    std::vector<Chunk*> chunks;
+    const auto use = [&](Chunk* chunk, bool write) {
+      pins.pinned.push_back(chunk);
+      const Status status = engine.Acquire(chunk, write);
+      std::erase(pins.pinned, chunk);
+      return status;
+    };
+    for (int i = 0; i < 400; ++i) chunks.push_back(engine.Create(kBytes).value());
+    for (int sweep = 0; sweep < 4; ++sweep) {
+      for (Chunk* chunk : chunks) {
+        ASSERT_TRUE(use(chunk, sweep == 0).ok());
+        engine.MoverStep();
+      }
+    }
+    engine.Drain();
+    std::vector<Chunk*> resident;
+    std::copy_if(chunks.begin(), chunks.end(), std::back_inserter(resident), [](const Chunk* c) { return PhaseOf(c) == Phase::kResident; });
+    ASSERT_GT(resident.size(), kPinned + 16);
+    pins.hot.assign(resident.begin(), resident.begin() + 8);
+    // Those that the policy would name first.
+    const std::string order = engine.DescribePolicy();
+    for (size_t line = 0; line < order.size() && pins.pinned.size() < kPinned; line = order.find('\n', line) + 1) {
+      const auto id = static_cast<uint32_t>(std::stoul(order.substr(line)));
+      const auto is = [&](const Chunk* c) { return c->id == id; };
+      const auto named = std::find_if(resident.begin() + 8, resident.end(), is);
+      if (named != resident.end()) pins.pinned.push_back(*named);
+    }
+    ASSERT_EQ(pins.pinned.size(), kPinned);
+    for (int round = 0; round < 150; ++round) {
+      const auto out = std::find_if(chunks.begin() + round, chunks.end(), [](const Chunk* c) { return PhaseOf(c) == Phase::kSwapped; });
+      ASSERT_NE(out, chunks.end());
+      const Status status = use(*out, false);
+      ASSERT_TRUE(status.ok()) << round << ": " << status.ToString();
+      engine.Drain();
+    }
+    pins.hot.clear();
+    for (Chunk* chunk : chunks) engine.Free(chunk);
+  }
+}
+
+// What was being read for a hint when a policy took over was in none of its lists, and never left again.
+TEST(PolicySearch, APolicyThatTakesOverWhileReadsAreUnderWayFindsWhatHasCome) {
+  for (const char* policy : PolicyNames()) {
+    SCOPED_TRACE(policy);
+    FakeTier tier({.seed = 11, .delay_steps_max = 64});
+    PinsAndUses pins;
+    Engine engine({.budget = 2 * kMiB, .preemptive = false}, &tier, &pins, PolicyNamed("cyclic"));
+    std::vector<Chunk*> chunks;
+    for (int i = 0; i < 100; ++i) {
+      chunks.push_back(engine.Create(64 << 10).value());
+      ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    }
+    engine.Drain();
+    const auto is = [](Phase phase) { return [phase](const Chunk* c) { return PhaseOf(c) == phase; }; };
+    for (auto chunk = chunks.begin(); (chunk = std::find_if(chunks.begin(), chunks.end(), is(Phase::kResident))) != chunks.end();) {
+      engine.Free(*chunk);
+      chunks.erase(chunk);
+    }
+    for (Chunk* chunk : chunks) engine.Prefetch(chunk);
+    ASSERT_GT(std::count_if(chunks.begin(), chunks.end(), is(Phase::kLoading)), 8);
+    engine.ReplacePolicy(PolicyNamed(policy));
+    engine.Drain();
+    EXPECT_TRUE(engine.CheckPolicy());
+    for (Chunk* chunk : chunks) {
+      const Status status = engine.Acquire(chunk, false);
+      EXPECT_TRUE(status.ok()) << status.ToString();
+    }
+    for (Chunk* chunk : chunks) engine.Free(chunk);
+  }
+}
+
+// Whatever the one before has left in the chunks' links.
+TEST(PolicySearch, EachPolicyTakesOverFromEachOther) {
+  for (const char* from : PolicyNames()) {
+    for (const char* to : PolicyNames()) {
+      SCOPED_TRACE(std::string(from) + ", " + to);
+      FakeTier tier({.seed = 5, .synchronous = true});
+      PinsAndUses pins;
+      Engine engine({.budget = 2 * kMiB}, &tier, &pins, PolicyNamed(from));
+      std::vector<Chunk*> chunks;
+      for (int i = 0; i < 100; ++i) chunks.push_back(engine.Create(64 << 10).value());
+      const auto sweep = [&] {
+        for (Chunk* chunk : chunks) {
+          ASSERT_TRUE(engine.Acquire(chunk, true).ok());
+          engine.MoverStep();
+        }
+      };
+      sweep();
+      engine.ReplacePolicy(PolicyNamed(to));
+      sweep();
+      sweep();
+      EXPECT_TRUE(engine.CheckPolicy());
+      for (Chunk* chunk : chunks) engine.Free(chunk);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ramspan
