@@ -325,7 +325,7 @@ TEST_F(Rambrain, AnUnknownCaseIsAnsweredByOneLine) {
   const Outcome outcome = Run({"foo"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(outcome.err, "ramspan-bench: there is no case \"foo\"; the cases are pin, stream, random, memory, small, compute, "
-                         "policy, contention, apps, rambrain, swap-targets (--help says more)\n");
+                         "policy, buddy, contention, apps, rambrain, swap-targets (--help says more)\n");
 }
 
 // Zeros were taken for counts that were not given, --mode had no effect on other cases, and the limit was blamed on "memory".
@@ -494,7 +494,7 @@ TEST_F(Policies, WhatThereIsNotIsNamed) {
     EXPECT_EQ(outcome.status, 1) << words.back();
     return outcome.err;
   };
-  EXPECT_THAT(error({"policy", "--policy", "lru"}), HasSubstr("there is no cache policy \"lru\"; the choices are cyclic, second-chance"));
+  EXPECT_THAT(error({"policy", "--policy", "lru"}), HasSubstr("there is no cache policy \"lru\"; the choices are replay, cyclic, second-chance"));
   EXPECT_THAT(error({"policy", "--pattern", "sweep,wave"}), HasSubstr("there is no \"wave\"; there are sweep, "));
   for (const char* limits : {"0", "101", "5,", "nan", "5%"}) EXPECT_THAT(error({"policy", "--limits", limits}), HasSubstr("--limits: percents of the data")) << limits;
 }
