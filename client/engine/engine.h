@@ -89,7 +89,7 @@ class Engine {
   void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
 
   // kFailedPrecondition: with `bytes` as the limit, what descriptors take now would leave too little to use the objects.
-  Status LeavesRoomForData(uint64_t bytes) const;
+  Status LeavesRoomForData(uint64_t bytes) RS_EXCLUDES(mutex_);
   // Blocks until the new limit holds; on failure the old one stays.
   Status SetBudget(uint64_t bytes) RS_EXCLUDES(mutex_);
   // Brings home what is in slots for which `leaving` says true, so that they can be given up. The tier must refuse new
@@ -283,6 +283,7 @@ class Engine {
   // consult.cc
   CachePolicy::Turn Consult(CachePolicy::Ask ask, uint64_t bytes, size_t places) RS_REQUIRES(mutex_);  // lets go
   void ChargePolicy() RS_REQUIRES(mutex_);
+  void FitPolicies(uint64_t bytes) RS_REQUIRES(mutex_);
   std::unique_ptr<CachePolicy> ReplacePolicyLocked(const MakePolicy& make_policy) RS_REQUIRES(mutex_);
 
   // What a call of the tier's answers, or `otherwise` where the heap had no more for it: then nothing has changed (swap_tier.h).

@@ -88,7 +88,17 @@ Status Engine::HoldLimit() {
 // Without read-ahead there is no room for it: the policy would keep runs together that nobody fetches.
 void Engine::TellLimits() { policy_->SetLimits(load_ahead() ? budget_.limit() : 0, room_.swapped_bytes()); }
 
-Status Engine::LeavesRoomForData(uint64_t bytes) const {
+// Before anybody asks what a lower limit has room for.
+void Engine::FitPolicies(uint64_t bytes) {
+  if (bytes >= budget_.limit()) return;
+  policy_->FitLimit(bytes);
+  if (reserved_policy_ != nullptr) reserved_policy_->FitLimit(bytes);
+  ChargePolicy();
+}
+
+Status Engine::LeavesRoomForData(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  FitPolicies(bytes);
   if (budget_.limit() - std::min(budget_.limit(), budget_.frames_beside_reserve()) + bytes / Budget::kDataShare <= bytes) return Status();
   return NoRoomForDescriptors();
 }
@@ -101,14 +111,10 @@ Status Engine::SetBudget(uint64_t bytes) {
                               " of addresses that were reserved at start; start with the larger limit (RAMSPAN_MEMORY, "
                               "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)"); }, OutOfHeap());
   }
+  FitPolicies(bytes);
   const uint64_t old = budget_.limit(), old_fits = room_.fits_up_to(), old_held = budget_.held();
   room_.Hold();
   budget_.set_limit(bytes);
-  if (bytes < old) {
-    policy_->FitLimit(bytes);
-    if (reserved_policy_ != nullptr) reserved_policy_->FitLimit(bytes);
-    ChargePolicy();
-  }
   // An object that would keep all others out of a lower limit, if room were kept for it, has to wait for a higher one.
   room_.SetFitsUpTo(bytes < old ? std::min(old_fits, budget_.frames_beside_growth()) : std::max(old_fits, budget_.frames_at_most()));
   LookForSizes();
