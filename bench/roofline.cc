@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -67,8 +68,10 @@ PassTimes SharedRoofline::Random(size_t count, std::mt19937_64* random) {
 
 FileRoofline::FileRoofline(const std::string& directory, bool direct, size_t chunk, size_t bytes)
     : chunk_(chunk), bytes_(bytes / chunk * chunk), buffers_(kDepth * chunk, false) {
-  fd_ = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | (direct ? O_DIRECT : 0), 0600);
-  if (fd_ < 0) throw std::runtime_error("cannot make a file in " + directory + ": " + std::strerror(errno));
+  const char* const tmpdir = std::getenv("TMPDIR");
+  const std::string folder = !directory.empty() ? directory : tmpdir != nullptr && *tmpdir != '\0' ? tmpdir : "/tmp";
+  fd_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | (direct ? O_DIRECT : 0), 0600);
+  if (fd_ < 0) throw std::runtime_error("cannot make a file in " + folder + ": " + std::strerror(errno));
   if (const int error = io_setup(kDepth, &context_); error != 0) {
     throw std::runtime_error(std::string("io_setup: ") + std::strerror(-error));
   }
@@ -96,15 +99,51 @@ double FileRoofline::Transfer(bool write) {
   for (; started < std::min<size_t>(kDepth, count); ++started) Start(static_cast<int>(started), started, write);
   for (size_t done = 0; done < count;) {
     io_event events[kDepth];
-    const int n = io_getevents(context_, 1, kDepth, events, nullptr);
-    if (n < 0 && n != -EINTR) throw std::runtime_error("io_getevents failed");
+    const int n = Await(events);
     for (int i = 0; i < n; ++i) {
-      if (events[i].res != chunk_) throw std::runtime_error("a transfer of the roofline's file failed");
       ++done;
       const auto slot = static_cast<int>(static_cast<iocb*>(events[i].data) - controls_);
       if (started < count) Start(slot, started++, write);
     }
   }
+  return Now() - begin;
+}
+
+int FileRoofline::Await(io_event* events) {
+  const int n = io_getevents(context_, 1, kDepth, events, nullptr);
+  if (n < 0 && n != -EINTR) throw std::runtime_error("io_getevents failed");
+  for (int i = 0; i < n; ++i) {
+    if (events[i].res != chunk_) throw std::runtime_error("a transfer of the roofline's file failed");
+  }
+  return std::max(n, 0);
+}
+
+double FileRoofline::Random(size_t count, std::mt19937_64* random) {
+  const size_t chunks = bytes_ / chunk_;
+  const double begin = Now();
+  std::vector<int> free;  // buffers for writes; the last one is the read's
+  for (int slot = 0; slot + 1 < kDepth; ++slot) free.push_back(slot);
+  size_t under_way = 0;
+  bool reads = false;
+  const auto await = [&] {
+    io_event events[kDepth];
+    const int n = Await(events);
+    for (int i = 0; i < n; ++i) {
+      const auto slot = static_cast<int>(static_cast<iocb*>(events[i].data) - controls_);
+      slot == kDepth - 1 ? void(reads = false) : free.push_back(slot);
+    }
+    under_way -= static_cast<size_t>(n);
+  };
+  for (size_t i = 0; i < count; ++i) {
+    while (free.empty()) await();
+    Start(free.back(), (*random)() % chunks, true);
+    free.pop_back();
+    Start(kDepth - 1, (*random)() % chunks, false);
+    under_way += 2;
+    for (reads = true; reads;) await();
+    AddOne(reinterpret_cast<uint64_t*>(buffers_.data() + (kDepth - 1) * chunk_), chunk_ / sizeof(uint64_t));
+  }
+  while (under_way > 0) await();
   return Now() - begin;
 }
 

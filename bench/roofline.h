@@ -60,7 +60,7 @@ class SharedRoofline {
   uint64_t sink_ = 0;  // keeps the read pass alive
 };
 
-// A file in the directory, without a name, its extents written. Throws std::runtime_error.
+// A file in the directory (empty: $TMPDIR, else /tmp), without a name, its extents written. Throws std::runtime_error.
 class FileRoofline {
  public:
   FileRoofline(const std::string& directory, bool direct, size_t chunk, size_t bytes);
@@ -70,10 +70,13 @@ class FileRoofline {
 
   // libaio with 8 chunks in flight over the whole file, writes then reads; compute apart, on what is in memory.
   PassTimes Sweep(bool write);
+  // Seconds for `count` accesses anywhere in the file: each reads one chunk and waits for it, while others are written; at most 7 writes are under way.
+  double Random(size_t count, std::mt19937_64* random);
 
  private:
   static constexpr int kDepth = 8;
   double Transfer(bool write);
+  int Await(io_event* events);
   void Start(int slot, size_t index, bool write);
 
   const size_t chunk_;

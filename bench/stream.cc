@@ -105,10 +105,8 @@ class StreamRoofline {
       return;
     }
     const size_t bytes = std::min<uint64_t>(o.data, uint64_t{512} << 20);
-    const char* tmpdir = std::getenv("TMPDIR");
-    const std::string fallback = tmpdir != nullptr && *tmpdir != '\0' ? tmpdir : "/tmp";
     if (files) {
-      file_ = std::make_unique<FileRoofline>(o.directory.empty() ? fallback : o.directory, o.direct, o.chunk, o.data);
+      file_ = std::make_unique<FileRoofline>(o.directory, o.direct, o.chunk, o.data);
     } else {
       shared_ = std::make_unique<SharedRoofline>(o.chunk, bytes, std::min<uint64_t>(o.limit, uint64_t{128} << 20));
     }

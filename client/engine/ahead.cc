@@ -42,9 +42,10 @@ bool Engine::MoverStep() {
     }
     NoteTiers();
   }
-  // What is in flight needs no spinning: whoever waits for it polls by himself. A tier that has nothing to wait for
-  // returns at once: another thread is just copying, or has taken the completion.
-  if (!worked && in_flight_ > 0 && !PollOnce(kMoverNap) && Clock::now() - now < kMoverNap / 2) {
+  // What is in flight needs no spinning: whoever waits for it polls by himself, and who copies takes what has ended with that. A tier that has
+  // nothing to wait for returns at once: another thread is just copying, or has taken the completion.
+  const bool may_end = !worked && in_flight_ > 0;
+  if (may_end && (tier_->capabilities().synchronous || (!PollOnce(kMoverNap) && Clock::now() - now < kMoverNap / 2))) {
     mover_bell_.Wait(mutex_, kMoverNap);
   }
   return worked || in_flight_ > 0;

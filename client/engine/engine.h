@@ -262,7 +262,7 @@ class Engine {
 
   // transfers.cc
   void Submit(std::span<IoOp* const> ops, bool write) RS_REQUIRES(mutex_);  // lets go
-  void SubmitAndPoll(IoOp* op) RS_REQUIRES(mutex_);  // lets go
+  void SubmitAndPoll(std::span<IoRequest* const> batch, bool write, bool poll) RS_REQUIRES(mutex_);  // lets go
   // Lets go. `watcher` watches for others until the tier has been asked, but not while what has come is dealt with, which may
   // submit reads again.
   bool PollOnce(std::chrono::microseconds wait, const Waiter* watcher = nullptr) RS_REQUIRES(mutex_);

@@ -100,7 +100,10 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
     CloseUnpinned(std::span(victims, n), std::span(keep, n));
     const auto now = Clock::now();
     for (size_t i = 0; i < n; ++i) {
-      if (keep[i]) continue;
+      if (keep[i]) {
+        if (PhaseOf(victims[i]) == Phase::kResident) policy_->OnPinned(victims[i]);
+        continue;
+      }
       if (IoOp* op = SendAway(victims[i], result, now)) ops[writes++] = op;
     }
     // The tier has no slot for these victims. Smaller or clean ones may still be able to leave, so the search goes on.

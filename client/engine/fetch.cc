@@ -117,7 +117,8 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   const bool timed = feed_.wants_costs();
   const SlotRef slot = chunk->slot;
   const auto submitted = timed ? Clock::now() : begin;
-  SubmitAndPoll(op);
+  IoRequest* const request = &op->io;
+  SubmitAndPoll(std::span(&request, 1), false, true);
   --op->waiters;
   if (load_ahead() && policy_->WantsReadAhead()) mover_bell_.Ring();
   const uint64_t bytes = op->io.bytes;

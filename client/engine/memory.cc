@@ -230,6 +230,7 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     place->must_look = looks_itself;
     seeker->vacates_ended = vacating_.ended;
     Evicted evicted;
+    const bool had_memory = static_cast<bool>(place->memory);
     // Who has memory and no frame for it (addresses in pieces) needs others' frames to go.
     if (place->memory || !FramesAreComing()) {
       const auto search_began = Clock::now();
@@ -239,7 +240,8 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     seeker->ask = evicted.no_slot;
     bool coming = false;
     Status status = AwaitEvicted(seeker, evicted, &coming);
-    if (status.ok() && !coming) status = AwaitPins(seeker, evicted, frame);
+    const bool was_served = !had_memory && place->memory;  // while the search had let the mutex go: nobody is refused then
+    if (status.ok() && !coming && !was_served) status = AwaitPins(seeker, evicted, frame);
     if (!status.ok() || *frame) return status;
   }
   return Status();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "client/chunk/chunk.h"
@@ -35,10 +36,11 @@ class PinScanner {
   virtual bool MayWait(std::chrono::steady_clock::duration /*waited*/) { return true; }
 
   // First touches (policy.h). Threads are those that ever pinned; the calling one may be none of them.
-  virtual uint32_t threads() const { return 0; }
   virtual uint32_t ThisThread() const { return kNoThread; }
-  // Takes what that thread has noted since the last call, oldest first, at most out.size(). One caller at a time.
-  virtual size_t TakeTouches(uint32_t /*thread*/, std::span<Touch> /*out*/) { return 0; }
+  // Hands over what threads have noted until now, each one's in its order. Where nobody has noted anything this costs the same however many
+  // threads there are. One caller at a time; `hear` must not pin.
+  using Hear = std::function<void(std::span<const Touch>)>;
+  virtual void TakeTouches(const Hear& /*hear*/) {}
   virtual uint64_t touches_dropped() const { return 0; }
 };
 

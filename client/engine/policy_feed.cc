@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "client/engine/engine.h"
-#include "client/engine/touch_ring.h"
 
 namespace ramspan {
 
@@ -28,13 +27,10 @@ void PolicyFeed::Touch(Chunk* chunk, uint64_t bits, bool write) {
 
 void PolicyFeed::Drain() {
   if (policy_ != nullptr && epoch() == 0) return;
-  ramspan::Touch touches[TouchRing::kCapacity];
-  for (uint32_t thread = 0; thread < pins_->threads(); ++thread) {
-    const size_t n = pins_->TakeTouches(thread, touches);
-    for (const ramspan::Touch& touch : std::span(touches, policy_ == nullptr ? 0 : n)) {
-      policy_->OnTouch(chunks_->At(touch.chunk), touch);
-    }
-  }
+  pins_->TakeTouches([this](std::span<const ramspan::Touch> touches) {
+    if (policy_ == nullptr) return;
+    for (const ramspan::Touch& touch : touches) policy_->OnTouch(chunks_->At(touch.chunk), touch);
+  });
 }
 
 bool PolicyFeed::StepEpoch() {

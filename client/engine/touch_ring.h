@@ -3,9 +3,10 @@
 // reason (a miss, the mover) takes the words out, in the order in which this thread put them in.
 //
 // Thread-safety: one thread puts (the owner of the pin table that the ring belongs to), one takes (who holds the
-// engine's mutex). Memory orders: `end_` is stored with release behind the entry and loaded with acquire by the taker, so
-// the entry is whole; `begin_` is stored with release behind the taker's last look at an entry and loaded with acquire by
-// the owner, so the owner does not overwrite what is still being read. The owner's own `end_` needs no order. A table is
+// engine's mutex). Memory orders: `end_` is stored behind the entry and loaded by the taker, so the entry is whole; both are
+// sequentially consistent for who announces that there is something (PinRegistry::PutTouch). `begin_` is stored with release
+// behind the taker's last look at an entry and loaded with acquire by the owner, so the owner does not overwrite what is
+// still being read. The owner's own `end_` needs no order. A table is
 // handed to another thread by PinTable::owned (release, acquire), which orders the two owners.
 #pragma once
 
@@ -31,7 +32,7 @@ class TouchRing {
     if (end - begin_.load(std::memory_order_acquire) == kCapacity) return false;
     words_[end % kCapacity].store(uint64_t{chunk} << 32 | uint64_t{epoch & kEpochMask} << 1 | (write ? 1 : 0),
                                   std::memory_order_relaxed);
-    end_.store(end + 1, std::memory_order_release);
+    end_.store(end + 1, std::memory_order_seq_cst);
     return true;
   }
   // By the owner: a touch that found no place is lost, and counted.
@@ -40,7 +41,7 @@ class TouchRing {
   // By the taker. `thread` is the owner's index. Takes the oldest, at most out.size(); returns how many.
   size_t Take(uint32_t thread, std::span<Touch> out) {
     uint32_t begin = begin_.load(std::memory_order_relaxed);
-    const uint32_t end = end_.load(std::memory_order_acquire);
+    const uint32_t end = end_.load(std::memory_order_seq_cst);
     size_t n = 0;
     for (; begin != end && n < out.size(); ++begin) {
       const uint64_t word = words_[begin % kCapacity].load(std::memory_order_relaxed);

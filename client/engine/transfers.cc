@@ -59,29 +59,26 @@ void Engine::Submit(std::span<IoOp* const> ops, bool write) {
   RS_CHECK(ops.size() <= kBatch, "%zu transfers at once", ops.size());
   IoRequest* requests[kBatch];
   for (size_t i = 0; i < ops.size(); ++i) requests[i] = &ops[i]->io;
-  const std::span<IoRequest* const> batch(requests, ops.size());
-  MutexUnlock unlocked(mutex_);
-  if (write) {
-    for (IoRequest* io : batch) {
-      // The frame is constant while it is written (I3), so the checksum can be taken before or during the copy.
-      if (options_.checksum && !tier_->CapabilitiesOf(io->slot).checksums) io->checksum = Checksum(io->buffer, io->bytes);
-    }
-    tier_->SubmitWrite(batch);
-  } else {
-    tier_->SubmitRead(batch);
-  }
+  SubmitAndPoll(std::span(requests, ops.size()), write, tier_->CapabilitiesOf(requests[0]->slot).synchronous);
 }
 
-// For a read that the caller waits for. Where it has ended with its submission, as with all that is copied, it is taken in the same breath: each
-// time that the mutex is let go another thread may have it for long.
-void Engine::SubmitAndPoll(IoOp* op) {
-  IoRequest* request = &op->io;
+// What has ended with its submission, as with all that is copied, is taken in the same breath: each time that the mutex is let go another thread may
+// have it for long, and the mover would have to wake up for it.
+void Engine::SubmitAndPoll(std::span<IoRequest* const> batch, bool write, bool poll) {
   IoRequest* done[kBatch];
-  size_t n;
+  size_t n = 0;
   {
     MutexUnlock unlocked(mutex_);
-    tier_->SubmitRead(std::span(&request, 1));
-    n = TakeCompletions(done, microseconds(0));
+    if (write) {
+      for (IoRequest* io : batch) {
+        // The frame is constant while it is written (I3), so the checksum can be taken before or during the copy.
+        if (options_.checksum && !tier_->CapabilitiesOf(io->slot).checksums) io->checksum = Checksum(io->buffer, io->bytes);
+      }
+      tier_->SubmitWrite(batch);
+    } else {
+      tier_->SubmitRead(batch);
+    }
+    if (poll) n = TakeCompletions(done, microseconds(0));
   }
   FinishAndTell(std::span(done, n));
 }

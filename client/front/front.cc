@@ -27,11 +27,12 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
   const Session* session = Session::IfStarted();  // null in a forked child
   const uint32_t epoch = session != nullptr ? session->engine->touch_epoch() : 0;
   if (epoch == 0) return;
-  TouchRing& touches = static_cast<ThreadTable*>(table)->touches;
-  if (touches.Put(chunk->id, write, epoch)) return;
+  auto* const own = static_cast<ThreadTable*>(table);
+  PinRegistry& registry = PinRegistry::Get();
+  if (registry.PutTouch(own, chunk->id, write, epoch)) return;
   session->engine->TellTouches();
-  if (touches.Put(chunk->id, write, epoch)) return;
-  touches.CountDropped();
+  if (registry.PutTouch(own, chunk->id, write, epoch)) return;
+  own->touches.CountDropped();
   ClearBits(chunk, kReferenced);  // the next pin is heard instead, or the policy would wait for this chunk for ever
 }
 }  // namespace

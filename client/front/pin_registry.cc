@@ -9,7 +9,6 @@
 #include <bit>
 #include <cstdlib>
 #include <iterator>
-#include <memory>
 #include <new>
 
 #include "ramspan/errors.h"
@@ -87,19 +86,21 @@ PinRegistry::PinRegistry()
 
 PinTable* PinRegistry::Adopt() {
   const pthread_key_t lease = LeaseKey();
-  MutexLock lock(mutex_);
+  MutexLock lock(adopting_);
   ThreadTable* table = nullptr;
-  for (ThreadTable* t : tables_) {
+  ForEachTable([&](ThreadTable* t) {
     if (!t->owned.load(std::memory_order_acquire)) table = t;  // what the thread before did to it is seen
-  }
+  });
   if (table == nullptr) {
-    auto made = std::make_unique<ThreadTable>();
-    tables_.push_back(made.get());
-    table = made.release();
-    table->index = static_cast<uint32_t>(tables_.size() - 1);
+    table = new ThreadTable;
+    table->index = threads_.load(std::memory_order_relaxed);
     for (unsigned i = 0; pins_fence_ && i < PinTable::kInlineSlots; ++i) {
       table->slots[i].store(NoChunk(), std::memory_order_relaxed);
     }
+    std::atomic<ThreadTable*>& list = tables_[table->index % kLists];
+    table->next = list.load(std::memory_order_relaxed);
+    list.store(table, std::memory_order_release);
+    threads_.store(table->index + 1, std::memory_order_relaxed);
   }
   // As GiveUp takes it. From the 33rd key on this needs heap, and a table that is never given up would pass for a living thread's for ever.
   if (pthread_setspecific(lease, static_cast<PinTable*>(table)) != 0) throw std::bad_alloc();
@@ -112,14 +113,12 @@ PinTable* PinRegistry::Adopt() {
 }
 
 uint64_t PinRegistry::metadata_bytes() const {
-  MutexLock lock(mutex_);
-  return tables_.size() * sizeof(PinTable);
+  return uint64_t{threads()} * sizeof(PinTable);
 }
 
 uint64_t PinRegistry::pulls() const {
-  MutexLock lock(mutex_);
   uint64_t sum = 0;
-  for (const PinTable* table : tables_) sum += table->pulls.load(std::memory_order_relaxed);
+  ForEachTable([&](const PinTable* table) { sum += table->pulls.load(std::memory_order_relaxed); });
   return sum;
 }
 
@@ -134,26 +133,25 @@ void PinRegistry::Barrier() {
 }
 
 void PinRegistry::FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) {
-  MutexLock lock(mutex_);
-  for (const PinTable* table : tables_) {
+  ForEachTable([&](const PinTable* table) {
     for (const auto& slot : table->slots) {
       // Acquire: where this reads the null of a release, all that the pinner did to the frame happened before.
       const detail::ChunkHead* held = slot.load(std::memory_order_acquire);
       if (held == nullptr) continue;
       for (size_t i = 0; i < chunks.size(); ++i) pinned[i] = pinned[i] || chunks[i] == held;
     }
-  }
+  });
 }
 
 bool PinRegistry::IsAdheredTo(const Chunk* chunk) const {
   if (HasCountedPins(chunk)) return true;
-  MutexLock lock(mutex_);
-  for (const PinTable* table : tables_) {
+  bool adhered = false;
+  ForEachTable([&](const PinTable* table) {
     for (unsigned i = 0; i < PinTable::kAdhereToSlots; ++i) {
-      if (table->slots[i].load(std::memory_order_relaxed) == chunk) return true;
+      adhered |= table->slots[i].load(std::memory_order_relaxed) == chunk;
     }
-  }
-  return false;
+  });
+  return adhered;
 }
 
 void PinRegistry::SetWaiting(Chunk* chunk) {
@@ -167,24 +165,36 @@ bool PinRegistry::MayWait(std::chrono::steady_clock::duration waited) {
   return !t_gave_up;
 }
 
-uint32_t PinRegistry::threads() const {
-  MutexLock lock(mutex_);
-  return static_cast<uint32_t>(tables_.size());
-}
-
 uint32_t PinRegistry::ThisThread() const {
   return detail::t_pins ? static_cast<ThreadTable*>(detail::t_pins)->index : kNoThread;
 }
 
-size_t PinRegistry::TakeTouches(uint32_t thread, std::span<Touch> out) {
-  MutexLock lock(mutex_);
-  return thread < tables_.size() ? tables_[thread]->touches.Take(thread, out) : 0;
+// Owner: the ring's end, then the load of the bit. Taker: the bit is cleared, then the ring's end is loaded. All four are sequentially
+// consistent: an owner that saw the bit set did so before it was cleared, so its ring's new end is seen; else it sets the bit again.
+bool PinRegistry::PutTouch(ThreadTable* table, uint32_t chunk, bool write, uint32_t epoch) {
+  if (!table->touches.Put(chunk, write, epoch)) return false;
+  const uint64_t bit = uint64_t{1} << table->index % kLists;
+  if (!(noted_.load(std::memory_order_seq_cst) & bit)) noted_.fetch_or(bit, std::memory_order_seq_cst);
+  return true;
+}
+
+void PinRegistry::TakeTouches(const Hear& hear) {
+  // Relaxed: what happened before this call is seen all the same, and nobody needs more. Each list once: threads that go on noting do not
+  // keep the caller here.
+  uint64_t noted = noted_.load(std::memory_order_relaxed);
+  if (noted == 0) return;
+  noted = noted_.exchange(0, std::memory_order_seq_cst);
+  Touch touches[TouchRing::kCapacity];
+  for (; noted != 0; noted &= noted - 1) {
+    for (ThreadTable* table = tables_[std::countr_zero(noted)].load(std::memory_order_acquire); table != nullptr; table = table->next) {
+      if (const size_t n = table->touches.Take(table->index, touches)) hear(std::span(touches, n));
+    }
+  }
 }
 
 uint64_t PinRegistry::touches_dropped() const {
-  MutexLock lock(mutex_);
   uint64_t sum = 0;
-  for (const ThreadTable* table : tables_) sum += table->touches.dropped();
+  ForEachTable([&](const ThreadTable* table) { sum += table->touches.dropped(); });
   return sum;
 }
 
@@ -236,27 +246,27 @@ void PinRegistry::NoteHandedOver(Counted counted) {
 }
 
 PinScanner::Verdict PinRegistry::JudgeWaiters() {
-  MutexLock lock(mutex_);
-  bool others_live = false, forgotten_pins = false;
+  bool others_live = false, forgotten_pins = false, may_unpin = false;
   const uint32_t generation = all_counted_.load(std::memory_order_relaxed).generation;
   int64_t counted_by_waiting = CountedBy(detail::t_pins).In(generation);
-  for (const PinTable* table : tables_) {
-    if (table == detail::t_pins) continue;
+  ForEachTable([&](const PinTable* table) {
+    if (table == detail::t_pins || may_unpin) return;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
     // A thread whose chunk has come meanwhile does not wait any more, it only has not run yet.
     const bool for_chunk = waits != nullptr && waits != NoChunk() && waits != TheTurn();
     const bool came = for_chunk && PhaseOf(static_cast<const Chunk*>(waits)) != Phase::kSwapped;
-    if (came) return Verdict::kSomebodyMayUnpin;
+    may_unpin |= came;
     if (waits == NoChunk() ? ingredients_taken_.load() : waits != nullptr) {
       counted_by_waiting += CountedBy(table).In(generation);
-      continue;
+      return;
     }
     const bool lives = table->owned.load(std::memory_order_relaxed);
     others_live |= lives;
-    if (!HasPins(table)) continue;
-    if (lives) return Verdict::kSomebodyMayUnpin;
-    forgotten_pins = true;  // of a thread that has ended: only another one can let them go
-  }
+    if (!HasPins(table)) return;
+    may_unpin |= lives;
+    forgotten_pins |= !lives;  // of a thread that has ended: only another one can let them go
+  });
+  if (may_unpin) return Verdict::kSomebodyMayUnpin;
   // A counted pin may have been passed on: any thread that does not wait may be the one that ends it. Those that were handed over
   // and have been ended may all be among what the waiting threads seem to hold. So where pins change hands, a deadlock of counted
   // ones is not found as long as another thread lives; the other error would be to tell a thread so whose memory comes.

@@ -3,8 +3,8 @@
 // Thread-safety: synchronises itself.
 #pragma once
 
+#include <array>
 #include <atomic>
-#include <vector>
 
 #include "client/engine/engine.h"
 #include "client/engine/touch_ring.h"
@@ -14,7 +14,8 @@ namespace ramspan {
 
 // A thread's pins and what else is its own. The touches lie in the padding behind the pins, so they cost no memory.
 struct ThreadTable final : detail::PinTable {
-  uint32_t index = 0;  // in the registry; constant
+  uint32_t index = 0;           // of this thread; constant, as is what follows
+  ThreadTable* next = nullptr;  // in the registry
   TouchRing touches;
 };
 static_assert(sizeof(ThreadTable) == sizeof(detail::PinTable));
@@ -46,10 +47,12 @@ class PinRegistry final : public PinScanner {
   void SetWaiting(Chunk* chunk) override;
   Verdict JudgeWaiters() override;
   bool MayWait(std::chrono::steady_clock::duration waited) override;
-  uint32_t threads() const override;
   uint32_t ThisThread() const override;
-  size_t TakeTouches(uint32_t thread, std::span<Touch> out) override;
+  void TakeTouches(const Hear& hear) override;
   uint64_t touches_dropped() const override;
+  // By the table's owner. False: its ring is full.
+  bool PutTouch(ThreadTable* table, uint32_t chunk, bool write, uint32_t epoch);
+  uint32_t threads() const { return threads_.load(std::memory_order_relaxed); }  // that ever were at one time
 
  private:
   PinRegistry();
@@ -71,8 +74,20 @@ class PinRegistry final : public PinScanner {
   static_assert(decltype(all_counted_)::is_always_lock_free && sizeof(Counted) == sizeof(int64_t));
   const bool pins_fence_;
   std::atomic<bool> ingredients_taken_{false};
-  mutable Mutex mutex_{LockRank::kPinRegistry};
-  std::vector<ThreadTable*> tables_ RS_GUARDED_BY(mutex_);
+  // Those who look into the tables take no lock: a table is put in front of its list whole (release, acquire) and stays for ever. An evictor
+  // that does not see a table yet misses no pin of it that counts: the table was put there before the pin (client/front/store_pin.h).
+  static constexpr uint32_t kLists = 64;
+  std::array<std::atomic<ThreadTable*>, kLists> tables_{};  // by index
+  std::atomic<uint64_t> noted_{0};                          // a bit a list: a ring of its tables may hold something
+  std::atomic<uint32_t> threads_{0};
+  Mutex adopting_{LockRank::kPinRegistry};  // one thread at a time takes or makes a table
+
+  template <typename Look>
+  void ForEachTable(Look&& look) const {
+    for (const auto& list : tables_) {
+      for (ThreadTable* table = list.load(std::memory_order_acquire); table != nullptr; table = table->next) look(table);
+    }
+  }
 };
 
 }  // namespace ramspan

@@ -38,7 +38,12 @@ void NextUseQueue::Expect(uint32_t chunk, uint32_t interval) {
 // `left` of `interval` from now on. The buckets reach as far as it may be late.
 void NextUseQueue::Place(uint32_t chunk, uint32_t left, uint32_t interval) {
   while (((left + Slack(interval, kSlackMost)) >> shift_) + 2 >= kBuckets) Widen();
-  Link(BucketOf(now_ + left), chunk, false);
+  LinkAt(now_ + left, chunk);
+}
+
+void NextUseQueue::LinkAt(uint32_t time, uint32_t chunk) {
+  reach_ = std::max(reach_, ((time >> shift_) - (now_ >> shift_)) & (kBuckets - 1));
+  Link(BucketOf(time), chunk, false);
 }
 
 void NextUseQueue::Use(uint32_t chunk, uint32_t interval) {
@@ -51,6 +56,11 @@ void NextUseQueue::Use(uint32_t chunk, uint32_t interval) {
   Link(kYoung, chunk, false);
   ++young_;
   Ripen();
+}
+
+void NextUseQueue::SetAside(uint32_t chunk) {
+  Remove(chunk);
+  Link(kAside, chunk, false);
 }
 
 void NextUseQueue::SetYoung(uint32_t most) {
@@ -83,6 +93,7 @@ void NextUseQueue::Widen() {
     Prev(list) = Next(list) = list;
   }
   ++shift_;
+  reach_ = reach_ / 2 + 1;
   for (uint32_t i = 0; i < kBuckets; ++i) {
     if (spare_[i].next == kNobody) continue;
     const uint32_t list = kLists + (((first + i) >> 1) & (kBuckets - 1));
@@ -103,7 +114,11 @@ void NextUseQueue::Pass(uint32_t list) {
     next = Next(chunk);
     const Times& times = times_[chunk];
     const uint32_t slack = Slack(Interval(chunk), slack_);
-    Link(now_ - times.at < slack ? BucketOf(now_ + slack) : kOverdue, chunk, false);
+    if (now_ - times.at < slack) {
+      LinkAt(now_ + slack, chunk);
+    } else {
+      Link(kOverdue, chunk, false);
+    }
     if (chunk == last) return;
   }
 }
@@ -114,30 +129,22 @@ void NextUseQueue::Advance(uint32_t now) {
   const uint32_t buckets = std::min(((now >> shift_) - first) & times, kBuckets);
   for (uint32_t i = 0; i < buckets; ++i) {
     now_ = i + 1 == buckets ? now : (first + i + 1) << shift_;
+    reach_ -= std::min(reach_, 1u);
     Pass(kLists + ((first + i) & (kBuckets - 1)));
   }
   now_ = now;
+  if (buckets == kBuckets) reach_ = kBuckets - 1;
 }
 
-uint32_t NextUseQueue::NextUnknown(uint32_t chunk) const {
-  const uint32_t next = Next(chunk == kNobody ? kUnknown : chunk);
-  return next == kUnknown ? kNobody : next;
-}
-
-uint32_t NextUseQueue::NextOverdue(uint32_t chunk) const {
-  const uint32_t next = Next(chunk == kNobody ? kOverdue : chunk);
-  return next == kOverdue ? kNobody : next;
-}
-
-uint32_t NextUseQueue::NextYoung(uint32_t chunk) const {
-  const uint32_t next = Next(chunk == kNobody ? kYoung : chunk);
-  return next == kYoung ? kNobody : next;
-}
+uint32_t NextUseQueue::NextUnknown(uint32_t chunk) const { return NextIn(kUnknown, chunk); }
+uint32_t NextUseQueue::NextOverdue(uint32_t chunk) const { return NextIn(kOverdue, chunk); }
+uint32_t NextUseQueue::NextYoung(uint32_t chunk) const { return NextIn(kYoung, chunk); }
+uint32_t NextUseQueue::NextAside(uint32_t chunk) const { return NextIn(kAside, chunk); }
 
 // Behind the last of a bucket comes the one before it in time.
 uint32_t NextUseQueue::NextFarthest(uint32_t chunk) const {
   const uint32_t first = (now_ >> shift_) & (kBuckets - 1);
-  uint32_t list = kLists + ((first + kBuckets - 1) & (kBuckets - 1));
+  uint32_t list = kLists + ((first + reach_) & (kBuckets - 1));
   if (chunk != kNobody) {
     uint32_t next = Next(chunk);
     if (next < kLists) return next;
@@ -148,6 +155,7 @@ uint32_t NextUseQueue::NextFarthest(uint32_t chunk) const {
   for (;; list = kLists + ((list - kLists - 1) & (kBuckets - 1))) {
     if (Next(list) != list) return Next(list);
     if (list == kLists + first) return kNobody;
+    if (chunk == kNobody) --reach_;
   }
 }
 

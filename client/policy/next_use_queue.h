@@ -33,6 +33,8 @@ class NextUseQueue {
   void Use(uint32_t chunk, uint32_t interval);
   void SetYoung(uint32_t most);
   void Remove(uint32_t chunk);
+  // Takes one out of its order that cannot leave now, behind all that were put there before. It comes back with its next use.
+  void SetAside(uint32_t chunk);
   bool Has(uint32_t chunk) const { return chunks_->At(chunk)->next != chunk; }
   // The time is `now`, which is not before the last one.
   void Advance(uint32_t now);
@@ -42,6 +44,7 @@ class NextUseQueue {
   uint32_t NextOverdue(uint32_t chunk) const;
   uint32_t NextFarthest(uint32_t chunk) const;
   uint32_t NextYoung(uint32_t chunk) const;  // the oldest first
+  uint32_t NextAside(uint32_t chunk) const;
   // Whether one of them is expected later than this chunk, as far as the oldest and the youngest tell.
   bool IsYoungFarther(uint32_t chunk) const {
     return young_ > 0 && std::max(Distance(Next(kYoung)), Distance(heads_[kYoung - kLists].prev)) > Distance(chunk);
@@ -56,6 +59,7 @@ class NextUseQueue {
   // A bit of the caller's for each chunk.
   void SetMark(uint32_t chunk, bool mark) { times_[chunk].mark = mark ? 1 : 0; }
   bool mark(uint32_t chunk) const { return times_[chunk].mark != 0; }
+  bool IsYoung(uint32_t chunk) const { return times_[chunk].young != 0; }
   // Since it was put here, and how long it was expected to be until its use. Also of one that is not here any more.
   uint32_t Age(uint32_t chunk) const { return (now_ - times_[chunk].since) & kSinceMask; }
   uint32_t Interval(uint32_t chunk) const { return (times_[chunk].at - times_[chunk].since) & kSinceMask; }
@@ -63,7 +67,7 @@ class NextUseQueue {
  private:
   static constexpr uint32_t kBuckets = 1024;
   static constexpr uint32_t kLists = 1u << 31;  // numbers of lists begin here: places of their heads
-  static constexpr uint32_t kUnknown = kLists + kBuckets, kOverdue = kUnknown + 1, kYoung = kOverdue + 1;
+  static constexpr uint32_t kUnknown = kLists + kBuckets, kOverdue = kUnknown + 1, kYoung = kOverdue + 1, kAside = kYoung + 1;
 
   static constexpr uint32_t kSinceMask = ~0u >> 2;
   struct Times {
@@ -77,24 +81,30 @@ class NextUseQueue {
   };
   static uint32_t Slack(uint32_t interval, uint32_t slack) { return 4 + (interval >> slack); }
   uint32_t BucketOf(uint32_t time) const { return kLists + ((time >> shift_) & (kBuckets - 1)); }
+  void LinkAt(uint32_t time, uint32_t chunk);
   void Link(uint32_t list, uint32_t chunk, bool in_front);
   void Place(uint32_t chunk, uint32_t left, uint32_t interval);
   void Ripen();
   void Widen();
   void Pass(uint32_t list);
 
+  uint32_t NextIn(uint32_t list, uint32_t chunk) const {
+    const uint32_t next = Next(chunk == kNobody ? list : chunk);
+    return next == list ? kNobody : next;
+  }
   uint32_t& Next(uint32_t place) { return place >= kLists ? heads_[place - kLists].next : chunks_->At(place)->next; }
   uint32_t& Prev(uint32_t place) { return place >= kLists ? heads_[place - kLists].prev : chunks_->At(place)->prev; }
   uint32_t Next(uint32_t place) const { return place >= kLists ? heads_[place - kLists].next : chunks_->At(place)->next; }
 
   const ChunkTable* const chunks_;
   IdTable<Times> times_;
-  std::array<Head, kBuckets + 3> heads_;
+  std::array<Head, kBuckets + 4> heads_;
   std::array<Head, kBuckets> spare_;  // for Widen
   uint32_t now_ = 0;
   uint32_t slack_ = kSlackLeast;
   uint32_t young_ = 0, young_most_ = 0;
   uint32_t shift_ = 0;  // a bucket is for 2^shift uses
+  mutable uint32_t reach_ = 0;  // the bucket of `now_` and so many behind it may hold something; where the search for the farthest begins
 };
 
 }  // namespace ramspan

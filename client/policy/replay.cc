@@ -75,10 +75,14 @@ void ReplayPolicy::Use(Chunk* chunk, uint32_t by) {
   stepper.step = step;
   stepper.last = id;
   latest_id_ = id;
-  if (swapped_bytes_ > 0) HearAgain(id);
+  all_ahead_ = all_ahead_ && !Follows(thread);
+  ++quiet_uses_;
+  if (swapped_bytes_ > 0 && !IsQuiet()) HearAgain(id);
 }
 
-// Of the chunk that was used some uses before `id`.
+// Of the chunk that was used some uses before `id`. Being heard of costs a pin ten times its time, so a long phase in which nothing has to come is
+// not heard to its end; the history keeps what was before it, too. With a bound of as many uses as there are chunks the graph's trace moves
+// twice as much (policy_simulator_test.cc).
 void ReplayPolicy::HearAgain(uint32_t id) {
   const uint32_t before = std::exchange(latest_[latest_at_], id);
   latest_at_ = (latest_at_ + 1) % kHeardAfter;
@@ -86,6 +90,8 @@ void ReplayPolicy::HearAgain(uint32_t id) {
 }
 
 void ReplayPolicy::Arrive(Chunk* chunk) {
+  wants_epoch_ |= IsQuiet();
+  quiet_uses_ = 0;
   arrivals_ += kOne / 256;
   arrived_bytes_ = static_cast<uint32_t>(std::min<uint64_t>(chunk->bytes, UINT32_MAX));
 }
@@ -201,8 +207,9 @@ Chunk* ReplayPolicy::NextVictim() {
   Chunk* const farthest = Peek(&places_.farthest, &NextUseQueue::NextFarthest);
   if (overdue != nullptr && (farthest == nullptr || queue_.Age(overdue->id) > queue_.Distance(farthest->id))) return pass(&places_.overdue, overdue);
   if (farthest != nullptr) return pass(&places_.farthest, farthest);
-  Chunk* const young = Peek(&places_.young, &NextUseQueue::NextYoung);
-  return young == nullptr ? nullptr : pass(&places_.young, young);
+  if (Chunk* const young = Peek(&places_.young, &NextUseQueue::NextYoung)) return pass(&places_.young, young);
+  Chunk* const aside = Peek(&places_.aside, &NextUseQueue::NextAside);
+  return aside == nullptr ? nullptr : pass(&places_.aside, aside);
 }
 
 // Uses that are heard in the middle of a search change the order, and it is gone through from the beginning: those that it has named already are pinned.
@@ -211,9 +218,20 @@ void ReplayPolicy::BeginSearch() {
   places_ = {};
 }
 
+void ReplayPolicy::OnPinned(Chunk* chunk) {
+  if (queue_.IsYoung(chunk->id)) return;  // used since it was named, or there was nobody else
+  queue_.SetAside(chunk->id);
+  places_ = {};
+}
+
 size_t ReplayPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
   uint64_t sum = 0;
   size_t n = 0;
+  // Not counted: it is probably pinned still, and whoever looks for room should not find nothing but that.
+  if (Chunk* const aside = Peek(&places_.aside, &NextUseQueue::NextAside); aside != nullptr && out.size() > 1) {
+    named_[aside->id] = search_;
+    out[n++] = aside;
+  }
   while (n < out.size() && sum < bytes) {
     Chunk* const chunk = NextVictim();
     if (chunk == nullptr) break;
@@ -233,7 +251,7 @@ bool ReplayPolicy::Follows(uint32_t thread) const {
 }
 
 bool ReplayPolicy::WantsReadAhead() const {
-  if (credit_ < 0 || preemptive_bytes_ > window_bytes_ - window_bytes_ / 4 || ahead_.size() > kMaxAhead - kMaxAhead / 4) return false;
+  if (all_ahead_ || credit_ < 0 || preemptive_bytes_ > window_bytes_ - window_bytes_ / 4 || ahead_.size() > kMaxAhead - kMaxAhead / 4) return false;
   for (uint32_t thread = 0; thread < threads_; ++thread) {
     if (Follows(thread)) return true;
   }
@@ -276,6 +294,7 @@ size_t ReplayPolicy::PickReadAhead(std::span<Chunk*> out) {
     for (int64_t id = int64_t{stepper.last} + stepper.step; id >= 0 && visit(static_cast<uint32_t>(id)); id += stepper.step) {
     }
   }
+  all_ahead_ = n == 0;
   return n;
 }
 
@@ -303,6 +322,7 @@ std::string ReplayPolicy::Describe() const {
   all(&NextUseQueue::NextUnknown, [](uint32_t) { return " used once"; });
   all(&NextUseQueue::NextFarthest, [&](uint32_t id) { return " expected in " + std::to_string(queue_.Distance(id)) + " uses"; });
   all(&NextUseQueue::NextYoung, [](uint32_t) { return " just used"; });
+  all(&NextUseQueue::NextAside, [](uint32_t) { return " was pinned"; });
   for (uint32_t id = 0; id < chunks_->ids(); ++id) {
     if (!named[id] && PhaseOf(At(id)) != Phase::kFreed) name(id, "");
   }

@@ -7,8 +7,11 @@
 //
 // Read-ahead follows each thread's repeated sequence, and on a first pass its steps through the chunks in the order of their making.
 //
+// A chunk that is pinned when it should leave is set aside, so that searches do not find it in front for as long as the pin lasts; one of those
+// is looked at in each step of a search.
+//
 // It hears of every use that is not among the thread's last few, because it clears kReferenced of what was used some uses ago; only while
-// something is swapped out.
+// something is swapped out, and not for so long after an arrival that the history would hold nothing else.
 //
 // Thread-safety: as CachePolicy says.
 #pragma once
@@ -43,6 +46,7 @@ class ReplayPolicy final : public CachePolicy {
   void OnPrefetchIssued(Chunk* chunk) override;
   void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) override;
   void BeginSearch() override;
+  void OnPinned(Chunk* chunk) override;
   size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
   uint64_t SpareBytes() const override;
   bool WantsReadAhead() const override;
@@ -77,7 +81,7 @@ class ReplayPolicy final : public CachePolicy {
     bool ended = false;
   };
   struct Places {
-    Place overdue, unknown, farthest, young;
+    Place overdue, unknown, farthest, young, aside;
   };
   struct Ahead {
     uint32_t chunk, thread, steps;
@@ -91,6 +95,7 @@ class ReplayPolicy final : public CachePolicy {
   void Judge(uint32_t id);
   void Use(Chunk* chunk, uint32_t thread);
   void HearAgain(uint32_t id);
+  bool IsQuiet() const { return quiet_uses_ > history_.uses() / 2; }
   using Walk = uint32_t (NextUseQueue::*)(uint32_t) const;
   Chunk* Peek(Place* place, Walk next);
   Chunk* NextVictim();
@@ -109,6 +114,7 @@ class ReplayPolicy final : public CachePolicy {
   size_t latest_at_ = 0;
   uint32_t latest_id_ = UINT32_MAX;
   bool wants_epoch_ = false;
+  uint32_t quiet_uses_ = 0;  // heard since the last arrival
   uint64_t memory_bytes_ = 0, swapped_bytes_ = 0;
 
   // Of kOne: which part of the latest uses came in time, by how much they may be late; with the slack that is in force.
@@ -127,6 +133,7 @@ class ReplayPolicy final : public CachePolicy {
 
   uint64_t preemptive_bytes_ = 0, window_bytes_ = 0;
   int32_t credit_ = 0;
+  bool all_ahead_ = false;     // there was nothing to fetch, and no thread that is followed has gone on since
   std::vector<Ahead> ahead_;   // fetched ahead and not yet touched
   std::vector<Ahead> picked_;  // by the last PickReadAhead
 };

@@ -114,6 +114,17 @@ TEST_F(EngineStory, ACleanChunkWhoseServerDiedIsWrittenElsewhere) {
   ReadAll();
 }
 
+// It was left for the mover to take, who was woken for each.
+TEST_F(EngineStory, AHintOfWhatIsCopiedHasComeWhenItReturns) {
+  Start(FakeTierOptions{.seed = 6, .synchronous = true}, 4 * kMiB);
+  Fill(16);
+  LowerAndRaise(512 * kKiB, 4 * kMiB);
+  for (Chunk* chunk : chunks_) {
+    engine_->Prefetch(chunk);
+    EXPECT_EQ(PhaseOf(chunk), Phase::kResident);
+  }
+}
+
 // adhereTo's hints once went into the policy's ring of chunks that it fetched ahead, without its bound: chunks were in
 // it twice and left twice. They also counted as hits of its guesses, which made random access look ordered.
 TEST_F(EngineStory, MoreHintsThanTheReadAheadRingHoldsAreMissesAndNotGuesses) {

@@ -125,6 +125,25 @@ TEST(NextUseQueue, TheYoungestStandApartUntilOthersAreYounger) {
   EXPECT_EQ(Farthest(queue).size(), 4u);
 }
 
+TEST(NextUseQueue, WhoIsSetAsideIsInNoOtherOrderUntilItIsUsed) {
+  Chunks chunks(4);
+  NextUseQueue& queue = chunks.queue;
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) queue.Expect(chunk, 10 + chunk);
+  queue.SetAside(3);
+  queue.SetAside(1);
+  queue.SetAside(3);  // behind the others
+  EXPECT_EQ(Farthest(queue), (std::vector<uint32_t>{2, 0}));
+  EXPECT_EQ(queue.NextAside(kNobody), 1u);
+  EXPECT_EQ(queue.NextAside(1), 3u);
+  EXPECT_EQ(queue.NextAside(3), kNobody);
+  queue.Advance(5);
+  queue.Use(1, 100);
+  EXPECT_EQ(Farthest(queue), (std::vector<uint32_t>{1, 2, 0}));
+  EXPECT_EQ(queue.NextAside(kNobody), 3u);
+  queue.Advance(200);
+  EXPECT_EQ(queue.NextAside(kNobody), 3u) << "its time passes, it stays";
+}
+
 // Of two that had been young for nearly all of their interval, each was put behind the other for ever: the buckets did not reach as far as they may be late.
 TEST(NextUseQueue, WhoWasYoungForLongIsWaitedForAsLongAsOthers) {
   for (const uint32_t interval : {16290u, 16310u, 16330u, 100'000u}) {

@@ -14,6 +14,7 @@
 #include "bench/policy_patterns.h"
 #include "bench/policy_reference.h"
 #include "client/engine/engine.h"
+#include "client/policy/replay.h"
 #include "tests/support/deaf_policy.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
@@ -243,6 +244,53 @@ TEST(ReplayPolicy, MovesLittleMoreThanMinWhatRepeatsAndWhatDoesNotLittleMoreThan
       }
     }
   }
+}
+
+// A thread that had filled the data in order and then used nothing more had the mover woken by each miss of the others, for nothing.
+TEST(ReplayPolicy, WantsNothingAheadOfAThreadThatDoesNotGoOn) {
+  constexpr uint32_t kChunks = 64;
+  Budget budget(1 << 30);
+  ChunkTable table(&budget);
+  ReplayPolicy policy(&table);
+  policy.Reserve(kChunks);
+  std::vector<Chunk*> chunks;
+  for (uint32_t i = 0; i < kChunks; ++i) chunks.push_back(table.New(4096));
+  policy.SetLimits(1 << 20, 1 << 20);
+  for (uint32_t i = 0; i < 10; ++i) policy.OnMiss(chunks[i], 0);
+  EXPECT_TRUE(policy.WantsReadAhead());
+  Chunk* out[8];
+  EXPECT_EQ(policy.PickReadAhead(out), 0u) << "nothing of it is in swap";
+  EXPECT_FALSE(policy.WantsReadAhead());
+  for (const uint32_t i : {50u, 17u, 33u, 60u}) policy.OnMiss(chunks[i], 1);
+  EXPECT_FALSE(policy.WantsReadAhead());
+  policy.OnMiss(chunks[10], 0);
+  EXPECT_TRUE(policy.WantsReadAhead());
+}
+
+// Being heard of takes a pin ten times its time.
+TEST(ReplayPolicy, StopsListeningWhereNothingHasToComeForLong) {
+  constexpr uint32_t kChunks = 16;
+  Budget budget(1 << 20);  // its history is for 256 uses
+  ChunkTable table(&budget);
+  ReplayPolicy policy(&table);
+  policy.Reserve(kChunks);
+  std::vector<Chunk*> chunks;
+  for (uint32_t i = 0; i < kChunks; ++i) chunks.push_back(table.New(4096));
+  policy.SetLimits(1 << 20, 1 << 20);
+  policy.OnEpoch(1);
+  policy.OnMiss(chunks[0], 0);
+  int heard = 0;
+  for (int i = 0; i < 1000; ++i) {
+    Chunk* const chunk = chunks[static_cast<size_t>(i) % kChunks];
+    if (chunk->state.fetch_or(kReferenced) & kReferenced) continue;
+    ++heard;
+    policy.OnTouch(chunk, {.chunk = chunk->id, .thread = 0, .epoch = 1, .write = false});
+  }
+  EXPECT_GE(heard, 128);
+  EXPECT_LE(heard, 128 + static_cast<int>(kChunks));
+  EXPECT_FALSE(policy.WantsEpoch());
+  policy.OnMiss(chunks[0], 0);
+  EXPECT_TRUE(policy.WantsEpoch()) << "something has come: what is used next is wanted again";
 }
 
 // A sweep over N chunks with room for M of them reads N - M in each sweep where the future is known.
