@@ -1,6 +1,7 @@
 // const: sweeps that only read, with mutable and with const pulls (arXiv 1510.06358, section 4.1, figure 4), over the size
 // of the data. What was pulled const and has a copy in swap is not written again.
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "bench/experiment.h"
@@ -8,6 +9,7 @@
 #include "bench/rambrain.h"
 #include "bench/roofline.h"
 #include "common/units.h"
+#include "rambrain/exceptions.h"
 #include "rambrain/managedPtr.h"
 #include "ramspan/runtime.h"
 
@@ -31,8 +33,7 @@ class Chunks {
     }
   }
 
-  // The first sweep is not counted: with const pulls it still evicts what the pulls before it made dirty. What a policy keeps in memory for long would be
-  // written later, once, so all of it leaves before.
+  // The first sweep is not counted: with const pulls it still evicts what the pulls before it made dirty.
   Cost Sweeps(bool mutable_pulls, int count) {
     WriteAll();
     Sweep(mutable_pulls);
@@ -54,11 +55,18 @@ class Chunks {
   bool right() const { return right_; }
 
  private:
+  // What a policy keeps in memory for long would be written later, once, so all of it leaves before: pinned chunks take its
+  // place until there is no room for one more.
   void WriteAll() {
-    const uint64_t limit = GetStatistics().memory_limit;
-    SetMemoryLimit(std::max<uint64_t>(limit / 8, 2 * count_ * sizeof(uint64_t) + (uint64_t{1} << 20)));
-    Sweep(false);
-    SetMemoryLimit(limit);
+    rambrain::managedPtr<uint64_t, 2> others(GetStatistics().memory_limit / (count_ * sizeof(uint64_t)) + 1, count_);
+    std::vector<std::unique_ptr<adhereTo<uint64_t>>> pins;
+    try {
+      for (size_t c = 0; c < others.size(); ++c) {
+        pins.push_back(std::make_unique<adhereTo<uint64_t>>(others[c]));
+        [[maybe_unused]] const uint64_t* const elements = *pins.back();
+      }
+    } catch (const rambrain::memoryException&) {
+    }
   }
   void Sweep(bool mutable_pulls) {
     for (size_t c = 0; c < chunks_.size(); ++c) {
