@@ -520,9 +520,13 @@ void RunTest::KillEverythingAtOnce(int rounds) {
       for (pid_t pid : now) SendSignal(pid, SIGSTOP);
       all = JobProcesses() == now;
     }
+    // Until none is left: where all of a process group are stopped and the group's last parent outside it dies, the kernel has them go on, and the launcher's
+    // child, until its exec, holds the launcher's lock.
     std::vector<ProcessId> killed;
-    for (pid_t pid : JobProcesses()) killed.push_back(Identify(pid));
-    for (const ProcessId& one : killed) SendSignal(one.pid, SIGKILL);
+    for (std::set<pid_t> left = JobProcesses(); !left.empty(); left = JobProcesses()) {
+      for (pid_t pid : left) killed.push_back(Identify(pid));
+      for (pid_t pid : left) SendSignal(pid, SIGKILL);
+    }
     Wait(launcher);
     EXPECT_TRUE(Becomes([&] { return std::none_of(killed.begin(), killed.end(), IsAlive); }));
     RemoveUcxProbes();

@@ -189,7 +189,13 @@ void JobFixture::ExpectNothingLeft() {
     ADD_FAILURE() << "left running: " << pid << " " << ReadFile("/proc/" + std::to_string(pid) + "/comm");
     SendSignal(pid, SIGKILL);
   }
-  for (const auto& entry : fs::directory_iterator(folder_ / "tmp")) ADD_FAILURE() << "left: " << entry.path();
+  for (const auto& entry : fs::directory_iterator(folder_ / "tmp")) {
+    std::string inside;
+    if (fs::is_directory(entry)) {
+      for (const auto& file : fs::directory_iterator(entry)) inside += " " + file.path().filename().string();
+    }
+    ADD_FAILURE() << "left: " << entry.path() << ", in it:" << inside << "; its processes:\n" << ReadFile(entry.path() / "processes");
+  }
   std::set<std::string> left;
   const auto nothing_new = [&] {
     left = SharedMemory();
