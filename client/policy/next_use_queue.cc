@@ -1,6 +1,7 @@
 #include "client/policy/next_use_queue.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace ramspan {
 
@@ -20,6 +21,7 @@ void NextUseQueue::Remove(uint32_t chunk) {
     times_[chunk].young = 0;
     --young_;
   }
+  if (far_ == chunk) far_ = Prev(chunk);
   Next(Prev(chunk)) = Next(chunk);
   Prev(Next(chunk)) = Prev(chunk);
   Prev(chunk) = Next(chunk) = chunk;
@@ -35,15 +37,37 @@ void NextUseQueue::Expect(uint32_t chunk, uint32_t interval) {
   Place(chunk, interval, interval);
 }
 
-// `left` of `interval` from now on. The buckets reach as far as it may be late.
+// `left` of `interval` from now on.
 void NextUseQueue::Place(uint32_t chunk, uint32_t left, uint32_t interval) {
-  while (((left + Slack(interval, kSlackMost)) >> shift_) + 2 >= kBuckets) Widen();
-  LinkAt(now_ + left, chunk);
+  const uint32_t latest = left + Slack(interval, kSlackMost);
+  ++by_time_[std::bit_width(latest)];
+  placed_far_ += Reaches(latest) ? 0 : 1;
+  Put(chunk, left);
+  if (++placed_ >= window_ || placed_far_ > window_ / kFarPart) LookAtScale();
+}
+
+void NextUseQueue::Put(uint32_t chunk, uint32_t left) {
+  if (Reaches(left)) return LinkAt(now_ + left, chunk);
+  Link(kFar, chunk, true);
+}
+
+// Is the one that is looked at still far? From the back to the front, each in its turn.
+void NextUseQueue::VisitFar() {
+  if (far_ == kFar) far_ = Prev(kFar);
+  if (far_ == kFar) return;
+  const uint32_t chunk = far_;
+  far_ = Prev(chunk);
+  const uint32_t late = now_ - times_[chunk].at, left = times_[chunk].at - now_;
+  if (left <= kFarthest && !Reaches(left)) return;
+  if (left > kFarthest && late < Slack(Interval(chunk), slack_)) return;
+  Remove(chunk);
+  if (left <= kFarthest) return LinkAt(times_[chunk].at, chunk);
+  Link(kOverdue, chunk, false);
 }
 
 void NextUseQueue::LinkAt(uint32_t time, uint32_t chunk) {
   reach_ = std::max(reach_, ((time >> shift_) - (now_ >> shift_)) & (kBuckets - 1));
-  Link(BucketOf(time), chunk, false);
+  Link(BucketOf(time), chunk, true);
 }
 
 void NextUseQueue::Use(uint32_t chunk, uint32_t interval) {
@@ -83,25 +107,38 @@ void NextUseQueue::Ripen() {
   }
 }
 
-// Twice the time a bucket: each two neighbours become one, in order.
-void NextUseQueue::Widen() {
-  const uint32_t first = now_ >> shift_;
-  // The lists are moved out first: the heads of the old places are those of new ones.
-  for (uint32_t i = 0; i < kBuckets; ++i) {
-    const uint32_t list = kLists + ((first + i) & (kBuckets - 1));
-    spare_[i] = Next(list) == list ? Head{kNobody, kNobody} : heads_[list - kLists];
-    Prev(list) = Next(list) = list;
+// As fine as it can be with few that are far. Half as fine is no reason for the work.
+void NextUseQueue::LookAtScale() {
+  uint32_t bits = 32, later = by_time_[32];
+  while (bits > 0 && later <= placed_ / kFarPart) later += by_time_[--bits];
+  constexpr uint32_t kBits = std::bit_width(kBuckets) - 2;  // of a time that surely is within reach
+  const uint32_t shift = bits > kBits ? bits - kBits : 0;
+  const uint32_t moved = shift > shift_ || shift + 1 < shift_ ? Rescale(shift) : 0;
+  window_ = std::max(kWindowLeast, moved);
+  placed_ = placed_far_ = 0;
+  by_time_ = {};
+}
+
+// How many were moved.
+uint32_t NextUseQueue::Rescale(uint32_t shift) {
+  const auto take_all = [this](uint32_t list) {
+    while (Next(list) != list) {
+      const uint32_t chunk = Prev(list);  // the earliest first
+      Remove(chunk);
+      Link(kSpare, chunk, false);
+    }
+  };
+  for (uint32_t i = 0; i < kBuckets; ++i) take_all(kLists + (((now_ >> shift_) + i) & (kBuckets - 1)));
+  take_all(kFar);
+  shift_ = shift;
+  reach_ = 0;
+  uint32_t moved = 0;
+  for (; Next(kSpare) != kSpare; ++moved) {
+    const uint32_t chunk = Next(kSpare), late = now_ - times_[chunk].at;
+    Remove(chunk);
+    Put(chunk, late > kFarthest ? times_[chunk].at - now_ : Slack(Interval(chunk), slack_) - std::min(late, Slack(Interval(chunk), slack_)));
   }
-  ++shift_;
-  reach_ = reach_ / 2 + 1;
-  for (uint32_t i = 0; i < kBuckets; ++i) {
-    if (spare_[i].next == kNobody) continue;
-    const uint32_t list = kLists + (((first + i) >> 1) & (kBuckets - 1));
-    Next(Prev(list)) = spare_[i].next;
-    Prev(spare_[i].next) = Prev(list);
-    Next(spare_[i].prev) = list;
-    Prev(list) = spare_[i].prev;
-  }
+  return moved;
 }
 
 // The time of this list has passed. Who is here for the first time is waited for.
@@ -115,7 +152,7 @@ void NextUseQueue::Pass(uint32_t list) {
     const Times& times = times_[chunk];
     const uint32_t slack = Slack(Interval(chunk), slack_);
     if (now_ - times.at < slack) {
-      LinkAt(now_ + slack, chunk);
+      Put(chunk, slack);
     } else {
       Link(kOverdue, chunk, false);
     }
@@ -131,6 +168,7 @@ void NextUseQueue::Advance(uint32_t now) {
     now_ = i + 1 == buckets ? now : (first + i + 1) << shift_;
     reach_ -= std::min(reach_, 1u);
     Pass(kLists + ((first + i) & (kBuckets - 1)));
+    VisitFar();
   }
   now_ = now;
   if (buckets == kBuckets) reach_ = kBuckets - 1;
@@ -141,21 +179,21 @@ uint32_t NextUseQueue::NextOverdue(uint32_t chunk) const { return NextIn(kOverdu
 uint32_t NextUseQueue::NextYoung(uint32_t chunk) const { return NextIn(kYoung, chunk); }
 uint32_t NextUseQueue::NextAside(uint32_t chunk) const { return NextIn(kAside, chunk); }
 
-// Behind the last of a bucket comes the one before it in time.
+// Those that are far, and then behind the last of a bucket the one before it in time.
 uint32_t NextUseQueue::NextFarthest(uint32_t chunk) const {
   const uint32_t first = (now_ >> shift_) & (kBuckets - 1);
   uint32_t list = kLists + ((first + reach_) & (kBuckets - 1));
-  if (chunk != kNobody) {
-    uint32_t next = Next(chunk);
-    if (next < kLists) return next;
-    list = next;
-    if (list == kLists + first) return kNobody;
-    list = kLists + ((list - kLists - 1) & (kBuckets - 1));
+  const uint32_t next = Next(chunk == kNobody ? kFar : chunk);
+  if (next < kLists) return next;
+  const bool from_far = next == kFar;
+  if (!from_far) {
+    if (next == kLists + first) return kNobody;
+    list = kLists + ((next - kLists - 1) & (kBuckets - 1));
   }
   for (;; list = kLists + ((list - kLists - 1) & (kBuckets - 1))) {
     if (Next(list) != list) return Next(list);
     if (list == kLists + first) return kNobody;
-    if (chunk == kNobody) --reach_;
+    if (from_far) --reach_;
   }
 }
 

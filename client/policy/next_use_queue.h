@@ -1,5 +1,6 @@
 // NextUseQueue: chunks by when their next use is expected, for who wants the one that is farthest. Taking a place, leaving it and the passing
-// of time cost O(1) a chunk; times are kept to a few thousandths of the longest one.
+// of time cost O(1) a chunk, on average. Times are kept to a 256th of the longest one but for an eighth of the chunks, those that are
+// expected last: they are far, the latest in front, until they are not any more. Of times that are the same, the latest is in front.
 //
 // A chunk whose time has come stays where it is for a part of the time for which it was expected: an order with small disturbances is one
 // all the same. After that it is overdue. A chunk of which nothing is known stands apart, the one that came last in front.
@@ -67,7 +68,10 @@ class NextUseQueue {
  private:
   static constexpr uint32_t kBuckets = 1024;
   static constexpr uint32_t kLists = 1u << 31;  // numbers of lists begin here: places of their heads
-  static constexpr uint32_t kUnknown = kLists + kBuckets, kOverdue = kUnknown + 1, kYoung = kOverdue + 1, kAside = kYoung + 1;
+  static constexpr uint32_t kUnknown = kLists + kBuckets, kOverdue = kUnknown + 1, kYoung = kOverdue + 1, kAside = kYoung + 1, kFar = kAside + 1,
+                            kSpare = kFar + 1;
+  static constexpr uint32_t kFarPart = 8;
+  static constexpr uint32_t kWindowLeast = 256;  // places taken before the scale is looked at
 
   static constexpr uint32_t kSinceMask = ~0u >> 2;
   struct Times {
@@ -84,8 +88,12 @@ class NextUseQueue {
   void LinkAt(uint32_t time, uint32_t chunk);
   void Link(uint32_t list, uint32_t chunk, bool in_front);
   void Place(uint32_t chunk, uint32_t left, uint32_t interval);
+  bool Reaches(uint32_t left) const { return (left >> shift_) + 2 < kBuckets; }
+  void Put(uint32_t chunk, uint32_t left);
+  void VisitFar();
   void Ripen();
-  void Widen();
+  void LookAtScale();
+  uint32_t Rescale(uint32_t shift);
   void Pass(uint32_t list);
 
   uint32_t NextIn(uint32_t list, uint32_t chunk) const {
@@ -98,12 +106,15 @@ class NextUseQueue {
 
   const ChunkTable* const chunks_;
   IdTable<Times> times_;
-  std::array<Head, kBuckets + 4> heads_;
-  std::array<Head, kBuckets> spare_;  // for Widen
+  std::array<Head, kBuckets + 6> heads_;
   uint32_t now_ = 0;
   uint32_t slack_ = kSlackLeast;
   uint32_t young_ = 0, young_most_ = 0;
   uint32_t shift_ = 0;  // a bucket is for 2^shift uses
+  uint32_t far_ = kFar;  // the far one that is looked at next
+  // Since the scale was looked at: places taken, those of them that were far, by the logarithm of the time.
+  uint32_t placed_ = 0, placed_far_ = 0, window_ = kWindowLeast;
+  std::array<uint32_t, 33> by_time_{};
   mutable uint32_t reach_ = 0;  // the bucket of `now_` and so many behind it may hold something; where the search for the farthest begins
 };
 

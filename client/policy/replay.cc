@@ -64,7 +64,7 @@ void ReplayPolicy::Use(Chunk* chunk, uint32_t by) {
   const uint32_t id = chunk->id;
   Judge(id);
   arrivals_ -= arrivals_ / 256;
-  const uint32_t interval = history_.Use(id, thread);
+  const uint32_t interval = history_.Use(id, thread, queue_.IsInTime(id, NextUseQueue::kSlackMost));
   queue_.Advance(history_.now());
   queue_.Use(id, interval);
   places_ = {};

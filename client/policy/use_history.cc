@@ -36,7 +36,9 @@ uint64_t UseHistory::Context(const Thread& thread, uint32_t chunk, size_t order)
   return hash;
 }
 
-uint32_t UseHistory::FindPlace(Thread* thread, uint32_t chunk) {
+// *known: not by the chunk alone.
+uint32_t UseHistory::FindPlace(Thread* thread, uint32_t chunk, bool* known) {
+  *known = true;
   if (IsRemembered(thread->place)) {
     const uint32_t next = Entry(thread->place).successor;
     if (IsRemembered(next) && next != now_ && Entry(next).chunk == chunk) {
@@ -50,15 +52,62 @@ uint32_t UseHistory::FindPlace(Thread* thread, uint32_t chunk) {
     const uint32_t found = Found(i, Context(*thread, chunk, kOrders[i]));
     if (IsRemembered(found) && Entry(found).chunk == chunk) return found;
   }
+  *known = false;
   return lasts_[chunk];
 }
 
-uint32_t UseHistory::Use(uint32_t chunk, uint32_t thread_number) {
+// Also behind a use that one of the passes has and the other one has not, but that is nothing that they have in common: a slower pass would do.
+void UseHistory::Follow(Model* model, uint32_t chunk) const {
+  const auto behind = [this](uint32_t use) {
+    const uint32_t next = IsRemembered(use) ? Entry(use).successor : kNone;
+    return IsRemembered(next) && next != now_ ? next : kNone;
+  };
+  const uint32_t next = behind(model->role), after = behind(next);
+  if (next == kNone) {
+    *model = {};
+  } else if (Entry(next).chunk == chunk) {
+    model->score = std::min(model->score + kModelGain, kModelMost);
+    model->role = next;
+  } else if (after != kNone && Entry(after).chunk == chunk) {
+    model->role = after;
+  } else if (Entry(model->role).chunk != chunk) {
+    model->role = next;
+    --model->score;
+  }
+}
+
+// Of nested loops the outermost one is the best model: its passes are the longest ago.
+void UseHistory::FollowModels(Thread* thread, uint32_t chunk, uint32_t place) const {
+  Model &model = thread->model, &rival = thread->rival;
+  Follow(&model, chunk);
+  Follow(&rival, chunk);
+  const auto is_older = [this](const Model& one, const Model& other) { return other.score <= 0 || now_ - one.role > now_ - other.role; };
+  if (rival.trusted() && is_older(rival, model)) model = std::exchange(rival, {});
+  const Model own = {place, kModelBegin};
+  if (rival.score <= 0 && place != kNone && is_older(own, model)) rival = own;
+}
+
+// Who had this role and has not been used for longer than this chunk would be may never be: twice as long is later than what is known to come.
+uint32_t UseHistory::IntervalOfRole(Model* model, uint32_t chunk, uint32_t own) const {
+  if (!model->trusted() || !IsRemembered(model->role) || Entry(model->role).chunk == chunk) return own;
+  const uint32_t interval = Entry(model->role).interval;
+  if (interval != 0) {
+    const bool agrees = std::max(own, interval) - std::min(own, interval) <= std::max(own, interval) / 4;
+    model->kinship = std::clamp(model->kinship + (agrees ? 1 : -1), -kKinshipMost, kKinshipMost);
+  }
+  if (model->kinship <= 0) return own;
+  const uint32_t unused = now_ - model->role;
+  return interval != 0 ? interval : own < unused ? 2 * unused : own;
+}
+
+uint32_t UseHistory::Use(uint32_t chunk, uint32_t thread_number, bool in_time) {
   Thread& thread = Of(thread_number);
   if (++now_ == kNone) ++now_;
   const uint32_t last = lasts_[chunk];
   if (last != kNone && IsRemembered(last)) Entry(last).interval = now_ - last;
-  const uint32_t place = FindPlace(&thread, chunk);
+  bool known = false;
+  const uint32_t place = FindPlace(&thread, chunk, &known);
+  FollowModels(&thread, chunk, place);
   Entry(now_) = {.chunk = chunk};
   if (IsRemembered(thread.last)) Entry(thread.last).successor = now_;
   for (size_t i = 0; i < std::size(kOrders); ++i) {
@@ -72,7 +121,10 @@ uint32_t UseHistory::Use(uint32_t chunk, uint32_t thread_number) {
   lasts_[chunk] = now_;
   if (last == kNone) return 0;
   const uint32_t interval = IsRemembered(place) && Entry(place).chunk == chunk ? Entry(place).interval : 0;
-  return interval != 0 ? interval : now_ - last;
+  const uint32_t own = interval != 0 ? interval : now_ - last;
+  if (known) return own;
+  const uint32_t role = IntervalOfRole(&thread.model, chunk, own);
+  return in_time ? std::max(own, role) : role;
 }
 
 }  // namespace ramspan

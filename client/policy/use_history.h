@@ -4,6 +4,10 @@
 // chunk before it; else the last use of this chunk. With the first of these a sequence of any length is followed as soon as it has been found
 // once; with the others, it is found again behind a disturbance.
 //
+// Some loops do the same with other chunks each time: a product of matrices goes through all of B for each row of A. So each thread's uses are
+// also held against those of an earlier pass at the same pace. As long as enough of them are the same, a chunk in the place of another one, of which
+// nothing better is known, is expected to be used again when that one was.
+//
 // Time is counted in uses, modulo 2^32; all differences that matter are far below half of it. Each thread has a place of its own, and what came
 // before a use is what that thread used.
 //
@@ -34,8 +38,8 @@ class UseHistory {
 
   // Room for ids below this. Throws std::bad_alloc.
   void Reserve(uint32_t chunks) { lasts_.Reserve(chunks); }
-  // How long until the chunk's next use, in uses of any chunk. 0: nothing is known, it has never been used before.
-  uint32_t Use(uint32_t chunk, uint32_t thread);
+  // How long until the chunk's next use, in uses of any chunk. 0: nothing is known, it has never been used before. `in_time`: it was expected now.
+  uint32_t Use(uint32_t chunk, uint32_t thread, bool in_time = false);
   // The id may become another chunk's.
   void Forget(uint32_t chunk) { lasts_[chunk] = kNone; }
 
@@ -55,11 +59,19 @@ class UseHistory {
  private:
   static constexpr uint32_t kNone = 0;          // no use has the number 0
   static constexpr size_t kOrders[] = {3, 1};   // how many chunks before it are looked at
+  static constexpr int32_t kModelGain = 4, kModelBegin = 4, kModelMost = 8;  // one use in five has to be the same for a pass to go on with its model
+  static constexpr int32_t kKinshipMost = 8;
 
   struct Use_ {
     uint32_t chunk = 0;
     uint32_t interval = 0;      // to the chunk's next use; 0: it has had none
     uint32_t successor = kNone; // the same thread's next use
+  };
+  struct Model {  // an earlier pass
+    uint32_t role = kNone;             // its use in whose place the last one was made
+    int32_t score = 0;
+    int32_t kinship = 0;               // of the chunks of both in the same place: whether they are used again after the same time
+    bool trusted() const { return score > kModelBegin; }
   };
   struct Thread {
     std::array<uint32_t, 3> before{};  // the chunks that it used last, the last one first
@@ -67,6 +79,7 @@ class UseHistory {
     uint32_t last = kNone;             // its last use
     uint32_t place = kNone;            // where that one has been made before
     uint32_t run = 0;
+    Model model, rival;
   };
 
   struct Free {
@@ -85,7 +98,10 @@ class UseHistory {
   bool IsRemembered(uint32_t use) const { return use != kNone && now_ - use <= mask_; }
   uint32_t& Found(size_t order, uint64_t context) { return found_[order][static_cast<size_t>(context >> 32) & mask_]; }
   static uint64_t Context(const Thread& thread, uint32_t chunk, size_t order);
-  uint32_t FindPlace(Thread* thread, uint32_t chunk);
+  uint32_t FindPlace(Thread* thread, uint32_t chunk, bool* known);
+  void Follow(Model* model, uint32_t chunk) const;
+  void FollowModels(Thread* thread, uint32_t chunk, uint32_t place) const;
+  uint32_t IntervalOfRole(Model* model, uint32_t chunk, uint32_t own) const;
 
   uint32_t mask_;
   Zeros<Use_> uses_;

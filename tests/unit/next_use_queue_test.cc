@@ -198,9 +198,10 @@ TEST(NextUseQueue, AgreesWithAListOverWrapsOfTimeAndLongIntervals) {
       const std::vector<uint32_t> farthest = Farthest(queue), overdue = Overdue(queue);
       ASSERT_EQ(farthest.size() + overdue.size(), list.size());
       // The width of a bucket, twice: those of one are in any order, and who is late may be a bucket longer.
-      const uint64_t rough = 2 * (longest / 250 + 1) + 4;
+      const uint64_t rough = 2 * (longest / 200 + 1) + 4;
       for (const uint32_t one : overdue) ASSERT_GE(now + rough, list[one].at + (list[one].at - list[one].since) / 16) << one;
-      for (const uint32_t one : farthest) ASSERT_LE(now, list[one].at + (list[one].at - list[one].since) / 16 + rough) << one;
+      if (step < 400) continue;  // the scale has been found then
+      for (const uint32_t one : farthest) ASSERT_LE(now, list[one].at + (list[one].at - list[one].since) / 16 + 2 * rough) << one;
       for (size_t i = 1; i < farthest.size(); ++i) {
         ASSERT_GE(queue.Distance(farthest[i - 1]) + rough + longest / 16, queue.Distance(farthest[i])) << i;
         if (queue.Distance(farthest[i]) > rough) {
@@ -209,6 +210,71 @@ TEST(NextUseQueue, AgreesWithAListOverWrapsOfTimeAndLongIntervals) {
       }
     }
   }
+}
+
+// One that had not been used for long made the times of all others so rough that they left in the order of their use.
+TEST(NextUseQueue, OneThatIsFarDoesNotBlurTheOthers) {
+  constexpr uint32_t kOthers = 600;
+  Chunks chunks(kOthers + 1);
+  NextUseQueue& queue = chunks.queue;
+  std::mt19937 random(7);
+  queue.Expect(kOthers, 1 << 28);
+  uint32_t now = 0;
+  for (int sweep = 0; sweep < 6; ++sweep) {
+    for (uint32_t chunk = 0; chunk < kOthers; ++chunk) {
+      queue.Advance(++now);
+      queue.Expect(chunk, 1 + static_cast<uint32_t>(random() % kOthers));
+    }
+  }
+  const std::vector<uint32_t> farthest = Farthest(queue);
+  ASSERT_GT(farthest.size(), kOthers / 4);
+  EXPECT_EQ(farthest[0], kOthers);
+  for (size_t i = 2; i < farthest.size(); ++i) {
+    if (queue.Distance(farthest[i]) > kOthers / 4) {  // who is late is waited for
+      EXPECT_GE(queue.Distance(farthest[i - 1]) + 4, queue.Distance(farthest[i])) << i;
+    }
+  }
+}
+
+TEST(NextUseQueue, WhoIsFarComesInTimeAllTheSame) {
+  constexpr uint32_t kNear = 100, kFar = 50'000;
+  Chunks chunks(kNear + 8);
+  NextUseQueue& queue = chunks.queue;
+  for (uint32_t i = 0; i < 8; ++i) queue.Expect(kNear + i, kFar + 10 * i);
+  for (uint32_t now = 1; now <= kFar - 100; ++now) {
+    queue.Advance(now);
+    queue.Expect(now % kNear, kNear);
+  }
+  const std::vector<uint32_t> farthest = Farthest(queue);
+  ASSERT_EQ(farthest.size(), kNear + 8);
+  for (uint32_t i = 0; i < 8; ++i) EXPECT_NEAR(queue.Distance(farthest[i]), 170 - 10 * i, 10) << i;
+  uint32_t now = kFar - 100;
+  for (; now <= kFar + kFar / 16 + 200; ++now) {
+    queue.Advance(now);
+    queue.Expect(now % kNear, kNear);
+  }
+  EXPECT_EQ(Overdue(queue).size(), 8u);
+}
+
+// The scale is found again: coarse for a phase with long times, fine behind it.
+TEST(NextUseQueue, BehindLongTimesShortOnesAreToldApart) {
+  constexpr uint32_t kChunks = 3000;
+  Chunks chunks(kChunks);
+  NextUseQueue& queue = chunks.queue;
+  std::mt19937 random(11);
+  uint32_t now = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    queue.Advance(now += 100);
+    queue.Expect(static_cast<uint32_t>(random() % kChunks), 300'000);
+  }
+  for (uint32_t chunk = 100; chunk < kChunks; ++chunk) queue.Remove(chunk);
+  for (int i = 0; i < 20'000; ++i) {
+    queue.Advance(++now);
+    queue.Expect(static_cast<uint32_t>(i % 100), 200 + static_cast<uint32_t>(random() % 100));
+  }
+  const std::vector<uint32_t> farthest = Farthest(queue);
+  ASSERT_EQ(farthest.size(), 100u);
+  for (size_t i = 1; i < farthest.size(); ++i) EXPECT_GE(queue.Distance(farthest[i - 1]) + 2, queue.Distance(farthest[i])) << i;
 }
 
 }  // namespace

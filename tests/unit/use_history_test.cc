@@ -84,6 +84,52 @@ TEST(UseHistory, TheSequenceIsFoundAgainBehindADisturbance) {
   EXPECT_GE(follows, uses.size() / 2 * 85 / 100);
 }
 
+// A product of matrices by blocks: each row of A and each block of C come once in their lives, in the place of those before.
+TEST(UseHistory, WhoIsInTheRoleOfAnotherIsExpectedWhenThatOneCameAgain) {
+  constexpr uint32_t kSide = 16, kBlocks = kSide * kSide;
+  UseHistory history(1 << 14);
+  history.Reserve(3 * kBlocks);
+  for (uint32_t chunk = 0; chunk < 3 * kBlocks; ++chunk) history.Use(chunk, 0);
+  uint32_t rows = 0, last_rows = 0, results = 0, matrix = 0;
+  for (uint32_t i = 0; i < kSide; ++i) {
+    for (uint32_t j = 0; j < kSide; ++j) {
+      for (uint32_t k = 0; k < kSide; ++k) {
+        const uint32_t a = history.Use(i * kSide + k, 0), b = history.Use(kBlocks + k * kSide + j, 0), c = history.Use(2 * kBlocks + i * kSide + j, 0);
+        if (i < 4) continue;
+        rows += j + 1 < kSide && a == 3 * kSide ? 1 : 0;
+        last_rows += j + 1 == kSide && a > 3 * kBlocks ? 1 : 0;
+        matrix += b == 3 * kBlocks ? 1 : 0;
+        results += k + 1 < kSide && c == 3 ? 1 : 0;
+      }
+    }
+  }
+  constexpr uint32_t kRows = kSide - 4;
+  EXPECT_GE(rows, kRows * kSide * (kSide - 1) * 99 / 100);
+  EXPECT_GE(last_rows, kRows * kSide * 99 / 100) << "not used again";
+  EXPECT_EQ(matrix, kRows * kBlocks);
+  EXPECT_GE(results, kRows * kSide * (kSide - 1) * 99 / 100);
+}
+
+TEST(UseHistory, NoRoleIsPlayedBesideARandomTable) {
+  constexpr uint32_t kSweep = 900, kTable = 100;
+  UseHistory history(1 << 14);
+  history.Reserve(kSweep + kTable);
+  std::mt19937 random(5);
+  std::vector<uint32_t> last(kTable);
+  uint32_t own = 0, uses = 0;
+  for (uint32_t i = 0; i < 20'000; ++i) {
+    history.Use(i % kSweep, 0);
+    const uint32_t chunk = static_cast<uint32_t>(random() % kTable);
+    const uint32_t interval = history.Use(kSweep + chunk, 0);
+    if (i > 10'000) {
+      ++uses;
+      own += interval == history.now() - last[chunk] ? 1 : 0;
+    }
+    last[chunk] = history.now();
+  }
+  EXPECT_GE(own, uses * 9 / 10);
+}
+
 TEST(UseHistory, ThreadsAreFollowedEachByItself) {
   UseHistory history(1 << 14);
   history.Reserve(200);
