@@ -175,6 +175,8 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   add("threads", po::value(&texts->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1); compute: of its parallel loop (all cores)");
   add("busy", po::value(&o->busy)->value_name("N"),
       "stream: each sweep a second time with N processes beside it that only compute; what that costs (0)");
+  add("work", po::value(&o->work_us)->value_name("US"),
+      "stream: computes so many us on each chunk; how many chunks are there when their pull comes (0)");
   add("sweeps", Count("sweeps", &o->repetitions), "sweeps or repetitions: the median is shown (5; pin 9)");
   add("ops", Count("ops", &o->operations), "operations of one repetition (random 8192, pin 2000000)");
   add("chunks", Count("chunks", &o->chunks), "memory, small, contention: how many (100000, 1000000, 10000000)");
@@ -247,6 +249,8 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (o->busy < 0 || o->busy > 1024) throw po::error("--busy: 0 to 1024");
   if (o->threads > 1 && o->name != "stream" && !compute && !targets) throw po::error("--threads is for stream, compute and swap-targets");
   if (o->busy > 0 && o->name != "stream") throw po::error("--busy is stream's");
+  if (!(o->work_us >= 0 && o->work_us <= 1e6)) throw po::error("--work: 0 to 1000000 us");
+  if (o->work_us > 0 && o->name != "stream") throw po::error("--work is stream's");
   if (swaps && o->data / o->chunk < static_cast<uint64_t>(o->threads)) throw po::error("--threads: a chunk for each at least");
   const bool network = o->transport == "mpi" || o->transport == "ofi";
   if (!network && o->transport != "shared") throw po::error("--transport is shared, mpi or ofi");

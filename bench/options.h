@@ -23,6 +23,7 @@ struct BenchOptions {
 
   int threads = 1;  // stream, compute: OpenMP threads, each with its own part of the data
   int busy = 0;     // stream: processes that spin beside every second sweep
+  double work_us = 0;  // stream: what each chunk is computed on
 
   int repetitions = 0;      // sweeps, rounds: what a median is taken of
   uint64_t operations = 0;  // of one repetition: pins, random accesses

@@ -37,7 +37,7 @@ Json ConfigJson(const BenchOptions& o) {
           {"mode", o.mode},         {"tier", o.tier},             {"directory", o.directory},
           {"direct", o.direct},     {"checksum", o.checksum},     {"preemptive", o.preemptive},
           {"repetitions", o.repetitions}, {"operations", o.operations}, {"chunks", o.chunks},
-          {"threads", o.threads},   {"busy", o.busy},
+          {"threads", o.threads},   {"busy", o.busy}, {"work_us", o.work_us},
           {"servers", o.servers},   {"clients", o.clients}, {"server_memory", o.server_memory},
           {"transport", o.transport}, {"hosts", o.hosts}, {"wire_gbit_s", o.wire_gbit_s}, {"server_threads", o.server_threads}};
 }

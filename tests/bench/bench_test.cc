@@ -525,6 +525,16 @@ TEST_F(Ratios, WhatALoadExplainsOfAWaitCountsTheServersThatTakePart) {
   EXPECT_EQ(slices({"MPIR_CVAR_NOLOCAL=1", "UCX_TLS=tcp,self"}), 8);
 }
 
+TEST_F(Ratios, WorkOnEachChunkTellsHowManyWereThere) {
+  const Outcome outcome = Run({"stream", "--data", "24MiB", "--chunk", "64KiB", "--work", "30", "--sweeps", "3", "--json"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const json line = Lines(outcome).at(0);
+  EXPECT_GT(line["ready_share"].get<double>(), 0.5);
+  EXPECT_LE(line["ready_share"].get<double>(), 1.0);
+  EXPECT_GE(line["sweep_over_work"].get<double>(), 1.0);
+  EXPECT_NE(Run({"random", "--work", "30"}).status, 0);
+}
+
 // What docs/benchmarks.md says of a busy machine is at most 1.25 times the CPU time, and hardly a wait that its load does not explain.
 // A short run says that to within some 10 %, so the bounds here are 1.4 and one wait in fifty, of the median of three runs: all three
 // count, none is tried again. Near servers: with far ones the kernel's network takes part, and the scatter is larger.

@@ -60,6 +60,15 @@ TEST(NextUseQueue, TheFarthestIsFirst) {
   EXPECT_FALSE(queue.Has(2));
 }
 
+TEST(NextUseQueue, OfWhatIsExpectedAtTheSameTimeTheLatestIsFirst) {
+  Chunks chunks(2);
+  NextUseQueue& queue = chunks.queue;
+  queue.Expect(0, 10);
+  queue.Advance(1);
+  queue.Expect(1, 9);
+  EXPECT_EQ(Farthest(queue), (std::vector<uint32_t>{1, 0}));
+}
+
 TEST(NextUseQueue, OfWhatIsUnknownTheLatestIsFirst) {
   Chunks chunks(3);
   NextUseQueue& queue = chunks.queue;
@@ -218,9 +227,9 @@ TEST(NextUseQueue, OneThatIsFarDoesNotBlurTheOthers) {
   Chunks chunks(kOthers + 1);
   NextUseQueue& queue = chunks.queue;
   std::mt19937 random(7);
-  queue.Expect(kOthers, 1 << 28);
   uint32_t now = 0;
   for (int sweep = 0; sweep < 6; ++sweep) {
+    queue.Expect(kOthers, 1 << 28);
     for (uint32_t chunk = 0; chunk < kOthers; ++chunk) {
       queue.Advance(++now);
       queue.Expect(chunk, 1 + static_cast<uint32_t>(random() % kOthers));
