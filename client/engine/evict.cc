@@ -101,7 +101,7 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
     const auto now = Clock::now();
     for (size_t i = 0; i < n; ++i) {
       if (keep[i]) {
-        if (PhaseOf(victims[i]) == Phase::kResident) policy_->OnPinned(victims[i]);
+        if (PhaseOf(victims[i]) == Phase::kResident && !Has(victims[i], kDoomed)) policy_->OnPinned(victims[i]);
         continue;
       }
       if (IoOp* op = SendAway(victims[i], result, now)) ops[writes++] = op;

@@ -153,6 +153,7 @@ void Engine::FinishRead(IoOp* op) {
     resident_slots_.Note(c);
     if (op->prefetch && !untouched) {  // somebody came while it was loading: as good as a hit
       SetBits(c, kReferenced);
+      feed_.Drain();
       policy_->OnPrefetchHit(c);
       ++counters_.prefetch_hits;
     }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "client/engine/engine.h"
@@ -177,6 +179,51 @@ TEST_F(PolicyHears, WhatReadsHaveCostByTheSlotsTier) {
   EXPECT_GT(record_.costs->Of((*swapped)->slot).read_ns, 0u);
   EXPECT_EQ(record_.costs->Of(SlotRef{}).read_ns, 0u);
   EXPECT_EQ(record_.costs->Of(slot_bits::WithTier((*swapped)->slot, 3)).read_bytes, 0u) << "another tier's";
+}
+
+// Another thread, which notes what it touches.
+struct OneWhoNotes final : PinScanner {
+  std::vector<Touch> touches;
+  void Barrier() override {}
+  void FindPinned(std::span<Chunk* const>, std::span<bool>) override {}
+  void SetWaiting(Chunk*) override {}
+  Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
+  void TakeTouches(const Hear& hear) override { hear(std::exchange(touches, {})); }
+};
+
+// A chunk whose read ahead was still under way was heard of before what its thread had touched before it.
+TEST(PolicyHearsInOrder, WhatWasTouchedBeforeAChunkThatIsStillComing) {
+  constexpr uint64_t kChunk = 16 << 10;
+  PolicyRecord record;
+  FakeTier tier({.seed = 11, .delay_steps_max = 1000});
+  OneWhoNotes pins;
+  Engine engine({.budget = uint64_t{2} << 20}, &tier, &pins,
+                [&](const ChunkTable* chunks) { return std::make_unique<RecordingPolicy>(MakePolicy("cyclic", chunks).value(), &record); });
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 300; ++i) {
+    chunks.push_back(engine.Create(kChunk).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+  }
+  const auto of = [&](Phase phase) { return std::find_if(chunks.begin(), chunks.end(), [phase](const Chunk* c) { return PhaseOf(c) == phase; }); };
+  for (size_t i = 0; of(Phase::kLoading) == chunks.end() && i < chunks.size(); ++i) {
+    ASSERT_TRUE(engine.Acquire(chunks[i], false).ok());
+    engine.MoverStep();
+  }
+  ASSERT_NE(of(Phase::kLoading), chunks.end());
+  record.wants_epoch = true;
+  while (record.epoch == 0 && of(Phase::kLoading) != chunks.end()) engine.MoverStep();
+  ASSERT_NE(of(Phase::kLoading), chunks.end());
+  ASSERT_NE(of(Phase::kResident), chunks.end());
+  Chunk *const coming = *of(Phase::kLoading), *const touched = *of(Phase::kResident);
+  pins.touches.push_back({.chunk = touched->id, .thread = 0, .epoch = record.epoch, .write = false});
+  const size_t before = record.events.size();
+  ASSERT_TRUE(engine.Acquire(coming, false).ok());
+  ASSERT_EQ(record.events.size(), before + 2);
+  EXPECT_EQ(record.events[before].kind, Kind::kTouch);
+  EXPECT_EQ(record.events[before].chunk, touched->id);
+  EXPECT_EQ(record.events[before + 1].kind, Kind::kHit);
+  EXPECT_EQ(record.events[before + 1].chunk, coming->id);
+  for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
 }  // namespace

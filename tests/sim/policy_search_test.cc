@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "client/engine/engine.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
 
@@ -121,6 +123,70 @@ TEST(PolicySearch, APolicyThatTakesOverWhileReadsAreUnderWayFindsWhatHasCome) {
       const Status status = engine.Acquire(chunk, false);
       EXPECT_TRUE(status.ok()) << status.ToString();
     }
+    for (Chunk* chunk : chunks) engine.Free(chunk);
+  }
+}
+
+// All are pinned. `looked`: what happens while a search has let the mutex go.
+struct AllPinned final : PinScanner {
+  std::function<void(std::span<Chunk* const>)> looked;
+  void Barrier() override {}
+  void FindPinned(std::span<Chunk* const> chunks, std::span<bool> out) override {
+    if (looked) looked(chunks);
+    std::fill(out.begin(), out.end(), looked != nullptr);
+  }
+  void SetWaiting(Chunk*) override {}
+  Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
+};
+
+// Has to be asked for room, once, while `when` says so; `asked` happens without the engine's mutex.
+struct AskedOnce final : ForwardingTier {
+  using ForwardingTier::ForwardingTier;
+  std::function<bool()> when;
+  std::function<void()> asked;
+  Result<SlotRef> TryReserve(size_t bytes) override { return asked && when() ? Status(StatusCode::kMustAsk, StaticText("ask")) : ForwardingTier::TryReserve(bytes); }
+  Status MakeRoom(size_t bytes, Patience patience) override {
+    if (asked) std::exchange(asked, nullptr)();
+    return ForwardingTier::MakeRoom(bytes, patience);
+  }
+};
+
+// What was being brought home, was named by a search and was freed while that looked for pins was put back into the policy's order. The next
+// object with its id broke the links there, and the next search went round for ever.
+TEST(PolicySearch, WhatIsFreedWhileItIsNamedAndComesHomeIsNotSetAside) {
+  for (const char* policy : PolicyNames()) {
+    SCOPED_TRACE(policy);
+    FakeTier memory({.seed = 5, .synchronous = true});
+    AskedOnce tier(&memory);
+    AllPinned pins;
+    Engine engine({.budget = 2 * kMiB, .preemptive = false}, &tier, &pins, PolicyNamed(policy));
+    std::vector<Chunk*> chunks;
+    for (int i = 0; i < 100; ++i) {
+      chunks.push_back(engine.Create(64 << 10).value());
+      ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    }
+    const auto out = [&] { return std::find_if(chunks.begin(), chunks.end(), [](const Chunk* c) { return PhaseOf(c) == Phase::kSwapped; }); };
+    Chunk* const home = *out();
+    chunks.erase(out());
+    const SlotRef slot = home->slot;
+    bool freed = false;
+    tier.when = [&] { return PhaseOf(home) == Phase::kResident; };
+    tier.asked = [&] {
+      for (int i = 0; i < 50; ++i) ASSERT_TRUE(engine.Acquire(*out(), false).ok());  // so that it is not the last that came
+      pins.looked = [&](std::span<Chunk* const> victims) {
+        if (freed || std::find(victims.begin(), victims.end(), home) == victims.end()) return;
+        freed = true;
+        engine.Free(home);
+      };
+      while (engine.Acquire(*out(), false, Engine::WhenPinned::kReturn).ok()) {  // until free frames are used up
+      }
+      pins.looked = nullptr;
+    };
+    EXPECT_TRUE(engine.Vacate([&](SlotRef one, uint64_t) { return one == slot; }, {.only_elsewhere = true}).ok());
+    ASSERT_TRUE(freed);
+    ASSERT_EQ(engine.DescribePolicy().find(" freed "), std::string::npos);
+    chunks.push_back(engine.Create(64 << 10).value());
+    for (Chunk* chunk : chunks) EXPECT_TRUE(engine.Acquire(chunk, true).ok());
     for (Chunk* chunk : chunks) engine.Free(chunk);
   }
 }
