@@ -252,13 +252,13 @@ class Engine {
   // fetch.cc
   Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
   Status Await(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
-  Status Load(Chunk* chunk, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
+  Status Load(Chunk* chunk, WhenPinned when_pinned, bool* told) RS_REQUIRES(mutex_);  // lets go
   std::string WhyLost(const Chunk* chunk) const RS_REQUIRES(mutex_);
   void TellLosses() RS_REQUIRES(mutex_);  // lets go
   void BeginLoad(IoOp* op, Chunk* chunk, Frame frame, bool prefetch) RS_REQUIRES(mutex_);
   bool IsWrong(const IoOp& op) const RS_REQUIRES(mutex_);
   void FinishRead(IoOp* op) RS_REQUIRES(mutex_);
-  void Open(Chunk* chunk, bool write) RS_REQUIRES(mutex_);
+  void Open(Chunk* chunk, bool write, bool told) RS_REQUIRES(mutex_);
 
   // transfers.cc
   void Submit(std::span<IoOp* const> ops, bool write) RS_REQUIRES(mutex_);  // lets go

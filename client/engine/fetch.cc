@@ -35,16 +35,20 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
 
 Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
   uint32_t failed_reads = 0;
+  bool told = false;  // the policy, of this pin: as a miss, or as a hit
   for (;;) {
     Status status;
     if (Has(chunk, kDoomed)) return Aborted("freed meanwhile");  // Vacate's only: nobody else holds a freed chunk
     switch (PhaseOf(chunk)) {
       case Phase::kResident:
         if (!write || !HasReadOnlySlot(chunk)) {
-          Open(chunk, write);
+          Open(chunk, write, told);
           return Status();
         }
-        if (Has(chunk, kPrefetched)) Open(chunk, false);  // else it counts as one that nobody uses
+        if (Has(chunk, kPrefetched)) {  // else it counts as one that nobody uses
+          Open(chunk, false, told);
+          told = true;
+        }
         status = LeaveReadOnlySlot(chunk);
         break;
       case Phase::kWriting:
@@ -53,13 +57,14 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
         status = WaitFor(chunk->op, Clock::now());
         break;
       case Phase::kLoading:
+        told |= chunk->op->prefetch;
         status = WaitFor(chunk->op, Clock::now());
         // The read was another thread's, or one ahead of need, and it is the heap which that one found empty: this thread tries for
         // itself. Not for ever, where others are always faster to try and to fail.
         if (status.code() == StatusCode::kFailedPrecondition && ++failed_reads < kReadAttemptsMax) continue;
         break;
       case Phase::kSwapped:
-        status = Load(chunk, when_pinned);
+        status = Load(chunk, when_pinned, &told);
         break;
       case Phase::kLost:
         return WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return DataLoss("the data of an object of " + FormatBytes(chunk->bytes) + " (chunk " +
@@ -75,8 +80,9 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
   }
 }
 
-// The caller's pin keeps the chunk where it is, so the bits may be set without looking back.
-void Engine::Open(Chunk* chunk, bool write) {
+// The caller's pin keeps the chunk where it is, so the bits may be set without looking back. Of a pin of which the policy has been told it does not hear
+// again, though it may have cleared kReferenced while the chunk came in: then it is the next pin that it wants to hear of.
+void Engine::Open(Chunk* chunk, bool write, bool told) {
   if (Has(chunk, kPrefetched)) {
     ClearBits(chunk, kPrefetched);
     SetBits(chunk, kReferenced);  // the hit is the touch
@@ -84,12 +90,15 @@ void Engine::Open(Chunk* chunk, bool write) {
     policy_->OnPrefetchHit(chunk);
     ++counters_.prefetch_hits;
     if (policy_->WantsReadAhead()) mover_bell_.Ring();
+    told = true;
   }
-  feed_.Touch(chunk, OpenBits(chunk) | (write ? kDirty : 0), write);
+  const uint64_t bits = OpenBits(chunk) | (write ? kDirty : 0);
+  if (told) return SetBits(chunk, bits);
+  feed_.Touch(chunk, bits, write);
 }
 
-// From Swapped towards Resident. Returns OK also when another thread was faster; the caller looks again.
-Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
+// From Swapped towards Resident. Returns OK also when another thread was faster; the caller looks again. *told: the policy has heard of a miss.
+Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, bool* told) {
   const auto begin = Clock::now();
   Frame frame;
   bool is_new = false;
@@ -104,6 +113,7 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned) {
   feed_.Drain();
   policy_->OnMiss(chunk, pins_->ThisThread());
   SetBits(chunk, kReferenced);  // the miss is the touch
+  *told = true;
   if (is_new) {
     AttachFrame(chunk, std::move(frame));
     Transition(chunk, Event::kMaterialize);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
 #include <span>
@@ -122,6 +123,58 @@ TEST_F(PolicyHears, OneEventForEachFirstAccessWhileChunksComeAndGo) {
   EXPECT_GT(misses, 100u);
   EXPECT_GT(touches, 100u);
   EXPECT_GT(hits, 10u);
+}
+
+// A tier that has something done before each look at what has ended: what other threads do while one waits.
+struct WatchedTier final : FakeTier {
+  using FakeTier::FakeTier;
+  std::function<void()> before_poll;
+  size_t Poll(std::span<IoRequest*> done, std::chrono::microseconds wait) override {
+    if (before_poll) before_poll();
+    return FakeTier::Poll(done, wait);
+  }
+};
+
+// A policy that wants to hear of the next pin of a chunk clears its bit, and with three threads that miss that is done while the chunk is still
+// coming in. The pin that had missed was then heard twice: a sweep by four threads was a sequence in which each chunk comes twice.
+TEST(PolicyHearsAgain, NotOfThePinThatMissedButOfTheNextOne) {
+  PolicyRecord record;
+  WatchedTier tier(FakeTierOptions{.seed = 11});
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB}, &tier, &pins, [&](const ChunkTable* chunks) {
+    return std::make_unique<RecordingPolicy>(MakePolicy("cyclic", chunks).value(), &record);
+  });
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 300; ++i) {
+    chunks.push_back(engine.Create(16 << 10).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+  }
+  const auto heard = [&](Chunk* chunk) {
+    const size_t before = record.events.size();
+    EXPECT_TRUE(engine.Acquire(chunk, false).ok());
+    return std::count_if(record.events.begin() + static_cast<ptrdiff_t>(before), record.events.end(), [&](const auto& event) { return event.chunk == chunk->id; });
+  };
+  record.on_hit = [](Chunk* chunk) { ClearBits(chunk, kReferenced); };
+  uint64_t came = 0;
+  for (int sweep = 0; sweep < 5; ++sweep) {
+    for (Chunk* chunk : chunks) {
+      if (PhaseOf(chunk) != Phase::kResident || Has(chunk, kPrefetched)) {
+        ++came;
+        tier.before_poll = [chunk] { ClearBits(chunk, kReferenced); };
+        ASSERT_EQ(heard(chunk), 1);
+        tier.before_poll = nullptr;
+        ASSERT_EQ(heard(chunk), 1) << "the policy has asked for it";
+      }
+      ASSERT_EQ(heard(chunk), 0);
+      if (sweep % 2 == 0) engine.MoverStep();  // else nothing is read ahead
+    }
+  }
+  EXPECT_GT(came, 500u);
+  const auto hits = std::count_if(record.events.begin(), record.events.end(), [](const auto& event) { return event.kind == Kind::kHit; });
+  EXPECT_GT(hits, 20);
+  EXPECT_GT(engine.counters().misses, 20u);
+  engine.Drain();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
 // What a policy keeps of each chunk, and besides, was nobody's: the limit was exceeded by it.

@@ -28,7 +28,8 @@ struct PolicyRecord {
   };
   std::vector<Event> events;
   const TierCosts* costs = nullptr;
-  std::function<void()> on_describe;  // with the engine's mutex
+  std::function<void()> on_describe;  // with the engine's mutex, as is the next one
+  std::function<void(Chunk*)> on_hit;
   std::atomic<bool> wants_epoch{false};  // cleared when one begins
   std::atomic<uint32_t> epoch{0};
   std::atomic<uint64_t> searches{0};  // for victims
@@ -77,6 +78,7 @@ class RecordingPolicy final : public CachePolicy {
   }
   void OnPrefetchHit(Chunk* chunk) override {
     Hear(Kind::kHit, chunk, kNoThread, record_->epoch, false);
+    if (record_->on_hit) record_->on_hit(chunk);
     inner_->OnPrefetchHit(chunk);
   }
   void OnPrefetchWasted(Chunk* chunk) override { inner_->OnPrefetchWasted(chunk); }
@@ -89,6 +91,7 @@ class RecordingPolicy final : public CachePolicy {
     ++record_->searches;
     return inner_->PickVictims(bytes, out);
   }
+  void OnPinned(Chunk* chunk) override { inner_->OnPinned(chunk); }
   bool WantsReadAhead() const override { return inner_->WantsReadAhead(); }
   size_t PickReadAhead(std::span<Chunk*> out) override { return inner_->PickReadAhead(out); }
   bool decides_in_consult() const override { return inner_->decides_in_consult(); }
