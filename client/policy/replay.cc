@@ -221,7 +221,10 @@ void ReplayPolicy::BeginSearch() {
 void ReplayPolicy::OnPinned(Chunk* chunk) {
   if (queue_.IsYoung(chunk->id)) return;  // used since it was named, or there was nobody else
   queue_.SetAside(chunk->id);
-  places_ = {};
+  // Only a search that stands at it has lost its place: there may be as many of them as a search looks at, and each time all would be passed again.
+  for (Place* place : {&places_.overdue, &places_.unknown, &places_.farthest, &places_.young, &places_.aside}) {
+    if (place->at == chunk->id) *place = {};
+  }
 }
 
 size_t ReplayPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <list>
 #include <memory>
 #include <random>
@@ -19,6 +20,7 @@
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
+#include "tests/support/shortest_of.h"
 
 namespace ramspan {
 namespace {
@@ -265,6 +267,38 @@ TEST(ReplayPolicy, WantsNothingAheadOfAThreadThatDoesNotGoOn) {
   EXPECT_FALSE(policy.WantsReadAhead());
   policy.OnMiss(chunks[10], 0);
   EXPECT_TRUE(policy.WantsReadAhead());
+}
+
+// Each pinned chunk that was found sent the search back to its beginning, past all that it had named before: where swap is full and many are pinned
+// it took minutes under the engine's mutex.
+TEST(ReplayPolicy, ASearchThatFindsManyPinnedOnesLooksAtEachOnce) {
+  constexpr uint32_t kChunks = 60000, kPinned = 2000;
+  Budget budget(uint64_t{1} << 40);
+  ChunkTable table(&budget);
+  ReplayPolicy policy(&table);
+  policy.Reserve(kChunks);
+  std::vector<Chunk*> chunks;
+  for (uint32_t i = 0; i < kChunks; ++i) {
+    chunks.push_back(table.New(4096));
+    policy.OnCreate(chunks.back());
+    Transition(chunks.back(), Event::kMaterialize);
+    policy.OnMiss(chunks.back(), 0);
+  }
+  const auto search = [&](uint32_t pinned) {
+    std::set<uint32_t> seen;
+    policy.BeginSearch();
+    Chunk* out[32];
+    for (size_t n; (n = policy.PickVictims(1 << 20, out)) > 0;) {
+      for (Chunk* chunk : std::span(out, n)) {
+        EXPECT_TRUE(seen.insert(chunk->id).second);
+        if (chunk->id % (kChunks / kPinned) == 0 && chunk->id / (kChunks / kPinned) < pinned) policy.OnPinned(chunk);
+      }
+    }
+    EXPECT_EQ(seen.size(), kChunks);
+  };
+  const auto time = [&](uint32_t pinned) { return ShortestOf(std::chrono::milliseconds(0), [&] { search(pinned); }); };
+  const auto none = time(0), many = time(kPinned);
+  EXPECT_LT(many, 5 * none) << std::chrono::duration<double, std::milli>(many).count() << " ms, with none " << std::chrono::duration<double, std::milli>(none).count();
 }
 
 // Being heard of takes a pin ten times its time.
