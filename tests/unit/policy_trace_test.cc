@@ -18,6 +18,7 @@
 #include "client/engine/engine.h"
 #include "client/policy/trace_file.h"
 #include "client/policy/trace_policy.h"
+#include "tests/support/deaf_policy.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
@@ -63,6 +64,27 @@ class Traces : public testing::Test {
  private:
   std::string path_;
 };
+
+// Hears of who stays, as ReplayPolicy does, and counts.
+struct CountsPinned final : DeafPolicy {
+  CountsPinned(const ChunkTable* chunks, int* count) : DeafPolicy(chunks), count_(*count) {}
+  void OnPinned(Chunk*) override { ++count_; }
+  size_t PickVictims(uint64_t, std::span<Chunk*>) override { return 0; }
+
+ private:
+  int& count_;
+};
+
+// A traced program's policy found those that are pinned for long in front of each search.
+TEST_F(Traces, ThePolicyThatIsTracedHearsOfWhoStays) {
+  Budget budget(1 << 20);
+  ChunkTable table(&budget);
+  auto file = TraceFile::Create(Path()).value();
+  int count = 0;
+  TracePolicy policy(std::make_unique<CountsPinned>(&table, &count), &table, file.get());
+  policy.OnPinned(table.New(64));
+  EXPECT_EQ(count, 1);
+}
 
 std::vector<uint32_t> TouchedObjects(const PolicyTrace& trace) {
   std::vector<uint32_t> touched;
