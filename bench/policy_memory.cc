@@ -115,8 +115,12 @@ bool PolicyMemory::EvictSome(uint64_t bytes) {
     seen += n;
     pins_.FindPinned(std::span(victims, n), std::span(keep, n));
     for (size_t i = 0; i < n; ++i) {
-      if (!keep[i]) SendAway(victims[i]);
-      any |= !keep[i];
+      if (keep[i]) {
+        policy_->OnPinned(victims[i]);
+        continue;
+      }
+      SendAway(victims[i]);
+      any = true;
     }
   }
   return any;

@@ -230,10 +230,12 @@ void ReplayPolicy::OnPinned(Chunk* chunk) {
 size_t ReplayPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
   uint64_t sum = 0;
   size_t n = 0;
-  // Not counted: it is probably pinned still, and whoever looks for room should not find nothing but that.
+  // It is probably pinned still, and whoever looks for room should not find nothing but that. But where more is looked for it counts: what leaves beyond
+  // that leaves too early.
   if (Chunk* const aside = Peek(&places_.aside, &NextUseQueue::NextAside); aside != nullptr && out.size() > 1) {
     named_[aside->id] = search_;
     out[n++] = aside;
+    if (aside->bytes < bytes) sum += aside->bytes;
   }
   while (n < out.size() && sum < bytes) {
     Chunk* const chunk = NextVictim();
