@@ -80,7 +80,8 @@ Evicted Engine::EvictSome(uint64_t bytes, bool may_wait) {
 void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
   IoOp* ops[kBatch];
   size_t writes = 0;
-  for (uint64_t seen = 0; seen < chunks_.live() && !result->leaves();
+  const uint64_t live = chunks_.live();  // before others free some of those that have been looked at
+  for (uint64_t seen = 0; seen < live && !result->leaves();
        bytes = std::min(2 * bytes, std::max(bytes, budget_.limit()))) {  // it must not wrap to 0
     Chunk* victims[kBatch];
     bool keep[kBatch] = {};
