@@ -11,6 +11,9 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 constexpr auto kMoverNap = microseconds(200);
+constexpr size_t kAheadAtOnce = 8;       // reads submitted together
+constexpr uint64_t kHelpBytes = 256 << 10;  // of small chunks that leave together, which takes some 20 us where they are copied
+constexpr auto kRestAfterFailure = std::chrono::milliseconds(10);  // the same chunks would be tried at once, for ever
 }  // namespace
 
 void Engine::WakeMover() {
@@ -30,7 +33,8 @@ bool Engine::MoverStep() {
   feed_.Drain();
   TellLimits();
   if (write_ahead()) worked |= RefillReserve();
-  if (load_ahead()) worked |= ReadAhead();
+  // A tier that copies while it submits gets one chunk at a time, so that each is usable as soon as it is there.
+  if (load_ahead()) worked |= ReadAhead(tier_->capabilities().synchronous ? 1 : kAheadAtOnce);
   static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // what it has not heard yet must not pile up
   worked |= feed_.StepEpoch();
   const auto now = Clock::now();
@@ -68,19 +72,29 @@ bool Engine::RefillReserve() {
   const bool worked = evicted.freed + evicted.started > 0 || evicted.room_made;
   // A search in vain has looked at every chunk, under the mutex for which threads wait that miss. Nobody waits for this one.
   if (!worked) refill_again_ = Clock::now() + kRestAfterSearch * (Clock::now() - begin);
+  if (failed_writes_.any()) refill_again_ = std::max(refill_again_, Clock::now() + kRestAfterFailure);
   return worked;
 }
 
-// A tier that copies while it submits gets one chunk at a time, so that each is usable as soon as it is there.
-bool Engine::ReadAhead() {
-  Chunk* wanted[8];
-  const size_t most = tier_->capabilities().synchronous ? 1 : 8;
+// For a thread that has to wait for what the mover is just bringing: the mover is late, so this thread does what comes next for it. Where transfers
+// are copies, two cores copy then; where not, one more is under way. At most one chunk, or a few small ones: what it waits for has come when it is
+// back. False: nothing was done, and the mutex was not let go.
+bool Engine::HelpAhead() {
+  if (!load_ahead() || policy_->decides_in_consult() || !policy_->WantsReadAhead()) return false;
+  if (ReadAhead(1)) return true;
+  if (!write_ahead() || !queue_.empty() || arena_.available() >= typical_bytes_) return false;
+  const Evicted evicted = EvictSome(std::max(typical_bytes_, std::min(kHelpBytes, BatchBytes(typical_bytes_))), /*may_wait=*/false);
+  return evicted.leaves() || evicted.room_made;
+}
+
+bool Engine::ReadAhead(size_t most) {
+  Chunk* wanted[kAheadAtOnce];
   size_t n;
   {
     const CachePolicy::Turn turn = Consult(CachePolicy::Ask::kReadAhead, 0, most);
     n = policy_->PickReadAhead(std::span(wanted, most));
   }
-  IoOp* ops[8];
+  IoOp* ops[kAheadAtOnce];
   size_t started = 0;
   for (Chunk* const chunk : std::span(wanted, n)) {
     // What would not come for long takes no frame from what is needed now; what is behind it may be elsewhere.

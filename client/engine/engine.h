@@ -85,6 +85,9 @@ class Engine {
   Status AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: pins fill the budget, `bytes` more do not fit; with the remedy.
   Status FullOfPinsStatus(uint64_t bytes) const;
+  // A thread that holds nothing gives up waiting for others' pins: none of those that wait can go on. They would have seen that, too, if it
+  // had not tried and let go again and again, and it may do so anew. So the oldest of them is told, if there is no memory for it.
+  void RefuseOldest() RS_EXCLUDES(mutex_);
   // A hint. Starts the read if a frame is at hand without evicting; else nothing happens, and the pull reads.
   void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
 
@@ -278,12 +281,14 @@ class Engine {
 
   // ahead.cc
   bool RefillReserve() RS_REQUIRES(mutex_);  // lets go
-  bool ReadAhead() RS_REQUIRES(mutex_);  // lets go
+  bool ReadAhead(size_t most) RS_REQUIRES(mutex_);  // lets go
+  bool HelpAhead() RS_REQUIRES(mutex_);  // lets go
 
   // consult.cc
   CachePolicy::Turn Consult(CachePolicy::Ask ask, uint64_t bytes, size_t places) RS_REQUIRES(mutex_);  // lets go
   void ChargePolicy() RS_REQUIRES(mutex_);
   void FitPolicies(uint64_t bytes) RS_REQUIRES(mutex_);
+  uint64_t PoliciesWith(uint64_t bytes) const RS_REQUIRES(mutex_);
   std::unique_ptr<CachePolicy> ReplacePolicyLocked(const MakePolicy& make_policy) RS_REQUIRES(mutex_);
 
   // What a call of the tier's answers, or `otherwise` where the heap had no more for it: then nothing has changed (swap_tier.h).

@@ -35,7 +35,8 @@ Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
 
 Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
   uint32_t failed_reads = 0;
-  bool told = false;  // the policy, of this pin: as a miss, or as a hit
+  bool told = false;    // the policy, of this pin: as a miss, or as a hit
+  bool helped = false;  // once: what it waits for may have come meanwhile
   for (;;) {
     Status status;
     if (Has(chunk, kDoomed)) return Aborted("freed meanwhile");  // Vacate's only: nobody else holds a freed chunk
@@ -57,6 +58,7 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
         status = WaitFor(chunk->op, Clock::now());
         break;
       case Phase::kLoading:
+        if (chunk->op->prefetch && !std::exchange(helped, true) && HelpAhead()) continue;
         told |= chunk->op->prefetch;
         status = WaitFor(chunk->op, Clock::now());
         // The read was another thread's, or one ahead of need, and it is the heap which that one found empty: this thread tries for

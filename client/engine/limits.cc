@@ -88,9 +88,13 @@ Status Engine::HoldLimit() {
 // Without read-ahead there is no room for it: the policy would keep runs together that nobody fetches.
 void Engine::TellLimits() { policy_->SetLimits(load_ahead() ? budget_.limit() : 0, room_.swapped_bytes()); }
 
-// Before anybody asks what a lower limit has room for.
+// What policies take of a limit whatever the chunks are.
+uint64_t Engine::PoliciesWith(uint64_t bytes) const {
+  return policy_->FixedWith(bytes) + (reserved_policy_ == nullptr ? 0 : reserved_policy_->FixedWith(bytes));
+}
+
+// Before anybody asks what a lower limit has room for, and when a higher one, or the old one again, is in force.
 void Engine::FitPolicies(uint64_t bytes) {
-  if (bytes >= budget_.limit()) return;
   policy_->FitLimit(bytes);
   if (reserved_policy_ != nullptr) reserved_policy_->FitLimit(bytes);
   ChargePolicy();
@@ -98,8 +102,9 @@ void Engine::FitPolicies(uint64_t bytes) {
 
 Status Engine::LeavesRoomForData(uint64_t bytes) {
   MutexLock lock(mutex_);
-  FitPolicies(bytes);
-  if (budget_.limit() - std::min(budget_.limit(), budget_.frames_beside_reserve()) + bytes / Budget::kDataShare <= bytes) return Status();
+  const uint64_t taken = budget_.limit() - std::min(budget_.limit(), budget_.frames_beside_reserve());
+  const uint64_t given_back = policy_bytes_ - std::min(policy_bytes_, PoliciesWith(bytes));
+  if (taken - std::min(taken, given_back) + bytes / Budget::kDataShare <= bytes) return Status();
   return NoRoomForDescriptors();
 }
 
@@ -111,7 +116,7 @@ Status Engine::SetBudget(uint64_t bytes) {
                               " of addresses that were reserved at start; start with the larger limit (RAMSPAN_MEMORY, "
                               "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)"); }, OutOfHeap());
   }
-  FitPolicies(bytes);
+  if (bytes < budget_.limit()) FitPolicies(bytes);
   const uint64_t old = budget_.limit(), old_fits = room_.fits_up_to(), old_held = budget_.held();
   room_.Hold();
   budget_.set_limit(bytes);
@@ -128,9 +133,12 @@ Status Engine::SetBudget(uint64_t bytes) {
     room_.SetFitsUpTo(old_fits);
     LookForSizes();
     budget_.RestoreHeld(old_held);
+    if (bytes < old) FitPolicies(old);
     room_.Hold();
     return status;
   }
+  // Frames must not have to give way: where a little more memory would double what a policy takes, it stays as it is.
+  if (bytes > old && PoliciesWith(bytes) <= policy_bytes_ + (bytes - old)) FitPolicies(bytes);
   TellLimits();
   ServeWaiters();
   return Status();

@@ -17,6 +17,7 @@ namespace {
 // Takes by others past the oldest waiting thread, while that one waits for pins and could not use the memory yet. With
 // none of them all threads would stand still behind one long-held pin; without a bound a large chunk would starve.
 constexpr uint32_t kPassesMax = 64;
+constexpr uint32_t kLooksOfRefused = 64;  // the same bound, in looks
 // How often the pins are looked at while all that is resident is pinned, by one thread for all. Half of it would take CPU time
 // from those that hold the pins, twice of it would be felt in each wait.
 constexpr auto kLookEvery = microseconds(200);
@@ -140,6 +141,15 @@ void Engine::WakeSlotless() {
   }
 }
 
+void Engine::RefuseOldest() {
+  MutexLock lock(mutex_);
+  ServeWaiters();
+  Waiter* const oldest = queue_.oldest();
+  if (oldest == nullptr) return;
+  oldest->refused = true;
+  queue_.Wake(oldest);
+}
+
 // Some write or read is under way; its end may bring a frame.
 void Engine::AwaitTransfer(Waiter* waiter) {
   if (PollOnce(microseconds(0))) return;
@@ -171,6 +181,11 @@ Status Engine::WatchPins(Waiter* waiter, PinWait* wait) {
 struct Engine::FrameSeeker {
   FrameSeeker(Engine* engine, Chunk* for_chunk, WhenPinned when)
       : chunk(for_chunk), when_pinned(when), mark(engine->pins_, for_chunk), place(engine, for_chunk) {}
+  // Whether to be told now. What others take and let go again, too little for this one, may always be coming.
+  bool IsRefused(bool coming, bool in_flight) {
+    if (!patient || !place->refused || in_flight) return false;
+    return !coming || ++looks_refused > kLooksOfRefused;
+  }
   Chunk* const chunk;
   const WhenPinned when_pinned;
   WaitingMark mark;
@@ -179,6 +194,7 @@ struct Engine::FrameSeeker {
   bool patient = false;  // it waits for pins of others
   uint64_t ask = 0;  // bytes of swap that would let something leave
   uint64_t vacates_ended = 0;  // before it asked swap
+  uint32_t looks_refused = 0;  // since it was to be refused, with nothing under way
 };
 
 // A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
@@ -241,6 +257,9 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     bool coming = false;
     Status status = AwaitEvicted(seeker, evicted, &coming);
     const bool was_served = !had_memory && place->memory;  // while the search had let the mutex go: nobody is refused then
+    if (status.ok() && seeker->IsRefused(coming, in_flight_ > 0) && !was_served) {
+      status = evicted.status.ok() ? FullOfPinsStatus(seeker->chunk->bytes) : std::move(evicted.status);
+    }
     if (status.ok() && !coming && !was_served) status = AwaitPins(seeker, evicted, frame);
     if (!status.ok() || *frame) return status;
   }

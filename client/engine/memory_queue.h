@@ -29,6 +29,7 @@ class MemoryQueue {
     uint64_t takes_before = 0;    // frames that were taken before it came
     std::chrono::steady_clock::duration since{};  // of the engine's PinClock when it came
     bool must_look = false;       // for memory, although another one watches
+    bool refused = false;         // it is to be told that there is none (Engine::RefuseOldest)
     CondVar wake;
 
    private:

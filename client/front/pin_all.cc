@@ -107,7 +107,10 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
     if (PinRegistry::Get().JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) hopeless = {};
-    if (hopeless > kPatience || !engine.wait_for_pins() || !PinRegistry::Get().MayWait(waited)) ThrowStatus(engine.FullOfPinsStatus(bytes));
+    if (hopeless > kPatience || !engine.wait_for_pins() || !PinRegistry::Get().MayWait(waited)) {
+      if (hopeless > kPatience && !PinRegistry::HoldsPins()) engine.RefuseOldest();
+      ThrowStatus(engine.FullOfPinsStatus(bytes));
+    }
     if (waited > kPatienceTold && !std::exchange(told, true)) {
       LogWarning("adhereAll has waited 60 s for %s: adhereTos of other threads pin too much of the memory limit, and it "
                  "waits on until they release some. Where those threads wait at a barrier, in a join or for a lock of the "

@@ -99,7 +99,7 @@ PinTable* PinRegistry::Adopt() {
     }
     std::atomic<ThreadTable*>& list = tables_[table->index % kLists];
     table->next = list.load(std::memory_order_relaxed);
-    list.store(table, std::memory_order_release);
+    list.store(table, std::memory_order_seq_cst);  // see PutTouch
     threads_.store(table->index + 1, std::memory_order_relaxed);
   }
   // As GiveUp takes it. From the 33rd key on this needs heap, and a table that is never given up would pass for a living thread's for ever.
@@ -170,12 +170,14 @@ uint32_t PinRegistry::ThisThread() const {
 }
 
 // Owner: the ring's end, then the load of the bit. Taker: the bit is cleared, then the ring's end is loaded. All four are sequentially
-// consistent: an owner that saw the bit set did so before it was cleared, so its ring's new end is seen; else it sets the bit again.
+// consistent: an owner that saw the bit set did so before it was cleared, so its ring's new end is seen; else it sets the bit again. Also the
+// owner of a full ring, which nobody would empty if the one that has cleared the bit did not come to it. The load of the list is sequentially
+// consistent, too: behind a bit that another thread of that list has set it sees a table whose owner found the bit set.
 bool PinRegistry::PutTouch(ThreadTable* table, uint32_t chunk, bool write, uint32_t epoch) {
-  if (!table->touches.Put(chunk, write, epoch)) return false;
+  const bool put = table->touches.Put(chunk, write, epoch);
   const uint64_t bit = uint64_t{1} << table->index % kLists;
   if (!(noted_.load(std::memory_order_seq_cst) & bit)) noted_.fetch_or(bit, std::memory_order_seq_cst);
-  return true;
+  return put;
 }
 
 void PinRegistry::TakeTouches(const Hear& hear) {
@@ -186,7 +188,7 @@ void PinRegistry::TakeTouches(const Hear& hear) {
   noted = noted_.exchange(0, std::memory_order_seq_cst);
   Touch touches[TouchRing::kCapacity];
   for (; noted != 0; noted &= noted - 1) {
-    for (ThreadTable* table = tables_[std::countr_zero(noted)].load(std::memory_order_acquire); table != nullptr; table = table->next) {
+    for (ThreadTable* table = tables_[std::countr_zero(noted)].load(std::memory_order_seq_cst); table != nullptr; table = table->next) {
       if (const size_t n = table->touches.Take(table->index, touches)) hear(std::span(touches, n));
     }
   }
@@ -243,6 +245,11 @@ void PinRegistry::NoteHandedOver(Counted counted) {
     if (static_cast<int32_t>(before.generation - counted.generation) > 0) return;
     after = {.generation = counted.generation, .pins = before.In(counted.generation) + counted.pins};
   } while (!handed_over_.compare_exchange_weak(before, after, std::memory_order_relaxed));
+}
+
+bool PinRegistry::HoldsPins() {
+  const PinTable* table = detail::t_pins;
+  return table != nullptr && (HasPins(table) || CountedBy(table).In(all_counted_.load(std::memory_order_relaxed).generation) > 0);
 }
 
 PinScanner::Verdict PinRegistry::JudgeWaiters() {

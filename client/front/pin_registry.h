@@ -39,6 +39,8 @@ class PinRegistry final : public PinScanner {
   // Whether an adhereTo seems to hold the chunk. Elements of include/rambrain/ (p[i]) are held for longer than they are used,
   // in the last slots of a table, and do not count. For debug mode.
   bool IsAdheredTo(const Chunk* chunk) const;
+  // Whether the calling thread holds pins, but for elements.
+  static bool HoldsPins();
   // The calling thread took `n` pins that are counted in chunks, or ended -n.
   static void NoteCounted(int32_t n);
 

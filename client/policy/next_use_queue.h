@@ -46,6 +46,11 @@ class NextUseQueue {
   uint32_t NextFarthest(uint32_t chunk) const;
   uint32_t NextYoung(uint32_t chunk) const;  // the oldest first
   uint32_t NextAside(uint32_t chunk) const;
+  // The one in front of it where it is now; kNobody: it is the first one of its kind.
+  uint32_t Before(uint32_t chunk) const {
+    const uint32_t before = chunks_->At(chunk)->prev;
+    return before >= kLists ? kNobody : before;
+  }
   // Whether one of them is expected later than this chunk, as far as the oldest and the youngest tell.
   bool IsYoungFarther(uint32_t chunk) const {
     return young_ > 0 && std::max(Distance(Next(kYoung)), Distance(heads_[kYoung - kLists].prev)) > Distance(chunk);

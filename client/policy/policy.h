@@ -51,8 +51,10 @@ class CachePolicy {
     uint32_t per_chunk = 0;
   };
   virtual Memory memory() const { return {}; }
-  // The limit is lowered: what is fixed becomes smaller with it, as far as that can be done; it need not grow again.
+  // The limit is lowered or raised: what is fixed becomes smaller or larger with it, as far as that can be done.
   virtual void FitLimit(uint64_t /*memory_bytes*/) noexcept {}
+  // What would be fixed with that limit.
+  virtual uint64_t FixedWith(uint64_t /*memory_bytes*/) const { return memory().fixed; }
   // Room for chunks with ids below this, before OnCreate of any such. May throw std::bad_alloc.
   virtual void Reserve(uint32_t /*ids*/) {}
   // Whether a new epoch should begin; asked by the mover. OnEpoch says that it has begun: the first touches of `epoch`

@@ -8,10 +8,32 @@ namespace ramspan {
 
 static_assert(kNoThread + 1 == 0);
 
+// While it lives the queue's order changes because of one chunk: used, freed, expected anew. A search for victims that is under way goes on: among the
+// young ones and those set aside where it was, for only that chunk has left its place there, or come to their end; through the others from the
+// beginning, for time may have moved any of them.
+class ReplayPolicy::OrderChange {
+ public:
+  OrderChange(ReplayPolicy* policy, uint32_t chunk) : policy_(*policy) {
+    const auto kept = [&](const Place& place) { return Place{place.at == chunk ? policy_.queue_.Before(chunk) : place.at}; };
+    policy_.places_ = {.young = kept(policy_.places_.young), .aside = kept(policy_.places_.aside)};
+  }
+  ~OrderChange() {
+    Place& young = policy_.places_.young;  // the oldest may not be young any more
+    if (young.at != NextUseQueue::kNobody && !policy_.queue_.IsYoung(young.at)) young = {};
+  }
+  OrderChange(const OrderChange&) = delete;
+  OrderChange& operator=(const OrderChange&) = delete;
+
+ private:
+  ReplayPolicy& policy_;
+};
+
 namespace {
 uint32_t UsesToRemember(uint64_t memory_bytes) {
   return std::bit_floor(static_cast<uint32_t>(std::clamp<uint64_t>(memory_bytes / 256 / UseHistory::kBytesAUse, 256, 1 << 22)));
 }
+
+uint64_t FixedBytes(uint64_t uses) { return uses * UseHistory::kBytesAUse + sizeof(ReplayPolicy); }
 }  // namespace
 
 ReplayPolicy::ReplayPolicy(const ChunkTable* chunks) : chunks_(chunks), history_(UsesToRemember(chunks->budget().limit())), queue_(chunks) {
@@ -21,10 +43,12 @@ ReplayPolicy::ReplayPolicy(const ChunkTable* chunks) : chunks_(chunks), history_
 }
 
 CachePolicy::Memory ReplayPolicy::memory() const {
-  return {.fixed = history_.uses() * UseHistory::kBytesAUse + sizeof(*this), .per_chunk = UseHistory::kBytesAChunk + NextUseQueue::kBytesAChunk + sizeof(search_)};
+  return {.fixed = FixedBytes(history_.uses()), .per_chunk = UseHistory::kBytesAChunk + NextUseQueue::kBytesAChunk + sizeof(search_)};
 }
 
-void ReplayPolicy::FitLimit(uint64_t memory_bytes) noexcept { history_.Shrink(UsesToRemember(memory_bytes)); }
+void ReplayPolicy::FitLimit(uint64_t memory_bytes) noexcept { history_.Resize(UsesToRemember(memory_bytes)); }
+
+uint64_t ReplayPolicy::FixedWith(uint64_t memory_bytes) const { return FixedBytes(UsesToRemember(memory_bytes)); }
 
 void ReplayPolicy::Reserve(uint32_t ids) {
   history_.Reserve(ids);
@@ -40,9 +64,9 @@ void ReplayPolicy::OnCreate(Chunk* chunk) {
 }
 
 void ReplayPolicy::OnFree(Chunk* chunk) {
+  const OrderChange change(this, chunk->id);
   history_.Forget(chunk->id);
   queue_.Remove(chunk->id);
-  places_ = {};
 }
 
 // Whether it came in time, for how far the times are to be trusted.
@@ -64,10 +88,10 @@ void ReplayPolicy::Use(Chunk* chunk, uint32_t by) {
   const uint32_t id = chunk->id;
   Judge(id);
   arrivals_ -= arrivals_ / 256;
+  const OrderChange change(this, id);
   const uint32_t interval = history_.Use(id, thread, queue_.IsInTime(id, NextUseQueue::kSlackMost));
   queue_.Advance(history_.now());
   queue_.Use(id, interval);
-  places_ = {};
   threads_ = std::max(threads_, thread % UseHistory::kThreads + 1);
   Stepper& stepper = StepperOf(thread);
   const auto step = static_cast<int32_t>(id - stepper.last);
@@ -156,8 +180,8 @@ void ReplayPolicy::OnPrefetchIssued(Chunk* chunk) {
   const auto picked = std::find_if(picked_.begin(), picked_.end(), [&](const Ahead& one) { return one.chunk == chunk->id; });
   const Ahead ahead = picked == picked_.end() ? Ahead{chunk->id, 0, static_cast<uint32_t>(kMaxAhead)} : *picked;
   ahead_.push_back(ahead);
+  const OrderChange change(this, chunk->id);
   queue_.Expect(chunk->id, kHeardAfter + 2 * ahead.steps * static_cast<uint32_t>(std::max(threads_ - 1, 1u)));
-  places_ = {};
 }
 
 // Whose sequence it was fetched for.
@@ -177,7 +201,8 @@ void ReplayPolicy::SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) {
   SetWindow(window_bytes_);
 }
 
-// The next one of a list that may leave, without passing it.
+// The next one of a list that may leave, without passing it. Who has been named already and is met again, because the order has changed
+// since, could not leave, and is set aside: each change would bring the search back to all of those.
 Chunk* ReplayPolicy::Peek(Place* place, Walk next) {
   while (!place->ended) {
     const uint32_t id = (queue_.*next)(place->at);
@@ -189,6 +214,8 @@ Chunk* ReplayPolicy::Peek(Place* place, Walk next) {
     if (phase == Phase::kResident && named_[id] != search_) return At(id);
     if (phase == Phase::kSwapped || phase == Phase::kLost || phase == Phase::kFreed) {
       queue_.Remove(id);  // it has left
+    } else if (phase == Phase::kResident && place != &places_.young && place != &places_.aside) {
+      queue_.SetAside(id);
     } else {
       place->at = id;
     }
@@ -214,17 +241,17 @@ Chunk* ReplayPolicy::NextVictim() {
 
 // Uses that are heard in the middle of a search change the order, and it is gone through from the beginning: those that it has named already are pinned.
 void ReplayPolicy::BeginSearch() {
-  ++search_;
+  if (++search_ == 0) ++search_;  // 0 is of those that were never named
   places_ = {};
 }
 
 void ReplayPolicy::OnPinned(Chunk* chunk) {
   if (queue_.IsYoung(chunk->id)) return;  // used since it was named, or there was nobody else
-  queue_.SetAside(chunk->id);
   // Only a search that stands at it has lost its place: there may be as many of them as a search looks at, and each time all would be passed again.
   for (Place* place : {&places_.overdue, &places_.unknown, &places_.farthest, &places_.young, &places_.aside}) {
-    if (place->at == chunk->id) *place = {};
+    if (place->at == chunk->id) *place = {queue_.Before(chunk->id)};
   }
+  queue_.SetAside(chunk->id);
 }
 
 size_t ReplayPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {

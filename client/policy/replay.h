@@ -34,6 +34,7 @@ class ReplayPolicy final : public CachePolicy {
   Interests interests() const override { return {.touches = true}; }
   Memory memory() const override;
   void FitLimit(uint64_t memory_bytes) noexcept override;
+  uint64_t FixedWith(uint64_t memory_bytes) const override;
   void Reserve(uint32_t ids) override;
   bool WantsEpoch() const override { return wants_epoch_; }
   void OnEpoch(uint32_t) override { wants_epoch_ = false; }
@@ -83,6 +84,7 @@ class ReplayPolicy final : public CachePolicy {
   struct Places {
     Place overdue, unknown, farthest, young, aside;
   };
+  class OrderChange;
   struct Ahead {
     uint32_t chunk, thread, steps;
   };

@@ -33,6 +33,7 @@ class TracePolicy final : public CachePolicy {
   Memory memory() const override { return inner_->memory(); }
   void BeginSearch() override { inner_->BeginSearch(); }
   void FitLimit(uint64_t memory_bytes) noexcept override { inner_->FitLimit(memory_bytes); }
+  uint64_t FixedWith(uint64_t memory_bytes) const override { return inner_->FixedWith(memory_bytes); }
   void Reserve(uint32_t ids) override { inner_->Reserve(ids); }
   bool WantsEpoch() const override;
   void OnEpoch(uint32_t epoch) override;

@@ -19,13 +19,22 @@ UseHistory::UseHistory(uint32_t uses) : mask_(uses - 1), uses_(MakeZeros<Use_>(u
   if (uses_ == nullptr || found_[0] == nullptr || found_[1] == nullptr) throw std::bad_alloc();
 }
 
-void UseHistory::Shrink(uint32_t uses) noexcept {
-  if (uses >= this->uses()) return;
-  Zeros<Use_> smaller = MakeZeros<Use_>(uses);
+void UseHistory::Resize(uint32_t uses) noexcept {
+  if (uses == this->uses()) return;
+  Zeros<Use_> old = MakeZeros<Use_>(uses);
   std::array<Zeros<uint32_t>, 2> found = {MakeZeros<uint32_t>(uses), MakeZeros<uint32_t>(uses)};
-  if (smaller == nullptr || found[0] == nullptr || found[1] == nullptr) return;
-  mask_ = uses - 1;
-  uses_ = std::move(smaller);
+  if (old == nullptr || found[0] == nullptr || found[1] == nullptr) return;
+  std::swap(uses_, old);
+  const uint32_t mask = uses - 1, old_mask = std::exchange(mask_, mask);
+  for (uint32_t i = 0, use = now_; i <= std::min(mask, old_mask) && use != kNone; ++i, --use) Entry(use) = old[use & old_mask];
+  // A context's place is given by some bits of it, of which one more or less is looked at now. Of two that meet the later one stays.
+  for (size_t order = 0; order < found.size(); ++order) {
+    for (uint32_t i = 0; i <= std::max(mask, old_mask); ++i) {
+      const uint32_t use = found_[order][i & old_mask];
+      uint32_t& kept = found[order][i & mask];
+      if (IsRemembered(use) && (kept == kNone || now_ - use < now_ - kept)) kept = use;
+    }
+  }
   found_ = std::move(found);
 }
 

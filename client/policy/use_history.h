@@ -32,8 +32,8 @@ class UseHistory {
   static constexpr uint32_t kThreads = 64;  // more of them share places
   static constexpr uint64_t kBytesAUse = 20, kBytesAChunk = 4;
 
-  // Remembers no more than `uses`, a power of two, from now on, and forgets what has been. Where there is no heap for that, all stays as it is.
-  void Shrink(uint32_t uses) noexcept;
+  // Remembers `uses`, a power of two, from now on; of what has been, the latest. Where there is no heap for that, all stays as it is.
+  void Resize(uint32_t uses) noexcept;
   uint64_t uses() const { return uint64_t{mask_} + 1; }
 
   // Room for ids below this. Throws std::bad_alloc.

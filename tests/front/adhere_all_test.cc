@@ -192,4 +192,40 @@ TEST(AdhereAll, OfTwoThreadsThatHoldWhatTheOtherNeedsOneThrowsAndTheOtherGoesOn)
   EXPECT_EQ(thrown, 1);
 }
 
+// The pins that it takes and lets go again looked like those of a thread that may unpin, and what it brings in and others make leave like progress: those
+// two waited for as long as it tried.
+TEST(AdhereAll, WhoTriesAgainAndAgainKeepsNobodyFromTheEndOfADeadlock) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(4, 7 * kMibElements);
+  std::vector<managedPtr<uint64_t>> small = Chunks(2, 1024);
+  std::atomic<int> holders{0}, thrown{0}, done{0};
+  const auto hold = [&](size_t mine) {
+    try {
+      adhereTo<uint64_t> held(data[mine]);
+      static_cast<uint64_t*>(held)[0] = 1;
+      ++holders;
+      while (holders < 2) std::this_thread::yield();
+      adhereTo<uint64_t> more(data[2 + mine]);
+      static_cast<uint64_t*>(more)[0] = 1;
+    } catch (const ramspan::OutOfMemory&) {
+      ++thrown;
+    }
+    ++done;
+  };
+  std::thread one(hold, 0), two(hold, 1);
+  std::thread retries([&] {
+    while (holders < 2) std::this_thread::yield();
+    while (done < 2) {
+      try {
+        static_cast<void>(adhereAll(small[0], small[1], data[2]));
+      } catch (const ramspan::OutOfMemory&) {
+      }
+    }
+  });
+  EndsOrElse([&] { return done == 2; });
+  one.join();
+  two.join();
+  retries.join();
+  EXPECT_EQ(thrown, 1);
+}
+
 }  // namespace

@@ -92,6 +92,34 @@ TEST(Mover, RunsHardlyAtAllBesideAProgramThatOnlyComputes) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
+// It took the same chunks again at once, for ever: a core's worth of writes, and of a program's own swap a line in the log for each.
+TEST(Mover, RestsWhereWritesFail) {
+  FakeTier tier({.seed = 3, .synchronous = true});
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 200; ++i) {
+    chunks.push_back(engine.Create(64 << 10).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+  }
+  engine.Drain();
+  tier.faults().SetRates({.write_fails = 1});
+  const uint64_t before = engine.counters().write_failures;
+  const auto begin = std::chrono::steady_clock::now();
+  int steps = 0;
+  for (; std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(200); ++steps) engine.MoverStep();
+  const uint64_t failures = engine.counters().write_failures - before;
+  EXPECT_GE(failures, 1u) << "it has to try";
+  EXPECT_LE(failures, 32u * 21) << steps << " steps in 200 ms; 32 at a time, each 10 ms";
+  tier.faults().SetRates({});
+  std::this_thread::sleep_for(std::chrono::milliseconds(11));
+  const uint64_t out = tier.stats().bytes_written;
+  engine.MoverStep();
+  EXPECT_GT(tier.stats().bytes_written, out) << "it goes on when they do not fail any more";
+  engine.Drain();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
 // Names all that is swapped out to be read ahead, in the order of making, and all that is in memory to leave.
 class NamesAll final : public DeafPolicy {
  public:

@@ -193,6 +193,21 @@ TEST(PolicyMemoryUse, IsChargedToTheLimitAndFollowsIt) {
   EXPECT_LE(with - without, 3 * kSlab * 16 + kLimit / 256 + (64 << 10));
   for (int i = 0; i < 100; ++i) chunks.push_back(engine.Create(4096).value());  // the fourth slab
   EXPECT_GE(metadata() - with, kSlab * (sizeof(Chunk) + 16));
+  // A limit that is refused has changed nothing: the history was cut to what it has room for, and never grew again.
+  const uint64_t before = metadata();
+  EXPECT_FALSE(engine.LeavesRoomForData(64 << 10).ok());
+  EXPECT_EQ(metadata(), before);
+  Chunk* large = engine.Create(8 * kMiB).value();
+  EXPECT_TRUE(engine.Acquire(large, true).ok());
+  pins.all_pinned = true;
+  EXPECT_FALSE(engine.SetBudget(4 * kMiB).ok());
+  EXPECT_EQ(metadata(), before);
+  pins.all_pinned = false;
+  engine.Free(large);
+  EXPECT_TRUE(engine.SetBudget(4 * kMiB).ok());
+  EXPECT_LT(metadata(), before);
+  EXPECT_TRUE(engine.SetBudget(kLimit).ok());
+  EXPECT_EQ(metadata(), before);
   // A lower limit had no room for what the higher one had for its history.
   EXPECT_TRUE(engine.SetBudget(4 * kMiB).ok());
   EXPECT_LE(metadata(), without + 5 * kSlab * (sizeof(Chunk) + 16) + 4 * kMiB / 256 + (64 << 10));

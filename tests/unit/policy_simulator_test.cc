@@ -301,6 +301,43 @@ TEST(ReplayPolicy, ASearchThatFindsManyPinnedOnesLooksAtEachOnce) {
   EXPECT_LT(many, 5 * none) << std::chrono::duration<double, std::milli>(many).count() << " ms, with none " << std::chrono::duration<double, std::milli>(none).count();
 }
 
+// Each use that was heard sent the search back to its beginning, past all that it had named and that could not leave: with 200 000 chunks 4.5 s instead of 4 ms.
+TEST(ReplayPolicy, ASearchInWhichNobodyCanLeaveLooksAtEachOnceThoughOthersAreUsed) {
+  constexpr uint32_t kChunks = 50000;
+  Budget budget(uint64_t{1} << 40);
+  ChunkTable table(&budget);
+  ReplayPolicy policy(&table);
+  policy.Reserve(kChunks);
+  std::vector<Chunk*> chunks;
+  for (uint32_t i = 0; i < kChunks; ++i) {
+    chunks.push_back(table.New(4096));
+    policy.OnCreate(chunks.back());
+    Transition(chunks.back(), Event::kMaterialize);
+  }
+  for (int sweep = 0; sweep < 2; ++sweep) {
+    for (Chunk* chunk : chunks) policy.OnMiss(chunk, 0);
+  }
+  const auto search = [&](bool uses) {
+    std::vector<bool> seen(kChunks);
+    uint32_t count = 0, hot = 0;
+    policy.BeginSearch();
+    Chunk* out[32];
+    for (size_t n; (n = policy.PickVictims(1 << 20, out)) > 0;) {
+      for (const Chunk* chunk : std::span(out, n)) {
+        EXPECT_FALSE(seen[chunk->id]) << chunk->id;
+        seen[chunk->id] = true;
+      }
+      count += static_cast<uint32_t>(n);
+      Chunk* const used = chunks[hot++ % 100];
+      if (uses) policy.OnTouch(used, {.chunk = used->id, .thread = 0, .epoch = 1, .write = false});
+    }
+    EXPECT_EQ(count, kChunks);
+  };
+  const auto time = [&](bool uses) { return ShortestOf(std::chrono::milliseconds(0), [&] { search(uses); }); };
+  const auto none = time(false), each = time(true);
+  EXPECT_LT(each, 20 * none) << std::chrono::duration<double, std::milli>(each).count() << " ms, with no uses " << std::chrono::duration<double, std::milli>(none).count();
+}
+
 // Being heard of takes a pin ten times its time.
 TEST(ReplayPolicy, StopsListeningWhereNothingHasToComeForLong) {
   constexpr uint32_t kChunks = 16;

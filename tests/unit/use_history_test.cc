@@ -155,7 +155,7 @@ TEST(UseHistory, ASmallerOneFindsTheSequenceAnew) {
   UseHistory history(1 << 14);
   history.Reserve(100);
   for (int sweep = 0; sweep < 8; ++sweep) {
-    if (sweep == 3) history.Shrink(512);
+    if (sweep == 3) history.Resize(512);
     for (uint32_t i = 0; i < 100; ++i) {
       const uint32_t interval = history.Use(i, 0);
       if (sweep > 0) {
@@ -167,8 +167,49 @@ TEST(UseHistory, ASmallerOneFindsTheSequenceAnew) {
     }
   }
   EXPECT_EQ(history.uses(), 512u);
-  history.Shrink(1 << 14);
-  EXPECT_EQ(history.uses(), 512u);
+}
+
+// Four passes over an order in which each chunk comes after another time, so the last use says nothing; then another size, in the middle of a pass.
+void ResizedHistoryGoesOn(uint32_t from, uint32_t to) {
+  UseHistory history(from);
+  history.Reserve(100);
+  std::vector<uint32_t> order;
+  for (uint32_t i = 0; i < 100; ++i) {
+    order.push_back(i);
+    if (i % 3 == 0) order.push_back(i / 2);
+  }
+  for (int pass = 0; pass < 6; ++pass) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (pass == 4 && i == 50) history.Resize(to);
+      history.Use(order[i], 0);
+      if (pass >= 2) {
+        ASSERT_GT(history.run(0), 0u) << "pass " << pass << ", use " << i;
+      }
+    }
+  }
+  EXPECT_EQ(history.uses(), to);
+}
+
+TEST(UseHistory, ASmallerOneFollowsTheSequenceWhereItWas) { ResizedHistoryGoesOn(1 << 14, 512); }
+
+TEST(UseHistory, ALargerOneFollowsTheSequenceWhereItWas) { ResizedHistoryGoesOn(512, 1 << 14); }
+
+// Forwards and backwards; then forwards, from the middle on. The last use of each chunk was backwards, so only what came before it tells.
+TEST(UseHistory, AResizedOneFindsItsPlaceByWhatCameBefore) {
+  for (const auto& [from, to] : {std::pair{1 << 14, 512}, {512, 1 << 14}}) {
+    UseHistory history(static_cast<uint32_t>(from));
+    history.Reserve(100);
+    for (int pass = 0; pass < 4; ++pass) {
+      for (uint32_t i = 0; i < 100; ++i) history.Use(pass % 2 == 0 ? i : 99 - i, 0);
+    }
+    history.Resize(static_cast<uint32_t>(to));
+    size_t lost = 0;
+    for (uint32_t i = 50; i < 100; ++i) {
+      history.Use(i, 0);
+      lost += history.run(0) == 0 ? 1 : 0;
+    }
+    EXPECT_LE(lost, 3u) << from << " to " << to;
+  }
 }
 
 TEST(UseHistory, WhatIsForgottenIsNotFollowed) {
