@@ -130,7 +130,7 @@ Bed::Bed(const BedOptions& options) : options_(options) {
   } else {
     tier_ = std::make_unique<NothingTier>(options.chunks + 1024);
   }
-  const EngineOptions engine{.budget = options.frames_bytes + options.chunks * 80 + (uint64_t{64} << 20)};
+  const EngineOptions engine{.budget = options.frames_bytes + options.chunks * 96 + (uint64_t{64} << 20)};
   engine_ = std::make_unique<Engine>(engine, tier_.get(), &PinRegistry::Get(),
                                      [](const ChunkTable* chunks) { return MakePolicy(PolicyNames()[0], chunks).value(); });
   chunks_.reserve(options.chunks);
