@@ -132,13 +132,14 @@ uint64_t ReplayPolicy::SpareBytes() const {
 // memory if the latest used ones had been kept, speaks for that order; what has left in the place of one of those speaks against it.
 void ReplayPolicy::Weigh(uint32_t id) {
   if (history_.last(id) == 0) return;
-  const auto most = static_cast<uint32_t>(std::clamp<uint64_t>(chunks_->budget().limit() / std::max(arrived_bytes_, 1u), kYoungLeast, 1 << 30));
+  const auto most = static_cast<uint32_t>(std::clamp<uint64_t>(chunks_->budget().limit() / std::max(arrived_bytes_, 1u), YoungLeast(), 1 << 30));
   const uint32_t step = most / 128 + 1, age = queue_.Age(id);
   if (age < queue_.Interval(id) / 2 && age < most) {
     young_ = std::min(young_ + step, most);
   } else if (queue_.mark(id)) {
-    young_ = std::max(young_ - std::min(young_, step), kYoungLeast);
+    young_ -= std::min(young_, step);
   }
+  young_ = std::max(young_, YoungLeast());
   queue_.SetYoung(young_);
 }
 

@@ -16,6 +16,7 @@
 // Thread-safety: as CachePolicy says.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -67,7 +68,7 @@ class ReplayPolicy final : public CachePolicy {
   static constexpr int32_t kWasteCosts = 20, kCreditMost = 256;
   static constexpr uint32_t kOne = 1 << 16;     // parts of it: of the latest uses, the last 256 mostly
   static constexpr uint32_t kTrusted = kOne / 10 * 7;  // come in time where those are dead that do not
-  static constexpr uint32_t kYoungLeast = 4;    // how soon the chunks of the latest uses come again may be new
+  static constexpr uint32_t kYoungLeast = 2;    // how soon the chunks of the latest uses come again may be new; one for each thread, which holds it
   static constexpr int64_t kAwayMost = 1 << 20;
   static constexpr uint64_t kSparePart = 32;
   static constexpr uint32_t kSlacks = NextUseQueue::kSlackLeast - NextUseQueue::kSlackMost + 1;
@@ -102,6 +103,7 @@ class ReplayPolicy final : public CachePolicy {
   Chunk* Peek(Place* place, Walk next);
   Chunk* NextVictim();
   uint32_t LeaveWindow(Chunk* chunk);
+  uint32_t YoungLeast() const { return std::max(kYoungLeast, threads_); }
   bool Take(uint32_t id, std::span<Chunk*> out, size_t* n, uint64_t* bytes) const;
   void SetWindow(uint64_t bytes);
   void Earn(int32_t credit);
