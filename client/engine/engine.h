@@ -253,9 +253,10 @@ class Engine {
   void ReclaimResidentSlots(uint64_t bytes) RS_REQUIRES(mutex_);
 
   // fetch.cc
-  Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
-  Status Await(Chunk* chunk, bool write, WhenPinned when_pinned) RS_REQUIRES(mutex_);  // lets go
-  Status Load(Chunk* chunk, WhenPinned when_pinned, bool* told) RS_REQUIRES(mutex_);  // lets go
+  using Time = std::chrono::steady_clock::time_point;
+  Status AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned, Time since) RS_REQUIRES(mutex_);  // lets go
+  Status Await(Chunk* chunk, bool write, WhenPinned when_pinned, Time since) RS_REQUIRES(mutex_);  // lets go
+  Status Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told) RS_REQUIRES(mutex_);  // lets go
   std::string WhyLost(const Chunk* chunk) const RS_REQUIRES(mutex_);
   void TellLosses() RS_REQUIRES(mutex_);  // lets go
   void BeginLoad(IoOp* op, Chunk* chunk, Frame frame, bool prefetch) RS_REQUIRES(mutex_);
@@ -269,15 +270,15 @@ class Engine {
   // Lets go. `watcher` watches for others until the tier has been asked, but not while what has come is dealt with, which may
   // submit reads again.
   bool PollOnce(std::chrono::microseconds wait, const Waiter* watcher = nullptr) RS_REQUIRES(mutex_);
-  size_t TakeCompletions(std::span<IoRequest*> done, std::chrono::microseconds wait) RS_EXCLUDES(mutex_);
-  void FinishAndTell(std::span<IoRequest* const> done) RS_REQUIRES(mutex_);  // lets go
-  void Finish(std::span<IoRequest* const> done) RS_REQUIRES(mutex_);  // lets go
-  Status WaitFor(IoOp* op, std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);  // lets go
+  size_t TakeCompletions(std::span<IoRequest*> done, std::chrono::microseconds wait, Time* ended) RS_EXCLUDES(mutex_);
+  void FinishAndTell(std::span<IoRequest* const> done, Time ended) RS_REQUIRES(mutex_);  // lets go
+  void Finish(std::span<IoRequest* const> done, Time ended) RS_REQUIRES(mutex_);  // lets go
+  Status WaitFor(IoOp* op, Time since) RS_REQUIRES(mutex_);  // lets go
   void SleepUntilDone(IoOp* op) RS_REQUIRES(mutex_);  // lets go
   void WakeSleepers(IoOp* op) RS_REQUIRES(mutex_);
   void BeginOp(IoOp* op, Chunk* chunk, bool write) RS_REQUIRES(mutex_);
   void Release(IoOp* op) RS_REQUIRES(mutex_);
-  void CountWait(std::chrono::steady_clock::time_point since) RS_REQUIRES(mutex_);
+  void CountWait(Time since, Time until) RS_REQUIRES(mutex_);
 
   // ahead.cc
   bool RefillReserve() RS_REQUIRES(mutex_);  // lets go

@@ -14,6 +14,9 @@ using Clock = std::chrono::steady_clock;
 namespace {
 // Looks, of about a microsecond each, at a thread that issues a membarrier: mostly it is at its end by then. Else it may have no core.
 constexpr int kLooksBeforeYield = 10;
+// Then it has none for a while: a thread that only yields keeps a core from it where it comes first itself (real-time, or a whole time slice).
+constexpr int kLooksBeforeSleep = 50;
+constexpr auto kSleep = std::chrono::microseconds(50);
 }  // namespace
 
 // Closes the victims and opens those again that some thread pins: keep[i] says so. What is closed and not kept cannot
@@ -47,6 +50,7 @@ bool Engine::AwaitClosing() {
   if (closing_.empty()) return false;
   for (int looks = 0; !closing_.empty(); ++looks) {
     MutexUnlock unlocked(mutex_);
+    if (looks >= kLooksBeforeSleep) std::this_thread::sleep_for(kSleep);
     if (looks >= kLooksBeforeYield) std::this_thread::yield();
     for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
   }

@@ -14,26 +14,30 @@ namespace {
 constexpr uint32_t kReadAttemptsMax = 3;
 }  // namespace
 
+// Clocks are looked at without the mutex: each look costs some percent of a miss.
 Status Engine::Acquire(Chunk* chunk, bool write, WhenPinned when_pinned) {
+  const auto since = Clock::now();
   MutexLock lock(mutex_);
-  return AcquireLocked(chunk, write, when_pinned);
+  return AcquireLocked(chunk, write, when_pinned, since);
 }
 
 Status Engine::AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned) {
+  const auto since = Clock::now();
   MutexLock lock(mutex_);
   chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
-  Status status = AcquireLocked(chunk, write, when_pinned);
+  Status status = AcquireLocked(chunk, write, when_pinned, since);
   if (!status.ok()) chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);
   return status;
 }
 
 // What is thrown on the way is a message that could not be written: all that changes something takes what it needs before.
 // OutOfHeap is for who asked then; the object is as it was.
-Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned) {
-  return FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return Await(chunk, write, when_pinned); }, OutOfHeap());
+Status Engine::AcquireLocked(Chunk* chunk, bool write, WhenPinned when_pinned, Time since) {
+  return FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return Await(chunk, write, when_pinned, since); }, OutOfHeap());
 }
 
-Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
+// The program waits since `since`.
+Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned, Time since) {
   uint32_t failed_reads = 0;
   bool told = false;    // the policy, of this pin: as a miss, or as a hit
   bool helped = false;  // once: what it waits for may have come meanwhile
@@ -55,18 +59,18 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
       case Phase::kWriting:
         feed_.Touch(chunk, kReadable, write);  // the end of the write sees kReadable, and keeps the frame
         if (!write) return Status();
-        status = WaitFor(chunk->op, Clock::now());
+        status = WaitFor(chunk->op, since);
         break;
       case Phase::kLoading:
         if (chunk->op->prefetch && !std::exchange(helped, true) && HelpAhead()) continue;
         told |= chunk->op->prefetch;
-        status = WaitFor(chunk->op, Clock::now());
+        status = WaitFor(chunk->op, since);
         // The read was another thread's, or one ahead of need, and it is the heap which that one found empty: this thread tries for
         // itself. Not for ever, where others are always faster to try and to fail.
         if (status.code() == StatusCode::kFailedPrecondition && ++failed_reads < kReadAttemptsMax) continue;
         break;
       case Phase::kSwapped:
-        status = Load(chunk, when_pinned, &told);
+        status = Load(chunk, when_pinned, since, &told);
         break;
       case Phase::kLost:
         return WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return DataLoss("the data of an object of " + FormatBytes(chunk->bytes) + " (chunk " +
@@ -77,6 +81,8 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned) {
         return Aborted("an adhereTo is used after the last managedPtr of its object is gone; the managedPtr must outlive its "
                        "adhereTos");
     }
+    if (status.ok() && PhaseOf(chunk) == Phase::kResident) continue;
+    since = Clock::now();  // what was waited for until now is counted
     if (status.ok() || status.code() == StatusCode::kDataLoss) continue;  // kLost says it with the remedy
     if (status.code() != StatusCode::kUnavailable || ++failed_reads == kReadAttemptsMax) return status;
   }
@@ -100,8 +106,7 @@ void Engine::Open(Chunk* chunk, bool write, bool told) {
 }
 
 // From Swapped towards Resident. Returns OK also when another thread was faster; the caller looks again. *told: the policy has heard of a miss.
-Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, bool* told) {
-  const auto begin = Clock::now();
+Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told) {
   Frame frame;
   bool is_new = false;
   if (Status status = TakeFrameAndRoom(chunk, when_pinned, &frame, &is_new); !status.ok() || !frame) return status;
@@ -128,13 +133,13 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, bool* told) {
   ++op->waiters;  // keeps op alive over the submission
   const bool timed = feed_.wants_costs();
   const SlotRef slot = chunk->slot;
-  const auto submitted = timed ? Clock::now() : begin;
+  const auto submitted = timed ? Clock::now() : since;
   IoRequest* const request = &op->io;
   SubmitAndPoll(std::span(&request, 1), false, true);
   --op->waiters;
   if (load_ahead() && policy_->WantsReadAhead()) mover_bell_.Ring();
   const uint64_t bytes = op->io.bytes;
-  Status status = WaitFor(op, begin);
+  Status status = WaitFor(op, since);
   if (timed && status.ok()) {
     feed_.CountRead(slot, static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - submitted).count()), bytes);
   }

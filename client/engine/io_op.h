@@ -4,6 +4,7 @@
 // Thread-safety: none of its own; guarded by the engine's mutex.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,7 @@ struct IoOp {
   uint32_t waiters = 0;
   bool prefetch = false;
   bool done = false;
+  std::chrono::steady_clock::time_point ended;  // when its end was taken from the tier
   uint32_t rereads = 0;       // of a read that brought other bytes than were written
   uint32_t round = 0;         // of failed writes when this one began
   uint32_t spell = 0;         // of a write: WritesUnderWay's

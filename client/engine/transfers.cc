@@ -67,6 +67,7 @@ void Engine::Submit(std::span<IoOp* const> ops, bool write) {
 void Engine::SubmitAndPoll(std::span<IoRequest* const> batch, bool write, bool poll) {
   IoRequest* done[kBatch];
   size_t n = 0;
+  Time ended;
   {
     MutexUnlock unlocked(mutex_);
     if (write) {
@@ -78,24 +79,25 @@ void Engine::SubmitAndPoll(std::span<IoRequest* const> batch, bool write, bool p
     } else {
       tier_->SubmitRead(batch);
     }
-    if (poll) n = TakeCompletions(done, microseconds(0));
+    if (poll) n = TakeCompletions(done, microseconds(0), &ended);
   }
-  FinishAndTell(std::span(done, n));
+  FinishAndTell(std::span(done, n), ended);
 }
 
 bool Engine::PollOnce(microseconds wait, const Waiter* watcher) {
   IoRequest* done[kBatch];
   size_t n;
+  Time ended;
   {
     MutexUnlock unlocked(mutex_);
-    n = TakeCompletions(done, wait);
+    n = TakeCompletions(done, wait, &ended);
   }
   if (watcher != nullptr) queue_.EndWatch(watcher);
-  FinishAndTell(std::span(done, n));
+  FinishAndTell(std::span(done, n), ended);
   return n > 0;
 }
 
-size_t Engine::TakeCompletions(std::span<IoRequest*> done, microseconds wait) {
+size_t Engine::TakeCompletions(std::span<IoRequest*> done, microseconds wait, Time* ended) {
   const size_t n = FromTier([&] { return tier_->Poll(done, wait); }, SIZE_MAX);
   if (n == SIZE_MAX) {  // callers ask again at once
     std::this_thread::sleep_for(kNapWithoutHeap);
@@ -106,21 +108,21 @@ size_t Engine::TakeCompletions(std::span<IoRequest*> done, microseconds wait) {
     const SwapTier::Capabilities tier = tier_->CapabilitiesOf(io->slot);
     if (!tier.checksums && !tier.read_only) io->checksum = Checksum(io->buffer, io->bytes);
   }
+  if (n > 0) *ended = Clock::now();
   return n;
 }
 
-void Engine::FinishAndTell(std::span<IoRequest* const> done) {
-  Finish(done);
+void Engine::FinishAndTell(std::span<IoRequest* const> done, Time ended) {
+  Finish(done, ended);
   if (losses_.HasNews()) WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return TellLosses(), true; }, false);
 }
 
-void Engine::Finish(std::span<IoRequest* const> done) {
+void Engine::Finish(std::span<IoRequest* const> done, Time ended) {
   if (done.empty()) return;
   IoOp* writes[kBatch];
   IoOp* again[kBatch];
   size_t n = 0, m = 0;
   in_flight_ -= done.size();
-  const auto now = Clock::now();  // once: each look costs some percent of a miss, under the mutex
   for (IoRequest* io : done) {
     auto* op = static_cast<IoOp*>(io->cookie);
     if (!io->is_write && IsWrong(*op) && op->rereads < kRereadsMax) {  // what is in swap may still be right
@@ -132,10 +134,11 @@ void Engine::Finish(std::span<IoRequest* const> done) {
     }
     op->chunk->op = nullptr;
     op->done = true;
+    op->ended = ended;
     if (io->result == StatusCode::kFailedPrecondition) NoteHeapFailure();
     WakeSleepers(op);
     if (io->is_write) {
-      leaving_.End(RoundUpToGranule(io->bytes), op->spell, now);
+      leaving_.End(RoundUpToGranule(io->bytes), op->spell, ended);
       writes[n++] = op;
     } else {
       queue_.WakeFor(op->chunk);
@@ -170,6 +173,7 @@ void Engine::WakeSleepers(IoOp* op) {
 Status Engine::WaitFor(IoOp* op, Clock::time_point since) {
   Clock::time_point begin{};
   ++op->waiters;
+  const bool at_once = op->done;
   while (!op->done) {
     if (PollOnce(microseconds(0)) || op->done) continue;
     const auto now = Clock::now();
@@ -186,15 +190,15 @@ Status Engine::WaitFor(IoOp* op, Clock::time_point since) {
     }
   }
   if (!polling_ && sleepers_ != nullptr) sleepers_->wake.NotifyAll();  // the next one polls
-  CountWait(since);
+  CountWait(since, at_once ? op->ended : Clock::now());
   --op->waiters;
   Status status = op->waiters == 0 ? std::move(op->status) : WithinHeap([&] { return op->status; }, OutOfHeap());
   Release(op);
   return status;
 }
 
-void Engine::CountWait(Clock::time_point since) {
-  const auto ns = static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - since).count());
+void Engine::CountWait(Time since, Time until) {
+  const auto ns = static_cast<uint64_t>(std::chrono::nanoseconds(until - since).count());
   ++counters_.waits;
   counters_.wait_ns_total += ns;
   const size_t bucket = static_cast<size_t>(std::bit_width(ns / 1000));

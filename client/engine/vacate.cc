@@ -87,7 +87,7 @@ Status Engine::BringHome(Chunk* chunk, VacateOptions options) {
   chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
   vacating_.chunk = chunk;
   vacating_.no_memory = false;
-  Status status = AcquireLocked(chunk, true, WhenPinned::kBriefly);
+  Status status = AcquireLocked(chunk, true, WhenPinned::kBriefly, std::chrono::steady_clock::now());
   if (!status.ok() && vacating_.no_memory) status = NoHome(std::move(status));
   // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
   const Phase phase = PhaseOf(chunk);
