@@ -41,7 +41,7 @@ struct IoOp;
 
 struct alignas(64) Chunk : detail::ChunkHead {
   SlotRef slot;       // empty: never written out
-  uint64_t checksum;  // of the slot's bytes
+  uint64_t checksum;  // of the slot's bytes; 0: nothing has been written there yet, or (once in 2^64) that is it
   IoOp* op;           // the transfer in flight, in Loading and Writing
   uint32_t prev, next;  // the policy's list, by id
 };

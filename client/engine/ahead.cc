@@ -69,22 +69,27 @@ bool Engine::RefillReserve() {
   if (reserve < typical_bytes_ || soon > std::max(reserve / 2, typical_bytes_) || leaving_.bytes() >= 2 * reserve) return false;
   if (begin < refill_again_) return false;
   const Evicted evicted = EvictSome(std::clamp<uint64_t>(reserve - std::min(reserve, soon), typical_bytes_, kTogether * typical_bytes_), /*may_wait=*/false);
-  const bool worked = evicted.freed + evicted.started > 0 || evicted.room_made;
-  // A search in vain has looked at every chunk, under the mutex for which threads wait that miss. Nobody waits for this one.
-  if (!worked) refill_again_ = Clock::now() + kRestAfterSearch * (Clock::now() - begin);
-  if (failed_writes_.any()) refill_again_ = std::max(refill_again_, Clock::now() + kRestAfterFailure);
-  return worked;
+  return NoteRefill(evicted, begin);
 }
 
 // For a thread that has to wait for what the mover is just bringing: the mover is late, so this thread does what comes next for it. Where transfers
 // are copies, two cores copy then; where not, one more is under way. At most one chunk, or a few small ones: what it waits for has come when it is
-// back. False: nothing was done, and the mutex was not let go.
-bool Engine::HelpAhead() {
-  if (!load_ahead() || policy_->decides_in_consult() || !policy_->WantsReadAhead()) return false;
-  if (ReadAhead(1)) return true;
-  if (!write_ahead() || !queue_.empty() || arena_.available() >= typical_bytes_) return false;
+// back.
+void Engine::HelpAhead() {
+  if (!load_ahead() || !policy_->WantsReadAhead() || ReadAhead(1)) return;
+  const auto begin = Clock::now();
+  if (!write_ahead() || !queue_.empty() || arena_.available() >= typical_bytes_ || begin < refill_again_) return;
   const Evicted evicted = EvictSome(std::max(typical_bytes_, std::min(kHelpBytes, BatchBytes(typical_bytes_))), /*may_wait=*/false);
-  return evicted.leaves() || evicted.room_made;
+  NoteRefill(evicted, begin);
+}
+
+// A search in vain has looked at every chunk, under the mutex for which threads wait that miss. Nobody waits for this one.
+bool Engine::NoteRefill(const Evicted& evicted, Time begin) {
+  const bool worked = evicted.freed + evicted.started > 0 || evicted.room_made;
+  const auto now = Clock::now();
+  if (!worked) refill_again_ = now + kRestAfterSearch * (now - begin);
+  if (failed_writes_.any()) refill_again_ = std::max(refill_again_, now + kRestAfterFailure);
+  return worked;
 }
 
 bool Engine::ReadAhead(size_t most) {

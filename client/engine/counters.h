@@ -21,8 +21,9 @@ struct EngineCounters {
   uint64_t evictions = 0;
   uint64_t clean_evictions = 0;      // without a write
   uint64_t clean_bytes = 0;          // of those
-  uint64_t unchanged_writes = 0;     // dirty evictions that wrote what was there already: const was forgotten
+  uint64_t unchanged_writes = 0;     // dirty evictions of what was in swap already: const was forgotten
   uint64_t unchanged_bytes = 0;
+  uint64_t unchanged_skipped = 0;    // those of them that were found to be so before they were written, and were not
   uint64_t write_failures = 0, read_failures = 0;
   uint64_t rereads = 0;              // of chunks that came back with a wrong checksum: some were right the second time
   uint64_t heap_failures = 0;        // std::bad_alloc in a transfer, an eviction or the mover's turn

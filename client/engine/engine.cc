@@ -132,6 +132,7 @@ void Engine::AttachSlot(Chunk* chunk, Slot slot) {
   room_.CountSlot(chunk->bytes, true);
   room_.Hold();
   chunk->slot = slot.release();
+  chunk->checksum = 0;  // what an earlier slot held says nothing of this one
   const bool read_only = tier_->CapabilitiesOf(chunk->slot).read_only;
   SetBits(chunk, kHasSlot | (read_only ? kReadOnlySlot : 0));
   if (!read_only) room_.NoteSpace(SpaceOf(chunk->slot));

@@ -272,6 +272,7 @@ class Engine {
   bool PollOnce(std::chrono::microseconds wait, const Waiter* watcher = nullptr) RS_REQUIRES(mutex_);
   size_t TakeCompletions(std::span<IoRequest*> done, std::chrono::microseconds wait, Time* ended) RS_EXCLUDES(mutex_);
   void FinishAndTell(std::span<IoRequest* const> done, Time ended) RS_REQUIRES(mutex_);  // lets go
+  size_t SkipUnchanged(std::span<IoRequest*> batch, std::span<IoRequest*> skipped, bool hash_first) const RS_EXCLUDES(mutex_);
   void Finish(std::span<IoRequest* const> done, Time ended) RS_REQUIRES(mutex_);  // lets go
   Status WaitFor(IoOp* op, Time since) RS_REQUIRES(mutex_);  // lets go
   void SleepUntilDone(IoOp* op) RS_REQUIRES(mutex_);  // lets go
@@ -283,7 +284,8 @@ class Engine {
   // ahead.cc
   bool RefillReserve() RS_REQUIRES(mutex_);  // lets go
   bool ReadAhead(size_t most) RS_REQUIRES(mutex_);  // lets go
-  bool HelpAhead() RS_REQUIRES(mutex_);  // lets go
+  void HelpAhead() RS_REQUIRES(mutex_);  // lets go
+  bool NoteRefill(const Evicted& evicted, Time begin) RS_REQUIRES(mutex_);
 
   // consult.cc
   CachePolicy::Turn Consult(CachePolicy::Ask ask, uint64_t bytes, size_t places) RS_REQUIRES(mutex_);  // lets go
@@ -342,6 +344,9 @@ class Engine {
   PolicyFeed feed_ RS_GUARDED_BY(mutex_);
   OpPool ops_ RS_GUARDED_BY(mutex_);
   EngineCounters counters_ RS_GUARDED_BY(mutex_);
+  // Which part of the latest writes over older bytes changed nothing.
+  static constexpr int32_t kAllUnchanged = 1 << 16;
+  int32_t unchanged_share_ RS_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, uint64_t> unchanged_by_size_ RS_GUARDED_BY(mutex_);  // bytes of a chunk, writes
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
   std::span<Chunk* const> closing_ RS_GUARDED_BY(mutex_);  // victims whose pins a thread looks for; on its stack

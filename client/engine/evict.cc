@@ -194,6 +194,7 @@ IoOp* Engine::SendAway(Chunk* c, Evicted* result, Clock::time_point now) {
   op->spell = leaving_.Begin(RoundUpToGranule(c->bytes), now);
   op->rewrite = rewrite;
   op->old_checksum = old_checksum;
+  op->in_slot = c->checksum;  // 0 if it has got another slot
   return op;
 }
 
@@ -249,9 +250,12 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
     const bool ok = op->io.result == StatusCode::kOk && op->io.bytes_done == op->io.bytes;
     if (ok) {
       c->checksum = op->io.checksum;
-      if (op->rewrite && op->old_checksum == c->checksum) {
+      const bool unchanged = op->rewrite && op->old_checksum == c->checksum;
+      if (op->rewrite) unchanged_share_ += ((unchanged ? kAllUnchanged : 0) - unchanged_share_) / 16;
+      if (unchanged) {
         ++counters_.unchanged_writes;
         counters_.unchanged_bytes += c->bytes;
+        counters_.unchanged_skipped += op->skipped ? 1 : 0;
         if (options_.debug) WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return ++unchanged_by_size_[c->bytes]; }, uint64_t{0});
       }
       failed_writes_.NoteGood();

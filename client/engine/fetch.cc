@@ -62,7 +62,10 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned, Time sinc
         status = WaitFor(chunk->op, since);
         break;
       case Phase::kLoading:
-        if (chunk->op->prefetch && !std::exchange(helped, true) && HelpAhead()) continue;
+        if (chunk->op->prefetch && !std::exchange(helped, true)) {
+          HelpAhead();
+          continue;
+        }
         told |= chunk->op->prefetch;
         status = WaitFor(chunk->op, since);
         // The read was another thread's, or one ahead of need, and it is the heap which that one found empty: this thread tries for

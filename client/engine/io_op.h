@@ -32,6 +32,8 @@ struct IoOp {
   uint32_t spell = 0;         // of a write: WritesUnderWay's
   bool rewrite = false;       // a write whose chunk had other bytes in swap before, as far as is known
   uint64_t old_checksum = 0;  // of those
+  uint64_t in_slot = 0;       // of a write: the checksum of what its slot holds now; 0: nothing that is known
+  bool skipped = false;       // a write of what is there already, which the tier has not been asked for
   Status status;
   Sleeper* sleepers = nullptr;  // who waits for it while another thread polls
   IoOp* next_free = nullptr;    // the pool's

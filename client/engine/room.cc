@@ -129,7 +129,6 @@ Result<SlotRef> Engine::AskSlot(const Chunk* chunk) {
 void Engine::GiveEmptySlot(Chunk* chunk, SlotRef slot) {
   static_cast<void>(DetachSlot(chunk));
   AttachSlot(chunk, Slot(tier_, slot, chunk->bytes));
-  chunk->checksum = 0;
   resident_slots_.Note(chunk);
 }
 

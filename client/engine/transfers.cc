@@ -68,20 +68,44 @@ void Engine::SubmitAndPoll(std::span<IoRequest* const> batch, bool write, bool p
   IoRequest* done[kBatch];
   size_t n = 0;
   Time ended;
+  const bool hash_first = unchanged_share_ > kAllUnchanged / 2;
   {
     MutexUnlock unlocked(mutex_);
     if (write) {
-      for (IoRequest* io : batch) {
-        // The frame is constant while it is written (I3), so the checksum can be taken before or during the copy.
-        if (options_.checksum && !tier_->CapabilitiesOf(io->slot).checksums) io->checksum = Checksum(io->buffer, io->bytes);
-      }
-      tier_->SubmitWrite(batch);
+      IoRequest* left[kBatch];
+      std::copy(batch.begin(), batch.end(), left);
+      n = SkipUnchanged(std::span(left, batch.size()), done, hash_first);
+      if (n < batch.size()) tier_->SubmitWrite(std::span(left, batch.size() - n));
+      if (n > 0) ended = Clock::now();
     } else {
       tier_->SubmitRead(batch);
     }
-    if (poll) n = TakeCompletions(done, microseconds(0), &ended);
+    if (poll && n < kBatch) n += TakeCompletions(std::span(done).subspan(n), microseconds(0), &ended);
   }
   FinishAndTell(std::span(done, n), ended);
+}
+
+// Checksums of what the tier takes none of, and `skipped` gets what its slot holds already: where `const` was forgotten, or a loop has written what was
+// there. Returns how many; the others are in front in `batch`. A tier that copies takes the checksum with the copy, at less cost than before it, so
+// there it is looked for only where the most of what was written lately was unchanged (`hash_first`). Equal are those of equal length whose 64 bits of
+// XXH3 are: of 2^64 chunks that have changed one is taken for unchanged.
+size_t Engine::SkipUnchanged(std::span<IoRequest*> batch, std::span<IoRequest*> skipped, bool hash_first) const {
+  size_t n = 0, left = 0;
+  for (IoRequest* io : batch) {
+    auto* op = static_cast<IoOp*>(io->cookie);
+    // The frame is constant while it is written (I3), so the checksum can be taken before or during the copy.
+    const bool hash = options_.checksum && (!tier_->CapabilitiesOf(io->slot).checksums || (hash_first && op->in_slot != 0));
+    if (hash) io->checksum = Checksum(io->buffer, io->bytes);
+    op->skipped = hash && op->in_slot != 0 && io->checksum == op->in_slot;
+    if (op->skipped) {
+      io->result = StatusCode::kOk;
+      io->bytes_done = io->bytes;
+      skipped[n++] = io;
+    } else {
+      batch[left++] = io;
+    }
+  }
+  return n;
 }
 
 bool Engine::PollOnce(microseconds wait, const Waiter* watcher) {
@@ -138,7 +162,8 @@ void Engine::Finish(std::span<IoRequest* const> done, Time ended) {
     if (io->result == StatusCode::kFailedPrecondition) NoteHeapFailure();
     WakeSleepers(op);
     if (io->is_write) {
-      leaving_.End(RoundUpToGranule(io->bytes), op->spell, ended);
+      const uint64_t bytes = RoundUpToGranule(io->bytes);
+      op->skipped ? leaving_.TakeBack(bytes, op->spell) : leaving_.End(bytes, op->spell, ended);
       writes[n++] = op;
     } else {
       queue_.WakeFor(op->chunk);

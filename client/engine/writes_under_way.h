@@ -37,9 +37,13 @@ class WritesUnderWay {
     return spell_;
   }
   void End(uint64_t bytes, Spell spell, Time now) {
-    bytes_ -= bytes;
     last_news_ = now;
     in_vain_ = 0;
+    TakeBack(bytes, spell);
+  }
+  // It was not necessary: which says nothing of others.
+  void TakeBack(uint64_t bytes, Spell spell) {
+    bytes_ -= bytes;
     if (spell != spell_) return;
     uint64_t& left = expected_[SizeOf(bytes)];
     left -= bytes;

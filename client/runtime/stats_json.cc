@@ -139,6 +139,7 @@ std::string FormatStats(const StatsInput& in) {
       .Add("clean_evictions", c.clean_evictions)
       .Add("unchanged_writes", c.unchanged_writes)
       .Add("unchanged_bytes", c.unchanged_bytes)
+      .Add("unchanged_skipped", c.unchanged_skipped)
       .Add("write_failures", c.write_failures)
       .Add("read_failures", c.read_failures)
       .Add("prefetch", Members().Add("issued", c.prefetch_issued).Add("hits", c.prefetch_hits).Add("wasted", c.prefetch_wasted))

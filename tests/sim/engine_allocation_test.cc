@@ -73,7 +73,7 @@ TEST(MissPath, AllocatesNothingWhereTheUpperTierIsFull) {
     tiers.push_back(std::make_unique<RetirableTier>(std::move(upper)));
     tiers.push_back(std::make_unique<UncountedFake>());
     uint64_t used = 0;
-    const int count = AllocationsOnceWarm(std::move(tiers), &used, "cyclic");  // its slots do not scatter, which takes a node for each run of free ones
+    const int count = AllocationsOnceWarm(std::move(tiers), &used, "cyclic");
     EXPECT_GT(used, kMiB / 2);
     return count;
   };

@@ -20,11 +20,15 @@ int AllocationsOnceWarm(std::vector<std::unique_ptr<SwapTier>> tiers, uint64_t* 
   NoPins pins;
   Engine engine({.budget = 2 * kMiB}, &swap, &pins, PolicyNamed(policy));
   std::vector<Chunk*> chunks;
-  for (int i = 0; i < 96; ++i) chunks.push_back(engine.Create((i % 3 + 2) * 20'000).value());
+  // Where slots are looked at, all of them are as large: others scatter, and each run of free ones takes a node.
+  const auto size_of = [&](int i) -> uint64_t { return upper_used != nullptr ? 60'000 : (i % 3 + 2) * 20'000; };
+  for (int i = 0; i < 96; ++i) chunks.push_back(engine.Create(size_of(i)).value());
+  int value = 0;  // another one each time: what has not changed is not written
   const auto sweep = [&](bool write) {
+    value += write ? 1 : 0;
     for (Chunk* chunk : chunks) {
       ASSERT_TRUE(engine.Acquire(chunk, write).ok());
-      if (write) std::memset(chunk->frame, 1, chunk->bytes);
+      if (write) std::memset(chunk->frame, value % 256, chunk->bytes);
       engine.MoverStep();
     }
   };
@@ -33,7 +37,7 @@ int AllocationsOnceWarm(std::vector<std::unique_ptr<SwapTier>> tiers, uint64_t* 
       sweep(true);
       sweep(false);
       engine.Prefetch(chunks[0]);
-      engine.Free(std::exchange(chunks[0], engine.Create(40'000).value()));  // so that a new slot is asked for
+      engine.Free(std::exchange(chunks[0], engine.Create(size_of(0)).value()));  // so that a new slot is asked for
     }
   };
   rounds(10);
