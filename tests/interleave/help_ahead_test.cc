@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <thread>
@@ -18,7 +19,7 @@
 namespace ramspan {
 namespace {
 
-// Copies, as far as the engine knows. The mover's read stands still until another thread has submitted one, too.
+// Copies, as far as the engine knows. The mover's read stands still until another thread has submitted one, too, or it is let go.
 class StandingCopy final : public ForwardingTier {
  public:
   StandingCopy() : ForwardingTier(&inner_) {}
@@ -46,6 +47,11 @@ class StandingCopy final : public ForwardingTier {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kLong, [this] { return static_cast<bool>(stands_); });
     return stands_;
+  }
+  void LetGo() {
+    std::lock_guard lock(mutex_);
+    helped_ = 1;
+    changed_.notify_all();
   }
   int helped() {
     std::lock_guard lock(mutex_);
@@ -95,6 +101,63 @@ TEST(HelpAhead, WhoWaitsForTheMoversReadBringsTheNextChunkMeanwhile) {
   mover.join();
   engine.Drain();
   EXPECT_TRUE(engine.IsValid());
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
+// Everything is pinned, and in the middle of a search the mover's read ends.
+struct AllPinned final : PinScanner {
+  bool all_pinned = false;
+  std::function<void()> at_barrier;
+  void Barrier() override {
+    if (at_barrier) at_barrier();
+  }
+  void FindPinned(std::span<Chunk* const>, std::span<bool> pinned) override {
+    for (bool& one : pinned) one = one || all_pinned;
+  }
+  void SetWaiting(Chunk*) override {}
+  Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
+};
+
+// The search lets go of the mutex though it finds nobody, and the transfer that was waited for was not there any more.
+TEST(HelpAhead, WhatIsWaitedForMayComeWhileNobodyIsFoundWhoCouldLeave) {
+  constexpr uint64_t kBytes = 64 << 10;
+  StandingCopy tier;
+  AllPinned pins;
+  Engine engine({.budget = 4 * kMiB}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 200; ++i) chunks.push_back(engine.Create(kBytes).value());
+  size_t next = 0;
+  const auto use = [&] { return engine.Acquire(chunks[next % chunks.size()], next < chunks.size()).ok(); };
+  for (; next < 5 * chunks.size(); ++next) {
+    ASSERT_TRUE(use());
+    engine.MoverStep();
+  }
+  engine.SetWaitForPins(false);
+  pins.all_pinned = true;
+  while (use()) ++next;  // until no frame is left
+  Chunk* const wanted = chunks[next % chunks.size()];
+  size_t other = next + 1;
+  while (PhaseOf(chunks[other % chunks.size()]) != Phase::kResident) ++other;
+  engine.Free(chunks[other % chunks.size()]);  // but this one
+  chunks.erase(chunks.begin() + static_cast<ptrdiff_t>(other % chunks.size()));
+  std::thread mover([&] {
+    tier.SetMover(std::this_thread::get_id());
+    for (int i = 0; i < 10 && tier.helped() == 0; ++i) engine.MoverStep();
+  });
+  EXPECT_TRUE(tier.AwaitStanding()) << "the mover had nothing to read";
+  ASSERT_EQ(PhaseOf(wanted), Phase::kLoading);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the mover's search in vain is not made again for a while
+  bool came = false;
+  pins.at_barrier = [&] {
+    tier.LetGo();
+    for (int i = 0; i < 10'000 && PhaseOf(wanted) == Phase::kLoading; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    came = PhaseOf(wanted) == Phase::kResident;
+  };
+  EXPECT_TRUE(engine.Acquire(wanted, false).ok());
+  EXPECT_TRUE(came) << "nobody looked for somebody who could leave";
+  mover.join();
+  pins.at_barrier = {};
+  engine.Drain();
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
