@@ -68,22 +68,31 @@ class StandingCopy final : public ForwardingTier {
   int helped_ = 0;
 };
 
-TEST(HelpAhead, WhoWaitsForTheMoversReadBringsTheNextChunkMeanwhile) {
-  constexpr uint64_t kBytes = 64 << 10;
-  StandingCopy tier;
-  NoPins pins;
-  Engine engine({.budget = 4 * kMiB}, &tier, &pins, DefaultPolicy());
-  std::vector<Chunk*> chunks;
-  for (int i = 0; i < 200; ++i) chunks.push_back(engine.Create(kBytes).value());
-  size_t next = 0;
-  const auto use = [&] {
-    const bool fill = next < chunks.size();
-    return engine.Acquire(chunks[next++ % chunks.size()], fill).ok();
-  };
-  while (next < 5 * chunks.size()) {
-    ASSERT_TRUE(use());
-    engine.MoverStep();
+// Chunks of which a third is in memory, filled and read in turn until the policy knows the order. The next one to be used is chunks[next].
+struct Bed {
+  struct Parts {
+    explicit Parts(PinScanner* pins) : engine({.budget = 4 * kMiB}, &tier, pins, DefaultPolicy()) {}
+    StandingCopy tier;
+    Engine engine;
+    std::vector<Chunk*> chunks;
+    size_t next = 0;
+  } parts;
+
+  explicit Bed(PinScanner* pins) : parts(pins) {
+    auto& [tier, engine, chunks, next] = parts;
+    for (int i = 0; i < 200; ++i) chunks.push_back(engine.Create(64 << 10).value());
+    for (; next < 5 * chunks.size(); ++next) {
+      EXPECT_TRUE(engine.Acquire(chunks[next % chunks.size()], next < chunks.size()).ok());
+      engine.MoverStep();
+    }
   }
+};
+
+TEST(HelpAhead, WhoWaitsForTheMoversReadBringsTheNextChunkMeanwhile) {
+  NoPins pins;
+  Bed bed(&pins);
+  auto& [tier, engine, chunks, next] = bed.parts;
+  const auto use = [&] { return engine.Acquire(chunks[next++ % chunks.size()], false).ok(); };
   // The mover falls behind: what it has brought is used up, and some of what comes then is waited for.
   while (PhaseOf(chunks[next % chunks.size()]) == Phase::kResident) ASSERT_TRUE(use());
   ASSERT_TRUE(use());
@@ -120,18 +129,10 @@ struct AllPinned final : PinScanner {
 
 // The search lets go of the mutex though it finds nobody, and the transfer that was waited for was not there any more.
 TEST(HelpAhead, WhatIsWaitedForMayComeWhileNobodyIsFoundWhoCouldLeave) {
-  constexpr uint64_t kBytes = 64 << 10;
-  StandingCopy tier;
   AllPinned pins;
-  Engine engine({.budget = 4 * kMiB}, &tier, &pins, DefaultPolicy());
-  std::vector<Chunk*> chunks;
-  for (int i = 0; i < 200; ++i) chunks.push_back(engine.Create(kBytes).value());
-  size_t next = 0;
-  const auto use = [&] { return engine.Acquire(chunks[next % chunks.size()], next < chunks.size()).ok(); };
-  for (; next < 5 * chunks.size(); ++next) {
-    ASSERT_TRUE(use());
-    engine.MoverStep();
-  }
+  Bed bed(&pins);
+  auto& [tier, engine, chunks, next] = bed.parts;
+  const auto use = [&] { return engine.Acquire(chunks[next % chunks.size()], false).ok(); };
   engine.SetWaitForPins(false);
   pins.all_pinned = true;
   while (use()) ++next;  // until no frame is left

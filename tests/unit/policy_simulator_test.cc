@@ -269,21 +269,29 @@ TEST(ReplayPolicy, WantsNothingAheadOfAThreadThatDoesNotGoOn) {
   EXPECT_TRUE(policy.WantsReadAhead());
 }
 
+// A policy that has so many chunks, all of them in memory.
+struct AllInMemory {
+  explicit AllInMemory(uint32_t n) {
+    policy.Reserve(n);
+    for (uint32_t i = 0; i < n; ++i) {
+      chunks.push_back(table.New(4096));
+      policy.OnCreate(chunks.back());
+      Transition(chunks.back(), Event::kMaterialize);
+      policy.OnMiss(chunks.back(), 0);
+    }
+  }
+  Budget budget{uint64_t{1} << 40};
+  ChunkTable table{&budget};
+  ReplayPolicy policy{&table};
+  std::vector<Chunk*> chunks;
+};
+
 // Each pinned chunk that was found sent the search back to its beginning, past all that it had named before: where swap is full and many are pinned
 // it took minutes under the engine's mutex.
 TEST(ReplayPolicy, ASearchThatFindsManyPinnedOnesLooksAtEachOnce) {
   constexpr uint32_t kChunks = 60000, kPinned = 2000;
-  Budget budget(uint64_t{1} << 40);
-  ChunkTable table(&budget);
-  ReplayPolicy policy(&table);
-  policy.Reserve(kChunks);
-  std::vector<Chunk*> chunks;
-  for (uint32_t i = 0; i < kChunks; ++i) {
-    chunks.push_back(table.New(4096));
-    policy.OnCreate(chunks.back());
-    Transition(chunks.back(), Event::kMaterialize);
-    policy.OnMiss(chunks.back(), 0);
-  }
+  AllInMemory all(kChunks);
+  ReplayPolicy& policy = all.policy;
   const auto search = [&](uint32_t pinned) {
     std::set<uint32_t> seen;
     policy.BeginSearch();
@@ -304,19 +312,9 @@ TEST(ReplayPolicy, ASearchThatFindsManyPinnedOnesLooksAtEachOnce) {
 // Each use that was heard sent the search back to its beginning, past all that it had named and that could not leave: with 200 000 chunks 4.5 s instead of 4 ms.
 TEST(ReplayPolicy, ASearchInWhichNobodyCanLeaveLooksAtEachOnceThoughOthersAreUsed) {
   constexpr uint32_t kChunks = 50000;
-  Budget budget(uint64_t{1} << 40);
-  ChunkTable table(&budget);
-  ReplayPolicy policy(&table);
-  policy.Reserve(kChunks);
-  std::vector<Chunk*> chunks;
-  for (uint32_t i = 0; i < kChunks; ++i) {
-    chunks.push_back(table.New(4096));
-    policy.OnCreate(chunks.back());
-    Transition(chunks.back(), Event::kMaterialize);
-  }
-  for (int sweep = 0; sweep < 2; ++sweep) {
-    for (Chunk* chunk : chunks) policy.OnMiss(chunk, 0);
-  }
+  AllInMemory all(kChunks);
+  ReplayPolicy& policy = all.policy;
+  for (Chunk* chunk : all.chunks) policy.OnMiss(chunk, 0);  // a second time, so that each is expected again
   const auto search = [&](bool uses) {
     std::vector<bool> seen(kChunks);
     uint32_t count = 0, hot = 0;
@@ -328,7 +326,7 @@ TEST(ReplayPolicy, ASearchInWhichNobodyCanLeaveLooksAtEachOnceThoughOthersAreUse
         seen[chunk->id] = true;
       }
       count += static_cast<uint32_t>(n);
-      Chunk* const used = chunks[hot++ % 100];
+      Chunk* const used = all.chunks[hot++ % 100];
       if (uses) policy.OnTouch(used, {.chunk = used->id, .thread = 0, .epoch = 1, .write = false});
     }
     EXPECT_EQ(count, kChunks);
