@@ -247,7 +247,9 @@ Status Engine::EnsureSlot(Chunk* c, Evicted* result) {
 void Engine::FinishWrites(std::span<IoOp*> ops) {
   for (IoOp* op : ops) {
     Chunk* c = op->chunk;
-    const bool ok = op->io.result == StatusCode::kOk && op->io.bytes_done == op->io.bytes;
+    // The tier has not been asked for what was skipped: it may have been given up, or its server have died, meanwhile.
+    const bool gone = op->skipped && tier_->IsLost(c->slot, c->bytes);
+    const bool ok = op->io.result == StatusCode::kOk && op->io.bytes_done == op->io.bytes && !gone;
     if (ok) {
       c->checksum = op->io.checksum;
       const bool unchanged = op->rewrite && op->old_checksum == c->checksum;

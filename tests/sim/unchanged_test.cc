@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "client/engine/engine.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
@@ -98,6 +100,44 @@ TEST_P(Unchanged, IsWrittenAfterAWriteThatHasFailed) {
     });
   }
   EXPECT_GT(engine_.counters().write_failures, 0u);
+}
+
+// A server that dies, or a swap that is given up, just when it holds what need not be written there.
+struct LosesMeanwhile final : ForwardingTier {
+  using ForwardingTier::ForwardingTier;
+  bool armed = false;
+  mutable std::set<uint64_t> asked;
+  bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return (armed && !asked.insert(slot.bits).second) || ForwardingTier::IsLost(slot, bytes); }
+};
+
+TEST(UnchangedAndLost, StaysInMemoryWhereItsSlotIsGoneMeanwhile) {
+  constexpr uint64_t kBytes = 64 << 10;
+  FakeTier real({.seed = 9, .synchronous = true});
+  LosesMeanwhile tier(&real);
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 100; ++i) chunks.push_back(engine.Create(kBytes).value());
+  const auto sweep = [&](bool fill) {
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      ASSERT_TRUE(engine.Acquire(chunks[i], true).ok());
+      auto* const bytes = static_cast<unsigned char*>(static_cast<void*>(chunks[i]->frame));
+      if (fill) std::memset(bytes, static_cast<int>(i), kBytes);
+      ASSERT_EQ(bytes[0], i);
+    }
+  };
+  for (int i = 0; i < 4; ++i) sweep(i == 0);
+  const uint64_t skipped = engine.counters().unchanged_skipped, failed = engine.counters().write_failures;
+  EXPECT_GT(skipped, 0u);
+  tier.armed = true;
+  sweep(false);
+  tier.armed = false;
+  EXPECT_GT(engine.counters().write_failures, failed) << "each that would have been skipped";
+  EXPECT_EQ(engine.counters().unchanged_skipped, skipped);
+  for (int i = 0; i < 2; ++i) sweep(false);
+  EXPECT_EQ(engine.counters().losses, 0u);
+  engine.Drain();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tier, Unchanged, testing::Bool(), [](const auto& one) { return std::string(one.param ? "TakesChecksums" : "TakesNone"); });
