@@ -70,16 +70,12 @@ class StandingCopy final : public ForwardingTier {
 
 // Chunks of which a third is in memory, filled and read in turn until the policy knows the order. The next one to be used is chunks[next].
 struct Bed {
-  struct Parts {
-    explicit Parts(PinScanner* pins) : engine({.budget = 4 * kMiB}, &tier, pins, DefaultPolicy()) {}
-    StandingCopy tier;
-    Engine engine;
-    std::vector<Chunk*> chunks;
-    size_t next = 0;
-  } parts;
+  StandingCopy tier;
+  Engine engine;
+  std::vector<Chunk*> chunks;
+  size_t next = 0;
 
-  explicit Bed(PinScanner* pins) : parts(pins) {
-    auto& [tier, engine, chunks, next] = parts;
+  explicit Bed(PinScanner* pins) : engine({.budget = 4 * kMiB}, &tier, pins, DefaultPolicy()) {
     for (int i = 0; i < 200; ++i) chunks.push_back(engine.Create(64 << 10).value());
     for (; next < 5 * chunks.size(); ++next) {
       EXPECT_TRUE(engine.Acquire(chunks[next % chunks.size()], next < chunks.size()).ok());
@@ -91,7 +87,10 @@ struct Bed {
 TEST(HelpAhead, WhoWaitsForTheMoversReadBringsTheNextChunkMeanwhile) {
   NoPins pins;
   Bed bed(&pins);
-  auto& [tier, engine, chunks, next] = bed.parts;
+  StandingCopy& tier = bed.tier;
+  Engine& engine = bed.engine;
+  std::vector<Chunk*>& chunks = bed.chunks;
+  size_t& next = bed.next;
   const auto use = [&] { return engine.Acquire(chunks[next++ % chunks.size()], false).ok(); };
   // The mover falls behind: what it has brought is used up, and some of what comes then is waited for.
   while (PhaseOf(chunks[next % chunks.size()]) == Phase::kResident) ASSERT_TRUE(use());
@@ -131,7 +130,10 @@ struct AllPinned final : PinScanner {
 TEST(HelpAhead, WhatIsWaitedForMayComeWhileNobodyIsFoundWhoCouldLeave) {
   AllPinned pins;
   Bed bed(&pins);
-  auto& [tier, engine, chunks, next] = bed.parts;
+  StandingCopy& tier = bed.tier;
+  Engine& engine = bed.engine;
+  std::vector<Chunk*>& chunks = bed.chunks;
+  size_t& next = bed.next;
   const auto use = [&] { return engine.Acquire(chunks[next % chunks.size()], false).ok(); };
   engine.SetWaitForPins(false);
   pins.all_pinned = true;
