@@ -278,11 +278,7 @@ TEST_F(HeapEnds, WithinASwapThatWouldTakeAnothersPlaceCountsNothingTwice) {
   const auto use_and_remove = [&] {
     counted_once();
     ramspan::UseSwap(id);
-    for (size_t i = 0; i < kObjects; ++i) {  // more than fits into memory, all of them: who leaves need not be who was used last
-      adhereTo<char> glue(*data_[i]);
-      char* bytes = glue;
-      bytes[0] = static_cast<char>(i);
-    }
+    for (size_t i = 0; i < kObjects; ++i) data_[i].emplace(kObject, static_cast<char>(i));  // anew: what has a place in swap keeps it
     EXPECT_GT(ramspan::GetSwapUse(id).used, 0u) << "then this test shows nothing";
     ramspan::RemoveSwap(id);
     ramspan::WaitForTransfers();
