@@ -213,6 +213,7 @@ class Engine {
   bool TellWait(uint64_t bytes, PinWait* wait) RS_REQUIRES(mutex_);  // lets go
   Frame TryTakeFrame(uint64_t bytes) RS_REQUIRES(mutex_);
   void ServeWaiters() RS_REQUIRES(mutex_);
+  void NoteNewOldest() RS_REQUIRES(mutex_);
   void Serve(Waiter* waiter, Reservation memory) RS_REQUIRES(mutex_);
   bool MayPass(const Waiter& waiter, const PinWait& wait) RS_REQUIRES(mutex_);
   void LetSleepersPass(const PinWait& wait) RS_REQUIRES(mutex_);
@@ -368,6 +369,7 @@ class Engine {
   PinClock pin_clock_ RS_GUARDED_BY(mutex_);
   uint64_t takes_ RS_GUARDED_BY(mutex_) = 0;           // frames taken, ever
   uint32_t passes_ RS_GUARDED_BY(mutex_) = 0;          // of those, past the thread that is the oldest now
+  PinClock::Time oldest_since_ RS_GUARDED_BY(mutex_){};  // it has been that
   bool telling_wait_ RS_GUARDED_BY(mutex_) = false;    // a thread writes that it waits for long
   Vacating vacating_ RS_GUARDED_BY(mutex_);
   bool polling_ RS_GUARDED_BY(mutex_) = false;         // a thread waits inside the tier's Poll

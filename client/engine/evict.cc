@@ -32,11 +32,13 @@ void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
     pins_->FindPinned(victims, keep);
   }
   closing_ = {};
+  const bool hold_up = pins_->HoldsUpOthers();
   for (size_t i = 0; i < victims.size(); ++i) {
     keep[i] = keep[i] || HasCountedPins(victims[i]) || Has(victims[i], kReadable | kDoomed);
     if (Has(victims[i], kDoomed)) {
       Forget(victims[i]);
     } else if (keep[i] && !Has(victims[i], kPrefetched)) {
+      if (hold_up) ClearBits(victims[i], kReferenced);
       SetBits(victims[i], OpenBits(victims[i]));
     }
   }

@@ -49,11 +49,13 @@ class Engine::InQueue {
   InQueue(Engine* engine, Chunk* chunk) RS_NO_THREAD_SAFETY_ANALYSIS : engine_(engine), waiter_(chunk, chunk->bytes) {
     waiter_.takes_before = engine_->takes_;
     waiter_.since = engine_->pin_clock_.now();
+    if (engine_->queue_.empty()) engine_->NoteNewOldest();
     engine_->queue_.Join(&waiter_);
   }
   ~InQueue() RS_NO_THREAD_SAFETY_ANALYSIS {
-    if (engine_->queue_.oldest() == &waiter_) engine_->passes_ = 0;
+    if (engine_->queue_.oldest() == &waiter_) engine_->NoteNewOldest();
     engine_->queue_.Leave(&waiter_);
+    engine_->pins_->EndHoldUp(&waiter_);
     waiter_.memory = Reservation();  // not used: others may have it
     engine_->ServeWaiters();
   }
@@ -69,17 +71,22 @@ class Engine::InQueue {
   Waiter waiter_;
 };
 
+void Engine::NoteNewOldest() {
+  passes_ = 0;
+  oldest_since_ = pin_clock_.now();
+}
+
 // The oldest gets what it needs as soon as that is there, then the next one. To be called wherever memory has come back.
 void Engine::ServeWaiters() {
   while (Waiter* waiter = queue_.oldest()) {
     if (PhaseOf(waiter->chunk) != Phase::kSwapped) {  // another thread brings it, and wakes this one when it has come
       queue_.Remove(waiter);
-      passes_ = 0;
+      NoteNewOldest();
       continue;
     }
     Reservation memory = arena_.TryReserve(waiter->bytes);
     if (!memory) break;
-    passes_ = 0;
+    NoteNewOldest();
     counters_.takes_past_a_waiter_max = std::max(counters_.takes_past_a_waiter_max, takes_ - waiter->takes_before);
     Serve(waiter, std::move(memory));
   }
@@ -169,6 +176,7 @@ Status Engine::WatchPins(Waiter* waiter, PinWait* wait) {
   if (TellWait(waiter->bytes, wait)) return Status();  // meanwhile everything may have changed
   wait->own = waiter->memory.bytes();
   LetSleepersPass(*wait);
+  if (!queue_.empty()) pins_->HoldUpOthers(queue_.oldest(), pin_clock_.now() - oldest_since_);
   if (MemoryQueue::IsQueued(waiter)) queue_.BeginWatch(waiter);
   const auto waited = wait->waited;
   Status status = WaitForPins(waiter->bytes, wait, &waiter->wake);

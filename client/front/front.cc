@@ -35,6 +35,15 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
   own->touches.CountDropped();
   ClearBits(chunk, kReferenced);  // the next pin is heard instead, or the policy would wait for this chunk for ever
 }
+
+// A pin that is stored steps back while another thread needs what this one would keep (PinGate), if this one holds nothing else. Whether the
+// frame may be used at once then.
+bool LetOthersGoFirst(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
+  if (ProgramCode::running() != ProgramCode::Of::kNobody || Session::InForkedChild()) return false;
+  Unpin(chunk, table, slot);
+  if (!PinRegistry::HoldsPins()) PinGate::Get().Pass();
+  return StorePinAnywhere(chunk, table, slot, write);
+}
 }  // namespace
 
 PinTable* MakePinTable() {
@@ -44,6 +53,7 @@ PinTable* MakePinTable() {
 }
 
 void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
+  if (PinGate::Get().IsShut() && LetOthersGoFirst(chunk, table, slot, write)) return chunk->frame;
   // Open, but a bit that the fast path wants is not set yet. The pin is visible already, so no evictor can finish with
   // this chunk and the bits may be set without the engine's mutex.
   const uint64_t word = chunk->state.load(std::memory_order_acquire);

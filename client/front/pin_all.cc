@@ -22,6 +22,7 @@ namespace {
 using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
+constexpr microseconds kPause{50}, kPauseOfAll{200}, kPauseMax{2000};  // between tries; while others let this one go first
 constexpr auto kPatience = std::chrono::seconds(1);  // with others of which none is known to go on
 constexpr auto kPatienceTold = std::chrono::seconds(60);  // then the log says what is waited for: it may go on for ever
 
@@ -81,12 +82,23 @@ bool AreAllInMemory(std::span<const PinRequest> requests) {
   });
 }
 
+// While this waits, those that hold nothing let it have what the others release.
+struct HoldUp {
+  ~HoldUp() { PinGate::Get().End(this); }
+  // Whether they do just now.
+  bool Look(Clock::duration waited) {
+    PinGate::Get().Look(this, waited);
+    return PinGate::Get().IsShut();
+  }
+};
+
 }  // namespace
 
 void PinAll(PinRequest* first, size_t count, PinTable* table) {
   const std::span<PinRequest> requests(first, count);
   const ErrnoGuard guard;
   RefuseWithinProgramCode("adhereAll");
+  if (PinGate::Get().IsShut() && !Session::InForkedChild() && !PinRegistry::HoldsPins()) PinGate::Get().Pass();
   const bool all_there = AreAllInMemory(requests);
   const Session* session = all_there ? Session::IfStarted() : &Session::Get();  // which throws in a forked child, before any mutex
   const bool may_wait = session == nullptr || (session->engine->wait_for_pins() && PinRegistry::Get().MayWait({}));
@@ -102,7 +114,8 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   const TurnQueue::Turn turn(&turns_of_all, table);
   Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
   bool told = false;
-  for (microseconds pause{50};; pause = std::min(2 * pause, microseconds(2000))) {
+  HoldUp others;
+  for (microseconds pause = kPause;; pause = std::min(2 * pause, kPauseMax)) {
     Status status = TryPinAll(requests, table);
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
@@ -117,6 +130,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
                  "program's, their adhereTos have to end before that",
                  WithinHeap([bytes] { return FormatBytes(bytes); }, std::string()).c_str());
     }
+    if (others.Look(waited)) pause = kPauseOfAll;
     std::this_thread::sleep_for(pause);
     waited += pause;
     hopeless += pause;

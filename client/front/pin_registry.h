@@ -8,6 +8,7 @@
 
 #include "client/engine/engine.h"
 #include "client/engine/touch_ring.h"
+#include "client/front/pin_gate.h"
 #include "common/mutex.h"
 
 namespace ramspan {
@@ -49,6 +50,9 @@ class PinRegistry final : public PinScanner {
   void SetWaiting(Chunk* chunk) override;
   Verdict JudgeWaiters() override;
   bool MayWait(std::chrono::steady_clock::duration waited) override;
+  void HoldUpOthers(const void* who, std::chrono::steady_clock::duration waited) override { PinGate::Get().Look(who, waited); }
+  void EndHoldUp(const void* who) override { PinGate::Get().End(who); }
+  bool HoldsUpOthers() const override { return PinGate::Get().IsShut(); }
   uint32_t ThisThread() const override;
   void TakeTouches(const Hear& hear) override;
   uint64_t touches_dropped() const override;

@@ -20,7 +20,7 @@ enum class Transport { kAuto, kMpi, kNone, kOfi };
 struct Options {
   std::optional<uint64_t> memory;             // bytes; the hard limit. Default: half of the available memory
   std::optional<uint64_t> swapMemory;         // bytes of local swap files; beyond them as `policy` says. Default: half of the free disk space
-  std::optional<std::string> memoryManager;   // "cyclic" (also "cyclicManagedMemory"), "second-chance"
+  std::optional<std::string> memoryManager;   // "replay", "cyclic" (also "cyclicManagedMemory"), "second-chance"
   std::optional<std::string> swap;            // "auto" (remote, then files), "file" (also "managedFileSwap"), "remote"
   std::optional<std::string> swapfiles;       // a path mask with two %d: process id, file number
   std::optional<bool> enableDMA;              // swap files bypass the page cache (O_DIRECT) where the file system can

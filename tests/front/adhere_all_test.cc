@@ -1,6 +1,7 @@
 // adhereAll under the same 16 MiB limit as front_test.cc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -190,6 +191,75 @@ TEST(AdhereAll, OfTwoThreadsThatHoldWhatTheOtherNeedsOneThrowsAndTheOtherGoesOn)
   one.join();
   two.join();
   EXPECT_EQ(thrown, 1);
+}
+
+// There was never a moment when two of them held nothing, so it came to its memory once in several seconds. The same for one object as large
+// as three of theirs.
+TEST(AdhereAll, IsServedBesideThreadsThatPinAtOnceAgainWhatTheyRelease) {
+  constexpr size_t kThreads = 14;  // beside them there is room for one object more
+  constexpr int kTimes = 40;
+  std::vector<managedPtr<uint64_t>> data = Chunks(kThreads + 30, kMibElements);
+  std::vector<managedPtr<uint64_t>> large = Chunks(6, 3 * kMibElements);
+  std::atomic<bool> done{false};
+  std::thread holders[kThreads];
+  for (size_t t = 0; t < kThreads; ++t) {
+    holders[t] = std::thread([&, t] {
+      while (!done) {
+        const adhereTo<uint64_t> glue(data[t]);
+        static_cast<void>(static_cast<const uint64_t*>(glue));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+    });
+  }
+  std::thread needs([&] {
+    for (int i = 0; i < kTimes; ++i) {
+      const size_t first = kThreads + static_cast<size_t>(i) * 17 % 28;
+      auto [x, y, z] = adhereAll(data[first], data[first + 1], data[first + 2]);
+      ++static_cast<uint64_t*>(x)[0];
+      ++static_cast<uint64_t*>(y)[0];
+      ++static_cast<uint64_t*>(z)[0];
+    }
+    for (int i = 0; i < kTimes; ++i) {
+      adhereTo<uint64_t> glue(large[static_cast<size_t>(i) % large.size()]);
+      ++static_cast<uint64_t*>(glue)[0];
+    }
+    done = true;
+  });
+  EndsOrElse([&] { return done.load(); });
+  needs.join();
+  for (std::thread& holder : holders) holder.join();
+}
+
+// Who holds pins goes on, or it would never come to release them.
+TEST(AdhereAll, HoldsNobodyUpWhoHoldsPins) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(3, 6 * kMibElements);
+  std::vector<managedPtr<uint64_t>> small = Chunks(100, 16);
+  constexpr std::chrono::milliseconds kHeldUp{10};
+  const auto longest_pull_beside_another_that_waits = [&] {
+    std::atomic<bool> pinned{false};
+    std::chrono::steady_clock::duration longest{};
+    std::thread holder([&] {
+      adhereTo<uint64_t> held(data[0]);
+      static_cast<uint64_t*>(held)[0] = 1;
+      pinned = true;
+      for (const auto begin = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - begin < 30 * kHeldUp;) {
+        for (auto& one : small) {
+          const auto pull = std::chrono::steady_clock::now();
+          const adhereTo<uint64_t> glue(one);
+          static_cast<void>(static_cast<const uint64_t*>(glue));
+          longest = std::max(longest, std::chrono::steady_clock::now() - pull);
+        }
+        std::this_thread::yield();
+      }
+    });
+    while (!pinned) std::this_thread::yield();
+    static_cast<void>(adhereAll(data[1], data[2]));
+    holder.join();
+    return longest;
+  };
+  auto longest = longest_pull_beside_another_that_waits();
+  for (int i = 0; i < 3 && longest >= kHeldUp; ++i) longest = std::min(longest, longest_pull_beside_another_that_waits());  // a busy machine
+  EXPECT_LT(longest, kHeldUp);
 }
 
 // The pins that it takes and lets go again looked like those of a thread that may unpin, and what it brings in and others make leave like progress: those

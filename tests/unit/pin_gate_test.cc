@@ -1,0 +1,98 @@
+#include "client/front/pin_gate.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace ramspan {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLong = 2 * PinGate::kPatience;
+
+bool ComesTo(bool shut, PinGate* gate, const void* who) {
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  while (gate->IsShut() != shut && Clock::now() < end) gate->Look(who, kLong);
+  return gate->IsShut() == shut;
+}
+
+TEST(PinGate, IsShutForOneThatHasWaitedAndOpenWhenItsWaitEnds) {
+  PinGate gate;
+  const int me = 0;
+  gate.Look(&me, PinGate::kPatience / 2);
+  EXPECT_FALSE(gate.IsShut());
+  gate.Look(&me, kLong);
+  EXPECT_TRUE(gate.IsShut());
+  gate.End(&me);
+  EXPECT_FALSE(gate.IsShut());
+}
+
+TEST(PinGate, ServesOneWaitAtATime) {
+  PinGate gate;
+  const int me = 0, other = 0;
+  gate.Look(&me, kLong);
+  gate.End(&other);
+  EXPECT_TRUE(gate.IsShut());
+  EXPECT_TRUE(ComesTo(false, &gate, &me));
+  for (int i = 0; i < 100; ++i) gate.Look(&other, kLong);
+  EXPECT_FALSE(gate.IsShut()) << "the rest of those that were held up is over too soon";
+  gate.End(&me);
+  gate.Look(&other, kLong);
+  EXPECT_TRUE(gate.IsShut());
+}
+
+// It may not be shut for more than a fifth of any time, and for longer the longer it was in vain.
+TEST(PinGate, IsOpenForFourTimesAsLongAsItWasShut) {
+  PinGate gate;
+  const int me = 0;
+  auto changed = Clock::now();
+  const auto lasted = [&](bool shut) {
+    EXPECT_TRUE(ComesTo(!shut, &gate, &me));
+    const auto now = Clock::now();
+    return now - std::exchange(changed, now);
+  };
+  ASSERT_TRUE(ComesTo(true, &gate, &me));
+  changed = Clock::now();
+  for (int round = 0; round < 3; ++round) {
+    const auto kLate = milliseconds(1);  // the clock is looked at a little before and after the gate
+    EXPECT_GE(lasted(true) + kLate, PinGate::kFirst * (1 << round));
+    EXPECT_GE(lasted(false) + kLate, PinGate::kRest * PinGate::kFirst * (1 << round));
+  }
+}
+
+TEST(PinGate, HoldsUpUntilItIsOpened) {
+  PinGate gate;
+  const int me = 0;
+  gate.Pass();  // open
+  gate.Look(&me, kLong);
+  std::atomic<bool> passed{false};
+  std::thread thread([&] {
+    gate.Pass();
+    passed = true;
+  });
+  const auto begin = Clock::now();
+  while (!passed && Clock::now() - begin < PinGate::kFirst / 2) std::this_thread::yield();
+  const bool too_soon = passed && Clock::now() - begin < PinGate::kFirst / 2;
+  gate.End(&me);
+  thread.join();
+  EXPECT_FALSE(too_soon);
+}
+
+// The one that has shut it may have no core, or may have died in the middle.
+TEST(PinGate, HoldsNobodyUpForLongerThanItWasToBeShut) {
+  PinGate gate;
+  const int me = 0;
+  const auto begin = Clock::now();
+  gate.Look(&me, kLong);
+  gate.Pass();
+  EXPECT_TRUE(gate.IsShut());
+  EXPECT_GE(Clock::now() - begin, PinGate::kFirst);
+}
+
+}  // namespace
+}  // namespace ramspan
