@@ -13,6 +13,8 @@ namespace {
 constexpr auto kMoverNap = microseconds(200);
 constexpr size_t kAheadAtOnce = 8;       // reads submitted together
 constexpr uint64_t kHelpBytes = 256 << 10;  // of small chunks that leave together, which takes some 20 us where they are copied
+constexpr auto kSearchCounted = std::chrono::milliseconds(20);  // of 100 000 chunks; that of many more is repeated that much sooner
+constexpr uint64_t kMuchLarger = 4;         // chunks of another thread
 constexpr auto kRestAfterFailure = std::chrono::milliseconds(10);  // the same chunks would be tried at once, for ever
 }  // namespace
 
@@ -73,13 +75,16 @@ bool Engine::RefillReserve() {
 }
 
 // For a thread that has to wait for what the mover is just bringing: the mover is late, so this thread does what comes next for it. Where transfers
-// are copies, two cores copy then; where not, one more is under way. At most one chunk, or a few small ones: what it waits for has come when it is
-// back.
-void Engine::HelpAhead() {
+// are copies, two cores copy then; where not, one more is under way. At most one chunk of the policy's choice, or room for one or a few that are
+// about as large as its own: what it waits for has come when it is back. So no server or file system is asked for anything.
+void Engine::HelpAhead(uint64_t bytes) {
   if (!load_ahead() || !policy_->WantsReadAhead() || ReadAhead(1)) return;
   const auto begin = Clock::now();
   if (!write_ahead() || !queue_.empty() || arena_.available() >= typical_bytes_ || begin < refill_again_) return;
-  const Evicted evicted = EvictSome(std::max(typical_bytes_, std::min(kHelpBytes, BatchBytes(typical_bytes_))), /*may_wait=*/false);
+  if (typical_bytes_ > kMuchLarger * bytes) return;
+  Evicted evicted{.may_ask = false};
+  feed_.Drain();
+  LookForVictims(std::max(typical_bytes_, std::min(kHelpBytes, BatchBytes(typical_bytes_))), &evicted);
   NoteRefill(evicted, begin);
 }
 
@@ -87,8 +92,11 @@ void Engine::HelpAhead() {
 bool Engine::NoteRefill(const Evicted& evicted, Time begin) {
   const bool worked = evicted.freed + evicted.started > 0 || evicted.room_made;
   const auto now = Clock::now();
-  if (!worked) refill_again_ = now + kRestAfterSearch * (now - begin);
-  if (failed_writes_.any()) refill_again_ = std::max(refill_again_, now + kRestAfterFailure);
+  // What was waited for, or a stop of the process, is no reason to rest for as many times as long.
+  if (!worked) refill_again_ = now + kRestAfterSearch * std::min<Clock::duration>(now - begin, kSearchCounted);
+  if (std::exchange(failures_seen_, counters_.write_failures) != counters_.write_failures) {
+    refill_again_ = std::max(refill_again_, now + kRestAfterFailure);
+  }
   return worked;
 }
 

@@ -48,6 +48,7 @@ std::unique_ptr<CachePolicy> Engine::ReplacePolicyLocked(const MakePolicy& make_
     next->OnCreate(c);
   }
   std::swap(policy_, next);
+  policies_fit_ = budget_.limit();
   ChargePolicy();
   return next;
 }

@@ -26,6 +26,7 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins, const M
       ops_(&budget_),
       room_(&budget_, options.keep_room) {
   feed_.SetPolicy(policy_.get());
+  policies_fit_ = options.budget;
   ChargePolicy();
 }
 
@@ -166,12 +167,12 @@ std::string Engine::DescribeUnchangedWrites() const {
   MutexLock lock(mutex_);
   if (counters_.unchanged_writes == 0) return "";
   std::string text = "ramspan debug: " + std::to_string(counters_.unchanged_writes) + " of " +
-                     std::to_string(counters_.evictions - counters_.clean_evictions) + " writes to swap (" +
+                     std::to_string(counters_.evictions - counters_.clean_evictions) + " changed objects that left (" +
                      FormatBytes(counters_.unchanged_bytes) +
-                     ") wrote what was there already: the objects were pulled as T*, but not changed. Pull const T* where "
+                     ") were what was in swap already: they had been pulled as T*, but not changed. Pull const T* where "
                      "data is only read (ADHERETOCONST, ADHERETOLOCCONST). Objects of";
   for (const auto& [bytes, writes] : unchanged_by_size_) {
-    text += " " + FormatBytes(bytes) + " (" + std::to_string(writes) + " writes)";
+    text += " " + FormatBytes(bytes) + " (" + std::to_string(writes) + " times)";
   }
   return text + "\n";
 }

@@ -201,6 +201,7 @@ class Engine {
   struct FrameSeeker;
   Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame, uint64_t* ask) RS_REQUIRES(mutex_);  // lets go
   Status SeekFrame(FrameSeeker* seeker, Frame* frame) RS_REQUIRES(mutex_);  // lets go
+  bool IsRefused(FrameSeeker* seeker, bool coming) RS_REQUIRES(mutex_);
   bool IsPatient(WhenPinned when_pinned, const Waiter& waiter) RS_REQUIRES(mutex_);
   uint64_t BatchBytes(uint64_t bytes) const RS_REQUIRES(mutex_);
   bool FramesAreComing() RS_REQUIRES(mutex_);
@@ -285,7 +286,7 @@ class Engine {
   // ahead.cc
   bool RefillReserve() RS_REQUIRES(mutex_);  // lets go
   bool ReadAhead(size_t most) RS_REQUIRES(mutex_);  // lets go
-  void HelpAhead() RS_REQUIRES(mutex_);  // lets go
+  void HelpAhead(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
   bool NoteRefill(const Evicted& evicted, Time begin) RS_REQUIRES(mutex_);
 
   // consult.cc
@@ -353,6 +354,7 @@ class Engine {
   std::span<Chunk* const> closing_ RS_GUARDED_BY(mutex_);  // victims whose pins a thread looks for; on its stack
   WritesUnderWay leaving_ RS_GUARDED_BY(mutex_);       // by bytes of frames
   CachePolicy* reserved_policy_ RS_GUARDED_BY(mutex_) = nullptr;
+  uint64_t policies_fit_ RS_GUARDED_BY(mutex_) = 0;  // the limit that they were told last
   uint64_t policy_bytes_ RS_GUARDED_BY(mutex_) = 0;  // charged, beside those for each chunk
   uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
   Room room_ RS_GUARDED_BY(mutex_);
@@ -376,6 +378,7 @@ class Engine {
   Sleeper* sleepers_ RS_GUARDED_BY(mutex_) = nullptr;  // who sleeps meanwhile, for transfers of their own
   MoverBell mover_bell_ RS_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point last_upkeep_ RS_GUARDED_BY(mutex_){};
+  uint64_t failures_seen_ RS_GUARDED_BY(mutex_) = 0;  // of writes, when the reserve was refilled last
   std::chrono::steady_clock::time_point refill_again_ RS_GUARDED_BY(mutex_){};  // the mover's reserve, after a search in vain
 };
 

@@ -117,7 +117,7 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
     if (result->no_slot_yet > 0 && !result->leaves()) {
       if (room_.SeemsFull(result->no_slot_yet)) {
         result->status = ResourceExhausted("");  // asked a moment ago
-      } else if (WaitForSlots(result->no_slot_yet, result)) {
+      } else if (result->may_ask && WaitForSlots(result->no_slot_yet, result)) {
         break;
       }
     }

@@ -16,7 +16,8 @@ struct Evicted {
   uint64_t no_slot_yet = 0;  // bytes of the smallest dirty victim for whose slot the tier has to be waited for
   uint64_t no_slot = 0;      // bytes of the smallest dirty victim that found no slot
   bool room_made = false;    // it has been waited for: look again
-  bool may_wait = false;     // set by the caller: who must fail otherwise waits for room that others make (SwapTier::Patience), in vain once only
+  bool may_ask = true;       // set by the caller: room is asked for where there is none, which takes as long as a server or a file system does
+  bool may_wait = false;     // the same: who must fail otherwise waits for room that others make (SwapTier::Patience), in vain once only
   Status status;             // why a dirty victim could not start
 
   // Sizes for which nobody gives a slot. A larger victim may find one nevertheless: who gives up a slot that is larger than the victim

@@ -22,8 +22,6 @@ class FailedWrites {
     ++round_;
     ++rounds_;
   }
-  // Whether some have failed since the last good one.
-  bool any() const { return writes_ > 0; }
   // Whether to give up; then who comes next tries again.
   bool TooMany() {
     if (writes_ < kMost || rounds_ < kRoundsMost) return false;

@@ -63,7 +63,8 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned, Time sinc
         break;
       case Phase::kLoading:
         if (chunk->op->prefetch && !std::exchange(helped, true)) {
-          HelpAhead();
+          HelpAhead(chunk->bytes);
+          if (PhaseOf(chunk) != Phase::kLoading) CountWait(since, Clock::now());
           continue;
         }
         told |= chunk->op->prefetch;

@@ -95,6 +95,7 @@ uint64_t Engine::PoliciesWith(uint64_t bytes) const {
 
 // Before anybody asks what a lower limit has room for, and when a higher one, or the old one again, is in force.
 void Engine::FitPolicies(uint64_t bytes) {
+  policies_fit_ = bytes;
   policy_->FitLimit(bytes);
   if (reserved_policy_ != nullptr) reserved_policy_->FitLimit(bytes);
   ChargePolicy();
@@ -116,6 +117,7 @@ Status Engine::SetBudget(uint64_t bytes) {
                               " of addresses that were reserved at start; start with the larger limit (RAMSPAN_MEMORY, "
                               "ramspan run --memory) and lower it, or allow more addresses (ulimit -v)"); }, OutOfHeap());
   }
+  const uint64_t policies_fitted = policies_fit_;
   if (bytes < budget_.limit()) FitPolicies(bytes);
   const uint64_t old = budget_.limit(), old_fits = room_.fits_up_to(), old_held = budget_.held();
   room_.Hold();
@@ -133,12 +135,13 @@ Status Engine::SetBudget(uint64_t bytes) {
     room_.SetFitsUpTo(old_fits);
     LookForSizes();
     budget_.RestoreHeld(old_held);
-    if (bytes < old) FitPolicies(old);
+    if (bytes < old) FitPolicies(policies_fitted);  // which may be less than the old limit would have given them
     room_.Hold();
     return status;
   }
   // Frames must not have to give way: where a little more memory would double what a policy takes, it stays as it is.
-  if (bytes > old && PoliciesWith(bytes) <= policy_bytes_ + (bytes - old)) FitPolicies(bytes);
+  const uint64_t growth = PoliciesWith(bytes) - std::min(PoliciesWith(bytes), policy_bytes_);
+  if (bytes > old && (growth <= bytes - old || arena_.committed() + growth <= budget_.frames_limit())) FitPolicies(bytes);
   TellLimits();
   ServeWaiters();
   return Status();

@@ -18,6 +18,9 @@ namespace {
 // none of them all threads would stand still behind one long-held pin; without a bound a large chunk would starve.
 constexpr uint32_t kPassesMax = 64;
 constexpr uint32_t kLooksOfRefused = 64;  // the same bound, in looks
+// Looks in a row at which some thread may unpin, until who was to be refused is not any more. One that tries again and again (adhereAll) holds its
+// pins for a small part of the time.
+constexpr uint32_t kHopefulLooks = 16;
 // How often the pins are looked at while all that is resident is pinned, by one thread for all. Half of it would take CPU time
 // from those that hold the pins, twice of it would be felt in each wait.
 constexpr auto kLookEvery = microseconds(200);
@@ -189,11 +192,6 @@ Status Engine::WatchPins(Waiter* waiter, PinWait* wait) {
 struct Engine::FrameSeeker {
   FrameSeeker(Engine* engine, Chunk* for_chunk, WhenPinned when)
       : chunk(for_chunk), when_pinned(when), mark(engine->pins_, for_chunk), place(engine, for_chunk) {}
-  // Whether to be told now. What others take and let go again, too little for this one, may always be coming.
-  bool IsRefused(bool coming, bool in_flight) {
-    if (!patient || !place->refused || in_flight) return false;
-    return !coming || ++looks_refused > kLooksOfRefused;
-  }
   Chunk* const chunk;
   const WhenPinned when_pinned;
   WaitingMark mark;
@@ -202,8 +200,25 @@ struct Engine::FrameSeeker {
   bool patient = false;  // it waits for pins of others
   uint64_t ask = 0;  // bytes of swap that would let something leave
   uint64_t vacates_ended = 0;  // before it asked swap
-  uint32_t looks_refused = 0;  // since it was to be refused, with nothing under way
+  uint32_t looks_refused = 0;  // since it was to be refused, with nothing under way, at which others had taken memory
+  uint32_t looks_hopeful = 0;  // the latest ones, in a row
+  uint64_t takes_seen = 0;     // by all, at the last look
 };
+
+// Whether who was to be refused (RefuseOldest) is told now. Others may have pinned since, and may unpin; and what others take and let go again, too
+// little for this one, may always be coming.
+bool Engine::IsRefused(FrameSeeker* seeker, bool coming) {
+  Waiter* const waiter = seeker->place.get();
+  if (!seeker->patient || !waiter->refused || seeker->when_pinned == WhenPinned::kBriefly || in_flight_ > 0) return false;
+  if (arena_.reserved() > 0 || vacating_.GivesUp()) return false;  // somebody goes on, or does as soon as it is decided
+  if (pins_->JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) {
+    waiter->refused = ++seeker->looks_hopeful < kHopefulLooks;
+    return false;
+  }
+  seeker->looks_hopeful = 0;
+  const bool taken_by_others = std::exchange(seeker->takes_seen, takes_) != takes_;
+  return !coming || (taken_by_others && ++seeker->looks_refused > kLooksOfRefused);
+}
 
 // A frame for a chunk that is about to come in. Evicts and waits as needed; on return the mutex may have been released.
 // OK without a frame: the chunk is not in swap any more, another thread was faster. kResourceExhausted: swap has to have *ask bytes.
@@ -265,7 +280,7 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
     bool coming = false;
     Status status = AwaitEvicted(seeker, evicted, &coming);
     const bool was_served = !had_memory && place->memory;  // while the search had let the mutex go: nobody is refused then
-    if (status.ok() && seeker->IsRefused(coming, in_flight_ > 0) && !was_served) {
+    if (status.ok() && !was_served && IsRefused(seeker, coming)) {
       status = evicted.status.ok() ? FullOfPinsStatus(seeker->chunk->bytes) : std::move(evicted.status);
     }
     if (status.ok() && !coming && !was_served) status = AwaitPins(seeker, evicted, frame);

@@ -37,7 +37,7 @@ class WritesUnderWay {
     return spell_;
   }
   void End(uint64_t bytes, Spell spell, Time now) {
-    last_news_ = now;
+    last_news_ = std::max(last_news_, now);  // who took note of an end may come later than who took note of the next one
     in_vain_ = 0;
     TakeBack(bytes, spell);
   }

@@ -111,7 +111,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   Engine& engine = *Session::Get().engine;
   const uint64_t bytes = AsPublicCall([&] { return FrameBytes(requests); });
   if (!may_wait || bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
-  const TurnQueue::Turn turn(&turns_of_all, table);
+  TurnQueue::Turn turn(&turns_of_all, table);
   Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
   bool told = false;
   HoldUp others;
@@ -121,7 +121,8 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
     if (PinRegistry::Get().JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) hopeless = {};
     if (hopeless > kPatience || !engine.wait_for_pins() || !PinRegistry::Get().MayWait(waited)) {
-      if (hopeless > kPatience && !PinRegistry::HoldsPins()) engine.RefuseOldest();
+      // Who is next in turn counts as waiting until this turn ends, but may go on then, and release what others need.
+      if (hopeless > kPatience && !PinRegistry::HoldsPins() && !turn.HasNext()) engine.RefuseOldest();
       ThrowStatus(engine.FullOfPinsStatus(bytes));
     }
     if (waited > kPatienceTold && !std::exchange(told, true)) {

@@ -46,6 +46,12 @@ class TurnQueue {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
+    // Whether somebody waits for it to end.
+    bool HasNext() {
+      std::lock_guard lock(queue_.mutex_);
+      return next_ != nullptr;
+    }
+
    private:
     void SetWaiting(bool waits) {
       if (table_ != nullptr) PinRegistry::SetWaitingForTurn(table_, waits);

@@ -298,4 +298,49 @@ TEST(AdhereAll, WhoTriesAgainAndAgainKeepsNobodyFromTheEndOfADeadlock) {
   EXPECT_EQ(thrown, 1);
 }
 
+// Who is next in turn goes on when this turn ends, and releases what a third one needs: that one was told that nobody could.
+TEST(AdhereAll, WhoGivesUpSpeaksForNobodyWhileAnotherIsNextInTurn) {
+  managedPtr<uint64_t> held(10 * kMibElements, uint64_t{0}), wanted(7 * kMibElements, uint64_t{0}), small(kMibElements, uint64_t{0});
+  std::vector<managedPtr<uint64_t>> data = Chunks(2, 4 * kMibElements);
+  std::atomic<int> stage{0}, done{0}, given_up{0};
+  std::atomic<bool> got{false};
+  std::thread next_in_turn([&] {
+    adhereTo<uint64_t> glue(held);
+    static_cast<uint64_t*>(glue)[0] = 1;
+    stage = 1;
+    while (stage < 2) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the other one is in turn by now
+    static_cast<void>(adhereAll(small));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ++done;
+  });
+  while (stage < 1) std::this_thread::yield();
+  std::thread gives_up([&] {
+    stage = 2;
+    try {
+      static_cast<void>(adhereAll(data[0], data[1]));
+    } catch (const ramspan::OutOfMemory&) {
+      ++given_up;
+    }
+    ++done;
+  });
+  std::thread needs([&] {
+    while (stage < 2) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    try {
+      adhereTo<uint64_t> glue(wanted);
+      static_cast<uint64_t*>(glue)[0] = 3;
+      got = true;
+    } catch (const ramspan::OutOfMemory&) {
+    }
+    ++done;
+  });
+  EndsOrElse([&] { return done == 3; });
+  next_in_turn.join();
+  gives_up.join();
+  needs.join();
+  EXPECT_TRUE(got);
+  EXPECT_EQ(given_up, 1) << "then this test shows nothing";
+}
+
 }  // namespace

@@ -93,7 +93,7 @@ TEST_F(ProgramEnd, WhatTheEndHasNoHeapToSayCostsNoStatus) {
     EXPECT_EQ(end.status, 0) << end.err;
     const bool enough = given > 1000;
     EXPECT_EQ(end.err.find("statistics are not written") == std::string::npos, enough) << end.err;
-    const bool told = end.err.find("wrote what was there already") != std::string::npos;
+    const bool told = end.err.find("were what was in swap already") != std::string::npos;
     EXPECT_NE(told, end.err.find("unchanged writes to swap are not told") != std::string::npos) << end.err;
     if (given == 0 || enough) {
       EXPECT_EQ(told, enough) << end.err;

@@ -1,6 +1,7 @@
 // A thread that needs what the mover is just bringing does the mover's next work meanwhile.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -23,6 +24,19 @@ namespace {
 class StandingCopy final : public ForwardingTier {
  public:
   StandingCopy() : ForwardingTier(&inner_) {}
+
+  Result<SlotRef> TryReserve(size_t bytes) override {
+    if (must_ask) return Status(StatusCode::kMustAsk, StaticText("ask"));
+    return ForwardingTier::TryReserve(bytes);
+  }
+  Status MakeRoom(size_t bytes, Patience patience) override {
+    if (must_ask) {
+      asked = true;
+      LetGo();
+    }
+    return ForwardingTier::MakeRoom(bytes, patience);
+  }
+  std::atomic<bool> must_ask{false}, asked{false};
 
   void SubmitRead(std::span<IoRequest* const> batch) noexcept override {
     {
@@ -102,10 +116,12 @@ TEST(HelpAhead, WhoWaitsForTheMoversReadBringsTheNextChunkMeanwhile) {
   const SlotRef standing = tier.AwaitStanding();
   EXPECT_TRUE(standing) << "the mover had nothing to read";
   while (standing && chunks[next % chunks.size()]->slot.bits != standing.bits) ASSERT_TRUE(use());
+  const uint64_t waits = engine.counters().waits;
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(use());
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "nobody helped the mover, whose copy stood still";
   EXPECT_GE(tier.helped(), 1);
+  EXPECT_EQ(engine.counters().waits, waits + 1) << "what is waited for counts as that also while this thread helps";
   mover.join();
   engine.Drain();
   EXPECT_TRUE(engine.IsValid());
@@ -159,6 +175,53 @@ TEST(HelpAhead, WhatIsWaitedForMayComeWhileNobodyIsFoundWhoCouldLeave) {
   EXPECT_TRUE(engine.Acquire(wanted, false).ok());
   EXPECT_TRUE(came) << "nobody looked for somebody who could leave";
   mover.join();
+  pins.at_barrier = {};
+  engine.Drain();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
+// A server's or a file system's answer may take seconds, when the chunk that is waited for has come long ago.
+TEST(HelpAhead, WhoHelpsAsksNobodyForRoom) {
+  AllPinned pins;
+  Bed bed(&pins);
+  StandingCopy& tier = bed.tier;
+  Engine& engine = bed.engine;
+  std::vector<Chunk*>& chunks = bed.chunks;
+  size_t& next = bed.next;
+  const auto use = [&] { return engine.Acquire(chunks[next % chunks.size()], false).ok(); };
+  engine.SetWaitForPins(false);
+  pins.all_pinned = true;
+  while (use()) ++next;  // until no frame is left
+  Chunk* const wanted = chunks[next % chunks.size()];
+  size_t other = next + 1;
+  while (PhaseOf(chunks[other % chunks.size()]) != Phase::kResident) ++other;
+  engine.Free(chunks[other % chunks.size()]);  // but this one
+  chunks.erase(chunks.begin() + static_cast<ptrdiff_t>(other % chunks.size()));
+  std::thread mover([&] {
+    tier.SetMover(std::this_thread::get_id());
+    for (int i = 0; i < 10 && tier.helped() == 0; ++i) engine.MoverStep();
+  });
+  EXPECT_TRUE(tier.AwaitStanding()) << "the mover had nothing to read";
+  ASSERT_EQ(PhaseOf(wanted), Phase::kLoading);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // as above
+  engine.FreeResidentSlots(UINT64_MAX);  // now whatever leaves needs room in swap
+  pins.all_pinned = false;
+  tier.must_ask = true;
+  std::atomic<bool> looked{false};
+  pins.at_barrier = [&] {
+    if (!looked.exchange(true)) return;
+    tier.LetGo();
+  };
+  std::thread in_the_end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    tier.LetGo();
+  });
+  EXPECT_TRUE(engine.Acquire(wanted, false).ok());
+  EXPECT_FALSE(tier.asked) << "by the thread that helps";
+  EXPECT_TRUE(looked) << "it did not help";
+  in_the_end.join();
+  mover.join();
+  tier.must_ask = false;
   pins.at_barrier = {};
   engine.Drain();
   for (Chunk* chunk : chunks) engine.Free(chunk);

@@ -20,6 +20,7 @@
 #include "client/engine/engine.h"
 #include "tests/support/deaf_policy.h"
 #include "tests/support/fake_tier.h"
+#include "tests/support/forwarding_tier.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
@@ -116,6 +117,91 @@ TEST(Mover, RestsWhereWritesFail) {
   const uint64_t out = tier.stats().bytes_written;
   engine.MoverStep();
   EXPECT_GT(tier.stats().bytes_written, out) << "it goes on when they do not fail any more";
+  engine.Drain();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
+// Each refill was followed by a rest until the next good write: which a program that only reads does not make.
+TEST(Mover, OneFailedWriteDoesNotSlowItDownForGood) {
+  FakeTier tier({.seed = 5, .synchronous = true});
+  NoPins pins;
+  Engine engine({.budget = 4 * kMiB}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 2000; ++i) chunks.push_back(engine.Create(4 << 10).value());
+  uint64_t by_mover = 0, by_pulls = 0;
+  const auto sweep = [&](size_t written) {
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      const uint64_t before = engine.counters().evictions;
+      ASSERT_TRUE(engine.Acquire(chunks[i], i < written).ok());
+      if (i < written) ++static_cast<char*>(chunks[i]->frame)[0];
+      const uint64_t pulled = engine.counters().evictions;
+      engine.MoverStep();
+      by_pulls += pulled - before;
+      by_mover += engine.counters().evictions - pulled;
+    }
+  };
+  sweep(chunks.size());
+  for (int i = 0; i < 30; ++i) sweep(0);
+  by_mover = by_pulls = 0;
+  for (int i = 0; i < 20; ++i) sweep(0);
+  const uint64_t before = by_pulls;
+  tier.faults().NextWrites(Fault::kFails, 1);
+  for (int i = 0; i < 10 && engine.counters().write_failures == 0; ++i) sweep(1);
+  ASSERT_EQ(engine.counters().write_failures, 1u);
+  sweep(0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(15));  // the rest that it deserves
+  by_mover = by_pulls = 0;
+  for (int i = 0; i < 20; ++i) sweep(0);
+  EXPECT_LT(by_pulls, before + by_mover / 10) << before << " of those before";
+  engine.Drain();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
+// Answers late that it is full.
+struct AnswersLate final : ForwardingTier {
+  AnswersLate() : ForwardingTier(&inner) {}
+  Result<SlotRef> TryReserve(size_t bytes) override {
+    if (full) return Status(StatusCode::kMustAsk, StaticText("ask"));
+    return ForwardingTier::TryReserve(bytes);
+  }
+  Status MakeRoom(size_t bytes, Patience patience) override {
+    if (!full) return ForwardingTier::MakeRoom(bytes, patience);
+    ++asked;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return Status(StatusCode::kResourceExhausted, StaticText("full"));
+  }
+  FakeTier inner{{.seed = 5, .synchronous = true}};
+  bool full = false;
+  int asked = 0;
+};
+
+// A search in vain is not repeated for twenty times as long as it took: but that is of searching, not of waiting for an answer.
+TEST(Mover, RestsNoLongerBecauseAServerAnswersLate) {
+  AnswersLate tier;
+  NoPins pins;
+  Engine engine({.budget = 4 * kMiB, .keep_room = false}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 200; ++i) chunks.push_back(engine.Create(32 << 10).value());
+  for (char sweep = 0; sweep < 3; ++sweep) {
+    for (Chunk* chunk : chunks) {
+      ASSERT_TRUE(engine.Acquire(chunk, true).ok());
+      std::memset(chunk->frame, sweep, 32 << 10);
+    }
+  }
+  engine.Drain();
+  engine.FreeResidentSlots(UINT64_MAX);  // whatever leaves needs room
+  tier.full = true;
+  for (int i = 0; i < 100 && tier.asked == 0; ++i) engine.MoverStep();
+  ASSERT_GT(tier.asked, 0) << "then this test shows nothing";
+  tier.full = false;
+  const uint64_t evictions = engine.counters().evictions;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto waited = [&] { return std::chrono::steady_clock::now() - begin; };
+  while (engine.counters().evictions == evictions && waited() < std::chrono::seconds(20)) {
+    engine.MoverStep();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_LT(waited(), std::chrono::milliseconds(2000));
   engine.Drain();
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }

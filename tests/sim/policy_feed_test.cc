@@ -233,6 +233,31 @@ TEST(PolicyMemoryUse, IsChargedToTheLimitAndFollowsIt) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
+// It had been left what it had when the limit was raised by less than it would have taken. A limit that is refused gave it that all the same.
+TEST(PolicyMemoryUse, IsNoMoreAfterALimitThatIsRefusedThanBefore) {
+  FakeTier tier({.seed = 1, .capacity_bytes = uint64_t{1} << 30, .synchronous = true});
+  NoPins pins;
+  constexpr uint64_t kBoundary = uint64_t{5120} << 14;  // from here on `replay` remembers twice as many uses
+  Engine engine({.budget = kBoundary - 16384, .addresses = uint64_t{1} << 30}, &tier, &pins, PolicyNamed("replay"));
+  ASSERT_TRUE(engine.SetBudget(kBoundary - 8192).ok());
+  std::vector<Chunk*> chunks;
+  engine.SetWaitForPins(false);
+  pins.all_pinned = true;
+  do {
+    chunks.push_back(engine.Create(64 << 10).value());
+  } while (engine.Acquire(chunks.back(), true).ok());
+  const uint64_t fitted = engine.counters().metadata_bytes;
+  ASSERT_TRUE(engine.SetBudget(kBoundary + 8192).ok());
+  const uint64_t before = engine.counters().metadata_bytes;
+  ASSERT_EQ(before, fitted) << "then this test shows nothing";
+  EXPECT_FALSE(engine.SetBudget(kBoundary / 2).ok());
+  EXPECT_EQ(engine.counters().metadata_bytes, before);
+  EXPECT_TRUE(engine.IsValid());
+  pins.all_pinned = false;
+  engine.Drain();
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
 TEST_F(PolicyHears, WhatReadsHaveCostByTheSlotsTier) {
   ASSERT_NE(record_.costs, nullptr);
   EXPECT_EQ(record_.costs->Of(SlotRef{1}).read_bytes, 0u);

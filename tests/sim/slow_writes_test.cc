@@ -218,5 +218,17 @@ TEST(SlowWrites, TheMoverHasNoMoreOnItsWayThanItsReserve) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
+// Who took note of an end and has had no core since comes after who took note of a later one.
+TEST(SlowWrites, NewsThatComesLateIsNotOlderThanWhatIsKnown) {
+  WritesUnderWay writes;
+  using std::chrono::microseconds;
+  const WritesUnderWay::Time begin{std::chrono::seconds(100)};
+  const auto first = writes.Begin(65536, begin), second = writes.Begin(65536, begin);
+  writes.Begin(65536, begin);
+  writes.End(65536, second, begin + microseconds(3000));
+  writes.End(65536, first, begin + microseconds(500));
+  EXPECT_EQ(writes.Expected(begin + microseconds(3100), 65536), 65536u);
+}
+
 }  // namespace
 }  // namespace ramspan
