@@ -179,7 +179,7 @@ Status Engine::WatchPins(Waiter* waiter, PinWait* wait) {
   if (TellWait(waiter->bytes, wait)) return Status();  // meanwhile everything may have changed
   wait->own = waiter->memory.bytes();
   LetSleepersPass(*wait);
-  if (!queue_.empty()) pins_->HoldUpOthers(queue_.oldest(), pin_clock_.now() - oldest_since_);
+  if (!queue_.empty()) pins_->HoldUpOthers(queue_.oldest(), pin_clock_.now() - oldest_since_, queue_.oldest()->bytes);
   if (MemoryQueue::IsQueued(waiter)) queue_.BeginWatch(waiter);
   const auto waited = wait->waited;
   Status status = WaitForPins(waiter->bytes, wait, &waiter->wake);

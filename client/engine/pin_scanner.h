@@ -34,9 +34,9 @@ class PinScanner {
   // Whether the calling thread, which has waited for so long, may wait on for others' pins. Not for ever where it is ending, or the
   // process is: then it holds up an exit() for threads that need not release anything any more.
   virtual bool MayWait(std::chrono::steady_clock::duration /*waited*/) { return true; }
-  // One that waits, `who`, has waited for so long for pins of others, which may pin again at once what they release: then those that hold
+  // One that waits, `who`, has waited for so long for so many bytes that others pin, which may pin again at once what they release: then those that hold
   // nothing are kept from it for short whiles. It is for who waits to look often, and to end it. One at a time; of others it is ignored.
-  virtual void HoldUpOthers(const void* /*who*/, std::chrono::steady_clock::duration /*waited*/) {}
+  virtual void HoldUpOthers(const void* /*who*/, std::chrono::steady_clock::duration /*waited*/, uint64_t /*bytes*/) {}
   virtual void EndHoldUp(const void* /*who*/) {}
   // Whether they are just now. They notice at the next pin of a chunk without kReferenced.
   virtual bool HoldsUpOthers() const { return false; }

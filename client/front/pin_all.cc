@@ -73,8 +73,11 @@ uint64_t FrameBytes(std::span<const PinRequest> requests) {
 }
 
 // Those that wait. Each of them holds nothing that adhereAll pinned; who is not in turn does not even try, so that the first one gets what the
-// others let go.
-TurnQueue turns_of_all;
+// others let go. It outlives all static objects, and is not destroyed in a forked child either, where those that wait do not exist.
+TurnQueue& TurnsOfAll() {
+  static auto* turns = new TurnQueue;
+  return *turns;
+}
 
 bool AreAllInMemory(std::span<const PinRequest> requests) {
   return std::all_of(requests.begin(), requests.end(), [](const PinRequest& one) {
@@ -82,12 +85,18 @@ bool AreAllInMemory(std::span<const PinRequest> requests) {
   });
 }
 
+bool IsHeldUp(std::span<const PinRequest> requests) {
+  uint64_t bytes = 0;
+  for (const PinRequest& one : requests) bytes += one.chunk != nullptr ? one.chunk->bytes : 0;
+  return PinGate::Get().IsShutFor(bytes) && !Session::InForkedChild() && !PinRegistry::HoldsPins();
+}
+
 // While this waits, those that hold nothing let it have what the others release.
 struct HoldUp {
   ~HoldUp() { PinGate::Get().End(this); }
   // Whether they do just now.
-  bool Look(Clock::duration waited) {
-    PinGate::Get().Look(this, waited);
+  bool Look(Clock::duration waited, uint64_t bytes) {
+    PinGate::Get().Look(this, waited, bytes);
     return PinGate::Get().IsShut();
   }
 };
@@ -98,12 +107,12 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   const std::span<PinRequest> requests(first, count);
   const ErrnoGuard guard;
   RefuseWithinProgramCode("adhereAll");
-  if (PinGate::Get().IsShut() && !Session::InForkedChild() && !PinRegistry::HoldsPins()) PinGate::Get().Pass();
+  if (PinGate::Get().IsShut() && IsHeldUp(requests)) PinGate::Get().Pass();
   const bool all_there = AreAllInMemory(requests);
   const Session* session = all_there ? Session::IfStarted() : &Session::Get();  // which throws in a forked child, before any mutex
   const bool may_wait = session == nullptr || (session->engine->wait_for_pins() && PinRegistry::Get().MayWait({}));
   // What is in memory takes nothing from those who wait. Who may not wait has this one chance.
-  if (all_there || !may_wait || !turns_of_all.AnybodyWaits()) {
+  if (all_there || !may_wait || !TurnsOfAll().AnybodyWaits()) {
     Status status = TryPinAll(requests, table);
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
@@ -111,7 +120,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   Engine& engine = *Session::Get().engine;
   const uint64_t bytes = AsPublicCall([&] { return FrameBytes(requests); });
   if (!may_wait || bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
-  TurnQueue::Turn turn(&turns_of_all, table);
+  TurnQueue::Turn turn(&TurnsOfAll(), table);
   Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
   bool told = false;
   HoldUp others;
@@ -131,7 +140,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
                  "program's, their adhereTos have to end before that",
                  WithinHeap([bytes] { return FormatBytes(bytes); }, std::string()).c_str());
     }
-    if (others.Look(waited)) pause = kPauseOfAll;
+    if (others.Look(waited, bytes)) pause = kPauseOfAll;
     std::this_thread::sleep_for(pause);
     waited += pause;
     hopeless += pause;

@@ -14,7 +14,7 @@ int64_t Now() { return std::chrono::steady_clock::now().time_since_epoch().count
 
 constinit PinGate PinGate::gate_;
 
-void PinGate::Look(const void* who, Duration waited) {
+void PinGate::Look(const void* who, Duration waited, uint64_t bytes) {
   if (waited < kPatience) return;
   const int64_t now = Now();
   if (const void* none = nullptr; who_.load(std::memory_order_relaxed) != who) {
@@ -26,12 +26,14 @@ void PinGate::Look(const void* who, Duration waited) {
   if (shut_until != 0 ? now < shut_until : now < open_until_.load(std::memory_order_relaxed)) return;
   const int64_t next = next_.load(std::memory_order_relaxed);
   if (shut_until == 0) {
+    needed_.store(bytes, std::memory_order_relaxed);
     shut_until_.store(now + next, std::memory_order_relaxed);
     return;
   }
+  const int64_t longer = std::min<int64_t>(2 * next, kLongest.count());
   shut_until_.store(0, std::memory_order_relaxed);
-  open_until_.store(now + kRest * next, std::memory_order_relaxed);
-  next_.store(std::min<int64_t>(2 * next, kLongest.count()), std::memory_order_relaxed);
+  open_until_.store(now + kRest * longer, std::memory_order_relaxed);
+  next_.store(longer, std::memory_order_relaxed);
 }
 
 void PinGate::End(const void* who) {

@@ -50,7 +50,7 @@ class PinRegistry final : public PinScanner {
   void SetWaiting(Chunk* chunk) override;
   Verdict JudgeWaiters() override;
   bool MayWait(std::chrono::steady_clock::duration waited) override;
-  void HoldUpOthers(const void* who, std::chrono::steady_clock::duration waited) override { PinGate::Get().Look(who, waited); }
+  void HoldUpOthers(const void* who, std::chrono::steady_clock::duration waited, uint64_t bytes) override { PinGate::Get().Look(who, waited, bytes); }
   void EndHoldUp(const void* who) override { PinGate::Get().End(who); }
   bool HoldsUpOthers() const override { return PinGate::Get().IsShut(); }
   uint32_t ThisThread() const override;

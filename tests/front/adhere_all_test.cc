@@ -1,9 +1,14 @@
 // adhereAll under the same 16 MiB limit as front_test.cc.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -198,6 +203,8 @@ TEST(AdhereAll, OfTwoThreadsThatHoldWhatTheOtherNeedsOneThrowsAndTheOtherGoesOn)
 TEST(AdhereAll, IsServedBesideThreadsThatPinAtOnceAgainWhatTheyRelease) {
   constexpr size_t kThreads = 14;  // beside them there is room for one object more
   constexpr int kTimes = 40;
+  std::signal(SIGUSR2, [](int) {});  // interrupts waits
+  std::atomic<int> wrong_errno{0};
   std::vector<managedPtr<uint64_t>> data = Chunks(kThreads + 30, kMibElements);
   std::vector<managedPtr<uint64_t>> large = Chunks(6, 3 * kMibElements);
   std::atomic<bool> done{false};
@@ -206,7 +213,9 @@ TEST(AdhereAll, IsServedBesideThreadsThatPinAtOnceAgainWhatTheyRelease) {
     holders[t] = std::thread([&, t] {
       while (!done) {
         const adhereTo<uint64_t> glue(data[t]);
+        errno = 0;
         static_cast<void>(static_cast<const uint64_t*>(glue));
+        wrong_errno += errno != 0;
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
     });
@@ -225,15 +234,54 @@ TEST(AdhereAll, IsServedBesideThreadsThatPinAtOnceAgainWhatTheyRelease) {
     }
     done = true;
   });
-  EndsOrElse([&] { return done.load(); });
+  EndsOrElse([&] {
+    for (std::thread& holder : holders) pthread_kill(holder.native_handle(), SIGUSR2);
+    return done.load();
+  });
   needs.join();
   for (std::thread& holder : holders) holder.join();
+  std::signal(SIGUSR2, SIG_DFL);
+  EXPECT_EQ(wrong_errno, 0) << "a pull changes errno";
+}
+
+// It waited in the destructor of a condition variable for threads that are in its parent only.
+TEST(AdhereAll, AForkedChildEndsWhileThreadsOfItsParentWaitForTheirTurn) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMibElements);
+  std::atomic<bool> done{false}, pinned{false};
+  std::thread holder([&] {
+    auto [x, y] = adhereAll(data[0], data[1]);
+    pinned = true;
+    while (!done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  while (!pinned) std::this_thread::yield();
+  std::atomic<ramspan::detail::PinTable*> tables[2] = {};
+  std::thread waiters[2];
+  for (size_t i = 0; i < 2; ++i) {
+    waiters[i] = std::thread([&, i] {
+      tables[i] = ramspan::detail::ThisThreadPins();
+      static_cast<void>(adhereAll(data[2], data[3]));
+    });
+  }
+  const auto waits = [](const auto& table) { return table != nullptr && table.load()->waiting_for != nullptr; };
+  while (!waits(tables[0]) && !waits(tables[1])) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) std::exit(0);
+  int status = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(20)) kill(child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  done = true;
+  holder.join();
+  for (std::thread& waiter : waiters) waiter.join();
 }
 
 // Who holds pins goes on, or it would never come to release them.
 TEST(AdhereAll, HoldsNobodyUpWhoHoldsPins) {
   std::vector<managedPtr<uint64_t>> data = Chunks(3, 6 * kMibElements);
-  std::vector<managedPtr<uint64_t>> small = Chunks(100, 16);
+  std::vector<managedPtr<uint64_t>> small = Chunks(8, kMibElements / 4);  // not too small to matter
   constexpr std::chrono::milliseconds kHeldUp{10};
   const auto longest_pull_beside_another_that_waits = [&] {
     std::atomic<bool> pinned{false};

@@ -13,20 +13,21 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
+constexpr uint64_t kBytes = 4 << 20;
 constexpr auto kLong = 2 * PinGate::kPatience;
 
 bool ComesTo(bool shut, PinGate* gate, const void* who) {
   const auto end = Clock::now() + std::chrono::seconds(10);
-  while (gate->IsShut() != shut && Clock::now() < end) gate->Look(who, kLong);
+  while (gate->IsShut() != shut && Clock::now() < end) gate->Look(who, kLong, kBytes);
   return gate->IsShut() == shut;
 }
 
 TEST(PinGate, IsShutForOneThatHasWaitedAndOpenWhenItsWaitEnds) {
   PinGate gate;
   const int me = 0;
-  gate.Look(&me, PinGate::kPatience / 2);
+  gate.Look(&me, PinGate::kPatience / 2, kBytes);
   EXPECT_FALSE(gate.IsShut());
-  gate.Look(&me, kLong);
+  gate.Look(&me, kLong, kBytes);
   EXPECT_TRUE(gate.IsShut());
   gate.End(&me);
   EXPECT_FALSE(gate.IsShut());
@@ -35,14 +36,14 @@ TEST(PinGate, IsShutForOneThatHasWaitedAndOpenWhenItsWaitEnds) {
 TEST(PinGate, ServesOneWaitAtATime) {
   PinGate gate;
   const int me = 0, other = 0;
-  gate.Look(&me, kLong);
+  gate.Look(&me, kLong, kBytes);
   gate.End(&other);
   EXPECT_TRUE(gate.IsShut());
   EXPECT_TRUE(ComesTo(false, &gate, &me));
-  for (int i = 0; i < 100; ++i) gate.Look(&other, kLong);
+  for (int i = 0; i < 100; ++i) gate.Look(&other, kLong, kBytes);
   EXPECT_FALSE(gate.IsShut()) << "the rest of those that were held up is over too soon";
   gate.End(&me);
-  gate.Look(&other, kLong);
+  gate.Look(&other, kLong, kBytes);
   EXPECT_TRUE(gate.IsShut());
 }
 
@@ -61,15 +62,23 @@ TEST(PinGate, IsOpenForFourTimesAsLongAsItWasShut) {
   for (int round = 0; round < 3; ++round) {
     const auto kLate = milliseconds(1);  // the clock is looked at a little before and after the gate
     EXPECT_GE(lasted(true) + kLate, PinGate::kFirst * (1 << round));
-    EXPECT_GE(lasted(false) + kLate, PinGate::kRest * PinGate::kFirst * (1 << round));
+    EXPECT_GE(lasted(false) + kLate, PinGate::kRest * PinGate::kFirst * (2 << round));
   }
+}
+
+TEST(PinGate, IsOpenForWhatIsTooSmallToMatter) {
+  PinGate gate;
+  const int me = 0;
+  gate.Look(&me, kLong, kBytes);
+  EXPECT_TRUE(gate.IsShutFor(kBytes / PinGate::kMatters));
+  EXPECT_FALSE(gate.IsShutFor(kBytes / PinGate::kMatters - 1));
 }
 
 TEST(PinGate, HoldsUpUntilItIsOpened) {
   PinGate gate;
   const int me = 0;
   gate.Pass();  // open
-  gate.Look(&me, kLong);
+  gate.Look(&me, kLong, kBytes);
   std::atomic<bool> passed{false};
   std::thread thread([&] {
     gate.Pass();
@@ -88,7 +97,7 @@ TEST(PinGate, HoldsNobodyUpForLongerThanItWasToBeShut) {
   PinGate gate;
   const int me = 0;
   const auto begin = Clock::now();
-  gate.Look(&me, kLong);
+  gate.Look(&me, kLong, kBytes);
   gate.Pass();
   EXPECT_TRUE(gate.IsShut());
   EXPECT_GE(Clock::now() - begin, PinGate::kFirst);
