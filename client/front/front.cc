@@ -1,7 +1,9 @@
 // The slow side of the resident path.
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
@@ -40,6 +42,7 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
 // frame may be used at once then.
 bool LetOthersGoFirst(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
   if (ProgramCode::running() != ProgramCode::Of::kNobody || Session::InForkedChild()) return false;
+  const ErrnoGuard guard;
   Unpin(chunk, table, slot);
   if (!PinRegistry::HoldsPins()) PinGate::Get().Pass();
   return StorePinAnywhere(chunk, table, slot, write);
@@ -53,7 +56,7 @@ PinTable* MakePinTable() {
 }
 
 void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
-  if (PinGate::Get().IsShut() && LetOthersGoFirst(chunk, table, slot, write)) return chunk->frame;
+  if (PinGate::Get().IsShut() && PinGate::Get().IsShutFor(chunk->bytes) && LetOthersGoFirst(chunk, table, slot, write)) return chunk->frame;
   // Open, but a bit that the fast path wants is not set yet. The pin is visible already, so no evictor can finish with
   // this chunk and the bits may be set without the engine's mutex.
   const uint64_t word = chunk->state.load(std::memory_order_acquire);
@@ -76,6 +79,26 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
   return chunk->frame;
 }
 
+namespace {
+// A pin that is counted in the chunk's word. Where the chunk is open it takes no lock: who closes the chunk changes that word, and so either
+// sees the count afterwards, or this sees the word closed.
+void PinCounted(ChunkHead* chunk, PinTable* table, bool write) {
+  const uint64_t need = kReadable | (write ? kWritable : 0), first_touch = kReferenced | (write ? kDirty : 0);
+  uint64_t word = chunk->state.load(std::memory_order_acquire);
+  while ((word & need) == need) {
+    // Acquire and release: as SetBits of PinSlow, and as a slot's store.
+    if (!chunk->state.compare_exchange_weak(word, (word | first_touch) + kOneCountedPin, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (!(word & kReferenced)) NoteTouch(Full(chunk), table, write);
+    PinRegistry::NoteCounted(1);
+    return;
+  }
+  const ErrnoGuard guard;
+  RefuseWithinProgramCode(kPull);
+  if (Status status = Session::Get().engine->AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
+  PinRegistry::NoteCounted(1);
+}
+}  // namespace
+
 bool StorePinAnywhere(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
   return StorePinFenced(chunk, table, slot, write, PinRegistry::Get().pins_fence());
 }
@@ -86,9 +109,7 @@ void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool wri
     *slot = i;
     return StorePinAnywhere(chunk, table, i, write) ? chunk->frame : PinSlow(chunk, table, i, write);
   }
-  RefuseWithinProgramCode(kPull);
-  if (Status status = Session::Get().engine->AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
-  PinRegistry::NoteCounted(1);
+  PinCounted(chunk, table, write);
   *slot = kCountedPin;
   return chunk->frame;
 }
@@ -98,6 +119,29 @@ void UnpinCounted(ChunkHead* chunk) noexcept {
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
   PinRegistry::NoteCounted(-1);
 }
+
+namespace {
+// Of the latest Try... Destroyed with its thread; what fails later than that ends the process anyway.
+thread_local std::exception_ptr failure_of_try;
+}  // namespace
+
+bool TryHeldPin(ChunkHead* chunk, bool write, HeldPin* pin, PinFor how_long) noexcept {
+  try {
+    if (how_long == PinFor::kOnce) {
+      *pin = HeldPin(chunk, write);
+    } else {
+      PinTable* const table = ThisThreadPins();
+      PinCounted(chunk, table, write);
+      *pin = HeldPin(chunk, table, kCountedPin);
+    }
+    return true;
+  } catch (...) {
+    failure_of_try = std::current_exception();
+    return false;
+  }
+}
+
+void ThrowOfTry() { std::rethrow_exception(std::exchange(failure_of_try, nullptr)); }
 
 void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
   HeldPin mine(chunk, write);

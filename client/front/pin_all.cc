@@ -1,6 +1,8 @@
 // adhereAll: several pins, all or none.
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <new>
 #include <span>
 #include <thread>
 #include <utility>
@@ -75,7 +77,8 @@ uint64_t FrameBytes(std::span<const PinRequest> requests) {
 // Those that wait. Each of them holds nothing that adhereAll pinned; who is not in turn does not even try, so that the first one gets what the
 // others let go. It outlives all static objects, and is not destroyed in a forked child either, where those that wait do not exist.
 TurnQueue& TurnsOfAll() {
-  static auto* turns = new TurnQueue;
+  alignas(TurnQueue) static std::byte storage[sizeof(TurnQueue)];
+  static auto* turns = new (storage) TurnQueue;  // which needs no heap
   return *turns;
 }
 

@@ -19,6 +19,7 @@
 #include "ramspan/adhere_all.h"
 #include "ramspan/runtime.h"
 #include "tests/support/ends_or_else.h"
+#include "tests/support/send_signal.h"
 #include "tests/support/shortest_of.h"
 
 namespace {
@@ -269,7 +270,7 @@ TEST(AdhereAll, AForkedChildEndsWhileThreadsOfItsParentWaitForTheirTurn) {
   int status = 0;
   const auto begin = std::chrono::steady_clock::now();
   while (waitpid(child, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(20)) kill(child, SIGKILL);
+    if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(20)) SendSignal(child, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;

@@ -46,7 +46,7 @@ echo "pkg-config: fine"
 
 # An example is a file to copy and compile: each finds what it includes, in the C++ that the documents say.
 examples=$(dirname "$(find "$prefix" -name sort_text.cc)")
-for example in "$examples"/*.cc; do
+for example in "$examples"/*.cc "$examples"/irregular/*.cc; do
   "$cxx" -std=c++17 -fopenmp -fsyntax-only "$example" $(pkg-config --cflags ramspan-mpi eigen3)
 done
 [ "$(find "$examples" -name '*.cc' | wc -l)" -ge 9 ] || { echo "where are the examples?"; exit 1; }

@@ -55,4 +55,11 @@ class HeldPin {
   unsigned slot_ = kNoPin;
 };
 
+// HeldPin(chunk, write) for loops: where a call may throw, g++ keeps a loop's variables in memory, and a sum takes four times as long. False: *pin
+// is as it was, and ThrowOfTry throws what the pull of this thread's latest Try... has met.
+// kLong: it takes none of the thread's slots, of which there are few, so that pins which come and go meanwhile find them free.
+enum class PinFor { kOnce, kLong };
+RAMSPAN_API bool TryHeldPin(ChunkHead* chunk, bool write, HeldPin* pin, PinFor how_long) noexcept;
+[[noreturn]] RAMSPAN_API void ThrowOfTry();
+
 }  // namespace ramspan::detail

@@ -1,0 +1,118 @@
+#include "ramspan/detail/block_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+#include <utility>
+
+#include "client/front/pin_registry.h"
+#include "ramspan/detail/held_pin.h"
+#include "ramspan/runtime.h"
+
+namespace ramspan::detail {
+namespace {
+// Of the memory limit is what all views of all threads together may hold.
+constexpr uint64_t kShare = 4;
+}  // namespace
+
+// The views of the calling thread. Trivially destructible: a view may be a static object's.
+struct BlockCache::OfThread {
+  BlockCache* first;
+  uint64_t bytes;  // of what they hold
+
+  static OfThread& Get() {
+    static thread_local constinit OfThread views{};
+    return views;
+  }
+  static uint64_t Share() { return MemoryLimit() / kShare / std::max(1u, PinRegistry::Get().threads()); }
+};
+
+void BlockCache::Count(const ChunkHead* chunk, int sign) {
+  OfThread& views = OfThread::Get();
+  const uint64_t bytes = sign < 0 ? uint64_t{0} - chunk->bytes : chunk->bytes;
+  held_bytes_ += bytes;
+  views.bytes += bytes;
+  if (held_bytes_ > 0 && !std::exchange(listed_, true)) {
+    before_ = nullptr;
+    next_ = views.first;
+    if (next_ != nullptr) next_->before_ = this;
+    views.first = this;
+  } else if (held_bytes_ == 0 && std::exchange(listed_, false)) {
+    (before_ == nullptr ? views.first : before_->next_) = next_;
+    if (next_ != nullptr) next_->before_ = before_;
+  }
+}
+
+void BlockCache::LetGo(Entry* entry) {
+  if (entry->chunk == nullptr) return;
+  ChunkHead* const chunk = std::exchange(*entry, Entry()).chunk;
+  Count(chunk, -1);
+  UnpinCounted(chunk);
+}
+
+void BlockCache::LetSpareOnesGo() {
+  for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) {
+    if (!IsLatest(entry)) LetGo(entry);
+  }
+}
+
+// Where `bytes` more are beyond the share, another block goes.
+void BlockCache::MakeRoom(size_t bytes) {
+  if (OfThread::Get().bytes + bytes <= OfThread::Share()) return;
+  is_full_ = true;
+  for (size_t looks = 0; looks <= mask_; ++looks) {
+    Entry* const entry = entries_ + (hand_++ & mask_);
+    if (entry->chunk != nullptr && !IsLatest(entry)) return LetGo(entry);
+  }
+}
+
+bool BlockCache::Grow() noexcept {
+  const size_t size = std::min({4 * (mask_ + 1), kMost, std::bit_ceil(blocks_)});
+  if (size <= mask_ + 1) return false;
+  Entry* const larger = new (std::nothrow) Entry[size];
+  if (larger == nullptr) return false;
+  for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) {
+    if (entry->chunk != nullptr) larger[entry->block & (size - 1)] = *entry;
+  }
+  if (entries_ != first_) delete[] entries_;
+  entries_ = larger;
+  mask_ = size - 1;
+  replaced_ = 0;
+  return true;
+}
+
+void* BlockCache::TryEnter(size_t block, Object object) noexcept {
+  ChunkHead* const chunk = object.chunk();
+  if (entries_[block & mask_].chunk != nullptr && ++replaced_ > mask_ && !is_full_) Grow();
+  LetGo(&leaving_);
+  MakeRoom(chunk->bytes);
+  HeldPin pin;
+  if (!TryHeldPin(chunk, write_, &pin, PinFor::kLong)) {
+    const uint64_t before = OfThread::Get().bytes;
+    for (BlockCache* view = OfThread::Get().first; view != nullptr;) {
+      BlockCache* const next = view->next_;  // it may be taken out of the list
+      view->LetSpareOnesGo();
+      view = next;
+    }
+    if (OfThread::Get().bytes == before || !TryHeldPin(chunk, write_, &pin, PinFor::kLong)) return nullptr;
+  }
+  Entry* const entry = entries_ + (block & mask_);
+  if (IsLatest(entry)) {
+    leaving_ = *entry;
+  } else {
+    LetGo(entry);
+  }
+  static_cast<void>(pin.release());
+  *entry = {block, ElementsAt<void>(chunk->frame, object.offset()), chunk};
+  Count(chunk, 1);
+  latest_ = block;
+  return entry->place;
+}
+
+BlockCache::~BlockCache() {
+  LetGo(&leaving_);
+  for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) LetGo(entry);
+  if (entries_ != first_) delete[] entries_;
+}
+
+}  // namespace ramspan::detail

@@ -1,0 +1,70 @@
+// BlockCache: the blocks that a view of a vector holds pinned, found by their number. It begins with four and grows as long as blocks are missed
+// that it has held before, up to all blocks of the vector; all views of all threads hold a part of memory at most (kShare) beside the two latest
+// blocks of each, which an expression like a[i] = a[j] needs. Private to Ramspan although installed (resident.h).
+// Thread-safety: none; made, used and destroyed by one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ramspan/detail/object.h"
+
+namespace ramspan::detail {
+
+class RAMSPAN_API BlockCache {
+ public:
+  // Of a vector of so many blocks.
+  BlockCache(size_t blocks, bool write) : blocks_(blocks), write_(write) {}
+  ~BlockCache();
+  BlockCache(const BlockCache&) = delete;
+  BlockCache& operator=(const BlockCache&) = delete;
+
+  // The place of the block's first element if it is held; else null.
+  void* Find(size_t block) const {
+    const Entry* const entry = entries_ + (block & mask_);
+    if (entry->block != block) return nullptr;
+    found_ = block;
+    return entry->place;
+  }
+  // Pins a block that is not held. Its place, as one that was found, is valid at least until two others have been found or entered after it. Blocks
+  // as a pull. Null: ThrowOfTry() (held_pin.h) throws what a pull does; OutOfMemory only where it has no room although this thread's views hold
+  // nothing that they may spare.
+  void* TryEnter(size_t block, Object object) noexcept;
+  // Whether to hold one more, another one has to go.
+  bool is_full() const { return is_full_; }
+
+ private:
+  static constexpr size_t kFirst = 4, kMost = size_t{1} << 16;  // entries
+  struct Entry {
+    size_t block = SIZE_MAX;  // its number; SIZE_MAX: none
+    void* place = nullptr;    // of its first element; constant while pinned
+    ChunkHead* chunk = nullptr;
+  };
+  struct OfThread;
+
+  void Count(const ChunkHead* chunk, int sign);
+  void LetGo(Entry* entry);
+  void LetSpareOnesGo();
+  void MakeRoom(size_t bytes);
+  bool IsLatest(const Entry* entry) const { return entry->block == latest_ || entry->block == found_; }
+  bool Grow() noexcept;
+
+  Entry first_[kFirst];
+  Entry* entries_ = first_;
+  size_t mask_ = kFirst - 1;
+  const size_t blocks_;
+  const bool write_;
+  bool is_full_ = false;
+  size_t replaced_ = 0;                      // since it has grown
+  size_t hand_ = 0;                          // of a clock: who goes next where all memory is used
+  size_t held_bytes_ = 0;
+  // What a reference may name that is in use: the blocks that were entered and found last, of which the one that is entered next may take the
+  // place of one, which stays pinned until it is the turn of another one.
+  size_t latest_ = SIZE_MAX;
+  mutable size_t found_ = SIZE_MAX;
+  Entry leaving_;
+  BlockCache *before_ = nullptr, *next_ = nullptr;  // in the list of those of the thread that hold something
+  bool listed_ = false;
+};
+
+}  // namespace ramspan::detail

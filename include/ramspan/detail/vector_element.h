@@ -1,0 +1,146 @@
+// One access to an element: the chunk is pinned for as long as its bytes are copied. Nothing stays pinned, so loops over any number of
+// vectors in any number of threads need one chunk a thread. Private to Ramspan although installed (resident.h).
+#pragma once
+
+#include <cstddef>
+#include <atomic>
+#include <type_traits>
+#include <utility>
+
+#include "ramspan/detail/held_pin.h"
+#include "ramspan/detail/object.h"
+
+namespace ramspan::detail {
+
+// *done = use(element). Blocks until the chunk is in memory. False: ThrowOfTry() throws what a pull does. i: in elements, in the object.
+template <typename T, typename Use>
+bool TryUseElement(Object object, size_t i, const Use& use) noexcept(noexcept(use(std::declval<T&>()))) {
+  ChunkHead* const chunk = object.chunk();
+  PinTable* const table = t_pins;
+  for (unsigned slot = 0; table != nullptr && slot < PinTable::kInlineSlots; ++slot) {
+    // As Pin, whose slow path may throw.
+    if (__builtin_expect(table->slots[slot].load(std::memory_order_acquire) != nullptr, 0)) continue;
+    struct Unpinned {
+      std::atomic<ChunkHead*>& slot;
+      ~Unpinned() { slot.store(nullptr, std::memory_order_release); }
+    } const pin{table->slots[slot]};
+    if (__builtin_expect(!StorePinForOneUse<!std::is_const_v<T>>(chunk, table, slot), 0)) break;
+    use(ElementsAt<T>(chunk->frame, object.offset())[i]);
+    return true;
+  }
+  HeldPin pin;
+  if (!TryHeldPin(chunk, !std::is_const_v<T>, &pin, PinFor::kOnce)) return false;
+  use(ElementsAt<T>(pin.frame(), object.offset())[i]);
+  return true;
+}
+template <typename T, typename Use>
+void UseElement(Object object, size_t i, const Use& use) {
+  if (__builtin_expect(!TryUseElement<T>(object, i, use), 0)) ThrowOfTry();
+}
+template <typename T>
+bool TryReadElement(Object object, size_t i, T* value) noexcept {
+  return TryUseElement<const T>(object, i, [value](const T& element) noexcept { *value = element; });
+}
+template <typename T>
+T ReadElement(Object object, size_t i) {
+  T value;
+  if (__builtin_expect(!TryReadElement(object, i, &value), 0)) ThrowOfTry();
+  return value;
+}
+
+// What x[i].member needs: the element, pinned to the end of the expression.
+template <typename T>
+class PinnedElement {
+ public:
+  PinnedElement(Object object, size_t i)
+      : pin_(object.chunk(), !std::is_const_v<T>), at_(ElementsAt<T>(pin_.frame(), object.offset()) + i) {}
+  T* operator->() const { return at_; }
+
+ private:
+  HeldPin pin_;
+  T* at_;
+};
+
+// What x[i] of a mutable vector is: read, it is a T; assigned to, it writes. As std::vector<bool>'s reference it is no T&: `auto y = x[i]`
+// names the element, `T y = x[i]` has its value. Valid as long as the vector has the element.
+template <typename T>
+class VectorElement {
+ public:
+  using value_type = T;
+
+  VectorElement(Object object, size_t i) : object_(object), i_(i) {}
+  VectorElement(const VectorElement& other) : object_(other.object_), i_(other.i_) {}  // not trivial: printf does not take one
+
+  operator T() const { return ReadElement<T>(object_, i_); }  // NOLINT: it stands for its value
+  T value() const { return ReadElement<T>(object_, i_); }
+  PinnedElement<T> operator->() const { return {object_, i_}; }
+
+  // Through a const one as well: what is changed is the vector's.
+  const VectorElement& operator=(const T& value) const {
+    const T copy = value;  // it may be in swap
+    UseElement<T>(object_, i_, [&](T& element) { element = copy; });
+    return *this;
+  }
+  const VectorElement& operator=(const VectorElement& other) const { return *this = other.value(); }
+  VectorElement& operator=(const VectorElement& other) {
+    std::as_const(*this) = other.value();
+    return *this;
+  }
+
+#define RAMSPAN_COMPOUND_(op)                                                                \
+  template <typename U>                                                                      \
+  const VectorElement& operator op(const U& operand) const {                                 \
+    const auto value = Plain(operand);                                                       \
+    UseElement<T>(object_, i_, [&](T& element) { element op value; });                    \
+    return *this;                                                                            \
+  }
+  RAMSPAN_COMPOUND_(+=)
+  RAMSPAN_COMPOUND_(-=)
+  RAMSPAN_COMPOUND_(*=)
+  RAMSPAN_COMPOUND_(/=)
+  RAMSPAN_COMPOUND_(%=)
+  RAMSPAN_COMPOUND_(&=)
+  RAMSPAN_COMPOUND_(|=)
+  RAMSPAN_COMPOUND_(^=)
+  RAMSPAN_COMPOUND_(<<=)
+  RAMSPAN_COMPOUND_(>>=)
+#undef RAMSPAN_COMPOUND_
+  const VectorElement& operator++() const {
+    UseElement<T>(object_, i_, [](T& element) { ++element; });
+    return *this;
+  }
+  const VectorElement& operator--() const {
+    UseElement<T>(object_, i_, [](T& element) { --element; });
+    return *this;
+  }
+  T operator++(int) const {
+    const T before = value();
+    ++*this;
+    return before;
+  }
+  T operator--(int) const {
+    const T before = value();
+    --*this;
+    return before;
+  }
+  friend void swap(const VectorElement& a, const VectorElement& b) {
+    const T before = a.value();
+    a = b.value();
+    b = before;
+  }
+
+ private:
+  template <typename U>
+  static const U& Plain(const U& operand) {
+    return operand;
+  }
+  template <typename U>
+  static U Plain(const VectorElement<U>& operand) {
+    return operand.value();
+  }
+
+  Object object_;
+  size_t i_;
+};
+
+}  // namespace ramspan::detail

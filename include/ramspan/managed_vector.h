@@ -1,0 +1,269 @@
+// managedVector<T>: a std::vector whose elements leave memory in blocks while nobody uses them.
+//
+//   managedVector<double> x(n, 0.0), y;                    // blocks of 64 KiB; of 8 KiB for {.access = access::random}
+//   y.push_back(3); x[i] += x[j] * y[0];                   // anywhere: an access pins its block for its own length only
+//   auto v = x.view();                                     // in loops: v[i] is a double&, at nearly a std::vector's speed
+//   const auto r = std::as_const(x).view();                // ... a double, to read
+//   for (auto block : x.blocks())                          // at the raw speed; blocks are contiguous
+//     for (double& e : block) e = f(e);
+//   auto s = x.span(first, count);                         // contiguous, whatever block boundaries are in between
+//
+// What differs from std::vector: x[i] of a mutable vector is no T& (detail/vector_element.h): write `double& e = v[i]` with a view, `T e = x[i]`
+// instead of `auto e = x[i]`; there is no data(). T is trivially copyable. Other types of elements: managedArray, managedPtr.
+// A copy is a copy, as std::vector's (and not as managedPtr's, which names the same elements).
+//
+// Thread-safety: as std::vector: distinct elements may be written at one time, also in one block. Blocking: whatever touches elements
+// waits for their block and throws as a pull (OutOfMemory, OutOfSwap, DataLost, SwapUnavailable). What changes the capacity ends views, spans and
+// blocks; none may be alive then.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ramspan/detail/vector_element.h"
+#include "ramspan/managed_array.h"
+#include "ramspan/vector_view.h"
+
+namespace ramspan {
+
+inline namespace literals {
+constexpr size_t operator""_KiB(unsigned long long n) { return static_cast<size_t>(n) << 10; }
+constexpr size_t operator""_MiB(unsigned long long n) { return static_cast<size_t>(n) << 20; }
+constexpr size_t operator""_GiB(unsigned long long n) { return static_cast<size_t>(n) << 30; }
+}  // namespace literals
+
+// How a vector is mostly used.
+enum class access {
+  automatic,
+  sequential,
+  random,  // small blocks, and none is fetched because of its neighbour
+};
+
+struct VectorOptions {
+  size_t chunk = 0;  // bytes of a block, rounded down to a power of two of elements, of which there is at least one; 0: by `access`
+  ramspan::access access = ramspan::access::automatic;
+};
+
+// managedVector<double> x(n, uninitialized): elements that are to be overwritten need no first value.
+struct uninitialized_t {};
+inline constexpr uninitialized_t uninitialized{};
+
+template <typename T>
+class managedVector {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
+                "the elements of a managedVector are trivially copyable and have a default constructor; a managedArray or managedPtrs take other "
+                "ones (see is_relocatable)");
+  static_assert(!std::is_same_v<T, bool>, "a managedVector<bool> would have a byte for each: write char");
+
+ public:
+  using value_type = T;
+  using size_type = size_t;
+  using difference_type = std::ptrdiff_t;
+  using reference = detail::VectorElement<T>;
+  using const_reference = T;
+  using iterator = detail::VectorIterator<managedVector>;
+  using const_iterator = detail::VectorIterator<const managedVector>;
+
+  managedVector() : managedVector(VectorOptions{}) {}
+  explicit managedVector(VectorOptions options)
+      : shift_(ShiftFor(options)), mask_((size_t{1} << shift_) - 1), random_(options.access == access::random) {}
+  explicit managedVector(size_t n, VectorOptions options = {}) : managedVector(n, T(), options) {}
+  managedVector(size_t n, const T& value, VectorOptions options = {}) : managedVector(options) { resize(n, value); }
+  managedVector(size_t n, uninitialized_t, VectorOptions options = {}) : managedVector(options) {
+    reserve(n);
+    size_ = n;
+  }
+  template <typename Iterator, typename = typename std::iterator_traits<Iterator>::iterator_category>
+  managedVector(Iterator first, Iterator last, VectorOptions options = {}) : managedVector(options) {
+    assign(first, last);
+  }
+  managedVector(std::initializer_list<T> values, VectorOptions options = {}) : managedVector(values.begin(), values.end(), options) {}
+
+  managedVector(const managedVector& other) : shift_(other.shift_), mask_(other.mask_), random_(other.random_) { CopyFrom(other); }
+  managedVector(managedVector&& other) noexcept : managedVector() { swap(other); }
+  managedVector& operator=(const managedVector& other) {
+    if (this != &other) managedVector(other).swap(*this);
+    return *this;
+  }
+  managedVector& operator=(managedVector&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  void swap(managedVector& other) noexcept {
+    std::swap(blocks_, other.blocks_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    std::swap(shift_, other.shift_);
+    std::swap(mask_, other.mask_);
+    std::swap(random_, other.random_);
+  }
+  friend void swap(managedVector& a, managedVector& b) noexcept { a.swap(b); }
+
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  size_t capacity() const { return capacity_; }
+  size_t block_elements() const { return mask_ + 1; }  // of all blocks but perhaps the last
+  size_t block_count() const { return (size_ + block_elements() - 1) >> shift_; }
+
+  reference operator[](size_t i) { return {ObjectOf(i), i & mask_}; }
+  T operator[](size_t i) const { return detail::ReadElement<T>(ObjectOf(i), i & mask_); }
+  // std::out_of_range.
+  reference at(size_t i) { return (*this)[Checked(i)]; }
+  T at(size_t i) const { return (*this)[Checked(i)]; }
+  reference front() { return (*this)[0]; }
+  T front() const { return (*this)[0]; }
+  reference back() { return (*this)[size_ - 1]; }
+  T back() const { return (*this)[size_ - 1]; }
+
+  // Iterators of random access, each dereferenced by itself as operator[]. For algorithms; loops have view() and blocks().
+  iterator begin() { return {this, 0}; }
+  iterator end() { return {this, size_}; }
+  const_iterator begin() const { return {this, 0}; }
+  const_iterator end() const { return {this, size_}; }
+  const_iterator cbegin() const { return begin(); }
+  const_iterator cend() const { return end(); }
+
+  vectorView<T> view() { return vectorView<T>(blocks_.data(), size_, shift_); }
+  vectorView<const T> view() const { return vectorView<const T>(blocks_.data(), size_, shift_); }
+  vectorView<const T> cview() const { return view(); }
+
+  // REQUIRES: first + count <= size(). Pins all blocks that it touches, or none and throws.
+  vectorSpan<T> span(size_t first, size_t count) { return vectorSpan<T>(blocks_.data(), first, count, shift_); }
+  vectorSpan<const T> span(size_t first, size_t count) const { return vectorSpan<const T>(blocks_.data(), first, count, shift_); }
+
+  // One block, pinned as long as it lives. Fetches the one behind it in the background, unless access is random.
+  vectorBlock<T> block(size_t b) { return BlockOf<T>(b); }
+  vectorBlock<const T> block(size_t b) const { return BlockOf<const T>(b); }
+  detail::VectorBlocks<managedVector> blocks() { return {this}; }
+  detail::VectorBlocks<const managedVector> blocks() const { return {this}; }
+
+  // Blocks for n elements; their memory is used when they are.
+  void reserve(size_t n) {
+    if (n <= capacity_) return;
+    if (n > SIZE_MAX / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
+    const size_t before = blocks_.size(), needed = ((n - 1) >> shift_) + 1;
+    blocks_.reserve(needed);
+    const auto elements_in = [&](size_t b) { return std::min(block_elements(), n - (b << shift_)); };
+    if (before > 0) EnlargeLast(elements_in(before - 1));
+    for (size_t b = before; b < needed; ++b) {
+      blocks_.emplace_back(elements_in(b));
+      capacity_ = (b << shift_) + elements_in(b);
+    }
+  }
+  void resize(size_t n) { resize(n, T()); }
+  void resize(size_t n, const T& value) {
+    const T copy = value;  // it may be an element
+    reserve(n);
+    const size_t before = std::exchange(size_, n);
+    if (n > before) Fill(before, copy);
+    const size_t needed = block_count();
+    if (needed < blocks_.size() && n < before) {  // whole blocks at the end are given back
+      blocks_.resize(std::max<size_t>(needed, 1), managedPtr<T>(nullptr));
+      capacity_ = ((blocks_.size() - 1) << shift_) + blocks_.back().size();
+    }
+  }
+  void push_back(const T& value) {
+    const T copy = value;
+    if (size_ == capacity_) reserve(std::max<size_t>(size_ + 1, std::min(2 * size_, (size_ | mask_) + 1)));
+    ++size_;
+    back() = copy;
+  }
+  template <typename... Args>
+  reference emplace_back(Args&&... args) {
+    push_back(T(std::forward<Args>(args)...));
+    return back();
+  }
+  void pop_back() { --size_; }
+  void clear() { managedVector(Like()).swap(*this); }
+  void assign(size_t n, const T& value) {
+    const T copy = value;
+    clear();
+    resize(n, copy);
+  }
+  template <typename Iterator, typename = typename std::iterator_traits<Iterator>::iterator_category>
+  void assign(Iterator first, Iterator last) {
+    managedVector fresh(Like());
+    for (; first != last; ++first) fresh.push_back(*first);
+    swap(fresh);
+  }
+
+ private:
+  static unsigned ShiftFor(const VectorOptions& options) {
+    const size_t bytes = options.chunk != 0 ? options.chunk : options.access == access::random ? 8_KiB : 64_KiB;
+    unsigned shift = 0;
+    while (shift < 62 && (sizeof(T) << (shift + 1)) <= bytes) ++shift;
+    return shift;
+  }
+  VectorOptions Like() const {
+    return {sizeof(T) << shift_, random_ ? access::random : access::automatic};
+  }
+  size_t Checked(size_t i) const {
+    if (i >= size_) {
+      throw std::out_of_range("managedVector::at: there is no element " + std::to_string(i) + ": there are " + std::to_string(size_) + ", counted from 0");
+    }
+    return i;
+  }
+  detail::Object ObjectOf(size_t i) const {
+#ifdef _GLIBCXX_ASSERTIONS
+    if (__builtin_expect(i >= size_, 0)) detail::ThrowNone("element", i, size_);
+#endif
+    return detail::ObjectOf()(blocks_[i >> shift_]);
+  }
+  template <typename E>
+  vectorBlock<E> BlockOf(size_t b) const {
+    if (__builtin_expect(b >= block_count(), 0)) detail::ThrowNone("block", b, block_count());
+    vectorBlock<E> block(blocks_[b], b << shift_, std::min(block_elements(), size_ - (b << shift_)));
+    if (!random_ && b + 1 < block_count()) blocks_[b + 1].prepareUse();
+    return block;
+  }
+  // Room in the last block for so many elements in all.
+  void EnlargeLast(size_t elements) {
+    managedPtr<T>& last = blocks_.back();
+    const size_t room = last.size(), first = (blocks_.size() - 1) << shift_;
+    if (room >= elements) return;
+    managedPtr<T> larger(elements);
+    if (size_ > first) {
+      const adhereTo<T> from(last);
+      adhereTo<T> to(larger);
+      const T* const begin = from;
+      std::copy_n(begin, std::min(size_ - first, room), static_cast<T*>(to));
+    }
+    last = std::move(larger);
+    capacity_ = first + elements;
+  }
+  void Fill(size_t first, const T& value) {
+    while (first < size_) {
+      const size_t b = first >> shift_, end = std::min(size_, (b + 1) << shift_);
+      adhereTo<T> glue(blocks_[b]);
+      T* const elements = glue;
+      std::fill(elements + (first & mask_), elements + (end - (b << shift_)), value);
+      first = end;
+    }
+  }
+  void CopyFrom(const managedVector& other) {
+    reserve(other.size_);
+    size_ = other.size_;
+    for (size_t b = 0; b < block_count(); ++b) {
+      const adhereTo<T> from(other.blocks_[b]);
+      adhereTo<T> to(blocks_[b]);
+      const T* const begin = from;
+      std::copy_n(begin, std::min(block_elements(), size_ - (b << shift_)), static_cast<T*>(to));
+    }
+  }
+
+  std::vector<managedPtr<T>> blocks_;  // the last one may be smaller than the others
+  size_t size_ = 0, capacity_ = 0;
+  unsigned shift_;  // of an index, to its block
+  size_t mask_;     // of an index, to its place there
+  bool random_;
+};
+
+}  // namespace ramspan

@@ -1,0 +1,268 @@
+// managedVector beside std::vector, under the 16 MiB limit of front_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <list>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <ranges>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ramspan/managed_vector.h"
+#include "ramspan/runtime.h"
+
+namespace {
+
+using namespace ramspan::literals;
+using ramspan::access;
+using ramspan::managedVector;
+using ramspan::uninitialized;
+using ramspan::VectorOptions;
+
+static_assert(std::random_access_iterator<managedVector<int>::iterator>);
+static_assert(std::random_access_iterator<managedVector<int>::const_iterator>);
+static_assert(std::sortable<managedVector<int>::iterator>);
+static_assert(std::is_convertible_v<managedVector<int>::iterator, managedVector<int>::const_iterator>);
+static_assert(std::ranges::random_access_range<decltype(std::declval<managedVector<int>&>().view())>);
+static_assert(std::ranges::input_range<decltype(std::declval<managedVector<int>&>().blocks())>);
+static_assert(std::is_same_v<decltype(std::declval<managedVector<int>&>().view()[0]), int&>);
+static_assert(std::is_same_v<decltype(std::declval<const managedVector<int>&>().view()[0]), int>);
+
+nlohmann::json Files() { return nlohmann::json::parse(ramspan::StatsJson())["tiers"]["file"]; }
+
+template <typename T>
+std::vector<T> Plain(const managedVector<T>& x) {
+  return {x.begin(), x.end()};
+}
+
+// Whatever is done to one is done to a std::vector. Blocks of 64 elements, so that each step may meet a border.
+TEST(ManagedVector, DoesWhatAStdVectorDoes) {
+  std::mt19937 random(4711);
+  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  managedVector<uint32_t> x(VectorOptions{512});
+  std::vector<uint32_t> y;
+  ASSERT_EQ(x.block_elements(), 128u);
+  for (int step = 0; step < 4000; ++step) {
+    const auto value = static_cast<uint32_t>(random());
+    switch (below(10)) {
+      case 0: {
+        const size_t n = below(2000);
+        x.resize(n, value);
+        y.resize(n, value);
+        break;
+      }
+      case 1:
+        x.reserve(below(3000));
+        break;
+      case 2:
+        x = managedVector<uint32_t>(x);
+        break;
+      case 3: {
+        managedVector<uint32_t> other(VectorOptions{4096});
+        other.swap(x);
+        x = std::move(other);
+        break;
+      }
+      case 4:
+        if (!y.empty()) {
+          x.pop_back();
+          y.pop_back();
+        }
+        break;
+      case 5:
+        if (below(20) == 0) {
+          x.clear();
+          y.clear();
+        }
+        break;
+      default:
+        x.push_back(value);
+        y.push_back(value);
+    }
+    ASSERT_EQ(x.size(), y.size());
+    ASSERT_GE(x.capacity(), x.size());
+    if (y.empty()) continue;
+    const size_t i = below(y.size()), j = below(y.size());
+    x[i] = x[j];
+    y[i] = y[j];
+    x[i] += x[j];
+    y[i] += y[j];
+    ++x[j];
+    ++y[j];
+    const size_t count = below(y.size() - i) + 1;
+    {
+      auto part = x.span(i, count);
+      for (size_t k = 0; k < count; ++k) part[k] ^= value;
+    }
+    for (size_t k = 0; k < count; ++k) y[i + k] ^= value;
+    if (step % 16 == 0) {
+      ASSERT_EQ(Plain(x), y) << step;
+    }
+  }
+  EXPECT_EQ(Plain(x), y);
+}
+
+TEST(ManagedVector, IsAsLongAsMemoryIsNot) {
+  constexpr size_t kElements = 64_MiB / sizeof(uint64_t) + 77;  // four times the limit
+  managedVector<uint64_t> x(kElements, uninitialized);
+  {
+    auto v = x.view();
+    for (size_t i = 0; i < kElements; ++i) v[i] = 3 * i;
+  }
+  uint64_t wrong = 0, i = 0;
+  for (const uint64_t e : std::as_const(x).view()) wrong += e != 3 * i++;
+  EXPECT_EQ(i, kElements);
+  for (auto block : x.blocks()) {
+    for (uint64_t& e : block) ++e;
+  }
+  for (i = 0; i < kElements; i += 1009) wrong += x[i] != 3 * i + 1;
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(ManagedVector, ReadingChangesNothing) {
+  managedVector<uint64_t> x(64_MiB / sizeof(uint64_t), 7);  // not const
+  const auto sum = [&] {
+    uint64_t s = 0;
+    for (size_t i = 0; i < x.size(); i += 512) s += x[i];
+    for (const uint64_t e : x.cview()) s += e;
+    const managedVector<uint64_t>& read = x;
+    for (size_t i = 0; i < x.size(); i += 512) s += read[i] + read.at(i);
+    for (const auto& block : read.blocks()) s += block[0];
+    s += read.span(8000, 500)[499];
+    return s;
+  };
+  sum();
+  const uint64_t before = Files()["bytes_out"];
+  EXPECT_EQ(sum(), 7 * (x.size() + 3 * (x.size() / 512) + x.block_count() + 1));
+  for (int sweep = 0; sweep < 3; ++sweep) sum();
+  EXPECT_LE(Files()["bytes_out"].get<uint64_t>() - before, 16_MiB) << "what was in memory, changed when it was made, may leave once";
+}
+
+TEST(ManagedVector, TakesAlgorithms) {
+  managedVector<int> x(20000);
+  std::iota(x.begin(), x.end(), 0);
+  std::mt19937 random(1);
+  std::shuffle(x.begin(), x.end(), random);
+  EXPECT_FALSE(std::is_sorted(x.begin(), x.end()));
+  std::sort(x.begin(), x.end());
+  EXPECT_TRUE(std::ranges::is_sorted(std::as_const(x)));
+  EXPECT_EQ(*std::lower_bound(x.begin(), x.end(), 17345), 17345);
+  std::reverse(x.begin(), x.end());
+  {
+    auto v = x.view();
+    std::ranges::sort(v);
+    std::swap(v[3], v[19999]);
+  }
+  EXPECT_EQ(x[3], 19999);
+  swap(x[3], x[19999]);
+  EXPECT_EQ(x.back(), 19999);
+  EXPECT_EQ(std::accumulate(x.begin(), x.end(), 0LL), 19999LL * 10000);
+}
+
+// Proxies: what of std::vector's reference they do.
+TEST(ManagedVector, ElementsAreReadAndWritten) {
+  managedVector<double> x(10, 2.0);
+  x[1] = 3;
+  x[2] += x[1];
+  x[3] = x[4] = 9;
+  EXPECT_EQ(x[2] * x[3], 45);
+  EXPECT_EQ(x[5]++, 2);
+  EXPECT_EQ(x[5], 3);
+  EXPECT_DOUBLE_EQ(std::sqrt(x[4]), 3);
+  EXPECT_EQ(std::max<double>(x[3], x[0]), 9);
+  struct Point {
+    double at[3];
+    int id;
+  };
+  managedVector<Point> points(1000);
+  points[7]->id = 3;
+  points[7]->at[1] = 1.5;
+  EXPECT_EQ(std::as_const(points)[7].id, 3);
+  points[8] = points[7];
+  EXPECT_EQ(points[8].value().at[1], 1.5);
+  EXPECT_EQ(points.emplace_back(Point{{}, 5})->id, 5);
+}
+
+TEST(ManagedVector, OutsideThereIsNothing) {
+  managedVector<int> x(5);
+  EXPECT_THROW(x.at(5), std::out_of_range);
+  EXPECT_THROW(std::as_const(x).at(static_cast<size_t>(-1)), std::out_of_range);
+  EXPECT_THROW(x.block(1), ramspan::Error);
+  EXPECT_THROW(x.reserve(static_cast<size_t>(-1)), ramspan::Error);
+  EXPECT_TRUE(x.span(5, 0).empty());
+  EXPECT_EQ(x.size(), 5u);
+  const managedVector<int> none;
+  EXPECT_TRUE(none.empty());
+  EXPECT_EQ(none.begin(), none.end());
+  for (int e : none.view()) ADD_FAILURE() << e;
+}
+
+TEST(ManagedVector, BlocksAreAsLargeAsAsked) {
+  EXPECT_EQ(managedVector<double>(1).block_elements(), 64_KiB / 8);
+  EXPECT_EQ(managedVector<double>(1, VectorOptions{.access = access::random}).block_elements(), 1024u);
+  EXPECT_EQ((managedVector<double>(1, 0.0, {.chunk = 100000}).block_elements()), 8192u) << "a power of two";
+  struct Large {
+    char bytes[5000];
+  };
+  EXPECT_EQ((managedVector<Large>(3, {.chunk = 4096}).block_count()), 3u) << "at least an element";
+  const managedVector<double> like(managedVector<double>(5, 1.5, {.chunk = 4_KiB}));
+  EXPECT_EQ(like.block_elements(), 512u);
+}
+
+// Each view would hold four blocks at first, and more: 10 MiB of 16, which others need, too, and descriptors. Three of each must do.
+TEST(ManagedVector, ManyViewsShareMemory) {
+  constexpr size_t kVectors = 40, kElements = 128_KiB;
+  std::vector<managedVector<uint64_t>> x;
+  for (size_t i = 0; i < kVectors; ++i) x.emplace_back(kElements, uninitialized);  // 40 MiB
+  const auto work = [&](size_t first) {
+    struct Cursor {
+      explicit Cursor(managedVector<uint64_t>& vector) : view(vector.view()) {}
+      ramspan::vectorView<uint64_t> view;
+    };
+    std::list<Cursor> cursors;
+    for (size_t i = first; i < first + kVectors / 2; ++i) cursors.emplace_back(x[i]);
+    for (size_t k = 0; k < kElements; k += 64) {
+      const ramspan::vectorView<uint64_t>* before = &cursors.back().view;
+      for (const Cursor& cursor : cursors) {
+        cursor.view[k] = (*before)[kElements - 64 - k] + k;
+        before = &cursor.view;
+      }
+    }
+  };
+  std::thread other(work, kVectors / 2);
+  work(0);
+  other.join();
+  EXPECT_GT(x[0][64], 0u);
+}
+
+// A block is fetched and let go while its neighbour is in use, in all threads.
+TEST(ManagedVector, ThreadsWriteDistinctElementsOfOneBlock) {
+  constexpr size_t kThreads = 4;
+  managedVector<uint64_t> x(32_MiB / sizeof(uint64_t), 0);
+  std::vector<std::thread> team;
+  for (size_t t = 0; t < kThreads; ++t) {
+    team.emplace_back([&, t] {
+      std::minstd_rand random(static_cast<unsigned>(t + 1));
+      for (int k = 0; k < 20000; ++k) {
+        const size_t i = random() % (x.size() / kThreads) * kThreads + t;
+        x[i] += 1;
+      }
+      auto v = x.view();
+      for (size_t i = t; i < x.size(); i += 64 * kThreads) ++v[i];
+    });
+  }
+  for (std::thread& one : team) one.join();
+  uint64_t sum = 0;
+  for (const uint64_t e : x.cview()) sum += e;
+  EXPECT_EQ(sum, kThreads * (20000 + x.size() / (64 * kThreads)));
+}
+
+}  // namespace
