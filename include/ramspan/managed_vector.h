@@ -162,8 +162,9 @@ class managedVector {
   void resize(size_t n, const T& value) {
     const T copy = value;  // it may be an element
     reserve(n);
-    const size_t before = std::exchange(size_, n);
-    if (n > before) Fill(before, copy);
+    const size_t before = size_;
+    if (n > before) Fill(before, n, copy);
+    size_ = n;
     const size_t needed = block_count();
     if (needed < blocks_.size() && n < before) {  // whole blocks at the end are given back
       blocks_.resize(std::max<size_t>(needed, 1), managedPtr<T>(nullptr));
@@ -173,8 +174,8 @@ class managedVector {
   void push_back(const T& value) {
     const T copy = value;
     if (size_ == capacity_) reserve(std::max<size_t>(size_ + 1, std::min(2 * size_, (size_ | mask_) + 1)));
+    detail::UseElement<T>(detail::ObjectOf()(blocks_[size_ >> shift_]), size_ & mask_, [&](T& element) { element = copy; });
     ++size_;
-    back() = copy;
   }
   template <typename... Args>
   reference emplace_back(Args&&... args) {
@@ -239,9 +240,9 @@ class managedVector {
     last = std::move(larger);
     capacity_ = first + elements;
   }
-  void Fill(size_t first, const T& value) {
-    while (first < size_) {
-      const size_t b = first >> shift_, end = std::min(size_, (b + 1) << shift_);
+  void Fill(size_t first, size_t behind, const T& value) {
+    while (first < behind) {
+      const size_t b = first >> shift_, end = std::min(behind, (b + 1) << shift_);
       adhereTo<T> glue(blocks_[b]);
       T* const elements = glue;
       std::fill(elements + (first & mask_), elements + (end - (b << shift_)), value);
@@ -250,13 +251,13 @@ class managedVector {
   }
   void CopyFrom(const managedVector& other) {
     reserve(other.size_);
-    size_ = other.size_;
-    for (size_t b = 0; b < block_count(); ++b) {
+    for (size_t b = 0; b < other.block_count(); ++b) {
       const adhereTo<T> from(other.blocks_[b]);
       adhereTo<T> to(blocks_[b]);
       const T* const begin = from;
-      std::copy_n(begin, std::min(block_elements(), size_ - (b << shift_)), static_cast<T*>(to));
+      std::copy_n(begin, std::min(block_elements(), other.size_ - (b << shift_)), static_cast<T*>(to));
     }
+    size_ = other.size_;
   }
 
   std::vector<managedPtr<T>> blocks_;  // the last one may be smaller than the others
