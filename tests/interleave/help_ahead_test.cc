@@ -96,6 +96,11 @@ struct Bed {
       engine.MoverStep();
     }
   }
+  // By a thread that is the mover.
+  void MoveUntilHelped() {
+    tier.SetMover(std::this_thread::get_id());
+    for (int i = 0; i < 10 && tier.helped() == 0; ++i) engine.MoverStep();
+  }
 };
 
 TEST(HelpAhead, WhoWaitsForTheMoversReadBringsTheNextChunkMeanwhile) {
@@ -109,10 +114,7 @@ TEST(HelpAhead, WhoWaitsForTheMoversReadBringsTheNextChunkMeanwhile) {
   // The mover falls behind: what it has brought is used up, and some of what comes then is waited for.
   while (PhaseOf(chunks[next % chunks.size()]) == Phase::kResident) ASSERT_TRUE(use());
   ASSERT_TRUE(use());
-  std::thread mover([&] {
-    tier.SetMover(std::this_thread::get_id());
-    for (int i = 0; i < 10 && tier.helped() == 0; ++i) engine.MoverStep();
-  });
+  std::thread mover([&] { bed.MoveUntilHelped(); });
   const SlotRef standing = tier.AwaitStanding();
   EXPECT_TRUE(standing) << "the mover had nothing to read";
   while (standing && chunks[next % chunks.size()]->slot.bits != standing.bits) ASSERT_TRUE(use());
@@ -142,6 +144,21 @@ struct AllPinned final : PinScanner {
   Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
 };
 
+// Memory is full of what is pinned, but for one frame, into which the mover is about to read the chunk that is returned.
+Chunk* PinAllButOne(Bed* bed, AllPinned* pins) {
+  std::vector<Chunk*>& chunks = bed->chunks;
+  size_t& next = bed->next;
+  bed->engine.SetWaitForPins(false);
+  pins->all_pinned = true;
+  while (bed->engine.Acquire(chunks[next % chunks.size()], false).ok()) ++next;
+  Chunk* const wanted = chunks[next % chunks.size()];
+  size_t other = next + 1;
+  while (PhaseOf(chunks[other % chunks.size()]) != Phase::kResident) ++other;
+  bed->engine.Free(chunks[other % chunks.size()]);
+  chunks.erase(chunks.begin() + static_cast<ptrdiff_t>(other % chunks.size()));
+  return wanted;
+}
+
 // The search lets go of the mutex though it finds nobody, and the transfer that was waited for was not there any more.
 TEST(HelpAhead, WhatIsWaitedForMayComeWhileNobodyIsFoundWhoCouldLeave) {
   AllPinned pins;
@@ -149,20 +166,8 @@ TEST(HelpAhead, WhatIsWaitedForMayComeWhileNobodyIsFoundWhoCouldLeave) {
   StandingCopy& tier = bed.tier;
   Engine& engine = bed.engine;
   std::vector<Chunk*>& chunks = bed.chunks;
-  size_t& next = bed.next;
-  const auto use = [&] { return engine.Acquire(chunks[next % chunks.size()], false).ok(); };
-  engine.SetWaitForPins(false);
-  pins.all_pinned = true;
-  while (use()) ++next;  // until no frame is left
-  Chunk* const wanted = chunks[next % chunks.size()];
-  size_t other = next + 1;
-  while (PhaseOf(chunks[other % chunks.size()]) != Phase::kResident) ++other;
-  engine.Free(chunks[other % chunks.size()]);  // but this one
-  chunks.erase(chunks.begin() + static_cast<ptrdiff_t>(other % chunks.size()));
-  std::thread mover([&] {
-    tier.SetMover(std::this_thread::get_id());
-    for (int i = 0; i < 10 && tier.helped() == 0; ++i) engine.MoverStep();
-  });
+  Chunk* const wanted = PinAllButOne(&bed, &pins);
+  std::thread mover([&] { bed.MoveUntilHelped(); });
   EXPECT_TRUE(tier.AwaitStanding()) << "the mover had nothing to read";
   ASSERT_EQ(PhaseOf(wanted), Phase::kLoading);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the mover's search in vain is not made again for a while
@@ -187,20 +192,8 @@ TEST(HelpAhead, WhoHelpsAsksNobodyForRoom) {
   StandingCopy& tier = bed.tier;
   Engine& engine = bed.engine;
   std::vector<Chunk*>& chunks = bed.chunks;
-  size_t& next = bed.next;
-  const auto use = [&] { return engine.Acquire(chunks[next % chunks.size()], false).ok(); };
-  engine.SetWaitForPins(false);
-  pins.all_pinned = true;
-  while (use()) ++next;  // until no frame is left
-  Chunk* const wanted = chunks[next % chunks.size()];
-  size_t other = next + 1;
-  while (PhaseOf(chunks[other % chunks.size()]) != Phase::kResident) ++other;
-  engine.Free(chunks[other % chunks.size()]);  // but this one
-  chunks.erase(chunks.begin() + static_cast<ptrdiff_t>(other % chunks.size()));
-  std::thread mover([&] {
-    tier.SetMover(std::this_thread::get_id());
-    for (int i = 0; i < 10 && tier.helped() == 0; ++i) engine.MoverStep();
-  });
+  Chunk* const wanted = PinAllButOne(&bed, &pins);
+  std::thread mover([&] { bed.MoveUntilHelped(); });
   EXPECT_TRUE(tier.AwaitStanding()) << "the mover had nothing to read";
   ASSERT_EQ(PhaseOf(wanted), Phase::kLoading);
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // as above
