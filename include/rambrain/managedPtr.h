@@ -254,6 +254,9 @@ class managedPtr<T, 1> {
   Data data_;
 };
 
+#define RAMSPAN_PULL_OF_TEMPORARY_ \
+  "a pointer that is pulled from a temporary adhereTo dangles behind this line, where its pin has ended: name it, adhereTo<T> glue(data); T* x = glue;"
+
 template <class T>
 class adhereTo {
  public:
@@ -275,15 +278,18 @@ class adhereTo {
   }
 
   // Pulls; null for 0 elements. Each blocks until the data is in memory. Throws memoryException.
-  operator T*() {  // NOLINT: implicit conversion is the interface
+  operator T*() & {  // NOLINT: implicit conversion is the interface
     return Pull([this] { return static_cast<Element*>(glue_); });
   }
-  operator const T*() {  // NOLINT
+  operator const T*() & {  // NOLINT
     return static_cast<const T*>(std::as_const(*this));
   }
-  operator const T*() const {  // NOLINT
+  operator const T*() const& {  // NOLINT
     return Pull([this] { return static_cast<const Element*>(glue_); });
   }
+  [[deprecated(RAMSPAN_PULL_OF_TEMPORARY_)]] operator T*() && { return *this; }             // NOLINT: Rambrain's
+  [[deprecated(RAMSPAN_PULL_OF_TEMPORARY_)]] operator const T*() && { return *this; }       // NOLINT
+  [[deprecated(RAMSPAN_PULL_OF_TEMPORARY_)]] operator const T*() const&& { return *this; }  // NOLINT
 
   // As in ramspan/adhere_to.h: declared for its error message.
   template <typename Index>
@@ -312,6 +318,7 @@ class adhereTo {
   ramspan::adhereTo<Element> glue_;
   bool empty_;
 };
+#undef RAMSPAN_PULL_OF_TEMPORARY_
 
 // One thread at a time between start() and stop(), or in the scope of an object made without `locksByUser`. A thread
 // may nest them.

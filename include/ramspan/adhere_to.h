@@ -63,9 +63,13 @@ class adhereTo {
 
   // Pulls. Each blocks until the data is in memory. Throws OutOfMemory (more pinned than the limit allows), OutOfSwap,
   // DataLost, SwapUnavailable; Error when the managedPtr is null.
-  operator T*() { return Pull<true>(); }              // NOLINT: implicit conversion is the interface
-  operator const T*() { return Pull<false>(); }       // NOLINT
-  operator const T*() const { return Pull<false>(); } // NOLINT
+  operator T*() & { return Pull<true>(); }              // NOLINT: implicit conversion is the interface
+  operator const T*() & { return Pull<false>(); }       // NOLINT
+  operator const T*() const& { return Pull<false>(); }  // NOLINT
+  // Declared for their error message.
+  operator T*() && { return PullOfTemporary(); }             // NOLINT
+  operator const T*() && { return PullOfTemporary(); }       // NOLINT
+  operator const T*() const&& { return PullOfTemporary(); }  // NOLINT
 
   // Declared for its error message: C++ cannot choose between the pulls above. A const adhereTo has one, and may be indexed.
   template <typename Index>
@@ -81,6 +85,11 @@ class adhereTo {
   adhereTo(detail::ChunkHead* chunk, uint32_t offset, detail::PinTable* table, unsigned slot)
       : chunk_(chunk), table_(table), offset_(offset), slot_(slot) {}
 
+  T* PullOfTemporary() const {
+    static_assert(detail::kAlwaysFalse<T>,
+                  "a pointer that is pulled from a temporary adhereTo dangles: the pin ends with the line. Name it, adhereTo<T> glue(data); T* x = glue;");
+    return nullptr;
+  }
   bool pinned() const { return slot_ != detail::kNoPin || foreign_.load(std::memory_order_relaxed) != 0; }
 
   template <bool kWrite>

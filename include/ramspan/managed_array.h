@@ -26,36 +26,19 @@ struct ChunkBytes {
   size_t value = size_t{1} << 20;
 };
 
-// Part of an array that is in memory as long as this lives: a pin and a span. T is const for reading.
+// Part of an array that is in memory as long as this lives. T is const for reading.
 template <typename T>
-class pinnedBlock {
+class pinnedBlock : public pinnedSpan<T> {
   using Element = std::remove_const_t<T>;
-  using Managed = std::conditional_t<std::is_const_v<T>, const managedPtr<Element>, managedPtr<Element>>;
 
  public:
   // Blocks until the chunk is in memory; throws as a pull does. `first` is the index of its first element in the array.
-  pinnedBlock(Managed& chunk, size_t first) : glue_(chunk), elements_(static_cast<T*>(glue_), chunk.size()), first_(first) {}
-
-#ifdef RAMSPAN_HAS_STD_SPAN
-  std::span<T> span() const { return elements_; }
-  operator std::span<T>() const { return elements_; }  // NOLINT: a block is its elements
-#endif
-  T* data() const { return elements_.data(); }
-  T* begin() const { return data(); }
-  T* end() const { return data() + size(); }
-  size_t size() const { return elements_.size(); }
-  // i is counted within the block, and checked (Error) with _GLIBCXX_ASSERTIONS.
-  T& operator[](size_t i) const {
-#ifdef _GLIBCXX_ASSERTIONS
-    if (const size_t count = size(); __builtin_expect(i >= count, 0)) detail::ThrowNoElement(&i, &count, 1);
-#endif
-    return elements_[i];
-  }
+  pinnedBlock(const managedPtr<Element>& chunk, size_t first) : pinnedSpan<T>(chunk), first_(first) {}
+  // Of its first `count` elements.
+  pinnedBlock(const managedPtr<Element>& chunk, size_t first, size_t count) : pinnedSpan<T>(chunk, count), first_(first) {}
   size_t first_index() const { return first_; }
 
  private:
-  adhereTo<Element> glue_;
-  detail::Span<T> elements_;
   size_t first_;
 };
 

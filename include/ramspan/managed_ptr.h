@@ -32,6 +32,8 @@ struct is_relocatable<managedPtr<T>> : std::true_type {};
 
 template <typename T>
 class adhereTo;
+template <typename T>
+class pinnedSpan;
 namespace detail {
 struct PinAccess;  // adhere_all.h
 }
@@ -135,6 +137,10 @@ class managedPtr {
   friend bool operator==(std::nullptr_t, const managedPtr& data) { return !data; }
   friend bool operator!=(std::nullptr_t, const managedPtr& data) { return static_cast<bool>(data); }
 
+  // The elements, in memory as long as the result lives (pinned_span.h). What is to be written or not is in the name.
+  pinnedSpan<const T> read() const;
+  pinnedSpan<T> write();
+
   // A hint that the data will be needed soon. Does not wait for it.
   void prepareUse() const noexcept {
     if (object_) detail::PrefetchChunk(object_.chunk());
@@ -190,4 +196,5 @@ class managedPtr {
 
 }  // namespace ramspan
 
-#include "ramspan/adhere_to.h"  // the two are used together; Rambrain's programs include only managedPtr.h
+#include "ramspan/adhere_to.h"  // they are used together; Rambrain's programs include only managedPtr.h
+#include "ramspan/pinned_span.h"

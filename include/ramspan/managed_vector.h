@@ -140,8 +140,8 @@ class managedVector {
   vectorSpan<const T> span(size_t first, size_t count) const { return vectorSpan<const T>(blocks_.data(), first, count, shift_); }
 
   // One block, pinned as long as it lives. Fetches the one behind it in the background, unless access is random.
-  vectorBlock<T> block(size_t b) { return BlockOf<T>(b); }
-  vectorBlock<const T> block(size_t b) const { return BlockOf<const T>(b); }
+  pinnedBlock<T> block(size_t b) { return BlockOf<T>(b); }
+  pinnedBlock<const T> block(size_t b) const { return BlockOf<const T>(b); }
   detail::VectorBlocks<managedVector> blocks() { return {this}; }
   detail::VectorBlocks<const managedVector> blocks() const { return {this}; }
 
@@ -219,9 +219,9 @@ class managedVector {
     return detail::ObjectOf()(blocks_[i >> shift_]);
   }
   template <typename E>
-  vectorBlock<E> BlockOf(size_t b) const {
+  pinnedBlock<E> BlockOf(size_t b) const {
     if (__builtin_expect(b >= block_count(), 0)) detail::ThrowNone("block", b, block_count());
-    vectorBlock<E> block(blocks_[b], b << shift_, std::min(block_elements(), size_ - (b << shift_)));
+    pinnedBlock<E> block(blocks_[b], b << shift_, std::min(block_elements(), size_ - (b << shift_)));
     if (!random_ && b + 1 < block_count()) blocks_[b + 1].prepareUse();
     return block;
   }

@@ -1,4 +1,4 @@
-// Ways to use the elements of a managedVector in loops: vectorView (any index), vectorBlock (one block), vectorSpan (any range as one). T is const for
+// Ways to use the elements of a managedVector in loops: vectorView (any index) and vectorSpan (any range as one). T is const for
 // reading. They pin; the pins end with them. Thread-safety: each belongs to the thread that made it. None outlives its vector, or what changes
 // the vector's capacity.
 #pragma once
@@ -132,30 +132,6 @@ class vectorView<T>::iterator {
  private:
   const vectorView* view_ = nullptr;
   size_t i_ = 0;
-};
-
-// One block in memory, contiguous. A copy pins once more.
-template <typename T>
-class vectorBlock {
-  using Element = std::remove_const_t<T>;
-
- public:
-  vectorBlock(const managedPtr<Element>& chunk, size_t first, size_t count) : glue_(chunk), elements_(static_cast<T*>(glue_)), first_(first), count_(count) {}
-  T* data() const { return elements_; }
-  T* begin() const { return elements_; }
-  T* end() const { return elements_ + count_; }
-  size_t size() const { return count_; }
-  T& operator[](size_t i) const { return elements_[i]; }  // i: within the block
-  size_t first_index() const { return first_; }           // of its first element in the vector
-#ifdef RAMSPAN_HAS_STD_SPAN
-  std::span<T> span() const { return {elements_, count_}; }
-  operator std::span<T>() const { return span(); }  // NOLINT: a block is its elements
-#endif
-
- private:
-  adhereTo<Element> glue_;
-  T* elements_;
-  size_t first_, count_;
 };
 
 // A range of elements, contiguous: in place where it lies in one block, else a copy, which goes back to the blocks when a span for writing ends.

@@ -189,7 +189,10 @@ TEST_F(FullProgram, StaysUsableBesideAMappedFileThatIsChanged) {
 TEST_F(FullProgram, AdhereAllWaitsForPinsLikeAdhereTo) {
   ramspan::SetPreemptive(false, false);
   managedPtr<unsigned char> large(5 << 18);
-  { static_cast<unsigned char*>(adhereTo<unsigned char>(large))[0] = 1; }
+  {
+    adhereTo<unsigned char> glue(large);
+    static_cast<unsigned char*>(glue)[0] = 1;
+  }
   Fill([] { return size_t{220} << 10; });
   ASSERT_GT(objects_.size(), 4u);
   for (size_t i = 0; i + 1 < objects_.size(); ++i) {

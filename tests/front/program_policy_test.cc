@@ -202,7 +202,10 @@ TEST(ProgramPolicy, IsRefusedWhatWaitsForItsCall) {
     std::vector<managedPtr<char>> objects;
     std::map<std::string, std::function<void()>> calls = {
         {"a pull", [this] {
-          for (const managedPtr<char>& one : objects) static_cast<void>(static_cast<const char*>(adhereTo<char>(one)));
+          for (const managedPtr<char>& one : objects) {
+            const adhereTo<char> glue(one);
+            static_cast<void>(static_cast<const char*>(glue));
+          }
         }},
         {"a managedPtr", [] { const managedPtr<char> made(kMibBytes); }},
         {"a mappedFile", [] { static_cast<void>(ramspan::detail::MapChunk(ramspan::detail::OpenMapped("/proc/self/exe"), 0, 4096)); }},

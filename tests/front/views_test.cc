@@ -188,4 +188,34 @@ TEST(BlockedArray, ThreeDimensionsLargerThanTheLimit) {
   EXPECT_EQ(wrong, 0u);
 }
 
+TEST(PinnedSpan, SaysWhetherItReadsOrWrites) {
+  ramspan::managedPtr<int> data(1000, 7);
+  {
+    auto x = data.write();
+    static_assert(std::is_same_v<decltype(x[0]), int&>);
+    for (int& e : x) ++e;
+    x[999] = 3;
+  }
+  const ramspan::managedPtr<int>& same = data;
+  const auto x = same.read();
+  static_assert(std::is_same_v<decltype(x[0]), const int&>);
+  EXPECT_EQ(std::accumulate(x.begin(), x.end(), 0), 999 * 8 + 3);
+  EXPECT_EQ(x.span().size(), 1000u);
+  EXPECT_TRUE(ramspan::managedPtr<int>(size_t{0}).read().empty());
+}
+
+TEST(PinnedSpan, ReadingWritesNothing) {
+  std::vector<ramspan::managedPtr<uint64_t>> data;
+  for (size_t i = 0; i < 64; ++i) data.emplace_back((size_t{1} << 20) / 8, uint64_t{i});
+  uint64_t sum = 0;
+  const auto sweep = [&] {
+    for (auto& one : data) sum += one.read()[77];
+  };
+  for (int i = 0; i < 2; ++i) sweep();
+  const uint64_t before = Statistics()["tiers"]["file"]["bytes_out"];
+  for (int i = 0; i < 4; ++i) sweep();
+  EXPECT_EQ(sum, 6 * (63 * 64 / 2));
+  EXPECT_LE(Statistics()["tiers"]["file"]["bytes_out"].get<uint64_t>() - before, 16 << 20) << "what was in memory may leave once";
+}
+
 }  // namespace

@@ -57,6 +57,17 @@ double OfData(rambrain::managedPtr<double>& data, rambrain::managedPtr<double, 2
 double OfGlue(rambrain::adhereTo<double>& glue) { return glue[3] + glue[size_t{3}]; }
 double OfConst(const rambrain::adhereTo<double>& a, const ramspan::adhereTo<double>& b) { return a[3] + b[size_t{3}]; }
 END
+# A pointer that outlives its pin: an error, and in Rambrain's programs a warning.
+errors <<'END' | { taught ramspan 'dangles: the pin ends with the line' 'dangles: the pin ends with the line'; exit $failed; } || failed=1
+#include <ramspan/managed_ptr.h>
+const double* Read(const ramspan::managedPtr<double>& data) { return ramspan::adhereTo<double>(data); }
+template <typename T> T Pass(T x) { return x; }
+void Write(ramspan::managedPtr<int>& data) { int* x = ramspan::adhereTo<int>(data); *x = 1; }
+END
+errors <<'END' | { taught rambrain 'warning: '; exit $failed; } || failed=1
+#include <rambrain/managedPtr.h>
+void Write(rambrain::managedPtr<double>& data) { double* x = rambrain::adhereTo<double>(data); *x = 1; }
+END
 # A class that is made before anybody said that it may be moved: one error each, where it is made, not where it is named.
 moved='must survive a move of its bytes'
 errors <<'END' | { taught moved "$moved" "$moved"; exit $failed; } || failed=1

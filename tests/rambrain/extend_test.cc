@@ -688,7 +688,10 @@ TEST(SwapStore, IsRefusedWhatWaitsForItsCallAndMayAskTheRest) {
     const ramspan::SwapId id = ramspan::AddSwap(&store);
     std::vector<ramspan::managedPtr<double>> field, more;  // the first does not change while the store may look at it
     const auto pull_all = [&] {
-      for (const auto& row : field) static_cast<void>(static_cast<const double*>(ramspan::adhereTo<double>(row)));
+      for (const auto& row : field) {
+        const ramspan::adhereTo<double> glue(row);
+        static_cast<void>(static_cast<const double*>(glue));
+      }
     };
     store.calls = {
         {"GetSwapUse", [&] { static_cast<void>(ramspan::GetSwapUse(id)); }, false},
@@ -726,7 +729,10 @@ TEST(SwapStore, IsRefusedWhatWaitsForItsCallAndMayAskTheRest) {
     store.armed = false;
     EXPECT_GT(ramspan::GetSwapUse(id).used, 0u) << "it is there";
     more.clear();  // a program of Rambrain's fills swap to the last byte, so nothing could change places
-    for (size_t i = 0; i < field.size(); ++i) EXPECT_EQ(*static_cast<const double*>(ramspan::adhereTo<double>(field[i])), static_cast<double>(i));
+    for (size_t i = 0; i < field.size(); ++i) {
+      const ramspan::adhereTo<double> glue(field[i]);
+      EXPECT_EQ(*static_cast<const double*>(glue), static_cast<double>(i));
+    }
     field.clear();
     ramspan::RemoveSwap(id);
   }
