@@ -64,7 +64,10 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned, Time sinc
       case Phase::kLoading:
         if (chunk->op->prefetch && !std::exchange(helped, true)) {
           HelpAhead(chunk->bytes);
-          if (PhaseOf(chunk) != Phase::kLoading) CountWait(since, Clock::now());
+          if (PhaseOf(chunk) != Phase::kLoading) {
+            const auto now = Clock::now();
+            CountWait(std::exchange(since, now), now);
+          }
           continue;
         }
         told |= chunk->op->prefetch;

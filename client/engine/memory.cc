@@ -213,6 +213,7 @@ bool Engine::IsRefused(FrameSeeker* seeker, bool coming) {
   if (arena_.reserved() > 0 || vacating_.GivesUp()) return false;  // somebody goes on, or does as soon as it is decided
   if (pins_->JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) {
     waiter->refused = ++seeker->looks_hopeful < kHopefulLooks;
+    if (!waiter->refused) seeker->looks_hopeful = 0;
     return false;
   }
   seeker->looks_hopeful = 0;

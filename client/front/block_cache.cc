@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "client/front/pin_registry.h"
+#include "client/front/session.h"
 #include "ramspan/detail/held_pin.h"
-#include "ramspan/runtime.h"
 
 namespace ramspan::detail {
 namespace {
 // Of the memory limit is what all views of all threads together may hold.
 constexpr uint64_t kShare = 4;
+constexpr uint64_t kRoomAgain = 8;  // blocks for which there is room again, until what was full takes more
 }  // namespace
 
 // The views of the calling thread. Trivially destructible: a view may be a static object's.
@@ -24,11 +25,16 @@ struct BlockCache::OfThread {
     static thread_local constinit OfThread views{};
     return views;
   }
-  static uint64_t Share() { return MemoryLimit() / kShare / std::max(1u, PinRegistry::Get().threads()); }
+  static uint64_t Share() {
+    const Session* const session = Session::IfStarted();  // null in a forked child
+    return session == nullptr ? UINT64_MAX / 2 : session->engine->budget()->limit() / kShare / std::max(1u, PinRegistry::Get().threads());
+  }
 };
 
 void BlockCache::Count(const ChunkHead* chunk, int sign) {
   OfThread& views = OfThread::Get();
+  if (owner_ == nullptr) owner_ = &views;
+  if (owner_ != &views) return;  // the end of a static view, on the thread that has called exit()
   const uint64_t bytes = sign < 0 ? uint64_t{0} - chunk->bytes : chunk->bytes;
   held_bytes_ += bytes;
   views.bytes += bytes;
@@ -56,14 +62,29 @@ void BlockCache::LetSpareOnesGo() {
   }
 }
 
-// Where `bytes` more are beyond the share, another block goes.
+// Where `bytes` more are beyond the share, others go.
 void BlockCache::MakeRoom(size_t bytes) {
-  if (OfThread::Get().bytes + bytes <= OfThread::Share()) return;
-  is_full_ = true;
-  for (size_t looks = 0; looks <= mask_; ++looks) {
+  const uint64_t share = OfThread::Share();
+  if (OfThread::Get().bytes + kRoomAgain * bytes <= share) is_full_ = false;
+  for (size_t looks = 0; OfThread::Get().bytes + bytes > share && looks <= mask_; ++looks) {
+    is_full_ = true;
     Entry* const entry = entries_ + (hand_++ & mask_);
-    if (entry->chunk != nullptr && !IsLatest(entry)) return LetGo(entry);
+    if (!IsLatest(entry)) LetGo(entry);
   }
+}
+
+// The block was in the table until the last one was entered, and references to it are in use.
+void* BlockCache::TakeBack() {
+  const Entry back = std::exchange(leaving_, Entry());
+  Entry* const entry = entries_ + (back.block & mask_);
+  if (IsLatest(entry)) {
+    leaving_ = std::exchange(*entry, Entry());
+  } else {
+    LetGo(entry);
+  }
+  *entry = back;
+  latest_before_ = std::exchange(latest_, back.block);
+  return back.place;
 }
 
 bool BlockCache::Grow() noexcept {
@@ -82,6 +103,7 @@ bool BlockCache::Grow() noexcept {
 }
 
 void* BlockCache::TryEnter(size_t block, Object object) noexcept {
+  if (leaving_.block == block) return TakeBack();
   ChunkHead* const chunk = object.chunk();
   if (entries_[block & mask_].chunk != nullptr && ++replaced_ > mask_ && !is_full_) Grow();
   LetGo(&leaving_);
@@ -105,7 +127,7 @@ void* BlockCache::TryEnter(size_t block, Object object) noexcept {
   static_cast<void>(pin.release());
   *entry = {block, ElementsAt<void>(chunk->frame, object.offset()), chunk};
   Count(chunk, 1);
-  latest_ = block;
+  latest_before_ = std::exchange(latest_, block);
   return entry->place;
 }
 

@@ -38,13 +38,18 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
   ClearBits(chunk, kReferenced);  // the next pin is heard instead, or the policy would wait for this chunk for ever
 }
 
-// A pin that is stored steps back while another thread needs what this one would keep (PinGate), if this one holds nothing else. Whether the
-// frame may be used at once then.
-bool LetOthersGoFirst(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
-  if (ProgramCode::running() != ProgramCode::Of::kNobody || Session::InForkedChild()) return false;
+// Another thread needs what this one is about to take (PinGate). Who holds something goes on, so that it comes to release it.
+bool MayBeHeldUp() { return ProgramCode::running() == ProgramCode::Of::kNobody && !Session::InForkedChild(); }
+void PassGate() {
   const ErrnoGuard guard;
-  Unpin(chunk, table, slot);
   if (!PinRegistry::HoldsPins()) PinGate::Get().Pass();
+}
+
+// A pin that is stored steps back for that time. Whether the frame may be used at once then.
+bool LetOthersGoFirst(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
+  if (!MayBeHeldUp()) return false;
+  Unpin(chunk, table, slot);
+  PassGate();
   return StorePinAnywhere(chunk, table, slot, write);
 }
 }  // namespace
@@ -83,6 +88,7 @@ namespace {
 // A pin that is counted in the chunk's word. Where the chunk is open it takes no lock: who closes the chunk changes that word, and so either
 // sees the count afterwards, or this sees the word closed.
 void PinCounted(ChunkHead* chunk, PinTable* table, bool write) {
+  if (PinGate::Get().IsShut() && PinGate::Get().IsShutFor(chunk->bytes) && MayBeHeldUp()) PassGate();
   const uint64_t need = kReadable | (write ? kWritable : 0), first_touch = kReferenced | (write ? kDirty : 0);
   uint64_t word = chunk->state.load(std::memory_order_acquire);
   while ((word & need) == need) {
@@ -141,7 +147,10 @@ bool TryHeldPin(ChunkHead* chunk, bool write, HeldPin* pin, PinFor how_long) noe
   }
 }
 
-void ThrowOfTry() { std::rethrow_exception(std::exchange(failure_of_try, nullptr)); }
+void ThrowOfTry() {
+  if (failure_of_try == nullptr) ThrowStatus({StatusCode::kAborted, StaticText("a pull has failed, and so has one of a signal handler's meanwhile")});
+  std::rethrow_exception(std::exchange(failure_of_try, nullptr));
+}
 
 void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
   HeldPin mine(chunk, write);

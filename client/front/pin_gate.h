@@ -4,7 +4,7 @@
 // is too small to matter.
 //
 // It is shut for kFirst, open for kRest times as long as it is shut next, which is twice as long, up to kLongest, and so on: waits for pins that are held
-// for longer cost the others a fifth of their time at most, whoever waits and however long.
+// for longer cost the others a fifth of their time at most, however long. Each that waits begins anew.
 // Thread-safety: any thread. Lock-free, because a signal handler may pull. Blocking: only Pass, for kLongest at most.
 #pragma once
 

@@ -88,13 +88,14 @@ class managedVector {
   managedVector(std::initializer_list<T> values, VectorOptions options = {}) : managedVector(values.begin(), values.end(), options) {}
 
   managedVector(const managedVector& other) : shift_(other.shift_), mask_(other.mask_), random_(other.random_) { CopyFrom(other); }
-  managedVector(managedVector&& other) noexcept : managedVector() { swap(other); }
+  // What is moved from is empty.
+  managedVector(managedVector&& other) noexcept : managedVector(other.Like()) { swap(other); }
   managedVector& operator=(const managedVector& other) {
     if (this != &other) managedVector(other).swap(*this);
     return *this;
   }
   managedVector& operator=(managedVector&& other) noexcept {
-    swap(other);
+    if (this != &other) managedVector(std::move(other)).swap(*this);
     return *this;
   }
   void swap(managedVector& other) noexcept {
@@ -150,7 +151,7 @@ class managedVector {
     if (n <= capacity_) return;
     if (n > SIZE_MAX / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
     const size_t before = blocks_.size(), needed = ((n - 1) >> shift_) + 1;
-    blocks_.reserve(needed);
+    if (needed > blocks_.capacity()) blocks_.reserve(std::max(needed, 2 * blocks_.capacity()));
     const auto elements_in = [&](size_t b) { return std::min(block_elements(), n - (b << shift_)); };
     if (before > 0) EnlargeLast(elements_in(before - 1));
     for (size_t b = before; b < needed; ++b) {
@@ -161,7 +162,7 @@ class managedVector {
   void resize(size_t n) { resize(n, T()); }
   void resize(size_t n, const T& value) {
     const T copy = value;  // it may be an element
-    reserve(n);
+    if (n > capacity_) reserve(size_ == 0 ? n : std::max(n, Grown()));
     const size_t before = size_;
     if (n > before) Fill(before, n, copy);
     size_ = n;
@@ -173,7 +174,7 @@ class managedVector {
   }
   void push_back(const T& value) {
     const T copy = value;
-    if (size_ == capacity_) reserve(std::max<size_t>(size_ + 1, std::min(2 * size_, (size_ | mask_) + 1)));
+    if (size_ == capacity_) reserve(std::max(size_ + 1, Grown()));
     detail::UseElement<T>(detail::ObjectOf()(blocks_[size_ >> shift_]), size_ & mask_, [&](T& element) { element = copy; });
     ++size_;
   }
@@ -200,9 +201,11 @@ class managedVector {
   static unsigned ShiftFor(const VectorOptions& options) {
     const size_t bytes = options.chunk != 0 ? options.chunk : options.access == access::random ? 8_KiB : 64_KiB;
     unsigned shift = 0;
-    while (shift < 62 && (sizeof(T) << (shift + 1)) <= bytes) ++shift;
+    while (shift < 48 && sizeof(T) <= bytes >> (shift + 1)) ++shift;
     return shift;
   }
+  // Within the first block by doubling, as std::vector; then by whole blocks, which cost what is in them.
+  size_t Grown() const { return std::min(2 * size_, (size_ | mask_) + 1); }
   VectorOptions Like() const {
     return {sizeof(T) << shift_, random_ ? access::random : access::automatic};
   }

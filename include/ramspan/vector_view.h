@@ -134,8 +134,8 @@ class vectorView<T>::iterator {
   size_t i_ = 0;
 };
 
-// A range of elements, contiguous: in place where it lies in one block, else a copy, which goes back to the blocks when a span for writing ends.
-// All its blocks are pinned as long as it lives.
+// A range of elements, contiguous: in place where it lies in one block, else a copy beside the memory limit (std::bad_alloc where there is none),
+// which goes back to the blocks when a span for writing ends. All its blocks are pinned as long as it lives.
 template <typename T>
 class vectorSpan {
   using Element = std::remove_const_t<T>;

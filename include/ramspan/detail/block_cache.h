@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "ramspan/detail/object.h"
 
@@ -23,7 +24,7 @@ class RAMSPAN_API BlockCache {
   void* Find(size_t block) const {
     const Entry* const entry = entries_ + (block & mask_);
     if (entry->block != block) return nullptr;
-    found_ = block;
+    if (found_ != block) found_before_ = std::exchange(found_, block);
     return entry->place;
   }
   // Pins a block that is not held. Its place, as one that was found, is valid at least until two others have been found or entered after it. Blocks
@@ -46,7 +47,10 @@ class RAMSPAN_API BlockCache {
   void LetGo(Entry* entry);
   void LetSpareOnesGo();
   void MakeRoom(size_t bytes);
-  bool IsLatest(const Entry* entry) const { return entry->block == latest_ || entry->block == found_; }
+  bool IsLatest(const Entry* entry) const {
+    return entry->block == latest_ || entry->block == latest_before_ || entry->block == found_ || entry->block == found_before_;
+  }
+  void* TakeBack();
   bool Grow() noexcept;
 
   Entry first_[kFirst];
@@ -58,11 +62,12 @@ class RAMSPAN_API BlockCache {
   size_t replaced_ = 0;                      // since it has grown
   size_t hand_ = 0;                          // of a clock: who goes next where all memory is used
   size_t held_bytes_ = 0;
-  // What a reference may name that is in use: the blocks that were entered and found last, of which the one that is entered next may take the
-  // place of one, which stays pinned until it is the turn of another one.
-  size_t latest_ = SIZE_MAX;
-  mutable size_t found_ = SIZE_MAX;
+  // What references may name that are in use: the two blocks that were entered last, and the two that were found. The one that is entered next may
+  // take the place of one of them, which stays pinned until it is the turn of another one.
+  size_t latest_ = SIZE_MAX, latest_before_ = SIZE_MAX;
+  mutable size_t found_ = SIZE_MAX, found_before_ = SIZE_MAX;
   Entry leaving_;
+  OfThread* owner_ = nullptr;  // null: of nobody yet
   BlockCache *before_ = nullptr, *next_ = nullptr;  // in the list of those of the thread that hold something
   bool listed_ = false;
 };

@@ -62,7 +62,7 @@ class PinnedElement {
 };
 
 // What x[i] of a mutable vector is: read, it is a T; assigned to, it writes. As std::vector<bool>'s reference it is no T&: `auto y = x[i]`
-// names the element, `T y = x[i]` has its value. Valid as long as the vector has the element.
+// names the element, `T y = x[i]` has its value. Valid until the vector's capacity changes.
 template <typename T>
 class VectorElement {
  public:
@@ -123,7 +123,8 @@ class VectorElement {
     --*this;
     return before;
   }
-  friend void swap(const VectorElement& a, const VectorElement& b) {
+  // By value, so that it is better than std::swap for named ones, too, which would change what they name and not their values.
+  friend void swap(VectorElement a, VectorElement b) {
     const T before = a.value();
     a = b.value();
     b = before;
