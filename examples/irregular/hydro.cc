@@ -67,7 +67,7 @@ void Accelerate(Mesh& mesh, double dt) {
 #pragma omp parallel
   {
     MeshView m(mesh);  // (*)
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 1; i < m.cells(); ++i) {
       const double force = m.pressure(i - 1) + m.viscosity(i - 1) - m.pressure(i) - m.viscosity(i);
       m.v(i) += dt * force / (0.5 * (m.mass(i - 1) + m.mass(i)));
@@ -79,7 +79,7 @@ void Move(Mesh& mesh, double dt) {
 #pragma omp parallel
   {
     MeshView m(mesh);  // (*)
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i <= m.cells(); ++i) m.x(i) += dt * m.v(i);
   }
 }
@@ -88,7 +88,7 @@ void Update(Mesh& mesh, double dt) {
 #pragma omp parallel
   {
     MeshView m(mesh);  // (*)
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t i = 0; i < m.cells(); ++i) {
       const double squeeze = m.v(i) - m.v(i + 1), width = m.x(i + 1) - m.x(i);
       m.energy(i) -= dt * (m.pressure(i) + m.viscosity(i)) * -squeeze / m.mass(i);

@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   {
     const Table grid = std::as_const(tables.grid).span(0, tables.grid.size());  // (*)
     const auto rows = tables.rows.cview();  // (*)
-#pragma omp for schedule(static, 1000)
+#pragma omp for schedule(static, 1000) nowait
     for (size_t i = 0; i < lookups; ++i) {
       uint64_t state = i * 0x9E3779B97F4A7C15u;
       Random(&state);

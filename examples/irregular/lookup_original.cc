@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   {
     const auto& grid = tables.grid;
     const auto& rows = tables.rows;
-#pragma omp for schedule(static, 1000)
+#pragma omp for schedule(static, 1000) nowait
     for (size_t i = 0; i < lookups; ++i) {
       uint64_t state = i * 0x9E3779B97F4A7C15u;
       Random(&state);

@@ -49,7 +49,7 @@ void Iterate(const Graph& graph, const managedVector<double>& share, managedVect
     const auto from = graph.from.view();  // (*)
     const auto shares = share.view();  // (*)
     const auto rank = next->view();  // (*)
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t v = 0; v < vertices; ++v) {
       double sum = 0;
       const uint64_t end = first[v + 1];
@@ -66,7 +66,7 @@ void Share(const Graph& graph, const managedVector<double>& ranks, managedVector
     const auto degree = graph.degree.view();  // (*)
     const auto rank = ranks.view();  // (*)
     const auto share = shares->view();  // (*)
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t v = 0; v < vertices; ++v) share[v] = degree[v] > 0 ? rank[v] / degree[v] : 0;
   }
 }

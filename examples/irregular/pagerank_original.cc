@@ -45,7 +45,7 @@ void Iterate(const Graph& graph, const std::vector<double>& share, std::vector<d
     const auto& from = graph.from;
     const auto& shares = share;
     auto& rank = *next;
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t v = 0; v < vertices; ++v) {
       double sum = 0;
       const uint64_t end = first[v + 1];
@@ -62,7 +62,7 @@ void Share(const Graph& graph, const std::vector<double>& ranks, std::vector<dou
     const auto& degree = graph.degree;
     const auto& rank = ranks;
     auto& share = *shares;
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (size_t v = 0; v < vertices; ++v) share[v] = degree[v] > 0 ? rank[v] / degree[v] : 0;
   }
 }

@@ -59,8 +59,9 @@ inline constexpr uninitialized_t uninitialized{};
 template <typename T>
 class managedVector {
   static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
-                "the elements of a managedVector are trivially copyable and have a default constructor; a managedArray or managedPtrs take other "
-                "ones (see is_relocatable)");
+                "the elements of a managedVector are trivially copyable and have a default constructor: instead of a std::pair or std::tuple write a "
+                "struct, instead of vectors within a vector a std::vector<managedVector<T>>; a managedArray or managedPtrs take other types (see "
+                "is_relocatable)");
   static_assert(!std::is_same_v<T, bool>, "a managedVector<bool> would have a byte for each: write char");
 
  public:
@@ -132,8 +133,9 @@ class managedVector {
   const_iterator cbegin() const { return begin(); }
   const_iterator cend() const { return end(); }
 
-  vectorView<T> view() { return vectorView<T>(blocks_.data(), size_, shift_); }
-  vectorView<const T> view() const { return vectorView<const T>(blocks_.data(), size_, shift_); }
+  // Of the elements that there are now. A view of a const vector is for reading; cview() is the same of any.
+  vectorView<T> view() { return vectorView<T>(blocks_.data(), size_, shift_, &views_); }
+  vectorView<const T> view() const { return vectorView<const T>(blocks_.data(), size_, shift_, &views_); }
   vectorView<const T> cview() const { return view(); }
 
   // REQUIRES: first + count <= size(). Pins all blocks that it touches, or none and throws.
@@ -146,9 +148,10 @@ class managedVector {
   detail::VectorBlocks<managedVector> blocks() { return {this}; }
   detail::VectorBlocks<const managedVector> blocks() const { return {this}; }
 
-  // Blocks for n elements; their memory is used when they are.
+  // Blocks for n elements; their memory is used when they are. These calls throw Error where they would change the capacity and a view is alive.
   void reserve(size_t n) {
     if (n <= capacity_) return;
+    RefuseBesideViews();
     if (n > SIZE_MAX / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
     const size_t before = blocks_.size(), needed = ((n - 1) >> shift_) + 1;
     if (needed > blocks_.capacity()) blocks_.reserve(std::max(needed, 2 * blocks_.capacity()));
@@ -163,14 +166,14 @@ class managedVector {
   void resize(size_t n, const T& value) {
     const T copy = value;  // it may be an element
     if (n > capacity_) reserve(size_ == 0 ? n : std::max(n, Grown()));
-    const size_t before = size_;
+    const size_t before = size_, needed = std::max<size_t>(1, (n + mask_) >> shift_);
     if (n > before) Fill(before, n, copy);
-    size_ = n;
-    const size_t needed = block_count();
-    if (needed < blocks_.size() && n < before) {  // whole blocks at the end are given back
-      blocks_.resize(std::max<size_t>(needed, 1), managedPtr<T>(nullptr));
-      capacity_ = ((blocks_.size() - 1) << shift_) + blocks_.back().size();
+    if (n < before && needed < blocks_.size()) {  // whole blocks at the end are given back
+      RefuseBesideViews();
+      blocks_.resize(needed, managedPtr<T>(nullptr));
+      capacity_ = ((needed - 1) << shift_) + blocks_.back().size();
     }
+    size_ = n;
   }
   void push_back(const T& value) {
     const T copy = value;
@@ -184,11 +187,9 @@ class managedVector {
     return back();
   }
   void pop_back() { --size_; }
-  void clear() { managedVector(Like()).swap(*this); }
+  void clear() { resize(0); }  // keeps one block
   void assign(size_t n, const T& value) {
-    const T copy = value;
-    clear();
-    resize(n, copy);
+    managedVector(n, T(value), Like()).swap(*this);
   }
   template <typename Iterator, typename = typename std::iterator_traits<Iterator>::iterator_category>
   void assign(Iterator first, Iterator last) {
@@ -197,7 +198,28 @@ class managedVector {
     swap(fresh);
   }
 
+  // Declared for their error messages.
+  template <typename... Any>
+  void erase(const Any&...) {
+    static_assert(detail::kAlwaysFalse<Any...>, "a managedVector has no erase: x.resize(std::remove_if(x.begin(), x.end(), is_to_go) - x.begin())");
+  }
+  template <typename... Any>
+  void insert(const Any&...) {
+    static_assert(detail::kAlwaysFalse<Any...>, "a managedVector has no insert: push_back the elements of the other one in a loop over its view");
+  }
+  template <typename Any = T>
+  T* data() const {
+    static_assert(detail::kAlwaysFalse<Any>, "a managedVector is not contiguous: x.span(first, count) is, or one of x.blocks()");
+    return nullptr;
+  }
+
  private:
+  void RefuseBesideViews() const {
+    if (__builtin_expect(views_.count.load(std::memory_order_relaxed) != 0, 0)) {
+      throw Error("a managedVector is to change its capacity while a view of it is alive, whose elements would be gone: end the view before (a smaller "
+                  "scope), or reserve() enough before it begins; a queue that grows while it is read is read by x[i]");
+    }
+  }
   static unsigned ShiftFor(const VectorOptions& options) {
     const size_t bytes = options.chunk != 0 ? options.chunk : options.access == access::random ? 8_KiB : 64_KiB;
     unsigned shift = 0;
@@ -265,6 +287,7 @@ class managedVector {
 
   std::vector<managedPtr<T>> blocks_;  // the last one may be smaller than the others
   size_t size_ = 0, capacity_ = 0;
+  detail::LiveViews views_;
   unsigned shift_;  // of an index, to its block
   size_t mask_;     // of an index, to its place there
   bool random_;

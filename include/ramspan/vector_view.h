@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <memory>
 #include <type_traits>
@@ -19,10 +21,32 @@
 
 namespace ramspan {
 
+namespace detail {
+// How many views of a vector there are. Not of those that a vector was copied, moved or swapped from: it stays where it is.
+struct LiveViews {
+  mutable std::atomic<uint32_t> count{0};  // publishes nothing: who changes the capacity beside other threads' views is wrong anyway
+  LiveViews() = default;
+  LiveViews(const LiveViews&) {}
+  LiveViews& operator=(const LiveViews&) { return *this; }
+
+  class Counted {
+   public:
+    explicit Counted(const LiveViews* views) : views_(views) { views_->count.fetch_add(1, std::memory_order_relaxed); }
+    ~Counted() { views_->count.fetch_sub(1, std::memory_order_relaxed); }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+   private:
+    const LiveViews* const views_;
+  };
+};
+}  // namespace detail
+
 // A cursor: v[i] is as good as a pointer's while i stays in one block, and little worse in the blocks that it holds: up to all of them where all views
 // together hold no more than a quarter of the memory limit. v[i] of a view for reading is a T; of one for writing it is a T&, which is valid until
 // the view has come to two other blocks: enough for `v[i] = v[j]` and `std::swap(v[i], v[j])`. A view for writing makes each block that
-// it comes to one that was changed, so what is only read is read by another one. Two blocks of a view must be in memory at one time.
+// it comes to one that was changed, so what is only read is read by another one. Two to five blocks of a view must be in memory at one time.
+// size() is the vector's when the view was made.
 template <typename T>
 class vectorView {
   using Element = std::remove_const_t<T>;
@@ -32,8 +56,9 @@ class vectorView {
   using reference = std::conditional_t<std::is_const_v<T>, Element, T&>;
   class iterator;
 
-  vectorView(const managedPtr<Element>* blocks, size_t size, unsigned shift)
-      : blocks_(blocks), size_(size), shift_(shift), held_(size == 0 ? 0 : ((size - 1) >> shift) + 1, !std::is_const_v<T>) {}
+  vectorView(const managedPtr<Element>* blocks, size_t size, unsigned shift, const detail::LiveViews* alive)
+      : counted_(alive),
+        blocks_(blocks), size_(size), shift_(shift), held_(size == 0 ? 0 : ((size - 1) >> shift) + 1, !std::is_const_v<T>) {}
   vectorView(const vectorView&) = delete;
   vectorView& operator=(const vectorView&) = delete;
 
@@ -80,6 +105,7 @@ class vectorView {
 
   static constexpr size_t kRun = 64;  // elements whose reading takes as long as to let one block go and hold another one
 
+  const detail::LiveViews::Counted counted_;
   const managedPtr<Element>* const blocks_;
   const size_t size_;
   const unsigned shift_;

@@ -399,4 +399,30 @@ TEST(ManagedVector, WhatIsMovedFromIsEmptyAndOfTheSameKind) {
   EXPECT_EQ((managedVector<double>(3, 1.0, {.chunk = SIZE_MAX}).block_count()), 1u);
 }
 
+// A queue that was read by a view while it grew was read where it had been: wrong results, or a crash.
+TEST(ManagedVector, DoesNotGrowUnderAView) {
+  managedVector<int> x(10, 1);
+  x.reserve(12);
+  {
+    auto v = x.view();
+    x.push_back(2);  // there is room
+    EXPECT_EQ(v.size(), 10u);
+    while (x.size() < x.capacity()) x.push_back(3);
+    EXPECT_THROW(x.push_back(4), ramspan::Error);
+    EXPECT_EQ(x.size(), x.capacity());
+    EXPECT_EQ(v[9], 1);
+  }
+  x.push_back(4);
+  x.resize(100000);
+  {
+    const auto v = std::as_const(x).view();
+    EXPECT_THROW(x.resize(5), ramspan::Error);
+    EXPECT_EQ(x.size(), 100000u);
+    EXPECT_EQ(v[12], x[12]);
+  }
+  const size_t capacity = x.block_elements();
+  x.clear();
+  EXPECT_EQ(x.capacity(), capacity) << "for what comes next";
+}
+
 }  // namespace
