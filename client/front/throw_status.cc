@@ -3,7 +3,6 @@
 #include <new>
 #include <string>
 
-#include "client/front/last_error.h"
 #include "ramspan/errors.h"
 
 namespace ramspan {
@@ -41,7 +40,6 @@ template <class E>
 }  // namespace
 
 void ThrowStatus(const Status& status) {
-  NoteThrown(status.c_str());
   const Spares& spares = TheSpares();
   switch (status.code()) {
     case StatusCode::kFailedPrecondition: Throw(status.c_str(), spares.no_heap);
@@ -53,10 +51,7 @@ void ThrowStatus(const Status& status) {
   }
 }
 
-void ThrowNoHeap() {
-  NoteThrown(TheSpares().no_heap.what());
-  throw OutOfMemory(TheSpares().no_heap);
-}
+void ThrowNoHeap() { throw OutOfMemory(TheSpares().no_heap); }
 
 void ThrowWithinProgramCode(const char* call) {
   const bool policy = ProgramCode::running() == ProgramCode::Of::kPolicy;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "client/engine/engine.h"
-#include "client/front/last_error.h"
 #include "client/front/bundles.h"
 #include "client/front/pin_registry.h"
 #include "client/front/throw_status.h"
@@ -73,7 +72,6 @@ Runtime& Runtime::TryStart() {
   Runtime* started = runtime.release();
   instance_.store(started, std::memory_order_release);
   Session::Open(&started->session_);
-  SayErrorsAtTerminate();
   SetBeforeLeaveHook([] {
     if (Runtime* here = instance_.load()) here->LeaveRemote();
   });

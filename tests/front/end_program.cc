@@ -265,35 +265,6 @@ int ReconfigureBesideStart() {
   return error.empty() && !*ramspan::EffectiveOptions().preemptive ? 0 : 1;
 }
 
-// The exception meets a thread that nobody has joined.
-int ThrowPastAThread() {
-  std::vector<ramspan::managedPtr<char>> data;
-  for (int i = 0; i < 3; ++i) data.emplace_back(size_t{3} << 20);
-  std::thread thread([] { sleep(60); });
-  ramspan::adhereTo<char> one(data[0]), two(data[1]), three(data[2]);
-  for (auto* glue : {&one, &two, &three}) static_cast<char*>(*glue)[0] = 1;
-  thread.join();
-  return 0;
-}
-
-// Exceptions leave functions that must not throw, in many threads at once.
-int ThrowInManyThreads() {
-  std::vector<std::thread> team;
-  std::atomic<int> ready{0};
-  for (int t = 0; t < 16; ++t) {
-    team.emplace_back([&] {
-      ramspan::managedPtr<char> data(1);
-      ++ready;
-      while (ready < 16) std::this_thread::yield();
-      ramspan::managedPtr<char> large(size_t{64} << 20);
-      ramspan::adhereTo<char> glue(large);
-      static_cast<char*>(glue)[0] = 1;
-    });
-  }
-  for (std::thread& one : team) one.join();
-  return 0;
-}
-
 }  // namespace
 
 int main(int, char** argv) try {
@@ -311,8 +282,6 @@ int main(int, char** argv) try {
                                                              {"end-without-heap", EndWithoutHeap},
                                                              {"start-in-vain", StartInVain},
                                                              {"reconfigure-beside-start", ReconfigureBesideStart},
-                                                             {"throw-past-a-thread", ThrowPastAThread},
-                                                             {"throw-in-many-threads", ThrowInManyThreads},
                                                              {"outlive", AdhereToOutlivesItsData}};
   return lives.at(argv[1])();
 } catch (const std::exception& e) {

@@ -54,23 +54,6 @@ TEST_F(ProgramEnd, AReportThatWasTakenBackIsNotCalled) {
   EXPECT_EQ(end.status, 0) << end.err;
 }
 
-// "terminate called without an active exception", and no word of why.
-TEST_F(ProgramEnd, AnErrorThatMeetsAThreadOnItsWayIsSaid) {
-  const Outcome end = Live("throw-past-a-thread");
-  EXPECT_NE(end.status, 0);
-  EXPECT_THAT(end.err, HasSubstr("The latest error that this thread has met: no memory for 3 MiB"));
-}
-
-// "terminate called after throwing an instance of 'terminate called recursively".
-TEST_F(ProgramEnd, OfErrorsThatEndManyThreadsOneIsSaidWhole) {
-  for (int i = 0; i < 5; ++i) {
-    const Outcome end = Live("throw-in-many-threads");
-    EXPECT_NE(end.status, 0);
-    EXPECT_THAT(end.err, HasSubstr("does not fit the memory limit of 8 MiB"));
-    EXPECT_THAT(end.err, Not(HasSubstr("recursively")));
-  }
-}
-
 TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfTheProgram) {
   const Outcome end = Live("exit-on-thread", {Stats("stats")});
   EXPECT_EQ(end.status, 4) << end.err;
