@@ -1,6 +1,7 @@
 // BlockCache: the blocks that a view of a vector holds pinned, found by their number. It begins with four and grows as long as blocks are missed
-// that it has held before, up to all blocks of the vector; all views of all threads hold a part of memory at most (kShare) beside the two latest
-// blocks of each, which an expression like a[i] = a[j] needs. Private to Ramspan although installed (resident.h).
+// that it has held before, up to all blocks of the vector. The views of all threads together hold a quarter of the memory limit, in equal parts for
+// each thread, and beside it those blocks of each that references may name (latest_, found_), so that `a[i] = a[j]` always has both.
+// Private to Ramspan although installed (resident.h).
 // Thread-safety: none; made, used and destroyed by one thread.
 #pragma once
 
