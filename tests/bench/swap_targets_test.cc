@@ -68,10 +68,12 @@ class SwapTargets : public JobFixture {
   static Words Long(const std::string& contestant) { return {"--contestants", contestant, "--data", "512MiB", "--lmr", "20"}; }
 };
 
+// Not with less data: of 16 MiB the page cache of a contestant that is held gets 3, which may all be under way at once on busy cores, and
+// the kernel killed it in 17 of 82 such runs (0 of 165 with 64 MiB).
 TEST_F(SwapTargets, EachContestantIsRightOrSaysWhatItNeeds) {
-  const Words words = {"--quick", "--data", "16MiB", "--lmr", "75", "--access", "sequential", "--json", "--plots", (folder_ / "plots").string()};
+  const Words words = {"--quick", "--data", "64MiB", "--lmr", "75", "--access", "sequential", "--json", "--plots", (folder_ / "plots").string()};
   const Outcome outcome = Run(words);
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   std::map<std::string, json> rows;
   std::set<std::string> targets;
   for (const json& line : Lines(outcome.out)) {
@@ -93,9 +95,9 @@ TEST_F(SwapTargets, EachContestantIsRightOrSaysWhatItNeeds) {
     // A sweep cannot move less than MIN, but by a byte count at the pages' borders; in memory nothing moves.
     if (std::string(name) == "memory") continue;
     EXPECT_GE(row["bytes_moved"].get<double>(), 0.9 * row["bytes_min"].get<double>());
-    // 12 MiB of 16 and bookkeeping. Who is told its limit has other memory, too (libfabric's buffers).
+    // 48 MiB of 64 and bookkeeping. Who is told its limit has other memory, too (libfabric's buffers).
     if (row["counted"].get<bool>() && std::string(name) != "ofi") {
-      EXPECT_LT(row["peak_anonymous"].get<double>() + row["peak_page_cache"].get<double>(), 20 << 20);
+      EXPECT_LT(row["peak_anonymous"].get<double>() + row["peak_page_cache"].get<double>(), 60 << 20);
     }
   }
   EXPECT_FALSE(rows["memory"].contains("skipped"));

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <ctime>
 #include <iterator>
 #include <list>
 #include <nlohmann/json.hpp>
@@ -373,18 +374,23 @@ TEST(ManagedVector, HasNoElementOfACallThatThrows) {
   EXPECT_EQ(x.size(), kBlock);
 }
 
-// Each new block moved the handles of all others: 80 000 blocks took 7 s.
+// Each new block moved the handles of all others: 80 000 blocks took 7 s, and eight times the blocks 57 times as long.
 TEST(ManagedVector, GrowsInLinearTime) {
-  const auto seconds = [](size_t blocks) {
-    const auto begin = std::chrono::steady_clock::now();
+  const auto own_seconds = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  const auto seconds = [&](size_t blocks) {
+    const double begin = own_seconds();
     managedVector<char> x(VectorOptions{4096});
     for (size_t n = 0; n < blocks; ++n) x.reserve((n + 1) * 4096);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return own_seconds() - begin;
   };
   seconds(1000);
   double ratio = 100;
-  for (int i = 0; i < 5 && ratio > 12; ++i) ratio = std::min(ratio, seconds(16000) / seconds(2000));
-  EXPECT_LT(ratio, 12) << "8 times the blocks";
+  for (int i = 0; i < 5 && ratio > 24; ++i) ratio = std::min(ratio, seconds(16000) / seconds(2000));
+  EXPECT_LT(ratio, 24) << "8 times the blocks";
 }
 
 TEST(ManagedVector, WhatIsMovedFromIsEmptyAndOfTheSameKind) {
