@@ -193,6 +193,11 @@ std::string Joined(const size_t* numbers, size_t count, const char* between) {
 }
 }  // namespace
 
+void ThrowBesideViews() {
+  ThrowStatus({StatusCode::kAborted, StaticText("a managedVector is to change its capacity while a view of it is alive, whose elements would be gone: end the view "
+                                                "before (a smaller scope), or reserve() enough before it begins; a queue that grows while it is read is read by x[i]")});
+}
+
 void ThrowNone(const char* what, size_t index, size_t count) {
   ThrowStatus(WithinHeap(
       [&] {

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <new>
 
+#include "common/raise.h"
 #include "ramspan/errors.h"
 
 namespace ramspan {
@@ -66,7 +67,7 @@ pthread_key_t LeaseKey() {
   static const pthread_key_t key = [] {
     pthread_key_t made;
     const int error = pthread_key_create(&made, GiveUp);
-    if (error != 0) throw Error("this process has no key for thread-specific data left; Ramspan needs one (PTHREAD_KEYS_MAX)");
+    if (error != 0) Raise(Error("this process has no key for thread-specific data left; Ramspan needs one (PTHREAD_KEYS_MAX)"));
     return made;
   }();
   return key;

@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "common/raise.h"
 #include "ramspan/errors.h"
 
 namespace ramspan {
@@ -31,9 +32,9 @@ const Spares& TheSpares() {
 template <class E>
 [[noreturn]] void Throw(const char* words, const E& spare) {
   try {
-    throw E(words);
+    Raise(E(words));
   } catch (const std::bad_alloc&) {
-    throw E(spare);
+    Raise(E(spare));
   }
 }
 
@@ -51,7 +52,7 @@ void ThrowStatus(const Status& status) {
   }
 }
 
-void ThrowNoHeap() { throw OutOfMemory(TheSpares().no_heap); }
+void ThrowNoHeap() { Raise(OutOfMemory(TheSpares().no_heap)); }
 
 void ThrowWithinProgramCode(const char* call) {
   const bool policy = ProgramCode::running() == ProgramCode::Of::kPolicy;

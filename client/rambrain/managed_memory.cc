@@ -10,6 +10,7 @@
 #include "client/rambrain/without_heap.h"
 #include "common/log.h"
 #include "common/program_code.h"
+#include "common/raise.h"
 #include "rambrain/cyclicManagedMemory.h"
 #include "rambrain/dummyManagedMemory.h"
 #include "rambrain/managedPtr.h"
@@ -43,9 +44,9 @@ managedMemory::managedMemory(managedSwap* swap, global_bytesize size) : managedM
 managedMemory::managedMemory(Kind kind, managedSwap* swap, global_bytesize size) : kind_(kind), swap_(swap) {
   if (kind == Kind::kConfigured) return;
   if (ramspan::ProgramCode::running() != ramspan::ProgramCode::Of::kNobody) {  // before anything has changed: not all of it could be taken back
-    throw incompleteSetupException("a manager was constructed within a call of a swap's or a strategy's, which has to return first");
+    Raise(incompleteSetupException("a manager was constructed within a call of a swap's or a strategy's, which has to return first"));
   }
-  if (kind == Kind::kProgram && swap == nullptr) throw incompleteSetupException("a manager was constructed without a swap");
+  if (kind == Kind::kProgram && swap == nullptr) Raise(incompleteSetupException("a manager was constructed without a swap"));
   rambrain_detail::TranslatedAll([&] { ComeIntoForce(size); });
 }
 
@@ -158,8 +159,8 @@ void managedMemory::WithConfigured(const std::function<void()>& change) {
 global_bytesize managedMemory::ConfiguredLimit() { return cyclicManagedMemory::TheConfigured()->getMemoryLimit(); }
 
 void managedMemory::ThrowNoManager() {
-  throw memoryException("no memory manager is in place: a dummyManagedMemory is the default one; construct a "
-                        "cyclicManagedMemory, or let the dummy go");
+  Raise(memoryException("no memory manager is in place: a dummyManagedMemory is the default one; construct a "
+                        "cyclicManagedMemory, or let the dummy go"));
 }
 
 void managedMemory::closeSwap() {

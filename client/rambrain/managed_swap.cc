@@ -13,6 +13,7 @@
 #include "client/rambrain/without_heap.h"
 #include "common/log.h"
 #include "common/program_code.h"
+#include "common/raise.h"
 #include "common/status.h"
 #include "common/terminal.h"
 #include "common/units.h"
@@ -38,7 +39,7 @@ const Spares& TheSpares() {
 [[maybe_unused]] const Spares& made_early = TheSpares();
 }  // namespace
 
-void ThrowNoHeap() { throw memoryException(TheSpares().no_heap); }
+void ThrowNoHeap() { Raise(memoryException(TheSpares().no_heap)); }
 
 void RethrowAsRambrain() {
   try {
@@ -47,13 +48,13 @@ void RethrowAsRambrain() {
     throw;
   } catch (const ramspan::ConfigError& e) {
     try {
-      throw incompleteSetupException(e.what());
+      Raise(incompleteSetupException(e.what()));
     } catch (const std::bad_alloc&) {
-      throw incompleteSetupException(TheSpares().setup);
+      Raise(incompleteSetupException(TheSpares().setup));
     }
   } catch (const ramspan::Error& e) {
     try {
-      throw memoryException(e.what());
+      Raise(memoryException(e.what()));
     } catch (const std::bad_alloc&) {
       ThrowNoHeap();
     }
@@ -247,14 +248,14 @@ global_bytesize SizeInFiles(global_bytesize size, global_bytesize one_file) {
 
 managedFileSwap::managedFileSwap(global_bytesize size, const char* filemask, global_bytesize one_file, bool enable_dma)
     : managedSwap(SizeInFiles(size, one_file)), pageSize(static_cast<unsigned int>(sysconf(_SC_PAGESIZE))) {
-  if (filemask == nullptr || *filemask == '\0') throw incompleteSetupException("a managedFileSwap needs a file mask");
+  if (filemask == nullptr || *filemask == '\0') Raise(incompleteSetupException("a managedFileSwap needs a file mask"));
   mask_ = filemask;
   dma_ = enable_dma;
 }
 
 void managedFileSwap::setDMA(bool enable) {
   if (users_ > 0 && enable != dma_) {
-    throw incompleteSetupException("setDMA after a manager was constructed with the swap; call it before");
+    Raise(incompleteSetupException("setDMA after a manager was constructed with the swap; call it before"));
   }
   dma_ = enable;
 }

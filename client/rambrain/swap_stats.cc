@@ -10,6 +10,7 @@
 
 #include "client/rambrain/stack_mutex.h"
 #include "common/own_thread.h"
+#include "common/raise.h"
 #include "rambrain/managedMemory.h"
 #include "ramspan/extend.h"
 
@@ -186,7 +187,7 @@ void managedMemory::sigStat(int) {
 void managedMemory::logSwapstats(const char* path, unsigned int interval_ms) {
   if (interval_ms == 0) return Logger::Get().Stop();
   std::FILE* to = path ? std::fopen(path, "we") : stdout;
-  if (to == nullptr) throw incompleteSetupException("the log of swap statistics cannot be written to " + std::string(path));
+  if (to == nullptr) Raise(incompleteSetupException("the log of swap statistics cannot be written to " + std::string(path)));
   Logger::Get().Start(to, interval_ms);
 }
 

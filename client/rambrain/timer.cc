@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "common/raise.h"
 #include "rambrain/exceptions.h"
 
 namespace rambrain {
@@ -21,14 +22,14 @@ void Timer::startTimer(long seconds, long nanoseconds) {
     event.sigev_notify = SIGEV_SIGNAL;
     event.sigev_signo = SIGUSR1;
     if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {
-      throw incompleteSetupException(std::string("no timer can be made: ") + std::strerror(errno));
+      Raise(incompleteSetupException(std::string("no timer can be made: ") + std::strerror(errno)));
     }
     made = true;
   }
   itimerspec times = {};
   times.it_value = times.it_interval = {seconds, nanoseconds};
   if (timer_settime(timer, 0, &times, nullptr) != 0) {
-    throw incompleteSetupException(std::string("the timer cannot be set: ") + std::strerror(errno));
+    Raise(incompleteSetupException(std::string("the timer cannot be set: ") + std::strerror(errno)));
   }
   running = seconds != 0 || nanoseconds != 0;
 }

@@ -5,6 +5,7 @@
 #include "client/runtime/statistics.h"
 #include "client/swap/file_swap.h"
 #include "common/errno_guard.h"
+#include "common/raise.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
 #include "ramspan/runtime.h"
@@ -17,7 +18,7 @@ void SetMemoryLimit(uint64_t bytes) {
   const ErrnoGuard guard;
   RefuseWithinProgramCode("SetMemoryLimit");
   AsPublicCall([&] {
-    if (bytes < (1 << 20)) throw ConfigError("a memory limit of " + std::to_string(bytes) + " bytes is below 1 MiB");
+    if (bytes < (1 << 20)) Raise(ConfigError("a memory limit of " + std::to_string(bytes) + " bytes is below 1 MiB"));
     Runtime& runtime = Runtime::Get();
     Engine& engine = runtime.engine();
     // Else a limit that holds because another thread has raised it meanwhile would count as set, and one that does not would take back that thread's.
@@ -34,7 +35,7 @@ bool Started() { return Runtime::IfStarted() != nullptr; }
 namespace {
 FileSwap& Files() {
   FileSwap* files = Runtime::Get().files();
-  if (files == nullptr) throw ConfigError("no local swap files are used (swap = remote), so they have no limit to set");
+  if (files == nullptr) Raise(ConfigError("no local swap files are used (swap = remote), so they have no limit to set"));
   return *files;
 }
 }  // namespace
@@ -46,7 +47,7 @@ uint64_t SwapLimit() {
 void SetSwapLimit(uint64_t bytes) {
   const ErrnoGuard guard;
   AsPublicCall([&] {
-    if (Status status = Files().SetLimit(bytes); !status.ok()) throw Error(status.message());
+    if (Status status = Files().SetLimit(bytes); !status.ok()) Raise(Error(status.message()));
   });
 }
 

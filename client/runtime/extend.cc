@@ -9,6 +9,7 @@
 #include "client/swap/file_swap.h"
 #include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/raise.h"
 #include "ramspan/errors.h"
 #include "ramspan/extend.h"
 
@@ -92,7 +93,7 @@ void SetSwapLimit(SwapId id, uint64_t bytes) {
   AsPublicCall([&] {
     Status status;
     SwapsOutsideOfPolicy("SetSwapLimit").WithFiles(id, [&](FileSwap& files) { status = files.SetLimit(bytes); });
-    if (!status.ok()) throw Error(status.message());
+    if (!status.ok()) Raise(Error(status.message()));
   });
 }
 

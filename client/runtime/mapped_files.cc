@@ -14,6 +14,7 @@
 #include "client/swap/file_map.h"
 #include "client/swap/tiered_swap.h"
 #include "common/errno_guard.h"
+#include "common/raise.h"
 #include "common/write_signals_blocked.h"
 #include "ramspan/detail/held_pin.h"
 #include "ramspan/errors.h"
@@ -27,7 +28,7 @@ Result<SlotRef> MappedFiles::PlaceIn(const std::shared_ptr<const MappedFile>& fi
     auto made = std::make_unique<FileMap>();
     FileMap* raw = made.get();
     index_ = swaps_->AddReadOnly(std::move(made));
-    if (index_ == TieredSwap::kTiersMax) throw ConfigError("too many swaps at a time: no file can be mapped");
+    if (index_ == TieredSwap::kTiersMax) Raise(ConfigError("too many swaps at a time: no file can be mapped"));
     map_ = raw;
   }
   Result<SlotRef> place = map_->Map(file, offset);
@@ -82,8 +83,8 @@ class Writer {
  private:
   [[noreturn]] void Fail() const {
     const int error = errno;
-    throw Error("cannot write back to " + path_ + ": " + std::strerror(error) +
-                (error == EFBIG ? "; raise the limit of file sizes (ulimit -f)" : ""));
+    Raise(Error("cannot write back to " + path_ + ": " + std::strerror(error) +
+                (error == EFBIG ? "; raise the limit of file sizes (ulimit -f)" : "")));
   }
   const int fd_;
   const std::string path_;
@@ -95,7 +96,7 @@ std::shared_ptr<const MappedFile> OpenMapped(const std::string& path) {
   const ErrnoGuard guard;
   return AsPublicCall([&] {
     Result<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
-    if (!file.ok()) throw Error(file.status().message());
+    if (!file.ok()) Raise(Error(file.status().message()));
     return file.value();
   });
 }
@@ -106,17 +107,17 @@ uint64_t MappedElements(const MappedFile& file, uint64_t offset, size_t element_
   if (rest == 0) return elements;
   const ErrnoGuard guard;
   AsPublicCall([&] {
-    throw Error(file.path() + " has " + std::to_string(bytes) + " bytes from byte " + std::to_string(offset) + " on, which are " +
+    Raise(Error(file.path() + " has " + std::to_string(bytes) + " bytes from byte " + std::to_string(offset) + " on, which are " +
                 std::to_string(elements) + " elements of " + std::to_string(element_bytes) + " bytes and " + std::to_string(rest) +
-                " more: check the type of the elements and the byte that they begin at, or give their number to leave the rest out");
+                " more: check the type of the elements and the byte that they begin at, or give their number to leave the rest out"));
   });
   return elements;
 }
 
 static ChunkHead* MapPart(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes) {
   if (offset > file->bytes() || bytes > file->bytes() - offset) {
-    throw Error("cannot map " + std::to_string(bytes) + " bytes at byte " + std::to_string(offset) + " of " + file->path() +
-                ", which has " + std::to_string(file->bytes()));
+    Raise(Error("cannot map " + std::to_string(bytes) + " bytes at byte " + std::to_string(offset) + " of " + file->path() +
+                ", which has " + std::to_string(file->bytes())));
   }
   Result<Chunk*> chunk = Runtime::Get().mapped_files().MapChunk(file, offset, bytes);
   if (!chunk.ok()) ThrowStatus(chunk.status());

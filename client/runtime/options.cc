@@ -12,6 +12,7 @@
 
 #include "client/swap/swap_tier.h"
 #include "common/log.h"
+#include "common/raise.h"
 #include "common/reserve_addresses.h"
 #include "common/topology.h"
 #include "common/units.h"
@@ -134,7 +135,7 @@ uint64_t HalfOfFreeDisk(const std::string& mask) {
 
 void CheckFixedKeys(const Config& now, const Config& next, bool servers_are_outside) {
   const auto fixed = [](bool same, const char* key, const char* why = "it cannot change in a running program; set it before the first managedPtr") {
-    if (!same) throw ConfigError("configuration read again: the key " + std::string(key) + " differs, but " + why);
+    if (!same) Raise(ConfigError("configuration read again: the key " + std::string(key) + " differs, but " + why));
   };
   fixed(next.memory_manager == now.memory_manager, "memoryManager");
   fixed(next.swap == now.swap, "swap");

@@ -9,6 +9,7 @@
 #include "client/swap/file_swap.h"
 #include "client/transport/transport.h"
 #include "common/errno_guard.h"
+#include "common/raise.h"
 #include "ramspan/errors.h"
 #include "ramspan/runtime.h"
 
@@ -33,7 +34,7 @@ void Runtime::Reload(const Options& options) {
   }
   MergeOptions(options, &merged);
   Result<Config> loaded = LoadConfig(ProcessConfigSources(merged));
-  if (!loaded.ok()) throw ConfigError(loaded.status().message());
+  if (!loaded.ok()) Raise(ConfigError(loaded.status().message()));
   const Config& next = loaded.value();
   WarnOfPassedOver(next);
   const std::string servers = servers_ == nullptr ? "" : servers_->server_names();
@@ -41,7 +42,7 @@ void Runtime::Reload(const Options& options) {
   const bool other_servers = !servers.empty() && next.servers != servers;
   Result<std::function<void()>> use_servers = std::function<void()>([] {});
   if (other_servers) use_servers = servers_->PrepareServers(next.servers);
-  if (!use_servers.ok()) throw ConfigError(use_servers.status().message());
+  if (!use_servers.ok()) Raise(ConfigError(use_servers.status().message()));
   UseLimits(options, next);
   // From here on nothing can fail, nor needs heap: who is refused has changed nothing.
   use_servers.value()();
@@ -99,7 +100,7 @@ Options Runtime::EffectiveOptions() {
 void Configure(const Options& options) {
   AsPublicCall([&] {
     if (Runtime::SetOptions(options)) return;
-    throw ConfigError("ramspan::Configure was called after the first managedPtr was made; call it first in main()");
+    Raise(ConfigError("ramspan::Configure was called after the first managedPtr was made; call it first in main()"));
   });
 }
 

@@ -27,6 +27,7 @@
 #include "client/transport/ofi_door.h"
 #include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/raise.h"
 #include "common/write_signals_blocked.h"
 #include "ramspan/errors.h"
 
@@ -51,22 +52,22 @@ Runtime& Runtime::Start() {
 // What was begun is given back where it fails, and the next use tries again.
 Runtime& Runtime::TryStart() {
   if (Session::InForkedChild()) {
-    throw Error("this process was forked from one that uses Ramspan, and the data is the parent's: it has the memory "
+    Raise(Error("this process was forked from one that uses Ramspan, and the data is the parent's: it has the memory "
                 "servers, the swap files and the thread that moves data. Let the child exec another program, or fork "
-                "before the first managedPtr is made");
+                "before the first managedPtr is made"));
   }
   ProgramOptions& program = ProgramOptions::Get();
   MutexLock lock(program.mutex);
   if (Runtime* runtime = instance_.load()) return *runtime;
   auto runtime = std::unique_ptr<Runtime>(new Runtime);
-  if (Status status = runtime->Compose(program.options); !status.ok()) throw ConfigError(status.message());
+  if (Status status = runtime->Compose(program.options); !status.ok()) Raise(ConfigError(status.message()));
   // A trace needs short epochs, which the mover begins, and is written by it.
   const MoverPace pace = runtime->trace_ ? MoverPace{kTraceWrittenEvery, TracePolicy::kEpochEvery} : MoverPace{};
   if (Status status = runtime->mover_.Start(&runtime->engine(), [swaps = runtime->swaps_.get(), trace = runtime->trace_.get()](const std::atomic<bool>& stop) {
         if (trace != nullptr) trace->WriteOut(false);
         swaps->TellLosses();
         swaps->LeaveDraining(stop);
-      }, pace); !status.ok()) throw ConfigError(status.message());
+      }, pace); !status.ok()) Raise(ConfigError(status.message()));
   // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
   static_cast<void>(runtime->outside_.release());
   Runtime* started = runtime.release();

@@ -13,6 +13,7 @@
 #include "client/swap/retirable_tier.h"
 #include "client/swap/store_swap.h"
 #include "common/log.h"
+#include "common/raise.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
 
@@ -33,9 +34,9 @@ Swaps::Swaps(Engine* engine, const Configured& configured)
     : engine_(engine), configured_(configured), configured_order_(configured.swap->order()) {}
 
 Swaps::Added& Swaps::Find(SwapId id) {
-  if (id == SwapId::kConfigured) throw ConfigError("the configured swap was named where one that the program added is meant");
+  if (id == SwapId::kConfigured) Raise(ConfigError("the configured swap was named where one that the program added is meant"));
   const auto place = std::find_if(added_.begin(), added_.end(), [id](const Added& a) { return a.tier && a.id == id; });
-  if (place == added_.end()) throw NoSuchSwap(id);
+  if (place == added_.end()) Raise(NoSuchSwap(id));
   return *place;
 }
 
@@ -47,7 +48,7 @@ SwapId Swaps::Add(std::unique_ptr<SwapTier> tier, FileSwap* files, StoreSwap* st
   auto wrapped = std::make_unique<RetirableTier>(std::move(tier), "was taken away by the program");
   RetirableTier* raw = wrapped.get();
   const size_t index = configured_.swap->Add(std::move(wrapped), reuse ? place->index : TieredSwap::kTiersMax);
-  if (index == TieredSwap::kTiersMax) throw ConfigError("too many swaps at a time: remove one before another is added");
+  if (index == TieredSwap::kTiersMax) Raise(ConfigError("too many swaps at a time: remove one before another is added"));
   if (!reuse) place = added_.emplace(added_.end());
   *place = {.id = SwapId(++last_id_), .tier = raw, .files = files, .store = store, .index = index};
   return place->id;
@@ -66,7 +67,7 @@ SwapId Swaps::Add(const SwapFiles& files) {
   options.direct = files.direct;
   options.policy = files.policy;
   Result<std::unique_ptr<FileSwap>> made = FileSwap::Create(options);
-  if (!made.ok()) throw ConfigError(made.status().message());
+  if (!made.ok()) Raise(ConfigError(made.status().message()));
   FileSwap* raw = made.value().get();
   return Add(std::move(made).value(), raw, nullptr);
 }
@@ -76,7 +77,7 @@ void Swaps::SetOrder(SwapId id) {
     configured_.swap->SetOrder(configured_order_);
   } else {
     const Added& added = Find(id);
-    if (added.is_leaving) throw ConfigError("swap " + std::to_string(static_cast<int>(id)) + " is being removed by another thread, so it cannot be put to use");
+    if (added.is_leaving) Raise(ConfigError("swap " + std::to_string(static_cast<int>(id)) + " is being removed by another thread, so it cannot be put to use"));
     std::vector<size_t> order;
     if (added.files != nullptr && configured_.remote != nullptr) order.push_back(0);  // remote memory is the first tier
     order.push_back(added.index);
@@ -88,7 +89,7 @@ void Swaps::SetOrder(SwapId id) {
 // Does not wait for another thread's Remove or Close, which may be waiting for pins of this one.
 void Swaps::Use(SwapId id) {
   MutexLock lock(mutex_);
-  if (is_closing_) throw Error("swap is being closed by another thread (CloseSwap), so none can be put to use");
+  if (is_closing_) Raise(Error("swap is being closed by another thread (CloseSwap), so none can be put to use"));
   SetOrder(id);
 }
 
@@ -187,9 +188,9 @@ void Swaps::WithFiles(SwapId id, const std::function<void(FileSwap&)>& call) {
     MutexLock lock(mutex_);
     added = Find(id);
   }
-  if (added.files == nullptr) throw ConfigError("this swap has no local files, so they have no limit, policy or room");
+  if (added.files == nullptr) Raise(ConfigError("this swap has no local files, so they have no limit, policy or room"));
   if (added.tier == nullptr) return call(*added.files);
-  if (!added.tier->WhileThere([&] { call(*added.files); })) throw NoSuchSwap(id);  // it has just been removed
+  if (!added.tier->WhileThere([&] { call(*added.files); })) Raise(NoSuchSwap(id));  // it has just been removed
 }
 
 size_t Swaps::AddReadOnly(std::unique_ptr<SwapTier> tier) {

@@ -14,6 +14,7 @@
 #include "client/transport/mpi_transport.h"
 #include "common/close_on_exec.h"
 #include "common/log.h"
+#include "common/raise.h"
 #include "common/wire.h"
 #include "ramspan/errors.h"
 #define RAMSPAN_NO_MPI_MACROS
@@ -196,10 +197,10 @@ MPI_Comm computeComm() {
   if (joined.load(std::memory_order_acquire) == nullptr && !MpiIs(MPI_Initialized)) {
     const Result<int> servers = AnnouncedServers();
     if (servers.ok() && servers.value() == 0) return MPI_COMM_WORLD;
-    throw ConfigError("MPI_COMM_WORLD (ramspan::computeComm()) was used before MPI_Init, in a job with memory servers");
+    Raise(ConfigError("MPI_COMM_WORLD (ramspan::computeComm()) was used before MPI_Init, in a job with memory servers"));
   }
   const Result<MpiWorld*> world = EnsureJoined();
-  if (!world.ok()) throw ConfigError(world.status().message());
+  if (!world.ok()) Raise(ConfigError(world.status().message()));
   return world.value() == nullptr ? MPI_COMM_WORLD : world.value()->compute();
 }
 

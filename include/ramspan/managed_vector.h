@@ -215,10 +215,7 @@ class managedVector {
 
  private:
   void RefuseBesideViews() const {
-    if (__builtin_expect(views_.count.load(std::memory_order_relaxed) != 0, 0)) {
-      throw Error("a managedVector is to change its capacity while a view of it is alive, whose elements would be gone: end the view before (a smaller "
-                  "scope), or reserve() enough before it begins; a queue that grows while it is read is read by x[i]");
-    }
+    if (__builtin_expect(views_.count.load(std::memory_order_relaxed) != 0, 0)) detail::ThrowBesideViews();
   }
   static unsigned ShiftFor(const VectorOptions& options) {
     const size_t bytes = options.chunk != 0 ? options.chunk : options.access == access::random ? 8_KiB : 64_KiB;

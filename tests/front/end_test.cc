@@ -18,6 +18,7 @@ class ProgramEnd : public JobFixture {
     environment.push_back("RAMSPAN_MEMORY=8MiB");
     return Wait(StartCommand({END_PROGRAM, life}, environment));
   }
+  Outcome LiveUntilAnError(const std::string& life) { return Wait(StartCommand({END_BY_ERROR, life}, {"RAMSPAN_MEMORY=3MiB"})); }
   // After a shell's `ulimit`.
   Outcome LiveUnder(const std::string& limit, const std::string& life, Words environment = {}) {
     environment.push_back("RAMSPAN_MEMORY=8MiB");
@@ -32,6 +33,32 @@ TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfRamspans) {
   EXPECT_EQ(end.status, 3) << end.err;
   EXPECT_EQ(end.err, "");
   EXPECT_THAT(ReadFile(folder_ / "stats"), HasSubstr("budget_bytes"));
+}
+
+// "terminate called without an active exception", and no word of why.
+TEST_F(ProgramEnd, AnErrorThatLeavesAnOpenMpRegionIsSaid) {
+  const Outcome end = LiveUntilAnError("leave-openmp");
+  EXPECT_NE(end.status, 0);
+  EXPECT_THAT(end.err, HasSubstr("no memory for"));
+}
+TEST_F(ProgramEnd, AnErrorThatMeetsAThreadOnItsWayIsSaid) {
+  const Outcome end = LiveUntilAnError("pass-a-thread");
+  EXPECT_NE(end.status, 0);
+  EXPECT_THAT(end.err, HasSubstr("while this error was on its way: an object of 64 MiB"));
+}
+
+// "terminate called after throwing an instance of 'terminate called recursively".
+TEST_F(ProgramEnd, OfErrorsThatEndManyThreadsOneIsSaidWhole) {
+  for (int i = 0; i < 5; ++i) {
+    const Outcome end = LiveUntilAnError("leave-many-threads");
+    EXPECT_NE(end.status, 0);
+    EXPECT_THAT(end.err, HasSubstr("does not fit the memory limit of 3 MiB"));
+    EXPECT_THAT(end.err, Not(HasSubstr("recursively")));
+  }
+}
+
+TEST_F(ProgramEnd, TheHandlerOfTerminateIsTheProgramsWhereNoErrorIsOnItsWay) {
+  EXPECT_EQ(LiveUntilAnError("keep-handlers").status, 12);
 }
 
 // An exception of the program's report ended the process.
