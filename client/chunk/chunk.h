@@ -54,6 +54,8 @@ inline constexpr uint64_t kReadOnlySlot = 64;  // what the slot's tier says of i
 inline constexpr uint64_t kHasSlot = 128;      // `slot` is not empty, for who may not look at it without the engine's mutex
 inline constexpr int kPhaseShift = 8;
 inline constexpr uint64_t kPhaseMask = uint64_t{7} << kPhaseShift;
+// The program's advice (include/ramspan/advice.h).
+inline constexpr uint64_t kAdvisedKeep = 1 << 11, kAdvisedOnce = 1 << 12, kAdvisedSequential = 1 << 13, kAdvisedRandom = 1 << 14;
 inline constexpr uint64_t kOneCountedPin = uint64_t{1} << 32;
 
 inline Phase PhaseOf(uint64_t word) { return static_cast<Phase>((word & kPhaseMask) >> kPhaseShift); }
@@ -66,10 +68,10 @@ inline bool HasCountedPins(const Chunk* c) { return c->state.load(std::memory_or
 inline bool HasReadOnlySlot(const Chunk* c) { return Has(c, kReadOnlySlot); }
 // What an open chunk lets pins do without the engine.
 inline uint64_t OpenBits(const Chunk* c) { return HasReadOnlySlot(c) ? kReadable : kReadable | kWritable; }
-// Whether a read that nobody has asked for yet may be begun. Read-only slots are read by who needs them.
+// Whether a read that nobody has asked for yet may be begun. Read-only slots are read by who needs them, and so is what is used at random.
 inline bool MayReadAhead(const Chunk* c) {
   const uint64_t word = c->state.load(std::memory_order_acquire);
-  return PhaseOf(word) == Phase::kSwapped && c->slot && (word & (kDoomed | kReadOnlySlot)) == 0;
+  return PhaseOf(word) == Phase::kSwapped && c->slot && (word & (kDoomed | kReadOnlySlot | kAdvisedRandom)) == 0;
 }
 
 // Where `event` leads from `from`; false when the table has no such row.
@@ -81,5 +83,9 @@ void Transition(Chunk* chunk, Event event, uint64_t set = 0, uint64_t clear = 0)
 
 inline void SetBits(Chunk* c, uint64_t bits) { c->state.fetch_or(bits, std::memory_order_acq_rel); }
 inline void ClearBits(Chunk* c, uint64_t bits) { c->state.fetch_and(~bits, std::memory_order_acq_rel); }
+inline void ReplaceBits(Chunk* c, uint64_t old, uint64_t bits) {
+  ClearBits(c, old);
+  SetBits(c, bits);
+}
 
 }  // namespace ramspan

@@ -35,6 +35,7 @@ bool Engine::MoverStep() {
   feed_.Drain();
   TellLimits();
   if (write_ahead()) worked |= RefillReserve();
+  worked |= FetchWanted();
   // A tier that copies while it submits gets one chunk at a time, so that each is usable as soon as it is there.
   if (load_ahead()) worked |= ReadAhead(tier_->capabilities().synchronous ? 1 : kAheadAtOnce);
   static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // what it has not heard yet must not pile up
@@ -70,7 +71,8 @@ bool Engine::RefillReserve() {
   const uint64_t soon = arena_.available() + leaving_.Expected(begin, typical_bytes_);
   if (reserve < typical_bytes_ || soon > std::max(reserve / 2, typical_bytes_) || leaving_.bytes() >= 2 * reserve) return false;
   if (begin < refill_again_) return false;
-  const Evicted evicted = EvictSome(std::clamp<uint64_t>(reserve - std::min(reserve, soon), typical_bytes_, kTogether * typical_bytes_), /*may_wait=*/false);
+  const Evicted evicted = EvictSome(std::clamp<uint64_t>(reserve - std::min(reserve, soon), typical_bytes_, kTogether * typical_bytes_),
+                                    {.may_take_kept = false});
   return NoteRefill(evicted, begin);
 }
 
@@ -82,7 +84,7 @@ void Engine::HelpAhead(uint64_t bytes) {
   const auto begin = Clock::now();
   if (!write_ahead() || !queue_.empty() || arena_.available() >= typical_bytes_ || begin < refill_again_) return;
   if (typical_bytes_ > kMuchLarger * bytes) return;
-  Evicted evicted{.may_ask = false};
+  Evicted evicted{.may_ask = false, .may_take_kept = false};
   feed_.Drain();
   LookForVictims(std::max(typical_bytes_, std::min(kHelpBytes, BatchBytes(typical_bytes_))), &evicted);
   NoteRefill(evicted, begin);
@@ -129,17 +131,7 @@ void Engine::Prefetch(Chunk* chunk) {
   const auto begin = Clock::now();
   MutexLock lock(mutex_);
   if (PhaseOf(chunk) != Phase::kSwapped || !chunk->slot) return;
-  Frame frame = TryTakeFrame(chunk->bytes);
-  IoOp* op = frame ? ops_.TryTake() : nullptr;
-  if (op == nullptr) return;  // not worth evicting what somebody may use: the pull will
-  // The program asked for this very chunk: a miss, not a guess of the policy's, whose hits it must not count as.
-  feed_.Drain();
-  policy_->OnMiss(chunk, pins_->ThisThread());
-  SetBits(chunk, kReferenced);  // the miss is the touch, here too
-  ++counters_.misses;
-  BeginLoad(op, chunk, std::move(frame), false);
-  queue_.WakeFor(chunk);  // this thread does not wait for it
-  Submit(std::span(&op, 1), false);
+  if (!BeginHinted(chunk, pins_->ThisThread())) return;  // not worth evicting what somebody may use: the pull will
   counters_.wait_ns_total += static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begin).count());
   if (load_ahead() && policy_->WantsReadAhead()) mover_bell_.Ring();
 }

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "ramspan/advice.h"
+
 namespace ramspan {
 
 struct EngineCounters {
@@ -29,6 +31,8 @@ struct EngineCounters {
   uint64_t heap_failures = 0;        // std::bad_alloc in a transfer, an eviction or the mover's turn
   uint64_t losses = 0;               // chunks of which no right copy is left
   uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0;
+  std::array<uint64_t, kAdviceKinds> advised{};  // by advice: chunks for which it was given
+  uint64_t kept = 0;                 // times that a chunk stayed, because of advice, that the policy would have let go
   uint64_t takes_past_a_waiter_max = 0;  // frames that others took while one thread waited for one, at most
   uint64_t touches_dropped = 0;      // first touches that a policy wanted and did not hear
   uint64_t waits = 0;                // pulls that waited for data or memory

@@ -25,6 +25,7 @@
 #include "client/arena/budget.h"
 #include "client/chunk/chunk.h"
 #include "client/chunk/chunk_table.h"
+#include "client/engine/advised.h"
 #include "client/engine/counters.h"
 #include "client/engine/evicted.h"
 #include "client/engine/failed_writes.h"
@@ -90,6 +91,8 @@ class Engine {
   void RefuseOldest() RS_EXCLUDES(mutex_);
   // A hint. Starts the read if a frame is at hand without evicting; else nothing happens, and the pull reads.
   void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
+  // What the program knows of the chunk's use (include/ramspan/advice.h). Does not wait for data.
+  void Advise(Chunk* chunk, advice what) RS_EXCLUDES(mutex_);
 
   // kFailedPrecondition: with `bytes` as the limit, what descriptors take now would leave too little to use the objects.
   Status LeavesRoomForData(uint64_t bytes) RS_EXCLUDES(mutex_);
@@ -179,8 +182,9 @@ class Engine {
   // What releases and retakes the mutex is marked with "lets go".
 
   // evict.cc
-  Evicted EvictSome(uint64_t bytes, bool may_wait) RS_REQUIRES(mutex_);  // lets go
+  Evicted EvictSome(uint64_t bytes, Evicted result) RS_REQUIRES(mutex_);  // lets go; what the caller allows is in `result`
   void LookForVictims(uint64_t bytes, Evicted* result) RS_REQUIRES(mutex_);  // lets go
+  uint64_t Search(uint64_t bytes, bool take_kept, Evicted* result) RS_REQUIRES(mutex_);  // lets go
   bool WaitForSlots(uint64_t bytes, Evicted* result) RS_REQUIRES(mutex_);  // lets go
   Evicted EvictPrefetched(uint64_t bytes) RS_REQUIRES(mutex_);  // lets go
   IoOp* SendAway(Chunk* chunk, Evicted* result, std::chrono::steady_clock::time_point now) RS_REQUIRES(mutex_);
@@ -192,6 +196,13 @@ class Engine {
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
   Status CheckWrites() RS_REQUIRES(mutex_);
+
+  // advise.cc
+  void Done(Chunk* chunk) RS_REQUIRES(mutex_);
+  void NoteUse(const Chunk* chunk) RS_REQUIRES(mutex_);
+  size_t PassKept(std::span<Chunk*> victims, uint64_t* kept) RS_REQUIRES(mutex_);
+  bool FetchWanted() RS_REQUIRES(mutex_);  // lets go
+  bool BeginHinted(Chunk* chunk, uint32_t thread) RS_REQUIRES(mutex_);  // lets go
 
   // memory.cc
   // Threads that wait for memory are served in the order of their coming: what the oldest is owed, nobody else gets, so that
@@ -365,6 +376,7 @@ class Engine {
   ResidentSlots resident_slots_ RS_GUARDED_BY(mutex_);
   uint32_t next_noted_ RS_GUARDED_BY(mutex_) = 0;      // where NoteResidentSlots goes on
   uint64_t typical_bytes_ RS_GUARDED_BY(mutex_) = 0;   // of the last frame asked for
+  Advised advised_ RS_GUARDED_BY(mutex_);
   LossLog losses_ RS_GUARDED_BY(mutex_);
   FailedWrites failed_writes_ RS_GUARDED_BY(mutex_);
   MemoryQueue queue_ RS_GUARDED_BY(mutex_);            // of threads that wait for memory

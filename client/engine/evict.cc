@@ -68,8 +68,7 @@ void Engine::DropFrame(Chunk* c, Event event) {
 
 // Makes chunks leave. Where none can because swap is full, those in memory that could give their slots to them are looked for anew;
 // and before anybody is told that swap is full, it is asked once more.
-Evicted Engine::EvictSome(uint64_t bytes, bool may_wait) {
-  Evicted result{.may_wait = may_wait};
+Evicted Engine::EvictSome(uint64_t bytes, Evicted result) {
   feed_.Drain();
   LookForVictims(bytes, &result);
   if (result.leaves() || result.room_made) return result;
@@ -82,10 +81,17 @@ Evicted Engine::EvictSome(uint64_t bytes, bool may_wait) {
   return result;
 }
 
-// Looks at ever more victims until one can leave or all that the policy names have been looked at.
+// What the program wants to be kept leaves when nothing else has.
 void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
+  const uint64_t kept = Search(bytes, false, result);
+  if (kept > 0 && !result->leaves() && !result->room_made && result->may_take_kept) Search(bytes, true, result);
+}
+
+// Looks at ever more victims until one can leave or all that the policy names have been looked at. Returns how many were kept.
+uint64_t Engine::Search(uint64_t bytes, bool take_kept, Evicted* result) {
   IoOp* ops[kBatch];
   size_t writes = 0;
+  uint64_t kept = 0;
   const uint64_t live = chunks_.live();  // before others free some of those that have been looked at
   for (uint64_t seen = 0; seen < live && !result->leaves();
        bytes = std::min(2 * bytes, std::max(bytes, budget_.limit()))) {  // it must not wrap to 0
@@ -104,6 +110,7 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
     }
     if (n == 0) break;
     seen += n;
+    if (!take_kept) n = PassKept(std::span(victims, n), &kept);
     CloseUnpinned(std::span(victims, n), std::span(keep, n));
     const auto now = Clock::now();
     for (size_t i = 0; i < n; ++i) {
@@ -125,6 +132,7 @@ void Engine::LookForVictims(uint64_t bytes, Evicted* result) {
   }
   if (result->freed > 0) ServeWaiters();
   Submit(std::span(ops, writes), true);
+  return kept;
 }
 
 // A policy names what was fetched ahead last, so it may never get there while everything else is pinned. Those chunks are

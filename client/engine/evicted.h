@@ -17,6 +17,7 @@ struct Evicted {
   uint64_t no_slot = 0;      // bytes of the smallest dirty victim that found no slot
   bool room_made = false;    // it has been waited for: look again
   bool may_ask = true;       // set by the caller: room is asked for where there is none, which takes as long as a server or a file system does
+  bool may_take_kept = true; // the same: what the program advised to keep leaves where nothing else can
   bool may_wait = false;     // the same: who must fail otherwise waits for room that others make (SwapTier::Patience), in vain once only
   Status status;             // why a dirty victim could not start
 

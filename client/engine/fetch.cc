@@ -108,8 +108,8 @@ void Engine::Open(Chunk* chunk, bool write, bool told) {
     told = true;
   }
   const uint64_t bits = OpenBits(chunk) | (write ? kDirty : 0);
-  if (told) return SetBits(chunk, bits);
-  feed_.Touch(chunk, bits, write);
+  told ? SetBits(chunk, bits) : feed_.Touch(chunk, bits, write);
+  NoteUse(chunk);
 }
 
 // From Swapped towards Resident. Returns OK also when another thread was faster; the caller looks again. *told: the policy has heard of a miss.

@@ -67,7 +67,7 @@ Status Engine::HoldLimit() {
   bool may_wait = true;
   arena_.Trim(budget_.frames_limit());
   while (arena_.committed() > budget_.frames_limit()) {
-    Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit(), may_wait);
+    Evicted evicted = EvictSome(arena_.committed() - budget_.frames_limit(), {.may_wait = may_wait});
     may_wait = evicted.may_wait;
     arena_.Trim(budget_.frames_limit());
     Status status = CheckWrites();

@@ -307,7 +307,7 @@ bool Engine::FramesAreComing() {
 Evicted Engine::EvictFor(uint64_t bytes) {
   const uint64_t available = arena_.available(), whole = RoundUpToGranule(bytes);
   const uint64_t needed = whole > available ? whole - available : whole;
-  Evicted evicted = EvictSome(std::max(needed, BatchBytes(whole)), /*may_wait=*/false);
+  Evicted evicted = EvictSome(std::max(needed, BatchBytes(whole)), {});
   if (evicted.freed + evicted.started == 0 && !evicted.room_made && policy_->preemptive_bytes() > 0) {
     const Evicted ahead = EvictPrefetched(needed);
     evicted.freed = ahead.freed;

@@ -38,6 +38,9 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
   ClearBits(chunk, kReferenced);  // the next pin is heard instead, or the policy would wait for this chunk for ever
 }
 
+// The engine wants to see the use of what is used once, whose hint was no use.
+bool EngineNotesUse(uint64_t word) { return (word & (kAdvisedOnce | kReferenced)) == kAdvisedOnce; }
+
 // Another thread needs what this one is about to take (PinGate). Who holds something goes on, so that it comes to release it.
 bool MayBeHeldUp() { return ProgramCode::running() == ProgramCode::Of::kNobody && !Session::InForkedChild(); }
 void PassGate() {
@@ -66,7 +69,7 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
   // this chunk and the bits may be set without the engine's mutex.
   const uint64_t word = chunk->state.load(std::memory_order_acquire);
   const uint64_t need = kReadable | (write ? kWritable : 0);
-  if ((word & need) == need) {
+  if ((word & need) == need && !EngineNotesUse(word)) {
     // Of all pins that find the bit clear, one sets it: that is the first touch. Acquire: see PolicyFeed.
     const uint64_t before = chunk->state.fetch_or(kReferenced | (write ? kDirty : 0), std::memory_order_acquire);
     if (!(before & kReferenced)) NoteTouch(Full(chunk), table, write);
@@ -91,7 +94,7 @@ void PinCounted(ChunkHead* chunk, PinTable* table, bool write) {
   if (PinGate::Get().IsShut() && PinGate::Get().IsShutFor(chunk->bytes) && MayBeHeldUp()) PassGate();
   const uint64_t need = kReadable | (write ? kWritable : 0), first_touch = kReferenced | (write ? kDirty : 0);
   uint64_t word = chunk->state.load(std::memory_order_acquire);
-  while ((word & need) == need) {
+  while ((word & need) == need && !EngineNotesUse(word)) {
     // Acquire and release: as SetBits of PinSlow, and as a slot's store.
     if (!chunk->state.compare_exchange_weak(word, (word | first_touch) + kOneCountedPin, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
     if (!(word & kReferenced)) NoteTouch(Full(chunk), table, write);
@@ -240,6 +243,18 @@ void PrefetchChunk(ChunkHead* chunk) noexcept {
   if (ProgramCode::running() != ProgramCode::Of::kNobody) return;
   const ErrnoGuard guard;
   if (Session* session = Session::IfStarted()) session->engine->Prefetch(Full(chunk));
+}
+
+void AdviseChunk(ChunkHead* chunk, advice what) noexcept {
+  if (ProgramCode::running() != ProgramCode::Of::kNobody) return;
+  const ErrnoGuard guard;
+  if (Session* session = Session::IfStarted()) session->engine->Advise(Full(chunk), what);
+}
+
+size_t HalfOfMemory() noexcept {
+  const ErrnoGuard guard;
+  const Session* const session = Session::IfStarted();
+  return session == nullptr ? SIZE_MAX : session->engine->budget()->limit() / 2;
 }
 
 const char* DescribeChunk(const ChunkHead* chunk) noexcept {

@@ -167,6 +167,14 @@ size_t CyclicPolicy::PickPrefetched(uint64_t bytes, std::span<Chunk*> out) {
   return n;
 }
 
+// The hand comes to it next.
+void CyclicPolicy::OnDone(Chunk* chunk) {
+  if (count_ == 1) return;
+  Remove(chunk);
+  InsertAfter(At(At(hand_)->prev), chunk);
+  hand_ = chunk->id;
+}
+
 size_t CyclicPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
   if (count_ == 0 || out.empty()) return 0;
   size_t n = decay_bytes_ > 0 ? PickPrefetched(std::min(decay_bytes_, bytes), out) : 0;

@@ -32,6 +32,7 @@ class CyclicPolicy final : public CachePolicy {
   void OnPrefetchWasted(Chunk* chunk) override;
   void OnPrefetchIssued(Chunk* chunk) override;
   void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) override;
+  void OnDone(Chunk* chunk) override;
   size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
   bool WantsReadAhead() const override;
   size_t PickReadAhead(std::span<Chunk*> out) override;

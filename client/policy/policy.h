@@ -83,6 +83,8 @@ class CachePolicy {
   virtual size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) = 0;
   // A chunk that was named stays, because a thread pins it.
   virtual void OnPinned(Chunk* /*chunk*/) {}
+  // The program has said that it is done with a chunk in memory, for now: it leaves before others.
+  virtual void OnDone(Chunk* /*chunk*/) {}
   // How much may leave before it has to, so that many leave together: what comes back before its room was needed has been moved in vain.
   virtual uint64_t SpareBytes() const { return UINT64_MAX; }
   // Whether there is enough to fetch ahead to wake a thread for it: a wake-up costs as much as some chunks do.

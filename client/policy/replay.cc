@@ -96,6 +96,7 @@ void ReplayPolicy::Use(Chunk* chunk, uint32_t by) {
   Stepper& stepper = StepperOf(thread);
   const auto step = static_cast<int32_t>(id - stepper.last);
   stepper.run = step == stepper.step && step != 0 ? stepper.run + 1 : 0;
+  if (step == 1 && Has(chunk, kAdvisedSequential)) stepper.run = std::max(stepper.run, kFollowAfter);
   stepper.step = step;
   stepper.last = id;
   latest_id_ = id;
@@ -253,6 +254,12 @@ void ReplayPolicy::OnPinned(Chunk* chunk) {
     if (place->at == chunk->id) *place = {queue_.Before(chunk->id)};
   }
   queue_.SetAside(chunk->id);
+}
+
+// As what came last and was never seen before: nothing but what is overdue leaves before that.
+void ReplayPolicy::OnDone(Chunk* chunk) {
+  const OrderChange change(this, chunk->id);
+  queue_.Expect(chunk->id, 0);
 }
 
 size_t ReplayPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {

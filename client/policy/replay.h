@@ -49,6 +49,7 @@ class ReplayPolicy final : public CachePolicy {
   void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) override;
   void BeginSearch() override;
   void OnPinned(Chunk* chunk) override;
+  void OnDone(Chunk* chunk) override;
   size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
   uint64_t SpareBytes() const override;
   bool WantsReadAhead() const override;

@@ -38,6 +38,14 @@ void SecondChancePolicy::OnMiss(Chunk* chunk, uint32_t /*thread*/) {
   Link(chunk);
 }
 
+// The hand comes to it next, and it has no second chance.
+void SecondChancePolicy::OnDone(Chunk* chunk) {
+  if (chunk->prev != kNone) Unlink(chunk);
+  Link(chunk);
+  hand_ = chunk->id;
+  ClearBits(chunk, kReferenced);
+}
+
 size_t SecondChancePolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
   uint64_t sum = 0;
   size_t n = 0;

@@ -27,6 +27,7 @@ class SecondChancePolicy final : public CachePolicy {
   void OnPrefetchWasted(Chunk*) override {}
   void OnPrefetchIssued(Chunk*) override {}
   void SetLimits(uint64_t /*memory_bytes*/, uint64_t /*swapped_bytes*/) override {}
+  void OnDone(Chunk* chunk) override;
   size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
   bool WantsReadAhead() const override { return false; }
   size_t PickReadAhead(std::span<Chunk*>) override { return 0; }

@@ -47,6 +47,7 @@ class TracePolicy final : public CachePolicy {
   void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) override { inner_->SetLimits(memory_bytes, swapped_bytes); }
   size_t PickVictims(uint64_t bytes, std::span<Chunk*> out) override;
   void OnPinned(Chunk* chunk) override { inner_->OnPinned(chunk); }
+  void OnDone(Chunk* chunk) override { inner_->OnDone(chunk); }
   uint64_t SpareBytes() const override { return inner_->SpareBytes(); }
   bool WantsReadAhead() const override { return inner_->WantsReadAhead(); }
   size_t PickReadAhead(std::span<Chunk*> out) override { return inner_->PickReadAhead(out); }

@@ -70,6 +70,14 @@ Members ConfigJson(const Config& c) {
       .Add("bundles", c.bundles);
 }
 
+// Chunks for which each advice was given, and how often one stayed because of it.
+Members AdviceJson(const EngineCounters& c) {
+  const char* names[kAdviceKinds] = {"normal", "keep", "once", "sequential", "random", "will_need", "done"};
+  Members all;
+  for (size_t i = 0; i < c.advised.size(); ++i) all.Add(names[i], c.advised[i]);
+  return all.Add("kept", c.kept);
+}
+
 std::string ServersJson(const std::vector<ServerStats>& servers) {
   std::string list;
   for (const ServerStats& server : servers) {
@@ -142,6 +150,7 @@ std::string FormatStats(const StatsInput& in) {
       .Add("unchanged_skipped", c.unchanged_skipped)
       .Add("write_failures", c.write_failures)
       .Add("read_failures", c.read_failures)
+      .Add("advice", AdviceJson(c))
       .Add("prefetch", Members().Add("issued", c.prefetch_issued).Add("hits", c.prefetch_hits).Add("wasted", c.prefetch_wasted))
       .Add("waits", Members().Add("count", c.waits).Add("total_us", c.wait_ns_total / 1000).Add("histogram_us", HistogramJson(c)))
       .text();

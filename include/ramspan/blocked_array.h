@@ -20,6 +20,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "ramspan/detail/lasting_advice.h"
 #include "ramspan/detail/span.h"
 #include "ramspan/managed_ptr.h"
 
@@ -117,6 +118,8 @@ class blockedArray {
   void prepareUse(const Index& b) const noexcept {
     if (Has(b)) chunks_[Number(b)].prepareUse();
   }
+  // What the program knows of the use of all elements (advice.h). Does not wait for them.
+  void advise(advice what) noexcept { detail::AdviseAll(chunks_, what); }
   managedPtr<T>& chunk(const Index& b) { return chunks_[Checked(b)]; }
   const managedPtr<T>& chunk(const Index& b) const { return chunks_[Checked(b)]; }
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "ramspan/detail/lasting_advice.h"
 #include "ramspan/detail/span.h"
 #include "ramspan/managed_ptr.h"
 
@@ -76,6 +77,12 @@ class managedArray {
   pinnedBlock<T> block(size_t i) { return BlockOf<T>(*this, i); }
   pinnedBlock<const T> block(size_t i) const { return BlockOf<const T>(*this, i); }
 
+  // What the program knows of the use of all elements (advice.h). Does not wait for them.
+  void advise(advice what) noexcept {
+    advised_.Note(what);
+    detail::AdviseAll(chunks_, what);
+  }
+
   template <typename Array>
   class Blocks;
   Blocks<managedArray> blocks() { return {this}; }
@@ -106,12 +113,13 @@ class managedArray {
   template <typename E, typename Array>
   static pinnedBlock<E> BlockOf(Array& array, size_t i) {
     pinnedBlock<E> block(array.chunk(i), i * array.chunk_elements_);
-    if (i + 1 < array.chunks_.size()) array.chunks_[i + 1].prepareUse();
+    if (!array.advised_.is_random() && i + 1 < array.chunks_.size()) array.chunks_[i + 1].prepareUse();
     return block;
   }
 
   std::vector<managedPtr<T>> chunks_;
   size_t size_ = 0, chunk_elements_ = 1;
+  detail::LastingAdvice advised_;
 };
 
 // The blocks of an array, in order: an input range. A block stays pinned as long as the object that *it gave.

@@ -146,6 +146,11 @@ class managedPtr {
     if (object_) detail::PrefetchChunk(object_.chunk());
   }
 
+  // What the program knows of the use of all elements (advice.h). Does not wait for them.
+  void advise(advice what) const noexcept {
+    if (object_) detail::AdviseChunk(object_.chunk(), what);
+  }
+
   // Declared for its error message. An element's reference would be good for no longer than the pin that gave it.
   template <typename Index>
   T& operator[](const Index&) const {

@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "ramspan/detail/lasting_advice.h"
 #include "ramspan/detail/vector_element.h"
 #include "ramspan/managed_array.h"
 #include "ramspan/vector_view.h"
@@ -75,7 +76,9 @@ class managedVector {
 
   managedVector() : managedVector(VectorOptions{}) {}
   explicit managedVector(VectorOptions options)
-      : shift_(ShiftFor(options)), mask_((size_t{1} << shift_) - 1), random_(options.access == access::random) {}
+      : shift_(ShiftFor(options)), mask_((size_t{1} << shift_) - 1) {
+    if (options.access == access::random) advised_.Note(advice::random);
+  }
   explicit managedVector(size_t n, VectorOptions options = {}) : managedVector(n, T(), options) {}
   managedVector(size_t n, const T& value, VectorOptions options = {}) : managedVector(options) { resize(n, value); }
   managedVector(size_t n, uninitialized_t, VectorOptions options = {}) : managedVector(options) {
@@ -88,7 +91,7 @@ class managedVector {
   }
   managedVector(std::initializer_list<T> values, VectorOptions options = {}) : managedVector(values.begin(), values.end(), options) {}
 
-  managedVector(const managedVector& other) : shift_(other.shift_), mask_(other.mask_), random_(other.random_) { CopyFrom(other); }
+  managedVector(const managedVector& other) : managedVector(other.Like()) { CopyFrom(other); }
   // What is moved from is empty.
   managedVector(managedVector&& other) noexcept : managedVector(other.Like()) { swap(other); }
   managedVector& operator=(const managedVector& other) {
@@ -105,7 +108,7 @@ class managedVector {
     std::swap(capacity_, other.capacity_);
     std::swap(shift_, other.shift_);
     std::swap(mask_, other.mask_);
-    std::swap(random_, other.random_);
+    std::swap(advised_, other.advised_);
   }
   friend void swap(managedVector& a, managedVector& b) noexcept { a.swap(b); }
 
@@ -148,6 +151,12 @@ class managedVector {
   detail::VectorBlocks<managedVector> blocks() { return {this}; }
   detail::VectorBlocks<const managedVector> blocks() const { return {this}; }
 
+  // What the program knows of the use of all elements, those that are yet to come too (advice.h). Does not wait for them. A copy has no advice.
+  void advise(advice what) noexcept {
+    advised_.Note(what);
+    detail::AdviseAll(blocks_, what);
+  }
+
   // Blocks for n elements; their memory is used when they are. These calls throw Error where they would change the capacity and a view is alive.
   void reserve(size_t n) {
     if (n <= capacity_) return;
@@ -159,6 +168,7 @@ class managedVector {
     if (before > 0) EnlargeLast(elements_in(before - 1));
     for (size_t b = before; b < needed; ++b) {
       blocks_.emplace_back(elements_in(b));
+      advised_.GiveTo(blocks_.back());
       capacity_ = (b << shift_) + elements_in(b);
     }
   }
@@ -226,7 +236,7 @@ class managedVector {
   // Within the first block by doubling, as std::vector; then by whole blocks, which cost what is in them.
   size_t Grown() const { return std::min(2 * size_, (size_ | mask_) + 1); }
   VectorOptions Like() const {
-    return {sizeof(T) << shift_, random_ ? access::random : access::automatic};
+    return {sizeof(T) << shift_, advised_.is_random() ? access::random : access::automatic};
   }
   size_t Checked(size_t i) const {
     if (i >= size_) {
@@ -244,7 +254,7 @@ class managedVector {
   pinnedBlock<E> BlockOf(size_t b) const {
     if (__builtin_expect(b >= block_count(), 0)) detail::ThrowNone("block", b, block_count());
     pinnedBlock<E> block(blocks_[b], b << shift_, std::min(block_elements(), size_ - (b << shift_)));
-    if (!random_ && b + 1 < block_count()) blocks_[b + 1].prepareUse();
+    if (!advised_.is_random() && b + 1 < block_count()) blocks_[b + 1].prepareUse();
     return block;
   }
   // Room in the last block for so many elements in all.
@@ -260,6 +270,7 @@ class managedVector {
       std::copy_n(begin, std::min(size_ - first, room), static_cast<T*>(to));
     }
     last = std::move(larger);
+    advised_.GiveTo(last);
     capacity_ = first + elements;
   }
   void Fill(size_t first, size_t behind, const T& value) {
@@ -287,7 +298,7 @@ class managedVector {
   detail::LiveViews views_;
   unsigned shift_;  // of an index, to its block
   size_t mask_;     // of an index, to its place there
-  bool random_;
+  detail::LastingAdvice advised_;
 };
 
 }  // namespace ramspan

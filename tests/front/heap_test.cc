@@ -96,6 +96,11 @@ TEST_F(HeapEnds, WithinPulls) {
   EndHeapWithin("prepareUse", [&] {
     for (auto& one : data_) one->prepareUse();
   });
+  EndHeapWithin("advise", [&] {
+    for (const ramspan::advice what : {ramspan::advice::will_need, ramspan::advice::done, ramspan::advice::once, ramspan::advice::normal}) {
+      for (auto& one : data_) one->advise(what);
+    }
+  });
   EndHeapWithin("adhereAll", [&] { static_cast<void>(adhereAll(*data_[1], *data_[77], std::as_const(*data_[131]))); });
   ExpectAllThere();
 }

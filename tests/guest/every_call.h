@@ -74,6 +74,7 @@ void CallsOnObjects(Check&& check, size_t elements) {
       for (size_t k = 0; k < elements; k += 64) p[k] += 1;
       check("~adhereTo", [&] { glue.reset(); });
       check("prepareUse", [&] { data[(i + 7) % count]->prepareUse(); });
+      check("advise", [&] { data[(i + 9) % count]->advise(static_cast<ramspan::advice>((i + 9) % ramspan::kAdviceKinds)); });
     }
   }
   for (size_t i = 0; i + 1 < count; i += 2) {

@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ramspan/advice.h"
+
 #define RAMSPAN_API __attribute__((visibility("default")))
 
 namespace ramspan::detail {
@@ -76,6 +78,11 @@ RAMSPAN_API void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* sl
 RAMSPAN_API void UnpinCounted(ChunkHead* chunk) noexcept;
 // A hint: starts to fetch the chunk if it is not there. Never throws, does not wait for the data.
 RAMSPAN_API void PrefetchChunk(ChunkHead* chunk) noexcept;
+
+// As advice.h says. Takes the engine's mutex for a moment. Nothing within code of the program's that Ramspan has called.
+RAMSPAN_API void AdviseChunk(ChunkHead* chunk, advice what) noexcept;
+// Bytes: half of the memory limit, which may be pinned or fetched together without hindering others.
+RAMSPAN_API size_t HalfOfMemory() noexcept;
 
 inline PinTable* ThisThreadPins() {
   PinTable* table = t_pins;

@@ -1,0 +1,84 @@
+// The program's advice: bits in the chunk's word that last, and what is to be done now.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "client/engine/engine.h"
+
+namespace ramspan {
+
+void Engine::Advise(Chunk* chunk, advice what) {
+  MutexLock lock(mutex_);
+  ++counters_.advised[static_cast<size_t>(what)];
+  switch (what) {
+    case advice::normal: return ClearBits(chunk, kAdvisedKeep | kAdvisedOnce | kAdvisedSequential | kAdvisedRandom);
+    case advice::keep: return ReplaceBits(chunk, kAdvisedOnce, kAdvisedKeep);
+    case advice::once: return ReplaceBits(chunk, kAdvisedKeep, kAdvisedOnce);
+    case advice::sequential: return ReplaceBits(chunk, kAdvisedRandom, kAdvisedSequential);
+    case advice::random: return ReplaceBits(chunk, kAdvisedSequential, kAdvisedRandom);
+    case advice::will_need:
+      if (PhaseOf(chunk) != Phase::kSwapped || !chunk->slot) return;
+      advised_.Want({chunk->id, pins_->ThisThread()});
+      return mover_bell_.Ring();
+    case advice::done:
+      ClearBits(chunk, kAdvisedKeep);
+      feed_.Drain();
+      return Done(chunk);
+  }
+}
+
+void Engine::Done(Chunk* chunk) {
+  if (PhaseOf(chunk) == Phase::kResident && !Has(chunk, kDoomed)) policy_->OnDone(chunk);
+}
+
+// After the policy has heard of the use.
+void Engine::NoteUse(const Chunk* chunk) {
+  if (!Has(chunk, kAdvisedOnce)) return;
+  const uint32_t done = advised_.UseOnce(chunk->id);
+  // It may have been freed, and its descriptor be another chunk's.
+  if (done < chunks_.ids() && Has(chunks_.At(done), kAdvisedOnce)) Done(chunks_.At(done));
+}
+
+// Victims that are to be kept go back to the policy, as if they were pinned. Returns how many are left.
+size_t Engine::PassKept(std::span<Chunk*> victims, uint64_t* kept) {
+  const auto left = std::stable_partition(victims.begin(), victims.end(), [](const Chunk* c) { return !Has(c, kAdvisedKeep); });
+  std::for_each(left, victims.end(), [this](Chunk* c) RS_NO_THREAD_SAFETY_ANALYSIS { policy_->OnPinned(c); });
+  const auto passed = static_cast<uint64_t>(victims.end() - left);
+  *kept += passed;
+  counters_.kept += passed;
+  return static_cast<size_t>(left - victims.begin());
+}
+
+// The mover's: what the program has said that it will need, as room is made.
+bool Engine::FetchWanted() {
+  bool fetched = false;
+  while (advised_.wants()) {
+    const Advised::Wanted wanted = advised_.first();
+    Chunk* const chunk = wanted.chunk < chunks_.ids() ? chunks_.At(wanted.chunk) : nullptr;
+    if (chunk != nullptr && PhaseOf(chunk) == Phase::kSwapped && chunk->slot && !Has(chunk, kDoomed)) {
+      if (!BeginHinted(chunk, wanted.thread)) break;
+      fetched = true;
+    }
+    advised_.DropFirst();
+  }
+  return fetched;
+}
+
+// Starts a read that the program asked for. False: there is no frame at hand, or no operation.
+bool Engine::BeginHinted(Chunk* chunk, uint32_t thread) {
+  Frame frame = TryTakeFrame(chunk->bytes);
+  IoOp* op = frame ? ops_.TryTake() : nullptr;
+  if (op == nullptr) return false;
+  // The program asked for this very chunk: a miss, not a guess of the policy's, whose hits it must not count as.
+  feed_.Drain();
+  policy_->OnMiss(chunk, thread);
+  // The miss is the touch, here too. Of what is used once the use itself is to be seen.
+  if (!Has(chunk, kAdvisedOnce)) SetBits(chunk, kReferenced);
+  ++counters_.misses;
+  BeginLoad(op, chunk, std::move(frame), false);
+  queue_.WakeFor(chunk);  // this thread does not wait for it
+  Submit(std::span(&op, 1), false);
+  return true;
+}
+
+}  // namespace ramspan
