@@ -12,13 +12,18 @@
 #include <cstddef>
 #include <iterator>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "ramspan/detail/block_range.h"
 #include "ramspan/detail/lasting_advice.h"
 #include "ramspan/detail/span.h"
+#include "ramspan/detail/vector_element.h"
 #include "ramspan/managed_ptr.h"
+#include "ramspan/vector_view.h"
 
 namespace ramspan {
 
@@ -37,6 +42,8 @@ class pinnedBlock : public pinnedSpan<T> {
   pinnedBlock(const managedPtr<Element>& chunk, size_t first) : pinnedSpan<T>(chunk), first_(first) {}
   // Of its first `count` elements.
   pinnedBlock(const managedPtr<Element>& chunk, size_t first, size_t count) : pinnedSpan<T>(chunk, count), first_(first) {}
+  // That a pin holds already.
+  pinnedBlock(adhereTo<Element> pin, size_t first, size_t count) : pinnedSpan<T>(std::move(pin), count), first_(first) {}
   size_t first_index() const { return first_; }
 
  private:
@@ -69,13 +76,29 @@ class managedArray {
   size_t size() const { return size_; }
   size_t chunk_elements() const { return chunk_elements_; }  // of all chunks but perhaps the last
   size_t chunk_count() const { return chunks_.size(); }
+  size_t block_elements() const { return chunk_elements_; }  // the same, as a managedVector has them
+  size_t block_count() const { return chunks_.size(); }
   // These and block(): Error where there is no i-th.
   managedPtr<T>& chunk(size_t i) { return chunks_[Checked(i)]; }
   const managedPtr<T>& chunk(size_t i) const { return chunks_[Checked(i)]; }
 
+  // Elements anywhere, as a managedVector's: x[i] pins its chunk for its own length only, and of a mutable array it is no T&
+  // (detail/vector_element.h); loops have a view. For trivially copyable T; others are used by block.
+  detail::VectorElement<T> operator[](size_t i) { return {ObjectOf(i), i % chunk_elements_}; }
+  T operator[](size_t i) const { return detail::ReadElement<T>(ObjectOf(i), i % chunk_elements_); }
+  // std::out_of_range.
+  detail::VectorElement<T> at(size_t i) { return (*this)[CheckedElement(i)]; }
+  T at(size_t i) const { return (*this)[CheckedElement(i)]; }
+  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(chunks_.data(), size_, detail::BlockIndex(chunk_elements_), &views_); }
+  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(chunks_.data(), size_, detail::BlockIndex(chunk_elements_), &views_); }
+  vectorView<const T> cview() const RAMSPAN_LIFETIMEBOUND { return view(); }
+  // REQUIRES: first + count <= size().
+  vectorSpan<T> span(size_t first, size_t count) RAMSPAN_LIFETIMEBOUND { return vectorSpan<T>(chunks_.data(), first, count, detail::BlockIndex(chunk_elements_)); }
+  vectorSpan<const T> span(size_t first, size_t count) const RAMSPAN_LIFETIMEBOUND { return vectorSpan<const T>(chunks_.data(), first, count, detail::BlockIndex(chunk_elements_)); }
+
   // One block, pinned. Fetches the one behind it in the background.
-  pinnedBlock<T> block(size_t i) { return BlockOf<T>(*this, i); }
-  pinnedBlock<const T> block(size_t i) const { return BlockOf<const T>(*this, i); }
+  pinnedBlock<T> block(size_t i) RAMSPAN_LIFETIMEBOUND { return BlockOf<T>(*this, i); }
+  pinnedBlock<const T> block(size_t i) const RAMSPAN_LIFETIMEBOUND { return BlockOf<const T>(*this, i); }
 
   // What the program knows of the use of all elements (advice.h). Does not wait for them.
   void advise(advice what) noexcept {
@@ -83,10 +106,8 @@ class managedArray {
     detail::AdviseAll(chunks_, what);
   }
 
-  template <typename Array>
-  class Blocks;
-  Blocks<managedArray> blocks() { return {this}; }
-  Blocks<const managedArray> blocks() const { return {this}; }
+  detail::BlockRange<managedArray> blocks() RAMSPAN_LIFETIMEBOUND { return {this}; }
+  detail::BlockRange<const managedArray> blocks() const RAMSPAN_LIFETIMEBOUND { return {this}; }
 
   template <typename Array>
   class ElementIterator;
@@ -110,6 +131,20 @@ class managedArray {
     return i;
   }
 
+  size_t CheckedElement(size_t i) const {
+    if (i >= size_) {
+      throw std::out_of_range("managedArray::at: there is no element " + std::to_string(i) + ": there are " + std::to_string(size_) + ", counted from 0");
+    }
+    return i;
+  }
+  detail::Object ObjectOf(size_t i) const {
+    static_assert(std::is_trivially_copyable_v<T>, "an element that is not trivially copyable is used within its block: for (T& e : a.block(b))");
+#ifdef _GLIBCXX_ASSERTIONS
+    if (__builtin_expect(i >= size_, 0)) detail::ThrowNone("element", i, size_);
+#endif
+    return detail::ObjectOf()(chunks_[i / chunk_elements_]);
+  }
+
   template <typename E, typename Array>
   static pinnedBlock<E> BlockOf(Array& array, size_t i) {
     pinnedBlock<E> block(array.chunk(i), i * array.chunk_elements_);
@@ -120,42 +155,7 @@ class managedArray {
   std::vector<managedPtr<T>> chunks_;
   size_t size_ = 0, chunk_elements_ = 1;
   detail::LastingAdvice advised_;
-};
-
-// The blocks of an array, in order: an input range. A block stays pinned as long as the object that *it gave.
-template <typename T>
-template <typename Array>
-class managedArray<T>::Blocks {
- public:
-  class iterator {
-   public:
-    using value_type = decltype(std::declval<Array&>().block(0));
-    using difference_type = std::ptrdiff_t;
-    using iterator_concept = std::input_iterator_tag;
-
-    iterator() = default;
-    iterator(Array* array, size_t i) : array_(array), i_(i) {}
-    value_type operator*() const { return array_->block(i_); }
-    iterator& operator++() {
-      ++i_;
-      return *this;
-    }
-    void operator++(int) { ++i_; }
-    bool operator==(const iterator& other) const { return array_ == other.array_ && i_ == other.i_; }
-    bool operator!=(const iterator& other) const { return !(*this == other); }
-
-   private:
-    Array* array_ = nullptr;
-    size_t i_ = 0;
-  };
-
-  Blocks(Array* array) : array_(array) {}  // NOLINT: made by blocks() only
-  iterator begin() const { return {array_, 0}; }
-  iterator end() const { return {array_, array_->chunk_count()}; }
-  size_t size() const { return array_->chunk_count(); }
-
- private:
-  Array* array_;
+  detail::LiveViews views_;
 };
 
 // Element by element: an input iterator. The chunk of the current element is pinned by the iterator, so a reference is

@@ -138,8 +138,8 @@ class managedPtr {
   friend bool operator!=(std::nullptr_t, const managedPtr& data) { return static_cast<bool>(data); }
 
   // The elements, in memory as long as the result lives (pinned_span.h). What is to be written or not is in the name.
-  pinnedSpan<const T> read() const;
-  pinnedSpan<T> write();
+  pinnedSpan<const T> read() const RAMSPAN_LIFETIMEBOUND;
+  pinnedSpan<T> write() RAMSPAN_LIFETIMEBOUND;
 
   // A hint that the data will be needed soon. Does not wait for it.
   void prepareUse() const noexcept {

@@ -71,8 +71,8 @@ class managedVector {
   using difference_type = std::ptrdiff_t;
   using reference = detail::VectorElement<T>;
   using const_reference = T;
-  using iterator = detail::VectorIterator<managedVector>;
-  using const_iterator = detail::VectorIterator<const managedVector>;
+  using iterator = detail::IndexIterator<managedVector, T, reference, std::random_access_iterator_tag>;
+  using const_iterator = detail::IndexIterator<const managedVector, T, const_reference, std::random_access_iterator_tag>;
 
   managedVector() : managedVector(VectorOptions{}) {}
   explicit managedVector(VectorOptions options)
@@ -137,19 +137,22 @@ class managedVector {
   const_iterator cend() const { return end(); }
 
   // Of the elements that there are now. A view of a const vector is for reading; cview() is the same of any.
-  vectorView<T> view() { return vectorView<T>(blocks_.data(), size_, shift_, &views_); }
-  vectorView<const T> view() const { return vectorView<const T>(blocks_.data(), size_, shift_, &views_); }
-  vectorView<const T> cview() const { return view(); }
+  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(blocks_.data(), size_, Index(), &views_); }
+  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(blocks_.data(), size_, Index(), &views_); }
+  vectorView<const T> cview() const RAMSPAN_LIFETIMEBOUND { return view(); }
 
   // REQUIRES: first + count <= size(). Pins all blocks that it touches, or none and throws.
-  vectorSpan<T> span(size_t first, size_t count) { return vectorSpan<T>(blocks_.data(), first, count, shift_); }
-  vectorSpan<const T> span(size_t first, size_t count) const { return vectorSpan<const T>(blocks_.data(), first, count, shift_); }
+  vectorSpan<T> span(size_t first, size_t count) RAMSPAN_LIFETIMEBOUND { return vectorSpan<T>(blocks_.data(), first, count, Index()); }
+  vectorSpan<const T> span(size_t first, size_t count) const RAMSPAN_LIFETIMEBOUND { return vectorSpan<const T>(blocks_.data(), first, count, Index()); }
 
+  // What is swapped as one; the last one may have room for more elements than there are.
+  managedPtr<T>& chunk(size_t b) { return blocks_[b]; }
+  const managedPtr<T>& chunk(size_t b) const { return blocks_[b]; }
   // One block, pinned as long as it lives. Fetches the one behind it in the background, unless access is random.
-  pinnedBlock<T> block(size_t b) { return BlockOf<T>(b); }
-  pinnedBlock<const T> block(size_t b) const { return BlockOf<const T>(b); }
-  detail::VectorBlocks<managedVector> blocks() { return {this}; }
-  detail::VectorBlocks<const managedVector> blocks() const { return {this}; }
+  pinnedBlock<T> block(size_t b) RAMSPAN_LIFETIMEBOUND { return BlockOf<T>(b); }
+  pinnedBlock<const T> block(size_t b) const RAMSPAN_LIFETIMEBOUND { return BlockOf<const T>(b); }
+  detail::BlockRange<managedVector> blocks() RAMSPAN_LIFETIMEBOUND { return {this}; }
+  detail::BlockRange<const managedVector> blocks() const RAMSPAN_LIFETIMEBOUND { return {this}; }
 
   // What the program knows of the use of all elements, those that are yet to come too (advice.h). Does not wait for them. A copy has no advice.
   void advise(advice what) noexcept {
@@ -227,6 +230,7 @@ class managedVector {
   void RefuseBesideViews() const {
     if (__builtin_expect(views_.count.load(std::memory_order_relaxed) != 0, 0)) detail::ThrowBesideViews();
   }
+  detail::BlockIndex Index() const { return detail::BlockIndex(block_elements()); }
   static unsigned ShiftFor(const VectorOptions& options) {
     const size_t bytes = options.chunk != 0 ? options.chunk : options.access == access::random ? 8_KiB : 64_KiB;
     unsigned shift = 0;

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "ramspan/adhere_to.h"
 #include "ramspan/detail/span.h"
@@ -25,18 +26,20 @@ class pinnedSpan {
   explicit pinnedSpan(const managedPtr<Element>& data) : pinnedSpan(data, data.size()) {}
   // The first `count` of its elements.
   pinnedSpan(const managedPtr<Element>& data, size_t count) : glue_(data), elements_(data ? static_cast<T*>(glue_) : nullptr, count) {}
+  // That a pin holds already; of T const perhaps for reading only.
+  pinnedSpan(adhereTo<Element> pin, size_t count) : glue_(std::move(pin)), elements_(static_cast<T*>(glue_), count) {}
 
 #ifdef RAMSPAN_HAS_STD_SPAN
-  std::span<T> span() const { return elements_; }
-  operator std::span<T>() const { return elements_; }  // NOLINT: it is one
+  std::span<T> span() const RAMSPAN_LIFETIMEBOUND { return elements_; }
+  operator std::span<T>() const RAMSPAN_LIFETIMEBOUND { return elements_; }  // NOLINT: it is one
 #endif
-  T* data() const { return elements_.data(); }
-  T* begin() const { return data(); }
-  T* end() const { return data() + size(); }
+  T* data() const RAMSPAN_LIFETIMEBOUND { return elements_.data(); }
+  T* begin() const RAMSPAN_LIFETIMEBOUND { return data(); }
+  T* end() const RAMSPAN_LIFETIMEBOUND { return data() + size(); }
   size_t size() const { return elements_.size(); }
   bool empty() const { return size() == 0; }
   // Checked (Error) with _GLIBCXX_ASSERTIONS.
-  T& operator[](size_t i) const {
+  T& operator[](size_t i) const RAMSPAN_LIFETIMEBOUND {
 #ifdef _GLIBCXX_ASSERTIONS
     if (const size_t count = size(); __builtin_expect(i >= count, 0)) detail::ThrowNoElement(&i, &count, 1);
 #endif

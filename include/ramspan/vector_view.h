@@ -1,4 +1,4 @@
-// Ways to use the elements of a managedVector in loops: vectorView (any index) and vectorSpan (any range as one). T is const for
+// Ways to use the elements of a managedVector or managedArray in loops: vectorView (any index) and vectorSpan (any range as one). T is const for
 // reading. They pin; the pins end with them. Thread-safety: each belongs to the thread that made it. None outlives its vector, or what changes
 // the vector's capacity.
 #pragma once
@@ -15,6 +15,8 @@
 
 #include "ramspan/adhere_all.h"
 #include "ramspan/detail/block_cache.h"
+#include "ramspan/detail/block_index.h"
+#include "ramspan/detail/index_iterator.h"
 #include "ramspan/detail/vector_element.h"
 #include "ramspan/detail/span.h"
 #include "ramspan/managed_ptr.h"
@@ -54,16 +56,19 @@ class vectorView {
  public:
   using value_type = Element;
   using reference = std::conditional_t<std::is_const_v<T>, Element, T&>;
-  class iterator;
+  // Random access. Two iterators of one view can be dereferenced in one expression.
+  using iterator = detail::IndexIterator<const vectorView, Element, reference, std::conditional_t<std::is_const_v<T>, std::input_iterator_tag, std::random_access_iterator_tag>>;
 
-  vectorView(const managedPtr<Element>* blocks, size_t size, unsigned shift, const detail::LiveViews* alive)
-      : counted_(alive),
-        blocks_(blocks), size_(size), shift_(shift), held_(size == 0 ? 0 : ((size - 1) >> shift) + 1, !std::is_const_v<T>) {}
+  vectorView(const managedPtr<Element>* blocks, size_t size, detail::BlockIndex index, const detail::LiveViews* alive)
+      : counted_(alive), blocks_(blocks), size_(size), index_(index), held_(index.Count(size), !std::is_const_v<T>) {}
   vectorView(const vectorView&) = delete;
   vectorView& operator=(const vectorView&) = delete;
 
   // Blocks, and throws as a pull, where i is in another block than the last one. Checked (Error) with _GLIBCXX_ASSERTIONS.
-  reference operator[](size_t i) const { return *At(i); }
+  template <typename E = T, std::enable_if_t<!std::is_const_v<E>, int> = 0>
+  E& operator[](size_t i) const RAMSPAN_LIFETIMEBOUND { return *At(i); }
+  template <typename E = T, std::enable_if_t<std::is_const_v<E>, int> = 0>
+  Element operator[](size_t i) const { return *At(i); }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   iterator begin() const { return {this, 0}; }
@@ -76,12 +81,12 @@ class vectorView {
     if (__builtin_expect(i >= size_, 0)) detail::ThrowNone("element", i, size_);
 #endif
     if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
-    const size_t block = i >> shift_;
+    const size_t block = index_.Block(i), offset = i - index_.First(block);
     T* element = static_cast<T*>(held_.Find(block));
     if (__builtin_expect(element != nullptr, 1)) {
-      element += i & ((size_t{1} << shift_) - 1);
+      element += offset;
     } else {
-      element = Miss(block, i & ((size_t{1} << shift_) - 1));
+      element = Miss(block, offset);
       if (__builtin_expect(element == nullptr, 0)) detail::ThrowOfTry();
     }
     return element;
@@ -98,8 +103,8 @@ class vectorView {
     count_ = 0;  // in case that this fails
     elements_ = static_cast<T*>(held_.TryEnter(block, object));
     if (elements_ == nullptr) return nullptr;
-    first_ = block << shift_;
-    count_ = std::min(size_t{1} << shift_, size_ - first_);
+    first_ = index_.First(block);
+    count_ = std::min(index_.elements(), size_ - first_);
     return elements_ + offset;
   }
 
@@ -108,56 +113,12 @@ class vectorView {
   const detail::LiveViews::Counted counted_;
   const managedPtr<Element>* const blocks_;
   const size_t size_;
-  const unsigned shift_;
+  const detail::BlockIndex index_;
   mutable T* elements_ = nullptr;  // of the latest block that it came to
   mutable size_t first_ = 0, count_ = 0;
   mutable size_t missed_ = SIZE_MAX, run_ = 0;  // the block of the last element that was in none that is held, and how often in a row
   mutable Element once_{};
   mutable detail::BlockCache held_;
-};
-
-// Random access. Two iterators of one view can be dereferenced in one expression.
-template <typename T>
-class vectorView<T>::iterator {
- public:
-  using value_type = std::remove_const_t<T>;
-  using difference_type = std::ptrdiff_t;
-  using reference = typename vectorView<T>::reference;
-  using pointer = void;
-  using iterator_category = std::conditional_t<std::is_const_v<T>, std::input_iterator_tag, std::random_access_iterator_tag>;
-#ifdef RAMSPAN_HAS_STD_SPAN  // C++20
-  using iterator_concept = std::random_access_iterator_tag;
-#endif
-
-  iterator() = default;
-  iterator(const vectorView* view, size_t i) : view_(view), i_(i) {}
-  reference operator*() const { return (*view_)[i_]; }
-  reference operator[](difference_type n) const { return (*view_)[i_ + static_cast<size_t>(n)]; }
-#define RAMSPAN_STEPS_(Iterator)                                                                                    \
-  Iterator& operator++() { return *this += 1; }                                                                     \
-  Iterator& operator--() { return *this -= 1; }                                                                     \
-  Iterator operator++(int) { return std::exchange(*this, *this + 1); }                                              \
-  Iterator operator--(int) { return std::exchange(*this, *this - 1); }                                              \
-  Iterator& operator+=(difference_type n) {                                                                         \
-    i_ += static_cast<size_t>(n);                                                                                   \
-    return *this;                                                                                                   \
-  }                                                                                                                 \
-  Iterator& operator-=(difference_type n) { return *this += -n; }                                                   \
-  friend Iterator operator+(Iterator a, difference_type n) { return a += n; }                                       \
-  friend Iterator operator+(difference_type n, Iterator a) { return a += n; }                                       \
-  friend Iterator operator-(Iterator a, difference_type n) { return a -= n; }                                       \
-  friend difference_type operator-(const Iterator& a, const Iterator& b) { return static_cast<difference_type>(a.i_ - b.i_); } \
-  friend bool operator==(const Iterator& a, const Iterator& b) { return a.i_ == b.i_; }                             \
-  friend bool operator!=(const Iterator& a, const Iterator& b) { return a.i_ != b.i_; }                             \
-  friend bool operator<(const Iterator& a, const Iterator& b) { return a.i_ < b.i_; }                               \
-  friend bool operator>(const Iterator& a, const Iterator& b) { return a.i_ > b.i_; }                               \
-  friend bool operator<=(const Iterator& a, const Iterator& b) { return a.i_ <= b.i_; }                             \
-  friend bool operator>=(const Iterator& a, const Iterator& b) { return a.i_ >= b.i_; }
-  RAMSPAN_STEPS_(iterator)
-
- private:
-  const vectorView* view_ = nullptr;
-  size_t i_ = 0;
 };
 
 // A range of elements, contiguous: in place where it lies in one block, else a copy beside the memory limit (std::bad_alloc where there is none),
@@ -168,10 +129,10 @@ class vectorSpan {
   using Managed = std::conditional_t<std::is_const_v<T>, const managedPtr<Element>, managedPtr<Element>>;
 
  public:
-  vectorSpan(const managedPtr<Element>* blocks, size_t first, size_t count, unsigned shift)
-      : first_in_block_(first & ((size_t{1} << shift) - 1)), count_(count), shift_(shift) {
+  vectorSpan(const managedPtr<Element>* blocks, size_t first, size_t count, detail::BlockIndex index)
+      : first_in_block_(first - index.First(index.Block(first))), count_(count), block_elements_(index.elements()) {
     if (count == 0) return;
-    const size_t begin = first >> shift, end = ((first + count - 1) >> shift) + 1;
+    const size_t begin = index.Block(first), end = index.Block(first + count - 1) + 1;
     std::vector<detail::PinRequest> requests;
     requests.reserve(end - begin);
     pins_.reserve(end - begin);
@@ -202,14 +163,14 @@ class vectorSpan {
     }
   }
 
-  T* data() const { return elements_; }
-  T* begin() const { return elements_; }
-  T* end() const { return elements_ + count_; }
+  T* data() const RAMSPAN_LIFETIMEBOUND { return elements_; }
+  T* begin() const RAMSPAN_LIFETIMEBOUND { return elements_; }
+  T* end() const RAMSPAN_LIFETIMEBOUND { return elements_ + count_; }
   size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
-  T& operator[](size_t i) const { return elements_[i]; }
+  T& operator[](size_t i) const RAMSPAN_LIFETIMEBOUND { return elements_[i]; }
 #ifdef RAMSPAN_HAS_STD_SPAN
-  operator std::span<T>() const { return {elements_, count_}; }  // NOLINT: it is one
+  operator std::span<T>() const RAMSPAN_LIFETIMEBOUND { return {elements_, count_}; }  // NOLINT: it is one
 #endif
 
  private:
@@ -218,7 +179,7 @@ class vectorSpan {
   void ForEachPart(const Do& part) const {
     size_t at = 0, offset = first_in_block_;
     for (size_t i = 0; i < pins_.size(); ++i, offset = 0) {
-      const size_t n = std::min((size_t{1} << shift_) - offset, count_ - at);
+      const size_t n = std::min(block_elements_ - offset, count_ - at);
       part(PlaceOf(i) + offset, at, n);
       at += n;
     }
@@ -228,73 +189,7 @@ class vectorSpan {
   std::vector<uint32_t> places_;  // of the blocks' elements in their chunks
   std::unique_ptr<Element[]> copy_;
   T* elements_ = nullptr;
-  size_t first_in_block_, count_;
-  unsigned shift_;
+  size_t first_in_block_, count_, block_elements_;
 };
 
-namespace detail {
-
-// Of random access over a managedVector; each dereference is an operator[].
-template <typename Vector>
-class VectorIterator {
- public:
-  using value_type = typename Vector::value_type;
-  using difference_type = std::ptrdiff_t;
-  using reference = std::conditional_t<std::is_const_v<Vector>, typename Vector::const_reference, typename Vector::reference>;
-  using pointer = void;
-  using iterator_category = std::random_access_iterator_tag;
-
-  VectorIterator() = default;
-  VectorIterator(Vector* vector, size_t i) : vector_(vector), i_(i) {}
-  // A mutable one is good for reading.
-  template <typename V, typename = std::enable_if_t<std::is_same_v<const V, Vector> && !std::is_same_v<V, Vector>>>
-  VectorIterator(const VectorIterator<V>& other) : vector_(other.vector_), i_(other.i_) {}  // NOLINT: as std::vector's
-  reference operator*() const { return (*vector_)[i_]; }
-  reference operator[](difference_type n) const { return (*vector_)[i_ + static_cast<size_t>(n)]; }
-  RAMSPAN_STEPS_(VectorIterator)
-
- private:
-  template <typename>
-  friend class VectorIterator;
-  Vector* vector_ = nullptr;
-  size_t i_ = 0;
-};
-#undef RAMSPAN_STEPS_
-
-// The blocks of a vector, in order: an input range. A block stays pinned as long as the object that *it gave.
-template <typename Vector>
-class VectorBlocks {
- public:
-  class iterator {
-   public:
-    using value_type = decltype(std::declval<Vector&>().block(0));
-    using difference_type = std::ptrdiff_t;
-    using iterator_concept = std::input_iterator_tag;
-
-    iterator() = default;
-    iterator(Vector* vector, size_t b) : vector_(vector), b_(b) {}
-    value_type operator*() const { return vector_->block(b_); }
-    iterator& operator++() {
-      ++b_;
-      return *this;
-    }
-    void operator++(int) { ++b_; }
-    bool operator==(const iterator& other) const { return b_ == other.b_; }
-    bool operator!=(const iterator& other) const { return b_ != other.b_; }
-
-   private:
-    Vector* vector_ = nullptr;
-    size_t b_ = 0;
-  };
-
-  VectorBlocks(Vector* vector) : vector_(vector) {}  // NOLINT: made by blocks() only
-  iterator begin() const { return {vector_, 0}; }
-  iterator end() const { return {vector_, vector_->block_count()}; }
-  size_t size() const { return vector_->block_count(); }
-
- private:
-  Vector* vector_;
-};
-
-}  // namespace detail
 }  // namespace ramspan

@@ -24,7 +24,7 @@ fragment() {
 
 take README.md readme 1
 take docs/configuration.md configuration 1
-take docs/porting.md porting 7
+take docs/porting.md porting 8
 
 program readme-1
 RAMSPAN_MEMORY=2MiB "$work/readme-1"
@@ -40,7 +40,8 @@ using namespace ramspan;' ''
 fragment porting-4 "$objects" '}'
 fragment porting-5 "$objects" '}'
 fragment porting-6 '' ''
-fragment porting-7 '#include <rambrain/rambrain.h>
+fragment porting-7 '' ''
+fragment porting-8 '#include <rambrain/rambrain.h>
 using rambrain::managedMemory;' ''
 
 program porting-1

@@ -393,6 +393,37 @@ TEST(ManagedVector, GrowsInLinearTime) {
   EXPECT_LT(ratio, 24) << "8 times the blocks";
 }
 
+// Also where the blocks' length is no power of two.
+TEST(ManagedArray, IsIndexedAsAVector) {
+  struct Triple {
+    float x[3];
+    bool operator==(const Triple&) const = default;
+  };
+  constexpr size_t kN = 3'000'000;  // 36 MB
+  const auto value = [](size_t i) { return Triple{{static_cast<float>(i), 1, 2}}; };
+  ramspan::managedArray<Triple> a(kN, {.value = 100'000});
+  ASSERT_EQ(a.block_elements(), 8333u);
+  {
+    auto v = a.view();
+    for (size_t i = 0; i < kN; ++i) v[i] = value(i);
+  }
+  const ramspan::managedArray<Triple>& c = a;
+  std::mt19937_64 random(5);
+  const auto view = c.view();
+  for (int k = 0; k < 20000; ++k) {
+    const size_t i = random() % kN;
+    ASSERT_EQ(view[i], value(i));
+    ASSERT_EQ(c[i], value(i));
+    ASSERT_EQ(c.at(i), value(i));
+  }
+  EXPECT_EQ(c[kN - 1], value(kN - 1));
+  const auto span = c.span(8000, 20000);
+  for (size_t i = 0; i < span.size(); ++i) ASSERT_EQ(span[i], value(8000 + i));
+  a[4711] = value(1);
+  EXPECT_EQ(view[4711], value(1));
+  EXPECT_THROW(static_cast<void>(a.at(kN)), std::out_of_range);
+}
+
 TEST(ManagedVector, WhatIsMovedFromIsEmptyAndOfTheSameKind) {
   managedVector<double> x(1000, 1.0, {.chunk = 4_KiB});
   managedVector<double> y(std::move(x));

@@ -68,6 +68,46 @@ errors <<'END' | { taught rambrain 'warning: '; exit $failed; } || failed=1
 #include <rambrain/managedPtr.h>
 void Write(rambrain::managedPtr<double>& data) { double* x = rambrain::adhereTo<double>(data); *x = 1; }
 END
+# The same of what pins and spans give, where the compiler knows of lifetimes; and no word of what is right.
+for clang in clang++ clang++-14; do
+  command -v $clang >/dev/null || continue
+  clang_errors() { { "$clang" -fsyntax-only -x c++ -std=c++20 -Wall -I "$include" - 2>&1 | grep -E ': (error|warning): '; } || true; }
+  dangles='will be destroyed at the end of the full-expression'
+  clang_errors <<'END' | { taught lifetimes "$dangles" "$dangles" "$dangles" "$dangles" "$dangles" 'returning reference to local temporary'; exit $failed; } || failed=1
+#include <ramspan/blocked_array.h>
+#include <ramspan/managed_vector.h>
+using namespace ramspan;
+void Bad(managedVector<double>& x, managedPtr<double>& p, blockedArray<double, 2>& m) {
+  double* a = p.write().data();
+  double& b = x.view()[3];
+  auto c = managedVector<double>(3).view();
+  double* d = x.span(0, 3).begin();
+  double& e = m.block({0, 0})(1, 1);
+  *a = b = c[0] = *d = e;
+}
+struct Field { managedVector<double> x; double& operator()(size_t i) { return x.view()[i]; } };
+END
+  clang_errors <<'END' | { taught lifetimes; exit $failed; } || failed=1
+#include <ramspan/loops.h>
+#include <ramspan/managed_vector.h>
+using namespace ramspan;
+double Good(managedVector<double>& x, const managedVector<double>& c, managedPtr<double>& p, managedArray<double>& y) {
+  const double e = x.cview()[3], g = c.view()[2];
+  double sum = 0;
+  for (double v : p.read()) sum += v;
+  for (auto b : x.blocks()) for (double v : b) sum += v;
+  auto b = x.blocks()[3];
+  auto w = x.view();
+  double& r = w[2];
+  auto s = x.span(3, 4);
+  sum += p.read()[2] + *p.write().begin() + y[3];
+  std::fill(p.write().begin(), p.write().end(), 0.0);
+  parallelFor(y.blocks(), [](auto& block) { block[0] = 1; });
+  return e + g + sum + r + b[0] + s[0];
+}
+END
+  break
+done
 # A class that is made before anybody said that it may be moved: one error each, where it is made, not where it is named.
 moved='must survive a move of its bytes'
 errors <<'END' | { taught moved "$moved" "$moved"; exit $failed; } || failed=1

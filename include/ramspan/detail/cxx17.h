@@ -4,3 +4,10 @@
 #if __cplusplus < 201703L
 #error "Ramspan needs C++17 (-std=c++17) or later"
 #endif
+
+// Behind a method whose result is good for no longer than its object. clang then warns where it is kept longer than a temporary lives.
+#if defined(__clang__)
+#define RAMSPAN_LIFETIMEBOUND [[clang::lifetimebound]]
+#else
+#define RAMSPAN_LIFETIMEBOUND
+#endif
