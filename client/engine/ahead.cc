@@ -136,7 +136,7 @@ void Engine::Prefetch(Chunk* chunk) {
   feed_.Drain();
   policy_->OnMiss(chunk, pins_->ThisThread());
   SetBits(chunk, kReferenced);  // the miss is the touch, here too
-  ++counters_.misses;
+  CountMiss(chunk);
   BeginLoad(op, chunk, std::move(frame), false);
   queue_.WakeFor(chunk);  // this thread does not wait for it
   Submit(std::span(&op, 1), false);
