@@ -1,5 +1,5 @@
-// MissOrder: whether a thread's misses follow each other in an order that could be foreseen, for the statistics. What jumps all over the data
-// does not; a sweep does, also one through every k-th chunk, or through several arrays in turns.
+// MissOrder: whether a thread's misses follow each other as in a sweep, for the statistics: by equal small steps, to and fro, also through several
+// arrays in turns. What jumps all over the data does not.
 // Thread-safety: none; guarded by the engine's mutex.
 #pragma once
 
@@ -14,6 +14,9 @@ class MissOrder {
   // So many arrays may be swept through in turns. With twice as many, misses in no order would look like one twice as often: of N chunks
   // that are missed at random, kTurnsMost / N do.
   static constexpr size_t kTurnsMost = 8;
+  // Chunks. Threads that take every k-th chunk of a sweep make steps of k. A bound is needed because jumps, too, may be equal: pseudo-random
+  // numbers of neighbouring seeds often differ by a constant (examples/irregular/lookup.cc).
+  static constexpr uint32_t kStepMost = 16;
   // Threads; what more of them share a place looks like no order. Each takes 68 bytes.
   static constexpr size_t kThreads = 64;
 
@@ -22,8 +25,8 @@ class MissOrder {
     Recent& recent = threads_[thread % kThreads];
     bool in_order = false;
     for (uint32_t turn = 1; turn <= kTurnsMost && 2 * turn <= recent.count; ++turn) {
-      // Modulo 2^32: a step back is a step, too.
-      in_order |= id - recent.Before(turn) == recent.Before(turn) - recent.Before(2 * turn);
+      const uint32_t step = id - recent.Before(turn);  // modulo 2^32: a step back is a step, too
+      in_order |= step + kStepMost <= 2 * kStepMost && step == recent.Before(turn) - recent.Before(2 * turn);
     }
     recent.ids[recent.count++ % kKept] = id;
     return in_order;

@@ -19,6 +19,13 @@ TEST(MissOrder, BackwardsAndByLargerStepsToo) {
   for (uint32_t i = 0; i < 30; ++i) EXPECT_EQ(order.Note(0, 1000 - 7 * i), i >= 2) << i;
 }
 
+TEST(MissOrder, EqualStepsThatAreLargeAreJumps) {
+  MissOrder order;
+  const uint32_t step = MissOrder::kStepMost;
+  for (uint32_t i = 0; i < 30; ++i) EXPECT_EQ(order.Note(0, 1000 + step * i), i >= 2) << i;
+  for (uint32_t i = 0; i < 30; ++i) EXPECT_FALSE(order.Note(1, 1000 + (step + 1) * i)) << i;
+}
+
 TEST(MissOrder, SeveralArraysInTurnsAreInOrder) {
   for (uint32_t arrays = 1; arrays <= MissOrder::kTurnsMost; ++arrays) {
     MissOrder order;
