@@ -124,7 +124,7 @@ Maybe PinsFillLimit(const ProcessStatistics& s, const JobTotals&) {
 Maybe LimitJustUnder(const ProcessStatistics& s, const JobTotals&) {
   const uint64_t needed = NeededLimit(s), in = s.Moved().bytes_in;
   if (s.budget == 0 || needed <= s.budget || Share(needed, s.budget) > kWithinReach) return {};
-  // What had no room, without the margin: 0 where only that was missing, and then nothing of note was moved.
+  // At least a margin's worth: where hardly more than that is missing, the little that came back costs nothing.
   const uint64_t excess = std::max(needed - s.budget, needed / kMarginPart);
   if (in < kTimesExcess * excess) return {};
   return Found{{Advice::Kind::kLimitJustUnder, "The memory limit is just under what would hold everything.",
