@@ -174,9 +174,9 @@ int Report(const Arguments& arguments) {
   }
   const Result<std::vector<ReportColumn>> columns = ParseReportArguments(arguments);
   if (!columns.ok()) return Fail(columns.status());
-  const Result<std::string> table = ReportTable(columns.value());
-  if (!table.ok()) return Fail(table.status());
-  std::fputs(table.value().c_str(), stdout);
+  const Result<std::string> text = ReportText(columns.value());
+  if (!text.ok()) return Fail(text.status());
+  std::fputs(text.value().c_str(), stdout);
   return 0;
 }
 

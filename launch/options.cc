@@ -88,7 +88,10 @@ std::string ReportHelp() {
   return "usage: ramspan report FILE...\n"
          "       ramspan report --name A FILE... [--name B FILE...]...\n\n"
          "Prints a table of the statistics files that `ramspan run --stats FILE` (or RAMSPAN_STATS=FILE) wrote: one\n"
-         "column a file and their total or, with names, one column a name: a job's total each.\n\n"
+         "column a file and their total or, with names, one column a name: a job's total each. Below it, under \"What to\n"
+         "change\": what the figures say about how the program uses Ramspan (chunks too large or too small, data that is\n"
+         "read but pulled for writing, a limit just under the data, adhereTos that hold too much, ...), each with its\n"
+         "evidence and with the line of code or the option to change.\n\n"
          "example:\n"
          "  ramspan run -n 2 -s 1 --stats a.%r.json -- ./app\n"
          "  ramspan run -n 2 -s 0 --stats b.%r.json -- ./app\n"
@@ -104,7 +107,7 @@ std::string MainHelp() {
          "  server   lend this node's memory to other jobs:             ramspan server --memory 64GiB --listen node7:7117\n"
          "  ctl      look at such servers, and end them:                ramspan ctl list node7:7117\n"
          "  bench    measure this machine and the library:              ramspan bench stream\n"
-         "  report   a table from the statistics of a run:              ramspan report stats.*.json\n\n"
+         "  report   a table from a run's statistics, and advice:       ramspan report stats.*.json\n\n"
          "ramspan COMMAND --help explains each; ramspan --version tells the version.\n";
 }
 

@@ -74,7 +74,7 @@ bool Engine::BeginHinted(Chunk* chunk, uint32_t thread) {
   policy_->OnMiss(chunk, thread);
   // The miss is the touch, here too. Of what is used once the use itself is to be seen.
   if (!Has(chunk, kAdvisedOnce)) SetBits(chunk, kReferenced);
-  ++counters_.misses;
+  CountMiss(chunk);
   BeginLoad(op, chunk, std::move(frame), false);
   queue_.WakeFor(chunk);  // this thread does not wait for it
   Submit(std::span(&op, 1), false);

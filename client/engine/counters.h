@@ -17,9 +17,11 @@ struct EngineCounters {
   uint64_t chunks = 0;
   uint64_t data_bytes = 0;           // of all chunks now
   uint64_t peak_data_bytes = 0;
+  uint64_t peak_data_frame_bytes = 0;  // the same in frames, which are whole pages
   uint64_t swapped_bytes = 0;        // of chunks that are only in swap
   uint64_t preemptive_bytes = 0;     // fetched ahead, not yet touched
   uint64_t misses = 0;               // pins that had to fetch
+  uint64_t misses_in_order = 0;      // as their thread's misses before had led to expect (MissOrder)
   uint64_t evictions = 0;
   uint64_t clean_evictions = 0;      // without a write
   uint64_t clean_bytes = 0;          // of those
@@ -33,6 +35,9 @@ struct EngineCounters {
   uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0;
   std::array<uint64_t, kAdviceKinds> advised{};  // by advice: chunks for which it was given
   uint64_t kept = 0;                 // times that a chunk stayed, because of advice, that the policy would have let go
+  uint64_t pin_waits = 0;            // pulls that waited until other threads' pins made way, and for how long
+  uint64_t pin_wait_ns = 0;
+  uint64_t pin_refusals = 0;         // times that somebody was told that pins hold all of the limit
   uint64_t takes_past_a_waiter_max = 0;  // frames that others took while one thread waited for one, at most
   uint64_t touches_dropped = 0;      // first touches that a policy wanted and did not hear
   uint64_t waits = 0;                // pulls that waited for data or memory

@@ -63,6 +63,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   budget_.set_largest(room_.all.largest);
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
+  counters_.peak_data_frame_bytes = std::max(counters_.peak_data_frame_bytes, live_bytes_);
   static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // a program's own policy knows its objects
   return chunk;
 }
@@ -189,6 +190,7 @@ EngineCounters Engine::counters() const {
   c.swapped_bytes = room_.swapped_bytes();
   c.preemptive_bytes = policy_->preemptive_bytes();
   c.losses = losses_.sum();
+  c.pin_refusals = pin_refusals_.load(std::memory_order_relaxed);
   c.heap_failures = heap_failures();
   c.touches_dropped = pins_->touches_dropped();
   return c;

@@ -32,6 +32,7 @@
 #include "client/engine/io_op.h"
 #include "client/engine/loss_log.h"
 #include "client/engine/memory_queue.h"
+#include "client/engine/miss_order.h"
 #include "client/engine/mover_bell.h"
 #include "client/engine/options.h"
 #include "client/engine/pin_scanner.h"
@@ -89,6 +90,8 @@ class Engine {
   // A thread that holds nothing gives up waiting for others' pins: none of those that wait can go on. They would have seen that, too, if it
   // had not tried and let go again and again, and it may do so anew. So the oldest of them is told, if there is no memory for it.
   void RefuseOldest() RS_EXCLUDES(mutex_);
+  // For the statistics: a thread has waited so long for others' pins outside of the engine (adhereAll).
+  void CountPinWait(PinClock::Time waited) RS_EXCLUDES(mutex_);
   // A hint. Starts the read if a frame is at hand without evicting; else nothing happens, and the pull reads.
   void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
   // What the program knows of the chunk's use (include/ramspan/advice.h). Does not wait for data.
@@ -212,6 +215,7 @@ class Engine {
   struct FrameSeeker;
   Status TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame, uint64_t* ask) RS_REQUIRES(mutex_);  // lets go
   Status SeekFrame(FrameSeeker* seeker, Frame* frame) RS_REQUIRES(mutex_);  // lets go
+  void NotePinWait(PinClock::Time waited) RS_REQUIRES(mutex_);
   bool IsRefused(FrameSeeker* seeker, bool coming) RS_REQUIRES(mutex_);
   bool IsPatient(WhenPinned when_pinned, const Waiter& waiter) RS_REQUIRES(mutex_);
   uint64_t BatchBytes(uint64_t bytes) const RS_REQUIRES(mutex_);
@@ -272,6 +276,7 @@ class Engine {
   Status Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told) RS_REQUIRES(mutex_);  // lets go
   std::string WhyLost(const Chunk* chunk) const RS_REQUIRES(mutex_);
   void TellLosses() RS_REQUIRES(mutex_);  // lets go
+  void CountMiss(const Chunk* chunk) RS_REQUIRES(mutex_);
   void BeginLoad(IoOp* op, Chunk* chunk, Frame frame, bool prefetch) RS_REQUIRES(mutex_);
   bool IsWrong(const IoOp& op) const RS_REQUIRES(mutex_);
   void FinishRead(IoOp* op) RS_REQUIRES(mutex_);
@@ -347,6 +352,7 @@ class Engine {
   PinScanner* const pins_;
   Budget budget_;
   std::atomic<uint64_t> heap_failures_{0};  // a count, which publishes nothing
+  mutable std::atomic<uint64_t> pin_refusals_{0};  // likewise; FullOfPinsStatus has no mutex
   // Switches; nothing is published with them, so relaxed order is enough.
   std::atomic<bool> load_ahead_, write_ahead_, wait_for_pins_{true};
 
@@ -357,6 +363,7 @@ class Engine {
   PolicyFeed feed_ RS_GUARDED_BY(mutex_);
   OpPool ops_ RS_GUARDED_BY(mutex_);
   EngineCounters counters_ RS_GUARDED_BY(mutex_);
+  MissOrder miss_order_ RS_GUARDED_BY(mutex_);
   // Which part of the latest writes over older bytes changed nothing.
   static constexpr int32_t kAllUnchanged = 1 << 16;
   int32_t unchanged_share_ RS_GUARDED_BY(mutex_) = 0;

@@ -135,7 +135,7 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told
     queue_.WakeFor(chunk);
     return Status();
   }
-  ++counters_.misses;
+  CountMiss(chunk);
   BeginLoad(op, chunk, std::move(frame), false);
   ++op->waiters;  // keeps op alive over the submission
   const bool timed = feed_.wants_costs();
@@ -151,6 +151,11 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told
     feed_.CountRead(slot, static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - submitted).count()), bytes);
   }
   return status;
+}
+
+void Engine::CountMiss(const Chunk* chunk) {
+  ++counters_.misses;
+  counters_.misses_in_order += miss_order_.Note(pins_->ThisThread(), chunk->id) ? 1 : 0;
 }
 
 void Engine::BeginLoad(IoOp* op, Chunk* chunk, Frame frame, bool prefetch) {

@@ -233,6 +233,7 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame, uin
   if (typical_bytes_ > budget_.frames_limit()) return TooLarge(chunk->bytes);
   FrameSeeker seeker(this, chunk, when_pinned);
   Status status = SeekFrame(&seeker, frame);
+  NotePinWait(pin_clock_.now() - seeker.place->since);
   if (when_pinned == WhenPinned::kBriefly) {
     vacating_.waited += pin_clock_.now() - seeker.place->since;
     vacating_.no_memory = !status.ok();
@@ -240,6 +241,17 @@ Status Engine::TakeFrame(Chunk* chunk, WhenPinned when_pinned, Frame* frame, uin
   takes_ += *frame ? 1 : 0;
   if (!status.ok()) *ask = seeker.ask;
   return status;
+}
+
+void Engine::CountPinWait(PinClock::Time waited) {
+  MutexLock lock(mutex_);
+  NotePinWait(waited);
+}
+
+void Engine::NotePinWait(PinClock::Time waited) {
+  if (waited <= PinClock::Time::zero()) return;
+  ++counters_.pin_waits;
+  counters_.pin_wait_ns += static_cast<uint64_t>(std::chrono::nanoseconds(waited).count());
 }
 
 // Whether a thread that waits may wait on for pins of others.
@@ -412,6 +424,7 @@ Status Engine::TooLarge(uint64_t bytes) const {
 
 // Without the mutex: the range of addresses is constant.
 Status Engine::FullOfPinsStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYSIS {
+  pin_refusals_.fetch_add(1, std::memory_order_relaxed);
   // Which of both it is, who does not hold the mutex cannot know, and a moment later it may be the other one.
   const bool few = arena_.has_few_addresses();
   const uint64_t addresses = arena_.addresses();

@@ -94,6 +94,13 @@ bool IsHeldUp(std::span<const PinRequest> requests) {
   return PinGate::Get().IsShutFor(bytes) && !Session::InForkedChild() && !PinRegistry::HoldsPins();
 }
 
+// A wait for others' pins. Only time that is spent here, a little for each look (as Engine::WaitForPins).
+struct CountedWait {
+  ~CountedWait() { engine->CountPinWait(waited); }
+  Engine* const engine;
+  Clock::duration waited{};
+};
+
 // While this waits, those that hold nothing let it have what the others release.
 struct HoldUp {
   ~HoldUp() { PinGate::Get().End(this); }
@@ -124,7 +131,9 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   const uint64_t bytes = AsPublicCall([&] { return FrameBytes(requests); });
   if (!may_wait || bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
   TurnQueue::Turn turn(&TurnsOfAll(), table);
-  Clock::duration waited{}, hopeless{};  // only time that is spent here, a little for each look (as Engine::WaitForPins)
+  CountedWait wait{&engine};
+  Clock::duration& waited = wait.waited;
+  Clock::duration hopeless{};  // since some thread was seen that may unpin
   bool told = false;
   HoldUp others;
   for (microseconds pause = kPause;; pause = std::min(2 * pause, kPauseMax)) {

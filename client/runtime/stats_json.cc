@@ -141,8 +141,10 @@ std::string FormatStats(const StatsInput& in) {
       .Add("small_objects", in.small_objects)
       .Add("data_bytes", c.data_bytes)
       .Add("peak_data_bytes", c.peak_data_bytes)
+      .Add("peak_data_frame_bytes", c.peak_data_frame_bytes)
       .Add("tiers", TiersJson(in))
       .Add("misses", c.misses)
+      .Add("misses_in_order", c.misses_in_order)
       .Add("evictions", c.evictions)
       .Add("clean_evictions", c.clean_evictions)
       .Add("unchanged_writes", c.unchanged_writes)
@@ -153,6 +155,7 @@ std::string FormatStats(const StatsInput& in) {
       .Add("advice", AdviceJson(c))
       .Add("prefetch", Members().Add("issued", c.prefetch_issued).Add("hits", c.prefetch_hits).Add("wasted", c.prefetch_wasted))
       .Add("waits", Members().Add("count", c.waits).Add("total_us", c.wait_ns_total / 1000).Add("histogram_us", HistogramJson(c)))
+      .Add("pins", Members().Add("waits", c.pin_waits).Add("total_us", c.pin_wait_ns / 1000).Add("refused", c.pin_refusals))
       .text();
 }
 

@@ -36,6 +36,9 @@ std::vector<managedPtr<uint64_t>> Chunks(size_t n, size_t elements) {
   return data;
 }
 
+// What the statistics say of pins by now: waits, total_us, refused.
+uint64_t PinStatistic(const char* key) { return nlohmann::json::parse(ramspan::StatsJson())["pins"][key].get<uint64_t>(); }
+
 TEST(AdhereAll, GivesPulledAdhereTosOfEachType) {
   managedPtr<double> a(1000, 1.5);
   managedPtr<int> b(10, 7);
@@ -83,7 +86,9 @@ TEST(AdhereAll, MoreThanTheLimitIsRefusedAtOnceAndNothingStaysPinned) {
   std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMibElements);
   constexpr std::chrono::milliseconds kGrace{1000};  // the shortest wait for pins that may go
   const auto refused = [&] { EXPECT_THROW(static_cast<void>(adhereAll(data[0], data[1], data[2])), ramspan::OutOfMemory); };
+  const uint64_t refused_before = PinStatistic("refused");
   EXPECT_LT(ShortestOf(kGrace, refused), kGrace);
+  EXPECT_GT(PinStatistic("refused"), refused_before);
   auto [x, y] = adhereAll(data[2], data[3]);
   static_cast<uint64_t*>(x)[0] = static_cast<uint64_t*>(y)[0];
 }
@@ -131,8 +136,32 @@ TEST(AdhereAll, WaitsForAThreadThatStillComputes) {
     static_cast<uint64_t*>(x)[0] = static_cast<uint64_t*>(y)[0] = 5;
   });
   while (!pinned) std::this_thread::yield();
+  const uint64_t waits = PinStatistic("waits"), waited_us = PinStatistic("total_us"), refused = PinStatistic("refused");
   EXPECT_NO_THROW(static_cast<void>(adhereAll(data[2], data[3])));
   holder.join();
+  EXPECT_EQ(PinStatistic("waits"), waits + 1);
+  EXPECT_GT(PinStatistic("total_us"), waited_us + 300'000);  // of some 1.5 s, whose looks are counted with their sleep only
+  EXPECT_EQ(PinStatistic("refused"), refused);
+}
+
+TEST(AdhereAll, APullThatWaitsForPinsIsCountedToo) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(3, 6 * kMibElements);
+  std::atomic<bool> pinned{false};
+  std::thread holder([&] {
+    auto [x, y] = adhereAll(data[0], data[1]);
+    pinned = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    static_cast<uint64_t*>(x)[0] = static_cast<uint64_t*>(y)[0] = 5;
+  });
+  while (!pinned) std::this_thread::yield();
+  const uint64_t waits = PinStatistic("waits"), waited_us = PinStatistic("total_us");
+  {
+    const adhereTo<uint64_t> glue(data[2]);
+    EXPECT_EQ(static_cast<const uint64_t*>(glue)[0], 0u);
+  }
+  holder.join();
+  EXPECT_EQ(PinStatistic("waits"), waits + 1);
+  EXPECT_GT(PinStatistic("total_us"), waited_us + 50'000);
 }
 
 // SetWaitForPins(false), also by exit(), ended the waits of adhereTo only: adhereAll in a static object's destructor waited for ever

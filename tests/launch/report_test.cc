@@ -30,7 +30,7 @@ constexpr char kProcess[] = R"({"budget_bytes": 67108864, "peak_resident_bytes":
 
 TEST_F(ReportTest, TotalsAreSumsAndTheLongestTime) {
   const std::string a = File("a.json", kProcess), b = File("b.json", kProcess);
-  const Result<std::string> table = ReportTable({{"job", {a, b}}});
+  const Result<std::string> table = ReportText({{"job", {a, b}}});
   ASSERT_TRUE(table.ok()) << table.status().message();
   EXPECT_NE(table.value().find("1 GiB"), std::string::npos);
   EXPECT_NE(table.value().find("128 MiB"), std::string::npos);
@@ -41,16 +41,32 @@ TEST_F(ReportTest, TotalsAreSumsAndTheLongestTime) {
   EXPECT_LT(table.value().find("remote: out"), table.value().find("file: out"));
 }
 
+// Files without names are one job, of which their total tells all; named ones are runs to be compared.
+TEST_F(ReportTest, AdviceIsGivenOnceForAJobAndOnceForEachName) {
+  const std::string a = File("a.json", kProcess), b = File("b.json", kProcess);
+  const auto count = [](const std::string& text) {
+    size_t n = 0;
+    for (size_t at = 0; (at = text.find("What to change", at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_EQ(count(ReportText(ParseReportArguments({a}).value()).value()), 1u);
+  EXPECT_EQ(count(ReportText(ParseReportArguments({a, b}).value()).value()), 1u);
+  const std::string named = ReportText(ParseReportArguments({"--name", "one", a, "--name", "two", b}).value()).value();
+  EXPECT_EQ(count(named), 2u);
+  EXPECT_NE(named.find("What to change (one)"), std::string::npos);
+  EXPECT_NE(named.find("What to change (two)"), std::string::npos);
+}
+
 TEST_F(ReportTest, MissingKeysCountAsZero) {
-  const Result<std::string> table = ReportTable({{"job", {File("c.json", "{}")}}});
+  const Result<std::string> table = ReportText({{"job", {File("c.json", "{}")}}});
   EXPECT_TRUE(table.ok());
 }
 
 TEST_F(ReportTest, BrokenAndMissingFilesAreNamed) {
   const std::string broken = File("d.json", "{\"chunks\": ");
-  EXPECT_NE(ReportTable({{"job", {broken}}}).status().message().find(broken), std::string::npos);
-  EXPECT_NE(ReportTable({{"job", {"/tmp"}}}).status().message().find("is a folder"), std::string::npos);
-  EXPECT_NE(ReportTable({{"job", {"/nowhere.json"}}}).status().message().find("/nowhere.json"), std::string::npos);
+  EXPECT_NE(ReportText({{"job", {broken}}}).status().message().find(broken), std::string::npos);
+  EXPECT_NE(ReportText({{"job", {"/tmp"}}}).status().message().find("is a folder"), std::string::npos);
+  EXPECT_NE(ReportText({{"job", {"/nowhere.json"}}}).status().message().find("/nowhere.json"), std::string::npos);
 }
 
 TEST(ReportArguments, FilesGetAColumnEachAndATotal) {

@@ -18,5 +18,21 @@ TEST(StatsJson, OfAPathThatIsNotUtf8IsStillJson) {
   EXPECT_FALSE(nlohmann::json::parse(text, nullptr, false).is_discarded()) << text;
 }
 
+// What the advice of `ramspan report` needs (launch/process_statistics.cc reads it by these names).
+TEST(StatsJson, TellsOfPinsOfTheOrderOfMissesAndOfTheDataInPages) {
+  const Config config;
+  StatsInput in;
+  in.config = &config;
+  in.counters.misses_in_order = 5;
+  in.counters.peak_data_frame_bytes = 8192;
+  in.counters.pin_waits = 2;
+  in.counters.pin_wait_ns = 3'000'000;
+  in.counters.pin_refusals = 1;
+  const nlohmann::json json = nlohmann::json::parse(FormatStats(in));
+  EXPECT_EQ(json["misses_in_order"], 5);
+  EXPECT_EQ(json["peak_data_frame_bytes"], 8192);
+  EXPECT_EQ(json["pins"], nlohmann::json({{"waits", 2}, {"total_us", 3000}, {"refused", 1}}));
+}
+
 }  // namespace
 }  // namespace ramspan

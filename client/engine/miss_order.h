@@ -1,0 +1,45 @@
+// MissOrder: whether a thread's misses follow each other as in a sweep, for the statistics: by equal small steps, to and fro, also through several
+// arrays in turns. What jumps all over the data does not.
+// Thread-safety: none; guarded by the engine's mutex.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace ramspan {
+
+class MissOrder {
+ public:
+  // So many arrays may be swept through in turns. With twice as many, misses in no order would look like one twice as often: of N chunks
+  // that are missed at random, kTurnsMost / N do.
+  static constexpr size_t kTurnsMost = 8;
+  // Chunks. Threads that take every k-th chunk of a sweep make steps of k. A bound is needed because jumps, too, may be equal: pseudo-random
+  // numbers of neighbouring seeds often differ by a constant (examples/irregular/lookup.cc).
+  static constexpr uint32_t kStepMost = 16;
+  // Threads; what more of them share a place looks like no order. Each takes 68 bytes.
+  static constexpr size_t kThreads = 64;
+
+  // Whether this miss goes on by the same step (in ids, which follow the order of making) as some turn of the misses before it.
+  bool Note(uint32_t thread, uint32_t id) {
+    Recent& recent = threads_[thread % kThreads];
+    bool in_order = false;
+    for (uint32_t turn = 1; turn <= kTurnsMost && 2 * turn <= recent.count; ++turn) {
+      const uint32_t step = id - recent.Before(turn);  // modulo 2^32: a step back is a step, too
+      in_order |= step + kStepMost <= 2 * kStepMost && step == recent.Before(turn) - recent.Before(2 * turn);
+    }
+    recent.ids[recent.count++ % kKept] = id;
+    return in_order;
+  }
+
+ private:
+  static constexpr size_t kKept = 2 * kTurnsMost;
+  struct Recent {
+    uint32_t Before(uint32_t misses) const { return ids[(count - misses) % kKept]; }
+    std::array<uint32_t, kKept> ids{};
+    uint32_t count = 0;
+  };
+  std::array<Recent, kThreads> threads_;
+};
+
+}  // namespace ramspan
