@@ -181,7 +181,7 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   add("work", po::value(&o->work_us)->value_name("US"),
       "stream: computes so many us on each chunk; how many chunks are there when their pull comes (0)");
   add("sweeps", Count("sweeps", &o->repetitions), "sweeps or repetitions: the median is shown (5; pin 9)");
-  add("ops", Count("ops", &o->operations), "operations of one repetition (random 8192, pin 2000000, vector 1000000 lookups, beyond memory a 32nd of them)");
+  add("ops", Count("ops", &o->operations), "operations of one repetition (random 8192, pin 2000000, vector 1000000 lookups, beyond memory a 128th of them)");
   add("chunks", Count("chunks", &o->chunks), "memory, small, contention: how many (100000, 1000000, 10000000)");
   add("tier", po::value(&o->tier)->value_name("auto|file"), "where chunks go: memory servers first, or files");
   add("direct", po::bool_switch(&o->direct), "files: O_DIRECT");

@@ -19,7 +19,7 @@ namespace ramspan::bench {
 namespace {
 
 constexpr uint64_t kSwapSeed = 20240301;
-constexpr uint64_t kOpsPart = 32;      // of --ops: an access that misses takes that much longer than one in memory, and more
+constexpr uint64_t kOpsPart = 128, kOpsLeast = 2048;  // of --ops: an access that misses takes that much longer than one in memory, and more
 constexpr uint64_t kHotVectorPart = 64;      // of the data is the hot vector
 constexpr size_t kRandomBlock = 8 << 10;  // of access::random
 
@@ -92,7 +92,7 @@ struct SwapData {
 class SwapCases {
  public:
   SwapCases(const BenchOptions& o, double percent, SwapData* data)
-      : o_(o), percent_(percent), limit_(static_cast<uint64_t>(percent / 100 * static_cast<double>(o.data))), operations_(std::max<uint64_t>(64, o.operations / kOpsPart)),
+      : o_(o), percent_(percent), limit_(static_cast<uint64_t>(percent / 100 * static_cast<double>(o.data))), operations_(std::max(kOpsLeast, o.operations / kOpsPart)),
         data_(data), table_(o, "vector, " + FormatBytes(o.data) + " under a limit of " + FormatBytes(limit_) + ", " + (o.servers > 0 ? "remote memory" : o.direct ? "files (O_DIRECT)" : "files (page cache)") +
                                 ": ns an element or lookup, median of " + std::to_string(o.repetitions) + " passes",
                             {"loop", "way", "blocks", "managedVector", "roofline", "ratio", "moved", "of the least", "std::vector", "data"}) {
