@@ -137,7 +137,7 @@ class VectorTable {
     };
     for (const SumLoop<T>& loop : SumLoops<T>()) {
       Add("sum", kElementName<T>, loop.way, loop.target, data->size(),
-          CompareLoops(o_.repetitions, static_cast<double>(data->size() * rounds) / threads_,
+          CompareLoops(o_.repetitions, static_cast<double>(data->size() * rounds) * loop.passes / threads_,
                        [&] { return run([&](VectorPart part) { return loop.plain(data->plain, part); }); },
                        [&] { return run([&](VectorPart part) { return loop.managed(data->managed, part); }); }));
     }

@@ -49,6 +49,26 @@ T ByConstView(managedVector<T>& x, VectorPart part) {
   for (size_t i = part.first; i < part.end; ++i) sum += v[i];
   return sum;
 }
+// From the second pass on a view holds what it comes to.
+template <typename T>
+T PlainAgain(const std::vector<T>& x, VectorPart part) {
+  T sum{};
+  for (int pass = 0; pass < kPassesOfView; ++pass) {
+    for (size_t i = part.first; i < part.end; ++i) sum += x[i];
+    asm volatile("" : : : "memory");  // each pass reads anew
+  }
+  return sum;
+}
+template <typename T>
+T ByViewAgain(managedVector<T>& x, VectorPart part) {
+  const auto v = x.cview();
+  T sum{};
+  for (int pass = 0; pass < kPassesOfView; ++pass) {
+    for (size_t i = part.first; i < part.end; ++i) sum += v[i];
+    asm volatile("" : : : "memory");
+  }
+  return sum;
+}
 template <typename T>
 T ByViewIterator(managedVector<T>& x, VectorPart part) {
   const auto v = x.cview();
@@ -109,15 +129,17 @@ uint64_t LookUpHot(V& large, V& hot, const HotIndices& indices) {
 
 template <typename T>
 const std::vector<SumLoop<T>>& SumLoops() {
+  static_assert(kPassesOfView == 4, "as its name says below");
   static const std::vector<SumLoop<T>> loops = {
-      {"blocks()", LoopTarget::as_std, PlainByIterator<T>, ByBlocks<T>},
-      {"view()", LoopTarget::by_element, PlainByIndex<T>, ByView<T>},
-      {"cview()", LoopTarget::by_element, PlainByIndex<T>, ByConstView<T>},
-      {"cview() iterators", LoopTarget::by_element, PlainByIterator<T>, ByViewIterator<T>},
-      {"x[i]", LoopTarget::by_access, PlainByIndex<T>, ByIndex<T>},
-      {"iterators", LoopTarget::by_access, PlainByIterator<T>, ByIterator<T>},
-      {"span() in blocks", LoopTarget::none, PlainByIterator<T>, BySpansInBlocks<T>},
-      {"span() across", LoopTarget::none, PlainByIterator<T>, BySpansAcross<T>},
+      {"blocks()", LoopTarget::as_std, 1, PlainByIterator<T>, ByBlocks<T>},
+      {"view()", LoopTarget::by_element, 1, PlainByIndex<T>, ByView<T>},
+      {"cview()", LoopTarget::by_element, 1, PlainByIndex<T>, ByConstView<T>},
+      {"cview(), 4 passes", LoopTarget::by_element, kPassesOfView, PlainAgain<T>, ByViewAgain<T>},
+      {"cview() iterators", LoopTarget::by_element, 1, PlainByIterator<T>, ByViewIterator<T>},
+      {"x[i]", LoopTarget::by_access, 1, PlainByIndex<T>, ByIndex<T>},
+      {"iterators", LoopTarget::by_access, 1, PlainByIterator<T>, ByIterator<T>},
+      {"span() in blocks", LoopTarget::none, 1, PlainByIterator<T>, BySpansInBlocks<T>},
+      {"span() across", LoopTarget::none, 1, PlainByIterator<T>, BySpansAcross<T>},
   };
   return loops;
 }

@@ -26,10 +26,12 @@ struct VectorPart {
 };
 
 // All elements of a part, in order.
+constexpr int kPassesOfView = 4;
 template <typename T>
 struct SumLoop {
   const char* way;
   LoopTarget target;
+  int passes;  // in one call; kPassesOfView where a view is kept for so many
   T (*plain)(const std::vector<T>&, VectorPart);
   T (*managed)(managedVector<T>&, VectorPart);
 };
