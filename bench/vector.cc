@@ -15,7 +15,6 @@
 
 #include "bench/experiment.h"
 #include "bench/report.h"
-#include "bench/swap_targets_contestants.h"
 #include "bench/vector_loops.h"
 #include "bench/vector_swap.h"
 #include "common/units.h"

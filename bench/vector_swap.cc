@@ -10,7 +10,6 @@
 #include "bench/experiment.h"
 #include "bench/report.h"
 #include "bench/roofline.h"
-#include "bench/swap_targets_contestants.h"
 #include "bench/vector_loops.h"
 #include "common/units.h"
 #include "ramspan/runtime.h"
