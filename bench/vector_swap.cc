@@ -30,7 +30,7 @@ struct RawTransfers {
 
 class VectorRoofline {
  public:
-  VectorRoofline(const BenchOptions& o, uint64_t block) : o_(o), block_(block) {
+  VectorRoofline(const BenchOptions& o, uint64_t block) : o_(o) {
     if (o.servers == 0) {
       file_ = std::make_unique<FileRoofline>(o.directory, o.direct, block, o.data);
     } else {
@@ -51,7 +51,6 @@ class VectorRoofline {
 
  private:
   const BenchOptions& o_;
-  const uint64_t block_;
   std::mt19937_64 random_{kSwapSeed};
   std::unique_ptr<FileRoofline> file_;
   std::unique_ptr<SharedRoofline> shared_;
