@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
 
 namespace ramspan::bench {
 
@@ -57,6 +59,28 @@ void Progress::Clear() {
 void Progress::Next(const std::string& what) {
   ++step_;
   if (terminal_) std::fprintf(stderr, "\r\033[K%s %d of %d: %s", name_.c_str(), step_, steps_, what.c_str());
+}
+
+std::vector<std::string> WordsOf(const std::string& list) {
+  std::vector<std::string> words;
+  for (size_t begin = 0, comma; begin <= list.size(); begin = comma + 1) {
+    comma = std::min(list.find(',', begin), list.size());
+    words.push_back(list.substr(begin, comma - begin));
+  }
+  return words;
+}
+
+std::vector<double> ChosenRatios(const BenchOptions& options) {
+  std::vector<double> ratios;
+  for (const std::string& word : WordsOf(options.lmr)) {
+    char* end = nullptr;
+    const double percent = std::strtod(word.c_str(), &end);
+    if (word.empty() || *end != '\0' || !(percent >= 1 && percent <= 100)) {
+      throw std::runtime_error("--lmr: percents of the data, 1 to 100, separated by commas; not \"" + word + "\"");
+    }
+    ratios.push_back(percent);
+  }
+  return ratios;
 }
 
 std::string Range(const std::vector<double>& values, int digits) {

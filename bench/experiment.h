@@ -1,4 +1,4 @@
-// What the experiments share: tables with verdicts, a line of progress, statistics of repeated measurements.
+// What the experiments share: tables with verdicts, a line of progress, lists of options, statistics of repeated measurements.
 // Thread-safety: none.
 #pragma once
 
@@ -45,6 +45,11 @@ class Progress {
   const bool terminal_;
   int step_ = 0;
 };
+
+// What stands between the commas; as many words as there are commas, and one.
+std::vector<std::string> WordsOf(const std::string& list);
+// --lmr, in percent. Throws std::runtime_error.
+std::vector<double> ChosenRatios(const BenchOptions& options);
 
 // The least and the largest of repeated measurements: "0.12 to 0.31".
 std::string Range(const std::vector<double>& values, int digits);

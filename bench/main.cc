@@ -16,6 +16,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -41,6 +42,7 @@ constexpr char kUsage[] =
     "  memory    bytes of metadata a chunk\n"
     "  compute   the program's own loops beside swapping, in ns of thread CPU time an element, against a plain array\n"
     "  small     objects of a few bytes: making, destroying and swapping a million of them\n"
+    "  vector    a managedVector beside a std::vector in memory: loops, lookups, push_back, sort; under limits below its data beside the tier's raw speed\n"
     "  policy    [TRACE...]: policies against LRU and MIN (Belady) on patterns of access, or on a program's own (RAMSPAN_TRACE)\n"
     "  contention  many threads in one engine: misses, what they hold of locks, pins beside them, many chunks, many servers\n"
     "  apps      whole applications (matrix multiplication, FFT, stencils, ...) against themselves in core, over the memory limit\n"
@@ -53,6 +55,7 @@ constexpr char kUsage[] =
     "  ramspan bench stream --tier file --direct --dir /scratch\n"
     "  ramspan bench stream --threads 2 --busy 2            what a machine without a core to spare makes of it\n"
     "  ramspan bench stream --transport ofi --hosts 2       servers outside of the job, on another host, beside the raw network\n"
+    "  ramspan bench vector --tier file --direct --lmr 50,25\n"
     "  ramspan bench policy --pattern sweep,zipf --limits 25,50\n"
     "  ramspan bench policy trace --limits 10,20            what policies would have moved for a program that ran with RAMSPAN_TRACE=trace\n"
     "  ramspan bench contention --experiment misses         1 to 64 threads that miss at once, and their locks\n"
@@ -112,12 +115,12 @@ po::options_description DescribePolicy(BenchOptions* o) {
 }
 
 po::options_description DescribeSwapTargets(BenchOptions* o) {
-  po::options_description some("options of swap-targets (also --data 256MiB, --chunk 64KiB, --dir, --threads N: 1, 2, 4 ... N, --quick, --plots)");
+  po::options_description some("options of swap-targets, and --lmr of vector (also --data 256MiB, --chunk 64KiB, --dir, --threads N: 1, 2, 4 ... N, --quick, --plots)");
   auto add = some.add_options();
   add("contestants", po::value(&o->contestants)->value_name("NAME,..."),
       "memory, shared, mpi, ofi, files-direct, files-buffered, tiers, kernel-file, kernel-zram, mmap, stxxl (all); as root it switches swap on for those of the kernel, and off again");
   add("access", po::value(&o->accesses)->value_name("NAME,..."), "sequential, random, read-mostly, mixed (all)");
-  add("lmr", po::value(&o->lmr)->value_name("N,..."), "memory limits, in percent of the data (10,25,50,75,90,100)");
+  add("lmr", po::value(&o->lmr)->value_name("N,..."), "memory limits, in percent of the data (10,25,50,75,90,100; vector 50,25)");
   add("from", po::value(&o->traces)->value_name("FILE"), "run nothing: table, targets and figures of what --json has printed; several times for several files");
   return some;
 }
@@ -167,18 +170,18 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   auto add = all.add_options();
   add("help,h", "this text");
   add("json", po::bool_switch(&o->json), "JSON, one object a line, with the whole configuration");
-  add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB; rambrain 256MiB; compute 64MiB)");
+  add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB; rambrain 256MiB; vector 128MiB; compute 64MiB)");
   add("chunk", po::value(&texts->chunk)->value_name("SIZE"),
-      "bytes of a chunk (stream 1MiB, random, rambrain, compute 64KiB, memory, buddy 4KiB) or a small object (8B)");
-  add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB)");
+      "bytes of a chunk (stream 1MiB, random, rambrain, compute, vector 64KiB, memory, buddy 4KiB) or a small object (8B)");
+  add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB; vector has --lmr)");
   add("mode", po::value(&o->mode)->value_name("rmw|read"), "stream: read-modify-write, or read only");
-  add("threads", po::value(&texts->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1); compute: of its parallel loop (all cores)");
+  add("threads", po::value(&texts->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1); compute, vector: of its parallel loops (all cores)");
   add("busy", po::value(&o->busy)->value_name("N"),
       "stream: each sweep a second time with N processes beside it that only compute; what that costs (0)");
   add("work", po::value(&o->work_us)->value_name("US"),
       "stream: computes so many us on each chunk; how many chunks are there when their pull comes (0)");
   add("sweeps", Count("sweeps", &o->repetitions), "sweeps or repetitions: the median is shown (5; pin 9)");
-  add("ops", Count("ops", &o->operations), "operations of one repetition (random 8192, pin 2000000)");
+  add("ops", Count("ops", &o->operations), "operations of one repetition (random 8192, pin 2000000, vector 1000000 lookups, beyond memory a 128th of them)");
   add("chunks", Count("chunks", &o->chunks), "memory, small, contention: how many (100000, 1000000, 10000000)");
   add("tier", po::value(&o->tier)->value_name("auto|file"), "where chunks go: memory servers first, or files");
   add("direct", po::bool_switch(&o->direct), "files: O_DIRECT");
@@ -199,15 +202,24 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   return all;
 }
 
+void CompleteVector(BenchOptions* o, const po::variables_map& given) {
+  if (given.count("limit") != 0) throw po::error("--limit: the limits of vector are --lmr");
+  if (o->data < uint64_t{8} << 20 || o->data > uint64_t{16} << 30) throw po::error("--data: 8MiB to 16GiB");
+  if (o->chunk > uint64_t{1} << 20) throw po::error("--chunk: at most 1MiB");
+  o->limit = 5 * o->data + (uint64_t{64} << 20);  // the views of one thread hold a quarter: all of the data
+  if (given.count("lmr") == 0) o->lmr = "50,25";
+  if (o->repetitions == 0 && o->quick) o->repetitions = 3;
+  if (o->operations == 0) o->operations = o->quick ? 100'000 : 1'000'000;
+  o->threads = static_cast<int>(std::max(2u, std::thread::hardware_concurrency()));
+}
+
 // What depends on the case, and what cannot work.
 void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& given) {
-  const bool small = o->name == "small";
-  const bool rambrain = o->name == "rambrain";
-  const bool compute = o->name == "compute";
-  const bool buddy = o->name == "buddy";
-  const bool targets = o->name == "swap-targets";
-  const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small || compute || targets;
-  if (o->name == "random" || rambrain || compute || targets) o->chunk = 64 << 10;
+  const bool small = o->name == "small", rambrain = o->name == "rambrain", compute = o->name == "compute";
+  const bool buddy = o->name == "buddy", targets = o->name == "swap-targets", vector = o->name == "vector";
+  const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small || compute || targets || vector;
+  if (o->name == "random" || rambrain || compute || targets || vector) o->chunk = 64 << 10;
+  if (vector) o->data = uint64_t{o->quick ? 16u : 128u} << 20;
   if (compute) o->data = uint64_t{64} << 20;
   if (rambrain) o->data = uint64_t{o->quick ? 64u : 256u} << 20;
   if (targets) o->data = uint64_t{o->quick ? 64u : 256u} << 20;
@@ -224,6 +236,7 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   }
   o->limit = small ? 4 * o->data + 32 * o->chunks + (uint64_t{16} << 20) : swaps ? o->data / 4 : uint64_t{64} << 20;
   if (!texts.limit.empty()) o->limit = Bytes("limit", texts.limit);
+  if (vector) CompleteVector(o, given);
   if (o->repetitions == 0) o->repetitions = o->name == "pin" ? 9 : 5;
   if (o->operations == 0) o->operations = o->name == "pin" ? 2'000'000 : 8192;
   if (!swaps) o->tier = "file";
@@ -247,7 +260,7 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (buddy) CompleteBuddy(o, texts);
   if (!buddy && !texts.threads.empty()) o->threads = ThreadCount(texts.threads);
   if (o->busy < 0 || o->busy > 1024) throw po::error("--busy: 0 to 1024");
-  if (o->threads > 1 && o->name != "stream" && !compute && !targets) throw po::error("--threads is for stream, compute and swap-targets");
+  if (o->threads > 1 && o->name != "stream" && !compute && !targets && !vector) throw po::error("--threads is for stream, compute, vector and swap-targets");
   if (o->busy > 0 && o->name != "stream") throw po::error("--busy is stream's");
   if (!(o->work_us >= 0 && o->work_us <= 1e6)) throw po::error("--work: 0 to 1000000 us");
   if (o->work_us > 0 && o->name != "stream") throw po::error("--work is stream's");
@@ -313,6 +326,7 @@ int RunCase(const BenchOptions& o) try {
   if (o.name == "rambrain") return RunExperiment(o);
   if (o.name == "random") return RunRandom(o);
   if (o.name == "compute") return RunCompute(o);
+  if (o.name == "vector") return RunVector(o);
   if (o.name == "policy") return RunPolicy(o);
   if (o.name == "swap-targets") return RunSwapTargets(o);
   if (o.name == "buddy") return RunBuddy(o);
@@ -330,7 +344,7 @@ int Main(int argc, char** argv) {
   described.add(DescribeRambrain(&options)).add(DescribePolicy(&options)).add(DescribeBuddy(&options, &texts)).add(DescribeSwapTargets(&options));
   all.add(described).add(DescribeInternal(&options));
   const std::string name = argc > 1 ? argv[1] : "";
-  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "policy", "buddy", "contention", "apps", "rambrain", "swap-targets"};
+  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "vector", "policy", "buddy", "contention", "apps", "rambrain", "swap-targets"};
   if (name == "apps") return RunApps(argc, argv);  // its options are its own
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;

@@ -8,7 +8,7 @@
 namespace ramspan::bench {
 
 struct BenchOptions {
-  std::string name;  // pin, stream, random, memory, small, compute, policy, buddy, contention, rambrain, swap-targets
+  std::string name;  // pin, stream, random, memory, small, compute, vector, policy, buddy, contention, rambrain, swap-targets
   bool json = false;
 
   uint64_t data = uint64_t{1} << 30;  // bytes
@@ -21,7 +21,7 @@ struct BenchOptions {
   bool checksum = true;
   bool preemptive = true;
 
-  int threads = 1;  // stream, compute: OpenMP threads, each with its own part of the data
+  int threads = 1;  // stream, compute, vector: threads, each with its own part of the data
   int busy = 0;     // stream: processes that spin beside every second sweep
   double work_us = 0;  // stream: what each chunk is computed on
 
@@ -36,7 +36,7 @@ struct BenchOptions {
   std::vector<uint64_t> sizes;  // bytes of each allocator
   bool touch = false;           // each page of what was allocated
 
-  // rambrain, contention
+  // rambrain, contention, swap-targets, vector
   std::string experiment = "all";
   bool quick = false;
   std::string only;       // the experiment of this process
@@ -49,9 +49,11 @@ struct BenchOptions {
   bool bare = false;                    // neither read-ahead nor reserve
   bool steady = false;                  // the second half of each trace only
 
-  // swap-targets
+  // swap-targets, vector
+  std::string lmr = "10,25,50,75,90,100";     // percents of the data
+
+  // swap-targets; `traces` are files of results
   std::string contestants, accesses;          // names, separated by commas; empty: all
-  std::string lmr = "10,25,50,75,90,100";     // percents of the data; `traces` are files of results
 
   int servers = 0;
   int clients = 1;  // processes of the program, each with its own data
@@ -70,6 +72,7 @@ int RunRandom(const BenchOptions& options);
 int RunMemory(const BenchOptions& options);
 int RunSmall(const BenchOptions& options);
 int RunCompute(const BenchOptions& options);
+int RunVector(const BenchOptions& options);
 int RunPolicy(const BenchOptions& options);  // does not: it needs no library that runs
 // Starts the processes that do. Leaves nothing behind, also when it is interrupted; what stays when it is killed (a swap area that is on, a
 // cgroup, a folder) the next run removes. 1 also when a contestant ended before its time; who cannot run here is no failure.

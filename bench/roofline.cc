@@ -60,9 +60,9 @@ PassTimes SharedRoofline::Sweep(bool write) {
   return times;
 }
 
-PassTimes SharedRoofline::Random(size_t count, std::mt19937_64* random) {
+PassTimes SharedRoofline::Random(size_t count, std::mt19937_64* random, bool write) {
   PassTimes times;
-  for (size_t i = 0; i < count; ++i) Visit((*random)() % (window_.bytes() / chunk_), true, &times);
+  for (size_t i = 0; i < count; ++i) Visit((*random)() % (window_.bytes() / chunk_), write, &times);
   return times;
 }
 
@@ -118,7 +118,7 @@ int FileRoofline::Await(io_event* events) {
   return std::max(n, 0);
 }
 
-double FileRoofline::Random(size_t count, std::mt19937_64* random) {
+double FileRoofline::Random(size_t count, std::mt19937_64* random, bool write) {
   const size_t chunks = bytes_ / chunk_;
   const double begin = Now();
   std::vector<int> free;  // buffers for writes; the last one is the read's
@@ -136,10 +136,13 @@ double FileRoofline::Random(size_t count, std::mt19937_64* random) {
   };
   for (size_t i = 0; i < count; ++i) {
     while (free.empty()) await();
-    Start(free.back(), (*random)() % chunks, true);
-    free.pop_back();
+    if (write) {
+      Start(free.back(), (*random)() % chunks, true);
+      free.pop_back();
+      ++under_way;
+    }
     Start(kDepth - 1, (*random)() % chunks, false);
-    under_way += 2;
+    ++under_way;
     for (reads = true; reads;) await();
     AddOne(reinterpret_cast<uint64_t*>(buffers_.data() + (kDepth - 1) * chunk_), chunk_ / sizeof(uint64_t));
   }

@@ -46,8 +46,8 @@ class SharedRoofline {
 
   // Over the window once, in order.
   PassTimes Sweep(bool write);
-  // `count` chunks anywhere in the window: one get, one compute pass, one put.
-  PassTimes Random(size_t count, std::mt19937_64* random);
+  // `count` chunks anywhere in the window: one get, one compute pass, and where they are written one put.
+  PassTimes Random(size_t count, std::mt19937_64* random, bool write = true);
 
  private:
   void Visit(size_t index, bool write, PassTimes* times);
@@ -70,8 +70,9 @@ class FileRoofline {
 
   // libaio with 8 chunks in flight over the whole file, writes then reads; compute apart, on what is in memory.
   PassTimes Sweep(bool write);
-  // Seconds for `count` accesses anywhere in the file: each reads one chunk and waits for it, while others are written; at most 7 writes are under way.
-  double Random(size_t count, std::mt19937_64* random);
+  // Seconds for `count` accesses anywhere in the file: each reads one chunk and waits for it, while others are written if any are; at most 7 writes are
+  // under way.
+  double Random(size_t count, std::mt19937_64* random, bool write = true);
 
  private:
   static constexpr int kDepth = 8;

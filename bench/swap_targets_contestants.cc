@@ -1,9 +1,9 @@
 #include "bench/swap_targets_contestants.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <stdexcept>
 
+#include "bench/experiment.h"
 #include "bench/swap_targets_accesses.h"
 
 namespace ramspan::bench {
@@ -28,15 +28,6 @@ constexpr TargetContestant kTargetContestants[] = {
     {.name = "mmap", .what = "a mapped file", .store = Store::kMapped, .held = true},
     {.name = "stxxl", .what = "stxxl::vector, O_DIRECT, its cache as large as the limit", .store = Store::kStxxl},
 };
-
-std::vector<std::string> WordsOf(const std::string& list) {
-  std::vector<std::string> words;
-  for (size_t begin = 0, comma; begin <= list.size(); begin = comma + 1) {
-    comma = std::min(list.find(',', begin), list.size());
-    words.push_back(list.substr(begin, comma - begin));
-  }
-  return words;
-}
 
 }  // namespace
 
@@ -74,19 +65,6 @@ std::vector<std::string> ChosenTargetAccesses(const BenchOptions& options) {
     if (std::find(all.begin(), all.end(), name) == all.end()) throw std::runtime_error("--access: there is no \"" + name + "\"; there are " + names);
   }
   return chosen;
-}
-
-std::vector<double> ChosenRatios(const BenchOptions& options) {
-  std::vector<double> ratios;
-  for (const std::string& word : WordsOf(options.lmr)) {
-    char* end = nullptr;
-    const double percent = std::strtod(word.c_str(), &end);
-    if (word.empty() || *end != '\0' || !(percent >= 1 && percent <= 100)) {
-      throw std::runtime_error("--lmr: percents of the data, 1 to 100, separated by commas; not \"" + word + "\"");
-    }
-    ratios.push_back(percent);
-  }
-  return ratios;
 }
 
 }  // namespace ramspan::bench

@@ -35,7 +35,5 @@ const TargetContestant& FindTargetContestant(const std::string& name);
 // What was asked for by --contestants and --access, all by default. Throw std::runtime_error.
 std::vector<const TargetContestant*> ChosenTargetContestants(const BenchOptions& options);
 std::vector<std::string> ChosenTargetAccesses(const BenchOptions& options);
-// --lmr, in percent.
-std::vector<double> ChosenRatios(const BenchOptions& options);
 
 }  // namespace ramspan::bench

@@ -325,7 +325,7 @@ TEST_F(Rambrain, AnUnknownCaseIsAnsweredByOneLine) {
   const Outcome outcome = Run({"foo"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(outcome.err, "ramspan-bench: there is no case \"foo\"; the cases are pin, stream, random, memory, small, compute, "
-                         "policy, buddy, contention, apps, rambrain, swap-targets (--help says more)\n");
+                         "vector, policy, buddy, contention, apps, rambrain, swap-targets (--help says more)\n");
 }
 
 // Zeros were taken for counts that were not given, --mode had no effect on other cases, and the limit was blamed on "memory".
