@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "ramspan/detail/held_pin.h"
 #include "ramspan/detail/resident.h"
 #include "ramspan/errors.h"
 #include "ramspan/managed_ptr.h"
@@ -82,6 +83,26 @@ class adhereTo {
 
  private:
   friend struct detail::PinAccess;
+  template <typename>
+  friend class pinnedSpan;
+  // Pinned from the start, by calls that do not throw where they hold something: loops over blocks keep their variables in registers
+  // (detail/held_pin.h says why).
+  template <bool kWrite>
+  static adhereTo Pinned(const managedPtr<T>& data) {
+    detail::ChunkHead* const chunk = data.object_.chunk();
+    if (chunk == nullptr) return adhereTo(nullptr, 0, nullptr, detail::kNoPin);
+    detail::PinTable* const table = detail::t_pins;
+    for (unsigned slot = 0; table != nullptr && slot < detail::PinTable::kInlineSlots; ++slot) {
+      if (table->slots[slot].load(std::memory_order_acquire) != nullptr) continue;
+      if (__builtin_expect(detail::StorePin<kWrite>(chunk, table, slot), 1)) return adhereTo(chunk, data.object_.offset(), table, slot);
+      table->slots[slot].store(nullptr, std::memory_order_release);
+      break;
+    }
+    detail::HeldPin pin;
+    if (!detail::TryHeldPin(chunk, kWrite, &pin, detail::PinFor::kOnce)) detail::ThrowOfTry();
+    return adhereTo(chunk, data.object_.offset(), detail::t_pins, pin.release());
+  }
+  const T* Elements() const { return chunk_ == nullptr ? nullptr : detail::ElementsAt<T>(chunk_->frame, offset_); }
   adhereTo(detail::ChunkHead* chunk, uint32_t offset, detail::PinTable* table, unsigned slot)
       : chunk_(chunk), table_(table), offset_(offset), slot_(slot) {}
 

@@ -25,7 +25,8 @@ class pinnedSpan {
  public:
   explicit pinnedSpan(const managedPtr<Element>& data) : pinnedSpan(data, data.size()) {}
   // The first `count` of its elements.
-  pinnedSpan(const managedPtr<Element>& data, size_t count) : glue_(data), elements_(data ? static_cast<T*>(glue_) : nullptr, count) {}
+  pinnedSpan(const managedPtr<Element>& data, size_t count)
+      : glue_(adhereTo<Element>::template Pinned<!std::is_const_v<T>>(data)), elements_(const_cast<T*>(glue_.Elements()), count) {}
   // That a pin holds already; of T const perhaps for reading only.
   pinnedSpan(adhereTo<Element> pin, size_t count) : glue_(std::move(pin)), elements_(static_cast<T*>(glue_), count) {}
 

@@ -82,14 +82,22 @@ class vectorView {
 #endif
     if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
     const size_t block = index_.Block(i), offset = i - index_.First(block);
-    T* element = static_cast<T*>(held_.Find(block));
-    if (__builtin_expect(element != nullptr, 1)) {
-      element += offset;
-    } else {
-      element = Miss(block, offset);
-      if (__builtin_expect(element == nullptr, 0)) detail::ThrowOfTry();
+    void* place;
+    bool again;
+    if (__builtin_expect(held_.Find(block, &place, &again), 1)) {
+      T* const elements = static_cast<T*>(place);
+      if (again) EnterRun(elements, block);
+      return elements + offset;
     }
+    T* const element = Miss(block, offset);
+    if (__builtin_expect(element == nullptr, 0)) detail::ThrowOfTry();
     return element;
+  }
+  // The block's elements are the nearest from here on.
+  void EnterRun(T* elements, size_t block) const noexcept {
+    elements_ = elements;
+    first_ = index_.First(block);
+    count_ = std::min(index_.elements(), size_ - first_);
   }
   __attribute__((noinline, cold)) T* Miss(size_t block, size_t offset) const noexcept {
     const detail::Object object = detail::ObjectOf()(blocks_[block]);
@@ -103,8 +111,7 @@ class vectorView {
     count_ = 0;  // in case that this fails
     elements_ = static_cast<T*>(held_.TryEnter(block, object));
     if (elements_ == nullptr) return nullptr;
-    first_ = index_.First(block);
-    count_ = std::min(index_.elements(), size_ - first_);
+    EnterRun(elements_, block);
     return elements_ + offset;
   }
 

@@ -21,12 +21,19 @@ class RAMSPAN_API BlockCache {
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
 
-  // The place of the block's first element if it is held; else null.
-  void* Find(size_t block) const {
+  // Whether the block is held: *place is then that of its first element. *again: it is the one that was found last, and the latest from here on, as if
+  // it had been entered.
+  bool Find(size_t block, void** place, bool* again) const {
     const Entry* const entry = entries_ + (block & mask_);
-    if (entry->block != block) return nullptr;
-    if (found_ != block) found_before_ = std::exchange(found_, block);
-    return entry->place;
+    if (__builtin_expect(entry->block != block, 0)) return false;
+    *place = entry->place;
+    *again = found_ == block;
+    if (*again) {
+      latest_before_ = std::exchange(latest_, block);
+    } else {
+      found_before_ = std::exchange(found_, block);
+    }
+    return true;
   }
   // Pins a block that is not held. Its place, as one that was found, is valid at least until two others have been found or entered after it. Blocks
   // as a pull. Null: ThrowOfTry() (held_pin.h) throws what a pull does; OutOfMemory only where it has no room although this thread's views hold
@@ -65,7 +72,7 @@ class RAMSPAN_API BlockCache {
   size_t held_bytes_ = 0;
   // What references may name that are in use: the two blocks that were entered last, and the two that were found. The one that is entered next may
   // take the place of one of them, which stays pinned until it is the turn of another one.
-  size_t latest_ = SIZE_MAX, latest_before_ = SIZE_MAX;
+  mutable size_t latest_ = SIZE_MAX, latest_before_ = SIZE_MAX;
   mutable size_t found_ = SIZE_MAX, found_before_ = SIZE_MAX;
   Entry leaving_;
   OfThread* owner_ = nullptr;  // null: of nobody yet
