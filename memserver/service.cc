@@ -47,8 +47,8 @@ po::options_description Description(ServiceOptions& options) {
       "a folder that the clients' hosts see, too, closed to other users (0700; made if it does not exist): the server writes down there "
       "where it is, and clients find it by servers = dir:DIR. Or a file in which servers write their HOST:PORT, one a line: servers = file:FILE");
   add("key-file", po::value(&options.key_file)->value_name("FILE"),
-      "the secret that clients have to know, readable by its owner alone; made if it does not exist. Default: DIR/key with "
-      "--rendezvous DIR, else ~/.ramspan.key");
+      "the secret that clients have to know, readable by its owner alone; made if it does not exist. Default: RAMSPAN_SERVER_KEY_FILE, as "
+      "clients have it, else DIR/key with --rendezvous DIR, else ~/.ramspan.key");
   add("threads", po::value(&options.endpoint.threads)->value_name("N"),
       "threads that move the bytes of clients of other hosts (1): each client is one thread's, so more help where several clients are busy "
       "at once and one core does not fill the network");
@@ -114,6 +114,7 @@ Result<ServiceOptions> Parse(int argc, char** argv) {
   const Result<uint64_t> bytes = PoolBytes(options.memory);
   if (!bytes.ok()) return bytes.status();
   options.endpoint.pool_bytes = bytes.value();
+  if (const char* const file = std::getenv("RAMSPAN_SERVER_KEY_FILE"); options.key_file.empty() && file != nullptr) options.key_file = file;
   return options;
 }
 

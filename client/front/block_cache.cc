@@ -13,13 +13,16 @@ namespace ramspan::detail {
 namespace {
 // Of the memory limit is what all views of all threads together may hold.
 constexpr uint64_t kShare = 4;
+constexpr uint64_t kGrowAgain = 16;  // blocks that are entered until one more may be held than when memory was short
 constexpr uint64_t kRoomAgain = 8;  // blocks for which there is room again, until what was full takes more
 }  // namespace
 
 // The views of the calling thread. Trivially destructible: a view may be a static object's.
 struct BlockCache::OfThread {
-  BlockCache* first;
-  uint64_t bytes;  // of what they hold
+  BlockCache* first = nullptr;
+  uint64_t bytes = 0;           // of what they hold
+  uint64_t most = UINT64_MAX;   // since memory was short
+  uint32_t heard = 0;
 
   static OfThread& Get() {
     static thread_local constinit OfThread views{};
@@ -27,7 +30,8 @@ struct BlockCache::OfThread {
   }
   static uint64_t Share() {
     const Session* const session = Session::IfStarted();  // null in a forked child
-    return session == nullptr ? UINT64_MAX / 2 : session->engine->budget()->limit() / kShare / std::max(1u, PinRegistry::Get().threads());
+    const uint64_t share = session == nullptr ? UINT64_MAX / 2 : session->engine->budget()->limit() / kShare / std::max(1u, PinRegistry::Get().threads());
+    return std::min(share, Get().most);
   }
 };
 
@@ -56,10 +60,32 @@ void BlockCache::LetGo(Entry* entry) {
   UnpinCounted(chunk);
 }
 
-void BlockCache::LetSpareOnesGo() {
-  for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) {
+constinit std::atomic<uint32_t> BlockCache::calls_{0};
+
+void BlockCache::LetSpareOnesGo(uint64_t enough) {
+  for (Entry* entry = entries_; entry <= entries_ + mask_ && OfThread::Get().bytes > enough; ++entry) {
     if (!IsLatest(entry)) LetGo(entry);
   }
+}
+
+bool BlockCache::HoldsAny() noexcept { return OfThread::Get().bytes > 0; }
+
+bool BlockCache::SpareHalf() noexcept {
+  OfThread& views = OfThread::Get();
+  const uint64_t before = views.bytes;
+  views.most = before / 2;
+  for (BlockCache* view = views.first; view != nullptr;) {
+    BlockCache* const next = view->next_;  // it may be taken out of the list
+    view->LetSpareOnesGo(views.most);
+    view = next;
+  }
+  return views.bytes < before;
+}
+
+void BlockCache::GiveWay() noexcept {
+  OfThread& views = OfThread::Get();
+  heard_ = calls_.load(std::memory_order_relaxed);
+  if (owner_ == &views && std::exchange(views.heard, heard_) != heard_) SpareHalf();
 }
 
 // Where `bytes` more are beyond the share, others go.
@@ -109,15 +135,8 @@ void* BlockCache::TryEnter(size_t block, Object object) noexcept {
   LetGo(&leaving_);
   MakeRoom(chunk->bytes);
   HeldPin pin;
-  if (!TryHeldPin(chunk, write_, &pin, PinFor::kLong)) {
-    const uint64_t before = OfThread::Get().bytes;
-    for (BlockCache* view = OfThread::Get().first; view != nullptr;) {
-      BlockCache* const next = view->next_;  // it may be taken out of the list
-      view->LetSpareOnesGo();
-      view = next;
-    }
-    if (OfThread::Get().bytes == before || !TryHeldPin(chunk, write_, &pin, PinFor::kLong)) return nullptr;
-  }
+  if (!TryHeldPin(chunk, write_, &pin, PinFor::kLong)) return nullptr;
+  if (uint64_t& most = OfThread::Get().most; most != UINT64_MAX) most += chunk->bytes / kGrowAgain;
   Entry* const entry = entries_ + (block & mask_);
   if (IsLatest(entry)) {
     leaving_ = *entry;

@@ -11,7 +11,9 @@
 #include "client/front/throw_status.h"
 #include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/units.h"
 #include "ramspan/adhere_to.h"
+#include "ramspan/detail/block_cache.h"
 #include "ramspan/detail/held_pin.h"
 #include "ramspan/managed_ptr.h"
 
@@ -40,6 +42,17 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
 
 // The engine wants to see the use of what is used once, whose hint was no use.
 bool EngineNotesUse(uint64_t word) { return (word & (kAdvisedOnce | kReferenced)) == kAdvisedOnce; }
+
+// acquire(when_pinned). Before the calling thread waits for other threads' pins it gives up what its views hold and may spare: they might wait for those.
+template <typename Acquire>
+Status AcquireSparing(const Acquire& acquire) {
+  if (!BlockCache::HoldsAny()) return acquire(Engine::WhenPinned::kWait);
+  for (;;) {
+    Status status = acquire(Engine::WhenPinned::kReturn);
+    if (status.code() != StatusCode::kAborted) return status;
+    if (!BlockCache::SpareHalf()) return acquire(Engine::WhenPinned::kWait);
+  }
+}
 
 // Another thread needs what this one is about to take (PinGate). Who holds something goes on, so that it comes to release it.
 bool MayBeHeldUp() { return ProgramCode::running() == ProgramCode::Of::kNobody && !Session::InForkedChild(); }
@@ -80,7 +93,8 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
     Unpin(chunk, table, slot);
     ThrowWithinProgramCode(kPull);
   }
-  if (Status status = Session::Get().engine->Acquire(Full(chunk), write); !status.ok()) {
+  Engine* const engine = Session::Get().engine;
+  if (Status status = AcquireSparing([&](Engine::WhenPinned when) { return engine->Acquire(Full(chunk), write, when); }); !status.ok()) {
     Unpin(chunk, table, slot);
     ThrowStatus(status);
   }
@@ -103,7 +117,8 @@ void PinCounted(ChunkHead* chunk, PinTable* table, bool write) {
   }
   const ErrnoGuard guard;
   RefuseWithinProgramCode(kPull);
-  if (Status status = Session::Get().engine->AcquireCounted(Full(chunk), write); !status.ok()) ThrowStatus(status);
+  Engine* const engine = Session::Get().engine;
+  if (Status status = AcquireSparing([&](Engine::WhenPinned when) { return engine->AcquireCounted(Full(chunk), write, when); }); !status.ok()) ThrowStatus(status);
   PinRegistry::NoteCounted(1);
 }
 }  // namespace
@@ -199,6 +214,16 @@ std::string Joined(const size_t* numbers, size_t count, const char* between) {
 void ThrowBesideViews() {
   ThrowStatus({StatusCode::kAborted, StaticText("a managedVector is to change its capacity while a view of it is alive, whose elements would be gone: end the view "
                                                 "before (a smaller scope), or reserve() enough before it begins; a queue that grows while it is read is read by x[i]")});
+}
+
+void ThrowTooManyBlocks(size_t blocks, size_t block_bytes) {
+  ThrowStatus(WithinHeap(
+      [&] {
+        return FailedPrecondition("the descriptors of " + std::to_string(blocks) + " blocks of " + FormatBytes(block_bytes) +
+                                  " do not fit half of the memory limit; make larger blocks (VectorOptions{64_MiB}), raise the limit (RAMSPAN_MEMORY, "
+                                  "ramspan run --memory), or check the element count");
+      },
+      OutOfHeap()));
 }
 
 void ThrowNone(const char* what, size_t index, size_t count) {

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/units.h"
 #include "ramspan/adhere_all.h"
+#include "ramspan/detail/block_cache.h"
 #include "ramspan/detail/held_pin.h"
 
 namespace ramspan::detail {
@@ -136,10 +137,12 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   Clock::duration hopeless{};  // since some thread was seen that may unpin
   bool told = false;
   HoldUp others;
+  BlockCache::SpareAll();  // or the views of this thread would be what it waits for
   for (microseconds pause = kPause;; pause = std::min(2 * pause, kPauseMax)) {
     Status status = TryPinAll(requests, table);
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
+    BlockCache::Call();
     if (PinRegistry::Get().JudgeWaiters() == PinScanner::Verdict::kSomebodyMayUnpin) hopeless = {};
     if (hopeless > kPatience || !engine.wait_for_pins() || !PinRegistry::Get().MayWait(waited)) {
       // Who is next in turn counts as waiting until this turn ends, but may go on then, and release what others need.

@@ -10,6 +10,7 @@
 #include "client/engine/touch_ring.h"
 #include "client/front/pin_gate.h"
 #include "common/mutex.h"
+#include "ramspan/detail/block_cache.h"
 
 namespace ramspan {
 
@@ -50,7 +51,10 @@ class PinRegistry final : public PinScanner {
   void SetWaiting(Chunk* chunk) override;
   Verdict JudgeWaiters() override;
   bool MayWait(std::chrono::steady_clock::duration waited) override;
-  void HoldUpOthers(const void* who, std::chrono::steady_clock::duration waited, uint64_t bytes) override { PinGate::Get().Look(who, waited, bytes); }
+  void HoldUpOthers(const void* who, std::chrono::steady_clock::duration waited, uint64_t bytes) override {
+    detail::BlockCache::Call();  // again: each time half of what is left
+    PinGate::Get().Look(who, waited, bytes);
+  }
   void EndHoldUp(const void* who) override { PinGate::Get().End(who); }
   bool HoldsUpOthers() const override { return PinGate::Get().IsShut(); }
   uint32_t ThisThread() const override;

@@ -7,6 +7,7 @@
 #include "common/errno_guard.h"
 #include "common/raise.h"
 #include "common/units.h"
+#include "ramspan/detail/block_cache.h"
 #include "ramspan/errors.h"
 #include "ramspan/runtime.h"
 
@@ -24,6 +25,10 @@ void SetMemoryLimit(uint64_t bytes) {
     // Else a limit that holds because another thread has raised it meanwhile would count as set, and one that does not would take back that thread's.
     const TurnQueue::Turn turn(runtime.changes(), detail::t_pins);
     runtime.FreeEmptyBundles();
+    if (bytes < engine.budget()->limit()) {  // what views hold and may spare is not in the way
+      detail::BlockCache::SpareAll();
+      detail::BlockCache::Call();
+    }
     Status status = engine.LeavesRoomForData(bytes);
     if (status.ok()) status = engine.SetBudget(bytes);
     if (!status.ok()) ThrowStatus(status);

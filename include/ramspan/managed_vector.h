@@ -22,6 +22,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -79,7 +81,7 @@ class managedVector {
       : shift_(ShiftFor(options)), mask_((size_t{1} << shift_) - 1) {
     if (options.access == access::random) advised_.Note(advice::random);
   }
-  explicit managedVector(size_t n, VectorOptions options = {}) : managedVector(n, T(), options) {}
+  explicit managedVector(size_t n, VectorOptions options = {}) : managedVector(options) { resize(n); }
   managedVector(size_t n, const T& value, VectorOptions options = {}) : managedVector(options) { resize(n, value); }
   managedVector(size_t n, uninitialized_t, VectorOptions options = {}) : managedVector(options) {
     reserve(n);
@@ -94,14 +96,16 @@ class managedVector {
   managedVector(const managedVector& other) : managedVector(other.Like()) { CopyFrom(other); }
   // What is moved from is empty.
   managedVector(managedVector&& other) noexcept : managedVector(other.Like()) { swap(other); }
+  // Error, and the end of the process where nothing may be thrown, while there is a view of what is here: its elements would be gone.
   managedVector& operator=(const managedVector& other) {
-    if (this != &other) managedVector(other).swap(*this);
+    if (this != &other) Take(managedVector(other));
     return *this;
   }
   managedVector& operator=(managedVector&& other) noexcept {
-    if (this != &other) managedVector(std::move(other)).swap(*this);
+    if (this != &other) Take(std::move(other));
     return *this;
   }
+  // Views stay what they are: of the same elements, which are the other vector's then.
   void swap(managedVector& other) noexcept {
     std::swap(blocks_, other.blocks_);
     std::swap(size_, other.size_);
@@ -109,6 +113,7 @@ class managedVector {
     std::swap(shift_, other.shift_);
     std::swap(mask_, other.mask_);
     std::swap(advised_, other.advised_);
+    views_.swap(other.views_);
   }
   friend void swap(managedVector& a, managedVector& b) noexcept { a.swap(b); }
 
@@ -137,8 +142,8 @@ class managedVector {
   const_iterator cend() const { return end(); }
 
   // Of the elements that there are now. A view of a const vector is for reading; cview() is the same of any.
-  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(blocks_.data(), size_, Index(), &views_); }
-  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(blocks_.data(), size_, Index(), &views_); }
+  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(blocks_.data(), size_, Index(), views_); }
+  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(blocks_.data(), size_, Index(), views_); }
   vectorView<const T> cview() const RAMSPAN_LIFETIMEBOUND { return view(); }
 
   // REQUIRES: first + count <= size(). Pins all blocks that it touches, or none and throws.
@@ -166,27 +171,30 @@ class managedVector {
     RefuseBesideViews();
     if (n > SIZE_MAX / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
     const size_t before = blocks_.size(), needed = ((n - 1) >> shift_) + 1;
-    if (needed > blocks_.capacity()) blocks_.reserve(std::max(needed, 2 * blocks_.capacity()));
+    RefuseTooMany(needed - before);
     const auto elements_in = [&](size_t b) { return std::min(block_elements(), n - (b << shift_)); };
-    if (before > 0) EnlargeLast(elements_in(before - 1));
-    for (size_t b = before; b < needed; ++b) {
-      blocks_.emplace_back(elements_in(b));
-      advised_.GiveTo(blocks_.back());
-      capacity_ = (b << shift_) + elements_in(b);
+    try {
+      if (needed > blocks_.capacity()) blocks_.reserve(std::max(needed, 2 * blocks_.capacity()));
+      if (before > 0) EnlargeLast(elements_in(before - 1));
+      for (size_t b = before; b < needed; ++b) {
+        blocks_.emplace_back(elements_in(b));
+        advised_.GiveTo(blocks_.back());
+      }
+    } catch (const std::bad_alloc&) {
+      DropBlocks(before);
+      detail::ThrowTooLarge(n, sizeof(T));
+    } catch (...) {  // with less the program may be able to go on
+      DropBlocks(before);
+      throw;
     }
+    capacity_ = ((needed - 1) << shift_) + blocks_.back().size();
   }
-  void resize(size_t n) { resize(n, T()); }
+  void resize(size_t n) {
+    Resize(n, [](T* elements, size_t count) { std::uninitialized_value_construct_n(elements, count); });
+  }
   void resize(size_t n, const T& value) {
     const T copy = value;  // it may be an element
-    if (n > capacity_) reserve(size_ == 0 ? n : std::max(n, Grown()));
-    const size_t before = size_, needed = std::max<size_t>(1, (n + mask_) >> shift_);
-    if (n > before) Fill(before, n, copy);
-    if (n < before && needed < blocks_.size()) {  // whole blocks at the end are given back
-      RefuseBesideViews();
-      blocks_.resize(needed, managedPtr<T>(nullptr));
-      capacity_ = ((needed - 1) << shift_) + blocks_.back().size();
-    }
-    size_ = n;
+    Resize(n, [&](T* elements, size_t count) { std::fill_n(elements, count, copy); });
   }
   void push_back(const T& value) {
     const T copy = value;
@@ -202,13 +210,13 @@ class managedVector {
   void pop_back() { --size_; }
   void clear() { resize(0); }  // keeps one block
   void assign(size_t n, const T& value) {
-    managedVector(n, T(value), Like()).swap(*this);
+    Take(managedVector(n, T(value), Like()));
   }
   template <typename Iterator, typename = typename std::iterator_traits<Iterator>::iterator_category>
   void assign(Iterator first, Iterator last) {
     managedVector fresh(Like());
     for (; first != last; ++first) fresh.push_back(*first);
-    swap(fresh);
+    Take(std::move(fresh));
   }
 
   // Declared for their error messages.
@@ -227,8 +235,19 @@ class managedVector {
   }
 
  private:
+  // Descriptors do not go back to the data when they are not needed any more, so it is not left to chance how many can be made.
+  void RefuseTooMany(size_t blocks) const {
+    constexpr size_t kMany = 4096, kDescriptorBytes = 64;  // there is more to each block
+    if (blocks < kMany) return;
+    detail::ThisThreadPins();  // starts the runtime, which knows the limit
+    if (blocks > detail::HalfOfMemory() / kDescriptorBytes) detail::ThrowTooManyBlocks(blocks, sizeof(T) << shift_);
+  }
+  void Take(managedVector&& other) {
+    RefuseBesideViews();
+    managedVector(std::move(other)).swap(*this);
+  }
   void RefuseBesideViews() const {
-    if (__builtin_expect(views_.count.load(std::memory_order_relaxed) != 0, 0)) detail::ThrowBesideViews();
+    if (__builtin_expect(views_.any(), 0)) detail::ThrowBesideViews();
   }
   detail::BlockIndex Index() const { return detail::BlockIndex(block_elements()); }
   static unsigned ShiftFor(const VectorOptions& options) {
@@ -277,14 +296,26 @@ class managedVector {
     advised_.GiveTo(last);
     capacity_ = first + elements;
   }
-  void Fill(size_t first, size_t behind, const T& value) {
-    while (first < behind) {
-      const size_t b = first >> shift_, end = std::min(behind, (b + 1) << shift_);
+  template <typename Make>
+  void Resize(size_t n, const Make& make) {
+    if (n > capacity_) reserve(size_ == 0 ? n : std::max(n, Grown()));
+    const size_t needed = std::max<size_t>(1, (n + mask_) >> shift_);
+    for (size_t first = size_, end; first < n; first = end) {
+      const size_t b = first >> shift_;
+      end = std::min(n, (b + 1) << shift_);
       adhereTo<T> glue(blocks_[b]);
-      T* const elements = glue;
-      std::fill(elements + (first & mask_), elements + (end - (b << shift_)), value);
-      first = end;
+      make(static_cast<T*>(glue) + (first & mask_), end - first);
     }
+    if (n < size_ && needed < blocks_.size()) {  // whole blocks at the end are given back
+      RefuseBesideViews();
+      DropBlocks(needed);
+    }
+    size_ = n;
+  }
+  // All but the first ones.
+  void DropBlocks(size_t first) {
+    blocks_.resize(first, managedPtr<T>(nullptr));
+    capacity_ = first == 0 ? 0 : ((first - 1) << shift_) + blocks_.back().size();
   }
   void CopyFrom(const managedVector& other) {
     reserve(other.size_);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -17,32 +16,12 @@
 #include "ramspan/detail/block_cache.h"
 #include "ramspan/detail/block_index.h"
 #include "ramspan/detail/index_iterator.h"
+#include "ramspan/detail/live_views.h"
 #include "ramspan/detail/vector_element.h"
 #include "ramspan/detail/span.h"
 #include "ramspan/managed_ptr.h"
 
 namespace ramspan {
-
-namespace detail {
-// How many views of a vector there are. Not of those that a vector was copied, moved or swapped from: it stays where it is.
-struct LiveViews {
-  mutable std::atomic<uint32_t> count{0};  // publishes nothing: who changes the capacity beside other threads' views is wrong anyway
-  LiveViews() = default;
-  LiveViews(const LiveViews&) {}
-  LiveViews& operator=(const LiveViews&) { return *this; }
-
-  class Counted {
-   public:
-    explicit Counted(const LiveViews* views) : views_(views) { views_->count.fetch_add(1, std::memory_order_relaxed); }
-    ~Counted() { views_->count.fetch_sub(1, std::memory_order_relaxed); }
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
-
-   private:
-    const LiveViews* const views_;
-  };
-};
-}  // namespace detail
 
 // A cursor: v[i] is as good as a pointer's while i stays in one block, and little worse in the blocks that it holds: up to all of them where all views
 // together hold no more than a quarter of the memory limit. v[i] of a view for reading is a T; of one for writing it is a T&, which is valid until
@@ -59,7 +38,7 @@ class vectorView {
   // Random access. Two iterators of one view can be dereferenced in one expression.
   using iterator = detail::IndexIterator<const vectorView, Element, reference, std::conditional_t<std::is_const_v<T>, std::input_iterator_tag, std::random_access_iterator_tag>>;
 
-  vectorView(const managedPtr<Element>* blocks, size_t size, detail::BlockIndex index, const detail::LiveViews* alive)
+  vectorView(const managedPtr<Element>* blocks, size_t size, detail::BlockIndex index, const detail::LiveViews& alive)
       : counted_(alive), blocks_(blocks), size_(size), index_(index), held_(index.Count(size), !std::is_const_v<T>) {}
   vectorView(const vectorView&) = delete;
   vectorView& operator=(const vectorView&) = delete;
@@ -82,6 +61,7 @@ class vectorView {
 #endif
     if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
     const size_t block = index_.Block(i), offset = i - index_.First(block);
+    held_.HearCalls();
     void* place;
     bool again;
     if (__builtin_expect(held_.Find(block, &place, &again), 1)) {

@@ -424,6 +424,116 @@ TEST(ManagedArray, IsIndexedAsAVector) {
   EXPECT_THROW(static_cast<void>(a.at(kN)), std::out_of_range);
 }
 
+// It kept what it had got, and a program that was content with less had no memory.
+TEST(ManagedVector, WhatIsReservedInVainIsGivenBack) {
+  const auto descriptors = [] { return ramspan::GetStatistics().overhead; };
+  const uint64_t before = descriptors();
+  managedVector<double> x(10, 1.0);
+  EXPECT_THROW(x.reserve(size_t{1} << 38), ramspan::OutOfMemory);
+  EXPECT_LT(x.capacity(), 100'000u);
+  EXPECT_LT(descriptors(), before + 1_MiB);
+  EXPECT_THROW(x.reserve(size_t{1} << 50), ramspan::OutOfMemory) << "std::bad_alloc";
+  managedVector<double> y(20'000, 2.0);
+  EXPECT_EQ(y[19'999] + x[9], 3);
+}
+
+// Another vector's element was written.
+TEST(ManagedVector, IsNotAssignedToUnderAView) {
+  managedVector<int> x(100, 1), y(100, 2);
+  const auto view = x.view();
+  EXPECT_THROW(x.assign(100, 3), ramspan::Error);
+  EXPECT_THROW(x = y, ramspan::Error);
+  view[7] = 4;
+  EXPECT_EQ(x[7], 4);
+}
+
+// A view of x was a view of nothing when y, which has x's blocks since, had grown.
+TEST(ManagedVector, ViewsGoWithTheBlocksThatAreSwapped) {
+  managedVector<int> x(100, 1), y(200, 2);
+  {
+    const auto view = x.view();
+    x.swap(y);
+    view[7] = 4;
+    EXPECT_EQ(y[7], 4);
+    EXPECT_NO_THROW(x.resize(1'000'000));
+    EXPECT_THROW(y.resize(1'000'000), ramspan::Error);
+  }
+  EXPECT_NO_THROW(y.resize(1'000'000));
+}
+
+// Two threads' views took all that a third one's pins had left, and waited for each other: OutOfMemory, with three blocks in use.
+TEST(ManagedVector, ViewsGiveWayToEachOtherWhereOthersPinTheRest) {
+  const size_t room = ramspan::MemoryLimit() - ramspan::GetStatistics().overhead;  // other tests have left descriptors
+  managedVector<char> hot(room / 5 * 4, 1, {.chunk = 256_KiB});
+  managedVector<uint64_t> x(4_MiB, uninitialized);
+  for (size_t b = 0; b < x.block_count(); ++b) {
+    auto block = x.block(b);
+    for (size_t i = 0; i < block.size(); ++i) block[i] = block.first_index() + i;
+  }
+  const auto pinned = std::as_const(hot).span(0, hot.size());
+  std::vector<std::thread> team;
+  std::atomic<int> failed{0}, wrong{0};
+  for (unsigned t = 0; t < 3; ++t) {
+    team.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      try {
+        const auto view = x.cview();
+        for (int k = 0; k < 1500; ++k) {
+          const size_t i = random() % x.size();
+          wrong += view[i] != i;
+        }
+      } catch (const ramspan::OutOfMemory&) {
+        ++failed;
+      }
+    });
+  }
+  for (std::thread& one : team) one.join();
+  EXPECT_EQ(failed, 0);
+  EXPECT_EQ(wrong, 0);
+}
+
+// What a view holds and may spare was in the way of a lower limit.
+TEST(ManagedVector, AViewGivesWayToALowerLimit) {
+  managedVector<uint64_t> x(1_MiB, 1);
+  const uint64_t limit = ramspan::MemoryLimit();
+  const auto view = x.cview();
+  uint64_t sum = 0;
+  for (size_t round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < x.size(); i += 1000) sum += view[i];
+  }
+  EXPECT_NO_THROW(ramspan::SetMemoryLimit(ramspan::GetStatistics().overhead + 2_MiB));
+  ramspan::SetMemoryLimit(limit);
+  EXPECT_EQ(sum, 3 * ((x.size() - 1) / 1000 + 1));
+}
+
+// Some hundred lines of errors.
+TEST(ManagedVector, ElementsThatCompareThemselvesAreSorted) {
+  struct Key {
+    int key, other;
+    bool operator<(const Key& b) const { return key < b.key; }
+    bool operator==(const Key& b) const { return key == b.key; }
+  };
+  managedVector<Key> x;
+  for (int i = 0; i < 50'000; ++i) x.push_back({(i * 7919) % 50'000, i});
+  std::sort(x.begin(), x.end());
+  EXPECT_TRUE(std::is_sorted(x.begin(), x.end()));
+  EXPECT_TRUE(x[3] == x[3] && x[3] < x[4] && x[3] == Key({3, 0}));
+  EXPECT_EQ(std::find(x.begin(), x.end(), Key{17, 0}) - x.begin(), 17);
+  managedVector<double> y(2, 1.0);
+  EXPECT_TRUE(y[0] == y[1] && y[0] < 2 && 1 <= y[1] && y[0] != 3.0f);
+}
+
+// The first value of each was on the stack.
+TEST(ManagedVector, ElementsMayBeLargerThanTheStack) {
+  struct Large {
+    char bytes[9_MiB];
+  };
+  managedVector<Large> x(1);
+  EXPECT_EQ(x.block(0)[0].bytes[1], 0);
+  x.resize(2);
+  EXPECT_EQ(x.block(1)[0].bytes[9_MiB - 1], 0);
+}
+
 TEST(ManagedVector, WhatIsMovedFromIsEmptyAndOfTheSameKind) {
   managedVector<double> x(1000, 1.0, {.chunk = 4_KiB});
   managedVector<double> y(std::move(x));

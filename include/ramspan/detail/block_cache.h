@@ -1,10 +1,12 @@
 // BlockCache: the blocks that a view of a vector holds pinned, found by their number. It begins with four and grows as long as blocks are missed
 // that it has held before, up to all blocks of the vector. The views of all threads together hold a quarter of the memory limit, in equal parts for
-// each thread, and beside it those blocks of each that references may name (latest_, found_), so that `a[i] = a[j]` always has both.
+// each thread, and beside it those blocks of each that references may name (latest_, found_), so that `a[i] = a[j]` always has both. All but those
+// are spare: they go, half of them and then half of the rest, when their thread would have to wait for pins, or another thread does.
 // Private to Ramspan although installed (resident.h).
 // Thread-safety: none; made, used and destroyed by one thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -42,6 +44,19 @@ class RAMSPAN_API BlockCache {
   // Whether to hold one more, another one has to go.
   bool is_full() const { return is_full_; }
 
+  // Some thread waits for pins: views let spare blocks go when they come to another block.
+  static void Call() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
+  void HearCalls() {
+    if (__builtin_expect(calls_.load(std::memory_order_relaxed) != heard_, 0)) GiveWay();
+  }
+  static bool HoldsAny() noexcept;  // the calling thread's views
+  // Half of what the calling thread's views hold goes, as far as it is spare. False: nothing is.
+  static bool SpareHalf() noexcept;
+  static void SpareAll() noexcept {
+    while (SpareHalf()) {
+    }
+  }
+
  private:
   static constexpr size_t kFirst = 4, kMost = size_t{1} << 16;  // entries
   struct Entry {
@@ -53,7 +68,8 @@ class RAMSPAN_API BlockCache {
 
   void Count(const ChunkHead* chunk, int sign);
   void LetGo(Entry* entry);
-  void LetSpareOnesGo();
+  void LetSpareOnesGo(uint64_t enough);
+  void GiveWay() noexcept;
   void MakeRoom(size_t bytes);
   bool IsLatest(const Entry* entry) const {
     return entry->block == latest_ || entry->block == latest_before_ || entry->block == found_ || entry->block == found_before_;
@@ -61,6 +77,8 @@ class RAMSPAN_API BlockCache {
   void* TakeBack();
   bool Grow() noexcept;
 
+  static std::atomic<uint32_t> calls_;  // publishes nothing: a call that is heard late is heard at the next block
+  uint32_t heard_ = 0;
   Entry first_[kFirst];
   Entry* entries_ = first_;
   size_t mask_ = kFirst - 1;

@@ -123,6 +123,24 @@ class VectorElement {
     --*this;
     return before;
   }
+  // Those that T has as members are not found by what stands for a T.
+#define RAMSPAN_COMPARISON_(op)                                                                                             \
+  friend bool operator op(const VectorElement& a, const VectorElement& b) { return a.value() op b.value(); }                \
+  template <typename U, std::enable_if_t<std::is_same_v<U, T> && std::is_class_v<U>, int> = 0>                              \
+  friend bool operator op(const VectorElement& a, const U& b) {                                                             \
+    return a.value() op b;                                                                                                  \
+  }                                                                                                                         \
+  template <typename U, std::enable_if_t<std::is_same_v<U, T> && std::is_class_v<U>, int> = 0>                              \
+  friend bool operator op(const U& a, const VectorElement& b) {                                                             \
+    return a op b.value();                                                                                                  \
+  }
+  RAMSPAN_COMPARISON_(==)
+  RAMSPAN_COMPARISON_(!=)
+  RAMSPAN_COMPARISON_(<)
+  RAMSPAN_COMPARISON_(>)
+  RAMSPAN_COMPARISON_(<=)
+  RAMSPAN_COMPARISON_(>=)
+#undef RAMSPAN_COMPARISON_
   // By value, so that it is better than std::swap for named ones, too, which would change what they name and not their values.
   friend void swap(VectorElement a, VectorElement b) {
     const T before = a.value();
