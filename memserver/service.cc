@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <boost/program_options.hpp>
+#include <cstdlib>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
