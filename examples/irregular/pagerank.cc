@@ -47,7 +47,7 @@ void Iterate(const Graph& graph, const managedVector<double>& share, managedVect
   {
     const auto first = graph.first.view();  // (*)
     const auto from = graph.from.view();  // (*)
-    const auto shares = share.view();  // (*)
+    const auto shares = share.span(0, vertices);  // (*)
     const auto rank = next->view();  // (*)
 #pragma omp for schedule(static) nowait
     for (size_t v = 0; v < vertices; ++v) {
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   const size_t degree = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 24;
   const int iterations = argc > 3 ? std::atoi(argv[3]) : 5;
   const Graph graph = MakeGraph(vertices, degree);
-  managedVector<double> rank(vertices, 1.0 / static_cast<double>(vertices)), share(vertices, {0, ramspan::access::random});  // (*)
+  managedVector<double> rank(vertices, 1.0 / static_cast<double>(vertices)), share(vertices, ramspan::VectorOptions{SIZE_MAX});  // (*)
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < iterations; ++i) {
     Share(graph, rank, &share);

@@ -89,8 +89,8 @@ class managedArray {
   // std::out_of_range.
   detail::VectorElement<T> at(size_t i) { return (*this)[CheckedElement(i)]; }
   T at(size_t i) const { return (*this)[CheckedElement(i)]; }
-  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(chunks_.data(), size_, detail::BlockIndex(chunk_elements_), views_); }
-  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(chunks_.data(), size_, detail::BlockIndex(chunk_elements_), views_); }
+  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(chunks_.data(), size_, advised_.is_random(), detail::BlockIndex(chunk_elements_), views_); }
+  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(chunks_.data(), size_, advised_.is_random(), detail::BlockIndex(chunk_elements_), views_); }
   vectorView<const T> cview() const RAMSPAN_LIFETIMEBOUND { return view(); }
   // REQUIRES: first + count <= size().
   vectorSpan<T> span(size_t first, size_t count) RAMSPAN_LIFETIMEBOUND { return vectorSpan<T>(chunks_.data(), first, count, detail::BlockIndex(chunk_elements_)); }

@@ -142,8 +142,8 @@ class managedVector {
   const_iterator cend() const { return end(); }
 
   // Of the elements that there are now. A view of a const vector is for reading; cview() is the same of any.
-  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(blocks_.data(), size_, Index(), views_); }
-  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(blocks_.data(), size_, Index(), views_); }
+  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(blocks_.data(), size_, advised_.is_random(), Index(), views_); }
+  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(blocks_.data(), size_, advised_.is_random(), Index(), views_); }
   vectorView<const T> cview() const RAMSPAN_LIFETIMEBOUND { return view(); }
 
   // REQUIRES: first + count <= size(). Pins all blocks that it touches, or none and throws.

@@ -38,8 +38,8 @@ class vectorView {
   // Random access. Two iterators of one view can be dereferenced in one expression.
   using iterator = detail::IndexIterator<const vectorView, Element, reference, std::conditional_t<std::is_const_v<T>, std::input_iterator_tag, std::random_access_iterator_tag>>;
 
-  vectorView(const managedPtr<Element>* blocks, size_t size, detail::BlockIndex index, const detail::LiveViews& alive)
-      : counted_(alive), blocks_(blocks), size_(size), index_(index), held_(index.Count(size), !std::is_const_v<T>) {}
+  vectorView(const managedPtr<Element>* blocks, size_t size, bool random, detail::BlockIndex index, const detail::LiveViews& alive)
+      : counted_(alive), blocks_(blocks), size_(size), gathers_(std::is_const_v<T> && random), index_(index), held_(index.Count(size), !std::is_const_v<T>, gathers_) {}
   vectorView(const vectorView&) = delete;
   vectorView& operator=(const vectorView&) = delete;
 
@@ -60,13 +60,11 @@ class vectorView {
     if (__builtin_expect(i >= size_, 0)) detail::ThrowNone("element", i, size_);
 #endif
     if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
-    const size_t block = index_.Block(i), offset = i - index_.First(block);
+    const auto [block, offset] = index_.Locate(i);
     held_.HearCalls();
-    void* place;
-    bool again;
-    if (__builtin_expect(held_.Find(block, &place, &again), 1)) {
-      T* const elements = static_cast<T*>(place);
-      if (again) EnterRun(elements, block);
+    bool again = false;
+    if (T* const elements = static_cast<T*>(held_.Find(block, &again)); __builtin_expect(elements != nullptr, 1)) {
+      if (__builtin_expect(again, 0)) EnterRun(elements, block);
       return elements + offset;
     }
     T* const element = Miss(block, offset);
@@ -75,6 +73,7 @@ class vectorView {
   }
   // The block's elements are the nearest from here on.
   void EnterRun(T* elements, size_t block) const noexcept {
+    if (gathers_) return;  // as BlockCache::Find: elements are looked for at one place then
     elements_ = elements;
     first_ = index_.First(block);
     count_ = std::min(index_.elements(), size_ - first_);
@@ -89,10 +88,10 @@ class vectorView {
       }
     }
     count_ = 0;  // in case that this fails
-    elements_ = static_cast<T*>(held_.TryEnter(block, object));
-    if (elements_ == nullptr) return nullptr;
-    EnterRun(elements_, block);
-    return elements_ + offset;
+    T* const elements = static_cast<T*>(held_.TryEnter(block, object));
+    if (elements == nullptr) return nullptr;
+    EnterRun(elements, block);
+    return elements + offset;
   }
 
   static constexpr size_t kRun = 64;  // elements whose reading takes as long as to let one block go and hold another one
@@ -100,6 +99,7 @@ class vectorView {
   const detail::LiveViews::Counted counted_;
   const managedPtr<Element>* const blocks_;
   const size_t size_;
+  const bool gathers_;  // values, at random
   const detail::BlockIndex index_;
   mutable T* elements_ = nullptr;  // of the latest block that it came to
   mutable size_t first_ = 0, count_ = 0;

@@ -17,25 +17,27 @@ namespace ramspan::detail {
 
 class RAMSPAN_API BlockCache {
  public:
-  // Of a vector of so many blocks.
-  BlockCache(size_t blocks, bool write) : blocks_(blocks), write_(write) {}
+  // Of a vector of so many blocks. `gathers`: values are taken at random, and no references, so that nothing is to be known of what is in use.
+  BlockCache(size_t blocks, bool write, bool gathers) : blocks_(blocks), write_(write), gathers_(gathers) {}
   ~BlockCache();
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
 
-  // Whether the block is held: *place is then that of its first element. *again: it is the one that was found last, and the latest from here on, as if
-  // it had been entered.
-  bool Find(size_t block, void** place, bool* again) const {
+  // The place of the block's first element if it is held; else null. *again, where the elements are used in runs: it has been found some times in a
+  // row, and is the latest from here on, as if it had been entered.
+  void* Find(size_t block, bool* again) const {
     const Entry* const entry = entries_ + (block & mask_);
-    if (__builtin_expect(entry->block != block, 0)) return false;
-    *place = entry->place;
-    *again = found_ == block;
-    if (*again) {
-      latest_before_ = std::exchange(latest_, block);
-    } else {
+    if (__builtin_expect(entry->block != block, 0)) return nullptr;
+    // Whether one block is used twice in a row is not to be foreseen in random use, and a wrong guess costs more than the find.
+    if (gathers_) return entry->place;
+    if (found_ != block) {
       found_before_ = std::exchange(found_, block);
+      run_ = 0;
+    } else if (++run_ == kRun) {
+      *again = true;
+      latest_before_ = std::exchange(latest_, block);
     }
-    return true;
+    return entry->place;
   }
   // Pins a block that is not held. Its place, as one that was found, is valid at least until two others have been found or entered after it. Blocks
   // as a pull. Null: ThrowOfTry() (held_pin.h) throws what a pull does; OutOfMemory only where it has no room although this thread's views hold
@@ -58,6 +60,7 @@ class RAMSPAN_API BlockCache {
   }
 
  private:
+  static constexpr uint32_t kRun = 8;  // to make a block the latest costs what some finds do, in vain where it is used at random
   static constexpr size_t kFirst = 4, kMost = size_t{1} << 16;  // entries
   struct Entry {
     size_t block = SIZE_MAX;  // its number; SIZE_MAX: none
@@ -83,7 +86,7 @@ class RAMSPAN_API BlockCache {
   Entry* entries_ = first_;
   size_t mask_ = kFirst - 1;
   const size_t blocks_;
-  const bool write_;
+  const bool write_, gathers_;
   bool is_full_ = false;
   size_t replaced_ = 0;                      // since it has grown
   size_t hand_ = 0;                          // of a clock: who goes next where all memory is used
@@ -92,6 +95,7 @@ class RAMSPAN_API BlockCache {
   // take the place of one of them, which stays pinned until it is the turn of another one.
   mutable size_t latest_ = SIZE_MAX, latest_before_ = SIZE_MAX;
   mutable size_t found_ = SIZE_MAX, found_before_ = SIZE_MAX;
+  mutable uint32_t run_ = 0;  // how often found_ was found again
   Entry leaving_;
   OfThread* owner_ = nullptr;  // null: of nobody yet
   BlockCache *before_ = nullptr, *next_ = nullptr;  // in the list of those of the thread that hold something

@@ -9,7 +9,14 @@ class BlockIndex {
  public:
   explicit BlockIndex(size_t block_elements) : elements_(block_elements), shift_(ShiftOf(block_elements)) {}
   size_t elements() const { return elements_; }  // of all blocks but perhaps the last
+  struct Place {
+    size_t block, offset;
+  };
   // A division takes as long as some pins do, so powers of two are shifted.
+  Place Locate(size_t i) const {
+    if (__builtin_expect(shift_ != kNone, 1)) return {i >> shift_, i & (elements_ - 1)};
+    return {i / elements_, i % elements_};
+  }
   size_t Block(size_t i) const { return __builtin_expect(shift_ != kNone, 1) ? i >> shift_ : i / elements_; }
   size_t First(size_t block) const { return block * elements_; }
   size_t Count(size_t n) const { return n == 0 ? 0 : Block(n - 1) + 1; }  // of blocks that n elements need
