@@ -55,7 +55,8 @@ inline constexpr uint64_t kHasSlot = 128;      // `slot` is not empty, for who m
 inline constexpr int kPhaseShift = 8;
 inline constexpr uint64_t kPhaseMask = uint64_t{7} << kPhaseShift;
 // The program's advice (include/ramspan/advice.h).
-inline constexpr uint64_t kAdvisedKeep = 1 << 11, kAdvisedOnce = 1 << 12, kAdvisedSequential = 1 << 13, kAdvisedRandom = 1 << 14;
+inline constexpr uint64_t kAdvisedKeep = 1 << 11, kAdvisedOnce = 1 << 12, kAdvisedSequential = 1 << 13, kAdvisedRandom = 1 << 14,
+                          kAdvisedWillNeed = 1 << 15;  // until its first use
 inline constexpr uint64_t kOneCountedPin = uint64_t{1} << 32;
 
 inline Phase PhaseOf(uint64_t word) { return static_cast<Phase>((word & kPhaseMask) >> kPhaseShift); }

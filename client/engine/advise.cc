@@ -11,17 +11,18 @@ void Engine::Advise(Chunk* chunk, advice what) {
   MutexLock lock(mutex_);
   ++counters_.advised[static_cast<size_t>(what)];
   switch (what) {
-    case advice::normal: return ClearBits(chunk, kAdvisedKeep | kAdvisedOnce | kAdvisedSequential | kAdvisedRandom);
+    case advice::normal: return ClearBits(chunk, kAdvisedKeep | kAdvisedOnce | kAdvisedSequential | kAdvisedRandom | kAdvisedWillNeed);
     case advice::keep: return ReplaceBits(chunk, kAdvisedOnce, kAdvisedKeep);
     case advice::once: return ReplaceBits(chunk, kAdvisedKeep, kAdvisedOnce);
     case advice::sequential: return ReplaceBits(chunk, kAdvisedRandom, kAdvisedSequential);
     case advice::random: return ReplaceBits(chunk, kAdvisedSequential, kAdvisedRandom);
     case advice::will_need:
+      if (PhaseOf(chunk) == Phase::kResident) return NoteWillNeed(chunk);
       if (PhaseOf(chunk) != Phase::kSwapped || !chunk->slot) return;
-      advised_.Want({chunk->id, pins_->ThisThread()});
+      advised_.Want(chunk->id, pins_->ThisThread());
       return mover_bell_.Ring();
     case advice::done:
-      ClearBits(chunk, kAdvisedKeep);
+      ClearBits(chunk, kAdvisedKeep | kAdvisedWillNeed);
       feed_.Drain();
       return Done(chunk);
   }
@@ -31,8 +32,12 @@ void Engine::Done(Chunk* chunk) {
   if (PhaseOf(chunk) == Phase::kResident && !Has(chunk, kDoomed)) policy_->OnDone(chunk);
 }
 
+// A policy would let it go first where the program's loops use it late. Its first use is to be seen, which ends that.
+void Engine::NoteWillNeed(Chunk* chunk) { ReplaceBits(chunk, kReferenced, kAdvisedWillNeed); }
+
 // After the policy has heard of the use.
-void Engine::NoteUse(const Chunk* chunk) {
+void Engine::NoteUse(Chunk* chunk) {
+  if (Has(chunk, kAdvisedWillNeed)) ClearBits(chunk, kAdvisedWillNeed);
   if (!Has(chunk, kAdvisedOnce)) return;
   const uint32_t done = advised_.UseOnce(chunk->id);
   // It may have been freed, and its descriptor be another chunk's.
@@ -41,7 +46,7 @@ void Engine::NoteUse(const Chunk* chunk) {
 
 // Victims that are to be kept go back to the policy, as if they were pinned. Returns how many are left.
 size_t Engine::PassKept(std::span<Chunk*> victims, uint64_t* kept) {
-  const auto left = std::stable_partition(victims.begin(), victims.end(), [](const Chunk* c) { return !Has(c, kAdvisedKeep); });
+  const auto left = std::stable_partition(victims.begin(), victims.end(), [](const Chunk* c) { return !Has(c, kAdvisedKeep | kAdvisedWillNeed); });
   std::for_each(left, victims.end(), [this](Chunk* c) RS_NO_THREAD_SAFETY_ANALYSIS { policy_->OnPinned(c); });
   const auto passed = static_cast<uint64_t>(victims.end() - left);
   *kept += passed;
@@ -52,16 +57,25 @@ size_t Engine::PassKept(std::span<Chunk*> victims, uint64_t* kept) {
 // The mover's: what the program has said that it will need, as room is made.
 bool Engine::FetchWanted() {
   bool fetched = false;
-  while (advised_.wants()) {
-    const Advised::Wanted wanted = advised_.first();
-    Chunk* const chunk = wanted.chunk < chunks_.ids() ? chunks_.At(wanted.chunk) : nullptr;
-    if (chunk != nullptr && PhaseOf(chunk) == Phase::kSwapped && chunk->slot && !Has(chunk, kDoomed)) {
-      if (!BeginHinted(chunk, wanted.thread)) break;
-      fetched = true;
+  for (size_t tries = advised_.wanted(); tries > 0; --tries) {
+    // Reads release the mutex, but nobody else takes anything out.
+    while (advised_.first().count > 0 && FetchFirstOf(advised_.first(), &fetched)) {
+      ++advised_.first().chunk;
+      --advised_.first().count;
     }
-    advised_.DropFirst();
+    advised_.first().count > 0 ? advised_.PutFirstLast() : advised_.DropFirst();
   }
   return fetched;
+}
+
+// False: there is no room for it now.
+bool Engine::FetchFirstOf(const Advised::Wanted& wanted, bool* fetched) {
+  Chunk* const chunk = wanted.chunk < chunks_.ids() ? chunks_.At(wanted.chunk) : nullptr;
+  if (chunk == nullptr || PhaseOf(chunk) != Phase::kSwapped || !chunk->slot || Has(chunk, kDoomed)) return true;
+  if (RoundUpToGranule(chunk->bytes) > budget_.frames_limit() || tier_->StandsStill(chunk->slot, chunk->bytes)) return true;
+  NoteWillNeed(chunk);
+  if (!BeginHinted(chunk, wanted.thread)) return false;
+  return *fetched = true;
 }
 
 // Starts a read that the program asked for. False: there is no frame at hand, or no operation.
@@ -72,9 +86,9 @@ bool Engine::BeginHinted(Chunk* chunk, uint32_t thread) {
   // The program asked for this very chunk: a miss, not a guess of the policy's, whose hits it must not count as.
   feed_.Drain();
   policy_->OnMiss(chunk, thread);
-  // The miss is the touch, here too. Of what is used once the use itself is to be seen.
-  if (!Has(chunk, kAdvisedOnce)) SetBits(chunk, kReferenced);
-  CountMiss(chunk);
+  // The miss is the touch, here too, but where the use itself is to be seen.
+  if (!Has(chunk, kAdvisedOnce | kAdvisedWillNeed)) SetBits(chunk, kReferenced);
+  CountMiss(chunk, thread);
   BeginLoad(op, chunk, std::move(frame), false);
   queue_.WakeFor(chunk);  // this thread does not wait for it
   Submit(std::span(&op, 1), false);

@@ -13,7 +13,7 @@ namespace ramspan {
 class Advised {
  public:
   struct Wanted {
-    uint32_t chunk, thread;  // ids
+    uint32_t chunk, count, thread;  // chunks with ids from `chunk` on, as the blocks of an array have
   };
 
   // A chunk that is used once is used now. Returns the id of the one with which the program is done by that; kNone: of none yet. The latest ones
@@ -25,15 +25,25 @@ class Advised {
   }
 
   // Where there are too many, the latest ones are left to their pulls.
-  void Want(Wanted wanted) {
-    if (wanted_count_ < kWantedMost) wanted_[(wanted_first_ + wanted_count_++) % kWantedMost] = wanted;
+  void Want(uint32_t chunk, uint32_t thread) {
+    if (Wanted& last = At(count_ - 1); count_ > 0 && last.chunk + last.count == chunk && last.thread == thread) {
+      ++last.count;
+    } else if (count_ < kWantedMost) {
+      At(count_++) = {chunk, 1, thread};
+    }
   }
-  bool wants() const { return wanted_count_ > 0; }
-  // REQUIRES: wants().
-  Wanted first() const { return wanted_[wanted_first_]; }
+  size_t wanted() const { return count_; }
+  // REQUIRES: wanted() > 0.
+  Wanted& first() { return At(0); }
   void DropFirst() {
-    wanted_first_ = (wanted_first_ + 1) % kWantedMost;
-    --wanted_count_;
+    begin_ = (begin_ + 1) % kWantedMost;
+    --count_;
+  }
+  // Others are tried before it comes to its turn again.
+  void PutFirstLast() {
+    const Wanted first = At(0);
+    DropFirst();
+    At(count_++) = first;
   }
 
  private:
@@ -48,8 +58,9 @@ class Advised {
 
   std::array<uint32_t, kLatest> latest_ = Nobody();
   size_t next_ = 0;
+  Wanted& At(size_t i) { return wanted_[(begin_ + i) % kWantedMost]; }
   std::array<Wanted, kWantedMost> wanted_{};  // a ring
-  size_t wanted_first_ = 0, wanted_count_ = 0;
+  size_t begin_ = 0, count_ = 0;
 };
 
 }  // namespace ramspan

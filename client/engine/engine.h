@@ -202,9 +202,11 @@ class Engine {
 
   // advise.cc
   void Done(Chunk* chunk) RS_REQUIRES(mutex_);
-  void NoteUse(const Chunk* chunk) RS_REQUIRES(mutex_);
+  void NoteWillNeed(Chunk* chunk) RS_REQUIRES(mutex_);
+  void NoteUse(Chunk* chunk) RS_REQUIRES(mutex_);
   size_t PassKept(std::span<Chunk*> victims, uint64_t* kept) RS_REQUIRES(mutex_);
   bool FetchWanted() RS_REQUIRES(mutex_);  // lets go
+  bool FetchFirstOf(const Advised::Wanted& wanted, bool* fetched) RS_REQUIRES(mutex_);  // lets go
   bool BeginHinted(Chunk* chunk, uint32_t thread) RS_REQUIRES(mutex_);  // lets go
 
   // memory.cc
@@ -276,7 +278,7 @@ class Engine {
   Status Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told) RS_REQUIRES(mutex_);  // lets go
   std::string WhyLost(const Chunk* chunk) const RS_REQUIRES(mutex_);
   void TellLosses() RS_REQUIRES(mutex_);  // lets go
-  void CountMiss(const Chunk* chunk) RS_REQUIRES(mutex_);
+  void CountMiss(const Chunk* chunk, uint32_t thread) RS_REQUIRES(mutex_);
   void BeginLoad(IoOp* op, Chunk* chunk, Frame frame, bool prefetch) RS_REQUIRES(mutex_);
   bool IsWrong(const IoOp& op) const RS_REQUIRES(mutex_);
   void FinishRead(IoOp* op) RS_REQUIRES(mutex_);

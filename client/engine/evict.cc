@@ -24,6 +24,7 @@ constexpr auto kSleep = std::chrono::microseconds(50);
 // the closed word and comes to Acquire. The membarrier takes as long as several misses, so it is issued without the mutex, and Acquire may
 // come meanwhile: it opens the chunk, which is kept then. A chunk that is freed meanwhile goes here.
 void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
+  if (victims.empty()) return;  // closing_ would say to other threads that nobody is about it, and be cleared under them
   for (Chunk* c : victims) ClearBits(c, kReadable | kWritable);
   closing_ = victims;
   {

@@ -84,7 +84,7 @@ Status Engine::Await(Chunk* chunk, bool write, WhenPinned when_pinned, Time sinc
                         std::to_string(chunk->id) + ") is lost: " + WhyLost(chunk) + ". Restart from a checkpoint; see the log for the tier"); },
                           Status(StatusCode::kDataLoss, StaticText("the data of an object is lost: what came back from swap was not what was written, or its memory server is gone, or the program has abandoned its swap. Restart from a checkpoint; see the log for the tier")));
       case Phase::kFreed:
-        RS_CHECK(when_pinned == WhenPinned::kWait, "chunk %u is used after it was freed", chunk->id);
+        RS_CHECK(when_pinned != WhenPinned::kBriefly, "chunk %u is used after it was freed", chunk->id);
         return Aborted("an adhereTo is used after the last managedPtr of its object is gone; the managedPtr must outlive its "
                        "adhereTos");
     }
@@ -135,7 +135,7 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told
     queue_.WakeFor(chunk);
     return Status();
   }
-  CountMiss(chunk);
+  CountMiss(chunk, pins_->ThisThread());
   BeginLoad(op, chunk, std::move(frame), false);
   ++op->waiters;  // keeps op alive over the submission
   const bool timed = feed_.wants_costs();
@@ -153,9 +153,9 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told
   return status;
 }
 
-void Engine::CountMiss(const Chunk* chunk) {
+void Engine::CountMiss(const Chunk* chunk, uint32_t thread) {
   ++counters_.misses;
-  counters_.misses_in_order += miss_order_.Note(pins_->ThisThread(), chunk->id) ? 1 : 0;
+  counters_.misses_in_order += miss_order_.Note(thread, chunk->id) ? 1 : 0;
 }
 
 void Engine::BeginLoad(IoOp* op, Chunk* chunk, Frame frame, bool prefetch) {

@@ -14,6 +14,7 @@ namespace {
 // Of the memory limit is what all views of all threads together may hold.
 constexpr uint64_t kShare = 4;
 constexpr uint64_t kGrowAgain = 16;  // blocks that are entered until one more may be held than when memory was short
+constexpr uint32_t kReadsUntilTry = 1024;  // of elements in blocks that are not held
 constexpr uint64_t kRoomAgain = 8;  // blocks for which there is room again, until what was full takes more
 }  // namespace
 
@@ -73,13 +74,20 @@ bool BlockCache::HoldsAny() noexcept { return OfThread::Get().bytes > 0; }
 bool BlockCache::SpareHalf() noexcept {
   OfThread& views = OfThread::Get();
   const uint64_t before = views.bytes;
-  views.most = before / 2;
   for (BlockCache* view = views.first; view != nullptr;) {
     BlockCache* const next = view->next_;  // it may be taken out of the list
-    view->LetSpareOnesGo(views.most);
+    view->LetSpareOnesGo(before / 2);
     view = next;
   }
-  return views.bytes < before;
+  if (views.bytes == before) return false;
+  views.most = views.bytes;
+  return true;
+}
+
+void BlockCache::NoteRead(size_t bytes) noexcept {
+  if (++reads_ % kReadsUntilTry != 0) return;
+  is_full_ = false;
+  if (uint64_t& most = OfThread::Get().most; most != UINT64_MAX) most += most + bytes;
 }
 
 void BlockCache::GiveWay() noexcept {
@@ -154,6 +162,7 @@ BlockCache::~BlockCache() {
   LetGo(&leaving_);
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) LetGo(entry);
   if (entries_ != first_) delete[] entries_;
+  if (OfThread& views = OfThread::Get(); views.bytes == 0) views.most = UINT64_MAX;  // the next ones find out anew
 }
 
 }  // namespace ramspan::detail

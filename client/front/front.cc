@@ -40,8 +40,8 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
   ClearBits(chunk, kReferenced);  // the next pin is heard instead, or the policy would wait for this chunk for ever
 }
 
-// The engine wants to see the use of what is used once, whose hint was no use.
-bool EngineNotesUse(uint64_t word) { return (word & (kAdvisedOnce | kReferenced)) == kAdvisedOnce; }
+// The engine wants to see the first use of what was advised so; a hint was none.
+bool EngineNotesUse(uint64_t word) { return (word & kReferenced) == 0 && (word & (kAdvisedOnce | kAdvisedWillNeed)) != 0; }
 
 // acquire(when_pinned). Before the calling thread waits for other threads' pins it gives up what its views hold and may spare: they might wait for those.
 template <typename Acquire>
@@ -49,7 +49,7 @@ Status AcquireSparing(const Acquire& acquire) {
   if (!BlockCache::HoldsAny()) return acquire(Engine::WhenPinned::kWait);
   for (;;) {
     Status status = acquire(Engine::WhenPinned::kReturn);
-    if (status.code() != StatusCode::kAborted) return status;
+    if (status.code() != StatusCode::kAborted && status.code() != StatusCode::kResourceExhausted) return status;
     if (!BlockCache::SpareHalf()) return acquire(Engine::WhenPinned::kWait);
   }
 }
@@ -180,10 +180,6 @@ void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
 
 void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept { HeldPin::FromWord(chunk, pin); }
 
-void ThrowNullPull() {
-  ThrowStatus({StatusCode::kAborted, StaticText("a pointer was pulled from a managedPtr with 0 elements; test it with `if (p)` before")});
-}
-
 void ThrowTooLarge(size_t n, size_t element_bytes) {
   ThrowStatus(WithinHeap(
       [&] {
@@ -210,6 +206,8 @@ std::string Joined(const size_t* numbers, size_t count, const char* between) {
   return joined;
 }
 }  // namespace
+
+void ThrowOutOfHeap() { ThrowNoHeap(); }
 
 void ThrowBesideViews() {
   ThrowStatus({StatusCode::kAborted, StaticText("a managedVector is to change its capacity while a view of it is alive, whose elements would be gone: end the view "
@@ -326,6 +324,7 @@ IngredientsScope::IngredientsScope() {
   RefuseWithinProgramCode("LISTOFINGREDIENTS");  // whoever has it now may wait for memory, and so for that very code
   if (Session::InForkedChild()) return;  // one thread, and the first pull that needs more than is in memory throws
   if (!Ingredients().try_lock()) {
+    BlockCache::SpareAll();
     PinRegistry::Get().SetWaitingForIngredients();
     Ingredients().lock();
     PinRegistry::Get().SetWaiting(nullptr);

@@ -131,13 +131,13 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   Engine& engine = *Session::Get().engine;
   const uint64_t bytes = AsPublicCall([&] { return FrameBytes(requests); });
   if (!may_wait || bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
+  BlockCache::SpareAll();  // or the views of this thread would be what it, or who is in turn before it, waits for
   TurnQueue::Turn turn(&TurnsOfAll(), table);
   CountedWait wait{&engine};
   Clock::duration& waited = wait.waited;
   Clock::duration hopeless{};  // since some thread was seen that may unpin
   bool told = false;
   HoldUp others;
-  BlockCache::SpareAll();  // or the views of this thread would be what it waits for
   for (microseconds pause = kPause;; pause = std::min(2 * pause, kPauseMax)) {
     Status status = TryPinAll(requests, table);
     if (status.ok()) return;

@@ -156,7 +156,6 @@ bool PinRegistry::IsAdheredTo(const Chunk* chunk) const {
 }
 
 void PinRegistry::SetWaiting(Chunk* chunk) {
-  if (chunk != nullptr) detail::BlockCache::Call();
   if (detail::t_pins) detail::t_pins->waiting_for.store(chunk, std::memory_order_relaxed);
 }
 

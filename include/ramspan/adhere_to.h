@@ -21,7 +21,6 @@ namespace detail {
 // A pin taken by a thread that did not make the adhereTo. The first of several wins; losers release their own.
 RAMSPAN_API void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write);
 RAMSPAN_API void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept;
-[[noreturn]] RAMSPAN_API void ThrowNullPull();
 }  // namespace detail
 
 template <typename T>
@@ -63,7 +62,7 @@ class adhereTo {
   }
 
   // Pulls. Each blocks until the data is in memory. Throws OutOfMemory (more pinned than the limit allows), OutOfSwap,
-  // DataLost, SwapUnavailable; Error when the managedPtr is null.
+  // DataLost, SwapUnavailable. Of a managedPtr without elements they give a null pointer.
   operator T*() & { return Pull<true>(); }              // NOLINT: implicit conversion is the interface
   operator const T*() & { return Pull<false>(); }       // NOLINT
   operator const T*() const& { return Pull<false>(); }  // NOLINT
@@ -115,7 +114,7 @@ class adhereTo {
 
   template <bool kWrite>
   T* Pull() const {
-    if (__builtin_expect(chunk_ == nullptr, 0)) detail::ThrowNullPull();
+    if (__builtin_expect(chunk_ == nullptr, 0)) return nullptr;
     if (__builtin_expect(table_ != detail::t_pins, 0)) {
       return detail::ElementsAt<T>(detail::PinForeign(chunk_, &foreign_, kWrite), offset_);
     }

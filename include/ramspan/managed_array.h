@@ -66,6 +66,7 @@ class managedArray {
   // n elements, default-constructed (indeterminate for arithmetic types) or copies of `value`. REQUIRES: chunk > 0.
   explicit managedArray(size_t n, ChunkBytes chunk = {}) { Make(n, chunk); }
   managedArray(size_t n, const T& value, ChunkBytes chunk = {}) { Make(n, chunk, value); }
+  managedArray(size_t n, uninitialized_t, ChunkBytes chunk = {}) { Make(n, chunk, uninitialized); }  // no constructor runs
 
   // Chunks that exist. REQUIRES: all have `chunk_elements` elements but the last, which has those that are left of n.
   managedArray(std::vector<managedPtr<T>> chunks, size_t n, size_t chunk_elements)
@@ -89,8 +90,8 @@ class managedArray {
   // std::out_of_range.
   detail::VectorElement<T> at(size_t i) { return (*this)[CheckedElement(i)]; }
   T at(size_t i) const { return (*this)[CheckedElement(i)]; }
-  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(chunks_.data(), size_, advised_.is_random(), detail::BlockIndex(chunk_elements_), views_); }
-  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(chunks_.data(), size_, advised_.is_random(), detail::BlockIndex(chunk_elements_), views_); }
+  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(chunks_.data(), size_, advised_.is_random(), detail::BlockIndex(chunk_elements_), nullptr); }
+  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(chunks_.data(), size_, advised_.is_random(), detail::BlockIndex(chunk_elements_), nullptr); }
   vectorView<const T> cview() const RAMSPAN_LIFETIMEBOUND { return view(); }
   // REQUIRES: first + count <= size().
   vectorSpan<T> span(size_t first, size_t count) RAMSPAN_LIFETIMEBOUND { return vectorSpan<T>(chunks_.data(), first, count, detail::BlockIndex(chunk_elements_)); }
@@ -155,7 +156,6 @@ class managedArray {
   std::vector<managedPtr<T>> chunks_;
   size_t size_ = 0, chunk_elements_ = 1;
   detail::LastingAdvice advised_;
-  detail::LiveViews views_;
 };
 
 // Element by element: an input iterator. The chunk of the current element is pinned by the iterator, so a reference is

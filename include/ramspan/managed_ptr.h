@@ -83,6 +83,10 @@ template <typename...>
 inline constexpr bool kAlwaysFalse = false;
 }  // namespace detail
 
+// managedPtr<Cell> p(n, uninitialized), managedVector<double> x(n, uninitialized): elements that are to be overwritten, for which no constructor runs.
+struct uninitialized_t {};
+inline constexpr uninitialized_t uninitialized{};
+
 // T may be incomplete until the first elements are made, so a class may have managedPtrs to its own type.
 template <typename T>
 class managedPtr {
@@ -100,14 +104,8 @@ class managedPtr {
   // T's constructor throws; then nothing is left behind.
   template <typename... Args>
   explicit managedPtr(size_t n, const Args&... args) {
-    static_assert(is_relocatable<T>::value,  // here and not in the class: T is complete now
-                  "T must survive a move of its bytes: make it trivially copyable, use managedPtr members instead of "
-                  "owning containers, or, if it holds no pointer into itself, declare "
-                  "template <> struct ramspan::is_relocatable<T> : std::true_type {};");
-    static_assert(alignof(T) <= 4096, "alignment over one page is not supported");
+    MakeRoom(n);
     if (n == 0) return;
-    if (n > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
-    object_ = detail::CreateObject(n * sizeof(T), alignof(T));
     if constexpr (sizeof...(Args) > 0 || !std::is_trivially_default_constructible_v<T>) {
       try {
         ConstructAll(n, args...);
@@ -116,6 +114,12 @@ class managedPtr {
         throw;
       }
     }
+  }
+
+  // n elements, indeterminate, also of a type that has a constructor. Does not block.
+  managedPtr(size_t n, uninitialized_t) {
+    static_assert(std::is_trivially_destructible_v<T>, "a destructor would meet elements that were never constructed");
+    MakeRoom(n);
   }
 
   managedPtr(const managedPtr& other) noexcept : object_(other.object_) {
@@ -165,6 +169,16 @@ class managedPtr {
   friend struct detail::PinAccess;
   friend struct detail::ObjectOf;
 
+  void MakeRoom(size_t n) {
+    static_assert(is_relocatable<T>::value,  // here and not in the class: T is complete now
+                  "T must survive a move of its bytes: make it trivially copyable, use managedPtr members instead of "
+                  "owning containers, or, if it holds no pointer into itself, declare "
+                  "template <> struct ramspan::is_relocatable<T> : std::true_type {};");
+    static_assert(alignof(T) <= 4096, "alignment over one page is not supported");
+    if (n == 0) return;
+    if (n > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
+    object_ = detail::CreateObject(n * sizeof(T), alignof(T));
+  }
   template <typename... Args>
   void ConstructAll(size_t n, const Args&... args) {
     const detail::Construction construction;

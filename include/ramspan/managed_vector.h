@@ -55,10 +55,6 @@ struct VectorOptions {
   ramspan::access access = ramspan::access::automatic;
 };
 
-// managedVector<double> x(n, uninitialized): elements that are to be overwritten need no first value.
-struct uninitialized_t {};
-inline constexpr uninitialized_t uninitialized{};
-
 template <typename T>
 class managedVector {
   static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
@@ -142,8 +138,8 @@ class managedVector {
   const_iterator cend() const { return end(); }
 
   // Of the elements that there are now. A view of a const vector is for reading; cview() is the same of any.
-  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(blocks_.data(), size_, advised_.is_random(), Index(), views_); }
-  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(blocks_.data(), size_, advised_.is_random(), Index(), views_); }
+  vectorView<T> view() RAMSPAN_LIFETIMEBOUND { return vectorView<T>(blocks_.data(), size_, advised_.is_random(), Index(), &views_); }
+  vectorView<const T> view() const RAMSPAN_LIFETIMEBOUND { return vectorView<const T>(blocks_.data(), size_, advised_.is_random(), Index(), &views_); }
   vectorView<const T> cview() const RAMSPAN_LIFETIMEBOUND { return view(); }
 
   // REQUIRES: first + count <= size(). Pins all blocks that it touches, or none and throws.
@@ -159,7 +155,7 @@ class managedVector {
   detail::BlockRange<managedVector> blocks() RAMSPAN_LIFETIMEBOUND { return {this}; }
   detail::BlockRange<const managedVector> blocks() const RAMSPAN_LIFETIMEBOUND { return {this}; }
 
-  // What the program knows of the use of all elements, those that are yet to come too (advice.h). Does not wait for them. A copy has no advice.
+  // What the program knows of the use of all elements, those that are yet to come too (advice.h). Does not wait for them. A copy has none of it but `random`.
   void advise(advice what) noexcept {
     advised_.Note(what);
     detail::AdviseAll(blocks_, what);
@@ -171,18 +167,18 @@ class managedVector {
     RefuseBesideViews();
     if (n > SIZE_MAX / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
     const size_t before = blocks_.size(), needed = ((n - 1) >> shift_) + 1;
-    RefuseTooMany(needed - before);
+    RefuseTooMany(needed);
     const auto elements_in = [&](size_t b) { return std::min(block_elements(), n - (b << shift_)); };
     try {
       if (needed > blocks_.capacity()) blocks_.reserve(std::max(needed, 2 * blocks_.capacity()));
       if (before > 0) EnlargeLast(elements_in(before - 1));
       for (size_t b = before; b < needed; ++b) {
-        blocks_.emplace_back(elements_in(b));
+        blocks_.emplace_back(elements_in(b), uninitialized);
         advised_.GiveTo(blocks_.back());
       }
     } catch (const std::bad_alloc&) {
       DropBlocks(before);
-      detail::ThrowTooLarge(n, sizeof(T));
+      detail::ThrowOutOfHeap();
     } catch (...) {  // with less the program may be able to go on
       DropBlocks(before);
       throw;
@@ -210,11 +206,15 @@ class managedVector {
   void pop_back() { --size_; }
   void clear() { resize(0); }  // keeps one block
   void assign(size_t n, const T& value) {
-    Take(managedVector(n, T(value), Like()));
+    managedVector fresh(Like());
+    fresh.advised_ = advised_;
+    fresh.resize(n, value);
+    Take(std::move(fresh));
   }
   template <typename Iterator, typename = typename std::iterator_traits<Iterator>::iterator_category>
   void assign(Iterator first, Iterator last) {
     managedVector fresh(Like());
+    fresh.advised_ = advised_;
     for (; first != last; ++first) fresh.push_back(*first);
     Take(std::move(fresh));
   }
@@ -285,7 +285,7 @@ class managedVector {
     managedPtr<T>& last = blocks_.back();
     const size_t room = last.size(), first = (blocks_.size() - 1) << shift_;
     if (room >= elements) return;
-    managedPtr<T> larger(elements);
+    managedPtr<T> larger(elements, uninitialized);
     if (size_ > first) {
       const adhereTo<T> from(last);
       adhereTo<T> to(larger);

@@ -31,6 +31,7 @@ namespace ramspan {
 template <typename T>
 class vectorView {
   using Element = std::remove_const_t<T>;
+  static_assert(std::is_trivially_copyable_v<Element>, "elements that are not trivially copyable are used within their block: for (T& e : a.block(b))");
 
  public:
   using value_type = Element;
@@ -38,7 +39,7 @@ class vectorView {
   // Random access. Two iterators of one view can be dereferenced in one expression.
   using iterator = detail::IndexIterator<const vectorView, Element, reference, std::conditional_t<std::is_const_v<T>, std::input_iterator_tag, std::random_access_iterator_tag>>;
 
-  vectorView(const managedPtr<Element>* blocks, size_t size, bool random, detail::BlockIndex index, const detail::LiveViews& alive)
+  vectorView(const managedPtr<Element>* blocks, size_t size, bool random, detail::BlockIndex index, const detail::LiveViews* alive)
       : counted_(alive), blocks_(blocks), size_(size), gathers_(std::is_const_v<T> && random), index_(index), held_(index.Count(size), !std::is_const_v<T>, gathers_) {}
   vectorView(const vectorView&) = delete;
   vectorView& operator=(const vectorView&) = delete;
@@ -84,7 +85,8 @@ class vectorView {
       // Where no more can be held, an element is read where it is. Only a block that is used for long takes another one's place.
       run_ = std::exchange(missed_, block) == block ? run_ + 1 : 0;
       if (held_.is_full() && run_ < kRun) {
-        return detail::TryReadElement(object, offset, &once_) ? &once_ : nullptr;
+        held_.NoteRead(index_.elements() * sizeof(T));
+        return detail::TryReadElement(object, offset, &once_.value) ? &once_.value : nullptr;
       }
     }
     count_ = 0;  // in case that this fails
@@ -104,7 +106,12 @@ class vectorView {
   mutable T* elements_ = nullptr;  // of the latest block that it came to
   mutable size_t first_ = 0, count_ = 0;
   mutable size_t missed_ = SIZE_MAX, run_ = 0;  // the block of the last element that was in none that is held, and how often in a row
-  mutable Element once_{};
+  // What was read where nothing is held; a view for writing has no need of it.
+  struct Value {
+    Element value{};
+  };
+  struct None {};
+  mutable std::conditional_t<std::is_const_v<T>, Value, None> once_;
   mutable detail::BlockCache held_;
 };
 
@@ -113,6 +120,7 @@ class vectorView {
 template <typename T>
 class vectorSpan {
   using Element = std::remove_const_t<T>;
+  static_assert(std::is_trivially_copyable_v<Element>, "elements that are not trivially copyable are used within their block: for (T& e : a.block(b))");
   using Managed = std::conditional_t<std::is_const_v<T>, const managedPtr<Element>, managedPtr<Element>>;
 
  public:

@@ -56,7 +56,7 @@ TEST(AdhereAll, TakesRangesAndSkipsNull) {
     std::vector<adhereTo<uint64_t>> pins = adhereAll(data);
     ASSERT_EQ(pins.size(), 4u);
     for (size_t i = 0; i < 3; ++i) static_cast<uint64_t*>(pins[i])[5] = i;
-    EXPECT_THROW(static_cast<void>(static_cast<uint64_t*>(pins[3])), ramspan::Error);
+    EXPECT_EQ(static_cast<uint64_t*>(pins[3]), nullptr);
   }
   const auto pins = adhereAll(std::as_const(data));
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(static_cast<const uint64_t*>(pins[i])[5], i);

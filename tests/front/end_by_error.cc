@@ -93,10 +93,24 @@ int KeepHandlers() {
   return 3;
 }
 
+std::terminate_handler before_mine;
+void CallBefore() { before_mine(); }
+
+// The program's handler calls the one before it, which is the library's own, for it is set while an error is under way.
+int CallTheHandlerBefore() {
+  try {
+    PinTooMuch();
+  } catch (const ramspan::OutOfMemory&) {
+    before_mine = std::set_terminate(CallBefore);
+  }
+  PinTooMuch();
+  return 0;
+}
+
 }  // namespace
 
 int main(int, char** argv) {
   const std::map<std::string, std::function<int()>> lives = {
-      {"leave-openmp", LeaveOpenMp}, {"pass-a-thread", PassAThread}, {"leave-many-threads", LeaveManyThreads}, {"keep-handlers", KeepHandlers}};
+      {"leave-openmp", LeaveOpenMp}, {"pass-a-thread", PassAThread}, {"leave-many-threads", LeaveManyThreads}, {"keep-handlers", KeepHandlers}, {"call-the-handler-before", CallTheHandlerBefore}};
   return lives.at(argv[1])();
 }

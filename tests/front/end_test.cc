@@ -44,7 +44,7 @@ TEST_F(ProgramEnd, AnErrorThatLeavesAnOpenMpRegionIsSaid) {
 TEST_F(ProgramEnd, AnErrorThatMeetsAThreadOnItsWayIsSaid) {
   const Outcome end = LiveUntilAnError("pass-a-thread");
   EXPECT_NE(end.status, 0);
-  EXPECT_THAT(end.err, HasSubstr("while this error was on its way: an object of 64 MiB"));
+  EXPECT_THAT(end.err, HasSubstr("The latest error of this thread that has not been caught and gone: an object of 64 MiB"));
 }
 
 // "terminate called after throwing an instance of 'terminate called recursively".
@@ -55,6 +55,13 @@ TEST_F(ProgramEnd, OfErrorsThatEndManyThreadsOneIsSaidWhole) {
     EXPECT_THAT(end.err, HasSubstr("does not fit the memory limit of 3 MiB"));
     EXPECT_THAT(end.err, Not(HasSubstr("recursively")));
   }
+}
+
+// The two called each other for ever.
+TEST_F(ProgramEnd, AHandlerThatCallsTheOneBeforeItEnds) {
+  const Outcome end = LiveUntilAnError("call-the-handler-before");
+  EXPECT_NE(end.status, 0);
+  EXPECT_THAT(end.err, HasSubstr("an object of 64 MiB"));
 }
 
 TEST_F(ProgramEnd, TheHandlerOfTerminateIsTheProgramsWhereNoErrorIsOnItsWay) {

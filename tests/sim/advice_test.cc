@@ -17,7 +17,8 @@ namespace {
 // Nobody pins but for the call.
 struct NobodyPins final : PinScanner {
   void Barrier() override {}
-  void FindPinned(std::span<Chunk* const>, std::span<bool>) override {}
+  // Who looked at nobody, with the mutex let go, took the mark off that another thread closes chunks: a batch of which all are kept.
+  void FindPinned(std::span<Chunk* const> chunks, std::span<bool>) override { EXPECT_FALSE(chunks.empty()); }
   void SetWaiting(Chunk*) override {}
   Verdict JudgeWaiters() override { return Verdict::kDeadlock; }
   uint32_t ThisThread() const override { return 0; }
@@ -134,6 +135,23 @@ TEST_P(AdviceTest, WhatWillBeNeededComesWithoutAPull) {
   EXPECT_EQ(engine_.counters().misses, misses);
 }
 
+// What had no room kept all that was wanted after it waiting.
+TEST_P(AdviceTest, WhatFitsComesBesideWhatDoesNot) {
+  Use(0, kAll, true);
+  Chunk* const large = engine_.Create(7 * kMiB).value();
+  ASSERT_TRUE(engine_.Acquire(large, true).ok());
+  Use(0, kAll, true);
+  ASSERT_EQ(PhaseOf(large), Phase::kSwapped);
+  size_t first = 0;
+  while (first + 20 < kAll && Resident(first, first + 20) > 0) ++first;
+  engine_.Advise(large, advice::will_need);
+  Advise(first, first + 20, advice::will_need);
+  for (int i = 0; i < 100'000 && Resident(first, first + 20) < 20; ++i) engine_.MoverStep();
+  engine_.Drain();
+  EXPECT_EQ(Resident(first, first + 20), 20u);
+  engine_.Free(large);
+}
+
 // More than is remembered, chunks that go meanwhile, and descriptors that become other chunks'.
 TEST_P(AdviceTest, WhatWillBeNeededMayBeFreed) {
   Use(0, kAll, true);
@@ -159,11 +177,20 @@ TEST(Advised, UsesOfTheSameChunkAreOne) {
   EXPECT_EQ(advised.UseOnce(17), 1u);
 }
 
+TEST(Advised, BlocksOfAnArrayAreOneRange) {
+  Advised advised;
+  for (uint32_t i = 0; i < 5000; ++i) advised.Want(7 + i, 3);
+  ASSERT_EQ(advised.wanted(), 1u);
+  EXPECT_EQ(advised.first().chunk, 7u);
+  EXPECT_EQ(advised.first().count, 5000u);
+  EXPECT_EQ(advised.first().thread, 3u);
+}
+
 TEST(Advised, WantsNoMoreThanItHasPlacesFor) {
   Advised advised;
-  for (uint32_t i = 0; i < 5000; ++i) advised.Want({i, 0});
+  for (uint32_t i = 0; i < 5000; ++i) advised.Want(2 * i, 0);
   uint32_t wanted = 0;
-  for (; advised.wants(); advised.DropFirst()) EXPECT_EQ(advised.first().chunk, wanted++);
+  for (; advised.wanted() > 0; advised.DropFirst()) EXPECT_EQ(advised.first().chunk, 2 * wanted++);
   EXPECT_EQ(wanted, 1024u);
 }
 

@@ -45,6 +45,8 @@ class RAMSPAN_API BlockCache {
   void* TryEnter(size_t block, Object object) noexcept;
   // Whether to hold one more, another one has to go.
   bool is_full() const { return is_full_; }
+  // An element was read where no more can be held; after many of them one more is tried.
+  void NoteRead(size_t block_bytes) noexcept;
 
   // Some thread waits for pins: views let spare blocks go when they come to another block.
   static void Call() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
@@ -88,6 +90,7 @@ class RAMSPAN_API BlockCache {
   const size_t blocks_;
   const bool write_, gathers_;
   bool is_full_ = false;
+  uint32_t reads_ = 0;
   size_t replaced_ = 0;                      // since it has grown
   size_t hand_ = 0;                          // of a clock: who goes next where all memory is used
   size_t held_bytes_ = 0;

@@ -25,8 +25,13 @@ class LiveViews {
 
   class Counted {
    public:
-    explicit Counted(const LiveViews& views) : count_(views.Made()) { count_->fetch_add(1, std::memory_order_relaxed); }
-    ~Counted() { count_->fetch_sub(1, std::memory_order_relaxed); }
+    // Null: of what never changes its capacity.
+    explicit Counted(const LiveViews* views) : count_(views == nullptr ? nullptr : views->Made()) {
+      if (count_ != nullptr) count_->fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Counted() {
+      if (count_ != nullptr) count_->fetch_sub(1, std::memory_order_relaxed);
+    }
     Counted(const Counted&) = delete;
     Counted& operator=(const Counted&) = delete;
 

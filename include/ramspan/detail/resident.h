@@ -145,6 +145,7 @@ RAMSPAN_API const char* DescribeChunk(const ChunkHead* chunk) noexcept;
 [[noreturn]] RAMSPAN_API void ThrowTooDeep(size_t depth);
 [[noreturn]] RAMSPAN_API void ThrowNone(const char* what, size_t index, size_t count);  // `what` is "block" or "row"
 [[noreturn]] RAMSPAN_API void ThrowBesideViews();
+[[noreturn]] RAMSPAN_API void ThrowOutOfHeap();
 [[noreturn]] RAMSPAN_API void ThrowTooManyBlocks(size_t blocks, size_t block_bytes);
 [[noreturn]] RAMSPAN_API void ThrowNoBlock(const size_t* index, const size_t* counts, size_t dimensions);
 [[noreturn]] RAMSPAN_API void ThrowNoElement(const size_t* index, const size_t* counts, size_t dimensions);  // of a block
