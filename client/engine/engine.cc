@@ -178,6 +178,27 @@ std::string Engine::DescribeUnchangedWrites() const {
   return text + "\n";
 }
 
+void Engine::NoteWriteSite(const Chunk* chunk, const void* site) {
+  MutexLock lock(mutex_);
+  WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return (write_sites_[chunk->id] = site) != nullptr; }, false);
+}
+
+void Engine::NoteUnchanged(const Chunk* chunk) {
+  WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS {
+    ++unchanged_by_size_[chunk->bytes];
+    const auto site = write_sites_.find(chunk->id);
+    if (site != write_sites_.end() && site->second != nullptr) ++unchanged_by_site_[site->second];
+    return true;
+  }, false);
+}
+
+std::vector<std::pair<const void*, uint64_t>> Engine::UnchangedBySite() const {
+  MutexLock lock(mutex_);
+  std::vector<std::pair<const void*, uint64_t>> sites(unchanged_by_site_.begin(), unchanged_by_site_.end());
+  std::stable_sort(sites.begin(), sites.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return sites;
+}
+
 EngineCounters Engine::counters() const {
   MutexLock lock(mutex_);
   EngineCounters c = counters_;

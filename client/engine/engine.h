@@ -20,6 +20,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/arena/arena.h"
 #include "client/arena/budget.h"
@@ -149,6 +151,10 @@ class Engine {
   void TellTouches() RS_EXCLUDES(mutex_);
   // For people: which sizes of chunks were written although nothing had changed (Options::debug); empty: none.
   std::string DescribeUnchangedWrites() const RS_EXCLUDES(mutex_);
+  // Debug mode: the chunk is written from now on by what was pulled at `site`; null: nobody knows. Where those were pulled that did not change, and how
+  // often, the most frequent first.
+  void NoteWriteSite(const Chunk* chunk, const void* site) RS_EXCLUDES(mutex_);
+  std::vector<std::pair<const void*, uint64_t>> UnchangedBySite() const RS_EXCLUDES(mutex_);
   // The policy's order, a line a chunk, for people; whether the policy's own structure is sound.
   std::string DescribePolicy() const RS_EXCLUDES(mutex_);
   bool CheckPolicy() const RS_EXCLUDES(mutex_);
@@ -197,6 +203,7 @@ class Engine {
   Status EnsureSlot(Chunk* chunk, Evicted* result) RS_REQUIRES(mutex_);
   bool MovesUp(Chunk* chunk) RS_REQUIRES(mutex_);
   void DropFrame(Chunk* chunk, Event event) RS_REQUIRES(mutex_);
+  void NoteUnchanged(const Chunk* chunk) RS_REQUIRES(mutex_);
   void FinishWrites(std::span<IoOp*> ops) RS_REQUIRES(mutex_);
   Status CheckWrites() RS_REQUIRES(mutex_);
 
@@ -370,6 +377,8 @@ class Engine {
   static constexpr int32_t kAllUnchanged = 1 << 16;
   int32_t unchanged_share_ RS_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, uint64_t> unchanged_by_size_ RS_GUARDED_BY(mutex_);  // bytes of a chunk, writes
+  std::map<uint32_t, const void*> write_sites_ RS_GUARDED_BY(mutex_);     // by id; debug mode
+  std::map<const void*, uint64_t> unchanged_by_site_ RS_GUARDED_BY(mutex_);
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
   std::span<Chunk* const> closing_ RS_GUARDED_BY(mutex_);  // victims whose pins a thread looks for; on its stack
   WritesUnderWay leaving_ RS_GUARDED_BY(mutex_);       // by bytes of frames

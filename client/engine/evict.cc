@@ -269,7 +269,7 @@ void Engine::FinishWrites(std::span<IoOp*> ops) {
         ++counters_.unchanged_writes;
         counters_.unchanged_bytes += c->bytes;
         counters_.unchanged_skipped += op->skipped ? 1 : 0;
-        if (options_.debug) WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return ++unchanged_by_size_[c->bytes]; }, uint64_t{0});
+        if (options_.debug) NoteUnchanged(c);
       }
       failed_writes_.NoteGood();
       ClearBits(c, kDirty);

@@ -9,6 +9,7 @@
 #include "client/front/session.h"
 #include "client/front/store_pin.h"
 #include "client/front/throw_status.h"
+#include "client/front/write_sites.h"
 #include "common/errno_guard.h"
 #include "common/log.h"
 #include "common/units.h"
@@ -38,6 +39,12 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
   if (registry.PutTouch(own, chunk->id, write, epoch)) return;
   own->touches.CountDropped();
   ClearBits(chunk, kReferenced);  // the next pin is heard instead, or the policy would wait for this chunk for ever
+}
+
+// In debug mode: who pulls a T* of a chunk that nobody has changed yet.
+void NoteWriter(const Chunk* chunk) {
+  Session* const session = Session::IfStarted();
+  if (session != nullptr && session->debug) session->engine->NoteWriteSite(chunk, CallerOfRamspan());
 }
 
 // The engine wants to see the first use of what was advised so; a hint was none.
@@ -86,6 +93,7 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
     // Of all pins that find the bit clear, one sets it: that is the first touch. Acquire: see PolicyFeed.
     const uint64_t before = chunk->state.fetch_or(kReferenced | (write ? kDirty : 0), std::memory_order_acquire);
     if (!(before & kReferenced)) NoteTouch(Full(chunk), table, write);
+    if (write && !(before & kDirty)) NoteWriter(Full(chunk));
     return chunk->frame;
   }
   const ErrnoGuard guard;
@@ -98,6 +106,7 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
     Unpin(chunk, table, slot);
     ThrowStatus(status);
   }
+  if (write) NoteWriter(Full(chunk));
   return chunk->frame;
 }
 
@@ -112,6 +121,7 @@ void PinCounted(ChunkHead* chunk, PinTable* table, bool write) {
     // Acquire and release: as SetBits of PinSlow, and as a slot's store.
     if (!chunk->state.compare_exchange_weak(word, (word | first_touch) + kOneCountedPin, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
     if (!(word & kReferenced)) NoteTouch(Full(chunk), table, write);
+    if (write && !(word & kDirty)) NoteWriter(Full(chunk));
     PinRegistry::NoteCounted(1);
     return;
   }
@@ -119,6 +129,7 @@ void PinCounted(ChunkHead* chunk, PinTable* table, bool write) {
   RefuseWithinProgramCode(kPull);
   Engine* const engine = Session::Get().engine;
   if (Status status = AcquireSparing([&](Engine::WhenPinned when) { return engine->AcquireCounted(Full(chunk), write, when); }); !status.ok()) ThrowStatus(status);
+  if (write) NoteWriter(Full(chunk));
   PinRegistry::NoteCounted(1);
 }
 }  // namespace

@@ -1,5 +1,6 @@
 #include "client/runtime/runtime.h"
 
+#include <algorithm>
 #include <pthread.h>
 
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include "client/front/bundles.h"
 #include "client/front/pin_registry.h"
 #include "client/front/throw_status.h"
+#include "client/front/write_sites.h"
 #include "client/policy/policy_factory.h"
 #include "client/policy/trace_file.h"
 #include "client/policy/trace_policy.h"
@@ -34,6 +36,7 @@
 namespace ramspan {
 
 namespace {
+constexpr int kSitesTold = 8;  // of pulls that changed nothing; the rest is rare beside them
 constexpr auto kTraceWrittenEvery = std::chrono::milliseconds(10);
 }  // namespace
 
@@ -235,7 +238,11 @@ void Runtime::AtExit() {
   };
   if (config_.debug) {
     say("unchanged writes to swap are not told", [this] {
-      const std::string words = engine_->DescribeUnchangedWrites();
+      std::string words = engine_->DescribeUnchangedWrites();
+      for (const auto& [site, times] : engine_->UnchangedBySite()) {
+        words += "ramspan debug:   pulled as T* at " + DescribeSite(site) + " (" + std::to_string(times) + " times)\n";
+        if (std::count(words.begin(), words.end(), '\n') > kSitesTold) break;
+      }
       const WriteSignalsBlocked blocked;
       std::fputs(words.c_str(), stderr);
     });

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "ramspan/errors.h"
@@ -77,6 +78,25 @@ TEST_F(Debug, WritesThatChangeNothingAreCountedAndReportedAtTheEnd) {
         std::exit(Unchanged() > 20 ? 0 : 1);
       },
       testing::ExitedWithCode(0), "were what was in swap already.*Pull const T\\*.*Objects of 1 MiB \\([0-9]+ times\\)");
+}
+
+constexpr int kLine = __LINE__ + 2;
+[[gnu::noinline]] uint64_t ReadByWrite(managedPtr<uint64_t>& one) {
+  auto pinned = one.write();
+  return pinned[3];
+}
+TEST_F(Debug, TheLinesOfPullsThatChangedNothingAreTold) {
+  if (std::system("command -v addr2line >/dev/null") != 0) GTEST_SKIP() << "needs addr2line (binutils)";
+  EXPECT_EXIT(
+      {
+        auto data = Chunks();
+        SweepMutable(data, true);
+        for (int sweep = 0; sweep < 3; ++sweep) {
+          for (auto& one : data) ReadByWrite(one);
+        }
+        std::exit(Unchanged() > 20 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "pulled as T\\* at debug_test.cc:" + std::to_string(kLine) + " in ReadByWrite.*times\\)");
 }
 
 TEST_F(Debug, ChangesAndConstAreNotReported) {
