@@ -1,6 +1,4 @@
 // The program's advice: bits in the chunk's word that last, and what is to be done now.
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "client/engine/engine.h"
@@ -46,12 +44,17 @@ void Engine::NoteUse(Chunk* chunk) {
 
 // Victims that are to be kept go back to the policy, as if they were pinned. Returns how many are left.
 size_t Engine::PassKept(std::span<Chunk*> victims, uint64_t* kept) {
-  const auto left = std::stable_partition(victims.begin(), victims.end(), [](const Chunk* c) { return !Has(c, kAdvisedKeep | kAdvisedWillNeed); });
-  std::for_each(left, victims.end(), [this](Chunk* c) RS_NO_THREAD_SAFETY_ANALYSIS { policy_->OnPinned(c); });
-  const auto passed = static_cast<uint64_t>(victims.end() - left);
-  *kept += passed;
-  counters_.kept += passed;
-  return static_cast<size_t>(left - victims.begin());
+  size_t left = 0;  // std::stable_partition would allocate, and who looks for memory may have none (design, I5)
+  for (Chunk* const victim : victims) {
+    if (Has(victim, kAdvisedKeep | kAdvisedWillNeed)) {
+      policy_->OnPinned(victim);
+    } else {
+      victims[left++] = victim;
+    }
+  }
+  *kept += victims.size() - left;
+  counters_.kept += victims.size() - left;
+  return left;
 }
 
 // The mover's: what the program has said that it will need, as room is made.
