@@ -171,30 +171,30 @@ std::string Engine::DescribeUnchangedWrites() const {
                      std::to_string(counters_.evictions - counters_.clean_evictions) + " changed objects that left (" +
                      FormatBytes(counters_.unchanged_bytes) +
                      ") were what was in swap already: they had been pulled as T*, but not changed. Pull const T* where "
-                     "data is only read (ADHERETOCONST, ADHERETOLOCCONST). Objects of";
+                     "data is only read (ADHERETOCONST, ADHERETOLOCCONST, read(), cview()). Objects of";
   for (const auto& [bytes, writes] : unchanged_by_size_) {
     text += " " + FormatBytes(bytes) + " (" + std::to_string(writes) + " times)";
   }
   return text + "\n";
 }
 
-void Engine::NoteWriteSite(const Chunk* chunk, const void* site) {
+void Engine::NoteWriteSite(const Chunk* chunk, const WriteSite& site) {
   MutexLock lock(mutex_);
-  WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return (write_sites_[chunk->id] = site) != nullptr; }, false);
+  WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return write_sites_[chunk->id] = site, true; }, false);
 }
 
 void Engine::NoteUnchanged(const Chunk* chunk) {
   WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS {
     ++unchanged_by_size_[chunk->bytes];
     const auto site = write_sites_.find(chunk->id);
-    if (site != write_sites_.end() && site->second != nullptr) ++unchanged_by_site_[site->second];
+    if (site != write_sites_.end() && site->second.front() != nullptr) ++unchanged_by_site_[site->second];
     return true;
   }, false);
 }
 
-std::vector<std::pair<const void*, uint64_t>> Engine::UnchangedBySite() const {
+std::vector<std::pair<WriteSite, uint64_t>> Engine::UnchangedBySite() const {
   MutexLock lock(mutex_);
-  std::vector<std::pair<const void*, uint64_t>> sites(unchanged_by_site_.begin(), unchanged_by_site_.end());
+  std::vector<std::pair<WriteSite, uint64_t>> sites(unchanged_by_site_.begin(), unchanged_by_site_.end());
   std::stable_sort(sites.begin(), sites.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   return sites;
 }

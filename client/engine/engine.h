@@ -42,6 +42,7 @@
 #include "client/engine/policy_feed.h"
 #include "client/engine/room.h"
 #include "client/engine/vacating.h"
+#include "client/engine/write_site.h"
 #include "client/engine/writes_under_way.h"
 #include "client/policy/policy.h"
 #include "client/swap/slot.h"
@@ -151,10 +152,10 @@ class Engine {
   void TellTouches() RS_EXCLUDES(mutex_);
   // For people: which sizes of chunks were written although nothing had changed (Options::debug); empty: none.
   std::string DescribeUnchangedWrites() const RS_EXCLUDES(mutex_);
-  // Debug mode: the chunk is written from now on by what was pulled at `site`; null: nobody knows. Where those were pulled that did not change, and how
+  // Debug mode: the chunk is written from now on by what was pulled at `site`. Where those were pulled that did not change, and how
   // often, the most frequent first.
-  void NoteWriteSite(const Chunk* chunk, const void* site) RS_EXCLUDES(mutex_);
-  std::vector<std::pair<const void*, uint64_t>> UnchangedBySite() const RS_EXCLUDES(mutex_);
+  void NoteWriteSite(const Chunk* chunk, const WriteSite& site) RS_EXCLUDES(mutex_);
+  std::vector<std::pair<WriteSite, uint64_t>> UnchangedBySite() const RS_EXCLUDES(mutex_);
   // The policy's order, a line a chunk, for people; whether the policy's own structure is sound.
   std::string DescribePolicy() const RS_EXCLUDES(mutex_);
   bool CheckPolicy() const RS_EXCLUDES(mutex_);
@@ -377,8 +378,8 @@ class Engine {
   static constexpr int32_t kAllUnchanged = 1 << 16;
   int32_t unchanged_share_ RS_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, uint64_t> unchanged_by_size_ RS_GUARDED_BY(mutex_);  // bytes of a chunk, writes
-  std::map<uint32_t, const void*> write_sites_ RS_GUARDED_BY(mutex_);     // by id; debug mode
-  std::map<const void*, uint64_t> unchanged_by_site_ RS_GUARDED_BY(mutex_);
+  std::map<uint32_t, WriteSite> write_sites_ RS_GUARDED_BY(mutex_);     // by id; debug mode
+  std::map<WriteSite, uint64_t> unchanged_by_site_ RS_GUARDED_BY(mutex_);
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
   std::span<Chunk* const> closing_ RS_GUARDED_BY(mutex_);  // victims whose pins a thread looks for; on its stack
   WritesUnderWay leaving_ RS_GUARDED_BY(mutex_);       // by bytes of frames

@@ -56,7 +56,7 @@ void BlockCache::Count(const ChunkHead* chunk, int sign) {
 
 void BlockCache::LetGo(Entry* entry) {
   if (entry->chunk == nullptr) return;
-  ChunkHead* const chunk = std::exchange(*entry, Entry()).chunk;
+  ChunkHead* const chunk = std::exchange(*entry, Entry{.gone = entry->gone}).chunk;
   Count(chunk, -1);
   UnpinCounted(chunk);
 }
@@ -139,20 +139,23 @@ bool BlockCache::Grow() noexcept {
 void* BlockCache::TryEnter(size_t block, Object object) noexcept {
   if (leaving_.block == block) return TakeBack();
   ChunkHead* const chunk = object.chunk();
-  if (entries_[block & mask_].chunk != nullptr && ++replaced_ > mask_ && !is_full_) Grow();
+  // Of what is gathered at random, all blocks are as likely as any to be used again.
+  const Entry& there = entries_[block & mask_];
+  if ((gathers_ ? there.chunk != nullptr : there.gone == block) && ++replaced_ > mask_ && !is_full_) Grow();
   LetGo(&leaving_);
   MakeRoom(chunk->bytes);
   HeldPin pin;
   if (!TryHeldPin(chunk, write_, &pin, PinFor::kLong)) return nullptr;
   if (uint64_t& most = OfThread::Get().most; most != UINT64_MAX) most += chunk->bytes / kGrowAgain;
   Entry* const entry = entries_ + (block & mask_);
+  const size_t gone = entry->chunk != nullptr ? entry->block : entry->gone;
   if (IsLatest(entry)) {
     leaving_ = *entry;
   } else {
     LetGo(entry);
   }
   static_cast<void>(pin.release());
-  *entry = {block, ElementsAt<void>(chunk->frame, object.offset()), chunk};
+  *entry = {block, ElementsAt<void>(chunk->frame, object.offset()), chunk, gone};
   Count(chunk, 1);
   latest_before_ = std::exchange(latest_, block);
   return entry->place;

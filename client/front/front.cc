@@ -44,7 +44,7 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
 // In debug mode: who pulls a T* of a chunk that nobody has changed yet.
 void NoteWriter(const Chunk* chunk) {
   Session* const session = Session::IfStarted();
-  if (session != nullptr && session->debug) session->engine->NoteWriteSite(chunk, CallerOfRamspan());
+  if (session != nullptr && session->debug) session->engine->NoteWriteSite(chunk, CallersOfRamspan());
 }
 
 // The engine wants to see the first use of what was advised so; a hint was none.

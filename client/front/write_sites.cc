@@ -24,7 +24,7 @@ std::string ReadLine(FILE* from) {
   return line.substr(0, line.find('\n'));
 }
 
-// The innermost function that is not of Ramspan's headers, which are inlined into it. Empty: nobody knows.
+// The innermost function that is not of Ramspan's headers or the system's, which are inlined into it. Empty: nobody knows.
 std::string LineOf(const std::string& file, const char* offset) {
   std::string quoted;
   for (const char c : file) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -36,29 +36,36 @@ std::string LineOf(const std::string& file, const char* offset) {
     if (place.empty() || place.front() == '?') return "";
     const std::filesystem::path path = place.substr(0, place.find(' '));  // "file:line (discriminator 2)"
     const std::string folder = path.parent_path().filename();
+    if (place.rfind("/usr/", 0) == 0) continue;
     if (folder != "ramspan" && folder != "rambrain" && folder != "detail") return path.filename().string() + " in " + function;
   }
 }
 }  // namespace
 
-const void* CallerOfRamspan() noexcept {
+WriteSite CallersOfRamspan() noexcept {
   void* frames[kFramesMost];
   const int n = backtrace(frames, kFramesMost);
-  const void* const own = FileOf(reinterpret_cast<const void*>(&CallerOfRamspan));
-  for (int i = 0; i < n; ++i) {
-    if (const void* const file = FileOf(frames[i]); file != nullptr && file != own) return frames[i];
+  const void* const own = FileOf(reinterpret_cast<const void*>(&CallersOfRamspan));
+  WriteSite site{};
+  size_t found = 0;
+  for (int i = 0; i < n && found < site.size(); ++i) {
+    if (const void* const file = FileOf(frames[i]); file != nullptr && file != own) site[found++] = frames[i];
   }
-  return nullptr;
+  return site;
 }
 
-std::string DescribeSite(const void* site) {
-  Dl_info info;
-  if (site == nullptr || dladdr(site, &info) == 0) return "an unknown place";
-  char offset[32];
-  // Within the call, not behind it.
-  std::snprintf(offset, sizeof offset, "0x%zx", static_cast<size_t>(static_cast<const char*>(site) - 1 - static_cast<const char*>(info.dli_fbase)));
-  const std::string line = LineOf(info.dli_fname, offset);
-  return line.empty() ? std::string(info.dli_fname) + "(+" + offset + "), whose line is known where it is compiled with -g" : line;
+std::string DescribeSite(const WriteSite& site) {
+  std::string first;
+  for (const void* const address : site) {
+    Dl_info info;
+    if (address == nullptr || dladdr(address, &info) == 0) break;
+    char offset[32];
+    // Within the call, not behind it.
+    std::snprintf(offset, sizeof offset, "0x%zx", static_cast<size_t>(static_cast<const char*>(address) - 1 - static_cast<const char*>(info.dli_fbase)));
+    if (const std::string line = LineOf(info.dli_fname, offset); !line.empty()) return line;
+    if (first.empty()) first = std::string(info.dli_fname) + "(+" + offset + "), whose line is known where it is compiled with -g";
+  }
+  return first.empty() ? "an unknown place" : first;
 }
 
 }  // namespace ramspan

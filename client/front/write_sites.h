@@ -4,13 +4,15 @@
 
 #include <string>
 
+#include "client/engine/write_site.h"
+
 namespace ramspan {
 
-// The return address of the innermost call that the program has made into this library; null where the stack cannot be followed, or program and
-// library are one file.
-const void* CallerOfRamspan() noexcept;
+// The return addresses of the innermost calls on the way into this library that are not its own; none where the stack cannot be followed, or program and
+// library are one file. Several, because the first ones may be functions of Ramspan's headers.
+WriteSite CallersOfRamspan() noexcept;
 
 // Of what that returned: "field.cc:34 in Step(Field&)", or as much of that as the program's debug information (-g) tells.
-std::string DescribeSite(const void* site);
+std::string DescribeSite(const WriteSite& site);
 
 }  // namespace ramspan

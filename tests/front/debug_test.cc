@@ -11,6 +11,7 @@
 
 #include "ramspan/errors.h"
 #include "ramspan/managed_ptr.h"
+#include "ramspan/managed_vector.h"
 #include "ramspan/runtime.h"
 
 namespace {
@@ -85,6 +86,25 @@ constexpr int kLine = __LINE__ + 2;
   auto pinned = one.write();
   return pinned[3];
 }
+// The library's header has a function of its own there, which is not inlined.
+constexpr int kLineOfView = __LINE__ + 4;
+[[gnu::noinline]] uint64_t ReadByView(ramspan::managedVector<uint64_t>& x) {
+  const auto view = x.view();
+  uint64_t sum = 0;
+  for (size_t i = 0; i < x.size(); i += 8192) sum += view[i];
+  return sum;
+}
+TEST_F(Debug, TheLinesOfViewsThatChangedNothingAreTold) {
+  if (std::system("command -v addr2line >/dev/null") != 0) GTEST_SKIP() << "needs addr2line (binutils)";
+  EXPECT_EXIT(
+      {
+        ramspan::managedVector<uint64_t> x(3 << 20, 1);
+        for (int sweep = 0; sweep < 4; ++sweep) ReadByView(x);
+        std::exit(Unchanged() > 20 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "pulled as T\\* at debug_test.cc:" + std::to_string(kLineOfView) + " in ReadByView.*times\\)");
+}
+
 TEST_F(Debug, TheLinesOfPullsThatChangedNothingAreTold) {
   if (std::system("command -v addr2line >/dev/null") != 0) GTEST_SKIP() << "needs addr2line (binutils)";
   EXPECT_EXIT(

@@ -49,7 +49,7 @@ TEST_F(ProgramEnd, AnErrorThatMeetsAThreadOnItsWayIsSaid) {
 
 // "terminate called after throwing an instance of 'terminate called recursively".
 TEST_F(ProgramEnd, OfErrorsThatEndManyThreadsOneIsSaidWhole) {
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 30; ++i) {
     const Outcome end = LiveUntilAnError("leave-many-threads");
     EXPECT_NE(end.status, 0);
     EXPECT_THAT(end.err, HasSubstr("does not fit the memory limit of 3 MiB"));

@@ -492,6 +492,25 @@ TEST(ManagedVector, ViewsGiveWayToEachOtherWhereOthersPinTheRest) {
   EXPECT_EQ(wrong, 0);
 }
 
+// Views held what had been used last, which is what has to leave first in sweeps: seven times the traffic.
+TEST(ManagedVector, SweepsByViewsMoveWhatHasToMove) {
+  const uint64_t room = ramspan::MemoryLimit() - ramspan::GetStatistics().overhead;
+  managedVector<uint64_t> x(room * 3 / 2 / sizeof(uint64_t), 1);
+  uint64_t sum = 0;
+  const auto sweeps = [&](int n) {
+    const uint64_t before = ramspan::GetStatistics().bytes_in;
+    for (int k = 0; k < n; ++k) {
+      const auto view = x.cview();
+      for (size_t i = 0; i < view.size(); ++i) sum += view[i];
+    }
+    return ramspan::GetStatistics().bytes_in - before;
+  };
+  sweeps(6);  // then the order is known
+  const uint64_t moved = sweeps(8), all = 8 * x.size() * sizeof(uint64_t);
+  EXPECT_LT(moved, all * 6 / 10) << "a third has to move";
+  EXPECT_EQ(sum, 14 * x.size());
+}
+
 // What a view holds and may spare was in the way of a lower limit.
 TEST(ManagedVector, AViewGivesWayToALowerLimit) {
   managedVector<uint64_t> x(1_MiB, 1);
@@ -517,6 +536,7 @@ TEST(ManagedVector, ElementsThatCompareThemselvesAreSorted) {
   for (int i = 0; i < 50'000; ++i) x.push_back({(i * 7919) % 50'000, i});
   std::sort(x.begin(), x.end());
   EXPECT_TRUE(std::is_sorted(x.begin(), x.end()));
+  EXPECT_EQ(x.begin()->key + std::as_const(x).begin()->key + x.view().begin()->key + x.cview().begin()->key, 0);
   EXPECT_TRUE(x[3] == x[3] && x[3] < x[4] && x[3] == Key({3, 0}));
   EXPECT_EQ(std::find(x.begin(), x.end(), Key{17, 0}) - x.begin(), 17);
   managedVector<double> y(2, 1.0);

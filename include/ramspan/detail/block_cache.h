@@ -1,5 +1,6 @@
 // BlockCache: the blocks that a view of a vector holds pinned, found by their number. It begins with four and grows as long as blocks are missed
-// that it has held before, up to all blocks of the vector. The views of all threads together hold a quarter of the memory limit, in equal parts for
+// that it has just let go (where elements are gathered at random, as long as blocks are missed), up to all blocks of the vector: what sweeps through a vector holds four, for what was used last is what the default policy
+// wants to leave first. The views of all threads together hold a quarter of the memory limit, in equal parts for
 // each thread, and beside it those blocks of each that references may name (latest_, found_), so that `a[i] = a[j]` always has both. All but those
 // are spare: they go, half of them and then half of the rest, when their thread would have to wait for pins, or another thread does.
 // Private to Ramspan although installed (resident.h).
@@ -68,6 +69,7 @@ class RAMSPAN_API BlockCache {
     size_t block = SIZE_MAX;  // its number; SIZE_MAX: none
     void* place = nullptr;    // of its first element; constant while pinned
     ChunkHead* chunk = nullptr;
+    size_t gone = SIZE_MAX;   // the block that made way for this one
   };
   struct OfThread;
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <iterator>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -29,6 +30,20 @@ class IndexIterator {
   IndexIterator(const IndexIterator<R, Value, V, C>& other) : range_(other.range_), i_(other.i_) {}  // NOLINT: as std::vector's
 
   reference operator*() const { return (*range_)[i_]; }
+  // For it->member: a pointer to what is referred to, or to a copy that lives as long as the expression.
+  auto operator->() const {
+    if constexpr (std::is_lvalue_reference_v<Reference>) {
+      return std::addressof(**this);
+    } else if constexpr (std::is_same_v<Reference, Value>) {
+      struct Copy {
+        Value value;
+        const Value* operator->() const { return &value; }
+      };
+      return Copy{**this};
+    } else {
+      return (**this).operator->();
+    }
+  }
   reference operator[](difference_type n) const { return (*range_)[i_ + static_cast<size_t>(n)]; }
   IndexIterator& operator++() { return *this += 1; }
   IndexIterator& operator--() { return *this -= 1; }
