@@ -431,7 +431,7 @@ Status Engine::FullOfPinsStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYS
   return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
                             FormatBytes(budget_.limit()) +
                             (few ? ", or all places of that size in the " + FormatBytes(addresses) + " of addresses that were left for it (ulimit -v)," : "") +
-                            " and no thread can go on to release one. Hold fewer adhereTos, blocks or views at once (a smaller scope), "
+                            " and no thread can go on to release one. Hold fewer adhereTos or views at once (a smaller scope), "
                             "use smaller chunks, or raise " + (few ? "`ulimit -v`, and then also " : "") +
                             "the limit (RAMSPAN_MEMORY, ramspan run --memory); where several "
                             "threads each hold some, pull them together (adhereAll, LISTOFINGREDIENTS)"); }, OutOfHeap());
