@@ -426,7 +426,8 @@ TEST(ContentionMeter, CountsHoldsOnceWhereTheyAreNestedAndNoWaitForACondition) {
   EXPECT_GE(times.any.held_ns, times.watched.held_ns);
   EXPECT_LT(times.any.held_ns, times.watched.held_ns + 4 * hold_ns) << "the wait for the condition counts as a hold";
   EXPECT_GT(times.wait_ns, hold_ns / 4);
-  EXPECT_EQ(times.preempted, 1u);
+  EXPECT_GE(times.preempted, 1u);  // and what a busy machine preempts of the other two
+  EXPECT_LE(times.preempted, times.any.times);
 }
 
 TEST_F(Policies, EachPatternAndLimitIsALineWithAllPoliciesAndBothReferences) {
