@@ -172,6 +172,11 @@ void Loader::DescribeKeys() {
     c.trace = text;
     return Status();
   };
+  const auto page_block = [&c](const std::string& text) { return SetPageBlock(text, &c.page_block); };
+  const auto page_faults = [&c](const std::string& text) {
+    return SetChoice<FaultMode>(text, {{"auto", FaultMode::kAuto}, {"thread", FaultMode::kThread}, {"signal", FaultMode::kSignal}}, &c.page_faults);
+  };
+  const auto pages_above = [&c](const std::string& text) { return SetPagesAbove(text, &c.pages_above); };
   AddKey("memory", memory, "hard limit of local memory");
   AddKey("swapMemory", swap_memory, "most bytes of local swap files");
   AddKey("memoryManager", manager, "who leaves when memory is full");
@@ -189,6 +194,9 @@ void Loader::DescribeKeys() {
   AddKey("bundles", bundles, "objects smaller than a page share chunks");
   AddKey("stats", stats, "file for the statistics");
   AddKey("trace", trace, "file for the accesses, which `ramspan bench policy` replays");
+  AddKey("pageBlock", page_block, "what is swapped as one of memory that is swapped by pages");
+  AddKey("pageFaults", page_faults, "who brings such memory when it is touched");
+  AddKey("pagesAbove", pages_above, "the least allocation that ramspan run --pages swaps by pages");
 }
 
 std::vector<std::string> Loader::Keys() const {

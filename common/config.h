@@ -20,6 +20,13 @@ namespace ramspan {
 // The values of the key memoryManager, the default first. client/policy/policy_factory.cc makes a policy of each.
 inline constexpr const char* kMemoryManagers[] = {"replay", "cyclic", "second-chance"};
 
+// How a thread that touches memory which is swapped by pages, and is not there, gets it.
+enum class FaultMode {
+  kAuto,
+  kThread,  // the kernel keeps the thread waiting, and a thread of Ramspan's brings the page. System calls wait, too
+  kSignal,  // the thread itself brings it, in a handler of SIGBUS: in a third of the time, but system calls fail (EFAULT)
+};
+
 struct Config {
   uint64_t memory = 0;       // bytes; 0 = choose by the machine
   uint64_t swap_memory = 0;  // bytes; 0 = choose by the disk
@@ -38,6 +45,9 @@ struct Config {
   bool bundles = true;
   std::string stats;  // empty = none
   std::string trace;  // empty = none
+  uint64_t page_block = 64 << 10;   // bytes; a power of two
+  FaultMode page_faults = FaultMode::kAuto;
+  uint64_t pages_above = 128 << 10;  // bytes; of ramspan run --pages
 
   // Where each key that is not a default came from, for messages: "environment RAMSPAN_MEMORY", "/etc/ramspan.conf:3".
   std::map<std::string, std::string> source;

@@ -1,6 +1,7 @@
 #include "common/config_values.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "common/units.h"
 
@@ -11,6 +12,8 @@ constexpr uint64_t kMemoryMin = uint64_t{1} << 20;
 constexpr uint64_t kMemoryMax = uint64_t{1} << 46;
 constexpr uint64_t kSwapMemoryMin = 4096;               // one slot of the smallest size
 constexpr uint64_t kSwapMemoryMax = uint64_t{1} << 52;  // 2^40 granules: all that a slot allocator can count
+
+constexpr uint64_t kPageBlockMin = 4096, kPageBlockMax = uint64_t{1} << 20;  // larger ones would be moved with what is not used
 
 // What people call the keys, as Plain() writes it.
 constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
@@ -66,6 +69,19 @@ Status SetMemory(const std::string& text, uint64_t* out) {
 
 Status SetSwapMemory(const std::string& text, uint64_t* out) {
   return SetBytes(text, kSwapMemoryMin, kSwapMemoryMax, "; to have no swap files, set swap = remote", out);
+}
+
+Status SetPageBlock(const std::string& text, uint64_t* out) {
+  constexpr const char* kRemedy = "; of memory that is swapped by pages that is what moves as one, a power of two: 64 KiB for mixed use, 4 KiB for scattered use, 1 MiB for sweeps";
+  uint64_t bytes = 0;
+  if (Status status = SetBytes(text, kPageBlockMin, kPageBlockMax, kRemedy, &bytes); !status.ok()) return status;
+  if (!std::has_single_bit(bytes)) return InvalidArgument("\"" + Printable(text) + "\" is no power of two" + kRemedy);
+  *out = bytes;
+  return Status();
+}
+
+Status SetPagesAbove(const std::string& text, uint64_t* out) {
+  return SetBytes(text, kPageBlockMin, kMemoryMax, "; smaller allocations of the program are left to malloc", out);
 }
 
 Status SetSwitch(std::string text, bool* out) {

@@ -20,6 +20,8 @@ inline constexpr std::string_view kEnvironmentPrefix = "RAMSPAN_";
 // All leave `out` as it is when the text is wrong.
 Status SetMemory(const std::string& text, uint64_t* out);
 Status SetSwapMemory(const std::string& text, uint64_t* out);
+Status SetPageBlock(const std::string& text, uint64_t* out);
+Status SetPagesAbove(const std::string& text, uint64_t* out);
 Status SetSwitch(std::string text, bool* out);
 Status SetManager(const std::string& text, std::string* out);
 Status SetTransport(const std::string& text, Transport* out);

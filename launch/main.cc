@@ -18,6 +18,7 @@
 #include "common/config.h"
 #include "common/topology.h"
 #include "common/units.h"
+#include "common/userfault.h"
 #include "launch/elf_needs.h"
 #include "launch/keeper.h"
 #include "launch/leftovers.h"
@@ -88,6 +89,23 @@ bool AppIsConfigured(const std::string& app) {
   return !config.ok() || config.value().source.count("memory") != 0;
 }
 
+// How pages are brought here, in words; else why they are not.
+void LookForPages(Facts* facts) {
+  const std::string folder = SelfFolder();
+  for (const char* library : {"/../lib/ramspan/libramspan-pages.so", "/../lib64/ramspan/libramspan-pages.so", "/../lib/x86_64-linux-gnu/ramspan/libramspan-pages.so"}) {
+    if (facts->pages_library.empty() && access((folder + library).c_str(), R_OK) == 0) facts->pages_library = std::filesystem::canonical(folder + library).string();
+  }
+  Userfault userfault;
+  if (const Status status = userfault.Open(FaultMode::kAuto); !status.ok()) {
+    facts->pages_why_not = status.message();
+  } else if (userfault.serves_system_calls()) {
+    facts->pages_mode = "who touches what has left waits for it, system calls too";
+  } else {
+    facts->pages_mode = "system calls on what has left fail (EFAULT), because this user may not have the kernel's own page faults served (sysctl "
+                        "vm.unprivileged_userfaultfd=1 allows it)";
+  }
+}
+
 Facts HostFacts(const RunOptions& options) {
   Facts facts;
   facts.getenv = [](const char* name) -> const char* { return std::getenv(name); };
@@ -96,6 +114,7 @@ Facts HostFacts(const RunOptions& options) {
   facts.launcher = SelfPath();
   facts.memserver = FindCompanion("ramspan-memserver");
   facts.server = FindCompanion("ramspan-server");
+  if (options.pages) LookForPages(&facts);
   facts.mpi_use = MpiUseOf;
   facts.cores = std::max(std::thread::hardware_concurrency(), 1U);
   facts.available_memory = AvailableMemory();

@@ -20,7 +20,7 @@ po::options_description Description(RunOptions& options) {
       "memory servers: ranks after the compute ranks, or processes of their own (--transport). 0: swap goes to local files only");
   add("memory", po::value(&options.memory)->value_name("SIZE"),
       "limit of each compute rank for managed data, like 64MiB. Default: RAMSPAN_MEMORY, else the configuration file, "
-      "else a fair part of this host's available memory");
+      "else (and with auto) a fair part of the memory that is available here, as the batch system limits it");
   add("server-memory", po::value(&options.server_memory)->value_name("SIZE"),
       "what each server lends. Default: half of its host's available memory, shared between the host's servers");
   add("transport", po::value(&options.transport)->value_name("T")->default_value("auto"),
@@ -37,6 +37,12 @@ po::options_description Description(RunOptions& options) {
       "MPICH's mpiexec. Default: mpiexec.hydra, mpiexec.mpich or mpiexec in PATH");
   add("mpi-arg", po::value(&options.mpi_args)->value_name("ARG")->composing(),
       "a global option for mpiexec, as --mpi-arg=-bind-to --mpi-arg=core; may be repeated");
+  add("pages", po::bool_switch(&options.pages),
+      "for programs that do not know Ramspan, unmodified (C, C++, Fortran, Python ...): what they allocate in large pieces is swapped by blocks of pages "
+      "beyond --memory. Needs Linux 6.8 on the ranks' hosts");
+  add("pages-above", po::value(&options.pages_above)->value_name("SIZE"), "with --pages: smaller allocations are left to malloc. Default: 128KiB");
+  add("page-block", po::value(&options.page_block)->value_name("SIZE"),
+      "with --pages: what moves as one, a power of two from 4KiB (scattered use) to 1MiB (sweeps). Default: 64KiB");
   add("dry-run", po::bool_switch(&options.dry_run), "print the lines that would be started, and start nothing");
   add("help,h", "this text");
   return text;
@@ -53,6 +59,7 @@ Result<RunOptions> ParseRunOptions(const std::vector<std::string>& arguments) {
   std::replace(own.begin(), own.end(), std::string("-np"), std::string("-n"));
   std::vector<std::string> words;
   if (Status parsed = ParseCommandLine("ramspan run", own, Description(options), &words); !parsed.ok()) return parsed;
+  if (options.memory == "auto") options.memory.clear();
   if (!words.empty()) return InvalidArgument("write -- before the program: ramspan run -n 2 -s 1 -- ./app ARGUMENTS");
   return options;
 }
@@ -63,7 +70,7 @@ std::string RunHelp() {
   text << "usage: ramspan run [options] -- APP [ARGUMENTS]\n\n"
           "Runs APP on RANKS compute ranks beside SERVERS memory servers, whose memory holds what does not fit into\n"
           "the ranks' limit; what does not fit there either goes to local files. APP may be any program that uses\n"
-          "Ramspan, with MPI or without.\n\n"
+          "Ramspan, with MPI or without; with --pages, any program.\n\n"
           "examples:\n"
           "  ramspan run -n 2 -s 1 --memory 64MiB --server-memory 512MiB -- ./app input.dat\n"
           "      two ranks that keep at most 64 MiB each, one server that lends them 512 MiB\n"
@@ -73,6 +80,8 @@ std::string RunHelp() {
           "      eight ranks over several hosts, and a table of what they did\n"
           "  ramspan run -n 4 -s 2 --transport ofi -- ./app\n"
           "      an MPI program with a whole MPI_COMM_WORLD of four, and two servers beside its job\n"
+          "  ramspan run --pages -s 1 --memory 2GiB -- python3 analysis.py\n"
+          "      a program that knows nothing of Ramspan, with 2 GiB in memory and the rest at a server\n"
           "  ramspan run -s 2 -- ./app\n"
           "      inside a SLURM allocation: all its tasks, two of them as servers\n\n"
        << Description(options)

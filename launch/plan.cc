@@ -21,7 +21,8 @@ constexpr int kProcessesMax = 1'000'000'000;
 
 Result<Plan> Planner::Make() {
   for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts, &Planner::CheckProcesses,
-                    &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::PlaceAll, &Planner::CheckMemory, &Planner::TuneTcp, &Planner::BuildLine}) {
+                    &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::PlaceAll, &Planner::CheckMemory, &Planner::TuneTcp,
+                    &Planner::PreloadPages, &Planner::BuildLine}) {
     if (Status status = (this->*step)(); !status.ok()) return status;
   }
   return std::move(plan_);
@@ -131,6 +132,25 @@ Status Planner::FindApp() {
   app_ = options_.app;
   app_[0] = found.value();
   plan_.app_name = options_.app[0];
+  return {};
+}
+
+// After what the application's own file says has been looked at. The library goes to the application alone, and not to what starts it.
+Status Planner::PreloadPages() {
+  if (!options_.pages) {
+    if (options_.page_block.empty() && options_.pages_above.empty()) return {};
+    return InvalidArgument("--page-block and --pages-above are for --pages");
+  }
+  if (facts_.pages_mode.empty()) return InvalidArgument("--pages: " + facts_.pages_why_not);
+  if (facts_.pages_library.empty()) return InvalidArgument("--pages: libramspan-pages.so is not in lib/ramspan beside the folder of this program");
+  const std::string preloaded = Setting("LD_PRELOAD");
+  std::vector<std::string> app = {"/usr/bin/env", "LD_PRELOAD=" + facts_.pages_library + (preloaded.empty() ? "" : ":" + preloaded)};
+  if (!options_.page_block.empty()) app.push_back("RAMSPAN_PAGE_BLOCK=" + options_.page_block);
+  if (!options_.pages_above.empty()) app.push_back("RAMSPAN_PAGES_ABOVE=" + options_.pages_above);
+  app.insert(app.end(), app_.begin(), app_.end());
+  app_ = std::move(app);
+  plan_.notes.push_back("--pages: allocations from " + (options_.pages_above.empty() ? "128KiB" : options_.pages_above) + " on are swapped in blocks of " +
+                        (options_.page_block.empty() ? "64KiB" : options_.page_block) + "; " + facts_.pages_mode);
   return {};
 }
 

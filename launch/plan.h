@@ -26,6 +26,8 @@ struct RunOptions {
   std::string mpiexec;                // empty: mpiexec.hydra, mpiexec.mpich or mpiexec in PATH
   std::vector<std::string> mpi_args;  // handed to mpiexec as global options
   std::vector<std::string> env;       // NAME=VALUE for all ranks
+  bool pages = false;                 // large allocations of a program that does not know Ramspan are swapped
+  std::string page_block, pages_above;  // sizes; empty: not given
   bool dry_run = false;
   std::vector<std::string> app;       // program and arguments
 };
@@ -37,6 +39,9 @@ struct Facts {
   std::string launcher;                // this executable
   std::string memserver;               // empty: not found; likewise:
   std::string server;                  // ramspan-server
+  std::string pages_library;           // libramspan-pages.so, for --pages
+  std::string pages_mode;              // how pages are brought on this host, in words; empty: not at all, and then:
+  std::string pages_why_not;
   std::function<std::optional<MpiUse>(const std::string&)> mpi_use;  // launch/elf_needs.h
   uint32_t cores = 1;                  // of this host
   uint64_t available_memory = 0;       // of this host, bytes

@@ -29,6 +29,7 @@ class Planner {
   Status CheckTransport();
   Status CountRanks();
   Status FindApp();
+  Status PreloadPages();
   Status FindHosts();
   Status CheckProcesses();
   Status CheckEnvironment();

@@ -112,6 +112,7 @@ class Arena {
   void CountPeak();                        // for when metadata has grown
   uint64_t available() const;  // bytes that TryTake could still give, sizes and addresses permitting
   uint64_t addresses() const { return range_bytes_; }  // no limit above it can be used
+  std::span<std::byte> range() const { return {reinterpret_cast<std::byte*>(base_), range_bytes_}; }  // in which all frames are
   // Frames that fit the limit may find no run of addresses: sizes are rounded up to powers of two, which takes up to twice the limit, and what is
   // pinned may lie so that as much again is of no use. Any thread, as addresses().
   bool has_few_addresses() const { return range_bytes_ / 4 < budget_->limit(); }

@@ -57,6 +57,7 @@ inline constexpr uint64_t kPhaseMask = uint64_t{7} << kPhaseShift;
 // The program's advice (include/ramspan/advice.h).
 inline constexpr uint64_t kAdvisedKeep = 1 << 11, kAdvisedOnce = 1 << 12, kAdvisedSequential = 1 << 13, kAdvisedRandom = 1 << 14,
                           kAdvisedWillNeed = 1 << 15;  // until its first use
+inline constexpr uint64_t kPages = 1 << 16;  // a block of pages (client/pages), whose number is in `refs`; constant after construction
 inline constexpr uint64_t kOneCountedPin = uint64_t{1} << 32;
 
 inline Phase PhaseOf(uint64_t word) { return static_cast<Phase>((word & kPhaseMask) >> kPhaseShift); }

@@ -20,7 +20,10 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins, const M
       chunks_(&budget_),
       arena_(&budget_, {.guard = options.debug,
                        .addresses = options.addresses,
-                       .before_pages_go = [tier](std::span<std::byte> memory) { tier->ForgetMemory(memory); }}),
+                       .before_pages_go = [tier, pins](std::span<std::byte> memory) {
+                         tier->ForgetMemory(memory);
+                         pins->ForgetFrames(memory);
+                       }}),
       policy_(make_policy(&chunks_)),
       feed_(&chunks_, pins),
       ops_(&budget_),

@@ -180,6 +180,7 @@ class Engine {
   void NoteHeapFailure() { heap_failures_.fetch_add(1, std::memory_order_relaxed); }
 
   Budget* budget() { return &budget_; }
+  std::span<std::byte> frame_addresses() const RS_NO_THREAD_SAFETY_ANALYSIS { return arena_.range(); }  // constant; in which all frames are
   EngineCounters counters() const RS_EXCLUDES(mutex_);
   // I1, I2 and the lists: for tests, with no thread inside.
   bool IsValid() RS_EXCLUDES(mutex_);

@@ -18,7 +18,7 @@ class PinScanner {
   virtual ~PinScanner() = default;
   // After this returns, every pin stored before a state word was closed is visible to FindPinned (membarrier).
   virtual void Barrier() = 0;
-  // pinned[i] = some thread's table holds chunks[i].
+  // pinned[i] = some thread's table holds chunks[i]. Of those that are not, the frame holds the bytes (client/pages) when it returns.
   virtual void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) = 0;
 
   // The calling thread starts (chunk) or stops (nullptr) to wait for memory in order to pin `chunk`.
@@ -40,6 +40,9 @@ class PinScanner {
   virtual void EndHoldUp(const void* /*who*/) {}
   // Whether they are just now. They notice at the next pin of a chunk without kReferenced.
   virtual bool HoldsUpOthers() const { return false; }
+
+  // The pages of these frames go back to the kernel next. Called under the engine's mutex.
+  virtual void ForgetFrames(std::span<std::byte> /*frames*/) {}
 
   // First touches (policy.h). Threads are those that ever pinned; the calling one may be none of them.
   virtual uint32_t ThisThread() const { return kNoThread; }

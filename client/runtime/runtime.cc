@@ -13,6 +13,7 @@
 #include "client/front/pin_registry.h"
 #include "client/front/throw_status.h"
 #include "client/front/write_sites.h"
+#include "client/pages/page_scanner.h"
 #include "client/policy/policy_factory.h"
 #include "client/policy/trace_file.h"
 #include "client/policy/trace_policy.h"
@@ -136,7 +137,8 @@ void Runtime::MakeParts(bool rambrain, std::chrono::steady_clock::time_point sta
   options.preemptive = config_.preemptive;
   options.debug = config_.debug;
   options.checksum = config_.checksum;
-  engine_ = std::make_unique<Engine>(options, swap_.get(), &PinRegistry::Get(), [this](const ChunkTable* chunks) {
+  scanner_ = std::make_unique<PageScanner>(&PinRegistry::Get());
+  engine_ = std::make_unique<Engine>(options, swap_.get(), scanner_.get(), [this](const ChunkTable* chunks) {
     return MakeConfiguredPolicy(chunks);
   });
   // Debug mode wants each object on pages of its own.

@@ -12,6 +12,7 @@
 #include "client/front/turn_queue.h"
 #include "client/runtime/mover.h"
 #include "common/config.h"
+#include "common/mutex.h"
 
 namespace ramspan {
 
@@ -20,6 +21,8 @@ class ChunkTable;
 class EvictionPolicy;
 class FileSwap;
 class MappedFiles;
+class PageScanner;
+class PageSpace;
 class RetirableTier;
 class RuntimeStatistics;
 class ServerTransport;
@@ -46,6 +49,13 @@ class Runtime {
   // For calls that lower a limit or take a swap away: bundles without an object would have to find room, or would be said to be lost.
   void FreeEmptyBundles() noexcept;
   MappedFiles& mapped_files() { return *mapped_files_; }
+  // Memory that is swapped by pages; the first call starts it. Throws ConfigError where the system does not allow it.
+  PageSpace& pages() {
+    PageSpace* const space = pages_if_started();
+    return __builtin_expect(space != nullptr, 1) ? *space : StartPages();
+  }
+  uint64_t pages_above() const { return config_.pages_above; }
+  PageSpace* pages_if_started() { return pages_.load(std::memory_order_acquire); }
   RuntimeStatistics& statistics() { return *statistics_; }
   FileSwap* files() { return files_; }  // as configured; null with swap = remote
   std::unique_ptr<CachePolicy> MakeConfiguredPolicy(const ChunkTable* chunks) const;
@@ -79,6 +89,7 @@ class Runtime {
   Result<ServerTransport*> ChooseTransport();
   Status AddRemoteTier(std::vector<std::unique_ptr<SwapTier>>* tiers);
   Status AddFileTier(bool rambrain, std::vector<std::unique_ptr<SwapTier>>* tiers);
+  PageSpace& StartPages();
   void UseLimits(const Options& named, const Config& next);
   void LeaveRemote();
   void AtExit();
@@ -90,7 +101,10 @@ class Runtime {
   std::unique_ptr<ServerTransport> outside_;  // of servers that are no ranks, until the start has succeeded; swap_ uses it to its end
   std::unique_ptr<TieredSwap> swap_;
   std::unique_ptr<TraceFile> trace_;  // null: nothing is traced
+  std::unique_ptr<PageScanner> scanner_;
   std::unique_ptr<Engine> engine_;
+  Mutex pages_mutex_{LockRank::kRuntime};  // one thread starts them
+  std::atomic<PageSpace*> pages_{nullptr};
   TurnQueue changes_;
   TurnQueue reloads_;  // of Reconfigure; a turn of changes_ comes within it
   ChangeableKeys read_;  // when they were last read; in a turn of reloads_

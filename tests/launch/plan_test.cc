@@ -125,6 +125,31 @@ TEST_F(PlanTest, ArgumentsThatHydraWouldMisreadAreEncoded) {
   EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), "a b"), 1);
 }
 
+TEST_F(PlanTest, PagesArePreloadedIntoTheApplicationAlone) {
+  Ranks(1, 0);
+  facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
+  facts_.pages_mode = "it works";
+  options_.pages = true;
+  options_.page_block = "4KiB";
+  environment_["LD_PRELOAD"] = "/lib/other.so";
+  const Plan plan = Make();
+  const auto env = std::find(plan.argv.begin(), plan.argv.end(), "/usr/bin/env");
+  ASSERT_NE(env, plan.argv.end());
+  EXPECT_EQ(Words(env, plan.argv.end()), (Words{"/usr/bin/env", "LD_PRELOAD=/opt/lib/ramspan/libramspan-pages.so:/lib/other.so", "RAMSPAN_PAGE_BLOCK=4KiB", "./app", "in.txt"}));
+  EXPECT_EQ(Env(plan, "LD_PRELOAD"), "(unset)");
+  EXPECT_TRUE(Notes(plan, "it works"));
+}
+
+TEST_F(PlanTest, PagesThatThisHostCannotSwapAreAnErrorThatSaysWhy) {
+  facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
+  facts_.pages_why_not = "an old kernel";
+  options_.pages = true;
+  EXPECT_NE(Error().find("an old kernel"), std::string::npos);
+  options_.pages = false;
+  options_.pages_above = "1MiB";
+  EXPECT_NE(Error().find("--pages"), std::string::npos);
+}
+
 TEST_F(PlanTest, AnUnknownTransportIsAnErrorThatSaysWhatThereIs) {
   options_.transport = "pigeon";
   EXPECT_NE(Error().find("auto, mpi, ofi or none"), std::string::npos);

@@ -1,0 +1,114 @@
+#include "client/pages/fault_server.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <system_error>
+
+#include "client/pages/inside.h"
+#include "client/pages/page_scanner.h"
+#include "common/errno_guard.h"
+#include "common/limit_of_threads.h"
+#include "common/log.h"
+#include "common/own_thread.h"
+#include "common/topology.h"
+
+namespace ramspan {
+
+namespace detail {
+__thread int t_inside_ramspan = 0;
+}  // namespace detail
+
+namespace {
+
+// One thread waits while another one's pages come from swap.
+constexpr int kServersMax = 4;
+// A thread that has been served often faults again at once: to sleep and be woken costs 30 to 60 us.
+constexpr auto kSpinForFaults = std::chrono::microseconds(30);
+constexpr int kFaultWaitMs = 1000;
+
+FaultServer* the_server = nullptr;  // of kSignal; set before the handler is there
+struct sigaction signal_before;
+
+[[noreturn]] void EndProcess(const char* why) {
+  LogWarning("memory of the program's that is swapped by pages cannot be brought back, and a load or store cannot fail, so the process ends: %s", why);
+  std::abort();
+}
+
+}  // namespace
+
+Status FaultServer::Start() { return space_->userfault().mode() == FaultMode::kThread ? StartThreads() : TakeSignal(); }
+
+Status FaultServer::StartThreads() {
+  const int servers = std::clamp(UsableCores(), 2, kServersMax);
+  try {
+    for (int i = 0; i < servers; ++i) StartOwnThread([this] { Run(); }).detach();
+  } catch (const std::system_error& e) {
+    return InvalidArgument(std::string("no thread can be started for bringing pages: ") + e.what() + "; " + LimitOfThreads());
+  }
+  return Status();
+}
+
+void FaultServer::Run() {
+  const detail::Inside inside;
+  Userfault::Fault fault;
+  for (auto served = std::chrono::steady_clock::time_point();;) {
+    const bool spins = std::chrono::steady_clock::now() - served < kSpinForFaults;
+    if (!space_->userfault().Next(&fault, spins ? 0 : kFaultWaitMs)) continue;
+    Serve(fault.address, fault.thread);
+    served = std::chrono::steady_clock::now();
+  }
+}
+
+void FaultServer::Serve(const void* address, uint32_t thread) {
+  if (!space_->Owns(address)) return;  // a frame that went back to the kernel meanwhile
+  PageScanner::ServeThread(NumberOf(thread));
+  const Status status = space_->Bring(address);
+  if (!status.ok()) EndProcess(status.c_str());
+}
+
+uint32_t FaultServer::NumberOf(uint32_t thread) {
+  for (uint32_t looked = 0, at = thread; looked < kThreads; ++looked, ++at) {
+    std::atomic<uint32_t>& known = known_[at % kThreads];
+    uint32_t other = known.load(std::memory_order_relaxed);
+    if (other == 0 && known.compare_exchange_strong(other, thread, std::memory_order_relaxed)) return first_thread_ + at % kThreads;
+    if (other == thread) return first_thread_ + at % kThreads;
+  }
+  return first_thread_ + thread % kThreads;
+}
+
+Status FaultServer::TakeSignal() {
+  the_server = this;
+  struct sigaction action = {};
+  action.sa_sigaction = OnSignal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigfillset(&action.sa_mask);  // the program's handlers run behind it, and may touch pages themselves
+  for (const int fatal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&action.sa_mask, fatal);
+  if (sigaction(SIGBUS, &action, &signal_before) != 0) return Unavailable(std::string("no handler of SIGBUS: ") + strerror(errno));
+  return Status();
+}
+
+void FaultServer::OnSignal(int number, siginfo_t* info, void* context) {
+  const bool of_memory = info->si_code > 0 && the_server->space_->Owns(info->si_addr);
+  if (of_memory) {
+    const ErrnoGuard guard;
+    const detail::Inside inside;
+    const Status status = the_server->space_->Bring(info->si_addr);
+    if (!status.ok()) EndProcess(status.c_str());
+    return;
+  }
+  // The program's own, or its end.
+  if ((signal_before.sa_flags & SA_SIGINFO) != 0) return signal_before.sa_sigaction(number, info, context);
+  if (signal_before.sa_handler != SIG_DFL && signal_before.sa_handler != SIG_IGN) return signal_before.sa_handler(number);
+  sigaction(SIGBUS, &signal_before, nullptr);  // the instruction is executed again, and faults again
+  if (info->si_code <= 0) raise(SIGBUS);
+}
+
+}  // namespace ramspan

@@ -1,0 +1,384 @@
+#include "client/pages/page_space.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "client/engine/engine.h"
+#include "common/slot_ref.h"
+#include "common/units.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint64_t kHomeAddresses = uint64_t{1} << 40;  // of homes, where the system lets us; they cost nothing
+constexpr uint64_t kLeastPerLimit = 4;              // times the limit, where addresses are limited
+constexpr uint64_t kBlocksACharge = 2048;           // whose descriptors are charged to the memory limit in one go: 112 KiB
+// A look takes some ns: the lock is held for a move, of 5 to 15 us. Who holds it may have been preempted.
+constexpr int kLooksAtBlock = 2000;
+// What fills the memory limit may be blocks in their grace, and frames of those that are being brought.
+constexpr auto kPatienceWithPins = std::chrono::seconds(10);
+constexpr auto kPauseOfBlocks = std::chrono::microseconds(200);
+constexpr auto kPauseOfSwap = std::chrono::milliseconds(10);  // a read that failed is tried again
+
+int64_t BlockClockNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+// Most memory differs from zero within its first bytes.
+bool IsZero(const char* begin, size_t bytes) {
+  const auto* const words = reinterpret_cast<const uint64_t*>(begin);
+  const size_t count = bytes / sizeof(uint64_t);
+  return std::all_of(words, words + count, [](uint64_t word) { return word == 0; });
+}
+
+}  // namespace
+
+class PageSpace::Locked {
+ public:
+  explicit Locked(Block* block) : block_(block) {
+    for (int looks = 0; block_->locked.exchange(true, std::memory_order_acquire); ++looks) {
+      if (looks >= kLooksAtBlock) std::this_thread::yield();
+      __builtin_ia32_pause();
+    }
+  }
+  ~Locked() { block_->locked.store(false, std::memory_order_release); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  Block* const block_;
+};
+
+Result<std::unique_ptr<PageSpace>> PageSpace::Create(Engine* engine, const PageOptions& options) {
+  auto space = std::unique_ptr<PageSpace>(new PageSpace(engine, options));
+  if (Status status = space->Open(options.mode); !status.ok()) return status;
+  return space;
+}
+
+Status PageSpace::Open(FaultMode mode) {
+  if (Status status = userfault_.Open(mode); !status.ok()) return status;
+  const uint64_t least = std::bit_ceil(engine_->budget()->limit()) * kLeastPerLimit;
+  homes_ = ReserveAddresses(std::max(kHomeAddresses, least), least);
+  if (homes_.begin != nullptr) {
+    // Blocks that are aligned in the address space, too, and no block that is there only in part.
+    const uint64_t skip = -reinterpret_cast<uintptr_t>(homes_.begin) % block_bytes_;
+    munmap(homes_.begin, skip);
+    const uint64_t whole = (homes_.bytes - skip) / block_bytes_ * block_bytes_;
+    munmap(homes_.begin + skip + whole, homes_.bytes - skip - whole);
+    homes_ = {homes_.begin + skip, whole};
+    const uint64_t blocks = whole / block_bytes_, table_bytes = RoundUpToGranule(blocks * sizeof(Block));
+    table_ = ReserveAddresses(table_bytes, table_bytes);
+    const std::span<std::byte> frames = engine_->frame_addresses();
+    frames_ = {reinterpret_cast<char*>(frames.data()), frames.size()};
+    const uint64_t bits_bytes = RoundUpToGranule(frames.size() / kPageBytes / 8 + sizeof(uint64_t));
+    registered_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(bits_bytes, bits_bytes).begin);
+  }
+  if (homes_.begin == nullptr || table_.begin == nullptr || registered_ == nullptr) {
+    return InvalidArgument("memory that is swapped by pages needs " + FormatBytes(least) +
+                           " of addresses, four times the memory limit, which this process may not have: raise `ulimit -v`, or lower the limit (RAMSPAN_MEMORY)");
+  }
+  madvise(homes_.begin, homes_.bytes, MADV_NOHUGEPAGE);  // pages move one by one
+  // A forked child is not served: it would read zeros. So it has no such addresses.
+  madvise(homes_.begin, homes_.bytes, MADV_DONTFORK);
+  madvise(table_.begin, table_.bytes, MADV_NOHUGEPAGE);
+  blocks_ = reinterpret_cast<Block*>(table_.begin);  // all zeros is what a Block begins with
+  free_blocks_ = std::make_unique<BuddyAllocator>(homes_.bytes / block_bytes_);
+  if (const int error = userfault_.Register(homes_.begin, homes_.bytes); error != 0) {
+    return Unavailable(std::string("the kernel does not let a userfaultfd watch the memory that is to be swapped: ") + strerror(error));
+  }
+  return Status();
+}
+
+void* PageSpace::Allocate(size_t bytes, size_t alignment) {
+  const uint64_t count = BlocksFor(bytes);
+  const uint64_t aligned = std::max(count, alignment / block_bytes_);
+  MutexLock lock(mutex_);
+  const auto first = free_blocks_->Allocate(aligned);
+  if (!first) return nullptr;
+  if (aligned > count) free_blocks_->Free(*first + count, aligned - count);
+  Block* const block = blocks_ + *first;
+  SetUsed(*first, bytes);
+  return HomeOf(*block);
+}
+
+void PageSpace::SetUsed(size_t first, size_t bytes) {
+  blocks_[first].bytes.store(bytes, std::memory_order_relaxed);
+  const size_t count = BlocksFor(bytes);
+  for (size_t b = first; b < first + count; ++b) blocks_[b].used = static_cast<uint32_t>(block_bytes_);
+  blocks_[first + count - 1].used = static_cast<uint32_t>(std::max<size_t>(1, bytes - (count - 1) * block_bytes_));
+}
+
+void PageSpace::Free(void* begin) {
+  const Block& block = BlockAt(begin);
+  RS_CHECK(HomeOf(block) == begin && block.used > 0, "free of %p, which was not allocated, or was freed before", begin);
+  const size_t first = IndexOf(begin);
+  FreeBlocks(first, first + BlocksFor(block.bytes.load(std::memory_order_relaxed)));
+}
+
+void PageSpace::FreeBlocks(size_t first, size_t end) {
+  DropBlocks(first, end);
+  MutexLock lock(mutex_);
+  for (size_t b = first; b < end; ++b) blocks_[b].used = 0;
+  blocks_[first].bytes.store(0, std::memory_order_relaxed);
+  free_blocks_->Free(first, end - first);
+}
+
+void* PageSpace::Reallocate(void* begin, size_t bytes) {
+  const size_t before = BytesOf(begin), first = IndexOf(begin), count = BlocksFor(before), needed = BlocksFor(bytes);
+  if (bytes > before) Discard(static_cast<char*>(begin) + before, count * block_bytes_ - before);  // something else may have been there
+  if (needed <= count) {
+    if (needed < count) FreeBlocks(first + needed, first + count);
+    SetUsed(first, bytes);
+    return begin;
+  }
+  void* const larger = Allocate(bytes, block_bytes_);
+  if (larger == nullptr) return nullptr;
+  for (size_t b = 0; b < count; ++b) {
+    if (Rehome(blocks_ + first + b, blocks_ + IndexOf(larger) + b)) continue;
+    memcpy(static_cast<char*>(larger) + b * block_bytes_, static_cast<char*>(begin) + b * block_bytes_, block_bytes_);  // a device holds its pages
+  }
+  Free(begin);
+  return larger;
+}
+
+// Also where an eviction is under way: who looks for the chunk's block finds the one or the other (TakeAway). False: nothing was done.
+bool PageSpace::Rehome(Block* from, Block* to) {
+  const Locked first(std::min(from, to)), second(std::max(from, to));
+  Chunk* const chunk = from->chunk.load(std::memory_order_relaxed);
+  if (chunk == nullptr) return true;
+  if (from->held) return false;
+  if (from->home && userfault_.Move(HomeOf(*to), HomeOf(*from), block_bytes_) != 0) return false;
+  to->home = std::exchange(from->home, false);
+  to->blank = std::exchange(from->blank, false);
+  to->shown_ns.store(from->shown_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  chunk->refs.store(static_cast<uint32_t>(to - blocks_), std::memory_order_release);
+  to->chunk.store(chunk, std::memory_order_release);
+  from->chunk.store(nullptr, std::memory_order_release);
+  return true;
+}
+
+void PageSpace::Release(void* begin, size_t bytes) {
+  const auto offset = static_cast<size_t>(static_cast<char*>(begin) - homes_.begin);
+  for (size_t at = offset, end = offset + bytes, next; at < end; at = next) {
+    const size_t b = at / block_bytes_, from = at % block_bytes_;
+    next = std::min(end, (b + 1) * block_bytes_);
+    Block& block = blocks_[b];
+    const size_t to = from + (next - at);
+    if (block.used == 0) continue;
+    if (from == 0 && to >= block.used) {
+      FreeBlocks(b, b + 1);
+    } else {
+      Discard(homes_.begin + at, next - at);
+      if (to >= block.used) block.used = static_cast<uint32_t>(from);
+    }
+  }
+}
+
+Status PageSpace::Hold(void* begin, size_t bytes) {
+  for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<char*>(begin) + bytes - 1); ++b) {
+    for (bool held = false; !held;) {
+      if (Status status = Bring(HomeOf(blocks_[b])); !status.ok()) return status;
+      const Locked locked(&blocks_[b]);
+      held = blocks_[b].held = blocks_[b].home;
+    }
+  }
+  return Status();
+}
+
+void PageSpace::LetGo(void* begin, size_t bytes) {
+  for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<char*>(begin) + bytes - 1); ++b) {
+    const Locked locked(&blocks_[b]);
+    blocks_[b].held = false;
+  }
+}
+
+void PageSpace::Discard(void* begin, size_t bytes) {
+  char* const end = static_cast<char*>(begin) + bytes;
+  char* const first = std::min(end, homes_.begin + (IndexOf(begin) + (static_cast<char*>(begin) == HomeOf(BlockAt(begin)) ? 0 : 1)) * block_bytes_);
+  if (first > begin && BlockAt(begin).chunk.load(std::memory_order_acquire) != nullptr) memset(begin, 0, static_cast<size_t>(first - static_cast<char*>(begin)));
+  if (bytes == 0 || first == end) return;
+  const size_t last = IndexOf(end);
+  char* const rest = homes_.begin + last * block_bytes_;
+  DropBlocks(IndexOf(first), last);
+  if (end > rest && blocks_[last].chunk.load(std::memory_order_acquire) != nullptr) memset(rest, 0, static_cast<size_t>(end - rest));
+}
+
+void PageSpace::DropBlocks(size_t first, size_t end) {
+  for (size_t b = first; b < end; ++b) {
+    if (blocks_[b].chunk.load(std::memory_order_acquire) != nullptr) DropChunk(&blocks_[b]);
+  }
+}
+
+// The frame goes back to the arena with its pages.
+void PageSpace::DropChunk(Block* block) {
+  Chunk* chunk = nullptr;
+  {
+    const Locked locked(block);
+    chunk = block->chunk.load(std::memory_order_relaxed);
+    if (chunk == nullptr) return;
+    if (std::exchange(block->held, false)) mprotect(HomeOf(*block), block_bytes_, PROT_READ | PROT_WRITE);
+    if (block->home) {
+      const int error = userfault_.Move(chunk->frame, HomeOf(*block), block_bytes_);
+      // Pages that a device holds stay where they are until it lets them go; others come to the frame in their place.
+      if (error != 0) madvise(HomeOf(*block), block_bytes_, MADV_DONTNEED);
+      block->home = false;
+    }
+    block->chunk.store(nullptr, std::memory_order_release);
+  }
+  // A thread that is about to bring it sees that the block has no such chunk any more, and lets go.
+  while (HasCountedPins(chunk)) std::this_thread::yield();
+  engine_->Free(chunk);
+}
+
+Status PageSpace::MakeChunk(Block* block) {
+  if (Status status = ChargeBlocks(static_cast<size_t>(block - blocks_) + 1); !status.ok()) return status;
+  Result<Chunk*> made = engine_->Create(block_bytes_);
+  if (!made.ok()) return made.status();
+  Chunk* const chunk = made.value();
+  chunk->refs.store(static_cast<uint32_t>(block - blocks_), std::memory_order_relaxed);
+  SetBits(chunk, kPages);
+  {
+    const Locked locked(block);
+    if (block->chunk.load(std::memory_order_relaxed) == nullptr) {
+      block->blank = true;
+      block->chunk.store(chunk, std::memory_order_release);
+      return Status();
+    }
+  }
+  engine_->Free(chunk);  // another thread was faster
+  return Status();
+}
+
+// Descriptors of blocks count in the memory limit as far as they have been used.
+Status PageSpace::ChargeBlocks(size_t end) {
+  uint64_t charged = charged_blocks_.load(std::memory_order_relaxed);
+  while (charged < end) {
+    const uint64_t more = (end - charged + kBlocksACharge - 1) / kBlocksACharge * kBlocksACharge;
+    if (!charged_blocks_.compare_exchange_weak(charged, charged + more, std::memory_order_relaxed)) continue;
+    if (Status status = engine_->ChargeMetadata(more * sizeof(Block)); !status.ok()) {
+      charged_blocks_.fetch_sub(more, std::memory_order_relaxed);
+      return status;
+    }
+    return Status();
+  }
+  return Status();
+}
+
+Status PageSpace::Bring(const void* address) {
+  Block* const block = &BlockAt(address);
+  faults_.fetch_add(1, std::memory_order_relaxed);
+  bringing_.fetch_add(1, std::memory_order_relaxed);
+  Status status;
+  const auto since = Clock::now();
+  for (bool done = false; !done;) {
+    Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
+    status = chunk == nullptr ? MakeChunk(block) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kWait);
+    if (status.ok() && chunk != nullptr) {
+      {
+        const Locked locked(block);
+        done = block->chunk.load(std::memory_order_relaxed) == chunk;  // else it was given back meanwhile
+        if (done) Show(block, chunk);
+      }
+      chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+    }
+    if (status.ok() || block->chunk.load(std::memory_order_acquire) != chunk) continue;
+    const bool passes = status.code() == StatusCode::kFailedPrecondition || status.code() == StatusCode::kUnavailable;
+    if (!passes || Clock::now() - since > kPatienceWithPins) break;
+    std::this_thread::sleep_for(status.code() == StatusCode::kUnavailable ? kPauseOfSwap : kPauseOfBlocks);
+  }
+  bringing_.fetch_sub(1, std::memory_order_relaxed);
+  return status;
+}
+
+// From the frame to its home. REQUIRES: locked, and the chunk is pinned. What the program writes there, nobody hears of: so it counts as changed,
+// also where it was taken away between the pull and this, and its bit with it.
+void PageSpace::Show(Block* block, Chunk* chunk) {
+  if (block->home) {
+    userfault_.Wake(HomeOf(*block), block_bytes_);
+  } else {
+    if (block->blank) memset(chunk->frame, 0, block_bytes_);
+    NoteFrame(static_cast<std::byte*>(chunk->frame));
+    const int error = userfault_.Move(HomeOf(*block), chunk->frame, block_bytes_);
+    RS_CHECK(error == 0, "pages of block %zu (chunk %u) cannot come home: %s", static_cast<size_t>(block - blocks_), chunk->id, strerror(error));
+    moves_home_.fetch_add(1, std::memory_order_relaxed);
+    block->home = true;
+    block->blank = false;
+    SetBits(chunk, kDirty);
+  }
+  const int64_t now = BlockClockNs();
+  block->shown_ns.store(now, std::memory_order_relaxed);
+  last_shown_ns_.store(now, std::memory_order_relaxed);
+}
+
+bool PageSpace::IsInGrace(int64_t shown_ns) const { return BlockClockNs() - shown_ns < std::chrono::nanoseconds(kGrace).count(); }
+
+bool PageSpace::WillLetGo() const {
+  return bringing_.load(std::memory_order_relaxed) > 0 || IsInGrace(last_shown_ns_.load(std::memory_order_relaxed));
+}
+
+// From home to the frame; false: it stays. REQUIRES: locked, and the chunk is closed.
+bool PageSpace::Hide(Block* block, Chunk* chunk) {
+  if (HasCountedPins(chunk) || block->held) return false;
+  if (!block->home) return true;
+  if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;
+  if (userfault_.Move(chunk->frame, HomeOf(*block), block_bytes_) != 0) {
+    stuck_.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  moves_away_.fetch_add(1, std::memory_order_relaxed);
+  block->home = false;
+  // Zeros without a place in swap need none: the frame is dropped as one that never had contents.
+  if (!Has(chunk, kHasSlot) && IsZero(static_cast<const char*>(chunk->frame), block_bytes_)) {
+    block->blank = true;
+    ClearBits(chunk, kDirty);
+    zero_blocks_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return true;
+}
+
+void PageSpace::TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned) {
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    if (pinned[i] || !Has(chunks[i], kPages)) continue;
+    for (uint32_t looked = UINT32_MAX;;) {
+      const uint32_t number = chunks[i]->refs.load(std::memory_order_acquire);
+      if (number == looked) break;  // it has been given back
+      looked = number;
+      Block* const block = blocks_ + number;
+      const Locked locked(block);
+      if (block->chunk.load(std::memory_order_relaxed) != chunks[i]) continue;  // or has another home meanwhile
+      pinned[i] = !Hide(block, chunks[i]);
+      break;
+    }
+  }
+}
+
+// Where pages are moved to has to be registered. All frames of one run of the arena's addresses are, or none is.
+void PageSpace::NoteFrame(std::byte* frame) {
+  const auto page = static_cast<uint64_t>(reinterpret_cast<char*>(frame) - frames_.begin) / kPageBytes;
+  if (registered_[page / 64].load(std::memory_order_relaxed) & uint64_t{1} << page % 64) return;
+  const int error = userfault_.Register(frame, block_bytes_);
+  RS_CHECK(error == 0, "a frame cannot be registered with the userfaultfd: %s", strerror(error));
+  for (uint64_t p = page; p < page + block_bytes_ / kPageBytes; ++p) registered_[p / 64].fetch_or(uint64_t{1} << p % 64, std::memory_order_relaxed);
+}
+
+void PageSpace::ForgetFrames(std::span<std::byte> frames) {
+  const auto page = static_cast<uint64_t>(reinterpret_cast<char*>(frames.data()) - frames_.begin) / kPageBytes;
+  bool any = false;
+  for (uint64_t p = page; p < page + frames.size() / kPageBytes; ++p) {
+    const uint64_t bit = uint64_t{1} << p % 64;
+    if (registered_[p / 64].load(std::memory_order_relaxed) & bit) any = registered_[p / 64].fetch_and(~bit, std::memory_order_relaxed) != 0;
+  }
+  if (any) static_cast<void>(userfault_.Unregister(frames.data(), frames.size()));
+}
+
+PageSpace::Counters PageSpace::counters() const {
+  return {.faults = faults_, .moves_home = moves_home_, .moves_away = moves_away_, .zero_blocks = zero_blocks_, .stuck = stuck_};
+}
+
+}  // namespace ramspan

@@ -1,0 +1,151 @@
+// PageSpace: memory that the program uses by plain pointers and that is swapped by blocks of pages (URSL, DLM). A range of addresses, the
+// *homes*, is reserved at start and cut by a buddy allocator. A block that has been touched is a chunk of the engine's. Where its pages are:
+//
+//   chunk        pages of the block
+//   none         nowhere: it has never been touched, or was given back; it reads as zeros
+//   Swapped      nowhere in memory
+//   Resident     at home (the program uses them there and nobody hears of it), or in the chunk's frame
+//   Loading, Writing   in the chunk's frame
+//
+// A touch of a page that is not at home comes to Bring (fault_threads.h, fault_signal.h), which has the engine make the chunk resident and then
+// moves all pages of the block from the frame to their home (UFFDIO_MOVE). The engine's eviction asks for pins by FindPinned; TakeAway, which is
+// called there, moves the pages back from home to the frame, atomically for the program: who touches one from then on comes to Bring. So the engine
+// writes and reads frames only, and no thread is ever stopped. A block stays at home for kGrace at least, in which the instruction that
+// needed it runs.
+//
+// Thread-safety: any thread; a block's lock guards where its pages are, and is never held while the engine's mutex is taken. Bring and TakeAway allocate
+// nothing and log nothing. Ownership: of the homes; borrows the engine. Made once a process and never destroyed, for pages are used until its end.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "client/chunk/chunk.h"
+#include "common/userfault.h"
+#include "common/buddy_allocator.h"
+#include "common/mutex.h"
+#include "common/reserve_addresses.h"
+#include "common/status.h"
+
+namespace ramspan {
+
+class Engine;
+
+struct PageOptions {
+  uint64_t block_bytes = 64 << 10;  // a power of two from 4 KiB to 1 MiB
+  FaultMode mode = FaultMode::kAuto;
+};
+
+class PageSpace {
+ public:
+  // kUnavailable, kInvalidArgument: with the remedy.
+  static Result<std::unique_ptr<PageSpace>> Create(Engine* engine, const PageOptions& options);
+
+  // Zeros, of which each block takes memory from its first touch on. `alignment` is a power of two. Null: no addresses are left. Does not block.
+  void* Allocate(size_t bytes, size_t alignment);
+  // REQUIRES: `begin` came from Allocate, and nobody uses it any more.
+  void Free(void* begin);
+  // As asked of Allocate. REQUIRES: as Free.
+  size_t BytesOf(const void* begin) const { return BlockAt(begin).bytes.load(std::memory_order_relaxed); }
+  // Whether it is an address of a home. Any address may be asked for.
+  bool Owns(const void* address) const {
+    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(homes_.begin) < homes_.bytes;
+  }
+  // What is at `begin` is at the result, which has `bytes`; what is new there is zeros. Blocks change their homes, wherever their data is: nothing is read,
+  // written or copied. Null: no addresses are left, and nothing was done. REQUIRES: as Free.
+  void* Reallocate(void* begin, size_t bytes);
+  // Zeros from now on; whole blocks give their memory back. REQUIRES: all of it is allocated.
+  void Discard(void* begin, size_t bytes);
+  // The same, and the addresses of whole blocks are given back (munmap). They may be of several allocations, and parts of them, which are no more Free's
+  // and Reallocate's then.
+  void Release(void* begin, size_t bytes);
+  // The blocks of the range are at home until LetGo, or until they are given back: for who changes their protection, or locks them. Blocks. As Bring.
+  Status Hold(void* begin, size_t bytes);
+  void LetGo(void* begin, size_t bytes);
+  // The chunks of what is there of the range, for advice.
+  template <typename F>
+  void ForEachChunk(const void* begin, size_t bytes, const F& f) const {
+    for (size_t b = IndexOf(begin); bytes > 0 && b <= IndexOf(static_cast<const char*>(begin) + bytes - 1); ++b) {
+      if (Chunk* chunk = blocks_[b].chunk.load(std::memory_order_acquire)) f(chunk);
+    }
+  }
+
+  // The block that `address` is in is at home when this returns OK. Blocks. REQUIRES: Owns(address).
+  // kFailedPrecondition: what is in use fills the memory limit; kResourceExhausted: swap is full; kDataLoss; kUnavailable.
+  Status Bring(const void* address);
+  // For PinScanner::FindPinned: those of the chunks that are blocks of pages and may leave are in their frames afterwards; the others are pinned.
+  void TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned);
+  // Whether some block is at home for its grace only, or a thread is about to bring one: memory becomes free soon.
+  bool WillLetGo() const;
+  // For before frames' pages go back to the kernel.
+  void ForgetFrames(std::span<std::byte> frames);
+
+  AddressRange homes() const { return homes_; }
+  Userfault& userfault() { return userfault_; }
+  uint64_t block_bytes() const { return block_bytes_; }
+  struct Counters {
+    uint64_t faults = 0;       // that Bring has served
+    uint64_t moves_home = 0, moves_away = 0;  // blocks
+    uint64_t zero_blocks = 0;  // that left as a mark
+    uint64_t stuck = 0;        // times that a block could not leave: the kernel, or a device, held its pages
+  };
+  Counters counters() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // Times a block's move to its home and a wake-up: below it a thread might lose the block again before its instruction has run; at ten times
+  // of it, limits of a few dozens of blocks are used up by blocks in their grace.
+  static constexpr auto kGrace = std::chrono::microseconds(300);
+
+  struct Block {
+    std::atomic<Chunk*> chunk{nullptr};
+    std::atomic<uint64_t> bytes{0};   // of an allocation, at its first block
+    std::atomic<int64_t> shown_ns{0};  // when it came home
+    uint32_t used = 0;   // bytes of it that were asked for; 0: it is free. Who allocates and frees knows what is his
+    std::atomic<bool> locked{false};
+    bool home = false;   // guarded by locked, as is what follows
+    bool blank = false;  // the chunk has no contents yet, which are zeros
+    bool held = false;   // it may not leave
+  };
+  class Locked;
+
+  PageSpace(Engine* engine, const PageOptions& options) : engine_(engine), block_bytes_(options.block_bytes) {}
+  Status Open(FaultMode mode);
+  size_t IndexOf(const void* address) const {
+    return (reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(homes_.begin)) / block_bytes_;
+  }
+  size_t BlocksFor(size_t bytes) const { return bytes == 0 ? 1 : bytes / block_bytes_ + (bytes % block_bytes_ != 0 ? 1 : 0); }
+  Block& BlockAt(const void* address) const { return blocks_[IndexOf(address)]; }
+  char* HomeOf(const Block& block) const { return homes_.begin + static_cast<size_t>(&block - blocks_) * block_bytes_; }
+  Status MakeChunk(Block* block);
+  Status Acquire(Chunk* chunk);
+  void Show(Block* block, Chunk* chunk);
+  bool Hide(Block* block, Chunk* chunk);
+  bool IsInGrace(int64_t shown_ns) const;
+  void DropChunk(Block* block);
+  void SetUsed(size_t first, size_t bytes);
+  bool Rehome(Block* from, Block* to);
+  void FreeBlocks(size_t first, size_t end);
+  void DropBlocks(size_t first, size_t end);
+  Status ChargeBlocks(size_t end);
+  void NoteFrame(std::byte* frame);
+
+  Engine* const engine_;
+  const uint64_t block_bytes_;
+  Userfault userfault_;
+  AddressRange homes_, table_, frames_;
+  Block* blocks_ = nullptr;
+  std::atomic<uint64_t>* registered_ = nullptr;  // a bit for each page of the arena's addresses
+  Mutex mutex_{LockRank::kMetadata};
+  std::unique_ptr<BuddyAllocator> free_blocks_ RS_GUARDED_BY(mutex_);
+  std::atomic<uint64_t> charged_blocks_{0};
+  std::atomic<int64_t> last_shown_ns_{0};
+  std::atomic<uint32_t> bringing_{0};
+  mutable std::atomic<uint64_t> faults_{0}, moves_home_{0}, moves_away_{0}, zero_blocks_{0}, stuck_{0};
+};
+
+}  // namespace ramspan

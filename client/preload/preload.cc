@@ -1,0 +1,363 @@
+// libramspan-pages: what `ramspan run --pages` preloads (LD_PRELOAD) into programs that do not know Ramspan. Large allocations and anonymous mappings are
+// memory of <ramspan/pages.h>; all others stay libc's. The page mode is started by the first of them.
+//
+// What is not taken: mappings of files, shared, fixed or without access; memory that is asked for before this library is initialised; and
+// whatever Ramspan itself, and threads that it starts, allocate (client/pages/inside.h): they bring pages, and must not wait for one.
+//
+// Thread-safety: as the calls that it replaces. No lock of its own but for the start.
+#include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+
+#include "client/pages/inside.h"
+#include "client/runtime/pages_door.h"
+#include "ramspan/pages.h"
+
+// The header hides the program's own calls of them behind macros or attributes that do not concern definitions.
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void __libc_free(void*);
+}
+
+namespace {
+
+using ramspan::detail::Inside;
+using ramspan::detail::PageAddresses;
+using ramspan::detail::t_inside_ramspan;
+
+constexpr size_t kPageBytes = 4096;
+// Interpreters map their heaps in pieces of up to a MiB, and expect them in forked children.
+constexpr size_t kLeastMapping = (size_t{1} << 20) + 1;
+
+enum class State { kUnborn, kReady, kStarted, kForked };
+std::atomic<State> state{State::kUnborn};
+std::atomic<size_t> above{SIZE_MAX};  // bytes; of what is taken. SIZE_MAX: nothing is
+PageAddresses homes;                  // published by kStarted
+std::once_flag once;
+
+bool IsHome(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) - homes.begin < homes.bytes;  // before the start: false
+}
+
+[[gnu::noinline]] void Say(const char* what) {
+  char text[1200];
+  const int length = std::snprintf(text, sizeof(text), "ramspan: %s\n", what);
+  if (write(STDERR_FILENO, text, static_cast<size_t>(std::min<int>(length, sizeof(text) - 1))) < 0) return;
+}
+
+// A forked child has no such memory.
+void ExplainInChild(int number, siginfo_t* info, void*) {
+  if (IsHome(info->si_addr)) {
+    Say("a forked child uses memory of its parent that is swapped by pages (ramspan run --pages), which it does not have. Let the child exec another program, or "
+        "use threads; --pages-above SIZE leaves smaller allocations to malloc, which children share");
+  }
+  signal(number, SIG_DFL);  // the instruction is executed again
+}
+
+void InForkedChild() {
+  state.store(State::kForked);
+  above.store(SIZE_MAX);
+  if (homes.bytes == 0) return;
+  struct sigaction before = {};
+  if (sigaction(SIGSEGV, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return;
+  struct sigaction action = {};
+  action.sa_sigaction = ExplainInChild;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+[[gnu::constructor]] void AtLoad() {
+  pthread_atfork(nullptr, nullptr, InForkedChild);
+  // The configuration is read at the start, which comes with the first allocation of this size.
+  above.store(size_t{4096} * 32);
+  state.store(State::kReady);
+}
+
+void Start() {
+  try {
+    ramspan::FreePages(ramspan::AllocatePages(1));
+  } catch (const std::exception& e) {
+    Say(e.what());
+    _exit(1);
+  }
+  homes = ramspan::detail::AddressesOfPages();
+  above.store(std::max(ramspan::detail::PagesAbove(), kPageBytes));
+  state.store(State::kStarted, std::memory_order_release);
+}
+
+// Null: libc's turn.
+[[gnu::noinline]] void* Take(size_t bytes, size_t alignment) {
+  if (t_inside_ramspan != 0) return nullptr;
+  const Inside inside;
+  const int error = errno;
+  if (state.load(std::memory_order_acquire) != State::kStarted) std::call_once(once, Start);
+  if (bytes < above.load(std::memory_order_relaxed)) return nullptr;  // as configured
+  void* taken = nullptr;
+  try {
+    taken = ramspan::AllocatePages(bytes, alignment);
+  } catch (const std::exception&) {
+  }
+  errno = error;
+  return taken;
+}
+
+bool MayTake(size_t bytes) { return __builtin_expect(bytes >= above.load(std::memory_order_relaxed), 0); }
+
+void* OutOfMemory() {
+  errno = ENOMEM;
+  return nullptr;
+}
+
+// What a system call's wrapper returns.
+template <typename T>
+T Returned(long result) {
+  return (T)result;  // a pointer or an int: syscall(2) has set errno
+}
+
+bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+}  // namespace
+
+extern "C" {
+
+// ---- malloc(3) ----
+
+RAMSPAN_API void* malloc(size_t bytes) {
+  if (MayTake(bytes)) {
+    if (void* taken = Take(bytes, alignof(std::max_align_t))) return taken;
+  }
+  return __libc_malloc(bytes);
+}
+
+RAMSPAN_API void* calloc(size_t count, size_t bytes) {
+  size_t all = 0;
+  if (!__builtin_mul_overflow(count, bytes, &all) && MayTake(all)) {
+    if (void* taken = Take(all, alignof(std::max_align_t))) return taken;
+  }
+  return __libc_calloc(count, bytes);
+}
+
+RAMSPAN_API void free(void* begin) {
+  if (!IsHome(begin)) return __libc_free(begin);
+  if (state.load(std::memory_order_relaxed) == State::kForked) return;  // the parent's
+  const Inside inside;
+  ramspan::FreePages(begin);
+}
+
+RAMSPAN_API size_t malloc_usable_size(void* begin) noexcept {
+  if (IsHome(begin)) return ramspan::PagedBytes(begin);
+  static const auto next = reinterpret_cast<size_t (*)(void*)>(dlsym(RTLD_NEXT, "malloc_usable_size"));
+  return next(begin);
+}
+
+RAMSPAN_API void* realloc(void* begin, size_t bytes) {
+  if (begin == nullptr) return malloc(bytes);
+  if (!IsHome(begin)) {
+    if (!MayTake(bytes)) return __libc_realloc(begin, bytes);
+    void* const taken = Take(bytes, alignof(std::max_align_t));
+    if (taken == nullptr) return __libc_realloc(begin, bytes);
+    memcpy(taken, begin, std::min(bytes, malloc_usable_size(begin)));
+    __libc_free(begin);
+    return taken;
+  }
+  if (bytes == 0) {
+    free(begin);
+    return nullptr;
+  }
+  if (MayTake(bytes)) {
+    const Inside inside;
+    void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
+    return moved != nullptr ? moved : OutOfMemory();
+  }
+  void* const smaller = __libc_malloc(bytes);
+  if (smaller == nullptr) return nullptr;
+  memcpy(smaller, begin, std::min(bytes, ramspan::PagedBytes(begin)));
+  free(begin);
+  return smaller;
+}
+
+RAMSPAN_API void* reallocarray(void* begin, size_t count, size_t bytes) noexcept {
+  size_t all = 0;
+  return __builtin_mul_overflow(count, bytes, &all) ? OutOfMemory() : realloc(begin, all);
+}
+
+RAMSPAN_API void* memalign(size_t alignment, size_t bytes) {
+  if (MayTake(bytes) && IsPowerOfTwo(alignment)) {
+    if (void* taken = Take(bytes, alignment)) return taken;
+  }
+  return __libc_memalign(alignment, bytes);
+}
+
+RAMSPAN_API void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+
+RAMSPAN_API int posix_memalign(void** result, size_t alignment, size_t bytes) noexcept {
+  if (!IsPowerOfTwo(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
+  const int error = errno;
+  void* const begin = memalign(alignment, bytes);
+  errno = error;
+  if (begin == nullptr) return ENOMEM;
+  *result = begin;
+  return 0;
+}
+
+RAMSPAN_API void* valloc(size_t bytes) { return memalign(kPageBytes, bytes); }
+RAMSPAN_API void* pvalloc(size_t bytes) { return memalign(kPageBytes, (bytes + kPageBytes - 1) & ~(kPageBytes - 1)); }
+
+// ---- mmap(2) ----
+
+RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
+  constexpr int kHints = MAP_NORESERVE | MAP_POPULATE;
+  const bool is_plain = (flags & ~kHints) == (MAP_PRIVATE | MAP_ANONYMOUS) && protection == (PROT_READ | PROT_WRITE);
+  if (is_plain && bytes >= kLeastMapping && MayTake(bytes)) {
+    if (void* taken = Take(bytes, kPageBytes)) return taken;
+  }
+  if (IsHome(address) && (flags & MAP_FIXED) != 0 && t_inside_ramspan == 0) {
+    if ((flags & ~(kHints | MAP_FIXED)) != (MAP_PRIVATE | MAP_ANONYMOUS) || protection != (PROT_READ | PROT_WRITE)) {
+      OutOfMemory();  // a file, or what is shared, cannot be there
+      return MAP_FAILED;
+    }
+    const Inside inside;
+    ramspan::discard(address, bytes);
+    return address;
+  }
+  return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
+}
+RAMSPAN_API void* mmap64(void* address, size_t bytes, int protection, int flags, int fd, off64_t offset) noexcept __attribute__((alias("mmap")));
+
+RAMSPAN_API int munmap(void* address, size_t bytes) noexcept {
+  if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_munmap, address, bytes));
+  if (state.load(std::memory_order_relaxed) == State::kForked) return 0;
+  const Inside inside;
+  ramspan::detail::ReleasePages(address, (bytes + kPageBytes - 1) & ~(kPageBytes - 1));
+  return 0;
+}
+
+RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, ...) noexcept {
+  void* to = nullptr;
+  if ((flags & MREMAP_FIXED) != 0) {
+    va_list rest;
+    va_start(rest, flags);
+    to = va_arg(rest, void*);
+    va_end(rest);
+  }
+  if (!IsHome(address)) return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
+  const Inside inside;
+  if (bytes <= before) {
+    if (bytes < before) ramspan::detail::ReleasePages(static_cast<char*>(address) + bytes, before - bytes);
+    return address;
+  }
+  const bool is_whole = ramspan::PagedBytes(address) == before;
+  void* moved = nullptr;
+  if ((flags & ~MREMAP_MAYMOVE) == 0 && (flags & MREMAP_MAYMOVE) != 0) {
+    if (is_whole) {
+      moved = ramspan::detail::ReallocatePages(address, bytes);
+    } else {
+      try {
+        moved = ramspan::AllocatePages(bytes, kPageBytes);
+        memcpy(moved, address, before);
+        ramspan::detail::ReleasePages(address, before);
+      } catch (const std::exception&) {
+      }
+    }
+  }
+  if (moved != nullptr) return moved;
+  OutOfMemory();
+  return MAP_FAILED;
+}
+
+RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
+  if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_madvise, address, bytes, what));
+  if (state.load(std::memory_order_relaxed) == State::kForked) return 0;
+  const Inside inside;
+  switch (what) {
+    case MADV_DONTNEED:
+    case MADV_FREE:
+      ramspan::discard(address, bytes);
+      break;
+    case MADV_NORMAL: ramspan::advise(address, bytes, ramspan::advice::normal); break;
+    case MADV_RANDOM: ramspan::advise(address, bytes, ramspan::advice::random); break;
+    case MADV_SEQUENTIAL: ramspan::advise(address, bytes, ramspan::advice::sequential); break;
+    case MADV_WILLNEED: ramspan::advise(address, bytes, ramspan::advice::will_need); break;
+    case MADV_COLD:
+    case MADV_PAGEOUT: ramspan::advise(address, bytes, ramspan::advice::done); break;
+    default: break;  // huge pages, core files, merging: hints that mean nothing here
+  }
+  return 0;
+}
+
+// Pages whose protection differs from the others' cannot be moved: they stay.
+RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
+  if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
+  const Inside inside;
+  const bool is_plain = (protection & (PROT_READ | PROT_WRITE)) == (PROT_READ | PROT_WRITE);
+  if (!is_plain && !ramspan::detail::HoldPages(address, bytes)) {
+    errno = ENOMEM;
+    return -1;
+  }
+  return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
+}
+
+// ---- mlock(2): in memory means in memory. What is locked is not swapped, up to the memory limit ----
+
+RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept {
+  if (!IsHome(address) || bytes == 0) return Returned<int>(syscall(SYS_mlock, address, bytes));
+  const Inside inside;
+  if (ramspan::detail::HoldPages(const_cast<void*>(address), bytes)) return 0;
+  errno = ENOMEM;
+  return -1;
+}
+
+RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
+  if (!IsHome(address) || bytes == 0) return Returned<int>(syscall(SYS_munlock, address, bytes));
+  const Inside inside;
+  ramspan::detail::LetGoPages(const_cast<void*>(address), bytes);
+  return 0;
+}
+
+// ---- Threads that Ramspan starts are Ramspan's, and so are those that they start ----
+
+namespace {
+struct Beginning {
+  void* (*run)(void*);
+  void* argument;
+};
+void* RunInside(void* beginning) {
+  const Beginning begin = *static_cast<Beginning*>(beginning);
+  __libc_free(beginning);
+  t_inside_ramspan = 1;
+  return begin.run(begin.argument);
+}
+}  // namespace
+
+RAMSPAN_API int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) noexcept {
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto next = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (t_inside_ramspan == 0) return next(thread, attributes, run, argument);
+  auto* const begin = static_cast<Beginning*>(__libc_malloc(sizeof(Beginning)));
+  if (begin == nullptr) return EAGAIN;
+  *begin = {run, argument};
+  const int error = next(thread, attributes, RunInside, begin);
+  if (error != 0) __libc_free(begin);
+  return error;
+}
+
+}  // extern "C"

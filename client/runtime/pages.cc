@@ -1,0 +1,183 @@
+// <ramspan/pages.h>, <ramspan/rs_malloc.h>, and the start of the page mode.
+#include "ramspan/pages.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "client/front/pin_registry.h"
+#include "client/front/throw_status.h"
+#include "client/pages/fault_server.h"
+#include "client/pages/page_scanner.h"
+#include "client/pages/page_space.h"
+#include "client/runtime/pages_door.h"
+#include "client/runtime/runtime.h"
+#include "common/check.h"
+#include "common/errno_guard.h"
+#include "common/log.h"
+#include "common/raise.h"
+#include "ramspan/errors.h"
+#include "ramspan/rs_malloc.h"
+
+namespace ramspan {
+
+PageSpace& Runtime::StartPages() {
+  MutexLock lock(pages_mutex_);
+  if (PageSpace* space = pages_.load(std::memory_order_acquire)) return *space;
+  Result<std::unique_ptr<PageSpace>> made = PageSpace::Create(engine_.get(), {config_.page_block, config_.page_faults});
+  if (!made.ok()) Raise(ConfigError(made.status().message()));
+  auto* const server = new FaultServer(made.value().get(), PinRegistry::Get().threads());
+  if (Status status = server->Start(); !status.ok()) Raise(ConfigError(status.message()));
+  PageSpace* const space = std::move(made).value().release();  // for ever: pages are used until the process ends
+  scanner_->SetSpace(space);
+  pages_.store(space, std::memory_order_release);
+  return *space;
+}
+
+namespace {
+
+PageSpace* PagesIfStarted() {
+  Runtime* const runtime = Runtime::IfStarted();
+  return runtime == nullptr ? nullptr : runtime->pages_if_started();
+}
+
+// As malloc says it, and the reason once.
+template <typename F>
+void* OrNull(const F& call) {
+  try {
+    return call();
+  } catch (const std::exception& e) {
+    static std::atomic<bool> told{false};
+    if (!told.exchange(true)) LogWarning("memory that is swapped by pages is not to be had: %s", e.what());
+  }
+  errno = ENOMEM;
+  return nullptr;
+}
+
+constexpr size_t kLeast = size_t{64} << 10;  // below it, malloc
+
+}  // namespace
+
+void* AllocatePages(size_t bytes, size_t alignment) {
+  const ErrnoGuard guard;
+  RefuseWithinProgramCode("AllocatePages");
+  return AsPublicCall([&] {
+    void* const begin = Runtime::Get().pages().Allocate(bytes, alignment);
+    if (begin == nullptr) throw std::bad_alloc();
+    return begin;
+  });
+}
+
+void FreePages(void* begin) noexcept {
+  if (begin == nullptr) return;
+  const ErrnoGuard guard;
+  PageSpace* const space = PagesIfStarted();
+  if (space == nullptr && Session::InForkedChild()) return;  // the parent's
+  RS_CHECK(space != nullptr && space->Owns(begin), "FreePages(%p), which is not memory of AllocatePages", begin);
+  space->Free(begin);
+}
+
+bool IsPaged(const void* address) noexcept {
+  const PageSpace* const space = PagesIfStarted();
+  return space != nullptr && space->Owns(address);
+}
+
+size_t PagedBytes(const void* begin) noexcept { return IsPaged(begin) ? PagesIfStarted()->BytesOf(begin) : 0; }
+
+void advise(const void* begin, size_t bytes, advice what) noexcept {
+  if (!IsPaged(begin)) return;
+  const ErrnoGuard guard;
+  Runtime* const runtime = Runtime::IfStarted();
+  PagesIfStarted()->ForEachChunk(begin, bytes, [&](Chunk* chunk) { runtime->engine().Advise(chunk, what); });
+}
+
+void discard(void* begin, size_t bytes) noexcept {
+  if (!IsPaged(begin) || bytes == 0) return;
+  const ErrnoGuard guard;
+  PagesIfStarted()->Discard(begin, bytes);
+}
+
+PageStatistics GetPageStatistics() noexcept {
+  PageSpace* const space = PagesIfStarted();
+  if (space == nullptr) return {};
+  const PageSpace::Counters counters = space->counters();
+  return {.block_bytes = space->block_bytes(),
+          .faults = counters.faults,
+          .blocks_in = counters.moves_home,
+          .blocks_out = counters.moves_away,
+          .zero_blocks = counters.zero_blocks,
+          .stuck = counters.stuck,
+          .serves_system_calls = space->userfault().serves_system_calls()};
+}
+
+namespace detail {
+
+PageAddresses AddressesOfPages() noexcept {
+  PageSpace* const space = PagesIfStarted();
+  if (space == nullptr) return {};
+  const AddressRange homes = space->homes();
+  return {reinterpret_cast<uintptr_t>(homes.begin), homes.bytes};
+}
+
+size_t PagesAbove() noexcept { return Runtime::IfStarted()->pages_above(); }
+
+void* ReallocatePages(void* begin, size_t bytes) noexcept { return PagesIfStarted()->Reallocate(begin, bytes); }
+void ReleasePages(void* begin, size_t bytes) noexcept { PagesIfStarted()->Release(begin, bytes); }
+bool HoldPages(void* begin, size_t bytes) noexcept { return PagesIfStarted()->Hold(begin, bytes).ok(); }
+void LetGoPages(void* begin, size_t bytes) noexcept { PagesIfStarted()->LetGo(begin, bytes); }
+
+}  // namespace detail
+
+}  // namespace ramspan
+
+using ramspan::AllocatePages;
+using ramspan::IsPaged;
+using ramspan::OrNull;
+using ramspan::PagedBytes;
+
+extern "C" {
+
+RAMSPAN_API void* rs_aligned_alloc(size_t alignment, size_t bytes) {
+  if (bytes < ramspan::kLeast) return aligned_alloc(std::max(alignment, alignof(std::max_align_t)), (bytes + alignment - 1) & ~(alignment - 1));
+  return OrNull([&] { return AllocatePages(bytes, alignment); });
+}
+
+RAMSPAN_API void* rs_malloc(size_t bytes) {
+  return bytes < ramspan::kLeast ? malloc(bytes) : OrNull([&] { return AllocatePages(bytes); });
+}
+
+RAMSPAN_API void* rs_calloc(size_t count, size_t bytes) {
+  size_t all = 0;
+  if (__builtin_mul_overflow(count, bytes, &all)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return all < ramspan::kLeast ? calloc(count, bytes) : rs_malloc(all);
+}
+
+RAMSPAN_API void rs_free(void* begin) { IsPaged(begin) ? ramspan::FreePages(begin) : free(begin); }
+
+RAMSPAN_API void* rs_realloc(void* begin, size_t bytes) {
+  if (begin == nullptr) return rs_malloc(bytes);
+  if (!IsPaged(begin) && bytes < ramspan::kLeast) return realloc(begin, bytes);
+  if (IsPaged(begin) && bytes >= ramspan::kLeast) {
+    void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
+    if (moved == nullptr) errno = ENOMEM;
+    return moved;
+  }
+  void* const larger = rs_malloc(bytes);
+  if (larger == nullptr) return nullptr;
+  memcpy(larger, begin, std::min(bytes, IsPaged(begin) ? PagedBytes(begin) : malloc_usable_size(begin)));
+  rs_free(begin);
+  return larger;
+}
+
+}  // extern "C"

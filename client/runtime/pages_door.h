@@ -1,0 +1,25 @@
+// What the preloaded library (client/preload) needs of the page mode beyond <ramspan/pages.h>. Exported, but not installed.
+// Thread-safety: any thread. All but AddressesOfPages and PagesAbove need a start by AllocatePages, and addresses of its.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ramspan/detail/resident.h"
+
+namespace ramspan::detail {
+
+// Where all memory of AllocatePages is; {0, 0} before the start.
+struct PageAddresses {
+  uintptr_t begin = 0;
+  size_t bytes = 0;
+};
+RAMSPAN_API PageAddresses AddressesOfPages() noexcept;
+RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the start
+// As PageSpace's.
+RAMSPAN_API void* ReallocatePages(void* begin, size_t bytes) noexcept;
+RAMSPAN_API void ReleasePages(void* begin, size_t bytes) noexcept;
+RAMSPAN_API bool HoldPages(void* begin, size_t bytes) noexcept;
+RAMSPAN_API void LetGoPages(void* begin, size_t bytes) noexcept;
+
+}  // namespace ramspan::detail

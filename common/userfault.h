@@ -1,0 +1,57 @@
+// Userfault: one userfaultfd(2) and what the page mode does with it. The kernel asks it about each page that is missing in
+// the ranges registered with it; pages come there, and leave, by being moved between two ranges: the page itself changes its
+// address, no byte is copied.
+//
+// Thread-safety: any thread, after Open. Nothing here allocates, logs or takes a lock, because it is used while a page fault is served.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/config.h"
+#include "common/status.h"
+
+namespace ramspan {
+
+inline constexpr size_t kPageBytes = 4096;  // of the MMU
+
+class Userfault {
+ public:
+  Userfault() = default;
+  ~Userfault();
+  Userfault(const Userfault&) = delete;
+  Userfault& operator=(const Userfault&) = delete;
+
+  // kAuto: kThread where the kernel also reports its own accesses (system calls), else kSignal. kUnavailable: this system cannot; with the remedy.
+  Status Open(FaultMode wanted);
+
+  FaultMode mode() const { return mode_; }
+  // Whether system calls find missing pages, too.
+  bool serves_system_calls() const { return mode_ == FaultMode::kThread && !user_mode_only_; }
+  
+  // From now on missing pages of the range are asked for. Whole pages of private anonymous memory. errno; 0 is success, as below.
+  int Register(void* begin, size_t bytes);
+  int Unregister(void* begin, size_t bytes);
+  // The pages of `from`, all of which are there, are at `to` afterwards, where none is, or all are where they were. Threads that wait for one of
+  // them go on. `to` is registered. Takes pages apart from those of a forked child.
+  int Move(void* to, void* from, size_t bytes);
+  // Threads that wait for pages of the range look again.
+  void Wake(void* begin, size_t bytes);
+
+  // The next fault of a range, in kThread. Waits at most `timeout_ms`; false: there was none.
+  struct Fault {
+    void* address = nullptr;
+    uint32_t thread = 0;  // its id
+  };
+  bool Next(Fault* fault, int timeout_ms);
+
+ private:
+  int TryMove(void* to, void* from, size_t bytes, size_t* done);
+
+  int fd_ = -1;
+  FaultMode mode_ = FaultMode::kAuto;
+  bool user_mode_only_ = false;
+};
+
+}  // namespace ramspan

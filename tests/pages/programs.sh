@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Programs that nobody here wrote, unmodified, under a limit far below what they use: their output is that of a run without Ramspan.
+# usage: programs.sh RAMSPAN
+set -u
+ramspan=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+"$ramspan" run --pages --dry-run -- true >/dev/null 2>why || { cat why; exit 77; }
+failed=0
+# same NAME LIMIT COMMAND: runs COMMAND (a shell line that writes to standard output) with and without pages.
+same() {
+  local name=$1 limit=$2 line=$3
+  bash -c "$line" >"$name.plain" 2>"$name.plain.err"
+  local plain=$?
+  RAMSPAN_STATS=$work/$name.json "$ramspan" run --pages --memory "$limit" -- bash -c "$line" >"$name.paged" 2>"$name.paged.err"
+  local paged=$?
+  if [ $plain -ne $paged ] || ! cmp "$name.plain" "$name.paged"; then
+    echo "FAILED: $name ($plain, $paged)"
+    tail -5 "$name.paged.err"
+    failed=1
+  else
+    echo "ok: $name"
+  fi
+}
+python3 - >numbers <<'P'
+import random
+random.seed(1)
+for i in range(100000): print(random.random(), i)
+P
+same sort 2MiB 'exec sort -S 32M numbers | md5sum'
+same python 4MiB 'exec python3 -c "
+import array, hashlib
+a = array.array(\"d\", range(1_500_000))
+for step in (1, 7919):
+    h = hashlib.md5()
+    for i in range(0, len(a), 65536): h.update(a[i:i+65536].tobytes())
+    a = array.array(\"d\", (x * 2 for x in a))
+    print(step, h.hexdigest(), sum(a[::step]))
+"'
+same perl 4MiB 'exec perl -e "
+my \$s = join(\",\", map { \$_ * 3 } 1 .. 500_000); my \$r = reverse \$s; print length(\$s), \" \", unpack(\"%32C*\", \$r), \"\n\";
+"'
+same xz 8MiB 'head -c 300000 numbers | xz -2 -T1 -c | xz -dc | md5sum'
+same gcc 4MiB 'for i in $(seq 300); do echo "int f$i(int a) { int b[$i+1]; for (int i = 0; i < a; ++i) b[i % $i] = a * i; return b[a % $i]; }"; done >many.c; exec gcc -O1 -S -o - many.c | md5sum'
+exit $failed
