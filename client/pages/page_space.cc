@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "client/engine/engine.h"
+#include "common/log.h"
 #include "common/slot_ref.h"
 #include "common/units.h"
 
@@ -270,30 +271,41 @@ Status PageSpace::ChargeBlocks(size_t end) {
   return Status();
 }
 
+// Does not wait for pins in the engine, which judges by who waits there whether others may let go: a thread that the kernel keeps waiting passes for one
+// that goes on. Who pins all of the memory limit and then touches pages waits for itself, and is told after a while.
 Status PageSpace::Bring(const void* address) {
   Block* const block = &BlockAt(address);
   faults_.fetch_add(1, std::memory_order_relaxed);
-  bringing_.fetch_add(1, std::memory_order_relaxed);
-  Status status;
   const auto since = Clock::now();
-  for (bool done = false; !done;) {
+  for (bool told = false;;) {
     Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
-    status = chunk == nullptr ? MakeChunk(block) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kWait);
-    if (status.ok() && chunk != nullptr) {
-      {
-        const Locked locked(block);
-        done = block->chunk.load(std::memory_order_relaxed) == chunk;  // else it was given back meanwhile
-        if (done) Show(block, chunk);
-      }
-      chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+    const Status status = chunk == nullptr ? MakeChunk(block) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn);
+    if (status.ok() && chunk != nullptr && ShowPinned(block, chunk)) return status;
+    if (status.ok() || block->chunk.load(std::memory_order_acquire) != chunk) continue;  // it was given back meanwhile, or has just been made
+    const bool pinned = status.code() == StatusCode::kAborted;
+    const bool passes = pinned || status.code() == StatusCode::kFailedPrecondition || status.code() == StatusCode::kUnavailable;
+    const bool long_ago = Clock::now() - since > kPatienceWithPins;
+    if (!passes || (long_ago && !pinned)) return status;
+    if (long_ago && !std::exchange(told, true)) {
+      LogWarning("a thread has waited 10 s for memory for pages that it uses: adhereTos pin all of the memory limit, and it waits on until they release some. They have to "
+                 "end before their thread waits for another one, or uses pages");
     }
-    if (status.ok() || block->chunk.load(std::memory_order_acquire) != chunk) continue;
-    const bool passes = status.code() == StatusCode::kFailedPrecondition || status.code() == StatusCode::kUnavailable;
-    if (!passes || Clock::now() - since > kPatienceWithPins) break;
     std::this_thread::sleep_for(status.code() == StatusCode::kUnavailable ? kPauseOfSwap : kPauseOfBlocks);
   }
-  bringing_.fetch_sub(1, std::memory_order_relaxed);
-  return status;
+}
+
+// Ends the caller's counted pin. False: the block was given back meanwhile.
+bool PageSpace::ShowPinned(Block* block, Chunk* chunk) {
+  showing_.fetch_add(1, std::memory_order_relaxed);
+  bool shown = false;
+  {
+    const Locked locked(block);
+    shown = block->chunk.load(std::memory_order_relaxed) == chunk;
+    if (shown) Show(block, chunk);
+  }
+  chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+  showing_.fetch_sub(1, std::memory_order_relaxed);
+  return shown;
 }
 
 // From the frame to its home. REQUIRES: locked, and the chunk is pinned. What the program writes there, nobody hears of: so it counts as changed,
@@ -319,7 +331,17 @@ void PageSpace::Show(Block* block, Chunk* chunk) {
 bool PageSpace::IsInGrace(int64_t shown_ns) const { return BlockClockNs() - shown_ns < std::chrono::nanoseconds(kGrace).count(); }
 
 bool PageSpace::WillLetGo() const {
-  return bringing_.load(std::memory_order_relaxed) > 0 || IsInGrace(last_shown_ns_.load(std::memory_order_relaxed));
+  return showing_.load(std::memory_order_relaxed) > 0 || IsInGrace(last_shown_ns_.load(std::memory_order_relaxed));
+}
+
+// Where the chunk has no slot it is not dirty from now on. In one step: a slot that the engine gives it meanwhile makes it dirty again afterwards, because there
+// is nothing in it yet.
+bool PageSpace::ForgetContents(Chunk* chunk) {
+  uint64_t word = chunk->state.load(std::memory_order_acquire);
+  while ((word & kHasSlot) == 0) {
+    if (chunk->state.compare_exchange_weak(word, word & ~kDirty, std::memory_order_acq_rel, std::memory_order_acquire)) return true;
+  }
+  return false;
 }
 
 // From home to the frame; false: it stays. REQUIRES: locked, and the chunk is closed.
@@ -333,10 +355,10 @@ bool PageSpace::Hide(Block* block, Chunk* chunk) {
   }
   moves_away_.fetch_add(1, std::memory_order_relaxed);
   block->home = false;
-  // Zeros without a place in swap need none: the frame is dropped as one that never had contents.
-  if (!Has(chunk, kHasSlot) && IsZero(static_cast<const char*>(chunk->frame), block_bytes_)) {
+  // Zeros without a place in swap need none: the frame is dropped as one that never had contents. (Where swap runs full the engine gives chunks their places
+  // before they are written. Those are written.)
+  if (!Has(chunk, kHasSlot) && IsZero(static_cast<const char*>(chunk->frame), block_bytes_) && ForgetContents(chunk)) {
     block->blank = true;
-    ClearBits(chunk, kDirty);
     zero_blocks_.fetch_add(1, std::memory_order_relaxed);
   }
   return true;

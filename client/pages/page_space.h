@@ -14,7 +14,7 @@
 // needed it runs.
 //
 // Thread-safety: any thread; a block's lock guards where its pages are, and is never held while the engine's mutex is taken. Bring and TakeAway allocate
-// nothing and log nothing. Ownership: of the homes; borrows the engine. Made once a process and never destroyed, for pages are used until its end.
+// nothing. Ownership: of the homes; borrows the engine. Made once a process and never destroyed, for pages are used until its end.
 #pragma once
 
 #include <atomic>
@@ -79,7 +79,7 @@ class PageSpace {
   Status Bring(const void* address);
   // For PinScanner::FindPinned: those of the chunks that are blocks of pages and may leave are in their frames afterwards; the others are pinned.
   void TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned);
-  // Whether some block is at home for its grace only, or a thread is about to bring one: memory becomes free soon.
+  // Whether some block is at home for its grace only, or pinned for a moment: memory becomes free soon.
   bool WillLetGo() const;
   // For before frames' pages go back to the kernel.
   void ForgetFrames(std::span<std::byte> frames);
@@ -122,9 +122,10 @@ class PageSpace {
   Block& BlockAt(const void* address) const { return blocks_[IndexOf(address)]; }
   char* HomeOf(const Block& block) const { return homes_.begin + static_cast<size_t>(&block - blocks_) * block_bytes_; }
   Status MakeChunk(Block* block);
-  Status Acquire(Chunk* chunk);
+  bool ShowPinned(Block* block, Chunk* chunk);
   void Show(Block* block, Chunk* chunk);
   bool Hide(Block* block, Chunk* chunk);
+  static bool ForgetContents(Chunk* chunk);
   bool IsInGrace(int64_t shown_ns) const;
   void DropChunk(Block* block);
   void SetUsed(size_t first, size_t bytes);
@@ -144,7 +145,7 @@ class PageSpace {
   std::unique_ptr<BuddyAllocator> free_blocks_ RS_GUARDED_BY(mutex_);
   std::atomic<uint64_t> charged_blocks_{0};
   std::atomic<int64_t> last_shown_ns_{0};
-  std::atomic<uint32_t> bringing_{0};
+  std::atomic<uint32_t> showing_{0};
   mutable std::atomic<uint64_t> faults_{0}, moves_home_{0}, moves_away_{0}, zero_blocks_{0}, stuck_{0};
 };
 

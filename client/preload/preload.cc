@@ -77,6 +77,8 @@ void InForkedChild() {
   state.store(State::kForked);
   above.store(SIZE_MAX);
   if (homes.bytes == 0) return;
+  // Nobody else's: what is mapped later would pass for memory that was the parent's.
+  syscall(SYS_mmap, homes.begin, homes.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   struct sigaction before = {};
   if (sigaction(SIGSEGV, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return;
   struct sigaction action = {};

@@ -57,6 +57,7 @@ std::string RuntimeStatistics::Json() const {
   in.counters = from_.engine->counters();
   in.small_objects = from_.bundles ? from_.bundles->objects() : 0;
   in.rank = rank_.load(std::memory_order_relaxed);
+  in.pages = GetPageStatistics();
   in.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - from_.started).count();
   for (size_t i = 0; i < from_.swap->tier_count(); ++i) {  // the program may have added several of a kind
     const SwapTier& tier = from_.swap->tier(i);

@@ -78,6 +78,17 @@ Members AdviceJson(const EngineCounters& c) {
   return all.Add("kept", c.kept);
 }
 
+// Memory that is swapped by pages (docs/pages.md); its chunks are in all other counts, too.
+Members PagesJson(const PageStatistics& p) {
+  return Members()
+      .Add("block_bytes", p.block_bytes)
+      .Add("faults", p.faults)
+      .Add("blocks_in", p.blocks_in)
+      .Add("blocks_out", p.blocks_out)
+      .Add("zero_blocks", p.zero_blocks)
+      .Add("stuck", p.stuck);
+}
+
 std::string ServersJson(const std::vector<ServerStats>& servers) {
   std::string list;
   for (const ServerStats& server : servers) {
@@ -155,6 +166,7 @@ std::string FormatStats(const StatsInput& in) {
       .Add("advice", AdviceJson(c))
       .Add("prefetch", Members().Add("issued", c.prefetch_issued).Add("hits", c.prefetch_hits).Add("wasted", c.prefetch_wasted))
       .Add("waits", Members().Add("count", c.waits).Add("total_us", c.wait_ns_total / 1000).Add("histogram_us", HistogramJson(c)))
+      .Add("pages", PagesJson(in.pages))
       .Add("pins", Members().Add("waits", c.pin_waits).Add("total_us", c.pin_wait_ns / 1000).Add("refused", c.pin_refusals))
       .text();
 }

@@ -8,6 +8,7 @@
 #include "client/engine/counters.h"
 #include "client/swap/swap_tier.h"
 #include "common/config.h"
+#include "ramspan/pages.h"
 
 namespace ramspan {
 
@@ -17,6 +18,7 @@ struct StatsInput {
   std::vector<std::pair<std::string, TierStats>> tiers;
   std::vector<ServerStats> servers;  // of the tier "remote"
   uint64_t small_objects = 0;
+  PageStatistics pages;
   int rank = -1;
   double seconds = 0;
 };

@@ -25,6 +25,7 @@ fragment() {
 take README.md readme 1
 take docs/configuration.md configuration 1
 take docs/porting.md porting 8
+take docs/pages.md pages 1
 
 program readme-1
 RAMSPAN_MEMORY=2MiB "$work/readme-1"
@@ -35,6 +36,8 @@ objects='#include <ramspan/adhere_all.h>
 #include <utility>
 using namespace ramspan;
 void Program(managedPtr<double>& a, managedPtr<double>& b) {'
+fragment pages-1 '#include <vector>
+void Program(size_t n) {' '}'
 fragment porting-3 '#include <ramspan/managed_ptr.h>
 using namespace ramspan;' ''
 fragment porting-4 "$objects" '}'
