@@ -134,8 +134,36 @@ void PinCounted(ChunkHead* chunk, PinTable* table, bool write) {
 }
 }  // namespace
 
-bool StorePinAnywhere(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
-  return StorePinFenced(chunk, table, slot, write, PinRegistry::Get().pins_fence());
+namespace {
+inline bool Store(ChunkHead* chunk, ThreadTable* table, unsigned slot, bool write) {
+  if (slot < kFirstBeyond) return StorePinFenced(chunk, table, slot, write, table->pins_fence);
+  return StorePinBeyond(chunk, table->more.load(std::memory_order_relaxed), slot - kFirstBeyond, write, table->pins_fence);
+}
+
+// Apart from the usual case, which then needs no registers of its caller's.
+[[gnu::noinline]] void* PinWithoutKnownSlot(ChunkHead* chunk, ThreadTable* table, unsigned* slot, bool write) {
+  *slot = table->LookForSlot();
+  if (*slot != kCountedPin) return Store(chunk, table, *slot, write) ? chunk->frame : PinSlow(chunk, table, *slot, write);
+  PinCounted(chunk, table, write);
+  return chunk->frame;
+}
+}  // namespace
+
+bool StorePinAnywhere(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) { return Store(chunk, static_cast<ThreadTable*>(table), slot, write); }
+
+void* PinInOtherSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
+  auto* const own = static_cast<ThreadTable*>(table);
+  const unsigned known = own->KnownSlot();
+  if (__builtin_expect(known == kCountedPin, 0)) return PinWithoutKnownSlot(chunk, own, slot, write);
+  *slot = known;
+  return __builtin_expect(Store(chunk, own, known, write), 1) ? chunk->frame : PinSlow(chunk, own, known, write);
+}
+
+void UnpinBeyondTable(ChunkHead* chunk, PinTable* table, unsigned slot) noexcept {
+  if (__builtin_expect(slot < kFirstBeyond, 0)) return UnpinCounted(chunk);
+  // Acquire: the caller may be another thread, which has come to the adhereTo by the program's synchronisation, or by none that orders anything.
+  MorePins* const more = static_cast<ThreadTable*>(table)->more.load(std::memory_order_acquire);
+  more->Unpin(slot - kFirstBeyond, table == t_pins);
 }
 
 void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
@@ -149,7 +177,7 @@ void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool wri
   return chunk->frame;
 }
 
-void UnpinCounted(ChunkHead* chunk) noexcept {
+[[gnu::noinline]] void UnpinCounted(ChunkHead* chunk) noexcept {
   // Release: the evictor that sees the count gone sees what was done to the frame.
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
   PinRegistry::NoteCounted(-1);
@@ -162,13 +190,14 @@ thread_local std::exception_ptr failure_of_try;
 
 bool TryHeldPin(ChunkHead* chunk, bool write, HeldPin* pin, PinFor how_long) noexcept {
   try {
-    if (how_long == PinFor::kOnce) {
-      *pin = HeldPin(chunk, write);
-    } else {
-      PinTable* const table = ThisThreadPins();
-      PinCounted(chunk, table, write);
-      *pin = HeldPin(chunk, table, kCountedPin);
+    PinTable* const table = ThisThreadPins();
+    unsigned slot = kCountedPin;
+    switch (how_long) {
+      case PinFor::kOnce: write ? Pin<true>(chunk, table, &slot) : Pin<false>(chunk, table, &slot); break;
+      case PinFor::kOnceInTable: PinWithoutSlot(chunk, table, &slot, write); break;
+      case PinFor::kLong: PinCounted(chunk, table, write); break;
     }
+    *pin = HeldPin(chunk, table, slot);
     return true;
   } catch (...) {
     failure_of_try = std::current_exception();
@@ -190,6 +219,33 @@ void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
 }
 
 void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept { HeldPin::FromWord(chunk, pin); }
+
+namespace {
+using Slot = std::atomic<ChunkHead*>;
+constexpr uintptr_t kCountedWord = 1, kBeyondBit = 2;
+static_assert(alignof(Slot) > kBeyondBit);
+
+// What the slot lies in, which is aligned to its size.
+template <typename T>
+T* Around(uintptr_t slot) { return reinterpret_cast<T*>(slot & ~uintptr_t{sizeof(T) - 1}); }
+}  // namespace
+
+uintptr_t HeldPin::word() const {
+  if (slot_ == kCountedPin) return kCountedWord;
+  if (slot_ < kFirstBeyond) return reinterpret_cast<uintptr_t>(&table_->slots[slot_]);
+  return reinterpret_cast<uintptr_t>(&static_cast<ThreadTable*>(table_)->more.load(std::memory_order_relaxed)->slots[slot_ - kFirstBeyond]) | kBeyondBit;
+}
+
+HeldPin HeldPin::FromWord(ChunkHead* chunk, uintptr_t word) {
+  if (word == kCountedWord) return HeldPin(chunk, nullptr, kCountedPin);
+  const auto* const slot = reinterpret_cast<Slot*>(word & ~kBeyondBit);
+  if ((word & kBeyondBit) == 0) {
+    auto* const table = Around<PinTable>(word);
+    return HeldPin(chunk, table, static_cast<unsigned>(slot - table->slots));
+  }
+  const auto* const more = Around<MorePins>(word);
+  return HeldPin(chunk, more->table, kFirstBeyond + static_cast<unsigned>(slot - more->slots));
+}
 
 void ThrowTooLarge(size_t n, size_t element_bytes) {
   ThrowStatus(WithinHeap(

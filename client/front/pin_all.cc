@@ -29,13 +29,23 @@ constexpr microseconds kPause{50}, kPauseOfAll{200}, kPauseMax{2000};  // betwee
 constexpr auto kPatience = std::chrono::seconds(1);  // with others of which none is known to go on
 constexpr auto kPatienceTold = std::chrono::seconds(60);  // then the log says what is waited for: it may go on for ever
 
-// Pins one without waiting for other threads' pins: kAborted where Pin would.
-Status TryPin(PinRequest* request, PinTable* table) {
-  auto* chunk = static_cast<Chunk*>(request->chunk);
+enum class Slots { kOfTable, kAll };
+
+// kCountedPin: there is none.
+unsigned EmptySlot(PinTable* table, Slots slots) {
+  const unsigned end = slots == Slots::kAll ? PinTable::kInlineSlots : PinTable::kAdhereToSlots;
   unsigned slot = 0;
-  while (slot < PinTable::kAdhereToSlots && table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;
+  while (slot < end && table->slots[slot].load(std::memory_order_acquire) != nullptr) ++slot;
+  if (slot < end) return slot;
+  return slots == Slots::kAll ? static_cast<ThreadTable*>(table)->FreeSlot() : kCountedPin;
+}
+
+// Pins one without waiting for other threads' pins: kAborted where Pin would.
+Status TryPin(PinRequest* request, PinTable* table, Slots slots) {
+  auto* chunk = static_cast<Chunk*>(request->chunk);
+  const unsigned slot = EmptySlot(table, slots);
   Status status;
-  if (slot == PinTable::kAdhereToSlots) {
+  if (slot == kCountedPin) {
     status = Session::Get().engine->AcquireCounted(chunk, request->write, Engine::WhenPinned::kReturn);
     if (status.ok()) {
       request->slot = kCountedPin;
@@ -50,11 +60,11 @@ Status TryPin(PinRequest* request, PinTable* table) {
   return status;
 }
 
-Status TryPinAll(std::span<PinRequest> requests, PinTable* table) {
+Status TryPinAll(std::span<PinRequest> requests, PinTable* table, Slots slots) {
   Status status;
   size_t n = 0;
   for (; n < requests.size() && status.ok(); ++n) {
-    if (requests[n].chunk != nullptr) status = TryPin(&requests[n], table);
+    if (requests[n].chunk != nullptr) status = TryPin(&requests[n], table, slots);
   }
   if (status.ok()) return status;
   for (PinRequest& one : requests.first(n)) {
@@ -112,9 +122,7 @@ struct HoldUp {
   }
 };
 
-}  // namespace
-
-void PinAll(PinRequest* first, size_t count, PinTable* table) {
+void PinRequests(PinRequest* first, size_t count, PinTable* table, Slots slots) {
   const std::span<PinRequest> requests(first, count);
   const ErrnoGuard guard;
   RefuseWithinProgramCode("adhereAll");
@@ -124,7 +132,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   const bool may_wait = session == nullptr || (session->engine->wait_for_pins() && PinRegistry::Get().MayWait({}));
   // What is in memory takes nothing from those who wait. Who may not wait has this one chance.
   if (all_there || !may_wait || !TurnsOfAll().AnybodyWaits()) {
-    Status status = TryPinAll(requests, table);
+    Status status = TryPinAll(requests, table, slots);
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
   }
@@ -139,7 +147,7 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
   bool told = false;
   HoldUp others;
   for (microseconds pause = kPause;; pause = std::min(2 * pause, kPauseMax)) {
-    Status status = TryPinAll(requests, table);
+    Status status = TryPinAll(requests, table, slots);
     if (status.ok()) return;
     if (status.code() != StatusCode::kAborted) ThrowStatus(status);
     BlockCache::Call();
@@ -161,5 +169,10 @@ void PinAll(PinRequest* first, size_t count, PinTable* table) {
     hopeless += pause;
   }
 }
+
+}  // namespace
+
+void PinTogether(PinRequest* requests, size_t count, PinTable* table) { PinRequests(requests, count, table, Slots::kAll); }
+void PinAll(PinRequest* requests, size_t count, PinTable* table) { PinRequests(requests, count, table, Slots::kOfTable); }
 
 }  // namespace ramspan::detail

@@ -2,6 +2,7 @@
 
 #include <linux/membarrier.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <iterator>
 #include <new>
 
+#include "common/errno_guard.h"
 #include "common/raise.h"
 #include "ramspan/errors.h"
 
@@ -20,6 +22,8 @@ namespace detail {
 __thread PinTable* t_pins = nullptr;
 }  // namespace detail
 
+using detail::kCountedPin;
+using detail::MorePins;
 using detail::PinTable;
 
 namespace {
@@ -58,7 +62,7 @@ long Membarrier(int command) { return syscall(__NR_membarrier, command, 0, 0); }
 void GiveUp(void* given_up) {
   auto* table = static_cast<PinTable*>(given_up);
   detail::t_pins = nullptr;
-  // Elements that its last destructors have used: nobody holds them any more. What adhereTos still pin stays in its slots.
+  // Elements that its last destructors have used: nobody holds them any more. What adhereTos still pin stays in its slots, also beyond the table.
   for (unsigned i = PinTable::kAdhereToSlots; i < PinTable::kSlots; ++i) table->slots[i].store(nullptr, std::memory_order_release);
   // Release: who takes the table over sees the slots as they are, and the pull count.
   table->owned.store(false, std::memory_order_release);
@@ -95,6 +99,7 @@ PinTable* PinRegistry::Adopt() {
   if (table == nullptr) {
     table = new ThreadTable;
     table->index = threads_.load(std::memory_order_relaxed);
+    table->pins_fence = pins_fence_;
     for (unsigned i = 0; pins_fence_ && i < PinTable::kInlineSlots; ++i) {
       table->slots[i].store(NoChunk(), std::memory_order_relaxed);
     }
@@ -114,7 +119,54 @@ PinTable* PinRegistry::Adopt() {
 }
 
 uint64_t PinRegistry::metadata_bytes() const {
-  return uint64_t{threads()} * sizeof(PinTable);
+  return uint64_t{threads()} * sizeof(PinTable) + more_pins_.load(std::memory_order_relaxed) * sizeof(MorePins);
+}
+
+namespace {
+// Pages, aligned to `bytes`, or null. Not from the heap: the pin may be a signal handler's that has interrupted the heap.
+void* AlignedPages(size_t bytes) {
+  void* const all = mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  char* const begin = static_cast<char*>(all);
+  const size_t before = bytes - reinterpret_cast<uintptr_t>(begin) % bytes;  // at least a page: what is cut off is never empty
+  munmap(begin, before);
+  if (before < bytes) munmap(begin + before + bytes, bytes - before);
+  return begin + before;
+}
+}  // namespace
+
+void PinRegistry::MakeMorePins(ThreadTable* table) {
+  const ErrnoGuard guard;
+  void* const pages = AlignedPages(sizeof(MorePins));
+  if (pages == nullptr) return;
+  MorePins* none = nullptr;
+  if (table->more.compare_exchange_strong(none, new (pages) MorePins(table), std::memory_order_release, std::memory_order_relaxed)) {
+    more_pins_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    munmap(pages, sizeof(MorePins));  // a signal handler of this thread's was faster
+  }
+}
+
+// Slots in the table whose pins have ended, of which no bit tells, or the next ones beyond it.
+unsigned ThreadTable::LookForSlot() {
+  if (const uint32_t words = until_look.load(std::memory_order_relaxed); words > 0) {
+    until_look.store(words - 1, std::memory_order_relaxed);
+  } else {
+    uint64_t bits = 0;
+    for (unsigned i = kInlineSlots; i < kAdhereToSlots; ++i) bits |= uint64_t{slots[i].load(std::memory_order_relaxed) == nullptr} << i;
+    const auto found = static_cast<uint32_t>(std::popcount(bits));
+    if (found < kFoundMin && more.load(std::memory_order_relaxed) == nullptr) PinRegistry::Get().MakeMorePins(this);
+    const uint32_t apart = words_a_look.load(std::memory_order_relaxed);
+    words_a_look.store(found > 0 ? 1 : std::min(2 * apart, kWordsALookMax), std::memory_order_relaxed);
+    until_look.store(found < kFoundMin ? apart : 0, std::memory_order_relaxed);
+    empty.store(bits, std::memory_order_relaxed);
+    if (const unsigned slot = KnownSlot(); slot != kCountedPin) return slot;
+  }
+  MorePins* const beyond = more.load(std::memory_order_relaxed);
+  if (beyond == nullptr) return kCountedPin;
+  unsigned at = beyond->FindNext();
+  if (at == MorePins::kSlots) at = beyond->FindAnew();
+  return at < MorePins::kSlots ? Taken(detail::kFirstBeyond + at) : kCountedPin;
 }
 
 uint64_t PinRegistry::pulls() const {
@@ -134,24 +186,24 @@ void PinRegistry::Barrier() {
 }
 
 void PinRegistry::FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) {
-  ForEachTable([&](const PinTable* table) {
-    for (const auto& slot : table->slots) {
-      // Acquire: where this reads the null of a release, all that the pinner did to the frame happened before.
-      const detail::ChunkHead* held = slot.load(std::memory_order_acquire);
-      if (held == nullptr) continue;
-      for (size_t i = 0; i < chunks.size(); ++i) pinned[i] = pinned[i] || chunks[i] == held;
-    }
-  });
+  // Most pins are of other chunks: one bit, chosen by the address, says so, where a thousand pins would be compared with 32 chunks each.
+  constexpr size_t kBits = 1024;
+  std::array<uint64_t, kBits / 64> some{};
+  const auto bit_of = [](const detail::ChunkHead* chunk) { return reinterpret_cast<uintptr_t>(chunk) / sizeof(Chunk) % kBits; };
+  for (const Chunk* chunk : chunks) some[bit_of(chunk) / 64] |= uint64_t{1} << bit_of(chunk) % 64;
+  const auto look = [&](const std::atomic<detail::ChunkHead*>& slot) {
+    // Acquire: where this reads the null of a release, all that the pinner did to the frame happened before.
+    const detail::ChunkHead* held = slot.load(std::memory_order_acquire);
+    if (held == nullptr || !(some[bit_of(held) / 64] >> bit_of(held) % 64 & 1)) return;
+    for (size_t i = 0; i < chunks.size(); ++i) pinned[i] = pinned[i] || chunks[i] == held;
+  };
+  ForEachSlot(PinTable::kSlots, look);
 }
 
 bool PinRegistry::IsAdheredTo(const Chunk* chunk) const {
   if (HasCountedPins(chunk)) return true;
   bool adhered = false;
-  ForEachTable([&](const PinTable* table) {
-    for (unsigned i = 0; i < PinTable::kAdhereToSlots; ++i) {
-      adhered |= table->slots[i].load(std::memory_order_relaxed) == chunk;
-    }
-  });
+  ForEachSlot(PinTable::kAdhereToSlots, [&](const auto& slot) { adhered |= slot.load(std::memory_order_relaxed) == chunk; });
   return adhered;
 }
 
@@ -211,11 +263,13 @@ namespace {
 
 // Elements do not count: their thread does not know that it holds them, and may wait for the one that needs the memory in
 // ways that nobody sees here (a join, a barrier).
-bool HasPins(const PinTable* table) {
-  return std::any_of(std::begin(table->slots), std::begin(table->slots) + PinTable::kAdhereToSlots, [](const auto& slot) {
+bool HasPins(const ThreadTable* table) {
+  const auto holds = [](const auto& slot) {
     const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
     return held != nullptr && held != NoChunk();
-  });
+  };
+  const MorePins* const more = table->more.load(std::memory_order_acquire);
+  return std::any_of(table->slots, table->slots + PinTable::kAdhereToSlots, holds) || (more != nullptr && std::any_of(more->slots, more->used_end(), holds));
 }
 
 }  // namespace
@@ -249,7 +303,7 @@ void PinRegistry::NoteHandedOver(Counted counted) {
 }
 
 bool PinRegistry::HoldsPins() {
-  const PinTable* table = detail::t_pins;
+  const auto* const table = static_cast<const ThreadTable*>(detail::t_pins);
   return table != nullptr && (HasPins(table) || CountedBy(table).In(all_counted_.load(std::memory_order_relaxed).generation) > 0);
 }
 
@@ -257,7 +311,7 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
   bool others_live = false, forgotten_pins = false, may_unpin = false;
   const uint32_t generation = all_counted_.load(std::memory_order_relaxed).generation;
   int64_t counted_by_waiting = CountedBy(detail::t_pins).In(generation);
-  ForEachTable([&](const PinTable* table) {
+  ForEachTable([&](const ThreadTable* table) {
     if (table == detail::t_pins || may_unpin) return;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
     // A thread whose chunk has come meanwhile does not wait any more, it only has not run yet.

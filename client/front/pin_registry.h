@@ -3,22 +3,69 @@
 // Thread-safety: synchronises itself.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 
 #include "client/engine/engine.h"
 #include "client/engine/touch_ring.h"
+#include "client/front/more_pins.h"
 #include "client/front/pin_gate.h"
 #include "common/mutex.h"
 #include "ramspan/detail/block_cache.h"
 
 namespace ramspan {
 
-// A thread's pins and what else is its own. The touches lie in the padding behind the pins, so they cost no memory.
+// A thread's pins and what else is its own. All of it lies in the padding behind the pins, so it costs no memory.
 struct ThreadTable final : detail::PinTable {
-  uint32_t index = 0;           // of this thread; constant, as is what follows
+  // A look at the table's slots takes as long as some ten pins, so it is made again at once only where it has found as many. Else pins go beyond the
+  // table first: as many as a word of MorePins has slots, and after each look that found none twice as many, up to 16 words.
+  static constexpr uint32_t kFoundMin = 16, kWordsALookMax = 16;
+  static constexpr uint64_t kAdhereToBits = (uint64_t{1} << kAdhereToSlots) - (uint64_t{1} << kInlineSlots);
+
+  // An empty slot behind the inline ones for an adhereTo of the owner's, or kCountedPin: none is known. Lock-free, because a signal handler may pull. Does
+  // not look at all slots, but at those that are likely to be empty (MorePins says what may be wrong with that).
+  unsigned KnownSlot() {
+    // What comes and goes beside pins that stay finds the slot that it had.
+    const uint32_t before = latest.load(std::memory_order_relaxed);
+    detail::MorePins* const beyond = more.load(std::memory_order_relaxed);
+    if (before < detail::kFirstBeyond) {
+      if (slots[before].load(std::memory_order_acquire) == nullptr) return before;  // acquire: as Pin
+    } else if (beyond->slots[before - detail::kFirstBeyond].load(std::memory_order_acquire) == nullptr && beyond->IsWithin(before - detail::kFirstBeyond)) {
+      return before;
+    }
+    for (uint64_t bits = empty.load(std::memory_order_relaxed); bits != 0; bits = empty.load(std::memory_order_relaxed)) {
+      empty.store(bits & (bits - 1), std::memory_order_relaxed);
+      const auto slot = static_cast<unsigned>(std::countr_zero(bits));
+      if (slots[slot].load(std::memory_order_acquire) == nullptr) return Taken(slot);
+    }
+    const unsigned at = beyond != nullptr ? beyond->Find() : detail::MorePins::kSlots;
+    return at < detail::MorePins::kSlots ? Taken(detail::kFirstBeyond + at) : detail::kCountedPin;
+  }
+  // The same when none is known.
+  unsigned LookForSlot();
+  unsigned FreeSlot() {
+    const unsigned slot = KnownSlot();
+    return slot != detail::kCountedPin ? slot : LookForSlot();
+  }
+
+  uint32_t index = 0;           // of this thread; constant, as are the next two
+  bool pins_fence = false;      // PinRegistry::pins_fence, within the pin's reach
   ThreadTable* next = nullptr;  // in the registry
+  // Set once. Release, acquire: it is seen complete. An evictor that sees none misses no pin in it that counts: as `end` of MorePins.
+  std::atomic<detail::MorePins*> more{nullptr};
+  std::atomic<uint64_t> empty{kAdhereToBits};  // as MorePins::empty; an unpin here is one store and tells nobody, so it does not set its bit
+  std::atomic<uint32_t> latest{kInlineSlots};  // slot that was found
+  std::atomic<uint32_t> until_look{0};         // words of MorePins that are used up until the table's slots are looked at again
+  std::atomic<uint32_t> words_a_look{1};
   TouchRing touches;
+
+ private:
+  unsigned Taken(unsigned slot) {
+    latest.store(slot, std::memory_order_relaxed);
+    return slot;
+  }
 };
 static_assert(sizeof(ThreadTable) == sizeof(detail::PinTable));
 
@@ -28,7 +75,7 @@ class PinRegistry final : public PinScanner {
 
   // The calling thread's table, made or recycled; given up when the thread ends.
   detail::PinTable* Adopt();
-  uint64_t metadata_bytes() const;
+  uint64_t metadata_bytes() const;  // all of MorePins are counted, though the kernel gives pages to those that are used only
   bool pins_fence() const { return pins_fence_; }  // no membarrier here: a pin executes the fence
   // The calling thread starts to wait for the one that has the ingredients; SetWaiting(nullptr) ends it. Nobody waits
   // for them while they are not taken, whatever those say that have not woken up yet.
@@ -43,6 +90,8 @@ class PinRegistry final : public PinScanner {
   bool IsAdheredTo(const Chunk* chunk) const;
   // Whether the calling thread holds pins, but for elements.
   static bool HoldsPins();
+  // Gives slots beyond the table to `table`, the calling thread's. Where there is no memory for them it stays as it is.
+  void MakeMorePins(ThreadTable* table);
   // The calling thread took `n` pins that are counted in chunks, or ended -n.
   static void NoteCounted(int32_t n);
 
@@ -90,6 +139,7 @@ class PinRegistry final : public PinScanner {
   std::array<std::atomic<ThreadTable*>, kLists> tables_{};  // by index
   std::atomic<uint64_t> noted_{0};                          // a bit a list: a ring of its tables may hold something
   std::atomic<uint32_t> threads_{0};
+  std::atomic<uint32_t> more_pins_{0};                      // tables that have them
   Mutex adopting_{LockRank::kPinRegistry};  // one thread at a time takes or makes a table
 
   template <typename Look>
@@ -97,6 +147,14 @@ class PinRegistry final : public PinScanner {
     for (const auto& list : tables_) {
       for (ThreadTable* table = list.load(std::memory_order_acquire); table != nullptr; table = table->next) look(table);
     }
+  }
+  // Of each table the first `of_table` slots and all beyond it.
+  template <typename Look>
+  void ForEachSlot(unsigned of_table, Look&& look) const {
+    ForEachTable([&](const ThreadTable* table) {
+      std::for_each(table->slots, table->slots + of_table, look);
+      if (const detail::MorePins* more = table->more.load(std::memory_order_acquire)) std::for_each(more->slots, more->used_end(), look);
+    });
   }
 };
 

@@ -36,6 +36,8 @@ struct PinRequest {
 };
 
 // Pins all or throws with none pinned.
+RAMSPAN_API void PinTogether(PinRequest* requests, size_t count, PinTable* table);
+// The same in none of the slots beyond the table, for programs that were compiled when there were none.
 RAMSPAN_API void PinAll(PinRequest* requests, size_t count, PinTable* table);
 
 struct PinAccess {
@@ -64,7 +66,7 @@ template <typename... P, std::enable_if_t<(detail::IsManagedPtr<std::remove_cons
 [[nodiscard]] std::tuple<adhereTo<typename P::element_type>...> adhereAll(P&... data) {
   detail::PinTable* table = detail::ThisThreadPins();
   detail::PinRequest requests[] = {detail::PinAccess::Request(data)...};
-  detail::PinAll(requests, sizeof...(P), table);
+  detail::PinTogether(requests, sizeof...(P), table);
   return detail::PinAccess::PinnedAll<typename P::element_type...>(requests, table, std::index_sequence_for<P...>());
 }
 
@@ -78,7 +80,7 @@ template <typename Range, typename P = std::remove_reference_t<decltype(*std::be
   for (auto& one : data) requests.push_back(detail::PinAccess::Request(one));
   std::vector<adhereTo<T>> pins;
   pins.reserve(requests.size());
-  detail::PinAll(requests.data(), requests.size(), table);
+  detail::PinTogether(requests.data(), requests.size(), table);
   for (const detail::PinRequest& one : requests) pins.push_back(detail::PinAccess::Pinned<T>(one, table));
   return pins;
 }

@@ -93,7 +93,7 @@ struct PinnedWindow {
     requests.reserve(count);
     window.reserve(count);
     for (size_t b = first; b < first + count; ++b) requests.push_back(PinAccess::Request(container.chunk(b)));
-    PinAll(requests.data(), requests.size(), table);
+    PinTogether(requests.data(), requests.size(), table);
     for (size_t i = 0; i < count; ++i) {
       const size_t begin = (first + i) * container.block_elements();
       window.emplace_back(PinAccess::Pinned<typename Container::value_type>(requests[i], table), begin, std::min(container.block_elements(), container.size() - begin));

@@ -138,7 +138,7 @@ class vectorSpan {
     }
     if (requests.size() > 1) copy_.reset(new Element[count]);
     detail::PinTable* const table = detail::ThisThreadPins();
-    detail::PinAll(requests.data(), requests.size(), table);
+    detail::PinTogether(requests.data(), requests.size(), table);
     for (const detail::PinRequest& one : requests) {
       pins_.emplace_back(one.chunk, table, one.slot);
       places_.push_back(one.offset);

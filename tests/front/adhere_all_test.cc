@@ -82,6 +82,23 @@ TEST(AdhereAll, OneManagedPtrTwiceIsTwoPins) {
   EXPECT_EQ(static_cast<uint64_t*>(x), static_cast<uint64_t*>(y));
 }
 
+TEST(AdhereAll, HundredsOfPinsArePinnedOrNone) {
+  std::vector<managedPtr<uint64_t>> data = Chunks(300, 4096);  // 32 KiB: together 60 % of the limit
+  const auto chunk = [](const managedPtr<uint64_t>& one) { return ramspan::detail::ObjectOf()(one).chunk(); };
+  for (int round = 0; round < 3; ++round) {
+    auto pins = adhereAll(data);
+    std::vector<managedPtr<uint64_t>> push_out = Chunks(10, kMibElements);
+    for (auto& one : push_out) one.write()[0] = 1;
+    for (size_t i = 0; i < data.size(); ++i) {
+      ASSERT_STREQ(ramspan::detail::DescribeChunk(chunk(data[i])), "in use") << i;
+      ASSERT_EQ(static_cast<uint64_t*>(pins[i])[7]++, static_cast<uint64_t>(round));
+    }
+  }
+  std::vector<managedPtr<uint64_t>> too_many = Chunks(600, 4096);
+  EXPECT_THROW(static_cast<void>(adhereAll(too_many)), ramspan::OutOfMemory);
+  for (const auto& one : too_many) EXPECT_STRNE(ramspan::detail::DescribeChunk(chunk(one)), "in use");
+}
+
 TEST(AdhereAll, MoreThanTheLimitIsRefusedAtOnceAndNothingStaysPinned) {
   std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMibElements);
   constexpr std::chrono::milliseconds kGrace{1000};  // the shortest wait for pins that may go

@@ -1,16 +1,19 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <ramspan/adhere_all.h>
 #include <ramspan/extend.h>
 #include <ramspan/managed_ptr.h>
 #include <ramspan/runtime.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <shared_mutex>
 #include <string>
@@ -349,18 +352,119 @@ TEST(Front, AnAdhereToMayDieOnAnotherThreadAndBeSharedByThreads) {
   }
 }
 
-TEST(Front, MorePinsThanATableHasSlotsAreCounted) {
+// A thread has slots for some two thousand; what is more is counted in the chunk.
+TEST(Front, MorePinsOfAnObjectThanThereAreSlotsHoldIt) {
   managedPtr<int> shared(1, 5);
   std::vector<std::unique_ptr<adhereTo<int>>> many;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 2500; ++i) {
     many.push_back(std::make_unique<adhereTo<int>>(shared));
     EXPECT_EQ(*static_cast<int*>(*many.back()), 5);
   }
-  many.clear();
+  while (!many.empty()) {
+    EXPECT_STREQ(ramspan::detail::DescribeChunk(ramspan::detail::ObjectOf()(shared).chunk()), "in use");
+    many.resize(many.size() - std::min(many.size(), size_t{70}));
+  }
+  EXPECT_STREQ(ramspan::detail::DescribeChunk(ramspan::detail::ObjectOf()(shared).chunk()), "in memory");
   std::vector<managedPtr<uint64_t>> push_out;
   for (size_t i = 0; i < 32; ++i) push_out.emplace_back(kMib, i);
   ADHERETOLOCCONST(int, shared, p);
   EXPECT_EQ(*p, 5);
+}
+
+// Half of the memory limit, a thousand pins of a thread: evictors see each of them, wherever it is and whoever ends others.
+TEST(Front, AThousandObjectsStayWhereTheyArePinnedWhileOthersAreEnded) {
+  constexpr size_t kObjects = 1000, kElements = 1024;  // 8 KiB
+  std::vector<managedPtr<uint64_t>> held, others;
+  for (size_t i = 0; i < kObjects; ++i) held.emplace_back(kElements, i);
+  for (size_t i = 0; i < 12; ++i) others.emplace_back(2 * kMib, i);
+  std::vector<std::unique_ptr<adhereTo<uint64_t>>> pins;
+  std::vector<const uint64_t*> places;
+  for (auto& one : held) {
+    pins.push_back(std::make_unique<adhereTo<uint64_t>>(one));
+    uint64_t* const p = *pins.back();
+    p[1] = p[0] + 1;
+    places.push_back(p);
+  }
+  const auto look = [&] {
+    for (size_t i = 0; i < others.size(); ++i) {
+      ADHERETOLOC(uint64_t, others[i], p);
+      p[0] = i;
+    }
+    for (size_t i = 0; i < kObjects; ++i) {
+      if (pins[i] == nullptr) continue;
+      const uint64_t* const p = *pins[i];
+      ASSERT_EQ(p, places[i]);
+      ASSERT_EQ(p[1], i + 1);
+      ASSERT_STREQ(ramspan::detail::DescribeChunk(ramspan::detail::ObjectOf()(held[i]).chunk()), "in use") << i;
+    }
+  };
+  std::vector<size_t> order(kObjects);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(5));
+  look();
+  for (size_t part = 0; part < 4; ++part) {
+    const auto end = [&] {
+      for (size_t i = part * kObjects / 4; i < (part + 1) * kObjects / 4; ++i) pins[order[i]].reset();
+    };
+    part % 2 == 0 ? end() : std::thread(end).join();
+    look();
+    for (size_t i = part * kObjects / 4; i < (part + 1) * kObjects / 4; i += 2) {  // some of them again
+      pins[order[i]] = std::make_unique<adhereTo<uint64_t>>(held[order[i]]);
+      places[order[i]] = *pins[order[i]];
+    }
+    look();
+  }
+  pins.clear();
+  for (const auto& one : held) EXPECT_STRNE(ramspan::detail::DescribeChunk(ramspan::detail::ObjectOf()(one).chunk()), "in use");
+}
+
+// Another thread's pin is one word of the adhereTo, also where that thread has stored it beyond its table.
+TEST(Front, AnAdhereToOfAnotherThreadMayBePinnedBeyondTheTableAndEndedByItsOwner) {
+  managedPtr<int> little(1, 7);
+  managedPtr<uint64_t> large(kMib, 9);
+  const auto state = [&] { return std::string(ramspan::detail::DescribeChunk(ramspan::detail::ObjectOf()(large).chunk())); };
+  for (const bool by_puller : {false, true}) {
+    auto glue = std::make_unique<adhereTo<uint64_t>>(large);
+    std::thread([&] {
+      std::deque<adhereTo<int>> many;
+      for (int i = 0; i < 100; ++i) static_cast<void>(static_cast<int*>(many.emplace_back(little)));
+      EXPECT_EQ(static_cast<const uint64_t*>(*glue)[0], 9u);
+      many.clear();
+      EXPECT_EQ(state(), "in use");
+      if (by_puller) glue.reset();
+    }).join();
+    EXPECT_EQ(state(), by_puller ? "in memory" : "in use");
+    glue.reset();
+    EXPECT_EQ(state(), "in memory");
+  }
+}
+
+// They take a slot number from 64 on for a counted pin, and would take off a count that nobody has put on.
+TEST(Front, ProgramsThatKnowNoSlotsBeyondTheTableAreGivenNone) {
+  using namespace ramspan::detail;
+  managedPtr<uint64_t> large(kMib, 9), other(kMib, 8);
+  ChunkHead* const chunk = ObjectOf()(large).chunk();
+  PinTable* const table = ThisThreadPins();
+  std::deque<adhereTo<uint64_t>> many;
+  for (int i = 0; i < 100; ++i) static_cast<void>(static_cast<uint64_t*>(many.emplace_back(other)));
+  unsigned slot = 0;
+  EXPECT_NE(PinWithoutSlot(chunk, table, &slot, true), nullptr);
+  EXPECT_EQ(slot, kCountedPin);
+  HeldPin pin;
+  EXPECT_TRUE(TryHeldPin(chunk, false, &pin, PinFor::kOnceInTable));
+  EXPECT_EQ(pin.release(), kCountedPin);
+  PinRequest requests[2] = {{chunk, 0, true}, {chunk, 0, false}};
+  PinAll(requests, 2, table);
+  for (const PinRequest& one : requests) EXPECT_EQ(one.slot, kCountedPin);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_STREQ(DescribeChunk(chunk), "in use");
+    UnpinCounted(chunk);
+  }
+  EXPECT_STREQ(DescribeChunk(chunk), "in memory");
+  many.clear();  // from here on the table has room
+  EXPECT_NE(PinWithoutSlot(chunk, table, &slot, true), nullptr);
+  EXPECT_LT(slot, unsigned{PinTable::kAdhereToSlots});
+  Unpin(chunk, table, slot);
 }
 
 // Two threads could both see the one pin that was left and take it off: the count wrapped, and the object was pinned for
@@ -411,7 +515,7 @@ TEST(Front, CountedPinsAreNotedAtTheThreadThatHoldsThem) {
   {
     const managedPtr<int> one(1);
     std::vector<std::unique_ptr<adhereTo<int>>> many;
-    for (int i = 0; i < 70; ++i) {
+    for (int i = 0; i < 2100; ++i) {  // more than there are slots
       many.push_back(std::make_unique<adhereTo<int>>(one));
       static_cast<void>(static_cast<int*>(*many.back()));
     }

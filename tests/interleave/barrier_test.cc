@@ -17,14 +17,21 @@
 namespace ramspan {
 namespace {
 
+// A slot that is empty with and without membarrier, in the calling thread's table or beyond it.
+unsigned EmptySlot(bool beyond) {
+  auto* const table = static_cast<ThreadTable*>(PinRegistry::Get().Adopt());
+  if (!beyond) return detail::PinTable::kInlineSlots;
+  PinRegistry::Get().MakeMorePins(table);
+  return detail::kFirstBeyond + table->more.load()->FindNext();
+}
+
 // Each round one thread pins while the other one closes the chunk, issues the barrier, and scans. Without the barrier x86 lets
 // the pin's load overtake its store, and the scan misses a pin that holds. To make that likely the pin's store stands in the
 // store buffer behind others, to cache lines that are with the evictor, while its load finds the state's line near. Even so
 // a barrier that does nothing is found in one run of six only; the test below finds it each time.
-TEST(PinBarrier, BetweenClosingAndScanningNoPinIsOverlooked) {
+void PinWhileOthersCloseAndScan(bool beyond) {
   constexpr uint32_t kRounds = 20000;
   constexpr auto kLongest = std::chrono::seconds(2);           // on a machine with other things to do
-  constexpr unsigned kSlot = detail::PinTable::kInlineSlots;  // empty with and without membarrier
   Chunk chunk{};
   struct alignas(64) Line {
     uint64_t word = 0;
@@ -44,16 +51,17 @@ TEST(PinBarrier, BetweenClosingAndScanningNoPinIsOverlooked) {
     }
   };
   std::thread pinner([&] {
-    detail::PinTable* table = PinRegistry::Get().Adopt();
+    const unsigned slot = EmptySlot(beyond);
+    detail::PinTable* const table = detail::t_pins;
     for (uint32_t round = 1; !stop; ++round) {
       await(begun, round);
       static_cast<void>(chunk.state.load(std::memory_order_relaxed));
       await_cycle(start + 1000);
       for (Line& line : lines) line.word = round;
-      holds = detail::StorePinAnywhere(&chunk, table, kSlot, false);
+      holds = detail::StorePinAnywhere(&chunk, table, slot, false);
       pinned.store(round, std::memory_order_release);
       await(scanned, round);
-      detail::Unpin(&chunk, table, kSlot);
+      detail::Unpin(&chunk, table, slot);
     }
   });
   Chunk* const victims[1] = {&chunk};
@@ -77,6 +85,8 @@ TEST(PinBarrier, BetweenClosingAndScanningNoPinIsOverlooked) {
   pinner.join();
   EXPECT_EQ(overlooked, 0u) << "in round " << round;
 }
+TEST(PinBarrier, BetweenClosingAndScanningNoPinIsOverlooked) { PinWhileOthersCloseAndScan(false); }
+TEST(PinBarrier, BetweenClosingAndScanningNoPinBeyondATableIsOverlooked) { PinWhileOthersCloseAndScan(true); }
 
 // In a child process: the kernel refuses membarrier from here on, then the barrier is asked for.
 void BarrierWithoutMembarrier() {
@@ -119,6 +129,35 @@ TEST(PinBarrier, WhoFindsAPinGoneSeesWhatItsThreadDidToTheFrame) {
   }
   EXPECT_EQ(frame, 1000u);
   pinner.join();
+}
+
+// The same beyond the table. Where the owner ends the pin, the evictor does not come to its slot any more, but finds that it need not.
+TEST(PinBarrier, WhoFindsAPinBeyondATableGoneSeesWhatItsThreadDidToTheFrame) {
+  for (const bool by_owner : {true, false}) {
+    Chunk chunk{};
+    uint64_t frame = 0;
+    chunk.frame = &frame;
+    chunk.state = kReadable | kWritable | kReferenced | kDirty;
+    std::atomic<bool> stored{false};
+    std::thread pinner([&] {
+      const unsigned slot = EmptySlot(true);
+      detail::PinTable* const table = detail::t_pins;
+      EXPECT_TRUE(detail::StorePinAnywhere(&chunk, table, slot, true));
+      stored.store(true, std::memory_order_relaxed);  // must order nothing
+      for (uint64_t i = 1; i <= 1000; ++i) frame = i;
+      const auto end = [&] { detail::Unpin(&chunk, table, slot); };
+      by_owner ? end() : std::thread(end).join();
+    });
+    while (!stored.load(std::memory_order_relaxed)) std::this_thread::yield();
+    for (bool found[1] = {true}; found[0];) {
+      found[0] = false;
+      Chunk* const victims[1] = {&chunk};
+      PinRegistry::Get().FindPinned(victims, found);
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(frame, 1000u);
+    pinner.join();
+  }
 }
 
 // The same for a pin that is counted in the chunk because its thread's table was full.

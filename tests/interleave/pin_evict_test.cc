@@ -93,10 +93,19 @@ class HandPin {
  public:
   // In the thread's own table. One for each pin would never be given up as long as the thread lives: each scan would read them
   // all, and a hundred rounds of these tests would not end.
-  HandPin(Chunk* chunk, bool write)
-      : chunk_(chunk), write_(write), table_(detail::t_pins != nullptr ? detail::t_pins : PinRegistry::Get().Adopt()) {}
+  HandPin(Chunk* chunk, bool write, bool beyond)
+      : chunk_(chunk), write_(write), table_(static_cast<ThreadTable*>(detail::t_pins != nullptr ? detail::t_pins : PinRegistry::Get().Adopt())) {
+    if (!beyond) return;
+    if (table_->more == nullptr) PinRegistry::Get().MakeMorePins(table_);
+    more_ = table_->more;
+    at_ = more_->Find();
+    if (at_ == detail::MorePins::kSlots) at_ = more_->FindNext();
+  }
   ~HandPin() { Clear(); }
-  void Store() { table_->slots[0].store(chunk_, std::memory_order_release); }
+  void Store() {
+    (more_ != nullptr ? more_->slots[at_] : table_->slots[0]).store(chunk_, std::memory_order_release);
+    if (more_ != nullptr) more_->RaiseEnd(at_);
+  }
   // True: the pin holds. As on the fast path, or as PinSlow does for an open word that lacks a flag.
   bool Load() {
     const uint64_t need = kReadable | (write_ ? kWritable : 0);
@@ -104,16 +113,21 @@ class HandPin {
     SetBits(chunk_, kReferenced | (write_ ? kDirty : 0));
     return true;
   }
-  void Clear() { table_->slots[0].store(nullptr, std::memory_order_release); }
+  void Clear() { more_ != nullptr ? more_->Unpin(at_, true) : table_->slots[0].store(nullptr, std::memory_order_release); }
 
  private:
   Chunk* const chunk_;
   const bool write_;
-  detail::PinTable* const table_;
+  ThreadTable* const table_;
+  detail::MorePins* more_ = nullptr;  // null: in the table
+  unsigned at_ = 0;
 };
 
+enum class Where { kSlot, kBeyond, kCounted };
 struct Setting {
-  bool write, dirty, synchronous, counted;
+  bool write, dirty, synchronous;
+  Where where;
+  bool counted() const { return where == Where::kCounted; }
 };
 
 class World {
@@ -140,14 +154,14 @@ class World {
   // The target is made to leave, as far as pins allow, while the pin's steps happen at cuts store <= load <= clear.
   // Returns the number of cuts that there were.
   int Run(int store, int load, int clear) {
-    HandPin pin(target_, setting_.write);
+    HandPin pin(target_, setting_.write, setting_.where == Where::kBeyond);
     bool stored = false, holds = false, cleared = false;
     const void* frame = nullptr;
     cuts_.count = 0;
     cuts_.came = false;
     cuts_.at_cut = [&](int cut) {
       if (cut == store) {
-        setting_.counted ? static_cast<void>(target_->state.fetch_add(kOneCountedPin)) : pin.Store();
+        setting_.counted() ? static_cast<void>(target_->state.fetch_add(kOneCountedPin)) : pin.Store();
         stored = true;
       }
       if (stored && !cleared && cut == load && (pin.Load() || ComesMeanwhile())) {
@@ -200,7 +214,7 @@ class World {
     return true;
   }
   void Clear(HandPin* pin) {
-    setting_.counted ? static_cast<void>(target_->state.fetch_sub(kOneCountedPin)) : pin->Clear();
+    setting_.counted() ? static_cast<void>(target_->state.fetch_sub(kOneCountedPin)) : pin->Clear();
   }
   // Asks for so much memory that the target must leave, if it can.
   void Displace() {
@@ -230,7 +244,7 @@ class World {
 
 std::string NameOf(const Setting& s) {
   return std::string(s.write ? "Writer" : "Reader") + (s.dirty ? "Dirty" : "Clean") + (s.synchronous ? "Sync" : "Async") +
-         (s.counted ? "Counted" : "Slot");
+         (s.counted() ? "Counted" : s.where == Where::kBeyond ? "Beyond" : "Slot");
 }
 
 class PinAgainstEvict : public testing::TestWithParam<Setting> {};
@@ -291,7 +305,9 @@ TEST(FreeAgainstEvict, AChunkThatIsFreedWhileItsPinsAreLookedForIsNobodyElsesUnt
 
 std::vector<Setting> Settings() {
   std::vector<Setting> all;
-  for (int i = 0; i < 16; ++i) all.push_back({(i & 1) != 0, (i & 2) != 0, (i & 4) != 0, (i & 8) != 0});
+  for (const Where where : {Where::kSlot, Where::kBeyond, Where::kCounted}) {
+    for (int i = 0; i < 8; ++i) all.push_back({(i & 1) != 0, (i & 2) != 0, (i & 4) != 0, where});
+  }
   return all;
 }
 

@@ -1,4 +1,4 @@
-// detail/resident.h itself (and front/store_pin.h and front/take_off.h), operation by operation. The header is compiled once more here, over atomics that record what
+// detail/resident.h itself (and front/store_pin.h, front/more_pins.h and front/take_off.h), operation by operation. The header is compiled once more here, over atomics that record what
 // is done to them in which order and with which memory order, in a namespace of their own. So this sees what no run on
 // x86 can: a release that became relaxed, and a store and a load that changed places.
 //
@@ -103,6 +103,7 @@ inline void atomic_thread_fence(std::memory_order order) {
 #define std traced_std
 #define ramspan ramspan_traced
 #include "ramspan/detail/resident.h"
+#include "client/front/more_pins.h"
 #include "client/front/store_pin.h"
 #include "client/front/take_off.h"
 #undef ramspan
@@ -116,8 +117,8 @@ struct SlowCall {
   unsigned slot;
   bool write;
 };
-std::vector<SlowCall> slow_calls, without_slot_calls;
-int counted_unpins = 0;
+std::vector<SlowCall> slow_calls, other_slot_calls;
+std::vector<unsigned> unpins_beyond;
 
 __thread PinTable* t_pins;
 PinTable* MakePinTable() { return nullptr; }
@@ -125,11 +126,11 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
   slow_calls.push_back({chunk, table, slot, write});
   return nullptr;
 }
-void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
-  without_slot_calls.push_back({chunk, table, *slot, write});
+void* PinInOtherSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
+  other_slot_calls.push_back({chunk, table, *slot, write});
   return nullptr;
 }
-void UnpinCounted(ChunkHead*) noexcept { ++counted_unpins; }
+void UnpinBeyondTable(ChunkHead*, PinTable*, unsigned slot) noexcept { unpins_beyond.push_back(slot); }
 
 namespace {
 
@@ -152,7 +153,7 @@ class Resident : public testing::Test {
     traced_std::operations.clear();
     traced_std::buffered.reset();
     slow_calls.clear();
-    without_slot_calls.clear();
+    other_slot_calls.clear();
   }
 
   ChunkHead chunk_{};
@@ -223,7 +224,7 @@ TEST_F(Resident, TheFirstEmptyInlineSlotIsTakenAndAcquiredFromWhoEmptiedIt) {
       EXPECT_EQ(slot, taken);
       EXPECT_EQ(table_->slots[taken].value, &chunk_);
     }
-    EXPECT_EQ(without_slot_calls.size(), taken == PinTable::kInlineSlots ? 1u : 0u);
+    EXPECT_EQ(other_slot_calls.size(), taken == PinTable::kInlineSlots ? 1u : 0u);
   }
 }
 
@@ -233,9 +234,10 @@ TEST_F(Resident, AnUnpinReleasesWhatWasDoneToTheFrame) {
   EXPECT_EQ(table_->slots[7].value, nullptr);
   ASSERT_EQ(traced_std::operations.size(), 1u);
   EXPECT_TRUE((traced_std::operations[0] == Operation{Operation::kStore, &table_->slots[7], std::memory_order_release}));
-  counted_unpins = 0;
+  unpins_beyond.clear();
   Unpin(&chunk_, table_.get(), kCountedPin);
-  EXPECT_EQ(counted_unpins, 1);
+  Unpin(&chunk_, table_.get(), kFirstBeyond);
+  EXPECT_EQ(unpins_beyond, (std::vector<unsigned>{kCountedPin, kFirstBeyond}));
 }
 
 // An evictor's three steps, at any of the points of a pin (before its store, between store and load, behind the load), and
@@ -276,6 +278,202 @@ TEST_F(Resident, WithTheBarrierNoPinIsOverlookedInAnyOrderOfTheSteps) {
   EXPECT_EQ(PinsThatNobodySaw(&chunk_, table_.get(), true, false, reset), 0);
   EXPECT_EQ(PinsThatNobodySaw(&chunk_, table_.get(), false, true, reset), 0) << "the pin's own fence";
   EXPECT_GT(PinsThatNobodySaw(&chunk_, table_.get(), false, false, reset), 0) << "the model cannot fail";
+}
+
+using Steps = std::vector<Operation>;
+
+// What is done to the slots, to `end` and to the state; all else is the owner's own affair.
+Steps StepsThatOthersSee(const MorePins& more, const ChunkHead& chunk) {
+  Steps seen;
+  for (const Operation& one : traced_std::operations) {
+    const bool is_slot = one.where >= more.slots && one.where < more.slots + MorePins::kSlots;
+    if (is_slot || one.where == &more.end || one.where == &chunk.state || one.kind == Operation::kThreadFence) seen.push_back(one);
+  }
+  return seen;
+}
+
+// As PinRegistry: of all that are known.
+unsigned Known(MorePins* more) {
+  const unsigned at = more->Find();
+  return at < MorePins::kSlots ? at : more->FindNext();
+}
+
+TEST_F(Resident, APinBeyondTheTableStoresItsSlotAndThenTheEndBeforeItLooks) {
+  const auto more = std::make_unique<MorePins>(table_.get());
+  for (const bool write : {false, true}) {
+    for (const bool fence : {false, true}) {
+      for (const bool raises : {true, false}) {
+        Reset(15);
+        more->end.value = raises ? 0 : 64;
+        EXPECT_TRUE(StorePinBeyond(&chunk_, more.get(), 5, write, fence));
+        Steps expected = {{Operation::kStore, &more->slots[5], std::memory_order_release}, {Operation::kLoad, &more->end, std::memory_order_relaxed}};
+        if (raises) expected.push_back({Operation::kStore, &more->end, std::memory_order_release});
+        if (fence) expected.push_back({Operation::kThreadFence, nullptr, std::memory_order_seq_cst});
+        expected.push_back({Operation::kLoad, &chunk_.state, std::memory_order_acquire});
+        EXPECT_TRUE(StepsThatOthersSee(*more, chunk_) == expected);
+        EXPECT_EQ(more->end.value, 64u);
+      }
+    }
+  }
+  for (const bool write : {false, true}) {
+    for (uint64_t bits = 0; bits < 16; ++bits) {
+      chunk_.state.value = bits;
+      const bool may = write ? bits == 15 : (bits & kReadable) && (bits & kReferenced);
+      EXPECT_EQ(StorePinBeyond(&chunk_, more.get(), 5, write, false), may) << bits;
+    }
+  }
+}
+
+TEST_F(Resident, AnUnpinBeyondTheTableReleasesAndLowersTheEndOverWhatItAcquires) {
+  const auto more = std::make_unique<MorePins>(table_.get());
+  for (unsigned i = 0; i < 200; ++i) StorePinBeyond(&chunk_, more.get(), Known(more.get()), false, false);
+  EXPECT_EQ(more->end.value, 256u);
+  for (unsigned at = 65; at < 200; ++at) more->Unpin(at, true);
+  EXPECT_EQ(more->end.value, 192u) << "one word of empty slots beside the one in use would be looked at in vain";
+  more->Unpin(0, false);
+  EXPECT_EQ(more->end.value, 192u) << "another thread's unpin is one store";
+  Reset(15);
+  more->Unpin(64, true);
+  Steps expected = {{Operation::kStore, &more->slots[64], std::memory_order_release},
+                    {Operation::kLoad, &more->end, std::memory_order_relaxed},
+                    {Operation::kLoad, &more->end, std::memory_order_relaxed}};
+  for (unsigned at = 128; at < 192; ++at) expected.push_back({Operation::kLoad, &more->slots[at], std::memory_order_acquire});
+  expected.push_back({Operation::kStore, &more->end, std::memory_order_release});
+  EXPECT_TRUE(StepsThatOthersSee(*more, chunk_) == expected);
+  EXPECT_EQ(more->end.value, 128u);
+  Reset(15);
+  EXPECT_EQ(more->used_end(), more->slots + 128);
+  EXPECT_TRUE((traced_std::operations == Steps{{Operation::kLoad, &more->end, std::memory_order_acquire}}));
+}
+
+// Slots in use, as the owner would find them: by looking at each.
+unsigned Used(const MorePins& more) {
+  unsigned used = 0;
+  for (const auto& slot : more.slots) used += slot.value != nullptr;
+  return used;
+}
+
+TEST_F(Resident, AThreadsSlotsBeyondTheTableAreAllFoundAndTheLowestFirst) {
+  const auto more = std::make_unique<MorePins>(table_.get());
+  const auto pin = [&] {
+    const unsigned at = Known(more.get());
+    if (at < MorePins::kSlots) StorePinBeyond(&chunk_, more.get(), at, false, false);
+    return at;
+  };
+  for (unsigned i = 0; i < MorePins::kSlots; ++i) ASSERT_EQ(pin(), i);
+  EXPECT_EQ(pin(), unsigned{MorePins::kSlots});
+  for (unsigned at = 7; at < MorePins::kSlots; at += 50) more->Unpin(at, true);
+  EXPECT_EQ(more->end.value, unsigned{MorePins::kSlots});
+  for (unsigned at = 7; at < MorePins::kSlots; at += 50) EXPECT_EQ(pin(), at);
+  for (unsigned at = 0; at < MorePins::kSlots; ++at) more->Unpin(at, true);
+  EXPECT_LE(more->end.value, 64u);
+  for (unsigned i = 0; i < MorePins::kSlots; ++i) ASSERT_EQ(pin(), i);
+  EXPECT_EQ(Used(*more), unsigned{MorePins::kSlots});
+}
+
+TEST_F(Resident, WhatOtherThreadsHaveEmptiedIsFoundWhenNothingElseIs) {
+  const auto more = std::make_unique<MorePins>(table_.get());
+  const auto pin = [&] {
+    unsigned at = Known(more.get());
+    if (at == MorePins::kSlots) at = more->FindAnew();
+    if (at < MorePins::kSlots) StorePinBeyond(&chunk_, more.get(), at, false, false);
+    return at;
+  };
+  for (unsigned i = 0; i < MorePins::kSlots; ++i) ASSERT_LT(pin(), unsigned{MorePins::kSlots});
+  EXPECT_EQ(pin(), unsigned{MorePins::kSlots}) << "it has looked in vain";
+  for (unsigned at = 0; at < MorePins::kSlots; ++at) more->Unpin(at, false);
+  unsigned tries = 1;
+  while (pin() == MorePins::kSlots && tries < 2 * MorePins::kPinsALook) ++tries;
+  EXPECT_EQ(tries, MorePins::kPinsALook + 1) << "looks that find nothing are far apart";
+  for (unsigned i = 1; i < MorePins::kSlots; ++i) ASSERT_LT(pin(), unsigned{MorePins::kSlots});
+}
+
+// A signal handler of the owner's thread pins and unpins between any two operations of the owner's. Whatever it leaves of the owner's bits: no slot is
+// used twice, the pin is within `end`, and all slots are still found.
+TEST_F(Resident, AHandlerThatPinsBetweenAnyTwoOperationsTakesNoPinAway) {
+  ChunkHead others{};
+  others.state.value = 15;
+  constexpr unsigned kHeld = 70;  // more than a word of bits
+  for (const unsigned handlers_pins : {1u, 3u, 70u}) {
+    bool came = true;
+    for (int when = 0; came; ++when) {
+      const auto more = std::make_unique<MorePins>(table_.get());
+      Reset(15);
+      came = false;
+      int operation = 0;
+      const auto handler = [&] {
+        if (came || operation++ != when) return;
+        came = true;
+        std::vector<unsigned> at;
+        for (unsigned i = 0; i < handlers_pins; ++i) {
+          at.push_back(Known(more.get()));
+          ASSERT_LT(at.back(), unsigned{MorePins::kSlots});
+          ASSERT_EQ(more->slots[at.back()].value, nullptr);
+          StorePinBeyond(&others, more.get(), at.back(), false, false);
+        }
+        for (const unsigned one : at) more->Unpin(one, true);
+      };
+      const auto pin = [&] {
+        const unsigned at = Known(more.get());
+        StorePinBeyond(&chunk_, more.get(), at, false, false);
+        return at;
+      };
+      for (unsigned i = 0; i + 3 < kHeld; ++i) pin();
+      traced_std::between = handler;
+      pin();
+      const unsigned last = pin();
+      pin();
+      more->Unpin(last, true);
+      pin();
+      traced_std::between = nullptr;
+      ASSERT_EQ(Used(*more), kHeld) << "a handler after " << when << " operations";
+      for (unsigned at = 0; at < MorePins::kSlots; ++at) ASSERT_TRUE(more->slots[at].value == nullptr || at < more->end.value) << at << ", " << when;
+      for (unsigned i = kHeld; i < MorePins::kSlots; ++i) {
+        unsigned at = Known(more.get());
+        if (at == MorePins::kSlots) at = more->FindAnew();
+        ASSERT_LT(at, unsigned{MorePins::kSlots}) << when;
+        more->slots[at].value = &others;
+      }
+      EXPECT_EQ(Known(more.get()), unsigned{MorePins::kSlots});
+    }
+  }
+}
+
+// As PinsThatNobodySaw, beyond the table: the evictor loads `end` and then the slots below it, at one of the points of a pin, which has two stores to
+// drain.
+TEST_F(Resident, WithTheBarrierNoPinBeyondTheTableIsOverlooked) {
+  const auto more = std::make_unique<MorePins>(table_.get());
+  const auto unseen = [&](bool with_barrier, bool with_fence) {
+    int count = 0;
+    constexpr int kPoints = 5;  // before each of the pin's operations, and behind the last
+    for (int close = 0; close < kPoints; ++close) {
+      for (int barrier = close; barrier < kPoints; ++barrier) {
+        for (int scan = barrier; scan < kPoints; ++scan) {
+          Reset(15);
+          more->slots[5].value = nullptr;
+          more->end.value = 0;
+          traced_std::buffers = true;
+          bool found = false;
+          int point = 0;
+          traced_std::between = [&] {
+            if (point == close) chunk_.state.value &= ~(kReadable | kWritable);
+            if (point == barrier && with_barrier) traced_std::Drain();
+            if (point == scan) found = more->end.value > 5 && more->slots[5].value == &chunk_;
+            ++point;
+          };
+          const bool holds = StorePinBeyond(&chunk_, more.get(), 5, false, with_fence);
+          while (point < kPoints) traced_std::between();
+          traced_std::between = nullptr;
+          traced_std::Drain();
+          count += holds && !found;
+        }
+      }
+    }
+    return count;
+  };
+  EXPECT_EQ(unseen(true, false), 0);
+  EXPECT_EQ(unseen(false, true), 0) << "the pin's own fence";
+  EXPECT_GT(unseen(false, false), 0) << "the model cannot fail";
 }
 
 // Both could see the one pin that was left and take it off: the count wrapped, and the object was pinned for ever. The second thread has its

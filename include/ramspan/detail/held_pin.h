@@ -40,14 +40,10 @@ class HeldPin {
     return slot_;
   }
 
-  // A pin as one word: its slot's address, from which the table follows by alignment; 1 for a counted one; never 0.
-  uintptr_t word() const { return slot_ == kCountedPin ? 1 : reinterpret_cast<uintptr_t>(&table_->slots[slot_]); }
-  static HeldPin FromWord(ChunkHead* chunk, uintptr_t word) {
-    if (word == 1) return HeldPin(chunk, nullptr, kCountedPin);
-    auto* slot = reinterpret_cast<std::atomic<ChunkHead*>*>(word);
-    auto* table = reinterpret_cast<PinTable*>(word & ~uintptr_t{sizeof(PinTable) - 1});
-    return HeldPin(chunk, table, static_cast<unsigned>(slot - table->slots));
-  }
+  // A pin as one word: its slot's address, from which the table follows by alignment, with a bit set where the slot is beyond the table; 1 for a
+  // counted one; never 0. In the library only (client/front/front.cc).
+  uintptr_t word() const;
+  static HeldPin FromWord(ChunkHead* chunk, uintptr_t word);
 
  private:
   ChunkHead* chunk_ = nullptr;  // null: none
@@ -58,7 +54,8 @@ class HeldPin {
 // HeldPin(chunk, write) for loops: where a call may throw, g++ keeps a loop's variables in memory, and a sum takes four times as long. False: *pin
 // is as it was, and ThrowOfTry throws what the pull of this thread's latest Try... has met.
 // kLong: it takes none of the thread's slots, of which there are few, so that pins which come and go meanwhile find them free.
-enum class PinFor { kOnce, kLong };
+// kOnceInTable: what was kOnce for programs that were compiled when there were no slots beyond the table, of which it takes none.
+enum class PinFor { kOnceInTable, kLong, kOnce };
 RAMSPAN_API bool TryHeldPin(ChunkHead* chunk, bool write, HeldPin* pin, PinFor how_long) noexcept;
 [[noreturn]] RAMSPAN_API void ThrowOfTry();
 

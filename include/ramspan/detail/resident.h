@@ -5,7 +5,7 @@
 // the evictor closes the state (clears kReadable and kWritable) and THEN reads all tables. Each side must see the
 // other's store if its own came second: a store-load order, which on the pin's side costs nothing because the evictor
 // issues membarrier(PRIVATE_EXPEDITED) between its two steps: it makes every running thread execute a full fence.
-// Where the kernel has no membarrier, a table's inline slots are filled for ever, so that each pin comes to PinWithoutSlot, whose
+// Where the kernel has no membarrier, a table's inline slots are filled for ever, so that each pin comes to PinInOtherSlot, whose
 // StorePinFenced (client/front/store_pin.h) executes the fence.
 //   slot release (store-release of null) -> evictor's acquire load: the pinner's accesses to the frame happen before the
 //   eviction. state (store-release when a load finishes) -> pin's acquire load: the frame pointer and bytes are seen.
@@ -61,9 +61,11 @@ static_assert(sizeof(PinTable) == 1024);
 // members come after all others.
 static_assert(offsetof(PinTable, slots) == 16 && offsetof(PinTable, pulls) == 16 + 8 * PinTable::kSlots + 8);
 
-// Slot numbers beyond the table: a pin counted in the chunk itself (the table was full), and no pin at all.
+// Slot numbers beyond the table: a pin counted in the chunk itself (there was no slot), and no pin at all. From kFirstBeyond on they are slots
+// that a thread gets for many pins (client/front/more_pins.h).
 inline constexpr unsigned kCountedPin = PinTable::kSlots;
 inline constexpr unsigned kNoPin = PinTable::kSlots + 1;
+inline constexpr unsigned kFirstBeyond = 2 * PinTable::kSlots;
 
 extern RAMSPAN_API __thread PinTable* t_pins __attribute__((tls_model("initial-exec")));
 
@@ -73,7 +75,10 @@ RAMSPAN_API PinTable* MakePinTable();
 // The rest of a pin whose slot is already stored: waits until the chunk is there. Blocks. Throws OutOfMemory, OutOfSwap,
 // DataLost, SwapUnavailable; the slot has been released then.
 RAMSPAN_API void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write);
-// A pin when the inline slots are taken: *slot becomes another one or, when the table is full, kCountedPin.
+// A pin when the inline slots are taken: *slot becomes another one, also one beyond the table, or kCountedPin.
+RAMSPAN_API void* PinInOtherSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write);
+RAMSPAN_API void UnpinBeyondTable(ChunkHead* chunk, PinTable* table, unsigned slot) noexcept;
+// The same for programs that were compiled when there were no slots beyond the table: *slot is none of those.
 RAMSPAN_API void* PinWithoutSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write);
 RAMSPAN_API void UnpinCounted(ChunkHead* chunk) noexcept;
 // A hint: starts to fetch the chunk if it is not there. Never throws, does not wait for the data.
@@ -111,7 +116,7 @@ inline bool StorePinForOneUse(ChunkHead* chunk, PinTable* table, unsigned slot) 
   const uint64_t need = kNeed | (++table->element_uses % kUsesHeardEvery == 0 ? kReferenced : 0);
   return (chunk->state.load(std::memory_order_acquire) & need) == need;
 }
-// The same for any slot of the table. Executes the fence where there is no membarrier: only the inlined pin needs none
+// The same for any slot, also beyond the table. Executes the fence where there is no membarrier: only the inlined pin needs none
 // there, because its slots are then never empty.
 bool StorePinAnywhere(ChunkHead* chunk, PinTable* table, unsigned slot, bool write);
 
@@ -131,11 +136,11 @@ inline void* Pin(ChunkHead* chunk, PinTable* table, unsigned* slot) {
       return PinInSlot<kWrite>(chunk, table, i);
     }
   }
-  return PinWithoutSlot(chunk, table, slot, kWrite);
+  return PinInOtherSlot(chunk, table, slot, kWrite);
 }
 
 inline void Unpin(ChunkHead* chunk, PinTable* table, unsigned slot) noexcept {
-  if (__builtin_expect(slot >= PinTable::kSlots, 0)) return UnpinCounted(chunk);
+  if (__builtin_expect(slot >= PinTable::kSlots, 0)) return UnpinBeyondTable(chunk, table, slot);
   table->slots[slot].store(nullptr, std::memory_order_release);
 }
 
