@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/pins_held.h"
 #include "bench/report.h"
 #include "ramspan/managed_ptr.h"
 
@@ -138,6 +139,7 @@ int RunPin(const BenchOptions& options) {
       }
     }
   }
+  RunPinsHeld(options);
   return 0;
 }
 
