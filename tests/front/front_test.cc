@@ -445,11 +445,19 @@ TEST(Front, ProgramsThatKnowNoSlotsBeyondTheTableAreGivenNone) {
   managedPtr<uint64_t> large(kMib, 9), other(kMib, 8);
   ChunkHead* const chunk = ObjectOf()(large).chunk();
   PinTable* const table = ThisThreadPins();
-  std::deque<adhereTo<uint64_t>> many;
-  for (int i = 0; i < 100; ++i) static_cast<void>(static_cast<uint64_t*>(many.emplace_back(other)));
+  ChunkHead* const filler = ObjectOf()(other).chunk();
+  std::vector<unsigned> filled;
   unsigned slot = 0;
+  do {  // they do find all of the table's, wherever the thread's other pins are
+    PinWithoutSlot(filler, table, &slot, true);
+    filled.push_back(slot);
+    ASSERT_LE(slot, kCountedPin);
+  } while (slot != kCountedPin);
+  EXPECT_EQ(filled.size(), PinTable::kAdhereToSlots - PinTable::kInlineSlots + 1);
   EXPECT_NE(PinWithoutSlot(chunk, table, &slot, true), nullptr);
   EXPECT_EQ(slot, kCountedPin);
+  std::deque<adhereTo<uint64_t>> inlined;  // PinAll tries those, too
+  for (unsigned i = 0; i < PinTable::kInlineSlots; ++i) static_cast<void>(static_cast<uint64_t*>(inlined.emplace_back(other)));
   HeldPin pin;
   EXPECT_TRUE(TryHeldPin(chunk, false, &pin, PinFor::kOnceInTable));
   EXPECT_EQ(pin.release(), kCountedPin);
@@ -461,7 +469,7 @@ TEST(Front, ProgramsThatKnowNoSlotsBeyondTheTableAreGivenNone) {
     UnpinCounted(chunk);
   }
   EXPECT_STREQ(DescribeChunk(chunk), "in memory");
-  many.clear();  // from here on the table has room
+  for (const unsigned one : filled) Unpin(filler, table, one);
   EXPECT_NE(PinWithoutSlot(chunk, table, &slot, true), nullptr);
   EXPECT_LT(slot, unsigned{PinTable::kAdhereToSlots});
   Unpin(chunk, table, slot);
