@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -393,8 +394,9 @@ TEST_F(Resident, WhatOtherThreadsHaveEmptiedIsFoundWhenNothingElseIs) {
 TEST_F(Resident, AHandlerThatPinsBetweenAnyTwoOperationsTakesNoPinAway) {
   ChunkHead others{};
   others.state.value = 15;
-  constexpr unsigned kHeld = 70;  // more than a word of bits
-  for (const unsigned handlers_pins : {1u, 3u, 70u}) {
+  // Within the second word of bits, and from the first one to the second.
+  for (const auto& setting : std::vector<std::pair<unsigned, unsigned>>{{70, 1}, {70, 3}, {70, 70}, {65, 1}, {65, 3}, {65, 70}}) {
+    const unsigned held = setting.first, pins_of_handler = setting.second;
     bool came = true;
     for (int when = 0; came; ++when) {
       const auto more = std::make_unique<MorePins>(table_.get());
@@ -405,7 +407,7 @@ TEST_F(Resident, AHandlerThatPinsBetweenAnyTwoOperationsTakesNoPinAway) {
         if (came || operation++ != when) return;
         came = true;
         std::vector<unsigned> at;
-        for (unsigned i = 0; i < handlers_pins; ++i) {
+        for (unsigned i = 0; i < pins_of_handler; ++i) {
           at.push_back(Known(more.get()));
           ASSERT_LT(at.back(), unsigned{MorePins::kSlots});
           ASSERT_EQ(more->slots[at.back()].value, nullptr);
@@ -418,7 +420,7 @@ TEST_F(Resident, AHandlerThatPinsBetweenAnyTwoOperationsTakesNoPinAway) {
         StorePinBeyond(&chunk_, more.get(), at, false, false);
         return at;
       };
-      for (unsigned i = 0; i + 3 < kHeld; ++i) pin();
+      for (unsigned i = 0; i + 3 < held; ++i) pin();
       traced_std::between = handler;
       pin();
       const unsigned last = pin();
@@ -426,9 +428,9 @@ TEST_F(Resident, AHandlerThatPinsBetweenAnyTwoOperationsTakesNoPinAway) {
       more->Unpin(last, true);
       pin();
       traced_std::between = nullptr;
-      ASSERT_EQ(Used(*more), kHeld) << "a handler after " << when << " operations";
+      ASSERT_EQ(Used(*more), held) << "a handler after " << when << " operations";
       for (unsigned at = 0; at < MorePins::kSlots; ++at) ASSERT_TRUE(more->slots[at].value == nullptr || at < more->end.value) << at << ", " << when;
-      for (unsigned i = kHeld; i < MorePins::kSlots; ++i) {
+      for (unsigned i = held; i < MorePins::kSlots; ++i) {
         unsigned at = Known(more.get());
         if (at == MorePins::kSlots) at = more->FindAnew();
         ASSERT_LT(at, unsigned{MorePins::kSlots}) << when;
