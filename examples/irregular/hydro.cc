@@ -1,5 +1,6 @@
 // hydro_original.cc out of core: lines marked (*) differ. A Lagrangian gas in one dimension (von Neumann and Richtmyer): a class of vectors behind accessors, and loops that use many of them at once.
 // usage: hydro [cells] [steps]
+#include <ramspan/lockstep.h>  // (*)
 #include <ramspan/managed_vector.h>  // (*)
 
 #include <algorithm>
@@ -20,30 +21,9 @@ class Mesh {
   auto pressure(size_t i) { return pressure_[i]; }  // (*)
   auto viscosity(size_t i) { return viscosity_[i]; }  // (*)
 
- private:
-  friend class MeshView;  // (*)
+ public:  // (*) to loops
   ramspan::managedVector<double> x_, v_;  // (*) of nodes
   ramspan::managedVector<double> mass_, rho_, energy_, pressure_, viscosity_;  // (*)
-};
-
-// What loops use in place of the mesh: the same accessors, of which each goes through a view.
-class MeshView {  // (*) and all of it
- public:
-  explicit MeshView(Mesh& m)
-      : x_(m.x_.view()), v_(m.v_.view()), mass_(m.mass_.cview()), rho_(m.rho_.view()), energy_(m.energy_.view()), pressure_(m.pressure_.view()), viscosity_(m.viscosity_.view()) {}
-  size_t cells() const { return rho_.size(); }
-  double& x(size_t i) const { return x_[i]; }
-  double& v(size_t i) const { return v_[i]; }
-  double mass(size_t i) const { return mass_[i]; }
-  double& rho(size_t i) const { return rho_[i]; }
-  double& energy(size_t i) const { return energy_[i]; }
-  double& pressure(size_t i) const { return pressure_[i]; }
-  double& viscosity(size_t i) const { return viscosity_[i]; }
-
- private:
-  ramspan::vectorView<double> x_, v_;
-  ramspan::vectorView<const double> mass_;
-  ramspan::vectorView<double> rho_, energy_, pressure_, viscosity_;
 };
 
 constexpr double kGamma = 1.4;
@@ -64,39 +44,33 @@ void Start(Mesh& mesh) {
 }
 
 void Accelerate(Mesh& mesh, double dt) {
-#pragma omp parallel
-  {
-    MeshView m(mesh);  // (*)
-#pragma omp for schedule(static) nowait
-    for (size_t i = 1; i < m.cells(); ++i) {
-      const double force = m.pressure(i - 1) + m.viscosity(i - 1) - m.pressure(i) - m.viscosity(i);
-      m.v(i) += dt * force / (0.5 * (m.mass(i - 1) + m.mass(i)));
+  parallelFor(lockstep({1, mesh.cells(), 1}, mesh.v_, std::as_const(mesh.pressure_), std::as_const(mesh.viscosity_), std::as_const(mesh.mass_)), [&](auto& part) {  // (*)
+    auto& [first, end, v, pressure, viscosity, mass] = part;  // (*)
+    for (size_t i = first; i < end; ++i) {  // (*)
+      const double force = pressure[i - 1] + viscosity[i - 1] - pressure[i] - viscosity[i];  // (*)
+      v[i] += dt * force / (0.5 * (mass[i - 1] + mass[i]));  // (*)
     }
-  }
+  });  // (*)
 }
 
 void Move(Mesh& mesh, double dt) {
-#pragma omp parallel
-  {
-    MeshView m(mesh);  // (*)
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i <= m.cells(); ++i) m.x(i) += dt * m.v(i);
-  }
+  parallelFor(lockstep({0, mesh.cells() + 1}, mesh.x_, std::as_const(mesh.v_)), [&](auto& part) {  // (*)
+    auto& [first, end, x, v] = part;  // (*)
+    for (size_t i = first; i < end; ++i) x[i] += dt * v[i];  // (*)
+  });  // (*)
 }
 
 void Update(Mesh& mesh, double dt) {
-#pragma omp parallel
-  {
-    MeshView m(mesh);  // (*)
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < m.cells(); ++i) {
-      const double squeeze = m.v(i) - m.v(i + 1), width = m.x(i + 1) - m.x(i);
-      m.energy(i) -= dt * (m.pressure(i) + m.viscosity(i)) * -squeeze / m.mass(i);
-      m.rho(i) = m.mass(i) / width;
-      m.viscosity(i) = squeeze > 0 ? 2 * m.rho(i) * squeeze * squeeze : 0;
-      m.pressure(i) = (kGamma - 1) * m.rho(i) * m.energy(i);
+  parallelFor(lockstep({0, mesh.cells(), 1}, std::as_const(mesh.x_), std::as_const(mesh.v_), std::as_const(mesh.mass_), mesh.rho_, mesh.energy_, mesh.pressure_, mesh.viscosity_), [&](auto& part) {  // (*)
+    auto& [first, end, x, v, mass, rho, energy, pressure, viscosity] = part;  // (*)
+    for (size_t i = first; i < end; ++i) {  // (*)
+      const double squeeze = v[i] - v[i + 1], width = x[i + 1] - x[i];  // (*)
+      energy[i] -= dt * (pressure[i] + viscosity[i]) * -squeeze / mass[i];  // (*)
+      rho[i] = mass[i] / width;  // (*)
+      viscosity[i] = squeeze > 0 ? 2 * rho[i] * squeeze * squeeze : 0;  // (*)
+      pressure[i] = (kGamma - 1) * rho[i] * energy[i];  // (*)
     }
-  }
+  });  // (*)
 }
 
 int main(int argc, char** argv) {

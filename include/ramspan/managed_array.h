@@ -117,6 +117,7 @@ class managedArray {
   ArrayEnd end() const { return {}; }
 
  private:
+  friend struct detail::AdviceOf;
   template <typename... Value>
   void Make(size_t n, ChunkBytes chunk, const Value&... value) {
     size_ = n;

@@ -235,6 +235,7 @@ class managedVector {
   }
 
  private:
+  friend struct detail::AdviceOf;
   // Descriptors do not go back to the data when they are not needed any more, so it is not left to chance how many can be made.
   void RefuseTooMany(size_t blocks) const {
     constexpr size_t kMany = 4096, kDescriptorBytes = 64;  // there is more to each block

@@ -13,6 +13,7 @@
 #include "ramspan/adhere_all.h"
 #include "ramspan/blocked_array.h"
 #include "ramspan/extend.h"
+#include "ramspan/lockstep.h"
 #include "ramspan/managed_array.h"
 #include "ramspan/managed_ptr.h"
 #include "ramspan/mapped_file.h"
@@ -48,6 +49,7 @@ TEST(Cxx17, WithAssertionsAnElementOutsideItsBlockIsRefused) {
     }
   };
   ramspan::blockedArray<double, 2> matrix({100, 95}, {10, 10});
+  managedArray<float> cells(1000, 1.f, ramspan::ChunkBytes{400});
   const auto block = matrix.block({5, 9});  // 10 x 5
   block(9, 4) = 1;
   for (const auto& [i, j] : {std::pair<size_t, size_t>(50, 0), {10, 0}, {0, 5}}) {
@@ -59,6 +61,10 @@ TEST(Cxx17, WithAssertionsAnElementOutsideItsBlockIsRefused) {
   EXPECT_EQ(error_of([&] { return cube(1, 1, 1), 0; }), "none");
   EXPECT_NE(error_of([&] { return cube(1, 1, 2); }).find("{1, 1, 2}: it has 2 x 2 x 2"), std::string::npos);
   managedArray<double> row(1000, 1., ramspan::ChunkBytes{800});
+  for (auto [first, end, to, from] : ramspan::lockstep({0, 1000}, row, std::as_const(cells))) {
+    EXPECT_EQ(error_of([&, to = to, last = end - 1] { return to[last]; }), "none");
+    EXPECT_NE(error_of([&, from = from, after = end] { return from[after]; }).find("element " + std::to_string(end) + " is not in this part"), std::string::npos) << first;
+  }
   EXPECT_EQ(error_of([&] { return row.block(9)[99]; }), "none");
   EXPECT_NE(error_of([&] { return row.block(1)[100]; }).find("no element {100}: it has 100"), std::string::npos);
 }

@@ -46,4 +46,12 @@ void AdviseAll(const std::vector<managedPtr<T>>& blocks, advice what) noexcept {
   }
 }
 
+// Whether a container was advised `random`.
+struct AdviceOf {
+  template <typename Container>
+  static bool IsRandom(const Container& container) {
+    return container.advised_.is_random();
+  }
+};
+
 }  // namespace ramspan::detail
