@@ -56,6 +56,7 @@ void BlockCache::Count(const ChunkHead* chunk, int sign) {
 
 void BlockCache::LetGo(Entry* entry) {
   if (entry->chunk == nullptr) return;
+  SetPlace(entry->block, nullptr);
   ChunkHead* const chunk = std::exchange(*entry, Entry{.gone = entry->gone}).chunk;
   Count(chunk, -1);
   UnpinCounted(chunk);
@@ -113,10 +114,12 @@ void* BlockCache::TakeBack() {
   Entry* const entry = entries_ + (back.block & mask_);
   if (IsLatest(entry)) {
     leaving_ = std::exchange(*entry, Entry());
+    SetPlace(leaving_.block, nullptr);
   } else {
     LetGo(entry);
   }
   *entry = back;
+  SetPlace(back.block, back.place);
   latest_before_ = std::exchange(latest_, back.block);
   return back.place;
 }
@@ -133,6 +136,8 @@ bool BlockCache::Grow() noexcept {
   entries_ = larger;
   mask_ = size - 1;
   replaced_ = 0;
+  if (size >= blocks_) places_ = new (std::nothrow) void*[blocks_]();  // without it entries are looked up
+  for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) SetPlace(entry->block, entry->place);
   return true;
 }
 
@@ -151,11 +156,13 @@ void* BlockCache::TryEnter(size_t block, Object object) noexcept {
   const size_t gone = entry->chunk != nullptr ? entry->block : entry->gone;
   if (IsLatest(entry)) {
     leaving_ = *entry;
+    SetPlace(leaving_.block, nullptr);
   } else {
     LetGo(entry);
   }
   static_cast<void>(pin.release());
   *entry = {block, ElementsAt<void>(chunk->frame, object.offset()), chunk, gone};
+  SetPlace(block, entry->place);
   Count(chunk, 1);
   latest_before_ = std::exchange(latest_, block);
   return entry->place;
@@ -165,6 +172,7 @@ BlockCache::~BlockCache() {
   LetGo(&leaving_);
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) LetGo(entry);
   if (entries_ != first_) delete[] entries_;
+  delete[] places_;
   if (OfThread& views = OfThread::Get(); views.bytes == 0) views.most = UINT64_MAX;  // the next ones find out anew
 }
 

@@ -57,10 +57,10 @@ class vectorView {
  private:
   // All that is called from here says that it does not throw (TryHeldPin says why).
   T* At(size_t i) const {
+    if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
 #ifdef _GLIBCXX_ASSERTIONS
     if (__builtin_expect(i >= size_, 0)) detail::ThrowNone("element", i, size_);
 #endif
-    if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
     const auto [block, offset] = index_.Locate(i);
     held_.HearCalls();
     bool again = false;

@@ -173,6 +173,30 @@ TEST(ManagedVector, TakesAlgorithms) {
   EXPECT_EQ(std::accumulate(x.begin(), x.end(), 0LL), 19999LL * 10000);
 }
 
+// A view that holds all blocks knows their places; those of blocks that it gives up have other data soon.
+TEST(ManagedVector, WhatAViewHasLetGoIsNotFoundAnyMore) {
+  constexpr size_t kBlocks = 128, kEach = 1024;
+  managedVector<uint64_t> x(kBlocks * kEach, ramspan::VectorOptions{0, ramspan::access::random});
+  ASSERT_EQ(x.block_count(), kBlocks);
+  for (size_t b = 0; b < kBlocks; ++b) x[b * kEach] = b + 1;
+  const auto gathers = x.cview();
+  const auto writes = x.view();
+  const auto sum = [](const auto& v) {
+    uint64_t sum = 0;
+    for (size_t pass = 0; pass < 8; ++pass) {
+      for (size_t k = 0; k < kBlocks; ++k) sum += v[k * 37 % kBlocks * kEach];
+    }
+    return sum;
+  };
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(sum(gathers), 8 * kBlocks * (kBlocks + 1) / 2);
+    EXPECT_EQ(sum(writes), 8 * kBlocks * (kBlocks + 1) / 2);
+    ramspan::managedPtr<char> others(size_t{15} << 20);  // of 16: views let go what they may spare
+    auto bytes = others.write();
+    std::fill(bytes.begin(), bytes.end(), char{0x5a});
+  }
+}
+
 // Proxies: what of std::vector's reference they do.
 TEST(ManagedVector, ElementsAreReadAndWritten) {
   managedVector<double> x(10, 2.0);
