@@ -89,7 +89,10 @@ Status PageSpace::Open(FaultMode mode) {
   madvise(homes_.begin, homes_.bytes, MADV_DONTFORK);
   madvise(table_.begin, table_.bytes, MADV_NOHUGEPAGE);
   blocks_ = reinterpret_cast<Block*>(table_.begin);  // all zeros is what a Block begins with
-  free_blocks_ = std::make_unique<BuddyAllocator>(homes_.bytes / block_bytes_);
+  {
+    MutexLock lock(mutex_);
+    free_blocks_ = std::make_unique<BuddyAllocator>(homes_.bytes / block_bytes_);
+  }
   if (const int error = userfault_.Register(homes_.begin, homes_.bytes); error != 0) {
     return Unavailable(std::string("the kernel does not let a userfaultfd watch the memory that is to be swapped: ") + strerror(error));
   }

@@ -64,7 +64,7 @@ class lockstepPart {
   template <size_t... I>
   void Pin(const std::tuple<V*...>& vectors, const steps& part, bool fetch_next, size_t end, std::index_sequence<I...>) {
     ((requests_[I] = std::get<I>(pieces_).Begin(*std::get<I>(vectors), part)), ...);
-    detail::PinAll(requests_, sizeof...(V), table_);
+    detail::PinTogether(requests_, sizeof...(V), table_);
     if (fetch_next) (std::get<I>(pieces_).FetchNext(*std::get<I>(vectors), end), ...);
   }
 
