@@ -4,10 +4,15 @@
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 
 namespace ramspan {
@@ -22,8 +27,10 @@ struct MoveRequest {
 constexpr unsigned long kMove = _IOWR(UFFDIO, 0x05, MoveRequest);
 constexpr int kUserModeOnly = 1;  // UFFD_USER_MODE_ONLY, of Linux 5.11
 
-// A page that another thread's system call or migration holds for a moment.
-constexpr int kRetries = 100'000;
+constexpr uint32_t kTriesALook = 16;  // at the clock
+constexpr auto kBusyPatience = std::chrono::milliseconds(2);  // with what holds a page; then the caller does without
+// A program that closes what it has not opened begins at 3, and ends at some number that it takes for large.
+constexpr int kHighFd = 1 << 16;
 
 int OpenFd(bool user_mode_only) {
   return static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | (user_mode_only ? kUserModeOnly : 0)));
@@ -53,12 +60,15 @@ Status Userfault::Open(FaultMode wanted) {
                        "), by which memory that is swapped by pages is brought back: allow it (outside of containers it is there from Linux 5.11 on; in "
                        "them the seccomp profile has to let the system call userfaultfd through)");
   }
-  fd_ = fd;
+  rlimit files{};
+  const int high = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kHighFd ? static_cast<int>(files.rlim_cur) - 1 : kHighFd;
+  fd_ = fcntl(fd, F_DUPFD_CLOEXEC, high);
+  fd_ < 0 ? fd_ = fd : close(fd);
   mode_ = wanted != FaultMode::kAuto ? wanted : user_mode_only_ ? FaultMode::kSignal : FaultMode::kThread;
   uffdio_api api{};
   api.api = UFFD_API;
   api.features = kFeatureMove | (mode_ == FaultMode::kSignal ? UFFD_FEATURE_SIGBUS : UFFD_FEATURE_THREAD_ID);
-  if (ioctl(fd, UFFDIO_API, &api) != 0) {
+  if (ioctl(fd_, UFFDIO_API, &api) != 0) {
     return Unavailable("this kernel's userfaultfd cannot move pages (UFFDIO_MOVE, from Linux 6.8 on), by which memory that is swapped by pages is "
                        "brought back and taken away; use managedPtr or managedVector there");
   }
@@ -78,31 +88,65 @@ int Userfault::Unregister(void* begin, size_t bytes) {
 }
 
 int Userfault::Move(void* to, void* from, size_t bytes) {
+  auto* const there = static_cast<char*>(to);
+  auto* const here = static_cast<char*>(from);
   size_t done = 0;
-  const int error = TryMove(to, from, bytes, &done);
+  const int error = TryMove(there, here, bytes, &done);
   if (error == 0) return 0;
   size_t back = 0;
-  const int failed = done == 0 ? 0 : TryMove(from, to, done, &back);
+  const int failed = done == 0 ? 0 : TryMove(here, there, done, &back);
   RS_CHECK(failed == 0, "of %zu bytes of pages that could not be moved (%s), %zu could not be moved back (%s)", bytes, strerror(error), done - back,
            strerror(failed));
   return error;
 }
 
-int Userfault::TryMove(void* to, void* from, size_t bytes, size_t* done) {
-  bool unshared = false;
-  for (int i = 0; i < kRetries; ++i) {
-    MoveRequest request{reinterpret_cast<uintptr_t>(to) + *done, reinterpret_cast<uintptr_t>(from) + *done, bytes - *done, 0, 0};
+// All at once; page by page where they lie in several mappings (memory policies, protections).
+int Userfault::TryMove(char* to, char* from, size_t bytes, size_t* done) {
+  size_t step = bytes;
+  const auto since = std::chrono::steady_clock::now();
+  for (uint32_t tries = 1; *done < bytes; ++tries) {
+    MoveRequest request{reinterpret_cast<uintptr_t>(to) + *done, reinterpret_cast<uintptr_t>(from) + *done, std::min(step, bytes - *done), 0, 0};
     const int error = ioctl(fd_, kMove, &request) == 0 ? 0 : errno;
     if (request.moved > 0) *done += static_cast<size_t>(request.moved);
-    if (error == 0 || *done == bytes) return 0;
-    if (error == EBUSY && !unshared) {
-      unshared = true;
-      Unshare(static_cast<char*>(from) + *done, bytes - *done);
-    } else if (error != EAGAIN) {
+    if (error == 0 || *done == bytes) continue;
+    if ((error == EINVAL || error == ENOENT) && step > kPageBytes) {
+      step = kPageBytes;
+    } else if (error == ENOENT) {  // the program has given it back behind our back: it is zeros
+      alignas(kPageBytes) static const char zeros[kPageBytes] = {};
+      if (const int failed = Copy(to + *done, zeros, kPageBytes); failed != 0) return failed;
+      *done += kPageBytes;
+    } else if (error == EBUSY || error == EAGAIN) {
+      // Shared with a forked child, or held for a moment by a system call of another thread, a device, or the kernel's own housekeeping.
+      if (tries % kTriesALook == 0 && std::chrono::steady_clock::now() - since > kBusyPatience) return error;
+      if (error == EBUSY) Unshare(from + *done, std::min(step, bytes - *done));
+      if (tries % kTriesALook == 0) sched_yield();
+    } else {
       return error;
     }
   }
-  return EBUSY;
+  return 0;
+}
+
+int Userfault::Copy(void* to, const void* from, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    uffdio_copy copy{};
+    copy.dst = reinterpret_cast<uintptr_t>(to) + done;
+    copy.src = reinterpret_cast<uintptr_t>(from) + done;
+    copy.len = bytes - done;
+    const int error = ioctl(fd_, UFFDIO_COPY, &copy) == 0 ? 0 : errno;
+    if (copy.copy > 0) done += static_cast<size_t>(copy.copy);
+    if (error != 0 && error != EAGAIN) return error;
+  }
+  return 0;
+}
+
+int Userfault::Zero(const void* address) {
+  uffdio_zeropage zero{};
+  zero.range = {reinterpret_cast<uintptr_t>(address) & ~(kPageBytes - 1), kPageBytes};
+  for (;;) {
+    const int error = ioctl(fd_, UFFDIO_ZEROPAGE, &zero) == 0 ? 0 : errno;
+    if (error != EAGAIN) return error;
+  }
 }
 
 void Userfault::Wake(void* begin, size_t bytes) {
@@ -118,6 +162,7 @@ bool Userfault::Next(Fault* fault, int timeout_ms) {
     if (poll(&ready, 1, timeout_ms) <= 0) return false;
     got = read(fd_, &message, sizeof(message));
   }
+  RS_CHECK(got >= 0 || errno == EAGAIN || errno == EINTR, "the program has closed the userfaultfd %d, without which memory that has left cannot come back", fd_);
   if (got != sizeof(message) || message.event != UFFD_EVENT_PAGEFAULT) return false;
   *fault = {reinterpret_cast<void*>(message.arg.pagefault.address), message.arg.pagefault.feat.ptid};
   return true;

@@ -28,6 +28,7 @@ class Userfault {
 
   FaultMode mode() const { return mode_; }
   // Whether system calls find missing pages, too.
+  int fd() const { return fd_; }
   bool serves_system_calls() const { return mode_ == FaultMode::kThread && !user_mode_only_; }
   
   // From now on missing pages of the range are asked for. Whole pages of private anonymous memory. errno; 0 is success, as below.
@@ -36,10 +37,15 @@ class Userfault {
   // The pages of `from`, all of which are there, are at `to` afterwards, where none is, or all are where they were. Threads that wait for one of
   // them go on. `to` is registered. Takes pages apart from those of a forked child.
   int Move(void* to, void* from, size_t bytes);
+  // A copy, where pages cannot be moved. `to` is registered, and none of its pages is there.
+  int Copy(void* to, const void* from, size_t bytes);
+  // The page of the address is zeros if it is not there. EEXIST: it is.
+  int Zero(const void* address);
   // Threads that wait for pages of the range look again.
   void Wake(void* begin, size_t bytes);
 
-  // The next fault of a range, in kThread. Waits at most `timeout_ms`; false: there was none.
+  // The next fault of a range, in kThread. Waits at most `timeout_ms`; false: there was none. The process ends where the program has closed the descriptor:
+  // missing pages would be zeros from then on.
   struct Fault {
     void* address = nullptr;
     uint32_t thread = 0;  // its id
@@ -47,7 +53,7 @@ class Userfault {
   bool Next(Fault* fault, int timeout_ms);
 
  private:
-  int TryMove(void* to, void* from, size_t bytes, size_t* done);
+  int TryMove(char* to, char* from, size_t bytes, size_t* done);
 
   int fd_ = -1;
   FaultMode mode_ = FaultMode::kAuto;

@@ -73,6 +73,17 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
 
 void Engine::Free(Chunk* chunk) {
   MutexLock lock(mutex_);
+  FreeLocked(chunk);
+}
+
+bool Engine::FreeUnpinned(Chunk* chunk) {
+  MutexLock lock(mutex_);
+  if (HasCountedPins(chunk)) return false;
+  FreeLocked(chunk);
+  return true;
+}
+
+void Engine::FreeLocked(Chunk* chunk) {
   feed_.Drain();
   if (Has(chunk, kPrefetched)) {
     policy_->OnPrefetchWasted(chunk);

@@ -76,7 +76,9 @@ class Engine {
   // that are not in memory only.
   bool IsLost(const Chunk* chunk) const RS_EXCLUDES(mutex_);
   // REQUIRES: no pins. Does not wait: with a transfer in flight the chunk is doomed and goes when that is done.
-  void Free(Chunk* chunk);
+  void Free(Chunk* chunk) RS_EXCLUDES(mutex_);
+  // The same where it has no counted pins; false: it has, and nothing was done.
+  bool FreeUnpinned(Chunk* chunk) RS_EXCLUDES(mutex_);
 
   // Makes the chunk readable (writable and dirty). Blocks. REQUIRES: the caller's pin is stored in its table already.
   // kFailedPrecondition: pins fill the budget; kResourceExhausted: swap is full; kDataLoss; kUnavailable.
@@ -87,7 +89,9 @@ class Engine {
   };
   Status Acquire(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait) RS_EXCLUDES(mutex_);
   // The same with the pin counted in the chunk's word, taken before it returns OK.
-  Status AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait) RS_EXCLUDES(mutex_);
+  // `place`, if any: kAborted, with nothing done, where it does not name the chunk any more. For who may come when the chunk is being freed: the
+  // freeing thread changes it before it calls FreeUnpinned.
+  Status AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait, const std::atomic<Chunk*>* place = nullptr) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: pins fill the budget, `bytes` more do not fit; with the remedy.
   Status FullOfPinsStatus(uint64_t bytes) const;
   // A thread that holds nothing gives up waiting for others' pins: none of those that wait can go on. They would have seen that, too, if it
@@ -191,6 +195,8 @@ class Engine {
   static constexpr uint64_t kTogether = 32;
 
   // What releases and retakes the mutex is marked with "lets go".
+
+  void FreeLocked(Chunk* chunk) RS_REQUIRES(mutex_);
 
   // evict.cc
   Evicted EvictSome(uint64_t bytes, Evicted result) RS_REQUIRES(mutex_);  // lets go; what the caller allows is in `result`

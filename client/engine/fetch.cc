@@ -21,9 +21,10 @@ Status Engine::Acquire(Chunk* chunk, bool write, WhenPinned when_pinned) {
   return AcquireLocked(chunk, write, when_pinned, since);
 }
 
-Status Engine::AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned) {
+Status Engine::AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned, const std::atomic<Chunk*>* place) {
   const auto since = Clock::now();
   MutexLock lock(mutex_);
+  if (place != nullptr && place->load(std::memory_order_acquire) != chunk) return {StatusCode::kAborted, StaticText("the chunk is being freed")};
   chunk->state.fetch_add(kOneCountedPin, std::memory_order_acq_rel);
   Status status = AcquireLocked(chunk, write, when_pinned, since);
   if (!status.ok()) chunk->state.fetch_sub(kOneCountedPin, std::memory_order_acq_rel);

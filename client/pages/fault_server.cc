@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <system_error>
+#include <thread>
 
 #include "client/pages/inside.h"
 #include "client/pages/page_scanner.h"
@@ -33,6 +34,7 @@ constexpr int kServersMax = 4;
 // A thread that has been served often faults again at once: to sleep and be woken costs 30 to 60 us.
 constexpr auto kSpinForFaults = std::chrono::microseconds(30);
 constexpr int kFaultWaitMs = 1000;
+constexpr size_t kWaitingMax = 64;  // of one server; then it takes no more until one has been served
 
 FaultServer* the_server = nullptr;  // of kSignal; set before the handler is there
 struct sigaction signal_before;
@@ -56,22 +58,48 @@ Status FaultServer::StartThreads() {
   return Status();
 }
 
+// Who must wait for memory is put aside: the thread that holds it may wait for a page, too.
 void FaultServer::Run() {
   const detail::Inside inside;
-  Userfault::Fault fault;
-  for (auto served = std::chrono::steady_clock::time_point();;) {
-    const bool spins = std::chrono::steady_clock::now() - served < kSpinForFaults;
-    if (!space_->userfault().Next(&fault, spins ? 0 : kFaultWaitMs)) continue;
-    Serve(fault.address, fault.thread);
-    served = std::chrono::steady_clock::now();
+  Waiting waiting[kWaitingMax];
+  size_t count = 0;
+  auto served = std::chrono::steady_clock::time_point(), looked = served;
+  for (;;) {
+    auto now = std::chrono::steady_clock::now();
+    const bool spins = now - served < kSpinForFaults || count > 0;
+    if (count < kWaitingMax && space_->userfault().Next(&waiting[count].fault, spins ? 0 : kFaultWaitMs)) {
+      served = std::chrono::steady_clock::now();
+      waiting[count].since = served;
+      waiting[count].told = false;
+      if (!Serve(&waiting[count])) ++count;
+    } else if (count > 0) {
+      std::this_thread::sleep_for(PageSpace::kPause);
+    }
+    now = std::chrono::steady_clock::now();
+    if (count == 0 || now - looked < PageSpace::kPause) continue;
+    looked = now;
+    for (size_t i = 0; i < count;) {
+      if (Serve(&waiting[i])) {
+        waiting[i] = waiting[--count];
+      } else {
+        ++i;
+      }
+    }
   }
 }
 
-void FaultServer::Serve(const void* address, uint32_t thread) {
-  if (!space_->Owns(address)) return;  // a frame that went back to the kernel meanwhile
-  PageScanner::ServeThread(NumberOf(thread));
-  const Status status = space_->Bring(address);
-  if (!status.ok()) EndProcess(status.c_str());
+// False: there is no memory for it yet.
+bool FaultServer::Serve(Waiting* one) {
+  const void* const address = one->fault.address;
+  if (!space_->Owns(address)) {
+    if (space_->OwnsFrame(address)) static_cast<void>(space_->userfault().Zero(address));
+    return true;
+  }
+  PageScanner::ServeThread(NumberOf(one->fault.thread));
+  const Status status = space_->TryBring(address);
+  if (status.ok()) return true;
+  if (!PageSpace::PassesByItself(status) || !PageSpace::MayWaitOn(status, one->since, &one->told)) EndProcess(status.c_str());
+  return false;
 }
 
 uint32_t FaultServer::NumberOf(uint32_t thread) {

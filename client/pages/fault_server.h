@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "client/pages/page_space.h"
@@ -25,8 +26,14 @@ class FaultServer {
   Status StartThreads();
   Status TakeSignal();
   static void OnSignal(int number, siginfo_t* info, void* context);
+  // A fault that could not be served yet.
+  struct Waiting {
+    Userfault::Fault fault;
+    std::chrono::steady_clock::time_point since;
+    bool told = false;
+  };
   void Run();
-  void Serve(const void* address, uint32_t thread);
+  bool Serve(Waiting* one);
   uint32_t NumberOf(uint32_t thread);
 
   PageSpace* const space_;

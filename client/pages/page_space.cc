@@ -21,13 +21,14 @@ namespace {
 
 constexpr uint64_t kHomeAddresses = uint64_t{1} << 40;  // of homes, where the system lets us; they cost nothing
 constexpr uint64_t kLeastPerLimit = 4;              // times the limit, where addresses are limited
-constexpr uint64_t kBlocksACharge = 2048;           // whose descriptors are charged to the memory limit in one go: 112 KiB
+constexpr uint64_t kBlocksACharge = 128;            // whose descriptors are charged to the memory limit in one go: a page
+constexpr uint64_t kAlignment = uint64_t{1} << 30;  // what huge pages and aligned allocators may ask for
+constexpr uint32_t kFaultsOfFree = 100'000;         // in blocks that nobody has allocated: late ones are a few
 // A look takes some ns: the lock is held for a move, of 5 to 15 us. Who holds it may have been preempted.
-constexpr int kLooksAtBlock = 2000;
+constexpr int kLooksAtBlock = 2000, kLooksBeforeNap = 4000;
+constexpr auto kNap = std::chrono::microseconds(50);
 // What fills the memory limit may be blocks in their grace, and frames of those that are being brought.
 constexpr auto kPatienceWithPins = std::chrono::seconds(10);
-constexpr auto kPauseOfBlocks = std::chrono::microseconds(200);
-constexpr auto kPauseOfSwap = std::chrono::milliseconds(10);  // a read that failed is tried again
 
 int64_t BlockClockNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -44,6 +45,7 @@ class PageSpace::Locked {
  public:
   explicit Locked(Block* block) : block_(block) {
     for (int looks = 0; block_->locked.exchange(true, std::memory_order_acquire); ++looks) {
+      if (looks >= kLooksBeforeNap) std::this_thread::sleep_for(kNap);  // who has it may get no core otherwise (real-time)
       if (looks >= kLooksAtBlock) std::this_thread::yield();
       __builtin_ia32_pause();
     }
@@ -68,7 +70,8 @@ Status PageSpace::Open(FaultMode mode) {
   homes_ = ReserveAddresses(std::max(kHomeAddresses, least), least);
   if (homes_.begin != nullptr) {
     // Blocks that are aligned in the address space, too, and no block that is there only in part.
-    const uint64_t skip = -reinterpret_cast<uintptr_t>(homes_.begin) % block_bytes_;
+    alignment_ = homes_.bytes >= 64 * kAlignment ? kAlignment : std::max<uint64_t>(block_bytes_, 2 << 20);
+    const uint64_t skip = -reinterpret_cast<uintptr_t>(homes_.begin) % alignment_;
     munmap(homes_.begin, skip);
     const uint64_t whole = (homes_.bytes - skip) / block_bytes_ * block_bytes_;
     munmap(homes_.begin + skip + whole, homes_.bytes - skip - whole);
@@ -78,9 +81,11 @@ Status PageSpace::Open(FaultMode mode) {
     const std::span<std::byte> frames = engine_->frame_addresses();
     frames_ = {reinterpret_cast<char*>(frames.data()), frames.size()};
     const uint64_t bits_bytes = RoundUpToGranule(frames.size() / kPageBytes / 8 + sizeof(uint64_t));
+    const uint64_t charges_bytes = RoundUpToGranule(blocks / kBlocksACharge / 8 + sizeof(uint64_t));
+    charged_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(charges_bytes, charges_bytes).begin);
     registered_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(bits_bytes, bits_bytes).begin);
   }
-  if (homes_.begin == nullptr || table_.begin == nullptr || registered_ == nullptr) {
+  if (homes_.begin == nullptr || table_.begin == nullptr || registered_ == nullptr || charged_ == nullptr) {
     return InvalidArgument("memory that is swapped by pages needs " + FormatBytes(least) +
                            " of addresses, four times the memory limit, which this process may not have: raise `ulimit -v`, or lower the limit (RAMSPAN_MEMORY)");
   }
@@ -100,6 +105,7 @@ Status PageSpace::Open(FaultMode mode) {
 }
 
 void* PageSpace::Allocate(size_t bytes, size_t alignment) {
+  if (bytes > homes_.bytes || alignment > alignment_) return nullptr;
   const uint64_t count = BlocksFor(bytes);
   const uint64_t aligned = std::max(count, alignment / block_bytes_);
   MutexLock lock(mutex_);
@@ -114,21 +120,26 @@ void* PageSpace::Allocate(size_t bytes, size_t alignment) {
 void PageSpace::SetUsed(size_t first, size_t bytes) {
   blocks_[first].bytes.store(bytes, std::memory_order_relaxed);
   const size_t count = BlocksFor(bytes);
-  for (size_t b = first; b < first + count; ++b) blocks_[b].used = static_cast<uint32_t>(block_bytes_);
-  blocks_[first + count - 1].used = static_cast<uint32_t>(std::max<size_t>(1, bytes - (count - 1) * block_bytes_));
+  for (size_t b = first; b < first + count - 1; ++b) blocks_[b].used.store(static_cast<uint32_t>(block_bytes_), std::memory_order_relaxed);
+  blocks_[first + count - 1].used.store(static_cast<uint32_t>(std::max<size_t>(1, bytes - (count - 1) * block_bytes_)), std::memory_order_relaxed);
 }
 
 void PageSpace::Free(void* begin) {
   const Block& block = BlockAt(begin);
-  RS_CHECK(HomeOf(block) == begin && block.used > 0, "free of %p, which was not allocated, or was freed before", begin);
+  RS_CHECK(HomeOf(block) == begin && block.used.load(std::memory_order_relaxed) > 0, "free of %p, which was not allocated, or was freed before", begin);
   const size_t first = IndexOf(begin);
   FreeBlocks(first, first + BlocksFor(block.bytes.load(std::memory_order_relaxed)));
 }
 
+// A thread that comes for a block late, after another one has served the same touch, makes no chunk of it any more: it looks at `used` with the block's lock, as
+// DropChunk looks for what has been made.
 void PageSpace::FreeBlocks(size_t first, size_t end) {
+  for (size_t b = first; b < end; ++b) {
+    const Locked locked(&blocks_[b]);
+    blocks_[b].used.store(0, std::memory_order_relaxed);
+  }
   DropBlocks(first, end);
   MutexLock lock(mutex_);
-  for (size_t b = first; b < end; ++b) blocks_[b].used = 0;
   blocks_[first].bytes.store(0, std::memory_order_relaxed);
   free_blocks_->Free(first, end - first);
 }
@@ -156,7 +167,7 @@ bool PageSpace::Rehome(Block* from, Block* to) {
   const Locked first(std::min(from, to)), second(std::max(from, to));
   Chunk* const chunk = from->chunk.load(std::memory_order_relaxed);
   if (chunk == nullptr) return true;
-  if (from->held) return false;
+  if (from->held || to->chunk.load(std::memory_order_relaxed) != nullptr) return false;
   if (from->home && userfault_.Move(HomeOf(*to), HomeOf(*from), block_bytes_) != 0) return false;
   to->home = std::exchange(from->home, false);
   to->blank = std::exchange(from->blank, false);
@@ -174,31 +185,50 @@ void PageSpace::Release(void* begin, size_t bytes) {
     next = std::min(end, (b + 1) * block_bytes_);
     Block& block = blocks_[b];
     const size_t to = from + (next - at);
-    if (block.used == 0) continue;
-    if (from == 0 && to >= block.used) {
+    const uint32_t used = block.used.load(std::memory_order_relaxed);
+    if (used == 0) continue;
+    if (from == 0 && to >= used) {
       FreeBlocks(b, b + 1);
     } else {
       Discard(homes_.begin + at, next - at);
-      if (to >= block.used) block.used = static_cast<uint32_t>(from);
+      if (to >= used) block.used.store(static_cast<uint32_t>(from), std::memory_order_relaxed);
     }
   }
 }
 
+bool PageSpace::IsUsed(const void* begin, size_t bytes) const {
+  const auto* const last = static_cast<const char*>(begin) + (bytes == 0 ? 0 : bytes - 1);
+  if (!Owns(begin) || !Owns(last)) return false;
+  for (size_t b = IndexOf(begin); b <= IndexOf(last); ++b) {
+    if (blocks_[b].used.load(std::memory_order_relaxed) == 0) return false;
+  }
+  return true;
+}
+
 Status PageSpace::Hold(void* begin, size_t bytes) {
-  for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<char*>(begin) + bytes - 1); ++b) {
-    for (bool held = false; !held;) {
-      if (Status status = Bring(HomeOf(blocks_[b])); !status.ok()) return status;
+  const size_t first = IndexOf(begin), end = IndexOf(static_cast<char*>(begin) + bytes - 1) + 1;
+  for (size_t b = first; b < end; ++b) {
+    for (bool held = blocks_[b].chunk.load(std::memory_order_acquire) == nullptr; !held;) {
+      Status status = (held_.load(std::memory_order_relaxed) + 1) * block_bytes_ > engine_->budget()->limit() / 2
+                          ? Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit"))
+                          : Bring(HomeOf(blocks_[b]));
+      if (!status.ok()) {
+        LetGo(begin, (b - first) * block_bytes_);
+        return status;
+      }
       const Locked locked(&blocks_[b]);
-      held = blocks_[b].held = blocks_[b].home;
+      held = blocks_[b].home;
+      if (held && !std::exchange(blocks_[b].held, true)) held_.fetch_add(1, std::memory_order_relaxed);
     }
   }
   return Status();
 }
 
 void PageSpace::LetGo(void* begin, size_t bytes) {
+  if (bytes == 0) return;
   for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<char*>(begin) + bytes - 1); ++b) {
     const Locked locked(&blocks_[b]);
-    blocks_[b].held = false;
+    if (std::exchange(blocks_[b].held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 
@@ -226,22 +256,27 @@ void PageSpace::DropChunk(Block* block) {
     const Locked locked(block);
     chunk = block->chunk.load(std::memory_order_relaxed);
     if (chunk == nullptr) return;
-    if (std::exchange(block->held, false)) mprotect(HomeOf(*block), block_bytes_, PROT_READ | PROT_WRITE);
+    if (std::exchange(block->held, false)) {
+      held_.fetch_sub(1, std::memory_order_relaxed);
+      mprotect(HomeOf(*block), block_bytes_, PROT_READ | PROT_WRITE);
+    }
     if (block->home) {
-      const int error = userfault_.Move(chunk->frame, HomeOf(*block), block_bytes_);
-      // Pages that a device holds stay where they are until it lets them go; others come to the frame in their place.
-      if (error != 0) madvise(HomeOf(*block), block_bytes_, MADV_DONTNEED);
+      auto* const frame = static_cast<std::byte*>(chunk->frame);
+      // Pages that a device holds stay its own until it lets them go. The frame gets others when it is written to, which nobody watches any more.
+      if (!NoteFrame(frame) || userfault_.Move(frame, HomeOf(*block), block_bytes_) != 0) {
+        madvise(HomeOf(*block), block_bytes_, MADV_DONTNEED);
+        ForgetFrames({frame, block_bytes_});
+      }
       block->home = false;
     }
     block->chunk.store(nullptr, std::memory_order_release);
   }
-  // A thread that is about to bring it sees that the block has no such chunk any more, and lets go.
-  while (HasCountedPins(chunk)) std::this_thread::yield();
-  engine_->Free(chunk);
+  // A thread that was about to bring it sees that the block has no such chunk any more, and lets go.
+  while (!engine_->FreeUnpinned(chunk)) std::this_thread::sleep_for(kNap);
 }
 
 Status PageSpace::MakeChunk(Block* block) {
-  if (Status status = ChargeBlocks(static_cast<size_t>(block - blocks_) + 1); !status.ok()) return status;
+  if (Status status = ChargeBlock(static_cast<size_t>(block - blocks_)); !status.ok()) return status;
   Result<Chunk*> made = engine_->Create(block_bytes_);
   if (!made.ok()) return made.status();
   Chunk* const chunk = made.value();
@@ -249,62 +284,74 @@ Status PageSpace::MakeChunk(Block* block) {
   SetBits(chunk, kPages);
   {
     const Locked locked(block);
-    if (block->chunk.load(std::memory_order_relaxed) == nullptr) {
+    if (block->chunk.load(std::memory_order_relaxed) == nullptr && block->used.load(std::memory_order_relaxed) > 0) {
       block->blank = true;
       block->chunk.store(chunk, std::memory_order_release);
       return Status();
     }
   }
-  engine_->Free(chunk);  // another thread was faster
+  engine_->Free(chunk);  // another thread was faster, or has freed the block
   return Status();
 }
 
-// Descriptors of blocks count in the memory limit as far as they have been used.
-Status PageSpace::ChargeBlocks(size_t end) {
-  uint64_t charged = charged_blocks_.load(std::memory_order_relaxed);
-  while (charged < end) {
-    const uint64_t more = (end - charged + kBlocksACharge - 1) / kBlocksACharge * kBlocksACharge;
-    if (!charged_blocks_.compare_exchange_weak(charged, charged + more, std::memory_order_relaxed)) continue;
-    if (Status status = engine_->ChargeMetadata(more * sizeof(Block)); !status.ok()) {
-      charged_blocks_.fetch_sub(more, std::memory_order_relaxed);
-      return status;
-    }
-    return Status();
-  }
+// Descriptors of blocks count in the memory limit as far as they are used. Two threads may charge the same: that is a page too much.
+Status PageSpace::ChargeBlock(size_t number) {
+  std::atomic<uint64_t>& word = charged_[number / kBlocksACharge / 64];
+  const uint64_t bit = uint64_t{1} << number / kBlocksACharge % 64;
+  if (word.load(std::memory_order_relaxed) & bit) return Status();
+  Status status = engine_->ChargeMetadata(kBlocksACharge * sizeof(Block));
+  if (status.ok()) word.fetch_or(bit, std::memory_order_relaxed);
+  return status;
+}
+
+// A touch that another thread's has served, before the block was freed. Or the program uses what it has freed, again and again.
+Status PageSpace::OfFreeBlock(Block* block) {
+  RS_CHECK(faults_of_free_.fetch_add(1, std::memory_order_relaxed) < kFaultsOfFree, "the program uses memory at %p that it has freed", static_cast<void*>(HomeOf(*block)));
+  userfault_.Wake(HomeOf(*block), block_bytes_);
   return Status();
 }
 
 // Does not wait for pins in the engine, which judges by who waits there whether others may let go: a thread that the kernel keeps waiting passes for one
-// that goes on. Who pins all of the memory limit and then touches pages waits for itself, and is told after a while.
-Status PageSpace::Bring(const void* address) {
+// that goes on.
+Status PageSpace::TryBring(const void* address) {
   Block* const block = &BlockAt(address);
-  faults_.fetch_add(1, std::memory_order_relaxed);
+  for (;;) {
+    Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
+    if (chunk == nullptr && block->used.load(std::memory_order_relaxed) == 0) return OfFreeBlock(block);
+    const Status status = chunk == nullptr ? MakeChunk(block) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &block->chunk);
+    if (status.ok() && chunk != nullptr && ShowPinned(block, chunk, address)) return status;
+    if (!status.ok() && block->chunk.load(std::memory_order_acquire) == chunk) return status;
+    // It has just been made, or was given back meanwhile.
+  }
+}
+
+bool PageSpace::MayWaitOn(const Status& status, Clock::time_point since, bool* told) {
+  if (Clock::now() - since < kPatienceWithPins) return true;
+  if (status.code() != StatusCode::kAborted) return false;
+  if (!std::exchange(*told, true)) {
+    LogWarning("a thread has waited 10 s for memory for pages that it uses: adhereTos pin all of the memory limit, and it waits on until they release some. They have to "
+               "end before their thread waits for another one, or uses pages");
+  }
+  return true;
+}
+
+Status PageSpace::Bring(const void* address) {
   const auto since = Clock::now();
   for (bool told = false;;) {
-    Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
-    const Status status = chunk == nullptr ? MakeChunk(block) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn);
-    if (status.ok() && chunk != nullptr && ShowPinned(block, chunk)) return status;
-    if (status.ok() || block->chunk.load(std::memory_order_acquire) != chunk) continue;  // it was given back meanwhile, or has just been made
-    const bool pinned = status.code() == StatusCode::kAborted;
-    const bool passes = pinned || status.code() == StatusCode::kFailedPrecondition || status.code() == StatusCode::kUnavailable;
-    const bool long_ago = Clock::now() - since > kPatienceWithPins;
-    if (!passes || (long_ago && !pinned)) return status;
-    if (long_ago && !std::exchange(told, true)) {
-      LogWarning("a thread has waited 10 s for memory for pages that it uses: adhereTos pin all of the memory limit, and it waits on until they release some. They have to "
-                 "end before their thread waits for another one, or uses pages");
-    }
-    std::this_thread::sleep_for(status.code() == StatusCode::kUnavailable ? kPauseOfSwap : kPauseOfBlocks);
+    Status status = TryBring(address);
+    if (status.ok() || !PassesByItself(status) || !MayWaitOn(status, since, &told)) return status;
+    std::this_thread::sleep_for(kPause);
   }
 }
 
 // Ends the caller's counted pin. False: the block was given back meanwhile.
-bool PageSpace::ShowPinned(Block* block, Chunk* chunk) {
+bool PageSpace::ShowPinned(Block* block, Chunk* chunk, const void* address) {
   showing_.fetch_add(1, std::memory_order_relaxed);
   bool shown = false;
   {
     const Locked locked(block);
     shown = block->chunk.load(std::memory_order_relaxed) == chunk;
-    if (shown) Show(block, chunk);
+    if (shown) Show(block, chunk, address);
   }
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
   showing_.fetch_sub(1, std::memory_order_relaxed);
@@ -313,14 +360,17 @@ bool PageSpace::ShowPinned(Block* block, Chunk* chunk) {
 
 // From the frame to its home. REQUIRES: locked, and the chunk is pinned. What the program writes there, nobody hears of: so it counts as changed,
 // also where it was taken away between the pull and this, and its bit with it.
-void PageSpace::Show(Block* block, Chunk* chunk) {
+void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
+  faults_.fetch_add(1, std::memory_order_relaxed);
+  if (faults_of_free_.load(std::memory_order_relaxed) != 0) faults_of_free_.store(0, std::memory_order_relaxed);
   if (block->home) {
+    // Another thread was faster. Or the program has given the page back to the kernel by a call that nobody here sees.
+    static_cast<void>(userfault_.Zero(address));
     userfault_.Wake(HomeOf(*block), block_bytes_);
   } else {
-    if (block->blank) memset(chunk->frame, 0, block_bytes_);
-    NoteFrame(static_cast<std::byte*>(chunk->frame));
-    const int error = userfault_.Move(HomeOf(*block), chunk->frame, block_bytes_);
-    RS_CHECK(error == 0, "pages of block %zu (chunk %u) cannot come home: %s", static_cast<size_t>(block - blocks_), chunk->id, strerror(error));
+    auto* const frame = static_cast<std::byte*>(chunk->frame);
+    if (block->blank) memset(frame, 0, block_bytes_);
+    if (!NoteFrame(frame) || userfault_.Move(HomeOf(*block), frame, block_bytes_) != 0) CopyHome(block, frame);
     moves_home_.fetch_add(1, std::memory_order_relaxed);
     block->home = true;
     block->blank = false;
@@ -329,6 +379,14 @@ void PageSpace::Show(Block* block, Chunk* chunk) {
   const int64_t now = BlockClockNs();
   block->shown_ns.store(now, std::memory_order_relaxed);
   last_shown_ns_.store(now, std::memory_order_relaxed);
+}
+
+// Where pages cannot be moved: a device or a network holds the frame's, or those at home have another protection. The frame's go back to the kernel.
+void PageSpace::CopyHome(Block* block, std::byte* frame) {
+  const int error = userfault_.Copy(HomeOf(*block), frame, block_bytes_);
+  RS_CHECK(error == 0, "pages of block %zu cannot come home: %s", static_cast<size_t>(block - blocks_), strerror(error));
+  ForgetFrames({frame, block_bytes_});
+  madvise(frame, block_bytes_, MADV_DONTNEED);
 }
 
 bool PageSpace::IsInGrace(int64_t shown_ns) const { return BlockClockNs() - shown_ns < std::chrono::nanoseconds(kGrace).count(); }
@@ -352,7 +410,7 @@ bool PageSpace::Hide(Block* block, Chunk* chunk) {
   if (HasCountedPins(chunk) || block->held) return false;
   if (!block->home) return true;
   if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;
-  if (userfault_.Move(chunk->frame, HomeOf(*block), block_bytes_) != 0) {
+  if (!NoteFrame(static_cast<std::byte*>(chunk->frame)) || userfault_.Move(chunk->frame, HomeOf(*block), block_bytes_) != 0) {
     stuck_.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
@@ -384,12 +442,12 @@ void PageSpace::TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned)
 }
 
 // Where pages are moved to has to be registered. All frames of one run of the arena's addresses are, or none is.
-void PageSpace::NoteFrame(std::byte* frame) {
+bool PageSpace::NoteFrame(std::byte* frame) {
   const auto page = static_cast<uint64_t>(reinterpret_cast<char*>(frame) - frames_.begin) / kPageBytes;
-  if (registered_[page / 64].load(std::memory_order_relaxed) & uint64_t{1} << page % 64) return;
-  const int error = userfault_.Register(frame, block_bytes_);
-  RS_CHECK(error == 0, "a frame cannot be registered with the userfaultfd: %s", strerror(error));
+  if (registered_[page / 64].load(std::memory_order_relaxed) & uint64_t{1} << page % 64) return true;
+  if (userfault_.Register(frame, block_bytes_) != 0) return false;  // too many mappings
   for (uint64_t p = page; p < page + block_bytes_ / kPageBytes; ++p) registered_[p / 64].fetch_or(uint64_t{1} << p % 64, std::memory_order_relaxed);
+  return true;
 }
 
 void PageSpace::ForgetFrames(std::span<std::byte> frames) {

@@ -45,7 +45,7 @@ class PageSpace {
   // kUnavailable, kInvalidArgument: with the remedy.
   static Result<std::unique_ptr<PageSpace>> Create(Engine* engine, const PageOptions& options);
 
-  // Zeros, of which each block takes memory from its first touch on. `alignment` is a power of two. Null: no addresses are left. Does not block.
+  // Zeros, of which each block takes memory from its first touch on. `alignment` is a power of two. Null: no addresses are left, or none that are aligned so. Does not block.
   void* Allocate(size_t bytes, size_t alignment);
   // REQUIRES: `begin` came from Allocate, and nobody uses it any more.
   void Free(void* begin);
@@ -63,7 +63,10 @@ class PageSpace {
   // The same, and the addresses of whole blocks are given back (munmap). They may be of several allocations, and parts of them, which are no more Free's
   // and Reallocate's then.
   void Release(void* begin, size_t bytes);
-  // The blocks of the range are at home until LetGo, or until they are given back: for who changes their protection, or locks them. Blocks. As Bring.
+  // Whether all of the range is allocated.
+  bool IsUsed(const void* begin, size_t bytes) const;
+  // The blocks of the range that have been touched are at home until LetGo, or until they are given back: for who changes their protection, or locks them. Blocks.
+  // As Bring; kResourceExhausted, with nothing held, where more than half of the memory limit would be.
   Status Hold(void* begin, size_t bytes);
   void LetGo(void* begin, size_t bytes);
   // The chunks of what is there of the range, for advice.
@@ -74,6 +77,15 @@ class PageSpace {
     }
   }
 
+  // One attempt: also kAborted, where others pin all of memory just now. It does not wait for them, because who serves many threads must not: the one that
+  // holds the pins may be waiting for a page, too.
+  Status TryBring(const void* address);
+  static bool PassesByItself(const Status& status) {
+    return status.code() == StatusCode::kAborted || status.code() == StatusCode::kFailedPrecondition || status.code() == StatusCode::kUnavailable;
+  }
+  // Says in the log, once, what a thread waits for; whether it may wait on.
+  static bool MayWaitOn(const Status& status, std::chrono::steady_clock::time_point since, bool* told);
+  static constexpr auto kPause = std::chrono::microseconds(200);  // until the next attempt
   // The block that `address` is in is at home when this returns OK. Blocks. REQUIRES: Owns(address).
   // kFailedPrecondition: what is in use fills the memory limit; kResourceExhausted: swap is full; kDataLoss; kUnavailable.
   Status Bring(const void* address);
@@ -81,6 +93,8 @@ class PageSpace {
   void TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned);
   // Whether some block is at home for its grace only, or pinned for a moment: memory becomes free soon.
   bool WillLetGo() const;
+  // A fault where a frame should be: it gets zeros. Nobody reads a frame that is empty, but if somebody did he would wait for ever.
+  bool OwnsFrame(const void* address) const { return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(frames_.begin) < frames_.bytes; }
   // For before frames' pages go back to the kernel.
   void ForgetFrames(std::span<std::byte> frames);
 
@@ -105,7 +119,7 @@ class PageSpace {
     std::atomic<Chunk*> chunk{nullptr};
     std::atomic<uint64_t> bytes{0};   // of an allocation, at its first block
     std::atomic<int64_t> shown_ns{0};  // when it came home
-    uint32_t used = 0;   // bytes of it that were asked for; 0: it is free. Who allocates and frees knows what is his
+    std::atomic<uint32_t> used{0};   // bytes of it that were asked for; 0: it is free
     std::atomic<bool> locked{false};
     bool home = false;   // guarded by locked, as is what follows
     bool blank = false;  // the chunk has no contents yet, which are zeros
@@ -122,8 +136,10 @@ class PageSpace {
   Block& BlockAt(const void* address) const { return blocks_[IndexOf(address)]; }
   char* HomeOf(const Block& block) const { return homes_.begin + static_cast<size_t>(&block - blocks_) * block_bytes_; }
   Status MakeChunk(Block* block);
-  bool ShowPinned(Block* block, Chunk* chunk);
-  void Show(Block* block, Chunk* chunk);
+  Status OfFreeBlock(Block* block);
+  bool ShowPinned(Block* block, Chunk* chunk, const void* address);
+  void Show(Block* block, Chunk* chunk, const void* address);
+  void CopyHome(Block* block, std::byte* frame);
   bool Hide(Block* block, Chunk* chunk);
   static bool ForgetContents(Chunk* chunk);
   bool IsInGrace(int64_t shown_ns) const;
@@ -132,8 +148,8 @@ class PageSpace {
   bool Rehome(Block* from, Block* to);
   void FreeBlocks(size_t first, size_t end);
   void DropBlocks(size_t first, size_t end);
-  Status ChargeBlocks(size_t end);
-  void NoteFrame(std::byte* frame);
+  Status ChargeBlock(size_t number);
+  bool NoteFrame(std::byte* frame);
 
   Engine* const engine_;
   const uint64_t block_bytes_;
@@ -143,7 +159,10 @@ class PageSpace {
   std::atomic<uint64_t>* registered_ = nullptr;  // a bit for each page of the arena's addresses
   Mutex mutex_{LockRank::kMetadata};
   std::unique_ptr<BuddyAllocator> free_blocks_ RS_GUARDED_BY(mutex_);
-  std::atomic<uint64_t> charged_blocks_{0};
+  std::atomic<uint64_t>* charged_ = nullptr;  // a bit for each kBlocksACharge descriptors that count in the memory limit
+  uint64_t alignment_ = 0;  // of the homes' begin
+  std::atomic<uint64_t> held_{0};  // blocks
+  std::atomic<uint32_t> faults_of_free_{0};  // in a row
   std::atomic<int64_t> last_shown_ns_{0};
   std::atomic<uint32_t> showing_{0};
   mutable std::atomic<uint64_t> faults_{0}, moves_home_{0}, moves_away_{0}, zero_blocks_{0}, stuck_{0};

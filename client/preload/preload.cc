@@ -48,7 +48,7 @@ constexpr size_t kPageBytes = 4096;
 // Interpreters map their heaps in pieces of up to a MiB, and expect them in forked children.
 constexpr size_t kLeastMapping = (size_t{1} << 20) + 1;
 
-enum class State { kUnborn, kReady, kStarted, kForked };
+enum class State { kUnborn, kReady, kStarting, kStarted, kForked };
 std::atomic<State> state{State::kUnborn};
 std::atomic<size_t> above{SIZE_MAX};  // bytes; of what is taken. SIZE_MAX: nothing is
 PageAddresses homes;                  // published by kStarted
@@ -73,7 +73,9 @@ void ExplainInChild(int number, siginfo_t* info, void*) {
   signal(number, SIG_DFL);  // the instruction is executed again
 }
 
+// A child of before the start begins for itself.
 void InForkedChild() {
+  if (state.load() == State::kReady) return;
   state.store(State::kForked);
   above.store(SIZE_MAX);
   if (homes.bytes == 0) return;
@@ -95,20 +97,25 @@ void InForkedChild() {
 }
 
 void Start() {
+  state.store(State::kStarting);
   try {
     ramspan::FreePages(ramspan::AllocatePages(1));
   } catch (const std::exception& e) {
     Say(e.what());
     _exit(1);
   }
-  homes = ramspan::detail::AddressesOfPages();
+  const PageAddresses found = ramspan::detail::AddressesOfPages();
+  homes.begin = found.begin;  // other threads ask meanwhile whether what they free is there: nothing of theirs is, until `bytes` says so
+  std::atomic_thread_fence(std::memory_order_release);
+  homes.bytes = found.bytes;
   above.store(std::max(ramspan::detail::PagesAbove(), kPageBytes));
   state.store(State::kStarted, std::memory_order_release);
 }
 
 // Null: libc's turn.
 [[gnu::noinline]] void* Take(size_t bytes, size_t alignment) {
-  if (t_inside_ramspan != 0) return nullptr;
+  if (t_inside_ramspan != 0 || bytes > PTRDIFF_MAX) return nullptr;
+  if (const State now = state.load(std::memory_order_relaxed); now == State::kUnborn || now == State::kForked) return nullptr;
   const Inside inside;
   const int error = errno;
   if (state.load(std::memory_order_acquire) != State::kStarted) std::call_once(once, Start);
@@ -135,6 +142,8 @@ T Returned(long result) {
   return (T)result;  // a pointer or an int: syscall(2) has set errno
 }
 
+bool IsForked() { return state.load(std::memory_order_relaxed) == State::kForked; }
+
 bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 }  // namespace
@@ -160,7 +169,7 @@ RAMSPAN_API void* calloc(size_t count, size_t bytes) {
 
 RAMSPAN_API void free(void* begin) {
   if (!IsHome(begin)) return __libc_free(begin);
-  if (state.load(std::memory_order_relaxed) == State::kForked) return;  // the parent's
+  if (IsForked()) return;  // the parent's
   const Inside inside;
   ramspan::FreePages(begin);
 }
@@ -185,7 +194,7 @@ RAMSPAN_API void* realloc(void* begin, size_t bytes) {
     free(begin);
     return nullptr;
   }
-  if (MayTake(bytes)) {
+  if (MayTake(bytes) && !IsForked()) {
     const Inside inside;
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
     return moved != nullptr ? moved : OutOfMemory();
@@ -222,7 +231,9 @@ RAMSPAN_API int posix_memalign(void** result, size_t alignment, size_t bytes) no
 }
 
 RAMSPAN_API void* valloc(size_t bytes) { return memalign(kPageBytes, bytes); }
-RAMSPAN_API void* pvalloc(size_t bytes) { return memalign(kPageBytes, (bytes + kPageBytes - 1) & ~(kPageBytes - 1)); }
+RAMSPAN_API void* pvalloc(size_t bytes) {
+  return bytes > PTRDIFF_MAX ? OutOfMemory() : memalign(kPageBytes, (bytes + kPageBytes - 1) & ~(kPageBytes - 1));
+}
 
 // ---- mmap(2) ----
 
@@ -237,6 +248,10 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
       OutOfMemory();  // a file, or what is shared, cannot be there
       return MAP_FAILED;
     }
+    if (IsForked() || !ramspan::detail::PagesAreUsed(address, bytes)) {
+      OutOfMemory();
+      return MAP_FAILED;
+    }
     const Inside inside;
     ramspan::discard(address, bytes);
     return address;
@@ -247,7 +262,11 @@ RAMSPAN_API void* mmap64(void* address, size_t bytes, int protection, int flags,
 
 RAMSPAN_API int munmap(void* address, size_t bytes) noexcept {
   if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_munmap, address, bytes));
-  if (state.load(std::memory_order_relaxed) == State::kForked) return 0;
+  if (IsForked()) return 0;
+  if (bytes == 0 || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0 || bytes > homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(address)) {
+    errno = EINVAL;
+    return -1;
+  }
   const Inside inside;
   ramspan::detail::ReleasePages(address, (bytes + kPageBytes - 1) & ~(kPageBytes - 1));
   return 0;
@@ -261,8 +280,10 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
     to = va_arg(rest, void*);
     va_end(rest);
   }
-  if (!IsHome(address)) return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
+  if (!IsHome(address) || IsForked()) return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
   const Inside inside;
+  before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
+  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
   if (bytes <= before) {
     if (bytes < before) ramspan::detail::ReleasePages(static_cast<char*>(address) + bytes, before - bytes);
     return address;
@@ -288,7 +309,7 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
 
 RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
   if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_madvise, address, bytes, what));
-  if (state.load(std::memory_order_relaxed) == State::kForked) return 0;
+  if (IsForked()) return 0;
   const Inside inside;
   switch (what) {
     case MADV_DONTNEED:
@@ -308,20 +329,22 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
 
 // Pages whose protection differs from the others' cannot be moved: they stay.
 RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
-  if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
+  if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsForked()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
   const Inside inside;
-  const bool is_plain = (protection & (PROT_READ | PROT_WRITE)) == (PROT_READ | PROT_WRITE);
+  const bool is_plain = protection == (PROT_READ | PROT_WRITE);
   if (!is_plain && !ramspan::detail::HoldPages(address, bytes)) {
     errno = ENOMEM;
     return -1;
   }
-  return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
+  const int failed = Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
+  if (is_plain) ramspan::detail::LetGoPages(address, bytes);
+  return failed;
 }
 
-// ---- mlock(2): in memory means in memory. What is locked is not swapped, up to the memory limit ----
+// ---- mlock(2): what is locked is not swapped, up to half of the memory limit ----
 
 RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept {
-  if (!IsHome(address) || bytes == 0) return Returned<int>(syscall(SYS_mlock, address, bytes));
+  if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_mlock, address, bytes));
   const Inside inside;
   if (ramspan::detail::HoldPages(const_cast<void*>(address), bytes)) return 0;
   errno = ENOMEM;
@@ -329,7 +352,7 @@ RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept {
 }
 
 RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
-  if (!IsHome(address) || bytes == 0) return Returned<int>(syscall(SYS_munlock, address, bytes));
+  if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_munlock, address, bytes));
   const Inside inside;
   ramspan::detail::LetGoPages(const_cast<void*>(address), bytes);
   return 0;

@@ -2,6 +2,8 @@
 #include "ramspan/pages.h"
 
 #include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +18,7 @@
 #include "client/front/pin_registry.h"
 #include "client/front/throw_status.h"
 #include "client/pages/fault_server.h"
+#include "client/pages/inside.h"
 #include "client/pages/page_scanner.h"
 #include "client/pages/page_space.h"
 #include "client/runtime/pages_door.h"
@@ -64,10 +67,35 @@ void* OrNull(const F& call) {
 
 constexpr size_t kLeast = size_t{64} << 10;  // below it, malloc
 
+// A handler of the program's that came while this thread is in the engine, and touched pages that are away, would wait for itself. What the thread itself does
+// wrong, or where it touches pages (SIGBUS), is not put off.
+class HandlersPutOff {
+ public:
+  HandlersPutOff() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int own : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS}) sigdelset(&all, own);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~HandlersPutOff() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  HandlersPutOff(const HandlersPutOff&) = delete;
+  HandlersPutOff& operator=(const HandlersPutOff&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// Around what this thread does in here.
+struct Within {
+  const ErrnoGuard guard;
+  const HandlersPutOff put_off;
+  const detail::Inside inside;
+};
+
 }  // namespace
 
 void* AllocatePages(size_t bytes, size_t alignment) {
-  const ErrnoGuard guard;
+  const Within within;
   RefuseWithinProgramCode("AllocatePages");
   return AsPublicCall([&] {
     void* const begin = Runtime::Get().pages().Allocate(bytes, alignment);
@@ -78,7 +106,7 @@ void* AllocatePages(size_t bytes, size_t alignment) {
 
 void FreePages(void* begin) noexcept {
   if (begin == nullptr) return;
-  const ErrnoGuard guard;
+  const Within within;
   PageSpace* const space = PagesIfStarted();
   if (space == nullptr && Session::InForkedChild()) return;  // the parent's
   RS_CHECK(space != nullptr && space->Owns(begin), "FreePages(%p), which is not memory of AllocatePages", begin);
@@ -94,14 +122,14 @@ size_t PagedBytes(const void* begin) noexcept { return IsPaged(begin) ? PagesIfS
 
 void advise(const void* begin, size_t bytes, advice what) noexcept {
   if (!IsPaged(begin)) return;
-  const ErrnoGuard guard;
+  const Within within;
   Runtime* const runtime = Runtime::IfStarted();
   PagesIfStarted()->ForEachChunk(begin, bytes, [&](Chunk* chunk) { runtime->engine().Advise(chunk, what); });
 }
 
 void discard(void* begin, size_t bytes) noexcept {
   if (!IsPaged(begin) || bytes == 0) return;
-  const ErrnoGuard guard;
+  const Within within;
   PagesIfStarted()->Discard(begin, bytes);
 }
 
@@ -129,10 +157,23 @@ PageAddresses AddressesOfPages() noexcept {
 
 size_t PagesAbove() noexcept { return Runtime::IfStarted()->pages_above(); }
 
-void* ReallocatePages(void* begin, size_t bytes) noexcept { return PagesIfStarted()->Reallocate(begin, bytes); }
-void ReleasePages(void* begin, size_t bytes) noexcept { PagesIfStarted()->Release(begin, bytes); }
-bool HoldPages(void* begin, size_t bytes) noexcept { return PagesIfStarted()->Hold(begin, bytes).ok(); }
-void LetGoPages(void* begin, size_t bytes) noexcept { PagesIfStarted()->LetGo(begin, bytes); }
+void* ReallocatePages(void* begin, size_t bytes) noexcept {
+  const Within within;
+  return PagesIfStarted()->Reallocate(begin, bytes);
+}
+void ReleasePages(void* begin, size_t bytes) noexcept {
+  const Within within;
+  PagesIfStarted()->Release(begin, bytes);
+}
+bool PagesAreUsed(const void* begin, size_t bytes) noexcept { return PagesIfStarted()->IsUsed(begin, bytes); }
+bool HoldPages(void* begin, size_t bytes) noexcept {
+  const Within within;
+  return PagesIfStarted()->Hold(begin, bytes).ok();
+}
+void LetGoPages(void* begin, size_t bytes) noexcept {
+  const Within within;
+  PagesIfStarted()->LetGo(begin, bytes);
+}
 
 }  // namespace detail
 
@@ -146,6 +187,10 @@ using ramspan::PagedBytes;
 extern "C" {
 
 RAMSPAN_API void* rs_aligned_alloc(size_t alignment, size_t bytes) {
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
   if (bytes < ramspan::kLeast) return aligned_alloc(std::max(alignment, alignof(std::max_align_t)), (bytes + alignment - 1) & ~(alignment - 1));
   return OrNull([&] { return AllocatePages(bytes, alignment); });
 }

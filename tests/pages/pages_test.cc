@@ -3,10 +3,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -182,6 +187,93 @@ TEST(Pages, AForkedChildNeverReadsZeros) {
     EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0) << status;
   }
   EXPECT_EQ(GetPageStatistics().stuck, 0u);
+}
+
+TEST(Pages, AlignmentsAreKept) {
+  for (size_t alignment = 16; alignment <= 64 * kMiB; alignment *= 2) {
+    void* const begin = AllocatePages(100, alignment);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(begin) % alignment, 0u) << alignment;
+    FreePages(begin);
+  }
+}
+
+// hwloc and numactl bind parts of what malloc gave, glibc's posix_madvise asks the kernel itself: the kernel splits its mappings then.
+TEST(Pages, ThoseThatTheKernelHasSplitLeaveAndComeAsOthers) {
+  Pages pages(16 * kMiB);
+  memset(pages.begin, 3, pages.bytes);
+  const size_t part = 64 * 4096 + 4096;
+  for (size_t at = 0; at + part < pages.bytes; at += kMiB) {
+    ASSERT_EQ(syscall(SYS_madvise, pages.begin + at + 8192, part, MADV_RANDOM), 0);
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < pages.bytes; i += 512) ASSERT_EQ(pages.begin[i]++, 3 + round);
+  }
+  EXPECT_EQ(GetPageStatistics().stuck, 0u);
+}
+
+TEST(Pages, WhatWasGivenBackBehindRamspansBackIsZeros) {
+  Pages pages(16 * kMiB);
+  memset(pages.begin, 9, pages.bytes);
+  pages.begin[8192] = 1;  // it is at home
+  ASSERT_EQ(syscall(SYS_madvise, pages.begin + 8192, 4096, MADV_DONTNEED), 0);
+  EXPECT_EQ(static_cast<volatile char*>(pages.begin)[8192], 0);
+  ASSERT_EQ(syscall(SYS_madvise, pages.begin + 8192, 4096, MADV_DONTNEED), 0);
+  for (size_t i = kMiB; i < pages.bytes; i += 4096) pages.begin[i] = 8;  // it leaves with a hole
+  EXPECT_EQ(pages.begin[8192], 0);
+  EXPECT_EQ(pages.begin[8191], 9);
+  EXPECT_EQ(pages.begin[12288], 9);
+}
+
+char* touched_by_handler = nullptr;
+std::atomic<int> handled{0};
+
+// It hung: the handler came while its thread was in the engine, and waited for it.
+TEST(Pages, AHandlerMayTouchThemWhileOthersAreFreed) {
+  Pages pages(24 * kMiB);
+  memset(pages.begin, 5, pages.bytes);
+  touched_by_handler = pages.begin;
+  struct sigaction action = {}, before = {};
+  action.sa_handler = [](int) {
+    static size_t at = 0;
+    at = (at + 1234567) % (24 * kMiB);
+    if (static_cast<volatile char*>(touched_by_handler)[at] == 5) handled.fetch_add(1);
+  };
+  sigaction(SIGALRM, &action, &before);
+  const itimerval often{{0, 2000}, {0, 2000}}, never{};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  for (int i = 0; i < 300; ++i) {
+    Pages one(kMiB);
+    memset(one.begin, 1, one.bytes);
+  }
+  while (handled.load() < 20) static_cast<void>(static_cast<volatile char*>(pages.begin)[static_cast<size_t>(handled.load()) * kMiB]);
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+}
+
+TEST(Pages, TheirLastBlockOfManyMayBeTouchedAlone) {
+  Pages sparse(size_t{64} << 30);
+  sparse.begin[sparse.bytes - 1] = 4;
+  EXPECT_EQ(sparse.begin[sparse.bytes - 1], 4);
+}
+
+// Two servers each wait for memory that a third thread's adhereTo pins, which comes for a page itself before it lets go.
+TEST(Pages, WhoHoldsThePinsMayNeedAPage) {
+  Pages pages(4 * kMiB);
+  memset(pages.begin, 1, pages.bytes);
+  managedPtr<char> large(7 * kMiB);
+  std::vector<std::thread> others;
+  {
+    adhereTo<char> glue(large);
+    memset(static_cast<char*>(glue), 2, 7 * kMiB);
+    for (int t = 0; t < 5; ++t) {
+      others.emplace_back([&, t] {
+        for (size_t i = 0; i < pages.bytes; i += 4096) EXPECT_EQ(pages.begin[(i + static_cast<size_t>(t) * 700'000) / 4096 * 4096 % pages.bytes], 1);
+      });
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(pages.begin[0], 1);
+  }
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace
