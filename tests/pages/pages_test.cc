@@ -260,11 +260,11 @@ TEST(Pages, TheirLastBlockOfManyMayBeTouchedAlone) {
 TEST(Pages, WhoHoldsThePinsMayNeedAPage) {
   Pages pages(4 * kMiB);
   memset(pages.begin, 1, pages.bytes);
-  managedPtr<char> large(7 * kMiB);
+  managedPtr<char> large(5 * kMiB);
   std::vector<std::thread> others;
   {
     adhereTo<char> glue(large);
-    memset(static_cast<char*>(glue), 2, 7 * kMiB);
+    memset(static_cast<char*>(glue), 2, 5 * kMiB);
     for (int t = 0; t < 5; ++t) {
       others.emplace_back([&, t] {
         for (size_t i = 0; i < pages.bytes; i += 4096) EXPECT_EQ(pages.begin[(i + static_cast<size_t>(t) * 700'000) / 4096 * 4096 % pages.bytes], 1);

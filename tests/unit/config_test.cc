@@ -125,7 +125,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
   EXPECT_EQ(config.page_block, 4096u);
   EXPECT_EQ(config.page_faults, FaultMode::kSignal);
   EXPECT_EQ(config.pages_above, 1u << 20);
-  EXPECT_EQ(config.source.size(), 14u);
+  EXPECT_EQ(config.source.size(), 17u);
   EXPECT_EQ(config.source.at("policy"), sources_.files[0] + ":8");
 }
 
