@@ -11,13 +11,13 @@
 namespace ramspan::bench {
 namespace {
 
-constexpr size_t kElements = 512;  // a chunk of its own
+constexpr size_t kHeldElements = 512;  // a chunk of its own
 
 // A thread's objects, and adhereTos of some of them.
 class Holder {
  public:
   explicit Holder(size_t held) : held_(held) {
-    for (size_t i = 0; i <= held; ++i) managed_.emplace_back(kElements, 0.0);
+    for (size_t i = 0; i <= held; ++i) managed_.emplace_back(kHeldElements, 0.0);
     pins_.reserve(held);
   }
   // ns a pin, the mean of pins that are all taken and then all ended.
