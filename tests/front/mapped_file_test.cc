@@ -53,6 +53,9 @@ constexpr size_t kElements = (40 << 20) / 8 + 5;
 
 TEST_F(MappedFileTest, IsReadWhenItIsUsedAndNeverWritten) {
   Write(kElements);
+  // Static objects and empty bundles of other tests, which may leave once.
+  const uint64_t others = nlohmann::json::parse(ramspan::StatsJson())["data_bytes"].get<uint64_t>();
+  ASSERT_LT(others, uint64_t{1} << 20);
   const uint64_t in = Count("mapped", "bytes_in"), out = Count("file", "bytes_out");
   const mappedFile<uint64_t> file(path_);
   EXPECT_EQ(file.size(), kElements);
@@ -66,7 +69,7 @@ TEST_F(MappedFileTest, IsReadWhenItIsUsedAndNeverWritten) {
   for (const uint64_t& x : file.array()) wrong += x % 7;
   EXPECT_EQ(wrong, 0u);
   EXPECT_LE(Count("mapped", "bytes_in") - in, 2 * kElements * 8 + (2 << 20));
-  EXPECT_EQ(Count("file", "bytes_out"), out);
+  EXPECT_LE(Count("file", "bytes_out") - out, others);
 }
 
 TEST_F(MappedFileTest, ChangesArePrivateUntilTheyAreWrittenBack) {
