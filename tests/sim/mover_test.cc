@@ -78,16 +78,19 @@ TEST(Mover, RunsHardlyAtAllBesideAProgramThatOnlyComputes) {
     if (last >= 0 && now - last < 2'000'000) break;
     last = now;
   }
-  const int64_t cpu_before = CpuNs(thread);
-  const auto wall_before = std::chrono::steady_clock::now();
-  volatile double sum = 0;
-  for (const double end = ThreadSeconds() + 0.3; ThreadSeconds() < end;) {
-    for (int i = 0; i < 10'000; ++i) sum = sum + 1.0 / (i + 1);
-  }
-  const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_before).count();
-  const double cpu = 1e-9 * static_cast<double>(CpuNs(thread) - cpu_before);
   // It looks 50 times a second, for about 20 us each: a thousandth, and ten times that under a sanitizer. A mover that spins takes all
-  // of a core.
+  // of a core, always. On a machine where others keep it from running the while above ends before it rests: it is given more tries.
+  double wall = 0, cpu = 1;
+  for (int tries = 0; tries < 5 && cpu >= 0.1 * wall; ++tries) {
+    const int64_t cpu_before = CpuNs(thread);
+    const auto wall_before = std::chrono::steady_clock::now();
+    volatile double sum = 0;
+    for (const double end = ThreadSeconds() + 0.3; ThreadSeconds() < end;) {
+      for (int i = 0; i < 10'000; ++i) sum = sum + 1.0 / (i + 1);
+    }
+    wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_before).count();
+    cpu = 1e-9 * static_cast<double>(CpuNs(thread) - cpu_before);
+  }
   EXPECT_LT(cpu, 0.1 * wall) << cpu << " s of CPU time in " << wall << " s";
   mover.Stop();
   for (Chunk* chunk : chunks) engine.Free(chunk);
