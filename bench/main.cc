@@ -24,6 +24,7 @@
 #include "bench/late_libraries.h"
 #include "bench/network_job.h"
 #include "bench/options.h"
+#include "bench/pages.h"
 #include "bench/process.h"
 #include "bench/rambrain.h"
 #include "bench/together.h"
@@ -48,6 +49,7 @@ constexpr char kUsage[] =
     "  apps      whole applications (matrix multiplication, FFT, stencils, ...) against themselves in core, over the memory limit\n"
     "  buddy     filling allocators from several threads: a lock a level, the library's, new, mimalloc, jemalloc\n"
     "  rambrain  the experiments of Rambrain's papers, each with its target; --plots DIR draws their figures\n"
+    "  pages     memory that is swapped by pages: faults beside the raw transfer and a managedPtr's miss, sweeps, one run for each size of blocks\n"
     "  swap-targets  the same program and limit on Ramspan's tiers and on what else a user could take: the kernel's swap, mmap, STXXL, memory\n\n"
     "Each case measures its roofline (the same work by hand) in the same run. What the figures mean: docs/benchmarks.md\n\n"
     "  ramspan bench stream                                 remote memory: one memory server on this node\n"
@@ -118,7 +120,7 @@ po::options_description DescribeSwapTargets(BenchOptions* o) {
   po::options_description some("options of swap-targets, and --lmr of vector (also --data 256MiB, --chunk 64KiB, --dir, --threads N: 1, 2, 4 ... N, --quick, --plots)");
   auto add = some.add_options();
   add("contestants", po::value(&o->contestants)->value_name("NAME,..."),
-      "memory, shared, mpi, ofi, files-direct, files-buffered, tiers, kernel-file, kernel-zram, mmap, stxxl (all); as root it switches swap on for those of the kernel, and off again");
+      "memory, shared, mpi, ofi, files-direct, files-buffered, tiers, pages-shared, pages-direct, kernel-file, kernel-zram, mmap, stxxl (all); as root it switches swap on for those of the kernel, and off again");
   add("access", po::value(&o->accesses)->value_name("NAME,..."), "sequential, random, read-mostly, mixed (all)");
   add("lmr", po::value(&o->lmr)->value_name("N,..."), "memory limits, in percent of the data (10,25,50,75,90,100; vector 50,25)");
   add("from", po::value(&o->traces)->value_name("FILE"), "run nothing: table, targets and figures of what --json has printed; several times for several files");
@@ -170,9 +172,9 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   auto add = all.add_options();
   add("help,h", "this text");
   add("json", po::bool_switch(&o->json), "JSON, one object a line, with the whole configuration");
-  add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB; rambrain 256MiB; vector 128MiB; compute 64MiB)");
+  add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB; rambrain, pages 256MiB; vector 128MiB; compute 64MiB)");
   add("chunk", po::value(&texts->chunk)->value_name("SIZE"),
-      "bytes of a chunk (stream 1MiB, random, rambrain, compute, vector 64KiB, memory, buddy 4KiB) or a small object (8B)");
+      "bytes of a chunk (pages: of a block, each of 4KiB to 256KiB; stream 1MiB, random, rambrain, compute, vector 64KiB, memory, buddy 4KiB) or a small object (8B)");
   add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB; vector has --lmr)");
   add("mode", po::value(&o->mode)->value_name("rmw|read"), "stream: read-modify-write, or read only");
   add("threads", po::value(&texts->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1); compute, vector: of its parallel loops (all cores)");
@@ -217,8 +219,10 @@ void CompleteVector(BenchOptions* o, const po::variables_map& given) {
 void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& given) {
   const bool small = o->name == "small", rambrain = o->name == "rambrain", compute = o->name == "compute";
   const bool buddy = o->name == "buddy", targets = o->name == "swap-targets", vector = o->name == "vector";
-  const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small || compute || targets || vector;
-  if (o->name == "random" || rambrain || compute || targets || vector) o->chunk = 64 << 10;
+  const bool pages = o->name == "pages";
+  const bool swaps = o->name == "stream" || o->name == "random" || rambrain || small || compute || targets || vector || pages;
+  if (o->name == "random" || rambrain || compute || targets || vector || pages) o->chunk = 64 << 10;
+  if (pages) o->data = uint64_t{o->quick ? 64u : 256u} << 20;
   if (vector) o->data = uint64_t{o->quick ? 16u : 128u} << 20;
   if (compute) o->data = uint64_t{64} << 20;
   if (rambrain) o->data = uint64_t{o->quick ? 64u : 256u} << 20;
@@ -259,6 +263,7 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (rambrain && o->limit < uint64_t{8} << 20) throw po::error("--limit: at least 8MiB (a quarter of --data by default)");
   if (buddy) CompleteBuddy(o, texts);
   if (!buddy && !texts.threads.empty()) o->threads = ThreadCount(texts.threads);
+  if (pages && ((o->chunk & (o->chunk - 1)) != 0 || o->chunk > uint64_t{1} << 20)) throw po::error("--chunk of pages: a power of two from 4KiB to 1MiB");
   if (o->busy < 0 || o->busy > 1024) throw po::error("--busy: 0 to 1024");
   if (o->threads > 1 && o->name != "stream" && !compute && !targets && !vector) throw po::error("--threads is for stream, compute, vector and swap-targets");
   if (o->busy > 0 && o->name != "stream") throw po::error("--busy is stream's");
@@ -328,6 +333,7 @@ int RunCase(const BenchOptions& o) try {
   if (o.name == "compute") return RunCompute(o);
   if (o.name == "vector") return RunVector(o);
   if (o.name == "policy") return RunPolicy(o);
+  if (o.name == "pages") return RunPages(o);
   if (o.name == "swap-targets") return RunSwapTargets(o);
   if (o.name == "buddy") return RunBuddy(o);
   return o.name == "small" ? RunSmall(o) : RunMemory(o);
@@ -344,7 +350,7 @@ int Main(int argc, char** argv) {
   described.add(DescribeRambrain(&options)).add(DescribePolicy(&options)).add(DescribeBuddy(&options, &texts)).add(DescribeSwapTargets(&options));
   all.add(described).add(DescribeInternal(&options));
   const std::string name = argc > 1 ? argv[1] : "";
-  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "vector", "policy", "buddy", "contention", "apps", "rambrain", "swap-targets"};
+  const std::vector<std::string> cases = {"pin", "stream", "random", "memory", "small", "compute", "vector", "policy", "buddy", "contention", "apps", "rambrain", "pages", "swap-targets"};
   if (name == "apps") return RunApps(argc, argv);  // its options are its own
   const bool known = std::find(cases.begin(), cases.end(), name) != cases.end();
   po::variables_map given;
@@ -370,6 +376,7 @@ int Main(int argc, char** argv) {
   const std::string self = SelfPath();
   const bool in_job = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
   if (name == "random" && texts.preemptive.empty() && !in_job) return RunEach(argc, argv, "--preemptive", {"on", "off"});
+  if (name == "pages" && texts.chunk.empty() && !in_job) return RunEach(argc, argv, "--chunk", {"4KiB", "16KiB", "64KiB", "256KiB"});
   if (name == "contention") return RunContention(options);
   if (name == "rambrain" && options.only.empty()) return RunEach(argc, argv, "--only", ChosenExperiments(options));
   if (!options.only.empty()) prctl(PR_SET_PDEATHSIG, SIGTERM);  // not to be left behind by the process that runs all

@@ -168,4 +168,22 @@ PassTimes FileRoofline::Sweep(bool write) {
   return times;
 }
 
+TierRoofline::TierRoofline(const BenchOptions& o, size_t chunk) : data_(o.data) {
+  if (o.servers == 0) {
+    file_ = std::make_unique<FileRoofline>(o.directory, o.direct, chunk, o.data);
+  } else {
+    shared_ = std::make_unique<SharedRoofline>(chunk, o.data, std::min<uint64_t>(o.data / 4, uint64_t{128} << 20));
+  }
+}
+
+PassTimes TierRoofline::InOrder(bool write) {
+  PassTimes times = file_ ? file_->Sweep(write) : shared_->Sweep(write);
+  const double share = static_cast<double>(data_) / static_cast<double>(times.bytes);
+  return {data_, share * times.put, share * times.get, share * times.compute};
+}
+
+double TierRoofline::ReadAnywhere(size_t count) {
+  return (file_ ? file_->Random(count, &random_, false) : shared_->Random(count, &random_, false).get) / static_cast<double>(count);
+}
+
 }  // namespace ramspan::bench

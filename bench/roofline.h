@@ -13,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "bench/options.h"
 #include "bench/passes.h"
 
 namespace ramspan::bench {
@@ -87,6 +88,22 @@ class FileRoofline {
   io_context_t context_ = nullptr;
   iocb controls_[kDepth];
   uint64_t sink_ = 0;
+};
+
+// The one that fits where the bytes of this run go.
+class TierRoofline {
+ public:
+  TierRoofline(const BenchOptions& options, size_t chunk);
+  // Seconds for as much as the data, in order.
+  PassTimes InOrder(bool write);
+  // Seconds that one chunk anywhere takes to be read.
+  double ReadAnywhere(size_t count);
+
+ private:
+  const uint64_t data_;
+  std::mt19937_64 random_{20240301};
+  std::unique_ptr<FileRoofline> file_;
+  std::unique_ptr<SharedRoofline> shared_;
 };
 
 }  // namespace ramspan::bench

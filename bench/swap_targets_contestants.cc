@@ -23,6 +23,8 @@ constexpr TargetContestant kTargetContestants[] = {
     {.name = "files-buffered", .what = "Ramspan with 3/4 of the limit, swap files in the page cache, held to the limit together", .store = Store::kRamspan, .held = true},
     {.name = "tiers", .what = "Ramspan, a memory server on this node for 40 % of the data, swap files with O_DIRECT for the rest",
      .store = Store::kRamspan, .servers = Servers::kNear, .server_share = 0.4, .direct = true},
+    {.name = "pages-shared", .what = "plain pointers into memory that Ramspan swaps by pages, a memory server on this node", .store = Store::kPages, .servers = Servers::kNear},
+    {.name = "pages-direct", .what = "the same, swap files, O_DIRECT", .store = Store::kPages, .direct = true},
     {.name = "kernel-file", .what = "`new`, the kernel's swap on a file", .store = Store::kPlain, .held = true, .swap = &kOnFile},
     {.name = "kernel-zram", .what = "`new`, the kernel's swap on zram", .store = Store::kPlain, .held = true, .swap = &kOnZram},
     {.name = "mmap", .what = "a mapped file", .store = Store::kMapped, .held = true},

@@ -12,7 +12,7 @@
 namespace ramspan::bench {
 
 struct TargetContestant {
-  enum class Store { kPlain, kMapped, kRamspan, kStxxl };
+  enum class Store { kPlain, kMapped, kRamspan, kPages, kStxxl };
   enum class Servers { kNone, kNear, kFar, kRank };  // one; near: by load and store; far: by libfabric; a rank: by MPI
 
   const char* name;
@@ -24,7 +24,7 @@ struct TargetContestant {
   bool held = false;          // to the limit by its cgroup, because it has none of its own, or because page cache counts
   const SwapArea::Kind* swap = nullptr;  // of the kernel's
 
-  bool ours() const { return store == Store::kRamspan; }
+  bool ours() const { return store == Store::kRamspan || store == Store::kPages; }
   bool in_memory() const { return store == Store::kPlain && swap == nullptr; }
 };
 

@@ -132,6 +132,7 @@ std::unique_ptr<ChunkStore> MakeStore(const TargetContestant& contestant, const 
     case TargetContestant::Store::kPlain: return MakePlainStore(layout);
     case TargetContestant::Store::kMapped: return MakeMappedStore(layout, o.directory);
     case TargetContestant::Store::kRamspan: return MakeRamspanStore(layout, o);
+    case TargetContestant::Store::kPages: return MakePagesStore(layout, o);
     case TargetContestant::Store::kStxxl: return MakeStxxlStore(layout, o.limit, o.directory);
   }
   std::abort();

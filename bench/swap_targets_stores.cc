@@ -13,6 +13,7 @@
 
 #include "bench/report.h"
 #include "ramspan/managed_ptr.h"
+#include "ramspan/pages.h"
 
 namespace ramspan::bench {
 namespace {
@@ -67,7 +68,20 @@ class MappedStore : public ChunkStore {
   double* data_ = nullptr;
 };
 
-class RamspanStore : public ChunkStore {
+// What the library counts, whatever the way to its data.
+class LibraryStore : public ChunkStore {
+ public:
+  uint64_t BytesMoved() const override {
+    const Json stats = LibraryStats();
+    return TierBytes(stats, "bytes_in") + TierBytes(stats, "bytes_out");
+  }
+  uint64_t BytesLent() const override {
+    const Json stats = LibraryStats();
+    return stats["tiers"].contains("remote") ? stats["tiers"]["remote"]["slot_bytes_used"].get<uint64_t>() : 0;
+  }
+};
+
+class RamspanStore final : public LibraryStore {
  public:
   RamspanStore(const TargetLayout& layout, const BenchOptions& options) {
     ConfigureLibrary(options);
@@ -81,17 +95,24 @@ class RamspanStore : public ChunkStore {
     adhereTo<double> glue(chunks_[chunk]);
     use(glue);
   }
-  uint64_t BytesMoved() const override {
-    const Json stats = LibraryStats();
-    return TierBytes(stats, "bytes_in") + TierBytes(stats, "bytes_out");
-  }
-  uint64_t BytesLent() const override {
-    const Json stats = LibraryStats();
-    return stats["tiers"].contains("remote") ? stats["tiers"]["remote"]["slot_bytes_used"].get<uint64_t>() : 0;
-  }
 
  private:
   std::vector<managedPtr<double>> chunks_;
+};
+
+class PagesStore final : public LibraryStore {
+ public:
+  PagesStore(const TargetLayout& layout, const BenchOptions& options) : elements_(layout.elements()) {
+    ConfigureLibrary(options);
+    data_ = static_cast<double*>(AllocatePages(layout.bytes()));
+  }
+  ~PagesStore() override { FreePages(data_); }
+  void Read(uint32_t chunk, const std::function<void(const double*)>& use) override { use(data_ + chunk * elements_); }
+  void Write(uint32_t chunk, const std::function<void(double*)>& use) override { use(data_ + chunk * elements_); }
+
+ private:
+  const size_t elements_;
+  double* data_ = nullptr;
 };
 
 }  // namespace
@@ -104,6 +125,10 @@ std::unique_ptr<ChunkStore> MakeMappedStore(const TargetLayout& layout, const st
 
 std::unique_ptr<ChunkStore> MakeRamspanStore(const TargetLayout& layout, const BenchOptions& options) {
   return std::make_unique<RamspanStore>(layout, options);
+}
+
+std::unique_ptr<ChunkStore> MakePagesStore(const TargetLayout& layout, const BenchOptions& options) {
+  return std::make_unique<PagesStore>(layout, options);
 }
 
 }  // namespace ramspan::bench

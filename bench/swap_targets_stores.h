@@ -30,6 +30,8 @@ std::unique_ptr<ChunkStore> MakePlainStore(const TargetLayout& layout);
 std::unique_ptr<ChunkStore> MakeMappedStore(const TargetLayout& layout, const std::string& directory);
 // A managedPtr each. Configures the library.
 std::unique_ptr<ChunkStore> MakeRamspanStore(const TargetLayout& layout, const BenchOptions& options);
+// Plain pointers into memory that is swapped by pages. Configures the library.
+std::unique_ptr<ChunkStore> MakePagesStore(const TargetLayout& layout, const BenchOptions& options);
 
 // Built with STXXL, or why not. (swap_targets_stxxl.cc)
 bool HasStxxl();

@@ -22,40 +22,6 @@ constexpr uint64_t kOpsPart = 128, kOpsLeast = 2048;  // of --ops: an access tha
 constexpr uint64_t kHotVectorPart = 64;      // of the data is the hot vector
 constexpr size_t kRandomBlock = 8 << 10;  // of access::random
 
-// Seconds that the tier's transfers by hand take, and the loop itself over what has just come.
-struct RawTransfers {
-  double get = 0, put = 0, compute = 0;  // of all data, in order
-  double get_block = 0;                  // of one block anywhere
-};
-
-class VectorRoofline {
- public:
-  VectorRoofline(const BenchOptions& o, uint64_t block) : o_(o) {
-    if (o.servers == 0) {
-      file_ = std::make_unique<FileRoofline>(o.directory, o.direct, block, o.data);
-    } else {
-      shared_ = std::make_unique<SharedRoofline>(block, o.data, std::min<uint64_t>(o.data / 4, uint64_t{128} << 20));
-    }
-  }
-  RawTransfers InOrder(bool write) {
-    const PassTimes times = file_ ? file_->Sweep(write) : shared_->Sweep(write);
-    const double share = static_cast<double>(o_.data) / static_cast<double>(times.bytes);
-    return {share * times.get, share * times.put, share * times.compute, 0};
-  }
-  RawTransfers Anywhere(size_t count) {
-    const double seconds = file_ ? file_->Random(count, &random_, false) : shared_->Random(count, &random_, false).get;
-    RawTransfers raw;
-    raw.get_block = seconds / static_cast<double>(count);
-    return raw;
-  }
-
- private:
-  const BenchOptions& o_;
-  std::mt19937_64 random_{kSwapSeed};
-  std::unique_ptr<FileRoofline> file_;
-  std::unique_ptr<SharedRoofline> shared_;
-};
-
 // What a case is, and what it cannot do without.
 struct SwapCase {
   const char* loop;
@@ -101,12 +67,12 @@ class SwapCases {
   bool Run() {
     {
       managedVector<uint64_t> x = SwapData::Managed(data_->large, VectorOptions{o_.chunk});
-      VectorRoofline roofline(o_, o_.chunk);
+      TierRoofline roofline(o_, o_.chunk);
       Sweeps(&x, &roofline);
       Lookups(&x, &roofline, o_.chunk);
     }
     managedVector<uint64_t> x = SwapData::Managed(data_->large, VectorOptions{0, access::random});
-    VectorRoofline roofline(o_, kRandomBlock);
+    TierRoofline roofline(o_, kRandomBlock);
     Lookups(&x, &roofline, kRandomBlock);
     BesideAHotOne(&x, &roofline);
     return right_;
@@ -116,9 +82,9 @@ class SwapCases {
   // MIN keeps as many blocks of a sweep as there is memory for, and reads the others.
   double MissingShare() const { return 1 - percent_ / 100; }
 
-  void Sweeps(managedVector<uint64_t>* x, VectorRoofline* roofline) {
+  void Sweeps(managedVector<uint64_t>* x, TierRoofline* roofline) {
     const auto bytes = static_cast<double>(o_.data), n = static_cast<double>(data_->large.size()), least = MissingShare() * bytes;
-    const auto seconds = [&](const RawTransfers& raw) { return MissingShare() * (raw.get + raw.put) + raw.compute; };
+    const auto seconds = [&](const PassTimes& raw) { return MissingShare() * (raw.get + raw.put) + raw.compute; };
     const SumLoop<uint64_t>& blocks = SumLoops<uint64_t>().front();
     const VectorPart all{0, data_->large.size()};
     Add({"sum", blocks.way, o_.chunk, n, least, 0},
@@ -129,19 +95,19 @@ class SwapCases {
     Add({"increment", blocks.way, o_.chunk, n, least, least}, increments);
   }
 
-  void Lookups(managedVector<uint64_t>* x, VectorRoofline* roofline, uint64_t block) {
+  void Lookups(managedVector<uint64_t>* x, TierRoofline* roofline, uint64_t block) {
     std::vector<uint32_t> at(operations_);
     for (const LookupLoop& loop : LookupLoops()) {
       if (loop.way == LookupLoops().front().way) continue;  // by a view for writing each lookup would be a change
       const auto n = static_cast<double>(at.size());
       Add({"lookup", loop.way, block, n, MissingShare() * n * static_cast<double>(block), 0},
           Compare([&] { return LookUpPlain(data_->large, at.data(), at.size()); }, [&] { return loop.managed(*x, at.data(), at.size()); },
-                  [&] { return MissingShare() * n * roofline->Anywhere(at.size()).get_block; }, [&] { Draw(&at, data_->large.size()); }));
+                  [&] { return MissingShare() * n * roofline->ReadAnywhere(at.size()); }, [&] { Draw(&at, data_->large.size()); }));
     }
   }
 
   // What the hot one leaves of the memory is the large one's.
-  void BesideAHotOne(managedVector<uint64_t>* large, VectorRoofline* roofline) {
+  void BesideAHotOne(managedVector<uint64_t>* large, TierRoofline* roofline) {
     managedVector<uint64_t> hot = SwapData::Managed(data_->hot, {});
     std::vector<uint32_t> at(operations_), hot_at(operations_ * kHotUses);
     const HotIndices indices{at.data(), hot_at.data(), at.size()};
@@ -151,7 +117,7 @@ class SwapCases {
       const auto n = static_cast<double>(at.size());
       Add({"lookup, hot beside", loop.way, kRandomBlock, n, missing * n * kRandomBlock, 0},
           Compare([&] { return LookUpHotPlain(data_->large, data_->hot, indices); }, [&] { return loop.managed(*large, hot, indices); },
-                  [&] { return missing * n * roofline->Anywhere(at.size()).get_block; },
+                  [&] { return missing * n * roofline->ReadAnywhere(at.size()); },
                   [&] {
                     Draw(&at, data_->large.size());
                     Draw(&hot_at, data_->hot.size());

@@ -31,26 +31,27 @@ using Words = std::vector<std::string>;
 constexpr char kAppsUsage[] =
     "usage: ramspan bench apps [options]\n\n"
     "Whole applications, each written once and run twice: on plain arrays, and on managed data whose limit is a share of it (LMR, local memory\n"
-    "ratio). Relative performance is the time in core over the time; each result is compared with the one in core, bit by bit.\n\n";
+    "ratio). Relative performance is the time in core over the time; each result is compared with the one in core, bit by bit.\n"
+    "With --pages the other one is the same program in core, unmodified, under `ramspan run --pages`.\n\n";
 
 // Of the result of another order of operations, relative to the sum of absolute values.
 constexpr double kTolerance = 1e-6;
 // What the library needs of a limit beside what threads pin: descriptors, tables, frames under way.
 constexpr uint64_t kRoomBesidePins = uint64_t{768} << 10;
-constexpr uint64_t kLeastLimit = uint64_t{1} << 20;
+constexpr uint64_t kLeastLimit = uint64_t{1} << 20, kLeastPaged = uint64_t{2} << 20;
 // As the papers have it.
 constexpr double kSlowerAtMost = 1.16, kLmrOfThat = 37;
 constexpr double kShareOfLocalSpeed = 0.9, kLmrOfStencil = 25;
 
 struct AppsOptions {
   std::string apps = "all", lmr = "5,10,25,37,50,75,100", threads, tier = "shared", data, directory, plots;
-  bool json = false, full = false;
+  bool json = false, full = false, pages = false;
   int ranks = 1, repetitions = 3;
   // of a run
   std::string run, version;
   uint64_t limit = 0;
   int run_threads = 1;
-  bool damaged = false;
+  bool damaged = false, paged = false;
 };
 
 Words SplitList(const std::string& list) {
@@ -125,14 +126,20 @@ class AppRunner {
     if (o.tier != "file") StartServer(data_most + data_most / 2 + (uint64_t{64} << 20));
   }
 
+  // `limit` 0: in core.
   AppOutcome Run(const AppKind& kind, const std::string& version, int threads, uint64_t limit, bool damaged) {
+    const bool paged = o_.pages && limit > 0;
     Words words = {SelfPath(), "apps", "--run", kind.name, "--version", version, "--run-threads", std::to_string(threads), "--limit", std::to_string(limit),
                    "--tier", o_.tier, "--ranks", std::to_string(o_.ranks), "--repeat", std::to_string(o_.repetitions)};
     if (o_.full) words.push_back("--full");
     if (damaged) words.push_back("--damaged");
+    if (paged) words.push_back("--paged");
     if (!o_.data.empty()) words.insert(words.end(), {"--data", o_.data});
     if (!o_.directory.empty()) words.insert(words.end(), {"--dir", o_.directory});
-    if (o_.ranks > 1) {
+    if (paged) {
+      const Words job = {Launcher(), "run", "--pages", "--memory", std::to_string(limit), "-n", std::to_string(o_.ranks), "--"};
+      words.insert(words.begin(), job.begin(), job.end());
+    } else if (o_.ranks > 1) {
       std::optional<std::string> mpiexec = FindInPath("mpiexec.hydra");
       if (!mpiexec) mpiexec = FindInPath("mpiexec.mpich");
       if (!mpiexec) throw std::runtime_error("mpiexec.hydra (MPICH) is not in PATH; --ranks 1 needs none");
@@ -141,7 +148,9 @@ class AppRunner {
     Child child = Child::Server(words);
     app_process = child.pid();
     if (apps_ended_by != 0) throw Interrupted();  // before its number was known
-    const std::string line = child.ReadLine();
+    std::string line;  // the launcher's come first
+    do line = child.ReadLine();
+    while (paged && !line.empty() && line.front() != '{');
     app_process = 0;
     const int status = child.Wait();
     if (apps_ended_by != 0) throw Interrupted();
@@ -150,6 +159,11 @@ class AppRunner {
   }
 
  private:
+  static std::string Launcher() {
+    const std::string path = FindProgram("ramspan");
+    if (path.empty()) throw std::runtime_error("ramspan, which --pages needs, is neither near " + SelfPath() + " nor in PATH");
+    return path;
+  }
   void StartServer(uint64_t memory) {
     const std::string program = FindProgram("ramspan-server"), key = folder_.Path("key");
     if (program.empty()) throw std::runtime_error("ramspan-server is neither near " + SelfPath() + " nor in PATH; --tier file measures files");
@@ -197,7 +211,7 @@ class AppReport {
   bool Run() {
     for (const int threads : threads_) RunThreads(threads);
     progress_.Clear();
-    table_.AddNote("in core: blocks in plain arrays, or without blocks where that is faster; result: all bits as in core; in, out: swap traffic of a run");
+    table_.AddNote(std::string(o_.pages ? "in core: the same program without Ramspan" : "in core: blocks in plain arrays, or without blocks where that is faster") + "; result: all bits as in core; in, out: swap traffic of a run");
     table_.AddNote("peak: of resident memory beside what the process had before; LMR 100: data and what the library needs itself");
     table_.Print();
     Plot();
@@ -213,6 +227,7 @@ class AppReport {
     bench.data = shape.data;
     bench.tier = o.tier;
     bench.directory = o.directory;
+    bench.name += o.pages ? " --pages" : "";
     bench.repetitions = o.repetitions;
     return bench;
   }
@@ -251,21 +266,21 @@ class AppReport {
   };
 
   void RunThreads(int threads) {
-    AppOutcome in_core = Measure("in-core", threads, 0, "in core");
+    AppOutcome in_core = Measure(in_core_, threads, 0, "in core");
     std::vector<Step> steps;
     for (const double lmr : lmrs_) {
-      Step step{lmr, Limit(lmr), std::max(kLeastLimit, static_cast<uint64_t>(threads) * shape_.pinned + kRoomBesidePins), {}};
-      if (step.limit >= step.needed) step.outcome = Measure("out-of-core", threads, step.limit, "LMR " + Fixed(lmr, 0) + " %", IsDamaged(lmr));
+      Step step{lmr, Limit(lmr), std::max(kLeastLimit, o_.pages ? kLeastPaged : static_cast<uint64_t>(threads) * shape_.pinned + kRoomBesidePins), {}};
+      if (step.limit >= step.needed) step.outcome = Measure(out_of_core_, threads, step.limit, "LMR " + Fixed(lmr, 0) + " %", IsDamaged(lmr));
       steps.push_back(std::move(step));
     }
     // Before and after the others, so that a machine whose speed changes makes it no better or worse than them.
     if (o_.repetitions > 1) {
-      const AppOutcome again = Measure("in-core", threads, 0, "in core, again");
+      const AppOutcome again = Measure(in_core_, threads, 0, "in core, again");
       right_ &= again.digest.bits == in_core.digest.bits;
       in_core.seconds.insert(in_core.seconds.end(), again.seconds.begin(), again.seconds.end());
     }
     double base = in_core.median();
-    if (kind_.straightforward != nullptr && o_.ranks == 1) base = std::min(base, Straightforward(in_core, threads));
+    if (kind_.straightforward != nullptr && o_.ranks == 1 && !o_.pages) base = std::min(base, Straightforward(in_core, threads));
     if (first_base_ == 0) first_base_ = base;
     Curve curve{std::to_string(threads) + (threads > 1 ? " threads" : " thread"), {}};
     for (const Step& step : steps) {
@@ -325,6 +340,9 @@ class AppReport {
   const AppKind& kind_;
   AppRunner* const runner_;
   const AppShape shape_;
+  // With pages the program is what somebody wrote who thinks of memory only.
+  const std::string in_core_ = o_.pages && kind_.straightforward != nullptr && o_.ranks == 1 ? "straightforward" : "in-core";
+  const std::string out_of_core_ = o_.pages ? in_core_ : "out-of-core";
   const BenchOptions bench_;
   std::vector<double> lmrs_;
   const std::vector<int> threads_;
@@ -348,6 +366,7 @@ po::options_description DescribeApps(AppsOptions* o) {
   add("tier", po::value(&o->tier)->value_name("shared|file|ofi"),
       "where chunks go. shared: a memory server of this host, by load and store (the default); ofi: the same server by libfabric over tcp; file: swap files");
   add("data", po::value(&o->data)->value_name("SIZE"), "bytes of data of each, about (some seconds an application)");
+  add("pages", po::bool_switch(&o->pages), "the programs in core, unmodified, under `ramspan run --pages`: what is on a page moves, and nothing is pinned");
   add("full", po::bool_switch(&o->full), "the papers' sizes");
   add("repeat", po::value(&o->repetitions)->value_name("N"), "runs of which the median is shown (3)");
   add("dir", po::value(&o->directory)->value_name("DIR"), "directory of swap files ($TMPDIR, else /tmp)");
@@ -359,7 +378,7 @@ po::options_description DescribeApps(AppsOptions* o) {
 po::options_description DescribeRun(AppsOptions* o) {
   po::options_description some;
   some.add_options()("run", po::value(&o->run))("version", po::value(&o->version))("limit", po::value(&o->limit))("run-threads", po::value(&o->run_threads))(
-      "damaged", po::bool_switch(&o->damaged));
+      "damaged", po::bool_switch(&o->damaged))("paged", po::bool_switch(&o->paged));
   return some;
 }
 
@@ -374,6 +393,7 @@ void RunOne(const AppsOptions& o) {
   run.repetitions = o.repetitions;
   run.several_ranks = o.ranks > 1;
   run.damaged = o.damaged;
+  run.paged = o.paged;
   RunHere(run);
 }
 

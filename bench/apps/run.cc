@@ -50,11 +50,9 @@ void RunHere(const AppRun& asked) {
   AppRun run = asked;
   run.options.rank = ranks.rank();
   run.options.ranks = ranks.count();
-  const bool swaps = run.version == AppVersion::kOutOfCore;
-  if (swaps) {
-    ConfigureFor(run);
-    EffectiveOptions();  // starts the library: what it loads is no data
-  }
+  const bool swaps = run.version == AppVersion::kOutOfCore || run.paged;
+  if (run.version == AppVersion::kOutOfCore) ConfigureFor(run);
+  if (swaps) EffectiveOptions();  // starts the library: what it loads is no data
   const double before = StatusBytes("RssAnon");
   const std::unique_ptr<Application> app = MakeVersion(run);
   AppOutcome out;

@@ -23,6 +23,7 @@ struct AppRun {
   std::string directory;    // of swap files; empty: the library's default
   int repetitions = 3;
   bool several_ranks = false;
+  bool paged = false;       // `ramspan run --pages` has started this process: the limit is there, and what is in core is swapped by pages
   bool damaged = false;     // for tests: out of core, a bit of what the last repetition writes is wrong
 };
 

@@ -319,7 +319,11 @@ Status PageSpace::TryBring(const void* address) {
     Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
     if (chunk == nullptr && block->used.load(std::memory_order_relaxed) == 0) return OfFreeBlock(block);
     const Status status = chunk == nullptr ? MakeChunk(block) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &block->chunk);
-    if (status.ok() && chunk != nullptr && ShowPinned(block, chunk, address)) return status;
+    if (status.ok() && chunk != nullptr && ShowPinned(block, chunk, address)) {
+      faults_.fetch_add(1, std::memory_order_relaxed);
+      ShowAhead(block);
+      return status;
+    }
     if (!status.ok() && block->chunk.load(std::memory_order_acquire) == chunk) return status;
     // It has just been made, or was given back meanwhile.
   }
@@ -344,7 +348,28 @@ Status PageSpace::Bring(const void* address) {
   }
 }
 
-// Ends the caller's counted pin. False: the block was given back meanwhile.
+// Those behind `block` that are in memory, but not at home, where it goes on a sweep. Does not wait for transfers, but for one that begins just now.
+void PageSpace::ShowAhead(Block* block) {
+  if (block == blocks_) return;
+  const Block& before = block[-1];
+  const bool goes_on = BlockClockNs() - before.shown_ns.load(std::memory_order_relaxed) < std::chrono::nanoseconds(kRowRecent).count();
+  auto row = static_cast<uint8_t>(goes_on ? std::min(before.row.load(std::memory_order_relaxed) + 1, int{kRowMost}) : 0);
+  block->row.store(row, std::memory_order_relaxed);
+  if (row < kRowLeast) return;
+  const uint64_t most = std::min<uint64_t>({row, engine_->budget()->limit() / kAheadInLimit / block_bytes_, static_cast<uint64_t>(blocks_ + homes_.bytes / block_bytes_ - block) - 1});
+  for (Block* next = block + 1; next <= block + most; ++next) {
+    Chunk* const chunk = next->chunk.load(std::memory_order_acquire);
+    // Of a chunk that is freed just now the descriptor stays readable (chunk_table.h), and AcquireCounted looks again.
+    if (chunk == nullptr || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
+    row = static_cast<uint8_t>(std::min(row + 1, int{kRowMost}));
+    if (!IsInGrace(next->shown_ns.load(std::memory_order_relaxed))) {
+      if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next->chunk).ok() || !ShowPinned(next, chunk, nullptr)) return;
+    }
+    next->row.store(row, std::memory_order_relaxed);
+  }
+}
+
+// Ends the caller's counted pin. False: the block was given back meanwhile. `address`: what was touched; null: nothing yet.
 bool PageSpace::ShowPinned(Block* block, Chunk* chunk, const void* address) {
   showing_.fetch_add(1, std::memory_order_relaxed);
   bool shown = false;
@@ -361,7 +386,7 @@ bool PageSpace::ShowPinned(Block* block, Chunk* chunk, const void* address) {
 // From the frame to its home. REQUIRES: locked, and the chunk is pinned. What the program writes there, nobody hears of: so it counts as changed,
 // also where it was taken away between the pull and this, and its bit with it.
 void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
-  faults_.fetch_add(1, std::memory_order_relaxed);
+  if (block->home && address == nullptr) return;
   if (faults_of_free_.load(std::memory_order_relaxed) != 0) faults_of_free_.store(0, std::memory_order_relaxed);
   if (block->home) {
     // Another thread was faster. Or the program has given the page back to the kernel by a call that nobody here sees.

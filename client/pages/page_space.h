@@ -114,6 +114,10 @@ class PageSpace {
   // Times a block's move to its home and a wake-up: below it a thread might lose the block again before its instruction has run; at ten times
   // of it, limits of a few dozens of blocks are used up by blocks in their grace.
   static constexpr auto kGrace = std::chrono::microseconds(300);
+  // In a sweep, blocks that have been read ahead come home with the one before them, as the kernel maps what is around a page of a file.
+  static constexpr uint8_t kRowLeast = 2, kRowMost = 8;
+  static constexpr auto kRowRecent = std::chrono::milliseconds(50);
+  static constexpr uint64_t kAheadInLimit = 32;  // all of them are at most this part of the memory limit
 
   struct Block {
     std::atomic<Chunk*> chunk{nullptr};
@@ -124,6 +128,7 @@ class PageSpace {
     bool home = false;   // guarded by locked, as is what follows
     bool blank = false;  // the chunk has no contents yet, which are zeros
     bool held = false;   // it may not leave
+    std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
   };
   class Locked;
 
@@ -139,6 +144,7 @@ class PageSpace {
   Status OfFreeBlock(Block* block);
   bool ShowPinned(Block* block, Chunk* chunk, const void* address);
   void Show(Block* block, Chunk* chunk, const void* address);
+  void ShowAhead(Block* block);
   void CopyHome(Block* block, std::byte* frame);
   bool Hide(Block* block, Chunk* chunk);
   static bool ForgetContents(Chunk* chunk);

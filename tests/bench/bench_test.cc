@@ -291,6 +291,21 @@ TEST_F(Rambrain, EachExperimentGivesItsLinesAndItsFigure) {
   }
 }
 
+// Nothing of how fast it is: whether each size of blocks is measured, and the data right.
+TEST_F(Rambrain, PagesAreMeasuredWithEachSizeOfBlocks) {
+  const Outcome outcome = Run({"pages", "--quick", "--data", "16MiB", "--tier", "file", "--sweeps", "1", "--ops", "500", "--json"});
+  if (outcome.status != 0 && outcome.err.find("userfaultfd") != std::string::npos) GTEST_SKIP() << outcome.err;
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const std::vector<json> lines = Lines(outcome);
+  ASSERT_EQ(lines.size(), 4u) << outcome.out;
+  for (const json& line : lines) {
+    EXPECT_TRUE(line["verified"].get<bool>()) << line;
+    EXPECT_GT(line["fault_us"].get<double>(), 0) << line;
+    EXPECT_GT(line["stats"]["pages"]["faults"].get<int>(), 500) << line;
+  }
+  EXPECT_THAT(Run({"pages", "--chunk", "12KiB"}).err, HasSubstr("a power of two"));
+}
+
 TEST_F(Rambrain, WithoutGnuplotTheDataStaysAndTheRemedyIsNamed) {
   const Outcome outcome = Run({"rambrain", "--experiment", "const", "--quick", "--plots", Plots()}, {"PATH=/nowhere"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -325,7 +340,7 @@ TEST_F(Rambrain, AnUnknownCaseIsAnsweredByOneLine) {
   const Outcome outcome = Run({"foo"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(outcome.err, "ramspan-bench: there is no case \"foo\"; the cases are pin, stream, random, memory, small, compute, "
-                         "vector, policy, buddy, contention, apps, rambrain, swap-targets (--help says more)\n");
+                         "vector, policy, buddy, contention, apps, rambrain, pages, swap-targets (--help says more)\n");
 }
 
 // Zeros were taken for counts that were not given, --mode had no effect on other cases, and the limit was blamed on "memory".

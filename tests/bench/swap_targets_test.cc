@@ -80,7 +80,7 @@ TEST_F(SwapTargets, EachContestantIsRightOrSaysWhatItNeeds) {
     if (line.contains("target")) targets.insert(line["target"]);
     if (line.contains("access")) rows[line["contestant"]] = line;
   }
-  for (const char* name : {"memory", "shared", "mpi", "ofi", "files-direct", "files-buffered", "tiers", "kernel-file", "kernel-zram", "mmap", "stxxl"}) {
+  for (const char* name : {"memory", "shared", "mpi", "ofi", "files-direct", "files-buffered", "tiers", "pages-shared", "pages-direct", "kernel-file", "kernel-zram", "mmap", "stxxl"}) {
     SCOPED_TRACE(name);
     ASSERT_EQ(rows.count(name), 1u);
     const json& row = rows[name];
