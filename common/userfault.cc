@@ -26,6 +26,7 @@ struct MoveRequest {
 };
 constexpr unsigned long kMove = _IOWR(UFFDIO, 0x05, MoveRequest);
 constexpr int kUserModeOnly = 1;  // UFFD_USER_MODE_ONLY, of Linux 5.11
+constexpr unsigned long kNewFromDevice = _IO(0xAA, 0x00);  // USERFAULTFD_IOC_NEW, of Linux 6.1
 
 constexpr uint32_t kTriesALook = 16;  // at the clock
 constexpr auto kBusyPatience = std::chrono::milliseconds(2);  // with what holds a page; then the caller does without
@@ -33,13 +34,18 @@ constexpr auto kBusyPatience = std::chrono::milliseconds(2);  // with what holds
 constexpr int kHighFd = 1 << 16;
 
 int OpenFd(bool user_mode_only) {
-  return static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | (user_mode_only ? kUserModeOnly : 0)));
+  const int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | (user_mode_only ? kUserModeOnly : 0)));
+  if (fd >= 0 || user_mode_only) return fd;
+  // From Linux 6.1 on a system may give it to those who may open this.
+  const int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+  if (device < 0) return -1;
+  const int made = ioctl(device, kNewFromDevice, O_CLOEXEC | O_NONBLOCK);
+  close(device);
+  return made;
 }
 
 // A page that is shared with a forked child becomes this process's own by a write. The program's threads may be writing there, too.
-void Unshare(char* begin, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += kPageBytes) __atomic_fetch_or(begin + i, 0, __ATOMIC_RELAXED);
-}
+void Unshare(char* page) { __atomic_fetch_or(page, 0, __ATOMIC_RELAXED); }
 
 }  // namespace
 
@@ -87,21 +93,21 @@ int Userfault::Unregister(void* begin, size_t bytes) {
   return ioctl(fd_, UFFDIO_UNREGISTER, &range) == 0 ? 0 : errno;
 }
 
-int Userfault::Move(void* to, void* from, size_t bytes) {
+int Userfault::Move(void* to, void* from, size_t bytes, MayBeShared shared) {
   auto* const there = static_cast<char*>(to);
   auto* const here = static_cast<char*>(from);
   size_t done = 0;
-  const int error = TryMove(there, here, bytes, &done);
+  const int error = TryMove(there, here, bytes, shared, &done);
   if (error == 0) return 0;
   size_t back = 0;
-  const int failed = done == 0 ? 0 : TryMove(here, there, done, &back);
+  const int failed = done == 0 ? 0 : TryMove(here, there, done, MayBeShared::kNo, &back);
   RS_CHECK(failed == 0, "of %zu bytes of pages that could not be moved (%s), %zu could not be moved back (%s)", bytes, strerror(error), done - back,
            strerror(failed));
   return error;
 }
 
-// All at once; page by page where they lie in several mappings (memory policies, protections).
-int Userfault::TryMove(char* to, char* from, size_t bytes, size_t* done) {
+// All at once; page by page where they lie in several mappings (memory policies, protections), or one of them is not there or held.
+int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, size_t* done) {
   size_t step = bytes;
   const auto since = std::chrono::steady_clock::now();
   for (uint32_t tries = 1; *done < bytes; ++tries) {
@@ -109,7 +115,7 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, size_t* done) {
     const int error = ioctl(fd_, kMove, &request) == 0 ? 0 : errno;
     if (request.moved > 0) *done += static_cast<size_t>(request.moved);
     if (error == 0 || *done == bytes) continue;
-    if ((error == EINVAL || error == ENOENT) && step > kPageBytes) {
+    if ((error == EINVAL || error == ENOENT || error == EBUSY) && step > kPageBytes) {
       step = kPageBytes;
     } else if (error == ENOENT) {  // the program has given it back behind our back: it is zeros
       alignas(kPageBytes) static const char zeros[kPageBytes] = {};
@@ -118,7 +124,7 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, size_t* done) {
     } else if (error == EBUSY || error == EAGAIN) {
       // Shared with a forked child, or held for a moment by a system call of another thread, a device, or the kernel's own housekeeping.
       if (tries % kTriesALook == 0 && std::chrono::steady_clock::now() - since > kBusyPatience) return error;
-      if (error == EBUSY) Unshare(from + *done, std::min(step, bytes - *done));
+      if (error == EBUSY && shared == MayBeShared::kYes) Unshare(from + *done);
       if (tries % kTriesALook == 0) sched_yield();
     } else {
       return error;
@@ -128,14 +134,17 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, size_t* done) {
 }
 
 int Userfault::Copy(void* to, const void* from, size_t bytes) {
+  size_t step = bytes;
   for (size_t done = 0; done < bytes;) {
     uffdio_copy copy{};
     copy.dst = reinterpret_cast<uintptr_t>(to) + done;
     copy.src = reinterpret_cast<uintptr_t>(from) + done;
-    copy.len = bytes - done;
+    copy.len = std::min(step, bytes - done);
     const int error = ioctl(fd_, UFFDIO_COPY, &copy) == 0 ? 0 : errno;
     if (copy.copy > 0) done += static_cast<size_t>(copy.copy);
-    if (error != 0 && error != EAGAIN) return error;
+    if (error == 0 || error == EAGAIN) continue;
+    if (step == kPageBytes) return error;
+    step = kPageBytes;  // they lie in several mappings
   }
   return 0;
 }

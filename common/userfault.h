@@ -30,13 +30,14 @@ class Userfault {
   // Whether system calls find missing pages, too.
   int fd() const { return fd_; }
   bool serves_system_calls() const { return mode_ == FaultMode::kThread && !user_mode_only_; }
-  
+
   // From now on missing pages of the range are asked for. Whole pages of private anonymous memory. errno; 0 is success, as below.
   int Register(void* begin, size_t bytes);
   int Unregister(void* begin, size_t bytes);
   // The pages of `from`, all of which are there, are at `to` afterwards, where none is, or all are where they were. Threads that wait for one of
-  // them go on. `to` is registered. Takes pages apart from those of a forked child.
-  int Move(void* to, void* from, size_t bytes);
+  // them go on. `to` is registered. kYes: a forked child may share pages of `from`, which are written to then, so that they are this process's own.
+  enum class MayBeShared { kNo, kYes };
+  int Move(void* to, void* from, size_t bytes, MayBeShared shared);
   // A copy, where pages cannot be moved. `to` is registered, and none of its pages is there.
   int Copy(void* to, const void* from, size_t bytes);
   // The page of the address is zeros if it is not there. EEXIST: it is.
@@ -53,7 +54,7 @@ class Userfault {
   bool Next(Fault* fault, int timeout_ms);
 
  private:
-  int TryMove(char* to, char* from, size_t bytes, size_t* done);
+  int TryMove(char* to, char* from, size_t bytes, MayBeShared shared, size_t* done);
 
   int fd_ = -1;
   FaultMode mode_ = FaultMode::kAuto;

@@ -184,6 +184,8 @@ class Engine {
   void NoteHeapFailure() { heap_failures_.fetch_add(1, std::memory_order_relaxed); }
 
   Budget* budget() { return &budget_; }
+  // Before pages of a frame are replaced behind the arena's back: no network uses those that it has registered there any more. Takes no mutex.
+  void ForgetFrame(std::span<std::byte> frame) RS_NO_THREAD_SAFETY_ANALYSIS { tier_->ForgetMemory(frame); }  // the pointer is constant
   std::span<std::byte> frame_addresses() const RS_NO_THREAD_SAFETY_ANALYSIS { return arena_.range(); }  // constant; in which all frames are
   EngineCounters counters() const RS_EXCLUDES(mutex_);
   // I1, I2 and the lists: for tests, with no thread inside.

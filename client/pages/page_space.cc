@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -82,10 +83,12 @@ Status PageSpace::Open(FaultMode mode) {
     frames_ = {reinterpret_cast<char*>(frames.data()), frames.size()};
     const uint64_t bits_bytes = RoundUpToGranule(frames.size() / kPageBytes / 8 + sizeof(uint64_t));
     const uint64_t charges_bytes = RoundUpToGranule(blocks / kBlocksACharge / 8 + sizeof(uint64_t));
+    const uint64_t used_bytes = RoundUpToGranule(blocks / 8 + sizeof(uint64_t));
     charged_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(charges_bytes, charges_bytes).begin);
+    used_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(used_bytes, used_bytes).begin);
     registered_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(bits_bytes, bits_bytes).begin);
   }
-  if (homes_.begin == nullptr || table_.begin == nullptr || registered_ == nullptr || charged_ == nullptr) {
+  if (homes_.begin == nullptr || table_.begin == nullptr || registered_ == nullptr || charged_ == nullptr || used_ == nullptr) {
     return InvalidArgument("memory that is swapped by pages needs " + FormatBytes(least) +
                            " of addresses, four times the memory limit, which this process may not have: raise `ulimit -v`, or lower the limit (RAMSPAN_MEMORY)");
   }
@@ -108,40 +111,67 @@ void* PageSpace::Allocate(size_t bytes, size_t alignment) {
   if (bytes > homes_.bytes || alignment > alignment_) return nullptr;
   const uint64_t count = BlocksFor(bytes);
   const uint64_t aligned = std::max(count, alignment / block_bytes_);
-  MutexLock lock(mutex_);
-  const auto first = free_blocks_->Allocate(aligned);
+  std::optional<uint64_t> first;
+  {
+    MutexLock lock(mutex_);
+    first = free_blocks_->Allocate(aligned);
+    if (first && aligned > count) free_blocks_->Free(*first + count, aligned - count);
+  }
   if (!first) return nullptr;
-  if (aligned > count) free_blocks_->Free(*first + count, aligned - count);
-  Block* const block = blocks_ + *first;
+  if (!ChargeBlock(*first).ok() || !ChargeBlock(*first + count - 1).ok()) {
+    MutexLock lock(mutex_);
+    free_blocks_->Free(*first, count);
+    return nullptr;
+  }
   SetUsed(*first, bytes);
-  return HomeOf(*block);
+  return HomeOf(blocks_[*first]);
 }
 
+// Touches descriptors of the first block and of the last one only: the others' are to take no memory before they are used.
 void PageSpace::SetUsed(size_t first, size_t bytes) {
+  const size_t last = first + BlocksFor(bytes) - 1;
   blocks_[first].bytes.store(bytes, std::memory_order_relaxed);
-  const size_t count = BlocksFor(bytes);
-  for (size_t b = first; b < first + count - 1; ++b) blocks_[b].used.store(static_cast<uint32_t>(block_bytes_), std::memory_order_relaxed);
-  blocks_[first + count - 1].used.store(static_cast<uint32_t>(std::max<size_t>(1, bytes - (count - 1) * block_bytes_)), std::memory_order_relaxed);
+  const size_t tail = std::max<size_t>(1, bytes - (last - first) * block_bytes_);
+  blocks_[last].tail.store(static_cast<uint32_t>(tail < block_bytes_ ? tail : 0), std::memory_order_relaxed);
+  MarkUsed(first, last + 1, true);
+}
+
+void PageSpace::MarkUsed(size_t first, size_t end, bool used) {
+  for (size_t b = first; b < end;) {
+    const size_t next = std::min(end, (b / 64 + 1) * 64), count = next - b;
+    const uint64_t bits = (count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1) << b % 64;
+    used ? used_[b / 64].fetch_or(bits) : used_[b / 64].fetch_and(~bits);
+    b = next;
+  }
 }
 
 void PageSpace::Free(void* begin) {
   const Block& block = BlockAt(begin);
-  RS_CHECK(HomeOf(block) == begin && block.used.load(std::memory_order_relaxed) > 0, "free of %p, which was not allocated, or was freed before", begin);
+  RS_CHECK(HomeOf(block) == begin && IsUsed(IndexOf(begin)) && block.bytes.load(std::memory_order_relaxed) > 0, "free of %p, which was not allocated, or was freed before", begin);
   const size_t first = IndexOf(begin);
   FreeBlocks(first, first + BlocksFor(block.bytes.load(std::memory_order_relaxed)));
 }
 
-// A thread that comes for a block late, after another one has served the same touch, makes no chunk of it any more: it looks at `used` with the block's lock, as
-// DropChunk looks for what has been made.
+// A thread that comes for a block late, after another one has served the same touch, makes no chunk of it any more (used_).
 void PageSpace::FreeBlocks(size_t first, size_t end) {
+  MarkUsed(first, end, false);
   for (size_t b = first; b < end; ++b) {
-    const Locked locked(&blocks_[b]);
-    blocks_[b].used.store(0, std::memory_order_relaxed);
+    Block& block = blocks_[b];
+    if (block.is_protected) MakePlain(&block);  // nobody else uses it
+    if (block.tail.load(std::memory_order_relaxed) != 0) block.tail.store(0, std::memory_order_relaxed);
+    if (block.bytes.load(std::memory_order_relaxed) != 0) block.bytes.store(0, std::memory_order_relaxed);
   }
   DropBlocks(first, end);
   MutexLock lock(mutex_);
-  blocks_[first].bytes.store(0, std::memory_order_relaxed);
   free_blocks_->Free(first, end - first);
+}
+
+// All of its pages are as they were made.
+void PageSpace::MakePlain(Block* block) {
+  const Locked locked(block);
+  mprotect(HomeOf(*block), block_bytes_, PROT_READ | PROT_WRITE);
+  block->is_protected = false;
+  if (std::exchange(block->held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void* PageSpace::Reallocate(void* begin, size_t bytes) {
@@ -156,7 +186,9 @@ void* PageSpace::Reallocate(void* begin, size_t bytes) {
   if (larger == nullptr) return nullptr;
   for (size_t b = 0; b < count; ++b) {
     if (Rehome(blocks_ + first + b, blocks_ + IndexOf(larger) + b)) continue;
-    memcpy(static_cast<char*>(larger) + b * block_bytes_, static_cast<char*>(begin) + b * block_bytes_, block_bytes_);  // a device holds its pages
+    // A device holds its pages, or they have another protection.
+    if (blocks_[first + b].is_protected) MakePlain(blocks_ + first + b);
+    memcpy(static_cast<char*>(larger) + b * block_bytes_, static_cast<char*>(begin) + b * block_bytes_, block_bytes_);
   }
   Free(begin);
   return larger;
@@ -167,8 +199,8 @@ bool PageSpace::Rehome(Block* from, Block* to) {
   const Locked first(std::min(from, to)), second(std::max(from, to));
   Chunk* const chunk = from->chunk.load(std::memory_order_relaxed);
   if (chunk == nullptr) return true;
-  if (from->held || to->chunk.load(std::memory_order_relaxed) != nullptr) return false;
-  if (from->home && userfault_.Move(HomeOf(*to), HomeOf(*from), block_bytes_) != 0) return false;
+  if (from->held || from->calls > 0 || to->chunk.load(std::memory_order_relaxed) != nullptr) return false;
+  if (from->home && userfault_.Move(HomeOf(*to), HomeOf(*from), block_bytes_, Userfault::MayBeShared::kNo) != 0) return false;
   to->home = std::exchange(from->home, false);
   to->blank = std::exchange(from->blank, false);
   to->shown_ns.store(from->shown_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -183,15 +215,14 @@ void PageSpace::Release(void* begin, size_t bytes) {
   for (size_t at = offset, end = offset + bytes, next; at < end; at = next) {
     const size_t b = at / block_bytes_, from = at % block_bytes_;
     next = std::min(end, (b + 1) * block_bytes_);
-    Block& block = blocks_[b];
     const size_t to = from + (next - at);
-    const uint32_t used = block.used.load(std::memory_order_relaxed);
+    const uint64_t used = UsedBytes(b);
     if (used == 0) continue;
     if (from == 0 && to >= used) {
       FreeBlocks(b, b + 1);
     } else {
       Discard(homes_.begin + at, next - at);
-      if (to >= used) block.used.store(static_cast<uint32_t>(from), std::memory_order_relaxed);
+      if (to >= used) blocks_[b].tail.store(static_cast<uint32_t>(from), std::memory_order_relaxed);
     }
   }
 }
@@ -200,7 +231,7 @@ bool PageSpace::IsUsed(const void* begin, size_t bytes) const {
   const auto* const last = static_cast<const char*>(begin) + (bytes == 0 ? 0 : bytes - 1);
   if (!Owns(begin) || !Owns(last)) return false;
   for (size_t b = IndexOf(begin); b <= IndexOf(last); ++b) {
-    if (blocks_[b].used.load(std::memory_order_relaxed) == 0) return false;
+    if (!IsUsed(b)) return false;
   }
   return true;
 }
@@ -217,30 +248,95 @@ Status PageSpace::Hold(void* begin, size_t bytes) {
         return status;
       }
       const Locked locked(&blocks_[b]);
-      held = blocks_[b].home;
-      if (held && !std::exchange(blocks_[b].held, true)) held_.fetch_add(1, std::memory_order_relaxed);
+      held = HoldLocked(&blocks_[b]);
     }
   }
   return Status();
+}
+
+// False: it is not at home. REQUIRES: locked.
+bool PageSpace::HoldLocked(Block* block) {
+  if (block->home && !std::exchange(block->held, true)) held_.fetch_add(1, std::memory_order_relaxed);
+  return block->home;
+}
+
+Status PageSpace::BecomeProtected(void* begin, size_t bytes) {
+  // First, so that what is touched meanwhile is held, too.
+  for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<char*>(begin) + bytes - 1); ++b) {
+    const Locked locked(&blocks_[b]);
+    blocks_[b].is_protected = true;
+    HoldLocked(&blocks_[b]);
+  }
+  return Hold(begin, bytes);
+}
+
+void PageSpace::BecomePlain(void* begin, size_t bytes) {
+  const auto* const end = static_cast<char*>(begin) + bytes;
+  for (size_t b = IndexOf(begin); b <= IndexOf(end - 1); ++b) {
+    const char* const home = HomeOf(blocks_[b]);
+    if (home >= begin && home + block_bytes_ <= end && blocks_[b].is_protected) MakePlain(blocks_ + b);
+  }
 }
 
 void PageSpace::LetGo(void* begin, size_t bytes) {
   if (bytes == 0) return;
   for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<char*>(begin) + bytes - 1); ++b) {
     const Locked locked(&blocks_[b]);
-    if (std::exchange(blocks_[b].held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
+    if (!blocks_[b].is_protected && std::exchange(blocks_[b].held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+size_t PageSpace::PinForCall(const void* begin, size_t bytes) {
+  if (bytes == 0) return 0;
+  const uint64_t limit = engine_->budget()->limit();
+  const size_t first = IndexOf(begin), most = std::max<size_t>(2, limit / kCallInLimit / block_bytes_);
+  const size_t end = std::min(IndexOf(static_cast<const char*>(begin) + bytes - 1) + 1, first + most);
+  size_t b = first;
+  for (; b < end; ++b) {
+    bool pinned = false;
+    if (in_calls_.fetch_add(1, std::memory_order_relaxed) * block_bytes_ < limit / kCallsInLimit || b == first) {
+      while (!pinned && Bring(HomeOf(blocks_[b])).ok()) {
+        const Locked locked(&blocks_[b]);
+        pinned = blocks_[b].home && blocks_[b].calls < UINT16_MAX;
+        blocks_[b].calls = static_cast<uint16_t>(blocks_[b].calls + pinned);
+      }
+    }
+    if (!pinned) {
+      in_calls_.fetch_sub(1, std::memory_order_relaxed);
+      break;
+    }
+  }
+  return b == first ? 0 : std::min(bytes, static_cast<size_t>(homes_.begin + b * block_bytes_ - static_cast<const char*>(begin)));
+}
+
+void PageSpace::UnpinForCall(const void* begin, size_t bytes) {
+  for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<const char*>(begin) + bytes - 1); ++b) {
+    const Locked locked(&blocks_[b]);
+    --blocks_[b].calls;
+    in_calls_.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 
 void PageSpace::Discard(void* begin, size_t bytes) {
   char* const end = static_cast<char*>(begin) + bytes;
   char* const first = std::min(end, homes_.begin + (IndexOf(begin) + (static_cast<char*>(begin) == HomeOf(BlockAt(begin)) ? 0 : 1)) * block_bytes_);
-  if (first > begin && BlockAt(begin).chunk.load(std::memory_order_acquire) != nullptr) memset(begin, 0, static_cast<size_t>(first - static_cast<char*>(begin)));
+  if (first > begin) Clear(static_cast<char*>(begin), first);
   if (bytes == 0 || first == end) return;
-  const size_t last = IndexOf(end);
-  char* const rest = homes_.begin + last * block_bytes_;
-  DropBlocks(IndexOf(first), last);
-  if (end > rest && blocks_[last].chunk.load(std::memory_order_acquire) != nullptr) memset(rest, 0, static_cast<size_t>(end - rest));
+  char* const rest = homes_.begin + IndexOf(end) * block_bytes_;
+  DropBlocks(IndexOf(first), IndexOf(end));
+  if (end > rest) Clear(rest, end);
+}
+
+// A part of one block. Where pages may not be written to they are zeros because they are not there: a fault finds none, and the block at home (Show).
+void PageSpace::Clear(char* begin, char* end) {
+  Block& block = BlockAt(begin);
+  if (block.chunk.load(std::memory_order_acquire) == nullptr) return;
+  if (!block.is_protected) {
+    memset(begin, 0, static_cast<size_t>(end - begin));
+    return;
+  }
+  char* const page = begin + -reinterpret_cast<uintptr_t>(begin) % kPageBytes;
+  if (page < end) madvise(page, static_cast<size_t>(end - page) / kPageBytes * kPageBytes, MADV_DONTNEED);
 }
 
 void PageSpace::DropBlocks(size_t first, size_t end) {
@@ -256,19 +352,17 @@ void PageSpace::DropChunk(Block* block) {
     const Locked locked(block);
     chunk = block->chunk.load(std::memory_order_relaxed);
     if (chunk == nullptr) return;
-    if (std::exchange(block->held, false)) {
-      held_.fetch_sub(1, std::memory_order_relaxed);
-      mprotect(HomeOf(*block), block_bytes_, PROT_READ | PROT_WRITE);
-    }
+    if (std::exchange(block->held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
     if (block->home) {
       auto* const frame = static_cast<std::byte*>(chunk->frame);
       // Pages that a device holds stay its own until it lets them go. The frame gets others when it is written to, which nobody watches any more.
-      if (!NoteFrame(frame) || userfault_.Move(frame, HomeOf(*block), block_bytes_) != 0) {
+      if (block->is_protected || !NoteFrame(frame) || userfault_.Move(frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo) != 0) {
         madvise(HomeOf(*block), block_bytes_, MADV_DONTNEED);
-        ForgetFrames({frame, block_bytes_});
+        LeaveFrame(frame);
       }
       block->home = false;
     }
+    chunk->refs.store(UINT32_MAX, std::memory_order_release);  // TakeAway looks for its block no longer
     block->chunk.store(nullptr, std::memory_order_release);
   }
   // A thread that was about to bring it sees that the block has no such chunk any more, and lets go.
@@ -284,11 +378,13 @@ Status PageSpace::MakeChunk(Block* block) {
   SetBits(chunk, kPages);
   {
     const Locked locked(block);
-    if (block->chunk.load(std::memory_order_relaxed) == nullptr && block->used.load(std::memory_order_relaxed) > 0) {
+    if (block->chunk.load(std::memory_order_relaxed) == nullptr) {
       block->blank = true;
-      block->chunk.store(chunk, std::memory_order_release);
-      return Status();
+      block->chunk.store(chunk);
+      if (IsUsed(static_cast<size_t>(block - blocks_))) return Status();
+      block->chunk.store(nullptr, std::memory_order_release);
     }
+    chunk->refs.store(UINT32_MAX, std::memory_order_release);
   }
   engine_->Free(chunk);  // another thread was faster, or has freed the block
   return Status();
@@ -317,7 +413,7 @@ Status PageSpace::TryBring(const void* address) {
   Block* const block = &BlockAt(address);
   for (;;) {
     Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
-    if (chunk == nullptr && block->used.load(std::memory_order_relaxed) == 0) return OfFreeBlock(block);
+    if (chunk == nullptr && !IsUsed(static_cast<size_t>(block - blocks_))) return OfFreeBlock(block);
     const Status status = chunk == nullptr ? MakeChunk(block) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &block->chunk);
     if (status.ok() && chunk != nullptr && ShowPinned(block, chunk, address)) {
       faults_.fetch_add(1, std::memory_order_relaxed);
@@ -395,9 +491,10 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
   } else {
     auto* const frame = static_cast<std::byte*>(chunk->frame);
     if (block->blank) memset(frame, 0, block_bytes_);
-    if (!NoteFrame(frame) || userfault_.Move(HomeOf(*block), frame, block_bytes_) != 0) CopyHome(block, frame);
+    if (!NoteFrame(frame) || userfault_.Move(HomeOf(*block), frame, block_bytes_, Userfault::MayBeShared::kYes) != 0) CopyHome(block, frame);
     moves_home_.fetch_add(1, std::memory_order_relaxed);
     block->home = true;
+    if (block->is_protected) HoldLocked(block);
     block->blank = false;
     SetBits(chunk, kDirty);
   }
@@ -410,6 +507,12 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
 void PageSpace::CopyHome(Block* block, std::byte* frame) {
   const int error = userfault_.Copy(HomeOf(*block), frame, block_bytes_);
   RS_CHECK(error == 0, "pages of block %zu cannot come home: %s", static_cast<size_t>(block - blocks_), strerror(error));
+  LeaveFrame(frame);
+}
+
+// Its pages go back to the kernel, and the next ones are watched by nobody.
+void PageSpace::LeaveFrame(std::byte* frame) {
+  engine_->ForgetFrame({frame, block_bytes_});
   ForgetFrames({frame, block_bytes_});
   madvise(frame, block_bytes_, MADV_DONTNEED);
 }
@@ -417,7 +520,7 @@ void PageSpace::CopyHome(Block* block, std::byte* frame) {
 bool PageSpace::IsInGrace(int64_t shown_ns) const { return BlockClockNs() - shown_ns < std::chrono::nanoseconds(kGrace).count(); }
 
 bool PageSpace::WillLetGo() const {
-  return showing_.load(std::memory_order_relaxed) > 0 || IsInGrace(last_shown_ns_.load(std::memory_order_relaxed));
+  return showing_.load(std::memory_order_relaxed) > 0 || in_calls_.load(std::memory_order_relaxed) > 0 || IsInGrace(last_shown_ns_.load(std::memory_order_relaxed));
 }
 
 // Where the chunk has no slot it is not dirty from now on. In one step: a slot that the engine gives it meanwhile makes it dirty again afterwards, because there
@@ -432,10 +535,10 @@ bool PageSpace::ForgetContents(Chunk* chunk) {
 
 // From home to the frame; false: it stays. REQUIRES: locked, and the chunk is closed.
 bool PageSpace::Hide(Block* block, Chunk* chunk) {
-  if (HasCountedPins(chunk) || block->held) return false;
+  if (HasCountedPins(chunk) || block->held || block->calls > 0) return false;
   if (!block->home) return true;
   if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;
-  if (!NoteFrame(static_cast<std::byte*>(chunk->frame)) || userfault_.Move(chunk->frame, HomeOf(*block), block_bytes_) != 0) {
+  if (!NoteFrame(static_cast<std::byte*>(chunk->frame)) || userfault_.Move(chunk->frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo) != 0) {
     stuck_.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
@@ -453,10 +556,9 @@ bool PageSpace::Hide(Block* block, Chunk* chunk) {
 void PageSpace::TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned) {
   for (size_t i = 0; i < chunks.size(); ++i) {
     if (pinned[i] || !Has(chunks[i], kPages)) continue;
-    for (uint32_t looked = UINT32_MAX;;) {
+    for (;;) {
       const uint32_t number = chunks[i]->refs.load(std::memory_order_acquire);
-      if (number == looked) break;  // it has been given back
-      looked = number;
+      if (number == UINT32_MAX) break;  // it is being given back
       Block* const block = blocks_ + number;
       const Locked locked(block);
       if (block->chunk.load(std::memory_order_relaxed) != chunks[i]) continue;  // or has another home meanwhile

@@ -65,10 +65,18 @@ class PageSpace {
   void Release(void* begin, size_t bytes);
   // Whether all of the range is allocated.
   bool IsUsed(const void* begin, size_t bytes) const;
-  // The blocks of the range that have been touched are at home until LetGo, or until they are given back: for who changes their protection, or locks them. Blocks.
+  // The blocks of the range that have been touched are at home until LetGo, or until they are given back: for who locks them. Blocks.
   // As Bring; kResourceExhausted, with nothing held, where more than half of the memory limit would be.
   Status Hold(void* begin, size_t bytes);
   void LetGo(void* begin, size_t bytes);
+  // The same for who changes the protection of pages there (mprotect), also of blocks that are touched later: pages of unlike protection cannot be moved. In force until
+  // BecomePlain after all of a block's are readable and writable again, or until it is given back.
+  Status BecomeProtected(void* begin, size_t bytes);
+  void BecomePlain(void* begin, size_t bytes);
+  // For a system call on the range, where the kernel's own accesses are not served: how many bytes from `begin` on are at home, and stay there until
+  // UnpinForCall gets the same. At most `bytes`, and a part of the memory limit; 0: the first block cannot be brought. Blocks. As Bring otherwise.
+  size_t PinForCall(const void* begin, size_t bytes);
+  void UnpinForCall(const void* begin, size_t bytes);
   // The chunks of what is there of the range, for advice.
   template <typename F>
   void ForEachChunk(const void* begin, size_t bytes, const F& f) const {
@@ -118,16 +126,19 @@ class PageSpace {
   static constexpr uint8_t kRowLeast = 2, kRowMost = 8;
   static constexpr auto kRowRecent = std::chrono::milliseconds(50);
   static constexpr uint64_t kAheadInLimit = 32;  // all of them are at most this part of the memory limit
+  static constexpr uint64_t kCallInLimit = 16, kCallsInLimit = 4;  // the same, of what one system call, and all that are under way, keep at home
 
   struct Block {
     std::atomic<Chunk*> chunk{nullptr};
     std::atomic<uint64_t> bytes{0};   // of an allocation, at its first block
     std::atomic<int64_t> shown_ns{0};  // when it came home
-    std::atomic<uint32_t> used{0};   // bytes of it that were asked for; 0: it is free
+    std::atomic<uint32_t> tail{0};   // bytes of it that were asked for, where that is not all of it
     std::atomic<bool> locked{false};
     bool home = false;   // guarded by locked, as is what follows
     bool blank = false;  // the chunk has no contents yet, which are zeros
     bool held = false;   // it may not leave
+    bool is_protected = false;  // pages of it have another protection; it is held
+    uint16_t calls = 0;  // system calls that use it: the same
     std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
   };
   class Locked;
@@ -146,11 +157,22 @@ class PageSpace {
   void Show(Block* block, Chunk* chunk, const void* address);
   void ShowAhead(Block* block);
   void CopyHome(Block* block, std::byte* frame);
+  void LeaveFrame(std::byte* frame);
+  void Clear(char* begin, char* end);
   bool Hide(Block* block, Chunk* chunk);
   static bool ForgetContents(Chunk* chunk);
   bool IsInGrace(int64_t shown_ns) const;
   void DropChunk(Block* block);
+  bool IsUsed(size_t number) const { return used_[number / 64].load() & uint64_t{1} << number % 64; }
+  void MarkUsed(size_t first, size_t end, bool used);
+  // Bytes of a block that were asked for; 0: it is free.
+  uint64_t UsedBytes(size_t number) const {
+    const uint32_t tail = blocks_[number].tail.load(std::memory_order_relaxed);
+    return !IsUsed(number) ? 0 : tail != 0 ? tail : block_bytes_;
+  }
   void SetUsed(size_t first, size_t bytes);
+  bool HoldLocked(Block* block);
+  void MakePlain(Block* block);
   bool Rehome(Block* from, Block* to);
   void FreeBlocks(size_t first, size_t end);
   void DropBlocks(size_t first, size_t end);
@@ -165,9 +187,12 @@ class PageSpace {
   std::atomic<uint64_t>* registered_ = nullptr;  // a bit for each page of the arena's addresses
   Mutex mutex_{LockRank::kMetadata};
   std::unique_ptr<BuddyAllocator> free_blocks_ RS_GUARDED_BY(mutex_);
+  // A bit for each block. In the total order with the blocks' `chunk`: who makes a chunk stores it and then looks whether the block is free, who frees a block
+  // says so and then looks for a chunk, so at least one of them sees the other.
+  std::atomic<uint64_t>* used_ = nullptr;
   std::atomic<uint64_t>* charged_ = nullptr;  // a bit for each kBlocksACharge descriptors that count in the memory limit
   uint64_t alignment_ = 0;  // of the homes' begin
-  std::atomic<uint64_t> held_{0};  // blocks
+  std::atomic<uint64_t> held_{0}, in_calls_{0};  // blocks
   std::atomic<uint32_t> faults_of_free_{0};  // in a row
   std::atomic<int64_t> last_shown_ns_{0};
   std::atomic<uint32_t> showing_{0};

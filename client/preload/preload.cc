@@ -194,7 +194,8 @@ RAMSPAN_API void* realloc(void* begin, size_t bytes) {
     free(begin);
     return nullptr;
   }
-  if (MayTake(bytes) && !IsForked()) {
+  if (IsForked()) *static_cast<volatile char*>(begin);  // is not there: ends with an explanation
+  if (MayTake(bytes)) {
     const Inside inside;
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
     return moved != nullptr ? moved : OutOfMemory();
@@ -332,12 +333,12 @@ RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
   if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsForked()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
   const Inside inside;
   const bool is_plain = protection == (PROT_READ | PROT_WRITE);
-  if (!is_plain && !ramspan::detail::HoldPages(address, bytes)) {
+  if (!is_plain && !ramspan::detail::PagesBecomeProtected(address, bytes)) {
     errno = ENOMEM;
     return -1;
   }
   const int failed = Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
-  if (is_plain) ramspan::detail::LetGoPages(address, bytes);
+  if (is_plain) ramspan::detail::PagesBecomePlain(address, bytes);
   return failed;
 }
 

@@ -166,6 +166,14 @@ void ReleasePages(void* begin, size_t bytes) noexcept {
   PagesIfStarted()->Release(begin, bytes);
 }
 bool PagesAreUsed(const void* begin, size_t bytes) noexcept { return PagesIfStarted()->IsUsed(begin, bytes); }
+size_t PinPagesForCall(const void* begin, size_t bytes) noexcept {
+  const Within within;
+  return PagesIfStarted()->PinForCall(begin, bytes);
+}
+void UnpinPagesForCall(const void* begin, size_t bytes) noexcept {
+  const Within within;
+  PagesIfStarted()->UnpinForCall(begin, bytes);
+}
 bool HoldPages(void* begin, size_t bytes) noexcept {
   const Within within;
   return PagesIfStarted()->Hold(begin, bytes).ok();
@@ -173,6 +181,15 @@ bool HoldPages(void* begin, size_t bytes) noexcept {
 void LetGoPages(void* begin, size_t bytes) noexcept {
   const Within within;
   PagesIfStarted()->LetGo(begin, bytes);
+}
+
+bool PagesBecomeProtected(void* begin, size_t bytes) noexcept {
+  const Within within;
+  return PagesIfStarted()->BecomeProtected(begin, bytes).ok();
+}
+void PagesBecomePlain(void* begin, size_t bytes) noexcept {
+  const Within within;
+  PagesIfStarted()->BecomePlain(begin, bytes);
 }
 
 }  // namespace detail

@@ -20,7 +20,11 @@ RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the star
 RAMSPAN_API void* ReallocatePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void ReleasePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API bool PagesAreUsed(const void* begin, size_t bytes) noexcept;  // REQUIRES: no Free beside it
+RAMSPAN_API size_t PinPagesForCall(const void* begin, size_t bytes) noexcept;
+RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
 RAMSPAN_API bool HoldPages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void LetGoPages(void* begin, size_t bytes) noexcept;
+RAMSPAN_API bool PagesBecomeProtected(void* begin, size_t bytes) noexcept;
+RAMSPAN_API void PagesBecomePlain(void* begin, size_t bytes) noexcept;
 
 }  // namespace ramspan::detail
