@@ -10,8 +10,8 @@
 #include "client/front/session.h"
 #include "client/front/take_off.h"
 #include "client/front/throw_status.h"
-#include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/public_call.h"
 #include "common/units.h"
 #include "ramspan/errors.h"
 
@@ -139,7 +139,7 @@ Result<Object> Bundles::New(uint64_t bytes, uint64_t alignment) {
     Free(object);
     if (home.code() != StatusCode::kDataLoss) break;  // memory is full of pins, or swap cannot be read now
   }
-  const ErrnoGuard guard;  // here, in BringHome and Destroy, where the system may be asked: most objects need none of them
+  const PublicCall call;  // here, in BringHome and Destroy, where the system may be asked: most objects need none of them
   Result<Bundle*> made = Make(size_class, &shard);
   if (!made.ok()) return made.status();
   MutexLock lock(shard.mutex);
@@ -159,7 +159,7 @@ bool Bundles::IsAway(const detail::ChunkHead* chunk) {
 // A new object has lost nothing yet, so it must not lie where data is lost, and only who reads a bundle knows that. Its first
 // pull would read the bundle anyway. kDataLoss: the bundle takes no more objects. REQUIRES: `object` is there, which keeps it.
 Status Bundles::BringHome(Object object) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   auto* chunk = static_cast<Chunk*>(object.chunk());
   Status status = engine_->IsLost(chunk) ? DataLoss("") : engine_->AcquireCounted(chunk, false, Engine::WhenPinned::kReturn);
   if (status.ok()) {
@@ -276,7 +276,7 @@ Result<Bundles::Bundle*> Bundles::Make(size_t size_class, Shard* shard) {
 }
 
 void Bundles::Destroy(Bundle* bundle) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   engine_->Free(static_cast<Chunk*>(bundle->chunk));
   tables_.Put(bundle, Object::TableBytes(bundle->tag));
 }
@@ -312,14 +312,14 @@ namespace detail {
 
 // What a small object does not need stays out of the functions that all objects go through: it would cost those registers.
 [[gnu::noinline]] static Object CreateChunk(Engine* engine, size_t bytes) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   Result<Chunk*> chunk = engine->Create(bytes);
   if (!chunk.ok()) ThrowStatus(chunk.status());
   return Object(chunk.value());
 }
 
 [[gnu::noinline]] static void FreeChunk(Engine* engine, Object object) noexcept {
-  const ErrnoGuard guard;
+  const PublicCall call;
   engine->Free(static_cast<Chunk*>(object.chunk()));
 }
 
@@ -342,7 +342,7 @@ Object CreateObject(size_t bytes, size_t alignment) {
 
 // An adhereTo that outlives its object reads and writes another one's.
 static void WarnIfAdheredTo(Object object) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   if (!PinRegistry::Get().IsAdheredTo(static_cast<Chunk*>(object.chunk()))) return;
   LogWarning("debug: an object of %s (chunk %u) was destroyed while an adhereTo holds it; what is read or written through "
              "that from now on is another object's. Let the managedPtr outlive its adhereTos: declare it before them",
@@ -369,7 +369,7 @@ void FreeObject(Object object) noexcept {
 }
 
 void* AddUse(Object object, bool write) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   RefuseWithinProgramCode("a pull of an object");
   if (object.is_small() && !PutOn(object.small()->uses)) {
     ThrowStatus({StatusCode::kAborted, StaticText("an object is pinned more than 65535 times at once")});

@@ -10,8 +10,8 @@
 #include "client/front/store_pin.h"
 #include "client/front/throw_status.h"
 #include "client/front/write_sites.h"
-#include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/public_call.h"
 #include "common/units.h"
 #include "ramspan/adhere_to.h"
 #include "ramspan/detail/block_cache.h"
@@ -64,7 +64,7 @@ Status AcquireSparing(const Acquire& acquire) {
 // Another thread needs what this one is about to take (PinGate). Who holds something goes on, so that it comes to release it.
 bool MayBeHeldUp() { return ProgramCode::running() == ProgramCode::Of::kNobody && !Session::InForkedChild(); }
 void PassGate() {
-  const ErrnoGuard guard;
+  const PublicCall call;
   if (!PinRegistry::HoldsPins()) PinGate::Get().Pass();
 }
 
@@ -78,7 +78,7 @@ bool LetOthersGoFirst(ChunkHead* chunk, PinTable* table, unsigned slot, bool wri
 }  // namespace
 
 PinTable* MakePinTable() {
-  const ErrnoGuard guard;
+  const PublicCall call;
   Session::Get();
   return AsPublicCall([] { return t_pins ? t_pins : PinRegistry::Get().Adopt(); });
 }
@@ -96,7 +96,7 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
     if (write && !(before & kDirty)) NoteWriter(Full(chunk));
     return chunk->frame;
   }
-  const ErrnoGuard guard;
+  const PublicCall call;
   if (ProgramCode::running() != ProgramCode::Of::kNobody) {
     Unpin(chunk, table, slot);
     ThrowWithinProgramCode(kPull);
@@ -125,7 +125,7 @@ void PinCounted(ChunkHead* chunk, PinTable* table, bool write) {
     PinRegistry::NoteCounted(1);
     return;
   }
-  const ErrnoGuard guard;
+  const PublicCall call;
   RefuseWithinProgramCode(kPull);
   Engine* const engine = Session::Get().engine;
   if (Status status = AcquireSparing([&](Engine::WhenPinned when) { return engine->AcquireCounted(Full(chunk), write, when); }); !status.ok()) ThrowStatus(status);
@@ -331,18 +331,18 @@ void PrefetchChunk(ChunkHead* chunk) noexcept {
   if (chunk->state.load(std::memory_order_relaxed) & kReadable) return;
   // The read may be begun here and now, by a store whose call this is.
   if (ProgramCode::running() != ProgramCode::Of::kNobody) return;
-  const ErrnoGuard guard;
+  const PublicCall call;
   if (Session* session = Session::IfStarted()) session->engine->Prefetch(Full(chunk));
 }
 
 void AdviseChunk(ChunkHead* chunk, advice what) noexcept {
   if (ProgramCode::running() != ProgramCode::Of::kNobody) return;
-  const ErrnoGuard guard;
+  const PublicCall call;
   if (Session* session = Session::IfStarted()) session->engine->Advise(Full(chunk), what);
 }
 
 size_t HalfOfMemory() noexcept {
-  const ErrnoGuard guard;
+  const PublicCall call;
   const Session* const session = Session::IfStarted();
   return session == nullptr ? SIZE_MAX : session->engine->budget()->limit() / 2;
 }

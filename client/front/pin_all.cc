@@ -12,8 +12,8 @@
 #include "client/front/session.h"
 #include "client/front/throw_status.h"
 #include "client/front/turn_queue.h"
-#include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/public_call.h"
 #include "common/units.h"
 #include "ramspan/adhere_all.h"
 #include "ramspan/detail/block_cache.h"
@@ -124,7 +124,7 @@ struct HoldUp {
 
 void PinRequests(PinRequest* first, size_t count, PinTable* table, Slots slots) {
   const std::span<PinRequest> requests(first, count);
-  const ErrnoGuard guard;
+  const PublicCall call;
   RefuseWithinProgramCode("adhereAll");
   if (PinGate::Get().IsShut() && IsHeldUp(requests)) PinGate::Get().Pass();
   const bool all_there = AreAllInMemory(requests);

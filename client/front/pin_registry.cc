@@ -12,7 +12,7 @@
 #include <iterator>
 #include <new>
 
-#include "common/errno_guard.h"
+#include "common/public_call.h"
 #include "common/raise.h"
 #include "ramspan/errors.h"
 
@@ -136,7 +136,7 @@ void* AlignedPages(size_t bytes) {
 }  // namespace
 
 void PinRegistry::MakeMorePins(ThreadTable* table) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   void* const pages = AlignedPages(sizeof(MorePins));
   if (pages == nullptr) return;
   MorePins* none = nullptr;

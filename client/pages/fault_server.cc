@@ -13,19 +13,15 @@
 #include <system_error>
 #include <thread>
 
-#include "client/pages/inside.h"
 #include "client/pages/page_scanner.h"
 #include "common/errno_guard.h"
 #include "common/limit_of_threads.h"
 #include "common/log.h"
 #include "common/own_thread.h"
+#include "common/public_call.h"
 #include "common/topology.h"
 
 namespace ramspan {
-
-namespace detail {
-__thread int t_inside_ramspan = 0;
-}  // namespace detail
 
 namespace {
 

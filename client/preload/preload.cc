@@ -2,13 +2,12 @@
 // memory of <ramspan/pages.h>; all others stay libc's. The page mode is started by the first of them.
 //
 // What is not taken: mappings of files, shared, fixed or without access; memory that is asked for before this library is initialised; and
-// whatever Ramspan itself, and threads that it starts, allocate (client/pages/inside.h): they bring pages, and must not wait for one.
+// whatever Ramspan itself, and threads that it starts, allocate (common/public_call.h): they bring pages, and must not wait for one.
 //
 // Thread-safety: as the calls that it replaces. No lock of its own but for the start.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,8 +24,8 @@
 #include <exception>
 #include <mutex>
 
-#include "client/pages/inside.h"
 #include "client/runtime/pages_door.h"
+#include "common/public_call.h"
 #include "ramspan/pages.h"
 
 // The header hides the program's own calls of them behind macros or attributes that do not concern definitions.
@@ -64,29 +63,11 @@ bool IsHome(const void* address) {
   if (write(STDERR_FILENO, text, static_cast<size_t>(std::min<int>(length, sizeof(text) - 1))) < 0) return;
 }
 
-// A forked child has no such memory.
-void ExplainInChild(int number, siginfo_t* info, void*) {
-  if (IsHome(info->si_addr)) {
-    Say("a forked child uses memory of its parent that is swapped by pages (ramspan run --pages), which it does not have. Let the child exec another program, or "
-        "use threads; --pages-above SIZE leaves smaller allocations to malloc, which children share");
-  }
-  signal(number, SIG_DFL);  // the instruction is executed again
-}
-
 // A child of before the start begins for itself.
 void InForkedChild() {
   if (state.load() == State::kReady) return;
   state.store(State::kForked);
   above.store(SIZE_MAX);
-  if (homes.bytes == 0) return;
-  // Nobody else's: what is mapped later would pass for memory that was the parent's.
-  syscall(SYS_mmap, homes.begin, homes.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  struct sigaction before = {};
-  if (sigaction(SIGSEGV, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return;
-  struct sigaction action = {};
-  action.sa_sigaction = ExplainInChild;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigaction(SIGSEGV, &action, nullptr);
 }
 
 [[gnu::constructor]] void AtLoad() {

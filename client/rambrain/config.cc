@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "common/config.h"
-#include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/public_call.h"
 #include "common/topology.h"
 #include "rambrain/managedPtr.h"
 #include "rambrain/rambrainconfig.h"
@@ -47,7 +47,7 @@ global_bytesize HalfOfFreeDisk(const std::string& mask) {
 }  // namespace
 
 bool configReader::readConfig() {
-  const ramspan::ErrnoGuard guard;
+  const ramspan::PublicCall call;
   ramspan::Options options;
   options.rambrain = true;
   if (!custom_.empty()) options.customConfig = custom_;
@@ -72,7 +72,7 @@ namespace rambrainglobals {
 rambrainConfig config;
 
 void rambrainConfig::setCustomConfigPath(const std::string& path) {
-  const ramspan::ErrnoGuard guard;
+  const ramspan::PublicCall call;
   path_ = path;
   if (access(path.c_str(), F_OK) != 0) {
     ramspan::LogWarning("the configuration file %s does not exist and is passed over", path.c_str());

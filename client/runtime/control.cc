@@ -4,7 +4,7 @@
 #include "client/runtime/runtime.h"
 #include "client/runtime/statistics.h"
 #include "client/swap/file_swap.h"
-#include "common/errno_guard.h"
+#include "common/public_call.h"
 #include "common/raise.h"
 #include "common/units.h"
 #include "ramspan/detail/block_cache.h"
@@ -16,7 +16,7 @@ namespace ramspan {
 uint64_t MemoryLimit() { return Runtime::Get().engine().budget()->limit(); }
 
 void SetMemoryLimit(uint64_t bytes) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   RefuseWithinProgramCode("SetMemoryLimit");
   AsPublicCall([&] {
     if (bytes < (1 << 20)) Raise(ConfigError("a memory limit of " + std::to_string(bytes) + " bytes is below 1 MiB"));
@@ -50,7 +50,7 @@ uint64_t SwapLimit() {
 }
 
 void SetSwapLimit(uint64_t bytes) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   AsPublicCall([&] {
     if (Status status = Files().SetLimit(bytes); !status.ok()) Raise(Error(status.message()));
   });
@@ -65,7 +65,7 @@ void SetPreemptive(bool loading, bool unloading) { Runtime::Get().engine().SetPr
 void SetWaitForPins(bool wait) { Runtime::Get().engine().SetWaitForPins(wait); }
 
 Statistics GetStatistics() {
-  const ErrnoGuard guard;
+  const PublicCall call;
   return AsPublicCall([] { return Runtime::Get().statistics().Snapshot(); });
 }
 
@@ -76,7 +76,7 @@ std::string DescribePolicy() {
 bool CheckPolicy() { return Runtime::Get().engine().CheckPolicy(); }
 
 std::string StatsJson() {
-  const ErrnoGuard guard;
+  const PublicCall call;
   return AsPublicCall([] { return Runtime::Get().statistics().Json(); });
 }
 

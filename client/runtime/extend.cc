@@ -7,8 +7,8 @@
 #include "client/runtime/runtime.h"
 #include "client/runtime/swaps.h"
 #include "client/swap/file_swap.h"
-#include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/public_call.h"
 #include "common/raise.h"
 #include "ramspan/errors.h"
 #include "ramspan/extend.h"
@@ -30,25 +30,25 @@ Swaps& SwapsToLeave() {
 }  // namespace
 
 SwapId AddSwap(SwapStore* store) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   return AsPublicCall([&] { return SwapsOutsideOfPolicy("AddSwap").Add(store); });
 }
 SwapId AddSwapFiles(const SwapFiles& files) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   return AsPublicCall([&] { return SwapsOutsideOfPolicy("AddSwapFiles").Add(files); });
 }
 void UseSwap(SwapId id) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   AsPublicCall([&] { SwapsOutsideOfPolicy("UseSwap").Use(id); });
 }
 SwapId SwapInUse() { return SwapsOutsideOfPolicy("SwapInUse").in_use(); }
 void RemoveSwap(SwapId id, bool patiently) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   RefuseWithinProgramCode("RemoveSwap");
   AsPublicCall([&] { SwapsToLeave().Remove(id, patiently ? Swaps::Removal::kPatient : Swaps::Removal::kBringHome); });
 }
 void AbandonSwap(SwapId id) noexcept {
-  const ErrnoGuard guard;
+  const PublicCall call;
   try {
     RefuseWithinProgramCode("AbandonSwap");
     SwapsToLeave().Remove(id, Swaps::Removal::kAbandon);
@@ -57,30 +57,30 @@ void AbandonSwap(SwapId id) noexcept {
   }
 }
 void CloseSwap() {
-  const ErrnoGuard guard;
+  const PublicCall call;
   RefuseWithinProgramCode("CloseSwap");
   AsPublicCall([] { SwapsToLeave().Close(); });
 }
 void WaitForTransfers() {
-  const ErrnoGuard guard;
+  const PublicCall call;
   RefuseWithinProgramCode("WaitForTransfers");
   Runtime::Get().engine().Drain();
 }
 bool TransfersUnderWay() {
-  const ErrnoGuard guard;
+  const PublicCall call;
   return Runtime::Get().engine().HasTransfers();
 }
 void FreeCleanCopies(uint64_t bytes) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   Runtime::Get().engine().FreeResidentSlots(bytes);
 }
 SwapUse GetSwapUse(SwapId id) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   return AsPublicCall([&] { return SwapsOutsideOfPolicy("GetSwapUse").UseOf(id); });
 }
 
 SwapFragmentation GetSwapFragmentation(SwapId id) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   SwapFragmentation f;
   AsPublicCall([&] {
     SwapsOutsideOfPolicy("GetSwapFragmentation").WithFiles(id, [&](FileSwap& files) { files.Fragmentation(&f.free, &f.whole, &f.scattered); });
@@ -89,7 +89,7 @@ SwapFragmentation GetSwapFragmentation(SwapId id) {
 }
 
 void SetSwapLimit(SwapId id, uint64_t bytes) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   AsPublicCall([&] {
     Status status;
     SwapsOutsideOfPolicy("SetSwapLimit").WithFiles(id, [&](FileSwap& files) { status = files.SetLimit(bytes); });
@@ -98,12 +98,12 @@ void SetSwapLimit(SwapId id, uint64_t bytes) {
 }
 
 void SetSwapPolicy(SwapId id, SwapPolicy policy) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   AsPublicCall([&] { SwapsOutsideOfPolicy("SetSwapPolicy").WithFiles(id, [&](FileSwap& files) { files.SetPolicy(policy); }); });
 }
 
 void SetEvictionPolicy(EvictionPolicy* policy) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   RefuseWithinProgramCode("SetEvictionPolicy");
   AsPublicCall([&] {
     Runtime& runtime = Runtime::Get();

@@ -13,7 +13,7 @@
 #include "client/runtime/swaps.h"
 #include "client/swap/file_map.h"
 #include "client/swap/tiered_swap.h"
-#include "common/errno_guard.h"
+#include "common/public_call.h"
 #include "common/raise.h"
 #include "common/write_signals_blocked.h"
 #include "ramspan/detail/held_pin.h"
@@ -93,7 +93,7 @@ class Writer {
 }  // namespace
 
 std::shared_ptr<const MappedFile> OpenMapped(const std::string& path) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   return AsPublicCall([&] {
     Result<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
     if (!file.ok()) Raise(Error(file.status().message()));
@@ -105,7 +105,7 @@ uint64_t MappedElements(const MappedFile& file, uint64_t offset, size_t element_
   const uint64_t bytes = file.bytes() > offset ? file.bytes() - offset : 0;
   const uint64_t elements = bytes / element_bytes, rest = bytes % element_bytes;
   if (rest == 0) return elements;
-  const ErrnoGuard guard;
+  const PublicCall call;
   AsPublicCall([&] {
     Raise(Error(file.path() + " has " + std::to_string(bytes) + " bytes from byte " + std::to_string(offset) + " on, which are " +
                 std::to_string(elements) + " elements of " + std::to_string(element_bytes) + " bytes and " + std::to_string(rest) +
@@ -126,7 +126,7 @@ static ChunkHead* MapPart(const std::shared_ptr<const MappedFile>& file, uint64_
 
 ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offset, size_t bytes) {
   RefuseWithinProgramCode("a mappedFile was made");
-  const ErrnoGuard guard;
+  const PublicCall call;
   return AsPublicCall([&] { return MapPart(file, offset, bytes); });
 }
 
@@ -134,7 +134,7 @@ bool IsChanged(ChunkHead* chunk) { return Runtime::Get().engine().IsChanged(stat
 
 void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
   RefuseWithinProgramCode("a mappedFile was written back");
-  const ErrnoGuard guard;
+  const PublicCall call;
   if (!IsChanged(chunk)) return;
   const HeldPin pin(chunk, false);
   AsPublicCall([&] {
@@ -145,7 +145,7 @@ void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& f
 }
 
 void SyncMapped(const MappedFile& file) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   AsPublicCall([&] { Writer(file).Sync(); });
 }
 

@@ -4,6 +4,8 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,19 +20,52 @@
 #include "client/front/pin_registry.h"
 #include "client/front/throw_status.h"
 #include "client/pages/fault_server.h"
-#include "client/pages/inside.h"
 #include "client/pages/page_scanner.h"
 #include "client/pages/page_space.h"
 #include "client/runtime/pages_door.h"
 #include "client/runtime/runtime.h"
 #include "common/check.h"
-#include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/public_call.h"
 #include "common/raise.h"
 #include "ramspan/errors.h"
 #include "ramspan/rs_malloc.h"
 
 namespace ramspan {
+
+namespace {
+
+// Where all of it is, also in a forked child, which has none of it.
+std::atomic<char*> homes_begin{nullptr};
+std::atomic<size_t> homes_bytes{0};  // stored last
+
+bool IsHome(const void* address) {
+  const size_t bytes = homes_bytes.load(std::memory_order_acquire);
+  return static_cast<size_t>(static_cast<const char*>(address) - homes_begin.load(std::memory_order_relaxed)) < bytes;
+}
+
+void ExplainInChild(int number, siginfo_t* info, void*) {
+  if (IsHome(info->si_addr)) {
+    static constexpr char kText[] =
+        "ramspan: a forked child uses memory of its parent that is swapped by pages, which it does not have. Let the child exec another program, or use threads; "
+        "ramspan run --pages-above SIZE leaves smaller allocations to malloc, which children share\n";
+    static_cast<void>(!write(STDERR_FILENO, kText, sizeof(kText) - 1));
+  }
+  signal(number, SIG_DFL);  // the instruction is executed again
+}
+
+void InForkedChild() {
+  // Nobody else's: what is mapped later would pass for memory that was the parent's.
+  mmap(homes_begin.load(), homes_bytes.load(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  struct sigaction before = {};
+  if (sigaction(SIGSEGV, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return;
+  struct sigaction action = {};
+  action.sa_sigaction = ExplainInChild;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+}  // namespace
 
 PageSpace& Runtime::StartPages() {
   MutexLock lock(pages_mutex_);
@@ -40,6 +75,10 @@ PageSpace& Runtime::StartPages() {
   auto* const server = new FaultServer(made.value().get(), PinRegistry::Get().threads());
   if (Status status = server->Start(); !status.ok()) Raise(ConfigError(status.message()));
   PageSpace* const space = std::move(made).value().release();  // for ever: pages are used until the process ends
+  homes_begin.store(space->homes().begin, std::memory_order_relaxed);
+  homes_bytes.store(space->homes().bytes, std::memory_order_release);
+  pthread_atfork(nullptr, nullptr, InForkedChild);
+  PublicCall::PutHandlersOff();
   scanner_->SetSpace(space);
   pages_.store(space, std::memory_order_release);
   return *space;
@@ -67,35 +106,10 @@ void* OrNull(const F& call) {
 
 constexpr size_t kLeast = size_t{64} << 10;  // below it, malloc
 
-// A handler of the program's that came while this thread is in the engine, and touched pages that are away, would wait for itself. What the thread itself does
-// wrong, or where it touches pages (SIGBUS), is not put off.
-class HandlersPutOff {
- public:
-  HandlersPutOff() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int own : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS}) sigdelset(&all, own);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~HandlersPutOff() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  HandlersPutOff(const HandlersPutOff&) = delete;
-  HandlersPutOff& operator=(const HandlersPutOff&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-// Around what this thread does in here.
-struct Within {
-  const ErrnoGuard guard;
-  const HandlersPutOff put_off;
-  const detail::Inside inside;
-};
-
 }  // namespace
 
 void* AllocatePages(size_t bytes, size_t alignment) {
-  const Within within;
+  const PublicCall call;
   RefuseWithinProgramCode("AllocatePages");
   return AsPublicCall([&] {
     void* const begin = Runtime::Get().pages().Allocate(bytes, alignment);
@@ -105,31 +119,30 @@ void* AllocatePages(size_t bytes, size_t alignment) {
 }
 
 void FreePages(void* begin) noexcept {
-  if (begin == nullptr) return;
-  const Within within;
+  if (begin == nullptr || (Session::InForkedChild() && IsPaged(begin))) return;  // the parent's
+  const PublicCall call;
   PageSpace* const space = PagesIfStarted();
-  if (space == nullptr && Session::InForkedChild()) return;  // the parent's
   RS_CHECK(space != nullptr && space->Owns(begin), "FreePages(%p), which is not memory of AllocatePages", begin);
   space->Free(begin);
 }
 
-bool IsPaged(const void* address) noexcept {
-  const PageSpace* const space = PagesIfStarted();
-  return space != nullptr && space->Owns(address);
+bool IsPaged(const void* address) noexcept { return IsHome(address); }
+
+size_t PagedBytes(const void* begin) noexcept {
+  PageSpace* const space = PagesIfStarted();  // null in a forked child
+  return space != nullptr && IsPaged(begin) ? space->BytesOf(begin) : 0;
 }
 
-size_t PagedBytes(const void* begin) noexcept { return IsPaged(begin) ? PagesIfStarted()->BytesOf(begin) : 0; }
-
 void advise(const void* begin, size_t bytes, advice what) noexcept {
-  if (!IsPaged(begin)) return;
-  const Within within;
+  if (!IsPaged(begin) || Session::InForkedChild()) return;
+  const PublicCall call;
   Runtime* const runtime = Runtime::IfStarted();
   PagesIfStarted()->ForEachChunk(begin, bytes, [&](Chunk* chunk) { runtime->engine().Advise(chunk, what); });
 }
 
 void discard(void* begin, size_t bytes) noexcept {
-  if (!IsPaged(begin) || bytes == 0) return;
-  const Within within;
+  if (!IsPaged(begin) || bytes == 0 || Session::InForkedChild()) return;
+  const PublicCall call;
   PagesIfStarted()->Discard(begin, bytes);
 }
 
@@ -158,37 +171,37 @@ PageAddresses AddressesOfPages() noexcept {
 size_t PagesAbove() noexcept { return Runtime::IfStarted()->pages_above(); }
 
 void* ReallocatePages(void* begin, size_t bytes) noexcept {
-  const Within within;
+  const PublicCall call;
   return PagesIfStarted()->Reallocate(begin, bytes);
 }
 void ReleasePages(void* begin, size_t bytes) noexcept {
-  const Within within;
+  const PublicCall call;
   PagesIfStarted()->Release(begin, bytes);
 }
 bool PagesAreUsed(const void* begin, size_t bytes) noexcept { return PagesIfStarted()->IsUsed(begin, bytes); }
 size_t PinPagesForCall(const void* begin, size_t bytes) noexcept {
-  const Within within;
+  const PublicCall call;
   return PagesIfStarted()->PinForCall(begin, bytes);
 }
 void UnpinPagesForCall(const void* begin, size_t bytes) noexcept {
-  const Within within;
+  const PublicCall call;
   PagesIfStarted()->UnpinForCall(begin, bytes);
 }
 bool HoldPages(void* begin, size_t bytes) noexcept {
-  const Within within;
+  const PublicCall call;
   return PagesIfStarted()->Hold(begin, bytes).ok();
 }
 void LetGoPages(void* begin, size_t bytes) noexcept {
-  const Within within;
+  const PublicCall call;
   PagesIfStarted()->LetGo(begin, bytes);
 }
 
 bool PagesBecomeProtected(void* begin, size_t bytes) noexcept {
-  const Within within;
+  const PublicCall call;
   return PagesIfStarted()->BecomeProtected(begin, bytes).ok();
 }
 void PagesBecomePlain(void* begin, size_t bytes) noexcept {
-  const Within within;
+  const PublicCall call;
   PagesIfStarted()->BecomePlain(begin, bytes);
 }
 
@@ -230,6 +243,7 @@ RAMSPAN_API void rs_free(void* begin) { IsPaged(begin) ? ramspan::FreePages(begi
 RAMSPAN_API void* rs_realloc(void* begin, size_t bytes) {
   if (begin == nullptr) return rs_malloc(bytes);
   if (!IsPaged(begin) && bytes < ramspan::kLeast) return realloc(begin, bytes);
+  if (IsPaged(begin)) *static_cast<volatile char*>(begin);  // in a forked child it is not there: ends with an explanation
   if (IsPaged(begin) && bytes >= ramspan::kLeast) {
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
     if (moved == nullptr) errno = ENOMEM;

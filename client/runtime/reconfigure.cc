@@ -8,7 +8,7 @@
 #include "client/runtime/runtime.h"
 #include "client/swap/file_swap.h"
 #include "client/transport/transport.h"
-#include "common/errno_guard.h"
+#include "common/public_call.h"
 #include "common/raise.h"
 #include "ramspan/errors.h"
 #include "ramspan/runtime.h"
@@ -105,7 +105,7 @@ void Configure(const Options& options) {
 }
 
 void Reconfigure(const Options& options) {
-  const ErrnoGuard guard;
+  const PublicCall call;
   RefuseWithinProgramCode("Reconfigure");
   AsPublicCall([&] {
     if (Runtime::IfStarted() == nullptr && Runtime::SetOptions(options)) return;

@@ -28,8 +28,8 @@
 #include "client/swap/retirable_tier.h"
 #include "client/transport/mpi_door.h"
 #include "client/transport/ofi_door.h"
-#include "common/errno_guard.h"
 #include "common/log.h"
+#include "common/public_call.h"
 #include "common/raise.h"
 #include "common/write_signals_blocked.h"
 #include "ramspan/errors.h"
@@ -49,7 +49,7 @@ Runtime::~Runtime() = default;
 Session& Session::Start() { return Runtime::Get().session_; }
 
 Runtime& Runtime::Start() {
-  const ErrnoGuard guard;
+  const PublicCall call;
   return AsPublicCall([]() -> Runtime& { return TryStart(); });
 }
 
