@@ -8,11 +8,27 @@
 namespace ramspan::detail {
 
 void CheckLockstep(const steps& all, const LockstepVector* vectors, size_t count) {
+  if (all.reach > 0 && std::all_of(vectors, vectors + count, [](const LockstepVector& one) { return one.write; })) {
+    ThrowStatus(WithinHeap(
+        [&] {
+          return Aborted("a loop in lockstep is to read up to " + std::to_string(all.reach) + " elements around its own (its reach), which const vectors are for, and it has "
+                         "none: give those that are read around as std::as_const(v)");
+        },
+        OutOfHeap()));
+  }
   size_t smallest = SIZE_MAX;
   for (size_t i = 0; i < count; ++i) smallest = std::min(smallest, vectors[i].block_elements);
   for (size_t i = 0; i < count; ++i) {
     const LockstepVector& one = vectors[i];
-    if (all.first < all.end && all.end > one.size) ThrowNone("element", all.end - 1, one.size);
+    if (all.first < all.end && all.end > one.size) {
+      ThrowStatus(WithinHeap(
+          [&] {
+            return Aborted("a loop in lockstep over [" + std::to_string(all.first) + ", " + std::to_string(all.end) + ") is to use vector " + std::to_string(i + 1) +
+                           " of those it is given, which has " + std::to_string(one.size) + " elements: it may end at the smallest size (size() - 1 of an empty vector is a "
+                           "huge number)");
+          },
+          OutOfHeap()));
+    }
     if (one.block_elements % smallest != 0) {
       ThrowStatus(WithinHeap(
           [&] {

@@ -20,6 +20,7 @@ namespace ramspan {
 
 namespace detail {
 __thread PinTable* t_pins = nullptr;
+__thread const std::atomic<bool>* t_loop_failed = nullptr;
 }  // namespace detail
 
 using detail::kCountedPin;
@@ -212,6 +213,7 @@ void PinRegistry::SetWaiting(Chunk* chunk) {
 }
 
 bool PinRegistry::MayWait(std::chrono::steady_clock::duration waited) {
+  if (detail::t_loop_failed != nullptr && detail::t_loop_failed->load(std::memory_order_relaxed)) return false;
   if (!t_ending) return true;
   // The first thread: exit() is under way, or pthread_exit, which is as good a reason to give up.
   t_gave_up = t_gave_up || waited >= kEndingPatience || getpid() == static_cast<pid_t>(syscall(SYS_gettid));

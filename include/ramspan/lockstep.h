@@ -108,17 +108,29 @@ class lockstepParts {
     all_.first = std::min(all_.first, all_.end);
     first_block_ = all_.first / block_;
     if (all_.first < all_.end) blocks_ = (all_.end - 1) / block_ + 1 - first_block_;
-    // The parts of a block are its middle, whose reach is within it, and its two ends.
+    // The parts of a block are its middle, whose reach is within it, and its two ends. Those of the first block and of the last one may be outside of the loop.
     if (all_.reach > 0 && all_.reach < (block_ + 1) / 2) parts_ = 3;
+    count_ = parts_ * blocks_;
+    while (count_ > 0 && IsEmpty(skipped_)) ++skipped_, --count_;
+    while (count_ > 0 && IsEmpty(skipped_ + count_ - 1)) --count_;
   }
   iterator begin() const { return {this, 0}; }
   iterator end() const { return {this, size()}; }
-  size_t size() const { return parts_ * blocks_; }  // some may be empty
+  size_t size() const { return count_; }  // none is empty
   // REQUIRES: k < size(). Blocks, and throws as a pull.
   value_type operator[](size_t k) const {
+    const steps part = PartAt(skipped_ + k);
+    return {vectors_, part, parts_ == 1 || (skipped_ + k) % parts_ == 1, all_.end};
+  }
+
+ private:
+  bool IsEmpty(size_t k) const {
+    const steps part = PartAt(k);
+    return part.first >= part.end;
+  }
+  steps PartAt(size_t k) const {
     const size_t begin = (first_block_ + k / parts_) * block_, end = begin + block_;
     const size_t at = k % parts_;
-    const bool middle = parts_ == 1 || at == 1;
     steps part = all_;
     if (parts_ == 3) {
       part.first = at == 0 ? begin : at == 1 ? begin + all_.reach : end - all_.reach;
@@ -129,14 +141,14 @@ class lockstepParts {
     }
     part.first = std::max(part.first, all_.first);
     part.end = std::max(part.first, std::min(part.end, all_.end));
-    return {vectors_, part, middle, all_.end};
+    return part;
   }
 
- private:
   std::tuple<V*...> vectors_;
   steps all_;
   size_t block_;  // elements; the vectors' blocks have this many, or a multiple
   size_t first_block_ = 0, blocks_ = 0, parts_ = 1;
+  size_t skipped_ = 0, count_ = 0;
 };
 
 // REQUIRES: each vector has `end` elements at least (Error), and blocks of a multiple of the elements that the smallest have (Error; managedVectors' are).

@@ -13,7 +13,7 @@
 //   });
 //
 // The first exception that a call throws is rethrown on the calling thread, when all calls that had begun have ended; others do not begin then. So an
-// OutOfMemory is caught as in a serial program. Without -fopenmp the same loops run on the calling thread. Blocking: as pulls. In a parallel
+// OutOfMemory is caught as in a serial program, also where the threads that wait for memory would wait for pins that the caller keeps beside the loop. Without -fopenmp the same loops run on the calling thread. Blocking: as pulls. In a parallel
 // region a loop is the calling thread's own.
 #pragma once
 
@@ -44,11 +44,14 @@ class FirstException {
   template <typename Call>
   void Run(const Call& call) noexcept {
     if (thrown_.load(std::memory_order_relaxed)) return;
+    // Who waits for pins that another thread keeps until this loop ends gives up when a call has failed: that thread waits for the end.
+    const std::atomic<bool>* const outer = std::exchange(t_loop_failed, &thrown_);
     try {
       call();
     } catch (...) {
       if (!thrown_.exchange(true, std::memory_order_relaxed)) first_ = std::current_exception();
     }
+    t_loop_failed = outer;
   }
   // After the threads' end, which publishes what one of them has written.
   void Rethrow() {

@@ -144,13 +144,39 @@ std::string ErrorOf(const Call& call) {
 
 TEST(Lockstep, SaysWhatVectorsCannotBeUsedTogether) {
   managedVector<double> x(1000), y(999);
-  EXPECT_NE(ErrorOf([&] { static_cast<void>(lockstep({0, 1000}, x, y)); }).find("there is no element 999: there are 999"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] { static_cast<void>(lockstep({0, 1000}, x, y)); }).find("over [0, 1000) is to use vector 2 of those it is given, which has 999 elements"), std::string::npos);
   EXPECT_EQ(ErrorOf([&] { static_cast<void>(lockstep({0, 999, 3}, x, std::as_const(y))); }), "none");
   EXPECT_EQ(ErrorOf([&] { static_cast<void>(lockstep({5, 5}, x, y)); }), "none");
   managedArray<double> odd(1000, 0.0, {.value = 800});
   EXPECT_NE(ErrorOf([&] { static_cast<void>(lockstep({0, 1000}, x, odd)); }).find("blocks of 100 and of 8192 elements"), std::string::npos);
   EXPECT_EQ(ErrorOf([&] { static_cast<void>(lockstep({0, 1000}, odd, std::as_const(odd))); }), "none");
   EXPECT_NE(ErrorOf([&] { static_cast<void>(lockstep({0, 1000, 1}, x, std::as_const(x))); }).find("take a view"), std::string::npos);
+}
+
+// A stencil that slides reads the first neighbour before its inner loop; parts without an element had null pointers.
+TEST(Lockstep, NoPartIsEmpty) {
+  managedVector<double> x(kN, 0.0);
+  const managedVector<double> y(kN, 3.0);
+  const size_t block = x.block_elements();
+  for (const size_t reach : {size_t{1}, size_t{7}, block / 2 - 1, block / 2, block}) {
+    for (const size_t begin : {size_t{0}, reach, reach + 1, block - 1, block}) {
+      for (const size_t end : {begin + 1, block + 1, kN - reach, kN}) {
+        size_t next = begin;
+        for (auto [first, last, to, from] : lockstep({begin, end, reach}, x, y)) {
+          ASSERT_EQ(first, next);
+          ASSERT_LT(first, last);
+          ASSERT_EQ(from[first], 3.0);
+          next = last;
+        }
+        ASSERT_EQ(next, std::max(begin, end)) << reach << ' ' << begin << ' ' << end;
+      }
+    }
+  }
+}
+
+TEST(Lockstep, AReachNeedsAConstVector) {
+  managedVector<double> x(1000), y(1000);
+  EXPECT_NE(ErrorOf([&] { static_cast<void>(lockstep({1, 999, 1}, x, y)); }).find("std::as_const(v)"), std::string::npos);
 }
 
 TEST(Lockstep, EmptyLoopsPinNothing) {

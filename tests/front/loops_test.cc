@@ -48,6 +48,28 @@ TEST(Loops, EachBlockOnceInManyThreads) {
   EXPECT_EQ(threads.size(), 4u);
 }
 
+// The caller's part fails where its own pin leaves no room; it waited at the loop's end for others, which waited for that pin.
+TEST(Loops, AFailureEndsTheWaitsOfTheOtherThreads) {
+  managedVector<double> x(kN, 1.0);
+  // As large as can be pinned.
+  for (size_t bytes = kLimit - 128_KiB; bytes > kLimit / 2; bytes -= 64_KiB) {
+    try {
+      const managedVector<double> hot(bytes / sizeof(double), 1.0, ramspan::VectorOptions{SIZE_MAX});
+      const auto table = hot.span(0, hot.size());
+      for (const int threads : {1, 2, 4}) {
+        omp_set_num_threads(threads);
+        EXPECT_THROW(parallelFor(x.blocks(), [&](auto& block) {
+          for (double& e : block) e *= table[0];
+        }), ramspan::OutOfMemory) << threads;
+      }
+      omp_set_num_threads(4);
+      return;
+    } catch (const ramspan::Error&) {  // too large
+    }
+  }
+  FAIL() << "nothing large can be pinned";
+}
+
 TEST(Loops, ByIndexOverSeveralArrays) {
   managedVector<double> x(kN, 2.0);
   managedArray<double> y(kN, 1.0, {.value = 64_KiB});

@@ -84,6 +84,10 @@ RAMSPAN_API void UnpinCounted(ChunkHead* chunk) noexcept;
 // A hint: starts to fetch the chunk if it is not there. Never throws, does not wait for the data.
 RAMSPAN_API void PrefetchChunk(ChunkHead* chunk) noexcept;
 
+// Whether a loop whose calls run in several threads has failed in one of them: the calling thread's pins, within it, do not wait for other threads' any more, whose
+// pins may last until the loop ends. Null outside of such loops.
+extern RAMSPAN_API __thread const std::atomic<bool>* t_loop_failed __attribute__((tls_model("initial-exec")));
+
 // As advice.h says. Takes the engine's mutex for a moment. Nothing within code of the program's that Ramspan has called.
 RAMSPAN_API void AdviseChunk(ChunkHead* chunk, advice what) noexcept;
 // Bytes: half of the memory limit, which may be pinned or fetched together without hindering others.
