@@ -24,7 +24,7 @@ fragment() {
 
 take README.md readme 1
 take docs/configuration.md configuration 1
-take docs/porting.md porting 9
+take docs/porting.md porting 10
 take docs/pages.md pages 1
 
 program readme-1
@@ -44,8 +44,9 @@ fragment porting-4 "$objects" '}'
 fragment porting-5 "$objects" '}'
 fragment porting-6 '' ''
 fragment porting-7 '' ''
-fragment porting-8 '' ''
-fragment porting-9 '#include <rambrain/rambrain.h>
+fragment porting-8 "" ""
+fragment porting-9 "" ""
+fragment porting-10 '#include <rambrain/rambrain.h>
 using rambrain::managedMemory;' ''
 
 program porting-1
