@@ -33,7 +33,23 @@ constexpr int kFaultWaitMs = 1000;
 constexpr size_t kWaitingMax = 64;  // of one server; then it takes no more until one has been served
 
 FaultServer* the_server = nullptr;  // of kSignal; set before the handler is there
+// The program's own of SIGBUS. Guarded by a lock that handlers take, too: with all signals blocked.
 struct sigaction signal_before;
+std::atomic<bool> signal_before_locked{false};
+
+struct OthersHandler {
+  OthersHandler() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &mask_);
+    while (signal_before_locked.exchange(true, std::memory_order_acquire)) __builtin_ia32_pause();
+  }
+  ~OthersHandler() {
+    signal_before_locked.store(false, std::memory_order_release);
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  sigset_t mask_;
+};
 
 [[noreturn]] void EndProcess(const char* why) {
   LogWarning("memory of the program's that is swapped by pages cannot be brought back, and a load or store cannot fail, so the process ends: %s", why);
@@ -119,6 +135,13 @@ Status FaultServer::TakeSignal() {
   return Status();
 }
 
+void FaultServer::ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) {
+  const OthersHandler locked;
+  const struct sigaction now = signal_before;
+  if (action != nullptr) signal_before = *action;
+  if (before != nullptr) *before = now;
+}
+
 void FaultServer::OnSignal(int number, siginfo_t* info, void* context) {
   const bool of_memory = info->si_code > 0 && the_server->space_->Owns(info->si_addr);
   if (of_memory) {
@@ -129,9 +152,12 @@ void FaultServer::OnSignal(int number, siginfo_t* info, void* context) {
     return;
   }
   // The program's own, or its end.
-  if ((signal_before.sa_flags & SA_SIGINFO) != 0) return signal_before.sa_sigaction(number, info, context);
-  if (signal_before.sa_handler != SIG_DFL && signal_before.sa_handler != SIG_IGN) return signal_before.sa_handler(number);
-  sigaction(SIGBUS, &signal_before, nullptr);  // the instruction is executed again, and faults again
+  struct sigaction own;
+  ExchangeHandlerOfOthers(nullptr, &own);
+  if ((own.sa_flags & SA_SIGINFO) != 0) return own.sa_sigaction(number, info, context);
+  if (own.sa_handler != SIG_DFL && own.sa_handler != SIG_IGN) return own.sa_handler(number);
+  const detail::Inside inside;  // past what keeps this handler for the program
+  sigaction(SIGBUS, &own, nullptr);  // the instruction is executed again, and faults again
   if (info->si_code <= 0) raise(SIGBUS);
 }
 

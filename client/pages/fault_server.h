@@ -20,6 +20,8 @@ class FaultServer {
   // `first_thread`: the program's threads are numbered for policies from there on.
   FaultServer(PageSpace* space, uint32_t first_thread) : space_(space), first_thread_(first_thread) {}
   Status Start();
+  // In kSignal, of SIGBUS: what the program would have for those that are none of its pages. Null: leaves it, or does not ask. A signal handler may call it.
+  static void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before);
 
  private:
   static constexpr uint32_t kThreads = 64;  // of the program's that policies tell apart; others share numbers

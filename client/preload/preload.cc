@@ -1,4 +1,4 @@
-// libramspan-pages: what `ramspan run --pages` preloads (LD_PRELOAD) into programs that do not know Ramspan. Large allocations and anonymous mappings are
+// libramspan-pages, first part: what `ramspan run --pages` preloads (LD_PRELOAD) into programs that do not know Ramspan. Large allocations and anonymous mappings are
 // memory of <ramspan/pages.h>; all others stay libc's. The page mode is started by the first of them.
 //
 // What is not taken: mappings of files, shared, fixed or without access; memory that is asked for before this library is initialised; and
@@ -24,8 +24,7 @@
 #include <exception>
 #include <mutex>
 
-#include "client/runtime/pages_door.h"
-#include "common/public_call.h"
+#include "client/preload/homes.h"
 #include "ramspan/pages.h"
 
 // The header hides the program's own calls of them behind macros or attributes that do not concern definitions.
@@ -37,11 +36,18 @@ void* __libc_memalign(size_t, size_t);
 void __libc_free(void*);
 }
 
+namespace ramspan::preload {
+detail::PageAddresses homes;
+std::atomic<bool> is_forked{false}, in_signals{false};
+}  // namespace ramspan::preload
+
 namespace {
 
 using ramspan::detail::Inside;
 using ramspan::detail::PageAddresses;
 using ramspan::detail::t_inside_ramspan;
+using ramspan::preload::homes;
+using ramspan::preload::IsHome;
 
 constexpr size_t kPageBytes = 4096;
 // Interpreters map their heaps in pieces of up to a MiB, and expect them in forked children.
@@ -50,12 +56,7 @@ constexpr size_t kLeastMapping = (size_t{1} << 20) + 1;
 enum class State { kUnborn, kReady, kStarting, kStarted, kForked };
 std::atomic<State> state{State::kUnborn};
 std::atomic<size_t> above{SIZE_MAX};  // bytes; of what is taken. SIZE_MAX: nothing is
-PageAddresses homes;                  // published by kStarted
 std::once_flag once;
-
-bool IsHome(const void* address) {
-  return reinterpret_cast<uintptr_t>(address) - homes.begin < homes.bytes;  // before the start: false
-}
 
 [[gnu::noinline]] void Say(const char* what) {
   char text[1200];
@@ -68,6 +69,7 @@ void InForkedChild() {
   if (state.load() == State::kReady) return;
   state.store(State::kForked);
   above.store(SIZE_MAX);
+  ramspan::preload::is_forked.store(true);
 }
 
 [[gnu::constructor]] void AtLoad() {
@@ -89,6 +91,7 @@ void Start() {
   homes.begin = found.begin;  // other threads ask meanwhile whether what they free is there: nothing of theirs is, until `bytes` says so
   std::atomic_thread_fence(std::memory_order_release);
   homes.bytes = found.bytes;
+  ramspan::preload::in_signals.store(!ramspan::GetPageStatistics().serves_system_calls);
   above.store(std::max(ramspan::detail::PagesAbove(), kPageBytes));
   state.store(State::kStarted, std::memory_order_release);
 }

@@ -187,6 +187,7 @@ void UnpinPagesForCall(const void* begin, size_t bytes) noexcept {
   const PublicCall call;
   PagesIfStarted()->UnpinForCall(begin, bytes);
 }
+void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept { FaultServer::ExchangeHandlerOfOthers(action, before); }
 bool HoldPages(void* begin, size_t bytes) noexcept {
   const PublicCall call;
   return PagesIfStarted()->Hold(begin, bytes).ok();

@@ -2,6 +2,8 @@
 // Thread-safety: any thread. All but AddressesOfPages and PagesAbove need a start by AllocatePages, and addresses of its.
 #pragma once
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -22,6 +24,8 @@ RAMSPAN_API void ReleasePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API bool PagesAreUsed(const void* begin, size_t bytes) noexcept;  // REQUIRES: no Free beside it
 RAMSPAN_API size_t PinPagesForCall(const void* begin, size_t bytes) noexcept;
 RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
+// As sigaction(SIGBUS), for what is not Ramspan's of it. Where pages are brought by a handler of that signal.
+RAMSPAN_API void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept;
 RAMSPAN_API bool HoldPages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void LetGoPages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API bool PagesBecomeProtected(void* begin, size_t bytes) noexcept;

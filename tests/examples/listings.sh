@@ -44,8 +44,8 @@ fragment porting-4 "$objects" '}'
 fragment porting-5 "$objects" '}'
 fragment porting-6 '' ''
 fragment porting-7 '' ''
-fragment porting-8 "" ""
-fragment porting-9 "" ""
+fragment porting-8 '' ''
+fragment porting-9 '' ''
 fragment porting-10 '#include <rambrain/rambrain.h>
 using rambrain::managedMemory;' ''
 
