@@ -1,6 +1,11 @@
 #include "common/reserve_addresses.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
 
 #include "common/slot_ref.h"
 
@@ -14,6 +19,19 @@ char* Map(uint64_t bytes) {
   return range == MAP_FAILED ? nullptr : static_cast<char*>(range);
 }
 
+// What `ulimit -v` leaves.
+uint64_t FreeAddresses() {
+  rlimit all{};
+  if (getrlimit(RLIMIT_AS, &all) != 0 || all.rlim_cur == RLIM_INFINITY) return UINT64_MAX / 2;
+  unsigned long long pages = 0;
+  if (FILE* file = fopen("/proc/self/statm", "re")) {
+    if (fscanf(file, "%llu", &pages) != 1) pages = 0;
+    fclose(file);
+  }
+  const uint64_t used = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return all.rlim_cur > used ? all.rlim_cur - used : 0;
+}
+
 }  // namespace
 
 AddressRange ReserveAddresses(uint64_t most, uint64_t least) {
@@ -25,6 +43,8 @@ AddressRange ReserveAddresses(uint64_t most, uint64_t least) {
   };
   AddressRange range = beside_others(most);
   if (range.begin != nullptr) return range;
+  // The program has mappings of its own, and so have other parts of the library.
+  most = std::max(least, std::min(most, RoundUpToGranule(FreeAddresses() / 2)));
   uint64_t fits = least;
   for (uint64_t too_much = most; too_much > fits + kStep;) {
     const uint64_t middle = RoundUpToGranule(fits + (too_much - fits) / 2);

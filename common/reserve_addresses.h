@@ -11,7 +11,7 @@ struct AddressRange {
   uint64_t bytes = 0;
 };
 
-// `most` bytes, or as many of them as leave room for kAddressesOfOthers beside them (to a MiB), but not less than `least`, which may be all there is.
+// `most` bytes, or half of what `ulimit -v` leaves, or as many as leave room for kAddressesOfOthers beside them (to a MiB), but not less than `least`, which may be all there is.
 // `least`, in whole pages, is no more than `most`. Pages may be read and written, and are made by their first use. munmap gives it back.
 AddressRange ReserveAddresses(uint64_t most, uint64_t least);
 

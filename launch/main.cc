@@ -96,13 +96,14 @@ void LookForPages(Facts* facts) {
     if (facts->pages_library.empty() && access((folder + library).c_str(), R_OK) == 0) facts->pages_library = std::filesystem::canonical(folder + library).string();
   }
   Userfault userfault;
-  if (const Status status = userfault.Open(FaultMode::kAuto); !status.ok()) {
+  const char* const wanted = std::getenv("RAMSPAN_PAGE_FAULTS");
+  if (const Status status = userfault.Open(wanted != nullptr && std::string_view(wanted) == "signal" ? FaultMode::kSignal : FaultMode::kAuto); !status.ok()) {
     facts->pages_why_not = status.message();
   } else if (userfault.serves_system_calls()) {
     facts->pages_mode = "who touches what has left waits for it, system calls too";
   } else {
-    facts->pages_mode = "system calls on what has left fail (EFAULT), because this user may not have the kernel's own page faults served (sysctl "
-                        "vm.unprivileged_userfaultfd=1 allows it)";
+    facts->pages_mode = "who touches what has left gets it by a signal; libc's calls for files and sockets bring it before, other system calls on it may fail (EFAULT), because this "
+                        "user may not have the kernel's own page faults served (sysctl vm.unprivileged_userfaultfd=1, or access to /dev/userfaultfd, allows it)";
   }
 }
 

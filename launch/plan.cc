@@ -143,10 +143,15 @@ Status Planner::PreloadPages() {
   }
   if (facts_.pages_mode.empty()) return InvalidArgument("--pages: " + facts_.pages_why_not);
   if (facts_.pages_library.empty()) return InvalidArgument("--pages: libramspan-pages.so is not in lib/ramspan beside the folder of this program");
+  if (options_.transport == "mpi") {
+    return InvalidArgument("--pages does not go with --transport mpi: a page of a buffer that MPI uses would wait for MPI, which waits for the page. Leave it at auto, or ofi");
+  }
   const std::string preloaded = Setting("LD_PRELOAD");
   std::vector<std::string> app = {"/usr/bin/env", "LD_PRELOAD=" + facts_.pages_library + (preloaded.empty() ? "" : ":" + preloaded)};
   if (!options_.page_block.empty()) app.push_back("RAMSPAN_PAGE_BLOCK=" + options_.page_block);
   if (!options_.pages_above.empty()) app.push_back("RAMSPAN_PAGES_ABOVE=" + options_.pages_above);
+  // Other processes would read it where it has left (process_vm_readv), and the kernel does not bring it for them.
+  if (facts_.pages_mode.find("EFAULT") != std::string::npos && !UserHas("UCX_TLS")) app.push_back("UCX_TLS=^cma");
   app.insert(app.end(), app_.begin(), app_.end());
   app_ = std::move(app);
   plan_.notes.push_back("--pages: allocations from " + (options_.pages_above.empty() ? "128KiB" : options_.pages_above) + " on are swapped in blocks of " +

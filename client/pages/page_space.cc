@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -32,6 +35,16 @@ constexpr auto kNap = std::chrono::microseconds(50);
 constexpr auto kPatienceWithPins = std::chrono::seconds(10);
 
 int64_t BlockClockNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+[[noreturn, gnu::format(printf, 1, 2)]] void EndForTheProgram(const char* format, ...) {
+  char what[200];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(what, sizeof(what), format, arguments);
+  va_end(arguments);
+  LogWarning("the process ends: the program %s", what);
+  std::abort();
+}
 
 // Most memory differs from zero within its first bytes.
 bool IsZero(const char* begin, size_t bytes) {
@@ -147,7 +160,9 @@ void PageSpace::MarkUsed(size_t first, size_t end, bool used) {
 
 void PageSpace::Free(void* begin) {
   const Block& block = BlockAt(begin);
-  RS_CHECK(HomeOf(block) == begin && IsUsed(IndexOf(begin)) && block.bytes.load(std::memory_order_relaxed) > 0, "free of %p, which was not allocated, or was freed before", begin);
+  if (HomeOf(block) != begin || !IsUsed(IndexOf(begin)) || block.bytes.load(std::memory_order_relaxed) == 0) {
+    EndForTheProgram("frees %p, which was not allocated, or was freed before, or is in the middle of an allocation", begin);
+  }
   const size_t first = IndexOf(begin);
   FreeBlocks(first, first + BlocksFor(block.bytes.load(std::memory_order_relaxed)));
 }
@@ -402,7 +417,7 @@ Status PageSpace::ChargeBlock(size_t number) {
 
 // A touch that another thread's has served, before the block was freed. Or the program uses what it has freed, again and again.
 Status PageSpace::OfFreeBlock(Block* block) {
-  RS_CHECK(faults_of_free_.fetch_add(1, std::memory_order_relaxed) < kFaultsOfFree, "the program uses memory at %p that it has freed", static_cast<void*>(HomeOf(*block)));
+  if (faults_of_free_.fetch_add(1, std::memory_order_relaxed) >= kFaultsOfFree) EndForTheProgram("uses memory at %p that it has freed, or not allocated", static_cast<void*>(HomeOf(*block)));
   userfault_.Wake(HomeOf(*block), block_bytes_);
   return Status();
 }

@@ -7,6 +7,7 @@
 //
 // Thread-safety, cancellation, signals: as the calls that they replace.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -182,6 +183,15 @@ RAMSPAN_API ssize_t pwritev(int fd, const iovec* vectors, int count, off_t offse
 }
 RAMSPAN_API ssize_t preadv64(int fd, const iovec* vectors, int count, off64_t offset) __attribute__((alias("preadv")));
 RAMSPAN_API ssize_t pwritev64(int fd, const iovec* vectors, int count, off64_t offset) __attribute__((alias("pwritev")));
+
+// The pipe would keep the pages themselves, which move on without it. Copies, as it may.
+RAMSPAN_API ssize_t vmsplice(int fd, const iovec* vectors, size_t count, unsigned flags) {
+  static const auto next = Next<ssize_t (*)(int, const iovec*, size_t, unsigned)>("vmsplice");
+  if (!std::any_of(vectors, vectors + count, [](const iovec& one) { return ramspan::preload::IsHome(one.iov_base); })) return next(fd, vectors, count, flags);
+  const int mode = fcntl(fd, F_GETFL);
+  const int most = static_cast<int>(std::min<size_t>(count, IOV_MAX));
+  return mode >= 0 && (mode & O_ACCMODE) == O_RDONLY ? readv(fd, vectors, most) : writev(fd, vectors, most);
+}
 
 RAMSPAN_API ssize_t getrandom(void* to, size_t bytes, unsigned flags) {
   static const auto next = Next<ssize_t (*)(void*, size_t, unsigned)>("getrandom");

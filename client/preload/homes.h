@@ -23,4 +23,7 @@ inline bool NeedsPins(const void* address) {
   return __builtin_expect(in_signals.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed);
 }
 
+// A stack beside the thread's own for the handler of SIGBUS, unless the program has given it one. (threads.cc)
+void MakeStackOfThisThread();
+
 }  // namespace ramspan::preload

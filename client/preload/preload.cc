@@ -92,6 +92,7 @@ void Start() {
   std::atomic_thread_fence(std::memory_order_release);
   homes.bytes = found.bytes;
   ramspan::preload::in_signals.store(!ramspan::GetPageStatistics().serves_system_calls);
+  if (ramspan::preload::in_signals.load()) ramspan::preload::MakeStackOfThisThread();
   above.store(std::max(ramspan::detail::PagesAbove(), kPageBytes));
   state.store(State::kStarted, std::memory_order_release);
 }
@@ -160,8 +161,9 @@ RAMSPAN_API void free(void* begin) {
 
 RAMSPAN_API size_t malloc_usable_size(void* begin) noexcept {
   if (IsHome(begin)) return ramspan::PagedBytes(begin);
-  static const auto next = reinterpret_cast<size_t (*)(void*)>(dlsym(RTLD_NEXT, "malloc_usable_size"));
-  return next(begin);
+  // Of libc itself: a program's own allocator may be the next one, and does not know what malloc here has given.
+  static const auto of_libc = reinterpret_cast<size_t (*)(void*)>(dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "malloc_usable_size"));
+  return of_libc(begin);
 }
 
 RAMSPAN_API void* realloc(void* begin, size_t bytes) {
@@ -226,7 +228,7 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
   constexpr int kHints = MAP_NORESERVE | MAP_POPULATE;
   const bool is_plain = (flags & ~kHints) == (MAP_PRIVATE | MAP_ANONYMOUS) && protection == (PROT_READ | PROT_WRITE);
   if (is_plain && bytes >= kLeastMapping && MayTake(bytes)) {
-    if (void* taken = Take(bytes, kPageBytes)) return taken;
+    if (void* taken = Take((bytes + kPageBytes - 1) & ~(kPageBytes - 1), kPageBytes)) return taken;
   }
   if (IsHome(address) && (flags & MAP_FIXED) != 0 && t_inside_ramspan == 0) {
     if ((flags & ~(kHints | MAP_FIXED)) != (MAP_PRIVATE | MAP_ANONYMOUS) || protection != (PROT_READ | PROT_WRITE)) {
@@ -238,7 +240,7 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
       return MAP_FAILED;
     }
     const Inside inside;
-    ramspan::discard(address, bytes);
+    ramspan::discard(address, (bytes + kPageBytes - 1) & ~(kPageBytes - 1));
     return address;
   }
   return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
@@ -269,13 +271,21 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
   const Inside inside;
   before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+  if (bytes == 0 || before == 0 || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0 || !ramspan::detail::PagesAreUsed(address, before)) {
+    errno = EINVAL;
+    return MAP_FAILED;
+  }
+  if ((flags & ~MREMAP_MAYMOVE) != 0) {  // to a place of the caller's, or with something left behind
+    OutOfMemory();
+    return MAP_FAILED;
+  }
   if (bytes <= before) {
     if (bytes < before) ramspan::detail::ReleasePages(static_cast<char*>(address) + bytes, before - bytes);
     return address;
   }
   const bool is_whole = ramspan::PagedBytes(address) == before;
   void* moved = nullptr;
-  if ((flags & ~MREMAP_MAYMOVE) == 0 && (flags & MREMAP_MAYMOVE) != 0) {
+  if ((flags & MREMAP_MAYMOVE) != 0) {
     if (is_whole) {
       moved = ramspan::detail::ReallocatePages(address, bytes);
     } else {
@@ -295,6 +305,12 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
 RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
   if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_madvise, address, bytes, what));
   if (IsForked()) return 0;
+  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+  if (what == MADV_REMOVE || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  if (bytes > 0 && !ramspan::detail::PagesAreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
   const Inside inside;
   switch (what) {
     case MADV_DONTNEED:
@@ -336,38 +352,22 @@ RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept {
   return -1;
 }
 
+RAMSPAN_API int mlock2(const void* address, size_t bytes, unsigned flags) noexcept {
+  if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_mlock2, address, bytes, flags));
+  return mlock(address, bytes);
+}
+
+// What is there is locked, and what comes: the kernel would bring all of the addresses for which there may be memory.
+RAMSPAN_API int mlockall(int flags) noexcept {
+  if (homes.bytes > 0 && (flags & MCL_CURRENT) != 0) flags |= MCL_ONFAULT;
+  return Returned<int>(syscall(SYS_mlockall, flags));
+}
+
 RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
   if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_munlock, address, bytes));
   const Inside inside;
   ramspan::detail::LetGoPages(const_cast<void*>(address), bytes);
   return 0;
-}
-
-// ---- Threads that Ramspan starts are Ramspan's, and so are those that they start ----
-
-namespace {
-struct Beginning {
-  void* (*run)(void*);
-  void* argument;
-};
-void* RunInside(void* beginning) {
-  const Beginning begin = *static_cast<Beginning*>(beginning);
-  __libc_free(beginning);
-  t_inside_ramspan = 1;
-  return begin.run(begin.argument);
-}
-}  // namespace
-
-RAMSPAN_API int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) noexcept {
-  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
-  static const auto next = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
-  if (t_inside_ramspan == 0) return next(thread, attributes, run, argument);
-  auto* const begin = static_cast<Beginning*>(__libc_malloc(sizeof(Beginning)));
-  if (begin == nullptr) return EAGAIN;
-  *begin = {run, argument};
-  const int error = next(thread, attributes, RunInside, begin);
-  if (error != 0) __libc_free(begin);
-  return error;
 }
 
 }  // extern "C"

@@ -122,7 +122,10 @@ void FreePages(void* begin) noexcept {
   if (begin == nullptr || (Session::InForkedChild() && IsPaged(begin))) return;  // the parent's
   const PublicCall call;
   PageSpace* const space = PagesIfStarted();
-  RS_CHECK(space != nullptr && space->Owns(begin), "FreePages(%p), which is not memory of AllocatePages", begin);
+  if (space == nullptr || !space->Owns(begin)) {
+    LogWarning("the process ends: the program calls FreePages(%p), which is not memory of AllocatePages", begin);
+    std::abort();
+  }
   space->Free(begin);
 }
 
