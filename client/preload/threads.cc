@@ -65,6 +65,19 @@ void* RunThread(void* beginning) {
   return begin.run(begin.argument);
 }
 
+// A stack of the program's that is swapped by pages: where a thread begins it has no other stack yet, and above that libc keeps what the kernel looks at. It stays until the
+// memory is given back.
+void HoldTopOf(const pthread_attr_t& attributes) {
+  constexpr size_t kTop = size_t{64} << 10;
+  void* stack = nullptr;
+  size_t bytes = 0;
+  if (!in_signals.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return;
+  char* const top = static_cast<char*>(stack) + (bytes > kTop ? bytes - kTop : 0);
+  for (char* page = top; page < static_cast<char*>(stack) + bytes; page += 4096) *const_cast<volatile char*>(page);  // what was never touched could not be held
+  const detail::Inside inside;
+  static_cast<void>(detail::HoldPages(top, static_cast<size_t>(static_cast<char*>(stack) + bytes - top)));
+}
+
 }  // namespace
 
 void MakeStackOfThisThread() {
@@ -77,6 +90,7 @@ void MakeStackOfThisThread() {
 using ramspan::detail::t_inside_ramspan;
 using ramspan::preload::Beginning;
 using ramspan::preload::homes;
+using ramspan::preload::HoldTopOf;
 using ramspan::preload::RunThread;
 
 extern "C" {
@@ -87,6 +101,7 @@ RAMSPAN_API int pthread_create(pthread_t* thread, const pthread_attr_t* attribut
   // Before the start it is not known whether there will be a handler.
   const bool may_need_stack = homes.bytes == 0 || ramspan::preload::in_signals.load(std::memory_order_relaxed);
   if (t_inside_ramspan == 0 && !may_need_stack) return next(thread, attributes, run, argument);
+  if (attributes != nullptr && t_inside_ramspan == 0) HoldTopOf(*attributes);
   auto* const begin = static_cast<Beginning*>(__libc_malloc(sizeof(Beginning)));
   if (begin == nullptr) return EAGAIN;
   *begin = {run, argument, t_inside_ramspan};

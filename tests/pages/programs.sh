@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Programs that nobody here wrote, unmodified, under a limit far below what they use: their output is that of a run without Ramspan.
-# usage: programs.sh RAMSPAN
+# usage: programs.sh RAMSPAN PRELOADED
 set -u
-ramspan=$(realpath "$1")
+ramspan=$(realpath "$1") preloaded=$(realpath "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -43,4 +43,18 @@ my \$s = join(\",\", map { \$_ * 3 } 1 .. 500_000); my \$r = reverse \$s; print 
 "'
 same xz 8MiB 'head -c 300000 numbers | xz -2 -T1 -c | xz -dc | md5sum'
 same gcc 4MiB 'for i in $(seq 300); do echo "int f$i(int a) { int b[$i+1]; for (int i = 0; i < a; ++i) b[i % $i] = a * i; return b[a % $i]; }"; done >many.c; exec gcc -O1 -S -o - many.c | md5sum'
+# The kernel's accesses are served, and as for a user for whom they are not.
+for mode in thread signal; do
+  for scenario in guard_pages remaps calls signals stacks locks child; do
+    if [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 8MiB -- "$preloaded" $scenario 2>err)" = good ]; then
+      echo "ok: $scenario, $mode"
+    else
+      echo "FAILED: $scenario, $mode"
+      tail -5 err
+      failed=1
+    fi
+  done
+done
+export RAMSPAN_PAGE_FAULTS=signal
+same sort_by_signal 2MiB 'exec sort -S 32M numbers | md5sum'
 exit $failed
