@@ -136,7 +136,7 @@ bool BlockCache::Grow() noexcept {
   entries_ = larger;
   mask_ = size - 1;
   replaced_ = 0;
-  if (size >= blocks_) places_ = new (std::nothrow) void*[blocks_]();  // without it entries are looked up
+  first_[0].place = size >= blocks_ ? new (std::nothrow) void*[blocks_]() : nullptr;  // without them entries are looked up
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) SetPlace(entry->block, entry->place);
   return true;
 }
@@ -171,8 +171,8 @@ void* BlockCache::TryEnter(size_t block, Object object) noexcept {
 BlockCache::~BlockCache() {
   LetGo(&leaving_);
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) LetGo(entry);
+  delete[] places();
   if (entries_ != first_) delete[] entries_;
-  delete[] places_;
   if (OfThread& views = OfThread::Get(); views.bytes == 0) views.most = UINT64_MAX;  // the next ones find out anew
 }
 

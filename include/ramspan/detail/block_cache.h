@@ -28,8 +28,8 @@ class RAMSPAN_API BlockCache {
   // row, and is the latest from here on, as if it had been entered.
   void* Find(size_t block, bool* again) const {
     void* place;
-    if (places_ != nullptr) {
-      place = places_[block];
+    if (void** const all = places(); all != nullptr) {
+      place = all[block];
       if (__builtin_expect(place == nullptr, 0)) return nullptr;
     } else {
       const Entry* const entry = entries_ + (block & mask_);
@@ -90,8 +90,12 @@ class RAMSPAN_API BlockCache {
   }
   void* TakeBack();
   bool Grow() noexcept;
+  // Of each block's first element, null where it is not held: what is looked up where there is an entry for each block. Eight bytes each stay in the
+  // first-level cache where entries would not. Null: there are fewer entries. Kept in what larger entries leave free, because programs that are compiled
+  // already have this object in theirs, as it was without them.
+  void** places() const { return entries_ == first_ ? nullptr : static_cast<void**>(first_[0].place); }
   void SetPlace(size_t block, void* place) {
-    if (places_ != nullptr && block < blocks_) places_[block] = place;
+    if (void** const all = places(); all != nullptr && block < blocks_) all[block] = place;
   }
 
   static std::atomic<uint32_t> calls_;  // publishes nothing: a call that is heard late is heard at the next block
@@ -99,9 +103,6 @@ class RAMSPAN_API BlockCache {
   Entry first_[kFirst];
   Entry* entries_ = first_;
   size_t mask_ = kFirst - 1;
-  // Of each block's first element, null where it is not held: what is looked up where there is an entry for each block. Eight bytes each stay in the
-  // first-level cache where entries would not. Null: there are fewer entries.
-  void** places_ = nullptr;
   const size_t blocks_;
   const bool write_, gathers_;
   bool is_full_ = false;
