@@ -170,13 +170,13 @@ int RunPages(const BenchOptions& options) {
   EffectiveOptions();  // starts the library
   const double before = AnonymousBytes();
   const uint64_t accesses = options.operations;
+  const double fitting = FittingRatio(options);  // first: frames that have been used lie scattered
   std::vector<double> managed;
   {
     RandomAccess access(options.data, options.chunk);
     access.MissSeconds(accesses);
     for (int i = 0; i < options.repetitions; ++i) managed.push_back(Median(access.MissSeconds(accesses)));
   }
-  const double fitting = FittingRatio(options);
   PagedWords pages(options.data);
   std::vector<double> beside;  // MiB of the process's own memory above the limit and what it had before, by threads
   for (const size_t threads : {size_t{1}, size_t{8}}) {

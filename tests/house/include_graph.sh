@@ -26,7 +26,7 @@ client/front       common client/engine client/chunk include/ramspan
 client/pages       common client/engine client/chunk client/policy include/ramspan
 client/rambrain    common include/ramspan include/rambrain
 client/runtime     common client/arena client/chunk client/engine client/front client/pages client/policy client/swap client/transport client/transport(doors) include/ramspan
-client/preload     client/pages client/runtime include/ramspan
+client/preload     common client/pages client/runtime include/ramspan
 memserver          common
 memserver(mpi)     memserver common common(mpi)
 launch             common
