@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 
 #include "common/slot_ref.h"
@@ -32,7 +33,11 @@ uint64_t FreeAddresses() {
   return all.rlim_cur > used ? all.rlim_cur - used : 0;
 }
 
+std::atomic<bool> leave_half{false};
+
 }  // namespace
+
+void LeaveHalfOfAddresses() { leave_half.store(true, std::memory_order_relaxed); }
 
 AddressRange ReserveAddresses(uint64_t most, uint64_t least) {
   least = RoundUpToGranule(least);  // where the part for others begins has to be a page's begin
@@ -43,8 +48,7 @@ AddressRange ReserveAddresses(uint64_t most, uint64_t least) {
   };
   AddressRange range = beside_others(most);
   if (range.begin != nullptr) return range;
-  // The program has mappings of its own, and so have other parts of the library.
-  most = std::max(least, std::min(most, RoundUpToGranule(FreeAddresses() / 2)));
+  if (leave_half.load(std::memory_order_relaxed)) most = std::max(least, std::min(most, RoundUpToGranule(FreeAddresses() / 2)));
   uint64_t fits = least;
   for (uint64_t too_much = most; too_much > fits + kStep;) {
     const uint64_t middle = RoundUpToGranule(fits + (too_much - fits) / 2);

@@ -11,9 +11,12 @@ struct AddressRange {
   uint64_t bytes = 0;
 };
 
-// `most` bytes, or half of what `ulimit -v` leaves, or as many as leave room for kAddressesOfOthers beside them (to a MiB), but not less than `least`, which may be all there is.
+// `most` bytes, or as many of them as leave room for kAddressesOfOthers beside them (to a MiB), but not less than `least`, which may be all there is.
 // `least`, in whole pages, is no more than `most`. Pages may be read and written, and are made by their first use. munmap gives it back.
 AddressRange ReserveAddresses(uint64_t most, uint64_t least);
+// From now on not more than half of what `ulimit -v` leaves, but for `least`: where all of a program's large allocations are to find room in what is reserved, and it has
+// mappings of its own besides.
+void LeaveHalfOfAddresses();
 
 // What glibc reserves for the allocations of two more threads (64 MiB each), their stacks of 8 MiB, files that are mapped, and what the program
 // makes after Ramspan has started. With 64 MiB a program of two threads found no heap now and then, where it needs no more.

@@ -24,19 +24,13 @@ namespace ramspan {
 namespace {
 
 constexpr uint64_t kHomeAddresses = uint64_t{1} << 40;  // of homes, where the system lets us; they cost nothing
-constexpr uint64_t kLeastPerLimit = 4;              // times the limit, where addresses are limited
+constexpr uint64_t kLeastPerLimit = 4;             // times the limit, where addresses are limited
 constexpr uint64_t kBlocksACharge = 128;            // whose descriptors are charged to the memory limit in one go: a page
 constexpr uint64_t kAlignment = uint64_t{1} << 30;  // what huge pages and aligned allocators may ask for
-constexpr uint32_t kFaultsOfFree = 100'000;         // in blocks that nobody has allocated: late ones are a few
-// A look takes some ns: the lock is held for a move, of 5 to 15 us. Who holds it may have been preempted.
-constexpr int kLooksAtBlock = 2000, kLooksBeforeNap = 4000;
-constexpr auto kNap = std::chrono::microseconds(50);
-// What fills the memory limit may be blocks in their grace, and frames of those that are being brought.
-constexpr auto kPatienceWithPins = std::chrono::seconds(10);
 
-int64_t BlockClockNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+}  // namespace
 
-[[noreturn, gnu::format(printf, 1, 2)]] void EndForTheProgram(const char* format, ...) {
+void PageSpace::EndForTheProgram(const char* format, ...) {
   char what[200];
   va_list arguments;
   va_start(arguments, format);
@@ -45,32 +39,6 @@ int64_t BlockClockNs() { return std::chrono::steady_clock::now().time_since_epoc
   LogWarning("the process ends: the program %s", what);
   std::abort();
 }
-
-// Most memory differs from zero within its first bytes.
-bool IsZero(const char* begin, size_t bytes) {
-  const auto* const words = reinterpret_cast<const uint64_t*>(begin);
-  const size_t count = bytes / sizeof(uint64_t);
-  return std::all_of(words, words + count, [](uint64_t word) { return word == 0; });
-}
-
-}  // namespace
-
-class PageSpace::Locked {
- public:
-  explicit Locked(Block* block) : block_(block) {
-    for (int looks = 0; block_->locked.exchange(true, std::memory_order_acquire); ++looks) {
-      if (looks >= kLooksBeforeNap) std::this_thread::sleep_for(kNap);  // who has it may get no core otherwise (real-time)
-      if (looks >= kLooksAtBlock) std::this_thread::yield();
-      __builtin_ia32_pause();
-    }
-  }
-  ~Locked() { block_->locked.store(false, std::memory_order_release); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  Block* const block_;
-};
 
 Result<std::unique_ptr<PageSpace>> PageSpace::Create(Engine* engine, const PageOptions& options) {
   auto space = std::unique_ptr<PageSpace>(new PageSpace(engine, options));
@@ -360,51 +328,6 @@ void PageSpace::DropBlocks(size_t first, size_t end) {
   }
 }
 
-// The frame goes back to the arena with its pages.
-void PageSpace::DropChunk(Block* block) {
-  Chunk* chunk = nullptr;
-  {
-    const Locked locked(block);
-    chunk = block->chunk.load(std::memory_order_relaxed);
-    if (chunk == nullptr) return;
-    if (std::exchange(block->held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
-    if (block->home) {
-      auto* const frame = static_cast<std::byte*>(chunk->frame);
-      // Pages that a device holds stay its own until it lets them go. The frame gets others when it is written to, which nobody watches any more.
-      if (block->is_protected || !NoteFrame(frame) || userfault_.Move(frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo) != 0) {
-        madvise(HomeOf(*block), block_bytes_, MADV_DONTNEED);
-        LeaveFrame(frame);
-      }
-      block->home = false;
-    }
-    chunk->refs.store(UINT32_MAX, std::memory_order_release);  // TakeAway looks for its block no longer
-    block->chunk.store(nullptr, std::memory_order_release);
-  }
-  // A thread that was about to bring it sees that the block has no such chunk any more, and lets go.
-  while (!engine_->FreeUnpinned(chunk)) std::this_thread::sleep_for(kNap);
-}
-
-Status PageSpace::MakeChunk(Block* block) {
-  if (Status status = ChargeBlock(static_cast<size_t>(block - blocks_)); !status.ok()) return status;
-  Result<Chunk*> made = engine_->Create(block_bytes_);
-  if (!made.ok()) return made.status();
-  Chunk* const chunk = made.value();
-  chunk->refs.store(static_cast<uint32_t>(block - blocks_), std::memory_order_relaxed);
-  SetBits(chunk, kPages);
-  {
-    const Locked locked(block);
-    if (block->chunk.load(std::memory_order_relaxed) == nullptr) {
-      block->blank = true;
-      block->chunk.store(chunk);
-      if (IsUsed(static_cast<size_t>(block - blocks_))) return Status();
-      block->chunk.store(nullptr, std::memory_order_release);
-    }
-    chunk->refs.store(UINT32_MAX, std::memory_order_release);
-  }
-  engine_->Free(chunk);  // another thread was faster, or has freed the block
-  return Status();
-}
-
 // Descriptors of blocks count in the memory limit as far as they are used. Two threads may charge the same: that is a page too much.
 Status PageSpace::ChargeBlock(size_t number) {
   std::atomic<uint64_t>& word = charged_[number / kBlocksACharge / 64];
@@ -413,193 +336,6 @@ Status PageSpace::ChargeBlock(size_t number) {
   Status status = engine_->ChargeMetadata(kBlocksACharge * sizeof(Block));
   if (status.ok()) word.fetch_or(bit, std::memory_order_relaxed);
   return status;
-}
-
-// A touch that another thread's has served, before the block was freed. Or the program uses what it has freed, again and again.
-Status PageSpace::OfFreeBlock(Block* block) {
-  if (faults_of_free_.fetch_add(1, std::memory_order_relaxed) >= kFaultsOfFree) EndForTheProgram("uses memory at %p that it has freed, or not allocated", static_cast<void*>(HomeOf(*block)));
-  userfault_.Wake(HomeOf(*block), block_bytes_);
-  return Status();
-}
-
-// Does not wait for pins in the engine, which judges by who waits there whether others may let go: a thread that the kernel keeps waiting passes for one
-// that goes on.
-Status PageSpace::TryBring(const void* address) {
-  Block* const block = &BlockAt(address);
-  for (;;) {
-    Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
-    if (chunk == nullptr && !IsUsed(static_cast<size_t>(block - blocks_))) return OfFreeBlock(block);
-    const Status status = chunk == nullptr ? MakeChunk(block) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &block->chunk);
-    if (status.ok() && chunk != nullptr && ShowPinned(block, chunk, address)) {
-      faults_.fetch_add(1, std::memory_order_relaxed);
-      ShowAhead(block);
-      return status;
-    }
-    if (!status.ok() && block->chunk.load(std::memory_order_acquire) == chunk) return status;
-    // It has just been made, or was given back meanwhile.
-  }
-}
-
-bool PageSpace::MayWaitOn(const Status& status, Clock::time_point since, bool* told) {
-  if (Clock::now() - since < kPatienceWithPins) return true;
-  if (status.code() != StatusCode::kAborted) return false;
-  if (!std::exchange(*told, true)) {
-    LogWarning("a thread has waited 10 s for memory for pages that it uses: adhereTos pin all of the memory limit, and it waits on until they release some. They have to "
-               "end before their thread waits for another one, or uses pages");
-  }
-  return true;
-}
-
-Status PageSpace::Bring(const void* address) {
-  const auto since = Clock::now();
-  for (bool told = false;;) {
-    Status status = TryBring(address);
-    if (status.ok() || !PassesByItself(status) || !MayWaitOn(status, since, &told)) return status;
-    std::this_thread::sleep_for(kPause);
-  }
-}
-
-// Those behind `block` that are in memory, but not at home, where it goes on a sweep. Does not wait for transfers, but for one that begins just now.
-void PageSpace::ShowAhead(Block* block) {
-  if (block == blocks_) return;
-  const Block& before = block[-1];
-  const bool goes_on = BlockClockNs() - before.shown_ns.load(std::memory_order_relaxed) < std::chrono::nanoseconds(kRowRecent).count();
-  auto row = static_cast<uint8_t>(goes_on ? std::min(before.row.load(std::memory_order_relaxed) + 1, int{kRowMost}) : 0);
-  block->row.store(row, std::memory_order_relaxed);
-  if (row < kRowLeast) return;
-  const uint64_t most = std::min<uint64_t>({row, engine_->budget()->limit() / kAheadInLimit / block_bytes_, static_cast<uint64_t>(blocks_ + homes_.bytes / block_bytes_ - block) - 1});
-  for (Block* next = block + 1; next <= block + most; ++next) {
-    Chunk* const chunk = next->chunk.load(std::memory_order_acquire);
-    // Of a chunk that is freed just now the descriptor stays readable (chunk_table.h), and AcquireCounted looks again.
-    if (chunk == nullptr || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
-    row = static_cast<uint8_t>(std::min(row + 1, int{kRowMost}));
-    if (!IsInGrace(next->shown_ns.load(std::memory_order_relaxed))) {
-      if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next->chunk).ok() || !ShowPinned(next, chunk, nullptr)) return;
-    }
-    next->row.store(row, std::memory_order_relaxed);
-  }
-}
-
-// Ends the caller's counted pin. False: the block was given back meanwhile. `address`: what was touched; null: nothing yet.
-bool PageSpace::ShowPinned(Block* block, Chunk* chunk, const void* address) {
-  showing_.fetch_add(1, std::memory_order_relaxed);
-  bool shown = false;
-  {
-    const Locked locked(block);
-    shown = block->chunk.load(std::memory_order_relaxed) == chunk;
-    if (shown) Show(block, chunk, address);
-  }
-  chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
-  showing_.fetch_sub(1, std::memory_order_relaxed);
-  return shown;
-}
-
-// From the frame to its home. REQUIRES: locked, and the chunk is pinned. What the program writes there, nobody hears of: so it counts as changed,
-// also where it was taken away between the pull and this, and its bit with it.
-void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
-  if (block->home && address == nullptr) return;
-  if (faults_of_free_.load(std::memory_order_relaxed) != 0) faults_of_free_.store(0, std::memory_order_relaxed);
-  if (block->home) {
-    // Another thread was faster. Or the program has given the page back to the kernel by a call that nobody here sees.
-    static_cast<void>(userfault_.Zero(address));
-    userfault_.Wake(HomeOf(*block), block_bytes_);
-  } else {
-    auto* const frame = static_cast<std::byte*>(chunk->frame);
-    if (block->blank) memset(frame, 0, block_bytes_);
-    if (!NoteFrame(frame) || userfault_.Move(HomeOf(*block), frame, block_bytes_, Userfault::MayBeShared::kYes) != 0) CopyHome(block, frame);
-    moves_home_.fetch_add(1, std::memory_order_relaxed);
-    block->home = true;
-    if (block->is_protected) HoldLocked(block);
-    block->blank = false;
-    SetBits(chunk, kDirty);
-  }
-  const int64_t now = BlockClockNs();
-  block->shown_ns.store(now, std::memory_order_relaxed);
-  last_shown_ns_.store(now, std::memory_order_relaxed);
-}
-
-// Where pages cannot be moved: a device or a network holds the frame's, or those at home have another protection. The frame's go back to the kernel.
-void PageSpace::CopyHome(Block* block, std::byte* frame) {
-  const int error = userfault_.Copy(HomeOf(*block), frame, block_bytes_);
-  RS_CHECK(error == 0, "pages of block %zu cannot come home: %s", static_cast<size_t>(block - blocks_), strerror(error));
-  LeaveFrame(frame);
-}
-
-// Its pages go back to the kernel, and the next ones are watched by nobody.
-void PageSpace::LeaveFrame(std::byte* frame) {
-  engine_->ForgetFrame({frame, block_bytes_});
-  ForgetFrames({frame, block_bytes_});
-  madvise(frame, block_bytes_, MADV_DONTNEED);
-}
-
-bool PageSpace::IsInGrace(int64_t shown_ns) const { return BlockClockNs() - shown_ns < std::chrono::nanoseconds(kGrace).count(); }
-
-bool PageSpace::WillLetGo() const {
-  return showing_.load(std::memory_order_relaxed) > 0 || in_calls_.load(std::memory_order_relaxed) > 0 || IsInGrace(last_shown_ns_.load(std::memory_order_relaxed));
-}
-
-// Where the chunk has no slot it is not dirty from now on. In one step: a slot that the engine gives it meanwhile makes it dirty again afterwards, because there
-// is nothing in it yet.
-bool PageSpace::ForgetContents(Chunk* chunk) {
-  uint64_t word = chunk->state.load(std::memory_order_acquire);
-  while ((word & kHasSlot) == 0) {
-    if (chunk->state.compare_exchange_weak(word, word & ~kDirty, std::memory_order_acq_rel, std::memory_order_acquire)) return true;
-  }
-  return false;
-}
-
-// From home to the frame; false: it stays. REQUIRES: locked, and the chunk is closed.
-bool PageSpace::Hide(Block* block, Chunk* chunk) {
-  if (HasCountedPins(chunk) || block->held || block->calls > 0) return false;
-  if (!block->home) return true;
-  if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;
-  if (!NoteFrame(static_cast<std::byte*>(chunk->frame)) || userfault_.Move(chunk->frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo) != 0) {
-    stuck_.fetch_add(1, std::memory_order_relaxed);
-    return false;
-  }
-  moves_away_.fetch_add(1, std::memory_order_relaxed);
-  block->home = false;
-  // Zeros without a place in swap need none: the frame is dropped as one that never had contents. (Where swap runs full the engine gives chunks their places
-  // before they are written. Those are written.)
-  if (!Has(chunk, kHasSlot) && IsZero(static_cast<const char*>(chunk->frame), block_bytes_) && ForgetContents(chunk)) {
-    block->blank = true;
-    zero_blocks_.fetch_add(1, std::memory_order_relaxed);
-  }
-  return true;
-}
-
-void PageSpace::TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned) {
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    if (pinned[i] || !Has(chunks[i], kPages)) continue;
-    for (;;) {
-      const uint32_t number = chunks[i]->refs.load(std::memory_order_acquire);
-      if (number == UINT32_MAX) break;  // it is being given back
-      Block* const block = blocks_ + number;
-      const Locked locked(block);
-      if (block->chunk.load(std::memory_order_relaxed) != chunks[i]) continue;  // or has another home meanwhile
-      pinned[i] = !Hide(block, chunks[i]);
-      break;
-    }
-  }
-}
-
-// Where pages are moved to has to be registered. All frames of one run of the arena's addresses are, or none is.
-bool PageSpace::NoteFrame(std::byte* frame) {
-  const auto page = static_cast<uint64_t>(reinterpret_cast<char*>(frame) - frames_.begin) / kPageBytes;
-  if (registered_[page / 64].load(std::memory_order_relaxed) & uint64_t{1} << page % 64) return true;
-  if (userfault_.Register(frame, block_bytes_) != 0) return false;  // too many mappings
-  for (uint64_t p = page; p < page + block_bytes_ / kPageBytes; ++p) registered_[p / 64].fetch_or(uint64_t{1} << p % 64, std::memory_order_relaxed);
-  return true;
-}
-
-void PageSpace::ForgetFrames(std::span<std::byte> frames) {
-  const auto page = static_cast<uint64_t>(reinterpret_cast<char*>(frames.data()) - frames_.begin) / kPageBytes;
-  bool any = false;
-  for (uint64_t p = page; p < page + frames.size() / kPageBytes; ++p) {
-    const uint64_t bit = uint64_t{1} << p % 64;
-    if (registered_[p / 64].load(std::memory_order_relaxed) & bit) any = registered_[p / 64].fetch_and(~bit, std::memory_order_relaxed) != 0;
-  }
-  if (any) static_cast<void>(userfault_.Unregister(frames.data(), frames.size()));
 }
 
 PageSpace::Counters PageSpace::counters() const {

@@ -7,7 +7,7 @@
 //   Resident     at home (the program uses them there and nobody hears of it), or in the chunk's frame
 //   Loading, Writing   in the chunk's frame
 //
-// A touch of a page that is not at home comes to Bring (fault_threads.h, fault_signal.h), which has the engine make the chunk resident and then
+// A touch of a page that is not at home comes to Bring (fault_server.h), which has the engine make the chunk resident and then
 // moves all pages of the block from the frame to their home (UFFDIO_MOVE). The engine's eviction asks for pins by FindPinned; TakeAway, which is
 // called there, moves the pages back from home to the frame, atomically for the program: who touches one from then on comes to Bring. So the engine
 // writes and reads frames only, and no thread is ever stopped. A block stays at home for kGrace at least, in which the instruction that
@@ -23,13 +23,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <thread>
 
 #include "client/chunk/chunk.h"
-#include "common/userfault.h"
 #include "common/buddy_allocator.h"
 #include "common/mutex.h"
 #include "common/reserve_addresses.h"
 #include "common/status.h"
+#include "common/userfault.h"
 
 namespace ramspan {
 
@@ -141,7 +142,27 @@ class PageSpace {
     uint16_t calls = 0;  // system calls that use it: the same
     std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
   };
-  class Locked;
+  static constexpr auto kNap = std::chrono::microseconds(50);
+  class Locked {
+   public:
+    explicit Locked(Block* block) : block_(block) {
+      for (int looks = 0; block_->locked.exchange(true, std::memory_order_acquire); ++looks) {
+        if (looks >= kLooksBeforeNap) std::this_thread::sleep_for(kNap);  // who has it may get no core otherwise (real-time)
+        if (looks >= kLooksAtBlock) std::this_thread::yield();
+        __builtin_ia32_pause();
+      }
+    }
+    ~Locked() { block_->locked.store(false, std::memory_order_release); }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+   private:
+    // A look takes some ns: the lock is held for a move, of 5 to 15 us. Who holds it may have been preempted.
+    static constexpr int kLooksAtBlock = 2000, kLooksBeforeNap = 4000;
+    Block* const block_;
+  };
+  // For what the program does wrong, not Ramspan.
+  [[noreturn, gnu::format(printf, 1, 2)]] static void EndForTheProgram(const char* format, ...);
 
   PageSpace(Engine* engine, const PageOptions& options) : engine_(engine), block_bytes_(options.block_bytes) {}
   Status Open(FaultMode mode);

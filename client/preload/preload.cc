@@ -81,6 +81,7 @@ void InForkedChild() {
 
 void Start() {
   state.store(State::kStarting);
+  ramspan::detail::LeaveAddressesToProgram();
   try {
     ramspan::FreePages(ramspan::AllocatePages(1));
   } catch (const std::exception& e) {

@@ -28,6 +28,7 @@
 #include "common/log.h"
 #include "common/public_call.h"
 #include "common/raise.h"
+#include "common/reserve_addresses.h"
 #include "ramspan/errors.h"
 #include "ramspan/rs_malloc.h"
 
@@ -170,6 +171,8 @@ PageAddresses AddressesOfPages() noexcept {
   const AddressRange homes = space->homes();
   return {reinterpret_cast<uintptr_t>(homes.begin), homes.bytes};
 }
+
+void LeaveAddressesToProgram() noexcept { LeaveHalfOfAddresses(); }
 
 size_t PagesAbove() noexcept { return Runtime::IfStarted()->pages_above(); }
 

@@ -1,5 +1,5 @@
 // What the preloaded library (client/preload) needs of the page mode beyond <ramspan/pages.h>. Exported, but not installed.
-// Thread-safety: any thread. All but AddressesOfPages and PagesAbove need a start by AllocatePages, and addresses of its.
+// Thread-safety: any thread. All but AddressesOfPages, LeaveAddressesToProgram and PagesAbove need a start by AllocatePages, and addresses of its.
 #pragma once
 
 #include <signal.h>
@@ -17,6 +17,8 @@ struct PageAddresses {
   size_t bytes = 0;
 };
 RAMSPAN_API PageAddresses AddressesOfPages() noexcept;
+// Before the start, for a program that knows nothing of it: LeaveHalfOfAddresses.
+RAMSPAN_API void LeaveAddressesToProgram() noexcept;
 RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the start
 // As PageSpace's.
 RAMSPAN_API void* ReallocatePages(void* begin, size_t bytes) noexcept;

@@ -25,7 +25,7 @@ uint64_t AddressesTaken() {  // bytes; 0: not known
 struct Reserved {
   uint64_t bytes = 0, taken = 0;
 };
-Reserved ReserveWith(uint64_t left, uint64_t most, uint64_t least) {
+Reserved ReserveWith(uint64_t left, uint64_t most, uint64_t least, bool half = false) {
   Reserved said;
   int ends[2];
   if (pipe(ends) != 0) return said;
@@ -34,6 +34,7 @@ Reserved ReserveWith(uint64_t left, uint64_t most, uint64_t least) {
     const uint64_t before = AddressesTaken();
     const rlimit limit{before + left, before + left};
     if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
+    if (half) LeaveHalfOfAddresses();
     said.bytes = ReserveAddresses(most, least).bytes;
     said.taken = AddressesTaken() - before;
     _exit(write(ends[1], &said, sizeof said) == sizeof said ? 0 : 1);
@@ -52,6 +53,12 @@ TEST(ReserveAddresses, LeavesToOthersWhatIsTheirsAndTakesAllElse) {
   EXPECT_LE(most.bytes, 300 * kMiB);
   EXPECT_GE(most.bytes, 290 * kMiB);
   EXPECT_LE(most.taken, most.bytes + 2 * kMiB) << "what was to be left to others was kept";
+}
+
+TEST(ReserveAddresses, LeavesHalfWhereAProgramKnowsNothingOfIt) {
+  const Reserved most = ReserveWith(2000 * kMiB, uint64_t{1} << 40, 10 * kMiB, true);
+  EXPECT_LE(most.bytes, 1000 * kMiB);
+  EXPECT_GE(most.bytes, 950 * kMiB);
 }
 
 // A part for others that begins within a page cannot be given back: the whole range and the part stay taken.
