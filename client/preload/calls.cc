@@ -6,7 +6,6 @@
 // has just been touched as a rule, and so is at home.
 //
 // Thread-safety, cancellation, signals: as the calls that they replace.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -28,7 +27,7 @@ namespace {
 // Of `begin`, as many bytes as are at home while this lives. 0: none, because memory is full; the call is made, and fails by itself.
 class Pinned {
  public:
-  Pinned(const void* begin, size_t bytes) : begin_(begin), bytes_(NeedsPins(begin) ? detail::PinPagesForCall(begin, bytes) : 0) {}
+  Pinned(const void* begin, size_t bytes) : begin_(begin), bytes_(NeedsPins(begin) ? detail::PinPagesForCall(const_cast<void*>(begin), bytes) : 0) {}
   ~Pinned() {
     if (bytes_ > 0) detail::UnpinPagesForCall(begin_, bytes_);
   }
@@ -101,11 +100,6 @@ auto WithVectors(const iovec* vectors, int count, const Call& call) -> decltype(
   return pins.count > 0 ? call(pins.pieces, pins.count) : call(vectors, count);
 }
 
-template <typename F>
-F Next(const char* name) {
-  return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
-}
-
 [[noreturn]] void Overflow() {
   static constexpr char kText[] = "*** buffer overflow detected ***: terminated\n";
   if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) std::abort();
@@ -131,8 +125,8 @@ size_t Stream(Byte* begin, size_t size, size_t count, const Move& move) {
 }  // namespace ramspan::preload
 
 using ramspan::preload::InPieces;
+using ramspan::preload::Libc;
 using ramspan::preload::NeedsPins;
-using ramspan::preload::Next;
 using ramspan::preload::Overflow;
 using ramspan::preload::Pinned;
 using ramspan::preload::Stream;
@@ -143,22 +137,22 @@ extern "C" {
 // ---- Files and pipes ----
 
 RAMSPAN_API ssize_t read(int fd, void* to, size_t bytes) {
-  static const auto next = Next<ssize_t (*)(int, void*, size_t)>("read");
+  static constinit Libc<ssize_t (*)(int, void*, size_t)> next("read");
   if (!NeedsPins(to)) return next(fd, to, bytes);
   return InPieces(fd, static_cast<char*>(to), bytes, [&](char* at, size_t n, size_t) { return next(fd, at, n); });
 }
 RAMSPAN_API ssize_t write(int fd, const void* from, size_t bytes) {
-  static const auto next = Next<ssize_t (*)(int, const void*, size_t)>("write");
+  static constinit Libc<ssize_t (*)(int, const void*, size_t)> next("write");
   if (!NeedsPins(from)) return next(fd, from, bytes);
   return InPieces(fd, static_cast<const char*>(from), bytes, [&](const char* at, size_t n, size_t) { return next(fd, at, n); });
 }
 RAMSPAN_API ssize_t pread(int fd, void* to, size_t bytes, off_t offset) {
-  static const auto next = Next<ssize_t (*)(int, void*, size_t, off_t)>("pread");
+  static constinit Libc<ssize_t (*)(int, void*, size_t, off_t)> next("pread");
   if (!NeedsPins(to)) return next(fd, to, bytes, offset);
   return InPieces(fd, static_cast<char*>(to), bytes, [&](char* at, size_t n, size_t done) { return next(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t pwrite(int fd, const void* from, size_t bytes, off_t offset) {
-  static const auto next = Next<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite");
+  static constinit Libc<ssize_t (*)(int, const void*, size_t, off_t)> next("pwrite");
   if (!NeedsPins(from)) return next(fd, from, bytes, offset);
   return InPieces(fd, static_cast<const char*>(from), bytes, [&](const char* at, size_t n, size_t done) { return next(fd, at, n, offset + static_cast<off_t>(done)); });
 }
@@ -166,19 +160,19 @@ RAMSPAN_API ssize_t pread64(int fd, void* to, size_t bytes, off64_t offset) __at
 RAMSPAN_API ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t offset) __attribute__((alias("pwrite")));
 
 RAMSPAN_API ssize_t readv(int fd, const iovec* vectors, int count) {
-  static const auto next = Next<ssize_t (*)(int, const iovec*, int)>("readv");
+  static constinit Libc<ssize_t (*)(int, const iovec*, int)> next("readv");
   return WithVectors(vectors, count, [&](const iovec* v, int n) { return next(fd, v, n); });
 }
 RAMSPAN_API ssize_t writev(int fd, const iovec* vectors, int count) {
-  static const auto next = Next<ssize_t (*)(int, const iovec*, int)>("writev");
+  static constinit Libc<ssize_t (*)(int, const iovec*, int)> next("writev");
   return WithVectors(vectors, count, [&](const iovec* v, int n) { return next(fd, v, n); });
 }
 RAMSPAN_API ssize_t preadv(int fd, const iovec* vectors, int count, off_t offset) {
-  static const auto next = Next<ssize_t (*)(int, const iovec*, int, off_t)>("preadv");
+  static constinit Libc<ssize_t (*)(int, const iovec*, int, off_t)> next("preadv");
   return WithVectors(vectors, count, [&](const iovec* v, int n) { return next(fd, v, n, offset); });
 }
 RAMSPAN_API ssize_t pwritev(int fd, const iovec* vectors, int count, off_t offset) {
-  static const auto next = Next<ssize_t (*)(int, const iovec*, int, off_t)>("pwritev");
+  static constinit Libc<ssize_t (*)(int, const iovec*, int, off_t)> next("pwritev");
   return WithVectors(vectors, count, [&](const iovec* v, int n) { return next(fd, v, n, offset); });
 }
 RAMSPAN_API ssize_t preadv64(int fd, const iovec* vectors, int count, off64_t offset) __attribute__((alias("preadv")));
@@ -186,7 +180,7 @@ RAMSPAN_API ssize_t pwritev64(int fd, const iovec* vectors, int count, off64_t o
 
 // The pipe would keep the pages themselves, which move on without it. Copies, as it may.
 RAMSPAN_API ssize_t vmsplice(int fd, const iovec* vectors, size_t count, unsigned flags) {
-  static const auto next = Next<ssize_t (*)(int, const iovec*, size_t, unsigned)>("vmsplice");
+  static constinit Libc<ssize_t (*)(int, const iovec*, size_t, unsigned)> next("vmsplice");
   if (!std::any_of(vectors, vectors + count, [](const iovec& one) { return ramspan::preload::IsHome(one.iov_base); })) return next(fd, vectors, count, flags);
   const int mode = fcntl(fd, F_GETFL);
   const int most = static_cast<int>(std::min<size_t>(count, IOV_MAX));
@@ -194,7 +188,7 @@ RAMSPAN_API ssize_t vmsplice(int fd, const iovec* vectors, size_t count, unsigne
 }
 
 RAMSPAN_API ssize_t getrandom(void* to, size_t bytes, unsigned flags) {
-  static const auto next = Next<ssize_t (*)(void*, size_t, unsigned)>("getrandom");
+  static constinit Libc<ssize_t (*)(void*, size_t, unsigned)> next("getrandom");
   const Pinned pinned(to, bytes);
   return next(to, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags);
 }
@@ -202,27 +196,27 @@ RAMSPAN_API ssize_t getrandom(void* to, size_t bytes, unsigned flags) {
 // ---- Sockets ----
 
 RAMSPAN_API ssize_t recv(int fd, void* to, size_t bytes, int flags) {
-  static const auto next = Next<ssize_t (*)(int, void*, size_t, int)>("recv");
+  static constinit Libc<ssize_t (*)(int, void*, size_t, int)> next("recv");
   const Pinned pinned(to, bytes);
   return next(fd, to, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags);
 }
 RAMSPAN_API ssize_t send(int fd, const void* from, size_t bytes, int flags) {
-  static const auto next = Next<ssize_t (*)(int, const void*, size_t, int)>("send");
+  static constinit Libc<ssize_t (*)(int, const void*, size_t, int)> next("send");
   const Pinned pinned(from, bytes);
   return next(fd, from, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags);
 }
 RAMSPAN_API ssize_t recvfrom(int fd, void* to, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
-  static const auto next = Next<ssize_t (*)(int, void*, size_t, int, sockaddr*, socklen_t*)>("recvfrom");
+  static constinit Libc<ssize_t (*)(int, void*, size_t, int, sockaddr*, socklen_t*)> next("recvfrom");
   const Pinned pinned(to, bytes);
   return next(fd, to, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags, address, length);
 }
 RAMSPAN_API ssize_t sendto(int fd, const void* from, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
-  static const auto next = Next<ssize_t (*)(int, const void*, size_t, int, const sockaddr*, socklen_t)>("sendto");
+  static constinit Libc<ssize_t (*)(int, const void*, size_t, int, const sockaddr*, socklen_t)> next("sendto");
   const Pinned pinned(from, bytes);
   return next(fd, from, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags, address, length);
 }
 RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  static const auto next = Next<ssize_t (*)(int, msghdr*, int)>("recvmsg");
+  static constinit Libc<ssize_t (*)(int, msghdr*, int)> next("recvmsg");
   return WithVectors(message->msg_iov, static_cast<int>(message->msg_iovlen), [&](const iovec* v, int n) {
     if (v == message->msg_iov) return next(fd, message, flags);
     iovec* const own = message->msg_iov;
@@ -236,7 +230,7 @@ RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
   });
 }
 RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  static const auto next = Next<ssize_t (*)(int, const msghdr*, int)>("sendmsg");
+  static constinit Libc<ssize_t (*)(int, const msghdr*, int)> next("sendmsg");
   return WithVectors(message->msg_iov, static_cast<int>(message->msg_iovlen), [&](const iovec* v, int n) {
     if (v == message->msg_iov) return next(fd, message, flags);
     msghdr other = *message;
@@ -246,26 +240,26 @@ RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   });
 }
 RAMSPAN_API ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned long count, const iovec* remote, unsigned long remote_count, unsigned long flags) noexcept {
-  static const auto next = Next<ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long)>("process_vm_readv");
+  static constinit Libc<ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long)> next("process_vm_readv");
   return WithVectors(local, static_cast<int>(count), [&](const iovec* v, int n) { return next(pid, v, static_cast<unsigned long>(n), remote, remote_count, flags); });
 }
 
 // ---- stdio ----
 
 RAMSPAN_API size_t fread(void* to, size_t size, size_t count, FILE* file) {
-  static const auto next = Next<size_t (*)(void*, size_t, size_t, FILE*)>("fread");
+  static constinit Libc<size_t (*)(void*, size_t, size_t, FILE*)> next("fread");
   return Stream(static_cast<char*>(to), size, count, [&](char* at, size_t s, size_t n) { return next(at, s, n, file); });
 }
 RAMSPAN_API size_t fwrite(const void* from, size_t size, size_t count, FILE* file) {
-  static const auto next = Next<size_t (*)(const void*, size_t, size_t, FILE*)>("fwrite");
+  static constinit Libc<size_t (*)(const void*, size_t, size_t, FILE*)> next("fwrite");
   return Stream(static_cast<const char*>(from), size, count, [&](const char* at, size_t s, size_t n) { return next(at, s, n, file); });
 }
 RAMSPAN_API size_t fread_unlocked(void* to, size_t size, size_t count, FILE* file) {
-  static const auto next = Next<size_t (*)(void*, size_t, size_t, FILE*)>("fread_unlocked");
+  static constinit Libc<size_t (*)(void*, size_t, size_t, FILE*)> next("fread_unlocked");
   return Stream(static_cast<char*>(to), size, count, [&](char* at, size_t s, size_t n) { return next(at, s, n, file); });
 }
 RAMSPAN_API size_t fwrite_unlocked(const void* from, size_t size, size_t count, FILE* file) {
-  static const auto next = Next<size_t (*)(const void*, size_t, size_t, FILE*)>("fwrite_unlocked");
+  static constinit Libc<size_t (*)(const void*, size_t, size_t, FILE*)> next("fwrite_unlocked");
   return Stream(static_cast<const char*>(from), size, count, [&](const char* at, size_t s, size_t n) { return next(at, s, n, file); });
 }
 

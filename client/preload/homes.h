@@ -2,6 +2,8 @@
 // Thread-safety: any thread.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +24,29 @@ inline bool IsHome(const void* address) {
 inline bool NeedsPins(const void* address) {
   return __builtin_expect(in_signals.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed);
 }
+
+// The function that this library stands before. Found at its first call, also if that is a signal handler's: no lock of the compiler's for statics.
+template <typename Function>
+class Libc;
+template <typename Result, typename... Arguments>
+class Libc<Result (*)(Arguments...)> {
+  using Function = Result (*)(Arguments...);
+
+ public:
+  constexpr explicit Libc(const char* name) : name_(name) {}
+  Result operator()(Arguments... arguments) {
+    Function found = found_.load(std::memory_order_relaxed);
+    if (__builtin_expect(found == nullptr, 0)) {
+      found = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name_));
+      found_.store(found, std::memory_order_relaxed);
+    }
+    return found(arguments...);
+  }
+
+ private:
+  const char* const name_;
+  std::atomic<Function> found_{nullptr};
+};
 
 // A stack beside the thread's own for the handler of SIGBUS, unless the program has given it one. (threads.cc)
 void MakeStackOfThisThread();

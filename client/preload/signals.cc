@@ -2,7 +2,6 @@
 // program's blocks SIGBUS: else the next page that is away would end the process. A handler of SIGBUS of the program's own gets all others (FaultServer).
 //
 // Thread-safety, signals: as the calls that they replace.
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -14,11 +13,6 @@ namespace ramspan::preload {
 namespace {
 
 bool IsOurs(int number) { return number == SIGBUS && in_signals.load(std::memory_order_relaxed) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed); }
-
-template <typename F>
-F NextOf(const char* name) {
-  return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
-}
 
 // `set` without SIGBUS, where it must not be blocked.
 const sigset_t* Unblockable(const sigset_t* set, sigset_t* own) {
@@ -32,13 +26,13 @@ const sigset_t* Unblockable(const sigset_t* set, sigset_t* own) {
 }  // namespace ramspan::preload
 
 using ramspan::preload::IsOurs;
-using ramspan::preload::NextOf;
+using ramspan::preload::Libc;
 using ramspan::preload::Unblockable;
 
 extern "C" {
 
 RAMSPAN_API int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
-  static const auto next = NextOf<int (*)(int, const struct sigaction*, struct sigaction*)>("sigaction");
+  static constinit Libc<int (*)(int, const struct sigaction*, struct sigaction*)> next("sigaction");
   if (IsOurs(number)) {
     ramspan::detail::ExchangeHandlerOfOthers(action, before);
     return 0;
@@ -50,7 +44,7 @@ RAMSPAN_API int sigaction(int number, const struct sigaction* action, struct sig
 }
 
 RAMSPAN_API void (*signal(int number, void (*handler)(int)) noexcept)(int) {
-  static const auto next = NextOf<void (*(*)(int, void (*)(int)))(int)>("signal");
+  static constinit Libc<void (*(*)(int, void (*)(int)))(int)> next("signal");
   if (!IsOurs(number)) return next(number, handler);
   struct sigaction action = {}, before = {};
   action.sa_handler = handler;
@@ -60,13 +54,13 @@ RAMSPAN_API void (*signal(int number, void (*handler)(int)) noexcept)(int) {
 }
 
 RAMSPAN_API int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) noexcept {
-  static const auto next = NextOf<int (*)(int, const sigset_t*, sigset_t*)>("pthread_sigmask");
+  static constinit Libc<int (*)(int, const sigset_t*, sigset_t*)> next("pthread_sigmask");
   sigset_t own;
   return next(how, how == SIG_UNBLOCK ? set : Unblockable(set, &own), before);
 }
 
 RAMSPAN_API int sigprocmask(int how, const sigset_t* set, sigset_t* before) noexcept {
-  static const auto next = NextOf<int (*)(int, const sigset_t*, sigset_t*)>("sigprocmask");
+  static constinit Libc<int (*)(int, const sigset_t*, sigset_t*)> next("sigprocmask");
   sigset_t own;
   return next(how, how == SIG_UNBLOCK ? set : Unblockable(set, &own), before);
 }

@@ -1,7 +1,6 @@
 // libramspan-pages, fourth part: threads. Those that Ramspan starts are Ramspan's, and so are those that they start; all others get a stack for the handler that brings
 // pages, where that is how they are brought.
 // Thread-safety: as the call that it replaces.
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -96,8 +95,7 @@ using ramspan::preload::RunThread;
 extern "C" {
 
 RAMSPAN_API int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) noexcept {
-  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
-  static const auto next = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  static constinit ramspan::preload::Libc<int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> next("pthread_create");
   // Before the start it is not known whether there will be a handler.
   const bool may_need_stack = homes.bytes == 0 || ramspan::preload::in_signals.load(std::memory_order_relaxed);
   if (t_inside_ramspan == 0 && !may_need_stack) return next(thread, attributes, run, argument);

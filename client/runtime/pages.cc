@@ -185,7 +185,7 @@ void ReleasePages(void* begin, size_t bytes) noexcept {
   PagesIfStarted()->Release(begin, bytes);
 }
 bool PagesAreUsed(const void* begin, size_t bytes) noexcept { return PagesIfStarted()->IsUsed(begin, bytes); }
-size_t PinPagesForCall(const void* begin, size_t bytes) noexcept {
+size_t PinPagesForCall(void* begin, size_t bytes) noexcept {
   const PublicCall call;
   return PagesIfStarted()->PinForCall(begin, bytes);
 }

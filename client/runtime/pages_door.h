@@ -24,7 +24,7 @@ RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the star
 RAMSPAN_API void* ReallocatePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void ReleasePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API bool PagesAreUsed(const void* begin, size_t bytes) noexcept;  // REQUIRES: no Free beside it
-RAMSPAN_API size_t PinPagesForCall(const void* begin, size_t bytes) noexcept;
+RAMSPAN_API size_t PinPagesForCall(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
 // As sigaction(SIGBUS), for what is not Ramspan's of it. Where pages are brought by a handler of that signal.
 RAMSPAN_API void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept;
