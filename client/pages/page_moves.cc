@@ -28,6 +28,11 @@ bool IsZero(const char* begin, size_t bytes) {
   return std::all_of(words, words + count, [](uint64_t word) { return word == 0; });
 }
 
+bool IsInMemory(void* page) {
+  unsigned char there = 0;
+  return mincore(page, kPageBytes, &there) == 0 && (there & 1) != 0;
+}
+
 }  // namespace
 
 // The frame goes back to the arena with its pages.
@@ -180,8 +185,16 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
 
 // Where pages cannot be moved: a device or a network holds the frame's, or those at home have another protection. The frame's go back to the kernel.
 void PageSpace::CopyHome(Block* block, std::byte* frame) {
-  const int error = userfault_.Copy(HomeOf(*block), frame, block_bytes_);
-  RS_CHECK(error == 0, "pages of block %zu cannot come home: %s", static_cast<size_t>(block - blocks_), strerror(error));
+  char* const home = HomeOf(*block);
+  if (userfault_.Copy(home, frame, block_bytes_) != 0) {
+    for (size_t at = 0; at < block_bytes_; at += kPageBytes) {
+      const int error = userfault_.Copy(home + at, frame + at, kPageBytes);
+      // Those that have come until it failed are the same.
+      const bool is_home = error == 0 || (error == EEXIST && (!IsInMemory(frame + at) || memcmp(home + at, frame + at, kPageBytes) == 0));
+      RS_CHECK(is_home, "page %zu of block %zu cannot come home: %s; a page is there: %d, and in its frame: %d", at / kPageBytes, static_cast<size_t>(block - blocks_),
+               strerror(error), IsInMemory(home + at), IsInMemory(frame + at));
+    }
+  }
   LeaveFrame(frame);
 }
 

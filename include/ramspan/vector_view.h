@@ -49,6 +49,15 @@ class vectorView {
   E& operator[](size_t i) const RAMSPAN_LIFETIMEBOUND { return *At(i); }
   template <typename E = T, std::enable_if_t<std::is_const_v<E>, int> = 0>
   Element operator[](size_t i) const { return *At(i); }
+  // Of [i, i + count) what lies in one block with i, at least one element: inner loops over ranges (rows of a sparse matrix, edges of a vertex) take them run by run, as arrays.
+  // Valid as a reference of a view for writing. Blocks, throws and is checked as [i]. REQUIRES: count > 0.
+  detail::Span<T> run(size_t i, size_t count) const RAMSPAN_LIFETIMEBOUND {
+    T* const begin = At(i);
+    if constexpr (std::is_const_v<T>) {
+      if (__builtin_expect(begin == &once_.value, 0)) return {begin, 1};
+    }
+    return {begin, std::min({count, index_.First(index_.Block(i)) + index_.elements() - i, size_ - i})};
+  }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   iterator begin() const { return {this, 0}; }

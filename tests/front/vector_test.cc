@@ -617,4 +617,37 @@ TEST(ManagedVector, DoesNotGrowUnderAView) {
   EXPECT_EQ(x.capacity(), capacity) << "for what comes next";
 }
 
+TEST(ManagedVector, RunsOfAViewAreWhatLiesInOneBlock) {
+  constexpr size_t n = size_t{5} << 20;  // 40 MB in 16 MiB
+  managedVector<uint64_t> x(n);
+  {
+    auto to = x.view();
+    for (size_t i = 0; i < n;) {
+      for (uint64_t& e : to.run(i, n - i)) e = 3 * i++;
+    }
+  }
+  const size_t block = x.block_elements();
+  for (const bool random : {false, true}) {
+    if (random) x.advise(ramspan::advice::random);
+    const auto from = x.cview();
+    EXPECT_EQ(from.run(block - 3, 100).size(), random ? from.run(block - 3, 100).size() : 3u);
+    EXPECT_EQ(from.run(5, 100).size(), random ? from.run(5, 100).size() : 100u);
+    EXPECT_EQ(from.run(n - 1, 100).size(), 1u);
+    size_t i = 0, wrong = 0;
+    for (size_t k = 0; k < 3000; ++k) {
+      i = (i + 1'234'567) % n;
+      const size_t count = std::min<size_t>(1 + k % 50, n - i);
+      size_t e = i;
+      while (e < i + count) {
+        const auto run = from.run(e, i + count - e);
+        ASSERT_GT(run.size(), 0u);
+        ASSERT_LE(run.size(), i + count - e);
+        for (const uint64_t value : run) wrong += value != 3 * e++;
+      }
+      ASSERT_EQ(e, i + count);
+    }
+    EXPECT_EQ(wrong, 0u);
+  }
+}
+
 }  // namespace
