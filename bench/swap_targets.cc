@@ -2,8 +2,11 @@
 // a user would take instead. Each contestant is a process of its own, in a memory cgroup of its own where those can be made, so that all
 // are counted the same way. What has a limit of its own is given it; what has none is held to it by the cgroup.
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,6 +39,20 @@ namespace ramspan::bench {
 namespace {
 
 using Words = std::vector<std::string>;
+
+// What memory that is swapped by pages needs of the system.
+bool CanMovePages() {
+  constexpr int kUserModeOnly = 1;                    // of Linux 5.11, and
+  constexpr uint64_t kFeatureMove = uint64_t{1} << 16;  // of 6.8 (linux/userfaultfd.h)
+  const int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));
+  if (fd < 0) return false;
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = kFeatureMove;
+  const bool can = ioctl(fd, UFFDIO_API, &api) == 0;
+  close(fd);
+  return can;
+}
 
 // ^C and the like end the contestant; what stands around it is taken down as ever, and then this process ends by the same signal.
 volatile sig_atomic_t contestant_pid = 0, targets_ended_by = 0;
@@ -160,6 +177,7 @@ class Trial {
     if (std::optional<MemoryCgroup> group = MemoryCgroup::Make(0, &why_not)) group_.emplace(std::move(*group));
     if (contestant_.held && !group_) return why_not;
     if (contestant_.store == TargetContestant::Store::kStxxl && !HasStxxl()) return "built without STXXL: install libstxxl-dev and build anew";
+    if (contestant_.store == TargetContestant::Store::kPages && !CanMovePages()) return "this system gives no userfaultfd that moves pages (Linux 6.8 or newer; docs/pages.md)";
     // Twice the data: what has come back keeps its place.
     if (contestant_.swap != nullptr) {
       std::optional<SwapArea> area = SwapArea::SwitchOn(*contestant_.swap, 2 * o_.data + (uint64_t{64} << 20), folder_, &why_not);
