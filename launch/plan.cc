@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/config_values.h"
 #include "launch/planner.h"
 
 namespace ramspan {
@@ -145,6 +146,14 @@ Status Planner::PreloadPages() {
   if (facts_.pages_library.empty()) return InvalidArgument("--pages: libramspan-pages.so is not in lib/ramspan beside the folder of this program");
   if (options_.transport == "mpi") {
     return InvalidArgument("--pages does not go with --transport mpi: a page of a buffer that MPI uses would wait for MPI, which waits for the page. Leave it at auto, or ofi");
+  }
+  // Not by each process, and only when it allocates something.
+  uint64_t bytes = 0;
+  if (!options_.page_block.empty()) {
+    if (const Status status = SetPageBlock(options_.page_block, &bytes); !status.ok()) return InvalidArgument("--page-block: " + status.message());
+  }
+  if (!options_.pages_above.empty()) {
+    if (const Status status = SetPagesAbove(options_.pages_above, &bytes); !status.ok()) return InvalidArgument("--pages-above: " + status.message());
   }
   const std::string preloaded = Setting("LD_PRELOAD");
   std::vector<std::string> app = {"/usr/bin/env", "LD_PRELOAD=" + facts_.pages_library + (preloaded.empty() ? "" : ":" + preloaded)};

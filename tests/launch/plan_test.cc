@@ -140,6 +140,24 @@ TEST_F(PlanTest, PagesArePreloadedIntoTheApplicationAlone) {
   EXPECT_TRUE(Notes(plan, "it works"));
 }
 
+// They were announced as if they held, and only a program with large allocations heard of it.
+TEST_F(PlanTest, SizesOfPagesThatCannotBeAreErrorsBeforeAnythingStarts) {
+  facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
+  facts_.pages_mode = "it works";
+  options_.pages = true;
+  for (const char* wrong : {"3KiB", "2MiB", "0", "many"}) {
+    options_.page_block = wrong;
+    EXPECT_NE(Error().find("--page-block: "), std::string::npos) << wrong;
+  }
+  options_.page_block = "";
+  options_.pages_above = "1";
+  EXPECT_NE(Error().find("--pages-above: "), std::string::npos);
+  options_.pages_above = "";
+  options_.transport = "mpi";
+  options_.servers = 1;
+  EXPECT_NE(Error().find("--pages does not go with --transport mpi"), std::string::npos);
+}
+
 TEST_F(PlanTest, PagesThatThisHostCannotSwapAreAnErrorThatSaysWhy) {
   facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
   facts_.pages_why_not = "an old kernel";
