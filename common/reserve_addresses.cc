@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdio>
 
+#include "common/huge_page.h"
 #include "common/slot_ref.h"
 
 namespace ramspan {
@@ -43,8 +44,11 @@ AddressRange ReserveAddresses(uint64_t most, uint64_t least) {
   least = RoundUpToGranule(least);  // where the part for others begins has to be a page's begin
   const auto beside_others = [](uint64_t bytes) {
     char* const room = Map(bytes + kAddressesOfOthers);
-    if (room != nullptr) munmap(room + bytes, kAddressesOfOthers);
-    return AddressRange{room, room == nullptr ? 0 : bytes};
+    if (room == nullptr) return AddressRange{};
+    const uint64_t skip = -reinterpret_cast<uintptr_t>(room) % kHugePageBytes;
+    if (skip > 0) munmap(room, skip);
+    munmap(room + skip + bytes, kAddressesOfOthers - skip);
+    return AddressRange{room + skip, bytes};
   };
   AddressRange range = beside_others(most);
   if (range.begin != nullptr) return range;

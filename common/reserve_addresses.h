@@ -12,7 +12,7 @@ struct AddressRange {
 };
 
 // `most` bytes, or as many of them as leave room for kAddressesOfOthers beside them (to a MiB), but not less than `least`, which may be all there is.
-// `least`, in whole pages, is no more than `most`. Pages may be read and written, and are made by their first use. munmap gives it back.
+// `least`, in whole pages, is no more than `most`. Begins where a huge page can, unless `least` takes all there is. Pages may be read and written, and are made by their first use. munmap gives it back.
 AddressRange ReserveAddresses(uint64_t most, uint64_t least);
 // From now on not more than half of what `ulimit -v` leaves, but for `least`: where all of a program's large allocations are to find room in what is reserved, and it has
 // mappings of its own besides.

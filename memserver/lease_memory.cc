@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/huge_page.h"
 #include "common/topology.h"
 #include "common/units.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 // 0.1 to 0.3 ms: others' transfers wait no longer for their turn.
 constexpr uint64_t kStepBytes = uint64_t{256} << 10;
-constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 // Addresses are taken from the system so many at a time. They cost nothing, and a terabyte is 32768 leases of the usual 32 MiB.
 constexpr uint64_t kAreaBytes = uint64_t{1} << 40;
 // A transfer that was under way when its lease came back ends, or fails with its connection, before many more leases come back.

@@ -9,16 +9,18 @@
 
 #include "client/arena/fault_guard.h"
 #include "common/check.h"
+#include "common/huge_page.h"
 #include "common/reserve_addresses.h"
 #include "common/slot_ref.h"
 #include "common/status.h"
 
 namespace ramspan {
 namespace {
-constexpr uint64_t kHuge = 2 << 20;
 constexpr size_t kQuarantineMax = 4096;  // each may be a mapping of its own, of which the kernel allows 65530
 // How many cached frames of a class are looked at for one of exactly the right size: each look is a cache miss.
 constexpr int kLooks = 8;
+constexpr uint64_t kLargestCut = 256 << 10;  // what is left of a region is less than that: an eighth
+constexpr uint64_t kLeastRegions = 16;       // A region is committed as a whole: a small limit would notice.
 }  // namespace
 
 Arena::Arena(Budget* budget, const ArenaOptions& options) : budget_(budget), guard_(options.guard), before_pages_go_(options.before_pages_go) {
@@ -32,6 +34,8 @@ Arena::Arena(Budget* budget, const ArenaOptions& options) : budget_(budget), gua
   // Small frames must not grow into huge pages behind our back: the budget is exact.
   madvise(base_, range_bytes_, MADV_NOHUGEPAGE);
   try {
+    huge_pages_ = options.huge_pages && !guard_ && reinterpret_cast<uintptr_t>(base_) % kHugePageBytes == 0;
+    huge_.resize((range_bytes_ + kHugePageBytes - 1) / kHugePageBytes);
     addresses_ = new BuddyAllocator(range_bytes_ / kSwapGranule);
   } catch (const std::bad_alloc&) {
     munmap(base_, range_bytes_);
@@ -88,6 +92,7 @@ Frame Arena::TryTake(size_t exact, Reservation* reservation) {
 Frame Arena::TakeRun(size_t exact, uint64_t bytes) {
   if (committed() > budget_->frames_limit()) Trim(budget_->frames_limit());  // metadata has grown
   void* at = TakeCached(ClassOf(bytes), bytes);
+  if (at == nullptr) at = CutRegion(bytes);
   if (at == nullptr && in_use_ + cached_ + bytes > budget_->frames_limit()) at = CutCached(bytes);
   if (at == nullptr) {
     if (!MakeRoomFor(bytes)) return {};
@@ -96,7 +101,7 @@ Frame Arena::TakeRun(size_t exact, uint64_t bytes) {
     while (!unit && GiveBackOne()) unit = addresses_->Allocate(bytes / kSwapGranule);
     if (!unit) return {};
     at = base_ + *unit * kSwapGranule;
-    if (bytes >= kHuge) madvise(at, bytes & ~(kHuge - 1), MADV_HUGEPAGE);
+    if (bytes >= kHugePageBytes) madvise(at, bytes & ~(kHugePageBytes - 1), MADV_HUGEPAGE);
   }
   in_use_ += bytes;
   CountPeak();
@@ -125,9 +130,10 @@ void* Arena::TakeCached(int size_class, uint64_t bytes) {
 // The end of a larger cached frame, with its pages; the rest stays cached. Instead, all of its pages would go back to the kernel. Not of frames
 // with huge pages, which have to stay aligned to those.
 void* Arena::CutCached(uint64_t bytes) {
-  for (int c = ClassOf(kHuge); c > ClassOf(bytes); --c) {
+  CloseRegion();
+  for (int c = ClassOf(kHugePageBytes); c > ClassOf(bytes); --c) {
     Cached* const frame = cache_[c];
-    if (frame == nullptr || frame->bytes >= kHuge) continue;
+    if (frame == nullptr || frame->bytes >= kHugePageBytes) continue;
     cache_[c] = frame->next;
     cached_ -= bytes;
     frame->bytes -= bytes;
@@ -136,6 +142,52 @@ void* Arena::CutCached(uint64_t bytes) {
     return reinterpret_cast<char*>(frame) + frame->bytes;
   }
   return nullptr;
+}
+
+// The next bytes of the region that is being cut, or of a new one.
+void* Arena::CutRegion(uint64_t bytes) {
+  if (bytes > kLargestCut || (open_bytes_ < bytes && !OpenRegion())) return nullptr;
+  cached_ -= bytes;
+  open_bytes_ -= bytes;
+  return std::exchange(open_, open_ + bytes);
+}
+
+bool Arena::OpenRegion() {
+  const uint64_t limit = budget_->frames_limit();
+  if (!huge_pages_ || limit < kLeastRegions * kHugePageBytes || in_use_ + cached_ + kHugePageBytes > limit) return false;
+  const auto unit = addresses_->Allocate(kHugePageBytes / kSwapGranule);
+  if (!unit) return false;
+  CloseRegion();
+  open_ = base_ + *unit * kSwapGranule;
+  open_bytes_ = kHugePageBytes;
+  cached_ += kHugePageBytes;
+  huge_[static_cast<size_t>(open_ - base_) / kHugePageBytes] = true;
+  madvise(open_, kHugePageBytes, MADV_HUGEPAGE);
+  return true;
+}
+
+// What is left of it is a cached frame as any other.
+void Arena::CloseRegion() {
+  if (open_bytes_ == 0) return;
+  Cached*& list = cache_[ClassOf(open_bytes_)];
+  list = new (open_) Cached{list, open_bytes_};
+  open_bytes_ = 0;
+}
+
+// Before a part of the region goes back to the kernel. MADV_NOHUGEPAGE: or the kernel would fill the hole, which the budget no longer counts.
+// MADV_COLD of a part splits a huge page; without it the kernel keeps all of its memory until it is short of memory itself.
+void Arena::LeaveHugePage(size_t region) {
+  char* const at = base_ + region * kHugePageBytes;
+  madvise(at, kHugePageBytes, MADV_NOHUGEPAGE);
+  madvise(at, kSwapGranule, MADV_COLD);
+  huge_[region] = false;
+}
+
+void Arena::LeaveHugePages() {
+  huge_pages_ = false;
+  for (size_t region = 0; region < huge_.size(); ++region) {
+    if (huge_[region]) LeaveHugePage(region);
+  }
 }
 
 void Arena::DropFirst(Cached** list) {
@@ -147,6 +199,7 @@ void Arena::DropFirst(Cached** list) {
 
 bool Arena::MakeRoomFor(uint64_t bytes) {
   const uint64_t limit = budget_->frames_limit();
+  if (in_use_ + cached_ + bytes > limit) CloseRegion();
   for (int c = kClasses - 1; c >= 0 && in_use_ + cached_ + bytes > limit; --c) {
     while (cache_[c] != nullptr && in_use_ + cached_ + bytes > limit) DropFirst(&cache_[c]);
   }
@@ -155,6 +208,7 @@ bool Arena::MakeRoomFor(uint64_t bytes) {
 
 // One frame that nobody uses gives its addresses back, a large one if there is any. False: there was none.
 bool Arena::GiveBackOne() {
+  CloseRegion();
   const auto list = std::find_if(cache_.rbegin(), cache_.rend(), [](const Cached* first) { return first != nullptr; });
   if (list != cache_.rend()) {
     DropFirst(&*list);
@@ -198,6 +252,7 @@ void Arena::ReleaseOldest() {
 }
 
 void Arena::Trim(uint64_t target) {
+  if (in_use_ + cached_ > target) CloseRegion();
   for (Cached*& list : cache_) {
     while (list != nullptr && in_use_ + cached_ > target) DropFirst(&list);
   }
@@ -205,12 +260,14 @@ void Arena::Trim(uint64_t target) {
 
 void Arena::DropPages(void* frame, uint64_t bytes) {
   if (before_pages_go_) before_pages_go_({static_cast<std::byte*>(frame), bytes});
+  const size_t region = static_cast<size_t>(static_cast<char*>(frame) - base_) / kHugePageBytes;
+  if (huge_[region]) LeaveHugePage(region);  // a frame that was cut from one lies in it whole
   madvise(frame, bytes, MADV_DONTNEED);
 }
 
 void Arena::GiveBack(void* frame, uint64_t bytes) {
   DropPages(frame, bytes);
-  if (bytes >= kHuge) madvise(frame, bytes & ~(kHuge - 1), MADV_NOHUGEPAGE);
+  if (bytes >= kHugePageBytes) madvise(frame, bytes & ~(kHugePageBytes - 1), MADV_NOHUGEPAGE);
   addresses_->Free(static_cast<uint64_t>(static_cast<char*>(frame) - base_) / kSwapGranule, bytes / kSwapGranule);
 }
 

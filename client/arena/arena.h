@@ -3,6 +3,7 @@
 // rounded up to a page: the power of two above it costs only addresses, so the budget is exact for every size.
 // A frame that comes back stays committed in a cache by size class and goes to the next load without a page fault
 // (1.9 us a page here); when another class needs the room, a larger cached frame is cut, or cached frames are given back to the kernel.
+// Small frames are cut from regions as large as a huge page, of which all bytes are committed from the start, so that the system may back each by one.
 // Nothing here allocates from the heap: the lists of cached frames are linked through the frames themselves.
 // Thread-safety: none of its own; guarded by the engine's mutex, and so are Frame and Reservation.
 #pragma once
@@ -14,6 +15,7 @@
 #include <functional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "client/arena/budget.h"
 #include "common/buddy_allocator.h"
@@ -76,6 +78,8 @@ struct ArenaOptions {
   // Debug mode: the addresses of a frame that came back stay unmapped for as long as there are others, so that a
   // pointer that is still used ends in a segmentation fault, which is explained on standard error.
   bool guard = false;
+  // Whether small frames may lie on huge pages.
+  bool huge_pages = true;
   // How many bytes of addresses to reserve. 0: many times the limit, less where the system refuses (ulimit -v).
   uint64_t addresses = 0;
   // Called right before the pages of a frame go back to the kernel, under whatever guards the arena: a network that has pinned
@@ -103,6 +107,8 @@ class Arena {
   Frame Own(void* frame, size_t bytes) { return Frame(this, frame, bytes); }
   // Gives cached frames back to the kernel until committed() <= target or none is left.
   void Trim(uint64_t target);
+  // From now on no frame below the size of a huge page lies on one: for who moves pages one by one.
+  void LeaveHugePages();
 
   uint64_t in_use() const { return in_use_; }
   uint64_t reserved() const { return reserved_; }
@@ -136,6 +142,10 @@ class Arena {
   bool MakeRoomFor(uint64_t bytes);
   void* TakeCached(int size_class, uint64_t bytes);
   void* CutCached(uint64_t bytes);
+  void* CutRegion(uint64_t bytes);
+  bool OpenRegion();
+  void CloseRegion();
+  void LeaveHugePage(size_t region);
   bool GiveBackOne();
   void DropFirst(Cached** list);
   void DropPages(void* frame, uint64_t bytes);
@@ -151,6 +161,11 @@ class Arena {
   uint64_t range_bytes_ = 0;
   BuddyAllocator* addresses_ = nullptr;
   std::array<Cached*, kClasses> cache_{};
+  // By region of the range: the system may back it by a huge page, for small frames. All of its bytes are in use or cached.
+  std::vector<bool> huge_;
+  bool huge_pages_ = false;
+  char* open_ = nullptr;     // what is left of the region that is being cut, part of cached_
+  uint64_t open_bytes_ = 0;  // 0: none is
   uint64_t in_use_ = 0;
   uint64_t reserved_ = 0;
   uint64_t cached_ = 0;

@@ -187,6 +187,8 @@ class Engine {
   // Before pages of a frame are replaced behind the arena's back: no network uses those that it has registered there any more. Takes no mutex.
   void ForgetFrame(std::span<std::byte> frame) RS_NO_THREAD_SAFETY_ANALYSIS { tier_->ForgetMemory(frame); }  // the pointer is constant
   std::span<std::byte> frame_addresses() const RS_NO_THREAD_SAFETY_ANALYSIS { return arena_.range(); }  // constant; in which all frames are
+  // From now on no frame below the size of a huge page lies on one.
+  void LeaveHugePages() RS_EXCLUDES(mutex_);
   EngineCounters counters() const RS_EXCLUDES(mutex_);
   // I1, I2 and the lists: for tests, with no thread inside.
   bool IsValid() RS_EXCLUDES(mutex_);

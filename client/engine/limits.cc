@@ -109,6 +109,11 @@ Status Engine::LeavesRoomForData(uint64_t bytes) {
   return NoRoomForDescriptors();
 }
 
+void Engine::LeaveHugePages() {
+  MutexLock lock(mutex_);
+  arena_.LeaveHugePages();
+}
+
 Status Engine::SetBudget(uint64_t bytes) {
   MutexLock lock(mutex_);
   if (bytes > arena_.addresses()) {

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "client/engine/engine.h"
+#include "common/huge_page.h"
 #include "common/log.h"
 #include "common/slot_ref.h"
 #include "common/units.h"
@@ -48,11 +49,12 @@ Result<std::unique_ptr<PageSpace>> PageSpace::Create(Engine* engine, const PageO
 
 Status PageSpace::Open(FaultMode mode) {
   if (Status status = userfault_.Open(mode); !status.ok()) return status;
+  engine_->LeaveHugePages();  // pages move one by one, and leave holes in frames
   const uint64_t least = std::bit_ceil(engine_->budget()->limit()) * kLeastPerLimit;
   homes_ = ReserveAddresses(std::max(kHomeAddresses, least), least);
   if (homes_.begin != nullptr) {
     // Blocks that are aligned in the address space, too, and no block that is there only in part.
-    alignment_ = homes_.bytes >= 64 * kAlignment ? kAlignment : std::max<uint64_t>(block_bytes_, 2 << 20);
+    alignment_ = homes_.bytes >= 64 * kAlignment ? kAlignment : std::max(block_bytes_, kHugePageBytes);
     const uint64_t skip = -reinterpret_cast<uintptr_t>(homes_.begin) % alignment_;
     munmap(homes_.begin, skip);
     const uint64_t whole = (homes_.bytes - skip) / block_bytes_ * block_bytes_;
@@ -73,7 +75,7 @@ Status PageSpace::Open(FaultMode mode) {
     return InvalidArgument("memory that is swapped by pages needs " + FormatBytes(least) +
                            " of addresses, four times the memory limit, which this process may not have: raise `ulimit -v`, or lower the limit (RAMSPAN_MEMORY)");
   }
-  madvise(homes_.begin, homes_.bytes, MADV_NOHUGEPAGE);  // pages move one by one
+  madvise(homes_.begin, homes_.bytes, MADV_NOHUGEPAGE);
   // A forked child is not served: it would read zeros. So it has no such addresses.
   madvise(homes_.begin, homes_.bytes, MADV_DONTFORK);
   madvise(table_.begin, table_.bytes, MADV_NOHUGEPAGE);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/huge_page.h"
 #include "common/log.h"
 
 namespace ramspan {
@@ -29,7 +30,6 @@ int64_t NowMs() {
 
 // From the begin of a huge page on, or leases could not be mapped with any. Null: there are too few.
 std::byte* TakeAddresses(uint64_t bytes) {
-  constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
   if (bytes > UINT64_MAX - kHugePageBytes) return nullptr;  // a server may say anything
   void* const range = mmap(nullptr, bytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) return nullptr;

@@ -1,15 +1,19 @@
 // The arena against a naive model of it, and what its cache of frames is for.
 #include "client/arena/arena.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "common/huge_page.h"
 #include "common/slot_ref.h"
 
 namespace ramspan {
@@ -22,7 +26,7 @@ class ArenaTest : public testing::Test {
  protected:
   size_t bytes_gone_ = 0;
   Budget budget_{kLimit, /*metadata_beside_limit=*/true};
-  Arena arena_{&budget_, {.before_pages_go = [this](std::span<std::byte> pages) { bytes_gone_ += pages.size(); }}};
+  Arena arena_{&budget_, {.addresses = 16 * kLimit, .before_pages_go = [this](std::span<std::byte> pages) { bytes_gone_ += pages.size(); }}};
 };
 
 TEST_F(ArenaTest, FramesOfSizesThatMixGoToTheNextThatFitsWithTheirPages) {
@@ -50,13 +54,114 @@ TEST_F(ArenaTest, ALargeFrameIsCutForSmallOnesWhereTheLimitAllowsNoMore) {
 }
 
 TEST_F(ArenaTest, AFrameWithHugePagesIsGivenBackWhole) {
-  constexpr size_t kHugePage = 2 << 20;
   std::vector<Frame> frames;
-  for (uint64_t bytes = 0; bytes < kLimit; bytes += kHugePage) frames.push_back(arena_.TryTake(kHugePage));
+  for (uint64_t bytes = 0; bytes < kLimit; bytes += kHugePageBytes) frames.push_back(arena_.TryTake(kHugePageBytes));
   frames.clear();
   const Frame small = arena_.TryTake(kSwapGranule);
   EXPECT_TRUE(small);
-  EXPECT_EQ(bytes_gone_, kHugePage);
+  EXPECT_EQ(bytes_gone_, kHugePageBytes);
+}
+
+TEST_F(ArenaTest, SmallFramesAreCutFromARegionThatIsCommittedWhole) {
+  std::vector<Frame> frames;
+  for (uint64_t bytes = 0; bytes < kHugePageBytes; bytes += 4 * kSwapGranule) {
+    frames.push_back(arena_.TryTake(4 * kSwapGranule));
+    EXPECT_EQ(static_cast<char*>(frames.back().get()), static_cast<char*>(frames.front().get()) + bytes);
+    EXPECT_EQ(arena_.committed(), kHugePageBytes);
+  }
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(frames.front().get()) % kHugePageBytes, 0u);
+  frames.push_back(arena_.TryTake(4 * kSwapGranule));
+  EXPECT_EQ(arena_.committed(), 2 * kHugePageBytes);
+  frames.clear();
+  arena_.Trim(0);
+  EXPECT_EQ(arena_.committed(), 0u);
+  EXPECT_EQ(bytes_gone_, 2 * kHugePageBytes);
+}
+
+TEST_F(ArenaTest, WhatIsLeftOfARegionGoesToFramesThatFitWhereTheLimitAllowsNoMore) {
+  const Frame small = arena_.TryTake(kSwapGranule);
+  std::vector<Frame> frames;
+  while (Frame frame = arena_.TryTake(kHugePageBytes)) frames.push_back(std::move(frame));
+  EXPECT_EQ(frames.size(), kLimit / kHugePageBytes - 1);
+  EXPECT_EQ(arena_.TryTake(kHugePageBytes - kSwapGranule).bytes(), kHugePageBytes - kSwapGranule);
+  EXPECT_EQ(arena_.available(), kHugePageBytes - kSwapGranule);
+}
+
+TEST_F(ArenaTest, ASmallLimitIsNotSpentOnWholeRegions) {
+  budget_.set_limit(kLimit / 4);
+  const Frame frame = arena_.TryTake(kSwapGranule);
+  EXPECT_EQ(arena_.committed(), kSwapGranule);
+}
+
+// What the kernel says of an address's page: /proc/self/pagemap, and for root the flags of what lies behind it.
+struct PageState {
+  bool present = false;
+  bool known = false;  // whether `huge` is
+  bool huge = false;
+};
+
+// Entries of 8 bytes, as these files have them; fewer where the system lets us read no more.
+std::vector<uint64_t> EntriesOf(const char* path, uint64_t first, size_t count) {
+  std::vector<uint64_t> entries(count);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t got = file < 0 ? 0 : pread(file, entries.data(), count * sizeof(uint64_t), static_cast<off_t>(first * sizeof(uint64_t)));
+  if (file >= 0) close(file);
+  entries.resize(got < 0 ? 0 : static_cast<size_t>(got) / sizeof(uint64_t));
+  return entries;
+}
+
+std::vector<uint64_t> PagesAt(const void* address, size_t count) {
+  return EntriesOf("/proc/self/pagemap", reinterpret_cast<uintptr_t>(address) / kSwapGranule, count);
+}
+
+bool IsPresent(uint64_t entry) { return entry >> 63 != 0; }
+
+PageState StateOf(const void* address) {
+  PageState state;
+  const std::vector<uint64_t> entry = PagesAt(address, 1);
+  if (entry.empty()) return state;
+  state.present = IsPresent(entry[0]);
+  const uint64_t page = entry[0] & ((uint64_t{1} << 55) - 1);  // zero where we may not know it
+  if (page == 0) return state;
+  const std::vector<uint64_t> flags = EntriesOf("/proc/kpageflags", page, 1);
+  state.known = !flags.empty();
+  state.huge = state.known && (flags[0] >> 22 & 1) != 0;  // KPF_THP
+  return state;
+}
+
+// Else the kernel would keep the memory of the whole page, in no process's account, until it is short of memory itself.
+TEST_F(ArenaTest, AHugePageIsSplitBeforeAPartOfItGoesBack) {
+  std::vector<Frame> frames;
+  for (uint64_t bytes = 0; bytes < kHugePageBytes; bytes += 4 * kSwapGranule) {
+    frames.push_back(arena_.TryTake(4 * kSwapGranule));
+    std::memset(frames.back().get(), 1, frames.back().bytes());
+  }
+  const void* const first = frames.front().get();
+  const void* const last = frames.back().get();
+  const PageState before = StateOf(first);
+  ASSERT_TRUE(before.present);
+  if (!before.known || !before.huge) GTEST_SKIP() << "no huge page, or none that we may know of";
+  frames.pop_back();
+  arena_.Trim(0);
+  EXPECT_FALSE(StateOf(last).present);
+  EXPECT_TRUE(StateOf(first).present);
+  EXPECT_FALSE(StateOf(first).huge);
+  EXPECT_EQ(static_cast<const char*>(first)[kSwapGranule], 1);
+}
+
+TEST_F(ArenaTest, WhereHugePagesAreLeftAllOfThemAreSplit) {
+  const Frame frame = arena_.TryTake(kSwapGranule);
+  std::memset(frame.get(), 1, frame.bytes());
+  const bool was_huge = StateOf(frame.get()).huge;
+  arena_.LeaveHugePages();
+  EXPECT_FALSE(StateOf(frame.get()).huge);
+  std::vector<Frame> others;  // of that region, and of one more
+  for (uint64_t bytes = 0; bytes < 2 * kHugePageBytes; bytes += kHugePageBytes / 16) {
+    others.push_back(arena_.TryTake(kHugePageBytes / 16));
+    std::memset(others.back().get(), 1, others.back().bytes());
+    EXPECT_FALSE(StateOf(others.back().get()).huge);
+  }
+  if (!was_huge) GTEST_SKIP() << "no huge page, or none that we may know of";
 }
 
 TEST_F(ArenaTest, AFrameIsAsLargeAsWhatWasAskedForWhereverItComesFrom) {
@@ -79,7 +184,11 @@ TEST_F(ArenaTest, RandomTakesAndReturnsAgreeWithANaiveMap) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   std::map<char*, Frame> live;
-  uint64_t in_use = 0, limit = kLimit;
+  uint64_t in_use = 0, limit = kLimit, most_resident = 0;
+  const auto resident = [this] {
+    const std::vector<uint64_t> entries = PagesAt(arena_.range().data(), arena_.range().size() / kSwapGranule);
+    return kSwapGranule * static_cast<uint64_t>(std::count_if(entries.begin(), entries.end(), IsPresent));
+  };
   for (int i = 0; i < 20000; ++i) {
     const unsigned what = random() % 100;
     if (what < 45 && !live.empty()) {
@@ -101,10 +210,19 @@ TEST_F(ArenaTest, RandomTakesAndReturnsAgreeWithANaiveMap) {
       ASSERT_TRUE(after == live.end() || at + bytes <= after->first);
       ASSERT_TRUE(after == live.begin() || std::prev(after)->first + std::prev(after)->second.bytes() <= at);
       in_use += RoundUpToGranule(bytes);
+      std::memset(at, 1, bytes);
       live.emplace(at, std::move(frame));
+    }
+    if (i % 1000 == 0) {
+      const uint64_t bytes = resident();
+      ASSERT_LE(bytes, arena_.committed());
+      most_resident = std::max(most_resident, bytes);
     }
     ASSERT_EQ(arena_.in_use(), in_use);
     ASSERT_LE(arena_.committed(), limit);
+  }
+  if (!PagesAt(&seed, 1).empty()) {
+    EXPECT_GT(most_resident, kLimit / 4);
   }
 }
 

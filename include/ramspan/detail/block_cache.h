@@ -43,10 +43,18 @@ class RAMSPAN_API BlockCache {
       run_ = 0;
     } else if (++run_ == kRun) {
       *again = true;
-      latest_before_ = std::exchange(latest_, block);
+      MakeLatest(block);
     }
     return place;
   }
+  // As Find for who looks up table() himself: a reference into the block is in use.
+  void NoteFound(size_t block) const {
+    if (found_ != block) found_before_ = std::exchange(found_, block);
+  }
+  // The block, which is held, is the latest from here on, as if it had been entered.
+  void MakeLatest(size_t block) const { latest_before_ = std::exchange(latest_, block); }
+  // The place of each block's first element, null where it is not held, once there is room for all of them; until then, null. Constant from then on.
+  void* const* table() const { return places(); }
   // Pins a block that is not held. Its place, as one that was found, is valid at least until two others have been found or entered after it. Blocks
   // as a pull. Null: ThrowOfTry() (held_pin.h) throws what a pull does; OutOfMemory only where it has no room although this thread's views hold
   // nothing that they may spare.
@@ -58,8 +66,9 @@ class RAMSPAN_API BlockCache {
 
   // Some thread waits for pins: views let spare blocks go when they come to another block.
   static void Call() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
+  bool IsCalled() const { return __builtin_expect(calls_.load(std::memory_order_relaxed) != heard_, 0); }
   void HearCalls() {
-    if (__builtin_expect(calls_.load(std::memory_order_relaxed) != heard_, 0)) GiveWay();
+    if (IsCalled()) GiveWay();
   }
   static bool HoldsAny() noexcept;  // the calling thread's views
   // Half of what the calling thread's views hold goes, as far as it is spare. False: nothing is.

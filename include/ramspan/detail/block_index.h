@@ -19,6 +19,8 @@ class BlockIndex {
   }
   size_t Block(size_t i) const { return __builtin_expect(shift_ != kNone, 1) ? i >> shift_ : i / elements_; }
   size_t First(size_t block) const { return block * elements_; }
+  bool is_power_of_two() const { return shift_ != kNone; }
+  unsigned shift() const { return shift_; }  // REQUIRES: is_power_of_two()
   size_t Count(size_t n) const { return n == 0 ? 0 : Block(n - 1) + 1; }  // of blocks that n elements need
 
  private:
