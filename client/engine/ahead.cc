@@ -61,7 +61,7 @@ bool Engine::MoverStep() {
 // Frames ahead of need, so that a miss finds one without evicting. Only when the data cannot all be resident: a program
 // that fits its limit is left alone.
 bool Engine::RefillReserve() {
-  if (live_bytes_ <= budget_.frames_limit() || typical_bytes_ == 0) return false;
+  if (live_bytes() <= budget_.frames_limit() || typical_bytes_ == 0) return false;
   AwaitClosing();
   uint64_t reserve = BatchBytes(std::max<uint64_t>(typical_bytes_, (1 << 20) / kTogether));
   // What has no slot stays where it is when swap is full. Half of the rest is left to what the program uses.

@@ -57,7 +57,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
     room_.CountSwapped(bytes, true);
     room_.kept.Note(bytes);
   }
-  live_bytes_ += RoundUpToGranule(bytes);
+  CountLive(RoundUpToGranule(bytes));
   room_.all.Note(bytes);
   if (!room_.Fits(bytes)) {  // the limit was lowered, and there is room for as large a one again
     room_.SetFitsUpTo(RoundUpToGranule(bytes));
@@ -66,9 +66,16 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   budget_.set_largest(room_.all.largest);
   counters_.data_bytes += bytes;
   counters_.peak_data_bytes = std::max(counters_.peak_data_bytes, counters_.data_bytes);
-  counters_.peak_data_frame_bytes = std::max(counters_.peak_data_frame_bytes, live_bytes_);
+  counters_.peak_data_frame_bytes = std::max(counters_.peak_data_frame_bytes, live_bytes());
   static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // a program's own policy knows its objects
   return chunk;
+}
+
+void Engine::CountLive(uint64_t bytes) {
+  const uint64_t before = live_bytes(), now = before + bytes, limit = budget_.frames_limit();
+  live_bytes_.store(now, std::memory_order_relaxed);
+  const auto has_outgrown = [&](uint64_t size) { return before <= size && now > size; };
+  if (has_outgrown(limit / 2) || has_outgrown(limit)) pins_->DataHasOutgrownMemory();
 }
 
 void Engine::Free(Chunk* chunk) {
@@ -90,7 +97,7 @@ void Engine::FreeLocked(Chunk* chunk) {
     ++counters_.prefetch_wasted;
     ClearBits(chunk, kPrefetched);
   }
-  live_bytes_ -= RoundUpToGranule(chunk->bytes);
+  CountLive(-RoundUpToGranule(chunk->bytes));
   counters_.data_bytes -= chunk->bytes;
   if (chunk->op != nullptr || chunk == vacating_.chunk || IsClosing(chunk)) {
     if (chunk->op != nullptr && std::exchange(chunk->op->prefetch, false)) {

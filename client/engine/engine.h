@@ -187,6 +187,8 @@ class Engine {
   // Before pages of a frame are replaced behind the arena's back: no network uses those that it has registered there any more. Takes no mutex.
   void ForgetFrame(std::span<std::byte> frame) RS_NO_THREAD_SAFETY_ANALYSIS { tier_->ForgetMemory(frame); }  // the pointer is constant
   std::span<std::byte> frame_addresses() const RS_NO_THREAD_SAFETY_ANALYSIS { return arena_.range(); }  // constant; in which all frames are
+  // Bytes of all chunks in memory and swapped, as frames. May be old when it returns.
+  uint64_t live_bytes() const { return live_bytes_.load(std::memory_order_relaxed); }
   // From now on no frame below the size of a huge page lies on one.
   void LeaveHugePages() RS_EXCLUDES(mutex_);
   EngineCounters counters() const RS_EXCLUDES(mutex_);
@@ -200,6 +202,7 @@ class Engine {
 
   // What releases and retakes the mutex is marked with "lets go".
 
+  void CountLive(uint64_t bytes) RS_REQUIRES(mutex_);  // more, or fewer by wrapping
   void FreeLocked(Chunk* chunk) RS_REQUIRES(mutex_);
 
   // evict.cc
@@ -397,7 +400,7 @@ class Engine {
   CachePolicy* reserved_policy_ RS_GUARDED_BY(mutex_) = nullptr;
   uint64_t policies_fit_ RS_GUARDED_BY(mutex_) = 0;  // the limit that they were told last
   uint64_t policy_bytes_ RS_GUARDED_BY(mutex_) = 0;  // charged, beside those for each chunk
-  uint64_t live_bytes_ RS_GUARDED_BY(mutex_) = 0;      // of all chunks, rounded to frames
+  std::atomic<uint64_t> live_bytes_{0};  // of all chunks, rounded to frames; written under mutex_
   Room room_ RS_GUARDED_BY(mutex_);
   uint64_t table_growth_ RS_GUARDED_BY(mutex_) = 0;    // of swap, at most, since the budget was told what they take
   // How long nobody searches who is not waited for, in times of what a search in vain took: a twentieth of the mutex's time goes to it.

@@ -11,8 +11,8 @@
 
 namespace ramspan::detail {
 namespace {
-// Of the memory limit is what all views of all threads together may hold.
-constexpr uint64_t kShare = 4;
+// Of the memory limit is what all views of all threads together may hold: a quarter, or half of it where all data is in memory.
+constexpr uint64_t kShare = 4, kShareOfAll = 2;
 constexpr uint64_t kGrowAgain = 16;  // blocks that are entered until one more may be held than when memory was short
 constexpr uint32_t kReadsUntilTry = 1024;  // of elements in blocks that are not held
 constexpr uint64_t kRoomAgain = 8;  // blocks for which there is room again, until what was full takes more
@@ -30,8 +30,11 @@ struct BlockCache::OfThread {
     return views;
   }
   static uint64_t Share() {
-    const Session* const session = Session::IfStarted();  // null in a forked child
-    const uint64_t share = session == nullptr ? UINT64_MAX / 2 : session->engine->budget()->limit() / kShare / std::max(1u, PinRegistry::Get().threads());
+    const Session* const session = Session::IfStarted();
+    if (session == nullptr) return UINT64_MAX / 2;  // in a forked child
+    const uint64_t limit = session->engine->budget()->frames_limit(), data = session->engine->live_bytes();
+    if (data <= limit / kShareOfAll) return Get().most;  // all of it is no more
+    const uint64_t share = limit / (data <= limit ? kShareOfAll : kShare) / std::max(1u, PinRegistry::Get().threads());
     return std::min(share, Get().most);
   }
 };
@@ -70,7 +73,7 @@ void BlockCache::LetSpareOnesGo(uint64_t enough) {
   }
 }
 
-bool BlockCache::HoldsAny() noexcept { return OfThread::Get().bytes > 0; }
+uint64_t BlockCache::HeldBytes() noexcept { return OfThread::Get().bytes; }
 
 bool BlockCache::SpareHalf() noexcept {
   OfThread& views = OfThread::Get();

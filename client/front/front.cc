@@ -53,7 +53,7 @@ bool EngineNotesUse(uint64_t word) { return (word & kReferenced) == 0 && (word &
 // acquire(when_pinned). Before the calling thread waits for other threads' pins it gives up what its views hold and may spare: they might wait for those.
 template <typename Acquire>
 Status AcquireSparing(const Acquire& acquire) {
-  if (!BlockCache::HoldsAny()) return acquire(Engine::WhenPinned::kWait);
+  if (BlockCache::HeldBytes() == 0) return acquire(Engine::WhenPinned::kWait);
   for (;;) {
     Status status = acquire(Engine::WhenPinned::kReturn);
     if (status.code() != StatusCode::kAborted && status.code() != StatusCode::kResourceExhausted) return status;

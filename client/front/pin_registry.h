@@ -104,6 +104,7 @@ class PinRegistry final : public PinScanner {
     detail::BlockCache::Call();  // again: each time half of what is left
     PinGate::Get().Look(who, waited, bytes);
   }
+  void DataHasOutgrownMemory() override { detail::BlockCache::Call(); }
   void EndHoldUp(const void* who) override { PinGate::Get().End(who); }
   bool HoldsUpOthers() const override { return PinGate::Get().IsShut(); }
   uint32_t ThisThread() const override;

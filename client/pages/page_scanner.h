@@ -33,6 +33,7 @@ class PageScanner final : public PinScanner {
   }
   bool MayWait(std::chrono::steady_clock::duration waited) override { return front_->MayWait(waited); }
   void HoldUpOthers(const void* who, std::chrono::steady_clock::duration waited, uint64_t bytes) override { front_->HoldUpOthers(who, waited, bytes); }
+  void DataHasOutgrownMemory() override { front_->DataHasOutgrownMemory(); }
   void EndHoldUp(const void* who) override { front_->EndHoldUp(who); }
   bool HoldsUpOthers() const override { return front_->HoldsUpOthers(); }
   void ForgetFrames(std::span<std::byte> frames) override {

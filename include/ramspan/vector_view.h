@@ -52,7 +52,7 @@ class vectorView {
   // Of [i, i + count) what lies in one block with i, at least one element: inner loops over ranges (rows of a sparse matrix, edges of a vertex) take them run by run, as arrays.
   // Valid as a reference of a view for writing. Blocks, throws and is checked as [i]. REQUIRES: count > 0.
   detail::Span<T> run(size_t i, size_t count) const RAMSPAN_LIFETIMEBOUND {
-    T* const begin = At(i);
+    T* const begin = At(i, count);
     if constexpr (std::is_const_v<T>) {
       if (__builtin_expect(begin == &once_.value, 0)) return {begin, 1};
     }
@@ -83,7 +83,7 @@ class vectorView {
     return elements + offset;
   }
   // All that is called from here says that it does not throw (TryHeldPin says why).
-  T* At(size_t i) const {
+  T* At(size_t i, size_t wanted = 1) const {
     if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
 #ifdef _GLIBCXX_ASSERTIONS
     if (__builtin_expect(i >= size_, 0)) detail::ThrowNone("element", i, size_);
@@ -95,7 +95,7 @@ class vectorView {
       if (__builtin_expect(again, 0)) EnterRun(elements, block);
       return elements + offset;
     }
-    T* const element = Miss(block, offset);
+    T* const element = Miss(block, offset, wanted);
     if (__builtin_expect(element == nullptr, 0)) detail::ThrowOfTry();
     return element;
   }
@@ -106,12 +106,12 @@ class vectorView {
     first_ = index_.First(block);
     count_ = std::min(index_.elements(), size_ - first_);
   }
-  __attribute__((noinline, cold)) T* Miss(size_t block, size_t offset) const noexcept {
+  __attribute__((noinline, cold)) T* Miss(size_t block, size_t offset, size_t wanted) const noexcept {
     const detail::Object object = detail::ObjectOf()(blocks_[block]);
     if constexpr (std::is_const_v<T>) {
       // Where no more can be held, an element is read where it is. Only a block that is used for long takes another one's place.
       run_ = std::exchange(missed_, block) == block ? run_ + 1 : 0;
-      if (held_.is_full() && run_ < kRun) {
+      if (held_.is_full() && run_ < kRun && wanted < kWanted) {
         held_.NoteRead(index_.elements() * sizeof(T));
         return detail::TryReadElement(object, offset, &once_.value) ? &once_.value : nullptr;
       }
@@ -128,7 +128,8 @@ class vectorView {
     return elements + offset;
   }
 
-  static constexpr size_t kRun = 64;  // elements whose reading takes as long as to let one block go and hold another one
+  static constexpr size_t kRun = 64;   // elements that are read one by one before a block is worth holding: more may never come
+  static constexpr size_t kWanted = 8;  // the same where so many are known to come: their reading takes as long as to let one block go and hold another one
 
   const detail::LiveViews::Counted counted_;
   const managedPtr<Element>* const blocks_;

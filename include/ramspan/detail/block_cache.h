@@ -70,7 +70,7 @@ class RAMSPAN_API BlockCache {
   void HearCalls() {
     if (IsCalled()) GiveWay();
   }
-  static bool HoldsAny() noexcept;  // the calling thread's views
+  static uint64_t HeldBytes() noexcept;  // by the calling thread's views
   // Half of what the calling thread's views hold goes, as far as it is spare. False: nothing is.
   static bool SpareHalf() noexcept;
   static void SpareAll() noexcept {
