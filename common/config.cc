@@ -176,6 +176,9 @@ void Loader::DescribeKeys() {
   const auto page_faults = [&c](const std::string& text) {
     return SetChoice<FaultMode>(text, {{"auto", FaultMode::kAuto}, {"thread", FaultMode::kThread}, {"signal", FaultMode::kSignal}}, &c.page_faults);
   };
+  const auto page_moves = [&c](const std::string& text) {
+    return SetChoice<PageMoves>(text, {{"auto", PageMoves::kAuto}, {"move", PageMoves::kMove}, {"copy", PageMoves::kCopy}}, &c.page_moves);
+  };
   const auto pages_above = [&c](const std::string& text) { return SetPagesAbove(text, &c.pages_above); };
   AddKey("memory", memory, "hard limit of local memory");
   AddKey("swapMemory", swap_memory, "most bytes of local swap files");
@@ -196,6 +199,7 @@ void Loader::DescribeKeys() {
   AddKey("trace", trace, "file for the accesses, which `ramspan bench policy` replays");
   AddKey("pageBlock", page_block, "what is swapped as one of memory that is swapped by pages");
   AddKey("pageFaults", page_faults, "who brings such memory when it is touched");
+  AddKey("pageMoves", page_moves, "how its pages come and leave");
   AddKey("pagesAbove", pages_above, "the least allocation that ramspan run --pages swaps by pages");
 }
 

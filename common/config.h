@@ -27,6 +27,13 @@ enum class FaultMode {
   kSignal,  // the thread itself brings it, in a handler of SIGBUS: in a third of the time, but system calls fail (EFAULT)
 };
 
+// How pages come to where the program uses them, and leave.
+enum class PageMoves {
+  kAuto,
+  kMove,  // the kernel gives a page another address. From Linux 6.8 on
+  kCopy,  // they come as copies, and leave by a mapping of theirs that moves. Where a device writes to a page that leaves, what it writes is lost
+};
+
 struct Config {
   uint64_t memory = 0;       // bytes; 0 = choose by the machine
   uint64_t swap_memory = 0;  // bytes; 0 = choose by the disk
@@ -47,6 +54,7 @@ struct Config {
   std::string trace;  // empty = none
   uint64_t page_block = 64 << 10;   // bytes; a power of two
   FaultMode page_faults = FaultMode::kAuto;
+  PageMoves page_moves = PageMoves::kAuto;
   uint64_t pages_above = 128 << 10;  // bytes; of ramspan run --pages
 
   // Where each key that is not a default came from, for messages: "environment RAMSPAN_MEMORY", "/etc/ramspan.conf:3".

@@ -3,8 +3,9 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,6 +34,22 @@ constexpr auto kBusyPatience = std::chrono::milliseconds(2);  // with what holds
 // A program that closes what it has not opened begins at 3, and ends at some number that it takes for large.
 constexpr int kHighFd = 1 << 16;
 
+constexpr int kLeaveMapping = 4;  // MREMAP_DONTUNMAP, of Linux 5.7
+
+// Not by libc's function, before which libramspan-pages stands for the program.
+int LeaveMapping(void* to, void* from, size_t bytes) {
+  return syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | kLeaveMapping, to) == -1 ? errno : 0;
+}
+
+// Whether pages can leave a mapping that stays.
+bool MappingsCanStay() {
+  void* const two = mmap(nullptr, 2 * kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (two == MAP_FAILED) return false;
+  const bool can = LeaveMapping(two, static_cast<char*>(two) + kPageBytes, kPageBytes) == 0;
+  munmap(two, 2 * kPageBytes);
+  return can;
+}
+
 int OpenFd(bool user_mode_only) {
   const int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | (user_mode_only ? kUserModeOnly : 0)));
   if (fd >= 0 || user_mode_only) return fd;
@@ -53,7 +70,7 @@ Userfault::~Userfault() {
   if (fd_ >= 0) close(fd_);
 }
 
-Status Userfault::Open(FaultMode wanted) {
+Status Userfault::Open(FaultMode wanted, PageMoves how) {
   int fd = -1;
   user_mode_only_ = wanted == FaultMode::kSignal;
   if (!user_mode_only_) fd = OpenFd(false);
@@ -71,14 +88,16 @@ Status Userfault::Open(FaultMode wanted) {
   fd_ = fcntl(fd, F_DUPFD_CLOEXEC, high);
   fd_ < 0 ? fd_ = fd : close(fd);
   mode_ = wanted != FaultMode::kAuto ? wanted : user_mode_only_ ? FaultMode::kSignal : FaultMode::kThread;
-  uffdio_api api{};
-  api.api = UFFD_API;
-  api.features = kFeatureMove | (mode_ == FaultMode::kSignal ? UFFD_FEATURE_SIGBUS : UFFD_FEATURE_THREAD_ID);
-  if (ioctl(fd_, UFFDIO_API, &api) != 0) {
-    return Unavailable("this kernel's userfaultfd cannot move pages (UFFDIO_MOVE, from Linux 6.8 on), by which memory that is swapped by pages is "
-                       "brought back and taken away; use managedPtr or managedVector there");
-  }
-  return Status();
+  const auto agree = [this](uint64_t features) {
+    uffdio_api api{};
+    api.api = UFFD_API;
+    api.features = features | (mode_ == FaultMode::kSignal ? UFFD_FEATURE_SIGBUS : UFFD_FEATURE_THREAD_ID);
+    return ioctl(fd_, UFFDIO_API, &api) == 0;
+  };
+  moves_ = how != PageMoves::kCopy && agree(kFeatureMove);
+  if (moves_ || (how != PageMoves::kMove && MappingsCanStay() && agree(0))) return Status();
+  if (how == PageMoves::kMove) return Unavailable("this kernel's userfaultfd cannot move pages (UFFDIO_MOVE, from Linux 6.8 on): pageMoves = auto takes copies instead");
+  return Unavailable("this kernel's userfaultfd cannot do what memory that is swapped by pages needs (Linux 5.11 or newer); use managedPtr or managedVector there");
 }
 
 int Userfault::Register(void* begin, size_t bytes) {
@@ -133,6 +152,22 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, s
   return 0;
 }
 
+int Userfault::TakeAway(void* to, void* from, size_t bytes) {
+  int error = LeaveMapping(to, from, bytes);
+  if (error == 0 || bytes == kPageBytes) return error;
+  // They lie in several mappings (memory policies).
+  auto* const there = static_cast<char*>(to);
+  auto* const here = static_cast<char*>(from);
+  for (size_t at = 0; at < bytes; at += kPageBytes) {
+    error = LeaveMapping(there + at, here + at, kPageBytes);
+    if (error == 0) continue;
+    const int failed = at == 0 ? 0 : Copy(here, there, at);
+    RS_CHECK(failed == 0, "of %zu bytes of pages that could not leave (%s), %zu could not come back (%s)", bytes, strerror(error), at, strerror(failed));
+    return error;
+  }
+  return 0;
+}
+
 int Userfault::Copy(void* to, const void* from, size_t bytes) {
   size_t step = bytes;
   for (size_t done = 0; done < bytes;) {
@@ -149,12 +184,15 @@ int Userfault::Copy(void* to, const void* from, size_t bytes) {
   return 0;
 }
 
-int Userfault::Zero(const void* address) {
-  uffdio_zeropage zero{};
-  zero.range = {reinterpret_cast<uintptr_t>(address) & ~(kPageBytes - 1), kPageBytes};
-  for (;;) {
+int Userfault::Zero(const void* address, size_t bytes) {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(address) & ~(kPageBytes - 1);
+  for (size_t done = 0;;) {
+    uffdio_zeropage zero{};
+    zero.range = {begin + done, bytes - done};
     const int error = ioctl(fd_, UFFDIO_ZEROPAGE, &zero) == 0 ? 0 : errno;
-    if (error != EAGAIN) return error;
+    if (zero.zeropage > 0) done += static_cast<size_t>(zero.zeropage);
+    if (done == bytes) return 0;
+    if (error != EAGAIN && zero.zeropage <= 0) return error;
   }
 }
 

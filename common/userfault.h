@@ -1,6 +1,6 @@
 // Userfault: one userfaultfd(2) and what the page mode does with it. The kernel asks it about each page that is missing in
 // the ranges registered with it; pages come there, and leave, by being moved between two ranges: the page itself changes its
-// address, no byte is copied.
+// address, no byte is copied. Kernels before Linux 6.8 cannot do that: there they come as copies, and leave with their mapping (mremap).
 //
 // Thread-safety: any thread, after Open. Nothing here allocates, logs or takes a lock, because it is used while a page fault is served.
 #pragma once
@@ -24,9 +24,11 @@ class Userfault {
   Userfault& operator=(const Userfault&) = delete;
 
   // kAuto: kThread where the kernel also reports its own accesses (system calls), else kSignal. kUnavailable: this system cannot; with the remedy.
-  Status Open(FaultMode wanted);
+  // kMove and kCopy of PageMoves are taken or nothing is; kAuto: kMove where there is that.
+  Status Open(FaultMode wanted, PageMoves how = PageMoves::kAuto);
 
   FaultMode mode() const { return mode_; }
+  bool moves() const { return moves_; }
   // Whether system calls find missing pages, too.
   int fd() const { return fd_; }
   bool serves_system_calls() const { return mode_ == FaultMode::kThread && !user_mode_only_; }
@@ -37,11 +39,14 @@ class Userfault {
   // The pages of `from`, all of which are there, are at `to` afterwards, where none is, or all are where they were. Threads that wait for one of
   // them go on. `to` is registered. kYes: a forked child may share pages of `from`, which are written to then, so that they are this process's own.
   enum class MayBeShared { kNo, kYes };
+  // REQUIRES: moves().
   int Move(void* to, void* from, size_t bytes, MayBeShared shared);
+  // The pages of `from`, which is registered, are at `to` afterwards, in a mapping of their own that replaces what was there, or all are where they were. For who may not Move.
+  int TakeAway(void* to, void* from, size_t bytes);
   // A copy, where pages cannot be moved. `to` is registered, and none of its pages is there.
   int Copy(void* to, const void* from, size_t bytes);
-  // The page of the address is zeros if it is not there. EEXIST: it is.
-  int Zero(const void* address);
+  // The page of the address, or all of so many bytes, are zeros if they are not there. EEXIST: one is.
+  int Zero(const void* address, size_t bytes = kPageBytes);
   // Threads that wait for pages of the range look again.
   void Wake(void* begin, size_t bytes);
 
@@ -59,6 +64,7 @@ class Userfault {
   int fd_ = -1;
   FaultMode mode_ = FaultMode::kAuto;
   bool user_mode_only_ = false;
+  bool moves_ = false;
 };
 
 }  // namespace ramspan

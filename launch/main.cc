@@ -96,14 +96,22 @@ void LookForPages(Facts* facts) {
     if (facts->pages_library.empty() && access((folder + library).c_str(), R_OK) == 0) facts->pages_library = std::filesystem::canonical(folder + library).string();
   }
   Userfault userfault;
-  const char* const wanted = std::getenv("RAMSPAN_PAGE_FAULTS");
-  if (const Status status = userfault.Open(wanted != nullptr && std::string_view(wanted) == "signal" ? FaultMode::kSignal : FaultMode::kAuto); !status.ok()) {
+  const auto is_set = [](const char* name, std::string_view value) {
+    const char* const set = std::getenv(name);
+    return set != nullptr && value == set;
+  };
+  const FaultMode faults = is_set("RAMSPAN_PAGE_FAULTS", "signal") ? FaultMode::kSignal : FaultMode::kAuto;
+  if (const Status status = userfault.Open(faults, is_set("RAMSPAN_PAGE_MOVES", "copy") ? PageMoves::kCopy : PageMoves::kAuto); !status.ok()) {
     facts->pages_why_not = status.message();
   } else if (userfault.serves_system_calls()) {
     facts->pages_mode = "who touches what has left waits for it, system calls too";
   } else {
     facts->pages_mode = "who touches what has left gets it by a signal; libc's calls for files and sockets bring it before, other system calls on it may fail (EFAULT), because this "
                         "user may not have the kernel's own page faults served (sysctl vm.unprivileged_userfaultfd=1, or access to /dev/userfaultfd, allows it)";
+  }
+  if (facts->pages_why_not.empty() && !userfault.moves()) {
+    facts->pages_mode += "; pages come as copies, because this kernel cannot move them (Linux 6.8 can): no device may write to memory of the program's but by libc's calls (no io_uring with "
+                         "O_DIRECT, no network that registers it)";
   }
 }
 

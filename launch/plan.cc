@@ -160,7 +160,7 @@ Status Planner::PreloadPages() {
   if (!options_.page_block.empty()) app.push_back("RAMSPAN_PAGE_BLOCK=" + options_.page_block);
   if (!options_.pages_above.empty()) app.push_back("RAMSPAN_PAGES_ABOVE=" + options_.pages_above);
   // Other processes would read it where it has left (process_vm_readv), and the kernel does not bring it for them.
-  if (facts_.pages_mode.find("EFAULT") != std::string::npos && !UserHas("UCX_TLS")) app.push_back("UCX_TLS=^cma");
+  if ((facts_.pages_mode.find("EFAULT") != std::string::npos || facts_.pages_mode.find("copies") != std::string::npos) && !UserHas("UCX_TLS")) app.push_back("UCX_TLS=^cma");
   app.insert(app.end(), app_.begin(), app_.end());
   app_ = std::move(app);
   plan_.notes.push_back("--pages: allocations from " + (options_.pages_above.empty() ? "128KiB" : options_.pages_above) + " on are swapped in blocks of " +

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kQuarantineMax = 4096;  // each may be a mapping of its own, of which the kernel allows 65530
 // How many cached frames of a class are looked at for one of exactly the right size: each look is a cache miss.
 constexpr int kLooks = 8;
-constexpr uint64_t kLargestCut = 256 << 10;  // what is left of a region is less than that: an eighth
+constexpr uint64_t kSmallCut = 256 << 10;  // what is left of a region is less than that: an eighth
 constexpr uint64_t kLeastRegions = 16;       // A region is committed as a whole: a small limit would notice.
 }  // namespace
 
@@ -130,7 +130,7 @@ void* Arena::TakeCached(int size_class, uint64_t bytes) {
 // The end of a larger cached frame, with its pages; the rest stays cached. Instead, all of its pages would go back to the kernel. Not of frames
 // with huge pages, which have to stay aligned to those.
 void* Arena::CutCached(uint64_t bytes) {
-  CloseRegion();
+  CloseRegions();
   for (int c = ClassOf(kHugePageBytes); c > ClassOf(bytes); --c) {
     Cached* const frame = cache_[c];
     if (frame == nullptr || frame->bytes >= kHugePageBytes) continue;
@@ -144,34 +144,41 @@ void* Arena::CutCached(uint64_t bytes) {
   return nullptr;
 }
 
-// The next bytes of the region that is being cut, or of a new one.
+// The next bytes of a region that is being cut, or of a new one. Of sizes that leave much of it over there are none.
 void* Arena::CutRegion(uint64_t bytes) {
-  if (bytes > kLargestCut || (open_bytes_ < bytes && !OpenRegion())) return nullptr;
+  const bool small = bytes <= kSmallCut;
+  if (!small && bytes != kHugePageBytes / 4 && bytes != kHugePageBytes / 2) return nullptr;
+  Region& region = small ? small_ : large_;
+  if (region.bytes < bytes && !Open(&region)) return nullptr;
   cached_ -= bytes;
-  open_bytes_ -= bytes;
-  return std::exchange(open_, open_ + bytes);
+  region.bytes -= bytes;
+  return std::exchange(region.at, region.at + bytes);
 }
 
-bool Arena::OpenRegion() {
+bool Arena::Open(Region* region) {
   const uint64_t limit = budget_->frames_limit();
   if (!huge_pages_ || limit < kLeastRegions * kHugePageBytes || in_use_ + cached_ + kHugePageBytes > limit) return false;
   const auto unit = addresses_->Allocate(kHugePageBytes / kSwapGranule);
   if (!unit) return false;
-  CloseRegion();
-  open_ = base_ + *unit * kSwapGranule;
-  open_bytes_ = kHugePageBytes;
+  Close(region);
+  *region = {base_ + *unit * kSwapGranule, kHugePageBytes};
   cached_ += kHugePageBytes;
-  huge_[static_cast<size_t>(open_ - base_) / kHugePageBytes] = true;
-  madvise(open_, kHugePageBytes, MADV_HUGEPAGE);
+  huge_[static_cast<size_t>(region->at - base_) / kHugePageBytes] = true;
+  madvise(region->at, kHugePageBytes, MADV_HUGEPAGE);
   return true;
 }
 
 // What is left of it is a cached frame as any other.
-void Arena::CloseRegion() {
-  if (open_bytes_ == 0) return;
-  Cached*& list = cache_[ClassOf(open_bytes_)];
-  list = new (open_) Cached{list, open_bytes_};
-  open_bytes_ = 0;
+void Arena::Close(Region* region) {
+  if (region->bytes == 0) return;
+  Cached*& list = cache_[ClassOf(region->bytes)];
+  list = new (region->at) Cached{list, region->bytes};
+  region->bytes = 0;
+}
+
+void Arena::CloseRegions() {
+  Close(&small_);
+  Close(&large_);
 }
 
 // Before a part of the region goes back to the kernel. MADV_NOHUGEPAGE: or the kernel would fill the hole, which the budget no longer counts.
@@ -199,7 +206,7 @@ void Arena::DropFirst(Cached** list) {
 
 bool Arena::MakeRoomFor(uint64_t bytes) {
   const uint64_t limit = budget_->frames_limit();
-  if (in_use_ + cached_ + bytes > limit) CloseRegion();
+  if (in_use_ + cached_ + bytes > limit) CloseRegions();
   for (int c = kClasses - 1; c >= 0 && in_use_ + cached_ + bytes > limit; --c) {
     while (cache_[c] != nullptr && in_use_ + cached_ + bytes > limit) DropFirst(&cache_[c]);
   }
@@ -208,7 +215,7 @@ bool Arena::MakeRoomFor(uint64_t bytes) {
 
 // One frame that nobody uses gives its addresses back, a large one if there is any. False: there was none.
 bool Arena::GiveBackOne() {
-  CloseRegion();
+  CloseRegions();
   const auto list = std::find_if(cache_.rbegin(), cache_.rend(), [](const Cached* first) { return first != nullptr; });
   if (list != cache_.rend()) {
     DropFirst(&*list);
@@ -252,7 +259,7 @@ void Arena::ReleaseOldest() {
 }
 
 void Arena::Trim(uint64_t target) {
-  if (in_use_ + cached_ > target) CloseRegion();
+  if (in_use_ + cached_ > target) CloseRegions();
   for (Cached*& list : cache_) {
     while (list != nullptr && in_use_ + cached_ > target) DropFirst(&list);
   }

@@ -143,8 +143,13 @@ class Arena {
   void* TakeCached(int size_class, uint64_t bytes);
   void* CutCached(uint64_t bytes);
   void* CutRegion(uint64_t bytes);
-  bool OpenRegion();
-  void CloseRegion();
+  struct Region {
+    char* at = nullptr;  // what is left of it, part of cached_
+    uint64_t bytes = 0;  // 0: nothing, or it is not open
+  };
+  bool Open(Region* region);
+  void Close(Region* region);
+  void CloseRegions();
   void LeaveHugePage(size_t region);
   bool GiveBackOne();
   void DropFirst(Cached** list);
@@ -164,8 +169,7 @@ class Arena {
   // By region of the range: the system may back it by a huge page, for small frames. All of its bytes are in use or cached.
   std::vector<bool> huge_;
   bool huge_pages_ = false;
-  char* open_ = nullptr;     // what is left of the region that is being cut, part of cached_
-  uint64_t open_bytes_ = 0;  // 0: none is
+  Region small_, large_;  // that are being cut: what is left of one for small frames would be too little for others
   uint64_t in_use_ = 0;
   uint64_t reserved_ = 0;
   uint64_t cached_ = 0;

@@ -427,9 +427,11 @@ Status Engine::FullOfPinsStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYS
   pin_refusals_.fetch_add(1, std::memory_order_relaxed);
   // Which of both it is, who does not hold the mutex cannot know, and a moment later it may be the other one.
   const bool few = arena_.has_few_addresses();
-  const uint64_t addresses = arena_.addresses();
+  const uint64_t addresses = arena_.addresses(), tables = budget_.limit() - std::min(budget_.limit(), budget_.frames_limit());
+  const bool much = tables > budget_.limit() / 4;
   return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
                             FormatBytes(budget_.limit()) +
+                            (much ? ", of which descriptors of objects and tables take " + FormatBytes(tables) + " (fewer and larger objects need less)," : "") +
                             (few ? ", or all places of that size in the " + FormatBytes(addresses) + " of addresses that were left for it (ulimit -v)," : "") +
                             " and no thread can go on to release one. Hold fewer adhereTos or views at once (a smaller scope), "
                             "use smaller chunks, or raise " + (few ? "`ulimit -v`, and then also " : "") +

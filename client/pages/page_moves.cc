@@ -28,6 +28,13 @@ bool IsZero(const char* begin, size_t bytes) {
   return std::all_of(words, words + count, [](uint64_t word) { return word == 0; });
 }
 
+// As the arena has mapped them, so that they are one mapping with their neighbours: a process has 65530.
+void MapAnew(std::span<std::byte> frames) {
+  void* const anew = mmap(frames.data(), frames.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  RS_CHECK(anew != MAP_FAILED, "%zu bytes of frames cannot be mapped anew: %s", frames.size(), strerror(errno));
+  madvise(anew, frames.size(), MADV_NOHUGEPAGE);
+}
+
 bool IsInMemory(void* page) {
   unsigned char there = 0;
   return mincore(page, kPageBytes, &there) == 0 && (there & 1) != 0;
@@ -46,7 +53,7 @@ void PageSpace::DropChunk(Block* block) {
     if (block->home) {
       auto* const frame = static_cast<std::byte*>(chunk->frame);
       // Pages that a device holds stay its own until it lets them go. The frame gets others when it is written to, which nobody watches any more.
-      if (block->is_protected || !NoteFrame(frame) || userfault_.Move(frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo) != 0) {
+      if (block->is_protected || MoveAway(block, frame) != 0) {
         madvise(HomeOf(*block), block_bytes_, MADV_DONTNEED);
         LeaveFrame(frame);
       }
@@ -170,8 +177,10 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
     userfault_.Wake(HomeOf(*block), block_bytes_);
   } else {
     auto* const frame = static_cast<std::byte*>(chunk->frame);
-    if (block->blank) memset(frame, 0, block_bytes_);
-    if (!NoteFrame(frame) || userfault_.Move(HomeOf(*block), frame, block_bytes_, Userfault::MayBeShared::kYes) != 0) CopyHome(block, frame);
+    if (!block->blank || userfault_.moves() || userfault_.Zero(HomeOf(*block), block_bytes_) != 0) {
+      if (block->blank) memset(frame, 0, block_bytes_);
+      if (MoveHome(block, frame) != 0) CopyHome(block, frame);
+    }
     moves_home_.fetch_add(1, std::memory_order_relaxed);
     block->home = true;
     if (block->is_protected) HoldLocked(block);
@@ -181,6 +190,20 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
   const int64_t now = BlockClockNs();
   block->shown_ns.store(now, std::memory_order_relaxed);
   last_shown_ns_.store(now, std::memory_order_relaxed);
+}
+
+int PageSpace::MoveHome(Block* block, std::byte* frame) {
+  if (!userfault_.moves() || !NoteFrame(frame)) return ENOTSUP;
+  return userfault_.Move(HomeOf(*block), frame, block_bytes_, Userfault::MayBeShared::kYes);
+}
+
+// The frame has no pages, and no network knows any.
+int PageSpace::MoveAway(Block* block, std::byte* frame) {
+  if (!NoteFrame(frame)) return ENOMEM;
+  if (userfault_.moves()) return userfault_.Move(frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo);
+  const int error = userfault_.TakeAway(frame, HomeOf(*block), block_bytes_);
+  if (error != 0) ForgetFrames({frame, block_bytes_});
+  return error;
 }
 
 // Where pages cannot be moved: a device or a network holds the frame's, or those at home have another protection. The frame's go back to the kernel.
@@ -226,7 +249,7 @@ bool PageSpace::Hide(Block* block, Chunk* chunk) {
   if (HasCountedPins(chunk) || block->held || block->calls > 0) return false;
   if (!block->home) return true;
   if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;
-  if (!NoteFrame(static_cast<std::byte*>(chunk->frame)) || userfault_.Move(chunk->frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo) != 0) {
+  if (MoveAway(block, static_cast<std::byte*>(chunk->frame)) != 0) {
     stuck_.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
@@ -256,11 +279,11 @@ void PageSpace::TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned)
   }
 }
 
-// Where pages are moved to has to be registered. All frames of one run of the arena's addresses are, or none is.
+// Before pages are moved there. All frames of one run of the arena's addresses are noted, or none is.
 bool PageSpace::NoteFrame(std::byte* frame) {
   const auto page = static_cast<uint64_t>(reinterpret_cast<char*>(frame) - frames_.begin) / kPageBytes;
   if (registered_[page / 64].load(std::memory_order_relaxed) & uint64_t{1} << page % 64) return true;
-  if (userfault_.Register(frame, block_bytes_) != 0) return false;  // too many mappings
+  if (userfault_.moves() && userfault_.Register(frame, block_bytes_) != 0) return false;  // too many mappings
   for (uint64_t p = page; p < page + block_bytes_ / kPageBytes; ++p) registered_[p / 64].fetch_or(uint64_t{1} << p % 64, std::memory_order_relaxed);
   return true;
 }
@@ -272,7 +295,7 @@ void PageSpace::ForgetFrames(std::span<std::byte> frames) {
     const uint64_t bit = uint64_t{1} << p % 64;
     if (registered_[p / 64].load(std::memory_order_relaxed) & bit) any = registered_[p / 64].fetch_and(~bit, std::memory_order_relaxed) != 0;
   }
-  if (any) static_cast<void>(userfault_.Unregister(frames.data(), frames.size()));
+  if (any) userfault_.moves() ? static_cast<void>(userfault_.Unregister(frames.data(), frames.size())) : MapAnew(frames);
 }
 
 }  // namespace ramspan

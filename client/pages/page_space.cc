@@ -43,12 +43,12 @@ void PageSpace::EndForTheProgram(const char* format, ...) {
 
 Result<std::unique_ptr<PageSpace>> PageSpace::Create(Engine* engine, const PageOptions& options) {
   auto space = std::unique_ptr<PageSpace>(new PageSpace(engine, options));
-  if (Status status = space->Open(options.mode); !status.ok()) return status;
+  if (Status status = space->Open(options); !status.ok()) return status;
   return space;
 }
 
-Status PageSpace::Open(FaultMode mode) {
-  if (Status status = userfault_.Open(mode); !status.ok()) return status;
+Status PageSpace::Open(const PageOptions& options) {
+  if (Status status = userfault_.Open(options.mode, options.moves); !status.ok()) return status;
   engine_->LeaveHugePages();  // pages move one by one, and leave holes in frames
   const uint64_t least = std::bit_ceil(engine_->budget()->limit()) * kLeastPerLimit;
   homes_ = ReserveAddresses(std::max(kHomeAddresses, least), least);
@@ -185,7 +185,7 @@ bool PageSpace::Rehome(Block* from, Block* to) {
   Chunk* const chunk = from->chunk.load(std::memory_order_relaxed);
   if (chunk == nullptr) return true;
   if (from->held || from->calls > 0 || to->chunk.load(std::memory_order_relaxed) != nullptr) return false;
-  if (from->home && userfault_.Move(HomeOf(*to), HomeOf(*from), block_bytes_, Userfault::MayBeShared::kNo) != 0) return false;
+  if (from->home && (!userfault_.moves() || userfault_.Move(HomeOf(*to), HomeOf(*from), block_bytes_, Userfault::MayBeShared::kNo) != 0)) return false;
   to->home = std::exchange(from->home, false);
   to->blank = std::exchange(from->blank, false);
   to->shown_ns.store(from->shown_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);

@@ -8,7 +8,7 @@
 //   Loading, Writing   in the chunk's frame
 //
 // A touch of a page that is not at home comes to Bring (fault_server.h), which has the engine make the chunk resident and then
-// moves all pages of the block from the frame to their home (UFFDIO_MOVE). The engine's eviction asks for pins by FindPinned; TakeAway, which is
+// moves all pages of the block from the frame to their home (UFFDIO_MOVE; copies, where the kernel has no such thing: Userfault::moves). The engine's eviction asks for pins by FindPinned; TakeAway, which is
 // called there, moves the pages back from home to the frame, atomically for the program: who touches one from then on comes to Bring. So the engine
 // writes and reads frames only, and no thread is ever stopped. A block stays at home for kGrace at least, in which the instruction that
 // needed it runs.
@@ -39,6 +39,7 @@ class Engine;
 struct PageOptions {
   uint64_t block_bytes = 64 << 10;  // a power of two from 4 KiB to 1 MiB
   FaultMode mode = FaultMode::kAuto;
+  PageMoves moves = PageMoves::kAuto;
 };
 
 class PageSpace {
@@ -165,7 +166,7 @@ class PageSpace {
   [[noreturn, gnu::format(printf, 1, 2)]] static void EndForTheProgram(const char* format, ...);
 
   PageSpace(Engine* engine, const PageOptions& options) : engine_(engine), block_bytes_(options.block_bytes) {}
-  Status Open(FaultMode mode);
+  Status Open(const PageOptions& options);
   size_t IndexOf(const void* address) const {
     return (reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(homes_.begin)) / block_bytes_;
   }
@@ -177,6 +178,8 @@ class PageSpace {
   bool ShowPinned(Block* block, Chunk* chunk, const void* address);
   void Show(Block* block, Chunk* chunk, const void* address);
   void ShowAhead(Block* block);
+  int MoveHome(Block* block, std::byte* frame);
+  int MoveAway(Block* block, std::byte* frame);
   void CopyHome(Block* block, std::byte* frame);
   void LeaveFrame(std::byte* frame);
   void Clear(char* begin, char* end);
@@ -205,7 +208,8 @@ class PageSpace {
   Userfault userfault_;
   AddressRange homes_, table_, frames_;
   Block* blocks_ = nullptr;
-  std::atomic<uint64_t>* registered_ = nullptr;  // a bit for each page of the arena's addresses
+  // A bit for each page of the arena's addresses: where pages are moved to has to be registered. Where they cannot be moved: it is in a mapping of its own.
+  std::atomic<uint64_t>* registered_ = nullptr;
   Mutex mutex_{LockRank::kMetadata};
   std::unique_ptr<BuddyAllocator> free_blocks_ RS_GUARDED_BY(mutex_);
   // A bit for each block. In the total order with the blocks' `chunk`: who makes a chunk stores it and then looks whether the block is free, who frees a block

@@ -16,13 +16,14 @@ namespace ramspan::preload {
 extern detail::PageAddresses homes;  // published by its `bytes`
 extern std::atomic<bool> is_forked;  // this process has none of that memory
 extern std::atomic<bool> in_signals;  // pages are brought by a handler of SIGBUS, and system calls do not find those that are away
+extern std::atomic<bool> pins_calls;  // so libc's calls bring them before. And where a page that a device writes to must not leave
 
 inline bool IsHome(const void* address) {
   return reinterpret_cast<uintptr_t>(address) - homes.begin < homes.bytes;  // before the start: false
 }
 // Whether a system call needs its memory at home before.
 inline bool NeedsPins(const void* address) {
-  return __builtin_expect(in_signals.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed);
+  return __builtin_expect(pins_calls.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed);
 }
 
 // The function that this library stands before. Found at its first call, also if that is a signal handler's: no lock of the compiler's for statics.

@@ -38,7 +38,7 @@ void __libc_free(void*);
 
 namespace ramspan::preload {
 detail::PageAddresses homes;
-std::atomic<bool> is_forked{false}, in_signals{false};
+std::atomic<bool> is_forked{false}, in_signals{false}, pins_calls{false};
 }  // namespace ramspan::preload
 
 namespace {
@@ -92,7 +92,9 @@ void Start() {
   homes.begin = found.begin;  // other threads ask meanwhile whether what they free is there: nothing of theirs is, until `bytes` says so
   std::atomic_thread_fence(std::memory_order_release);
   homes.bytes = found.bytes;
-  ramspan::preload::in_signals.store(!ramspan::GetPageStatistics().serves_system_calls);
+  const ramspan::PageStatistics pages = ramspan::GetPageStatistics();
+  ramspan::preload::in_signals.store(!pages.serves_system_calls);
+  ramspan::preload::pins_calls.store(!pages.serves_system_calls || pages.copies);
   if (ramspan::preload::in_signals.load()) ramspan::preload::MakeStackOfThisThread();
   above.store(std::max(ramspan::detail::PagesAbove(), kPageBytes));
   state.store(State::kStarted, std::memory_order_release);

@@ -71,7 +71,7 @@ void InForkedChild() {
 PageSpace& Runtime::StartPages() {
   MutexLock lock(pages_mutex_);
   if (PageSpace* space = pages_.load(std::memory_order_acquire)) return *space;
-  Result<std::unique_ptr<PageSpace>> made = PageSpace::Create(engine_.get(), {config_.page_block, config_.page_faults});
+  Result<std::unique_ptr<PageSpace>> made = PageSpace::Create(engine_.get(), {config_.page_block, config_.page_faults, config_.page_moves});
   if (!made.ok()) Raise(ConfigError(made.status().message()));
   auto* const server = new FaultServer(made.value().get(), PinRegistry::Get().threads());
   if (Status status = server->Start(); !status.ok()) Raise(ConfigError(status.message()));
@@ -160,7 +160,8 @@ PageStatistics GetPageStatistics() noexcept {
           .blocks_out = counters.moves_away,
           .zero_blocks = counters.zero_blocks,
           .stuck = counters.stuck,
-          .serves_system_calls = space->userfault().serves_system_calls()};
+          .serves_system_calls = space->userfault().serves_system_calls(),
+          .copies = !space->userfault().moves()};
 }
 
 namespace detail {

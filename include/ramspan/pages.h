@@ -48,6 +48,7 @@ struct PageStatistics {
   uint64_t zero_blocks = 0;  // that left as a mark, because they were all zeros
   uint64_t stuck = 0;        // times that a block had to stay because the kernel or a device held its pages
   bool serves_system_calls = false;  // read(2) into what is not there waits for it, and does not fail
+  bool copies = false;               // pages come as copies, because the kernel cannot move them (before Linux 6.8)
 };
 RAMSPAN_API PageStatistics GetPageStatistics() noexcept;
 

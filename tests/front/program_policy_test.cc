@@ -166,6 +166,25 @@ TEST(ProgramPolicy, IsTheSameWhenItIsSetAgain) {
 }
 
 // The one that waited was told that its limit holds, because the other one had raised it.
+// The message named adhereTos only, where a third of the limit was descriptors.
+TEST(MemoryLimit, WhatDescriptorsTakeOfItIsSaidWherePinsFillTheRest) {
+  std::vector<managedPtr<char>> many;
+  while (ramspan::GetStatistics().overhead < ramspan::MemoryLimit() / 3) many.emplace_back(4096, ramspan::uninitialized);
+  managedPtr<char> tiles[16] = {};
+  std::vector<ramspan::adhereTo<char>> pins;
+  std::string said;
+  try {
+    for (managedPtr<char>& tile : tiles) {
+      tile = managedPtr<char>(1 << 20, ramspan::uninitialized);
+      pins.emplace_back(tile);
+      static_cast<void>(static_cast<char*>(pins.back()));
+    }
+  } catch (const ramspan::OutOfMemory& error) {
+    said = error.what();
+  }
+  EXPECT_NE(said.find("of which descriptors of objects and tables take"), std::string::npos) << said;
+}
+
 TEST(MemoryLimit, OfTwoThreadsIsSetOneAfterTheOther) {
   const uint64_t before = ramspan::MemoryLimit(), lower = 2 * kMibBytes, between = 12 * kMibBytes;
   std::vector<managedPtr<char>> all;

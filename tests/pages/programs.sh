@@ -43,10 +43,10 @@ my \$s = join(\",\", map { \$_ * 3 } 1 .. 500_000); my \$r = reverse \$s; print 
 "'
 same xz 8MiB 'head -c 300000 numbers | xz -2 -T1 -c | xz -dc | md5sum'
 same gcc 4MiB 'for i in $(seq 300); do echo "int f$i(int a) { int b[$i+1]; for (int i = 0; i < a; ++i) b[i % $i] = a * i; return b[a % $i]; }"; done >many.c; exec gcc -O1 -S -o - many.c | md5sum'
-# The kernel's accesses are served, and as for a user for whom they are not.
-for mode in thread signal; do
+# The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot.
+for mode in "thread auto" "signal auto" "thread copy" "signal copy"; do
   for scenario in guard_pages remaps calls signals stacks locks child; do
-    if [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 8MiB -- "$preloaded" $scenario 2>err)" = good ]; then
+    if [ "$(RAMSPAN_PAGE_FAULTS=${mode% *} RAMSPAN_PAGE_MOVES=${mode#* } timeout 60 "$ramspan" run --pages --memory 8MiB -- "$preloaded" $scenario 2>err)" = good ]; then
       echo "ok: $scenario, $mode"
     else
       echo "FAILED: $scenario, $mode"
@@ -57,4 +57,6 @@ for mode in thread signal; do
 done
 export RAMSPAN_PAGE_FAULTS=signal
 same sort_by_signal 2MiB 'exec sort -S 32M numbers | md5sum'
+export RAMSPAN_PAGE_MOVES=copy
+same sort_by_copies 2MiB 'exec sort -S 32M numbers | md5sum'
 exit $failed

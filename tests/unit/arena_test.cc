@@ -87,6 +87,17 @@ TEST_F(ArenaTest, WhatIsLeftOfARegionGoesToFramesThatFitWhereTheLimitAllowsNoMor
   EXPECT_EQ(arena_.available(), kHugePageBytes - kSwapGranule);
 }
 
+TEST_F(ArenaTest, LargeFramesFillRegionsOfTheirOwn) {
+  std::vector<Frame> frames;
+  for (int i = 0; i < 8; ++i) {
+    frames.push_back(arena_.TryTake(kHugePageBytes / 2));
+    frames.push_back(arena_.TryTake(kSwapGranule));
+  }
+  EXPECT_EQ(arena_.committed(), 5 * kHugePageBytes);
+  frames.push_back(arena_.TryTake(kHugePageBytes / 2 - kSwapGranule));  // two of them would leave two pages, three no room
+  EXPECT_EQ(arena_.committed(), 5 * kHugePageBytes + frames.back().bytes());
+}
+
 TEST_F(ArenaTest, ASmallLimitIsNotSpentOnWholeRegions) {
   budget_.set_limit(kLimit / 4);
   const Frame frame = arena_.TryTake(kSwapGranule);
