@@ -3,7 +3,7 @@
 // - What is allocated is Ramspan's: the library that `ramspan run --pages` preloads leaves it to libc, because pages that are away cannot be brought by who
 //   needs them for that (Inside).
 // - Where the program has memory that is swapped by pages, its signal handlers come after the call: one that touched a page that is away would wait for who needs
-//   the locks that this thread holds. What the thread itself does wrong, or where it touches pages (SIGBUS), is not put off.
+//   the locks that this thread holds. What the thread itself does wrong, or where it touches pages (SIGBUS), is not put off. Nor is it cancelled meanwhile.
 //
 // Thread-safety: the thread's own; PutHandlersOff once, by any.
 #pragma once
@@ -28,7 +28,7 @@ class Inside {
 };
 }  // namespace detail
 
-class PublicCall {
+class __attribute__((visibility("default"))) PublicCall {
  public:
   PublicCall() : is_first_(detail::t_inside_ramspan++ == 0 && put_off_.load(std::memory_order_relaxed)) {
     if (__builtin_expect(is_first_, 0)) Block();
@@ -45,12 +45,13 @@ class PublicCall {
 
  private:
   void Block();
-  void Unblock() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  void Unblock();
 
   static std::atomic<bool> put_off_;
   const ErrnoGuard errno_;
   const bool is_first_;
   sigset_t before_;
+  int cancel_before_;
 };
 
 }  // namespace ramspan

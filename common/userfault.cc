@@ -36,18 +36,20 @@ constexpr int kHighFd = 1 << 16;
 
 constexpr int kLeaveMapping = 4;  // MREMAP_DONTUNMAP, of Linux 5.7
 
-// Not by libc's function, before which libramspan-pages stands for the program.
-int LeaveMapping(void* to, void* from, size_t bytes) {
-  return syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | kLeaveMapping, to) == -1 ? errno : 0;
+// To where the kernel has room; null: errno. Not by libc's function, before which libramspan-pages stands for the program.
+char* LeaveMapping(void* from, size_t bytes) {
+  const long at = syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | kLeaveMapping, nullptr);
+  return at == -1 ? nullptr : reinterpret_cast<char*>(at);
 }
 
 // Whether pages can leave a mapping that stays.
 bool MappingsCanStay() {
-  void* const two = mmap(nullptr, 2 * kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (two == MAP_FAILED) return false;
-  const bool can = LeaveMapping(two, static_cast<char*>(two) + kPageBytes, kPageBytes) == 0;
-  munmap(two, 2 * kPageBytes);
-  return can;
+  void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return false;
+  char* const left = LeaveMapping(page, kPageBytes);
+  munmap(page, kPageBytes);
+  if (left != nullptr) munmap(left, kPageBytes);
+  return left != nullptr;
 }
 
 int OpenFd(bool user_mode_only) {
@@ -153,17 +155,21 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, s
 }
 
 int Userfault::TakeAway(void* to, void* from, size_t bytes) {
-  int error = LeaveMapping(to, from, bytes);
-  if (error == 0 || bytes == kPageBytes) return error;
-  // They lie in several mappings (memory policies).
   auto* const there = static_cast<char*>(to);
   auto* const here = static_cast<char*>(from);
-  for (size_t at = 0; at < bytes; at += kPageBytes) {
-    error = LeaveMapping(there + at, here + at, kPageBytes);
-    if (error == 0) continue;
-    const int failed = at == 0 ? 0 : Copy(here, there, at);
-    RS_CHECK(failed == 0, "of %zu bytes of pages that could not leave (%s), %zu could not come back (%s)", bytes, strerror(error), at, strerror(failed));
-    return error;
+  size_t step = bytes;
+  for (size_t done = 0; done < bytes;) {
+    if (char* const left = LeaveMapping(here + done, step); left != nullptr) {
+      memcpy(there + done, left, step);
+      munmap(left, step);
+      done += step;
+    } else if (step > kPageBytes) {
+      step = kPageBytes;  // they lie in several mappings (memory policies)
+    } else {
+      const int error = errno, failed = done == 0 ? 0 : Copy(here, there, done);
+      RS_CHECK(failed == 0, "of %zu bytes of pages that could not leave (%s), %zu could not come back (%s)", bytes, strerror(error), done, strerror(failed));
+      return error;
+    }
   }
   return 0;
 }

@@ -1,6 +1,6 @@
 // Userfault: one userfaultfd(2) and what the page mode does with it. The kernel asks it about each page that is missing in
 // the ranges registered with it; pages come there, and leave, by being moved between two ranges: the page itself changes its
-// address, no byte is copied. Kernels before Linux 6.8 cannot do that: there they come as copies, and leave with their mapping (mremap).
+// address, no byte is copied. Kernels before Linux 6.8 cannot do that: there they come as copies, and leave with their mapping (mremap) to where they are copied from.
 //
 // Thread-safety: any thread, after Open. Nothing here allocates, logs or takes a lock, because it is used while a page fault is served.
 #pragma once
@@ -41,7 +41,8 @@ class Userfault {
   enum class MayBeShared { kNo, kYes };
   // REQUIRES: moves().
   int Move(void* to, void* from, size_t bytes, MayBeShared shared);
-  // The pages of `from`, which is registered, are at `to` afterwards, in a mapping of their own that replaces what was there, or all are where they were. For who may not Move.
+  // What is in the pages of `from`, which is registered, is in those at `to` afterwards, and none is at `from`: at once for all who use it. Or nothing was done. For who may not
+  // Move.
   int TakeAway(void* to, void* from, size_t bytes);
   // A copy, where pages cannot be moved. `to` is registered, and none of its pages is there.
   int Copy(void* to, const void* from, size_t bytes);

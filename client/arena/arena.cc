@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kQuarantineMax = 4096;  // each may be a mapping of its own, of which the kernel allows 65530
 // How many cached frames of a class are looked at for one of exactly the right size: each look is a cache miss.
 constexpr int kLooks = 8;
-constexpr uint64_t kSmallCut = 256 << 10;  // what is left of a region is less than that: an eighth
+constexpr uint64_t kSmallCut = 256 << 10;    // what is left of a region is less than that: an eighth
 constexpr uint64_t kLeastRegions = 16;       // A region is committed as a whole: a small limit would notice.
 }  // namespace
 
@@ -34,7 +34,7 @@ Arena::Arena(Budget* budget, const ArenaOptions& options) : budget_(budget), gua
   // Small frames must not grow into huge pages behind our back: the budget is exact.
   madvise(base_, range_bytes_, MADV_NOHUGEPAGE);
   try {
-    huge_pages_ = options.huge_pages && !guard_ && reinterpret_cast<uintptr_t>(base_) % kHugePageBytes == 0;
+    huge_pages_ = !guard_ && reinterpret_cast<uintptr_t>(base_) % kHugePageBytes == 0;
     huge_.resize((range_bytes_ + kHugePageBytes - 1) / kHugePageBytes);
     addresses_ = new BuddyAllocator(range_bytes_ / kSwapGranule);
   } catch (const std::bad_alloc&) {
@@ -101,7 +101,10 @@ Frame Arena::TakeRun(size_t exact, uint64_t bytes) {
     while (!unit && GiveBackOne()) unit = addresses_->Allocate(bytes / kSwapGranule);
     if (!unit) return {};
     at = base_ + *unit * kSwapGranule;
-    if (bytes >= kHugePageBytes) madvise(at, bytes & ~(kHugePageBytes - 1), MADV_HUGEPAGE);
+    if (bytes >= kHugePageBytes) {
+      huge_[*unit * kSwapGranule / kHugePageBytes] = Huge::kNo;  // nothing else is left in it
+      madvise(at, bytes & ~(kHugePageBytes - 1), MADV_HUGEPAGE);
+    }
   }
   in_use_ += bytes;
   CountPeak();
@@ -163,7 +166,7 @@ bool Arena::Open(Region* region) {
   Close(region);
   *region = {base_ + *unit * kSwapGranule, kHugePageBytes};
   cached_ += kHugePageBytes;
-  huge_[static_cast<size_t>(region->at - base_) / kHugePageBytes] = true;
+  huge_[static_cast<size_t>(region->at - base_) / kHugePageBytes] = Huge::kWhole;
   madvise(region->at, kHugePageBytes, MADV_HUGEPAGE);
   return true;
 }
@@ -181,19 +184,19 @@ void Arena::CloseRegions() {
   Close(&large_);
 }
 
-// Before a part of the region goes back to the kernel. MADV_NOHUGEPAGE: or the kernel would fill the hole, which the budget no longer counts.
-// MADV_COLD of a part splits a huge page; without it the kernel keeps all of its memory until it is short of memory itself.
-void Arena::LeaveHugePage(size_t region) {
-  char* const at = base_ + region * kHugePageBytes;
-  madvise(at, kHugePageBytes, MADV_NOHUGEPAGE);
-  madvise(at, kSwapGranule, MADV_COLD);
-  huge_[region] = false;
+// Before a frame of the region goes back to the kernel. MADV_NOHUGEPAGE: or the kernel would fill the hole, which the budget no longer counts.
+// MADV_COLD of a part splits a huge page; without it the kernel keeps all of its memory until it is short of memory itself. It cannot split what a forked child
+// shares, or a device holds: so it is asked again with the next frame.
+void Arena::LeaveHugePage(size_t region, void* frame) {
+  if (huge_[region] == Huge::kWhole) madvise(base_ + region * kHugePageBytes, kHugePageBytes, MADV_NOHUGEPAGE);
+  madvise(frame, kSwapGranule, MADV_COLD);
+  huge_[region] = Huge::kParts;
 }
 
 void Arena::LeaveHugePages() {
   huge_pages_ = false;
   for (size_t region = 0; region < huge_.size(); ++region) {
-    if (huge_[region]) LeaveHugePage(region);
+    if (huge_[region] != Huge::kNo) LeaveHugePage(region, base_ + region * kHugePageBytes);
   }
 }
 
@@ -268,7 +271,7 @@ void Arena::Trim(uint64_t target) {
 void Arena::DropPages(void* frame, uint64_t bytes) {
   if (before_pages_go_) before_pages_go_({static_cast<std::byte*>(frame), bytes});
   const size_t region = static_cast<size_t>(static_cast<char*>(frame) - base_) / kHugePageBytes;
-  if (huge_[region]) LeaveHugePage(region);  // a frame that was cut from one lies in it whole
+  if (huge_[region] != Huge::kNo) LeaveHugePage(region, frame);  // a frame that was cut from one lies in it whole
   madvise(frame, bytes, MADV_DONTNEED);
 }
 

@@ -78,8 +78,6 @@ struct ArenaOptions {
   // Debug mode: the addresses of a frame that came back stay unmapped for as long as there are others, so that a
   // pointer that is still used ends in a segmentation fault, which is explained on standard error.
   bool guard = false;
-  // Whether small frames may lie on huge pages.
-  bool huge_pages = true;
   // How many bytes of addresses to reserve. 0: many times the limit, less where the system refuses (ulimit -v).
   uint64_t addresses = 0;
   // Called right before the pages of a frame go back to the kernel, under whatever guards the arena: a network that has pinned
@@ -150,7 +148,7 @@ class Arena {
   bool Open(Region* region);
   void Close(Region* region);
   void CloseRegions();
-  void LeaveHugePage(size_t region);
+  void LeaveHugePage(size_t region, void* frame);
   bool GiveBackOne();
   void DropFirst(Cached** list);
   void DropPages(void* frame, uint64_t bytes);
@@ -166,8 +164,9 @@ class Arena {
   uint64_t range_bytes_ = 0;
   BuddyAllocator* addresses_ = nullptr;
   std::array<Cached*, kClasses> cache_{};
-  // By region of the range: the system may back it by a huge page, for small frames. All of its bytes are in use or cached.
-  std::vector<bool> huge_;
+  // By region of the range: kWhole: the system may back it by a huge page, for small frames. All of its bytes are in use or cached. kParts: some have gone back.
+  enum class Huge : uint8_t { kNo, kWhole, kParts };
+  std::vector<Huge> huge_;
   bool huge_pages_ = false;
   Region small_, large_;  // that are being cut: what is left of one for small frames would be too little for others
   uint64_t in_use_ = 0;

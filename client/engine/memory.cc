@@ -380,9 +380,9 @@ bool Engine::TellWait(uint64_t bytes, PinWait* wait) {
   {
     MutexUnlock unlocked(mutex_);
     const auto words = [](uint64_t n) { return WithinHeap([n] { return FormatBytes(n); }, std::string()); };
-    LogWarning("a thread has waited %lld s for memory for an object of %s: adhereTos of other threads pin all of the "
+    LogWarning("a thread has waited %lld s for memory for an object of %s: adhereTos and views of other threads pin all of the "
                "memory limit of %s, and it waits on until they release some. Where those threads wait at a barrier, in a join or "
-               "for a lock of the program's, their adhereTos have to end before that",
+               "for a lock of the program's, these have to end before that",
                static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(wait->waited).count()),
                words(bytes).c_str(), words(budget_.limit()).c_str());
   }

@@ -13,9 +13,31 @@ namespace ramspan::detail {
 namespace {
 // Of the memory limit is what all views of all threads together may hold: a quarter, or half of it where all data is in memory.
 constexpr uint64_t kShare = 4, kShareOfAll = 2;
+constexpr uint64_t kTablesShare = 64;  // of the limit, what all tables together may take
 constexpr uint64_t kGrowAgain = 16;  // blocks that are entered until one more may be held than when memory was short
 constexpr uint32_t kReadsUntilTry = 1024;  // of elements in blocks that are not held
 constexpr uint64_t kRoomAgain = 8;  // blocks for which there is room again, until what was full takes more
+
+// Of all tables. They count in the memory limit.
+std::atomic<uint64_t> table_bytes{0};
+
+// False: they would be too much, or there is no memory for them.
+bool ChargeTable(uint64_t bytes) {
+  const Session* const session = Session::IfStarted();
+  if (session == nullptr) return false;  // in a forked child
+  Engine* const engine = session->engine;
+  const uint64_t all = table_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (all <= engine->budget()->limit() / kTablesShare && engine->ChargeMetadata(bytes).ok()) return true;
+  table_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  return false;
+}
+
+void ReleaseTable(uint64_t bytes) {
+  const Session* const session = Session::IfStarted();
+  if (bytes == 0 || session == nullptr) return;
+  table_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  session->engine->budget()->ChargeMetadata(-bytes);
+}
 }  // namespace
 
 // The views of the calling thread. Trivially destructible: a view may be a static object's.
@@ -130,8 +152,10 @@ void* BlockCache::TakeBack() {
 bool BlockCache::Grow() noexcept {
   const size_t size = std::min({4 * (mask_ + 1), kMost, std::bit_ceil(blocks_)});
   if (size <= mask_ + 1) return false;
+  const uint64_t before = TableBytes(), more = size * sizeof(Entry) + (size >= blocks_ ? blocks_ * sizeof(void*) : 0) - before;
+  if (!ChargeTable(more)) return false;
   Entry* const larger = new (std::nothrow) Entry[size];
-  if (larger == nullptr) return false;
+  if (larger == nullptr) return ReleaseTable(more), false;
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) {
     if (entry->chunk != nullptr) larger[entry->block & (size - 1)] = *entry;
   }
@@ -140,6 +164,7 @@ bool BlockCache::Grow() noexcept {
   mask_ = size - 1;
   replaced_ = 0;
   first_[0].place = size >= blocks_ ? new (std::nothrow) void*[blocks_]() : nullptr;  // without them entries are looked up
+  ReleaseTable(before + more - TableBytes());
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) SetPlace(entry->block, entry->place);
   return true;
 }
@@ -174,6 +199,7 @@ void* BlockCache::TryEnter(size_t block, Object object) noexcept {
 BlockCache::~BlockCache() {
   LetGo(&leaving_);
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) LetGo(entry);
+  ReleaseTable(TableBytes());
   delete[] places();
   if (entries_ != first_) delete[] entries_;
   if (OfThread& views = OfThread::Get(); views.bytes == 0) views.most = UINT64_MAX;  // the next ones find out anew

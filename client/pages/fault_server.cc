@@ -1,7 +1,9 @@
 #include "client/pages/fault_server.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,6 +39,7 @@ FaultServer* the_server = nullptr;  // of kSignal; set before the handler is the
 struct sigaction signal_before;
 std::atomic<bool> signal_before_locked{false};
 
+// Whose calls Ramspan does not stand before, for the mask is to be that.
 struct OthersHandler {
   OthersHandler() {
     sigset_t all;
@@ -48,8 +51,13 @@ struct OthersHandler {
     signal_before_locked.store(false, std::memory_order_release);
     pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   }
+  const detail::Inside inside_;
   sigset_t mask_;
 };
+
+// Of a handler of SIGBUS of the program's that runs on this thread: where its stack begins, and whether the signal has been sent again meanwhile.
+__thread uintptr_t t_handler_begins = 0;
+__thread bool t_sent_again = false;
 
 [[noreturn]] void EndProcess(const char* why) {
   LogWarning("memory of the program's that is swapped by pages cannot be brought back, and a load or store cannot fail, so the process ends: %s", why);
@@ -131,6 +139,9 @@ Status FaultServer::TakeSignal() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigfillset(&action.sa_mask);  // the program's handlers run behind it, and may touch pages themselves
   for (const int fatal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&action.sa_mask, fatal);
+  // libc's own signal of pthread_cancel, which its functions leave out: a thread that may be cancelled at any instruction is not within the handler.
+  constexpr int kCancel = 32;
+  reinterpret_cast<unsigned char*>(&action.sa_mask)[(kCancel - 1) / 8] |= 1U << (kCancel - 1) % 8;
   if (sigaction(SIGBUS, &action, &signal_before) != 0) return Unavailable(std::string("no handler of SIGBUS: ") + strerror(errno));
   return Status();
 }
@@ -145,17 +156,49 @@ void FaultServer::ExchangeHandlerOfOthers(const struct sigaction* action, struct
 void FaultServer::OnSignal(int number, siginfo_t* info, void* context) {
   const bool of_memory = info->si_code > 0 && the_server->space_->Owns(info->si_addr);
   if (of_memory) {
-    const ErrnoGuard guard;
-    const detail::Inside inside;
-    const Status status = the_server->space_->Bring(info->si_addr);
-    if (!status.ok()) EndProcess(status.c_str());
+    int cancel = PTHREAD_CANCEL_ENABLE;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    {
+      const ErrnoGuard guard;
+      const detail::Inside inside;
+      const Status status = the_server->space_->Bring(info->si_addr);
+      if (!status.ok()) EndProcess(status.c_str());
+    }
+    pthread_setcancelstate(cancel, nullptr);  // may be the end of this thread
+    return;
+  }
+  // Else it would be blocked as long as its handler runs. Who has left that by a jump runs no deeper in the stack.
+  const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  if (info->si_code <= 0 && t_handler_begins != 0 && here < t_handler_begins) {
+    t_sent_again = true;
     return;
   }
   // The program's own, or its end.
   struct sigaction own;
-  ExchangeHandlerOfOthers(nullptr, &own);
-  if ((own.sa_flags & SA_SIGINFO) != 0) return own.sa_sigaction(number, info, context);
-  if (own.sa_handler != SIG_DFL && own.sa_handler != SIG_IGN) return own.sa_handler(number);
+  {
+    const OthersHandler locked;
+    own = signal_before;
+    if ((own.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 && own.sa_handler != SIG_IGN) signal_before = {};
+  }
+  if (own.sa_handler == SIG_IGN && info->si_code <= 0) return;
+  if ((own.sa_flags & SA_SIGINFO) != 0 || (own.sa_handler != SIG_DFL && own.sa_handler != SIG_IGN)) {
+    // As if it had come at once, but for SIGBUS itself: it may touch pages.
+    sigset_t mask = static_cast<ucontext_t*>(context)->uc_sigmask;
+    sigorset(&mask, &mask, &own.sa_mask);
+    sigdelset(&mask, SIGBUS);
+    t_handler_begins = here;
+    {
+      const detail::Inside inside;
+      pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    }
+    do {
+      t_sent_again = false;
+      t_handler_begins = here;
+      (own.sa_flags & SA_SIGINFO) != 0 ? own.sa_sigaction(number, info, context) : own.sa_handler(number);
+      t_handler_begins = 0;
+    } while (t_sent_again);
+    return;
+  }
   const detail::Inside inside;  // past what keeps this handler for the program
   sigaction(SIGBUS, &own, nullptr);  // the instruction is executed again, and faults again
   if (info->si_code <= 0) raise(SIGBUS);

@@ -28,13 +28,6 @@ bool IsZero(const char* begin, size_t bytes) {
   return std::all_of(words, words + count, [](uint64_t word) { return word == 0; });
 }
 
-// As the arena has mapped them, so that they are one mapping with their neighbours: a process has 65530.
-void MapAnew(std::span<std::byte> frames) {
-  void* const anew = mmap(frames.data(), frames.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  RS_CHECK(anew != MAP_FAILED, "%zu bytes of frames cannot be mapped anew: %s", frames.size(), strerror(errno));
-  madvise(anew, frames.size(), MADV_NOHUGEPAGE);
-}
-
 bool IsInMemory(void* page) {
   unsigned char there = 0;
   return mincore(page, kPageBytes, &there) == 0 && (there & 1) != 0;
@@ -53,7 +46,7 @@ void PageSpace::DropChunk(Block* block) {
     if (block->home) {
       auto* const frame = static_cast<std::byte*>(chunk->frame);
       // Pages that a device holds stay its own until it lets them go. The frame gets others when it is written to, which nobody watches any more.
-      if (block->is_protected || MoveAway(block, frame) != 0) {
+      if (block->is_protected || !userfault_.moves() || MoveAway(block, frame) != 0) {
         madvise(HomeOf(*block), block_bytes_, MADV_DONTNEED);
         LeaveFrame(frame);
       }
@@ -177,7 +170,9 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
     userfault_.Wake(HomeOf(*block), block_bytes_);
   } else {
     auto* const frame = static_cast<std::byte*>(chunk->frame);
-    if (!block->blank || userfault_.moves() || userfault_.Zero(HomeOf(*block), block_bytes_) != 0) {
+    if (block->blank && !userfault_.moves() && userfault_.Zero(HomeOf(*block), block_bytes_) == 0) {
+      LeaveFrame(frame);
+    } else {
       if (block->blank) memset(frame, 0, block_bytes_);
       if (MoveHome(block, frame) != 0) CopyHome(block, frame);
     }
@@ -199,11 +194,9 @@ int PageSpace::MoveHome(Block* block, std::byte* frame) {
 
 // The frame has no pages, and no network knows any.
 int PageSpace::MoveAway(Block* block, std::byte* frame) {
+  if (!userfault_.moves()) return userfault_.TakeAway(frame, HomeOf(*block), block_bytes_);
   if (!NoteFrame(frame)) return ENOMEM;
-  if (userfault_.moves()) return userfault_.Move(frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo);
-  const int error = userfault_.TakeAway(frame, HomeOf(*block), block_bytes_);
-  if (error != 0) ForgetFrames({frame, block_bytes_});
-  return error;
+  return userfault_.Move(frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo);
 }
 
 // Where pages cannot be moved: a device or a network holds the frame's, or those at home have another protection. The frame's go back to the kernel.
@@ -279,11 +272,11 @@ void PageSpace::TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned)
   }
 }
 
-// Before pages are moved there. All frames of one run of the arena's addresses are noted, or none is.
+// Where pages are moved to has to be registered. All frames of one run of the arena's addresses are, or none is.
 bool PageSpace::NoteFrame(std::byte* frame) {
   const auto page = static_cast<uint64_t>(reinterpret_cast<char*>(frame) - frames_.begin) / kPageBytes;
   if (registered_[page / 64].load(std::memory_order_relaxed) & uint64_t{1} << page % 64) return true;
-  if (userfault_.moves() && userfault_.Register(frame, block_bytes_) != 0) return false;  // too many mappings
+  if (userfault_.Register(frame, block_bytes_) != 0) return false;  // too many mappings
   for (uint64_t p = page; p < page + block_bytes_ / kPageBytes; ++p) registered_[p / 64].fetch_or(uint64_t{1} << p % 64, std::memory_order_relaxed);
   return true;
 }
@@ -295,7 +288,7 @@ void PageSpace::ForgetFrames(std::span<std::byte> frames) {
     const uint64_t bit = uint64_t{1} << p % 64;
     if (registered_[p / 64].load(std::memory_order_relaxed) & bit) any = registered_[p / 64].fetch_and(~bit, std::memory_order_relaxed) != 0;
   }
-  if (any) userfault_.moves() ? static_cast<void>(userfault_.Unregister(frames.data(), frames.size())) : MapAnew(frames);
+  if (any) static_cast<void>(userfault_.Unregister(frames.data(), frames.size()));
 }
 
 }  // namespace ramspan

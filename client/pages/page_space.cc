@@ -277,7 +277,7 @@ size_t PageSpace::PinForCall(const void* begin, size_t bytes) {
   const size_t first = IndexOf(begin), most = std::max<size_t>(2, limit / kCallInLimit / block_bytes_);
   const size_t end = std::min(IndexOf(static_cast<const char*>(begin) + bytes - 1) + 1, first + most);
   size_t b = first;
-  for (; b < end; ++b) {
+  for (; b < end && IsUsed(b); ++b) {
     bool pinned = false;
     if (in_calls_.fetch_add(1, std::memory_order_relaxed) * block_bytes_ < limit / kCallsInLimit || b == first) {
       while (!pinned && Bring(HomeOf(blocks_[b])).ok()) {

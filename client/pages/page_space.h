@@ -208,8 +208,7 @@ class PageSpace {
   Userfault userfault_;
   AddressRange homes_, table_, frames_;
   Block* blocks_ = nullptr;
-  // A bit for each page of the arena's addresses: where pages are moved to has to be registered. Where they cannot be moved: it is in a mapping of its own.
-  std::atomic<uint64_t>* registered_ = nullptr;
+  std::atomic<uint64_t>* registered_ = nullptr;  // a bit for each page of the arena's addresses
   Mutex mutex_{LockRank::kMetadata};
   std::unique_ptr<BuddyAllocator> free_blocks_ RS_GUARDED_BY(mutex_);
   // A bit for each block. In the total order with the blocks' `chunk`: who makes a chunk stores it and then looks whether the block is free, who frees a block

@@ -1,30 +1,45 @@
 // libramspan-pages, second part: calls of libc that hand the program's memory to the kernel, where the kernel's own accesses are not served (docs/pages.md,
-// pageFaults = signal). Each has its pages at home for as long as it lasts, so none fails with EFAULT. What is more than a sixteenth of the memory limit moves in
-// pieces: with files one after the other until all is done, elsewhere the call returns after the first one, as it may.
+// pageFaults = signal), or a page that a device writes to must not leave (pageMoves = copy). None of them fails with EFAULT.
 //
-// Memory that the kernel is handed by calls which are not here (io_uring, messages of several buffers larger than that, libc's own calls for a path name or a futex)
-// has just been touched as a rule, and so is at home.
+// What may wait for others (sockets, pipes, terminals), and what is small, goes through a buffer of libc's beside: nothing is kept in memory while it waits, and a
+// message is sent and received whole. Large pieces of files go straight: their pages are at home as long as the call lasts, one piece after the other.
 //
-// Thread-safety, cancellation, signals: as the calls that they replace.
+// Memory that the kernel is handed by calls which are not here (io_uring, printf's %s of a string larger than the stream's buffer, addresses and control data of
+// messages, libc's own calls for a path name or a futex) has just been touched as a rule, and so is at home.
+//
+// Thread-safety, cancellation, signals: as the calls that they replace. Who leaves one by a jump or is cancelled in it loses its buffer.
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <utility>
 
 #include "client/preload/homes.h"
+
+extern "C" {
+void* __libc_memalign(size_t, size_t);
+void __libc_free(void*);
+}
 
 namespace ramspan::preload {
 namespace {
 
-// Of `begin`, as many bytes as are at home while this lives. 0: none, because memory is full; the call is made, and fails by itself.
+// Of `begin`, as many bytes as are at home while this lives. 0: none, because memory is full.
 class Pinned {
  public:
   Pinned(const void* begin, size_t bytes) : begin_(begin), bytes_(NeedsPins(begin) ? detail::PinPagesForCall(const_cast<void*>(begin), bytes) : 0) {}
@@ -40,7 +55,27 @@ class Pinned {
   const size_t bytes_;
 };
 
-// Whether a call that moved less than it was asked to would go on by itself.
+// Beside the program's memory. Aligned as O_DIRECT wants it. Null where libc has none.
+class Beside {
+ public:
+  explicit Beside(size_t bytes) : begin_(static_cast<char*>(__libc_memalign(4096, std::max<size_t>(bytes, 1)))) {}
+  ~Beside() {
+    const int error = errno;
+    __libc_free(begin_);
+    errno = error;
+  }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+  char* begin() const { return begin_; }
+
+ private:
+  char* const begin_;
+};
+
+constexpr size_t kStraight = size_t{64} << 10;  // smaller pieces of files are copied, too: that takes less time than pins
+constexpr size_t kPiece = size_t{1} << 20;      // of what is copied, but for messages
+
+// Whether a read that got less than it was asked for has met the end.
 bool IsFile(int fd) {
   const int error = errno;
   struct stat is;
@@ -49,55 +84,111 @@ bool IsFile(int fd) {
   return file;
 }
 
-// move(begin, bytes, done): one call of libc's for a piece, `done` bytes behind the beginning.
-template <typename Byte, typename Move>
-ssize_t InPieces(int fd, Byte* begin, size_t bytes, const Move& move) {
+// Whether what is sent or received at once is one thing.
+bool IsOfMessages(int fd) {
+  const int error = errno;
+  int type = SOCK_STREAM;
+  socklen_t length = sizeof(type);
+  const bool of_messages = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type != SOCK_STREAM;
+  errno = error;
+  return of_messages;
+}
+
+// Several buffers, as one after the other.
+class Vectors {
+ public:
+  Vectors(const iovec* vectors, size_t count) : vectors_(vectors), count_(count) {
+    for (size_t i = 0; i < count; ++i) bytes_ += std::min(vectors[i].iov_len, SSIZE_MAX - bytes_);
+  }
+  size_t bytes() const { return bytes_; }
+  // The next `bytes` of them.
+  void CopyTo(char* to, size_t bytes) {
+    Step(bytes, [&](char* here, size_t n) { memcpy(std::exchange(to, to + n), here, n); });
+  }
+  void CopyFrom(const char* from, size_t bytes) {
+    Step(bytes, [&](char* here, size_t n) { memcpy(here, std::exchange(from, from + n), n); });
+  }
+
+ private:
+  template <typename Do>
+  void Step(size_t bytes, const Do& part) {
+    while (bytes > 0 && at_ < count_) {
+      const size_t n = std::min(bytes, vectors_[at_].iov_len - offset_);
+      if (n > 0) part(static_cast<char*>(vectors_[at_].iov_base) + offset_, n);
+      bytes -= n;
+      offset_ += n;
+      if (offset_ == vectors_[at_].iov_len) ++at_, offset_ = 0;
+    }
+  }
+  const iovec* const vectors_;
+  const size_t count_;
+  size_t bytes_ = 0, at_ = 0, offset_ = 0;
+};
+
+bool NeedPins(const iovec* vectors, size_t count) {
+  return vectors != nullptr && count <= IOV_MAX && std::any_of(vectors, vectors + count, [](const iovec& one) { return NeedsPins(one.iov_base); });
+}
+
+enum class Way { kIn, kOut };
+// move(begin, bytes, done): one call of libc's for a piece, `done` bytes behind the beginning. `goes_on`: as long as pieces are moved whole.
+template <Way kWay, typename Move>
+ssize_t Copied(Vectors vectors, size_t piece_most, bool goes_on, const Move& move) {
+  const size_t bytes = vectors.bytes(), most = std::min(bytes, piece_most);
+  const Beside beside(most);
+  if (beside.begin() == nullptr) {
+    errno = ENOMEM;
+    return -1;
+  }
   size_t done = 0;
   do {
-    ssize_t moved;
-    bool whole;
-    {
-      const Pinned pinned(begin + done, bytes - done);
-      const size_t piece = pinned.bytes() > 0 ? pinned.bytes() : bytes - done;
-      moved = move(begin + done, piece, done);
-      whole = moved >= 0 && static_cast<size_t>(moved) == piece;
-    }
+    const size_t piece = std::min(most, bytes - done);
+    if constexpr (kWay == Way::kOut) vectors.CopyTo(beside.begin(), piece);
+    const ssize_t moved = move(beside.begin(), piece, done);
     if (moved < 0) return done > 0 ? static_cast<ssize_t>(done) : moved;
+    if constexpr (kWay == Way::kIn) vectors.CopyFrom(beside.begin(), std::min(static_cast<size_t>(moved), piece));  // more: a message that was cut (MSG_TRUNC)
     done += static_cast<size_t>(moved);
-    if (!whole) break;
-  } while (done < bytes && IsFile(fd));
+    if (static_cast<size_t>(moved) != piece) break;
+  } while (done < bytes && goes_on);
   return static_cast<ssize_t>(done);
 }
 
-// Several buffers: as many as can be pinned, the last one perhaps in part.
-constexpr int kVectorsMost = 64;
-template <typename Call>
-auto WithVectors(const iovec* vectors, int count, const Call& call) -> decltype(call(vectors, count)) {
-  if (count <= 0 || !std::any_of(vectors, vectors + std::min(count, IOV_MAX), [](const iovec& one) { return NeedsPins(one.iov_base); })) return call(vectors, count);
-  struct Pins {
-    ~Pins() {
-      for (int i = 0; i < count; ++i) {
-        if (pinned[i]) detail::UnpinPagesForCall(pieces[i].iov_base, pieces[i].iov_len);
-      }
-    }
-    iovec pieces[kVectorsMost];
-    bool pinned[kVectorsMost];
-    int count = 0;
-  } pins;
-  for (int i = 0; i < std::min(count, kVectorsMost); ++i) {
-    iovec& piece = pins.pieces[i];
-    piece = vectors[i];
-    pins.pinned[i] = false;
-    if (piece.iov_len > 0 && NeedsPins(piece.iov_base)) {
-      const size_t bytes = detail::PinPagesForCall(piece.iov_base, piece.iov_len);
-      if (bytes == 0) break;
-      pins.pinned[i] = true;
-      piece.iov_len = bytes;
-    }
-    pins.count = i + 1;
-    if (piece.iov_len < vectors[i].iov_len) break;
+// Whether a piece goes straight, with its pages at home.
+bool GoesStraight(int fd, size_t bytes) { return bytes > kStraight && IsFile(fd); }
+
+template <Way kWay, typename Byte, typename Move>
+ssize_t Moved(int fd, Byte* begin, size_t bytes, const Move& move) {
+  const bool file = GoesStraight(fd, bytes);
+  if (!file) {
+    const iovec one = {const_cast<char*>(begin), bytes};
+    const size_t most = bytes > kPiece && IsOfMessages(fd) ? bytes : kPiece;
+    return Copied<kWay>(Vectors(&one, 1), most, kWay == Way::kOut || IsFile(fd), move);
   }
-  return pins.count > 0 ? call(pins.pieces, pins.count) : call(vectors, count);
+  size_t done = 0;
+  do {
+    ssize_t moved;
+    size_t piece;
+    {
+      const Pinned pinned(begin + done, bytes - done);
+      piece = pinned.bytes();
+      if (piece == 0) {  // memory is full
+        const iovec rest = {const_cast<char*>(begin) + done, bytes - done};
+        const ssize_t last = Copied<kWay>(Vectors(&rest, 1), kPiece, true, [&](char* at, size_t n, size_t further) { return move(at, n, done + further); });
+        return last < 0 ? done > 0 ? static_cast<ssize_t>(done) : last : static_cast<ssize_t>(done) + last;
+      }
+      moved = move(begin + done, piece, done);
+    }
+    if (moved < 0) return done > 0 ? static_cast<ssize_t>(done) : moved;
+    done += static_cast<size_t>(moved);
+    if (static_cast<size_t>(moved) != piece) break;
+  } while (done < bytes);
+  return static_cast<ssize_t>(done);
+}
+
+template <Way kWay, typename Move>
+ssize_t MovedVectors(int fd, const iovec* vectors, int count, const Move& move) {
+  const Vectors all(vectors, static_cast<size_t>(count));
+  const size_t most = all.bytes() > kPiece && IsOfMessages(fd) ? all.bytes() : kPiece;
+  return Copied<kWay>(all, most, kWay == Way::kOut || IsFile(fd), move);
 }
 
 [[noreturn]] void Overflow() {
@@ -106,162 +197,368 @@ auto WithVectors(const iovec* vectors, int count, const Call& call) -> decltype(
   std::abort();
 }
 
-// fread and fwrite: libc reads large pieces straight into the program's memory.
-template <typename Byte, typename Move>
+// fread and fwrite: libc reads and writes large pieces straight from the program's memory.
+template <Way kWay, typename Byte, typename Move>
 size_t Stream(Byte* begin, size_t size, size_t count, const Move& move) {
   size_t all = 0;
   if (!NeedsPins(begin) || __builtin_mul_overflow(size, count, &all) || all == 0) return move(begin, size, count);
-  size_t done = 0;
-  while (done < all) {
-    const Pinned pinned(begin + done, all - done);
-    const size_t piece = pinned.bytes() > 0 ? pinned.bytes() : all - done, moved = move(begin + done, 1, piece);
-    done += moved;
-    if (moved < piece) break;
-  }
-  return done / size;
+  const iovec one = {const_cast<char*>(begin), all};
+  const ssize_t done = Copied<kWay>(Vectors(&one, 1), kPiece, true, [&](char* at, size_t n, size_t) { return static_cast<ssize_t>(move(at, 1, n)); });
+  return done < 0 ? 0 : static_cast<size_t>(done) / size;
 }
+
+// In pieces, as one.
+class StreamLock {
+ public:
+  explicit StreamLock(FILE* file) : file_(file) { flockfile(file); }
+  ~StreamLock() { funlockfile(file_); }
+  StreamLock(const StreamLock&) = delete;
+  StreamLock& operator=(const StreamLock&) = delete;
+
+ private:
+  FILE* const file_;
+};
 
 }  // namespace
 }  // namespace ramspan::preload
 
-using ramspan::preload::InPieces;
-using ramspan::preload::Libc;
+using ramspan::preload::Beside;
+using ramspan::preload::Copied;
+using ramspan::preload::IsHome;
+using ramspan::preload::IsOfMessages;
+using ramspan::preload::kPiece;
+using ramspan::preload::Moved;
+using ramspan::preload::MovedVectors;
+using ramspan::preload::NeedPins;
 using ramspan::preload::NeedsPins;
 using ramspan::preload::Overflow;
 using ramspan::preload::Pinned;
 using ramspan::preload::Stream;
-using ramspan::preload::WithVectors;
+using ramspan::preload::StreamLock;
+using ramspan::preload::Vectors;
+using ramspan::preload::Way;
+
+RS_LIBC(read, ssize_t (*)(int, void*, size_t))
+RS_LIBC(write, ssize_t (*)(int, const void*, size_t))
+RS_LIBC(pread, ssize_t (*)(int, void*, size_t, off_t))
+RS_LIBC(pwrite, ssize_t (*)(int, const void*, size_t, off_t))
+RS_LIBC(readv, ssize_t (*)(int, const iovec*, int))
+RS_LIBC(writev, ssize_t (*)(int, const iovec*, int))
+RS_LIBC(preadv, ssize_t (*)(int, const iovec*, int, off_t))
+RS_LIBC(pwritev, ssize_t (*)(int, const iovec*, int, off_t))
+RS_LIBC(preadv2, ssize_t (*)(int, const iovec*, int, off_t, int))
+RS_LIBC(pwritev2, ssize_t (*)(int, const iovec*, int, off_t, int))
+RS_LIBC(vmsplice, ssize_t (*)(int, const iovec*, size_t, unsigned))
+RS_LIBC(getrandom, ssize_t (*)(void*, size_t, unsigned))
+RS_LIBC(recv, ssize_t (*)(int, void*, size_t, int))
+RS_LIBC(send, ssize_t (*)(int, const void*, size_t, int))
+RS_LIBC(recvfrom, ssize_t (*)(int, void*, size_t, int, sockaddr*, socklen_t*))
+RS_LIBC(sendto, ssize_t (*)(int, const void*, size_t, int, const sockaddr*, socklen_t))
+RS_LIBC(recvmsg, ssize_t (*)(int, msghdr*, int))
+RS_LIBC(sendmsg, ssize_t (*)(int, const msghdr*, int))
+RS_LIBC(recvmmsg, int (*)(int, mmsghdr*, unsigned, int, timespec*))
+RS_LIBC(sendmmsg, int (*)(int, mmsghdr*, unsigned, int))
+RS_LIBC(process_vm_readv, ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long))
+RS_LIBC(process_vm_writev, ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long))
+RS_LIBC(poll, int (*)(pollfd*, nfds_t, int))
+RS_LIBC(epoll_wait, int (*)(int, epoll_event*, int, int))
+RS_LIBC(readlink, ssize_t (*)(const char*, char*, size_t))
+RS_LIBC(getcwd, char* (*)(char*, size_t))
+RS_LIBC(getdents64, ssize_t (*)(int, void*, size_t))
+RS_LIBC(stat, int (*)(const char*, struct stat*))
+RS_LIBC(lstat, int (*)(const char*, struct stat*))
+RS_LIBC(fstat, int (*)(int, struct stat*))
+RS_LIBC(fstatat, int (*)(int, const char*, struct stat*, int))
+RS_LIBC(getentropy, int (*)(void*, size_t))
+RS_LIBC(getsockopt, int (*)(int, int, int, void*, socklen_t*))
+RS_LIBC(getsockname, int (*)(int, sockaddr*, socklen_t*))
+RS_LIBC(getpeername, int (*)(int, sockaddr*, socklen_t*))
+RS_LIBC(fread, size_t (*)(void*, size_t, size_t, FILE*))
+RS_LIBC(fwrite, size_t (*)(const void*, size_t, size_t, FILE*))
+RS_LIBC(fread_unlocked, size_t (*)(void*, size_t, size_t, FILE*))
+RS_LIBC(fwrite_unlocked, size_t (*)(const void*, size_t, size_t, FILE*))
+RS_LIBC(fputs, int (*)(const char*, FILE*))
+RS_LIBC(puts, int (*)(const char*))
+RS_LIBC(setvbuf, int (*)(FILE*, char*, int, size_t))
 
 extern "C" {
 
 // ---- Files and pipes ----
 
 RAMSPAN_API ssize_t read(int fd, void* to, size_t bytes) {
-  static constinit Libc<ssize_t (*)(int, void*, size_t)> next("read");
-  if (!NeedsPins(to)) return next(fd, to, bytes);
-  return InPieces(fd, static_cast<char*>(to), bytes, [&](char* at, size_t n, size_t) { return next(fd, at, n); });
+  if (!NeedsPins(to)) return real_read(fd, to, bytes);
+  return Moved<Way::kIn>(fd, static_cast<char*>(to), bytes, [&](char* at, size_t n, size_t) { return real_read(fd, at, n); });
 }
 RAMSPAN_API ssize_t write(int fd, const void* from, size_t bytes) {
-  static constinit Libc<ssize_t (*)(int, const void*, size_t)> next("write");
-  if (!NeedsPins(from)) return next(fd, from, bytes);
-  return InPieces(fd, static_cast<const char*>(from), bytes, [&](const char* at, size_t n, size_t) { return next(fd, at, n); });
+  if (!NeedsPins(from)) return real_write(fd, from, bytes);
+  return Moved<Way::kOut>(fd, static_cast<const char*>(from), bytes, [&](const char* at, size_t n, size_t) { return real_write(fd, at, n); });
 }
 RAMSPAN_API ssize_t pread(int fd, void* to, size_t bytes, off_t offset) {
-  static constinit Libc<ssize_t (*)(int, void*, size_t, off_t)> next("pread");
-  if (!NeedsPins(to)) return next(fd, to, bytes, offset);
-  return InPieces(fd, static_cast<char*>(to), bytes, [&](char* at, size_t n, size_t done) { return next(fd, at, n, offset + static_cast<off_t>(done)); });
+  if (!NeedsPins(to)) return real_pread(fd, to, bytes, offset);
+  return Moved<Way::kIn>(fd, static_cast<char*>(to), bytes, [&](char* at, size_t n, size_t done) { return real_pread(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t pwrite(int fd, const void* from, size_t bytes, off_t offset) {
-  static constinit Libc<ssize_t (*)(int, const void*, size_t, off_t)> next("pwrite");
-  if (!NeedsPins(from)) return next(fd, from, bytes, offset);
-  return InPieces(fd, static_cast<const char*>(from), bytes, [&](const char* at, size_t n, size_t done) { return next(fd, at, n, offset + static_cast<off_t>(done)); });
+  if (!NeedsPins(from)) return real_pwrite(fd, from, bytes, offset);
+  return Moved<Way::kOut>(fd, static_cast<const char*>(from), bytes, [&](const char* at, size_t n, size_t done) { return real_pwrite(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t pread64(int fd, void* to, size_t bytes, off64_t offset) __attribute__((alias("pread")));
 RAMSPAN_API ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t offset) __attribute__((alias("pwrite")));
 
 RAMSPAN_API ssize_t readv(int fd, const iovec* vectors, int count) {
-  static constinit Libc<ssize_t (*)(int, const iovec*, int)> next("readv");
-  return WithVectors(vectors, count, [&](const iovec* v, int n) { return next(fd, v, n); });
+  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_readv(fd, vectors, count);
+  return MovedVectors<Way::kIn>(fd, vectors, count, [&](char* at, size_t n, size_t) { return real_read(fd, at, n); });
 }
 RAMSPAN_API ssize_t writev(int fd, const iovec* vectors, int count) {
-  static constinit Libc<ssize_t (*)(int, const iovec*, int)> next("writev");
-  return WithVectors(vectors, count, [&](const iovec* v, int n) { return next(fd, v, n); });
+  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_writev(fd, vectors, count);
+  return MovedVectors<Way::kOut>(fd, vectors, count, [&](const char* at, size_t n, size_t) { return real_write(fd, at, n); });
 }
 RAMSPAN_API ssize_t preadv(int fd, const iovec* vectors, int count, off_t offset) {
-  static constinit Libc<ssize_t (*)(int, const iovec*, int, off_t)> next("preadv");
-  return WithVectors(vectors, count, [&](const iovec* v, int n) { return next(fd, v, n, offset); });
+  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_preadv(fd, vectors, count, offset);
+  return MovedVectors<Way::kIn>(fd, vectors, count, [&](char* at, size_t n, size_t done) { return real_pread(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t pwritev(int fd, const iovec* vectors, int count, off_t offset) {
-  static constinit Libc<ssize_t (*)(int, const iovec*, int, off_t)> next("pwritev");
-  return WithVectors(vectors, count, [&](const iovec* v, int n) { return next(fd, v, n, offset); });
+  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_pwritev(fd, vectors, count, offset);
+  return MovedVectors<Way::kOut>(fd, vectors, count, [&](const char* at, size_t n, size_t done) { return real_pwrite(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t preadv64(int fd, const iovec* vectors, int count, off64_t offset) __attribute__((alias("preadv")));
 RAMSPAN_API ssize_t pwritev64(int fd, const iovec* vectors, int count, off64_t offset) __attribute__((alias("pwritev")));
+// An offset of -1: the file's own.
+RAMSPAN_API ssize_t preadv2(int fd, const iovec* vectors, int count, off_t offset, int flags) {
+  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_preadv2(fd, vectors, count, offset, flags);
+  return MovedVectors<Way::kIn>(fd, vectors, count, [&](char* at, size_t n, size_t done) {
+    const iovec one = {at, n};
+    return real_preadv2(fd, &one, 1, offset == -1 ? offset : offset + static_cast<off_t>(done), flags);
+  });
+}
+RAMSPAN_API ssize_t pwritev2(int fd, const iovec* vectors, int count, off_t offset, int flags) {
+  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_pwritev2(fd, vectors, count, offset, flags);
+  return MovedVectors<Way::kOut>(fd, vectors, count, [&](char* at, size_t n, size_t done) {
+    const iovec one = {at, n};
+    return real_pwritev2(fd, &one, 1, offset == -1 ? offset : offset + static_cast<off_t>(done), flags);
+  });
+}
+RAMSPAN_API ssize_t preadv64v2(int fd, const iovec* vectors, int count, off64_t offset, int flags) __attribute__((alias("preadv2")));
+RAMSPAN_API ssize_t pwritev64v2(int fd, const iovec* vectors, int count, off64_t offset, int flags) __attribute__((alias("pwritev2")));
 
 // The pipe would keep the pages themselves, which move on without it. Copies, as it may.
 RAMSPAN_API ssize_t vmsplice(int fd, const iovec* vectors, size_t count, unsigned flags) {
-  static constinit Libc<ssize_t (*)(int, const iovec*, size_t, unsigned)> next("vmsplice");
-  if (!std::any_of(vectors, vectors + count, [](const iovec& one) { return ramspan::preload::IsHome(one.iov_base); })) return next(fd, vectors, count, flags);
-  const int mode = fcntl(fd, F_GETFL);
-  const int most = static_cast<int>(std::min<size_t>(count, IOV_MAX));
+  if (vectors == nullptr || count > IOV_MAX || !std::any_of(vectors, vectors + count, [](const iovec& one) { return IsHome(one.iov_base); })) return real_vmsplice(fd, vectors, count, flags);
+  const int mode = fcntl(fd, F_GETFL), most = static_cast<int>(count);
   return mode >= 0 && (mode & O_ACCMODE) == O_RDONLY ? readv(fd, vectors, most) : writev(fd, vectors, most);
 }
 
 RAMSPAN_API ssize_t getrandom(void* to, size_t bytes, unsigned flags) {
-  static constinit Libc<ssize_t (*)(void*, size_t, unsigned)> next("getrandom");
-  const Pinned pinned(to, bytes);
-  return next(to, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags);
+  if (!NeedsPins(to)) return real_getrandom(to, bytes, flags);
+  const iovec one = {to, bytes};
+  return Copied<Way::kIn>(Vectors(&one, 1), kPiece, true, [&](char* at, size_t n, size_t) { return real_getrandom(at, n, flags); });
 }
 
 // ---- Sockets ----
 
-RAMSPAN_API ssize_t recv(int fd, void* to, size_t bytes, int flags) {
-  static constinit Libc<ssize_t (*)(int, void*, size_t, int)> next("recv");
-  const Pinned pinned(to, bytes);
-  return next(fd, to, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags);
-}
-RAMSPAN_API ssize_t send(int fd, const void* from, size_t bytes, int flags) {
-  static constinit Libc<ssize_t (*)(int, const void*, size_t, int)> next("send");
-  const Pinned pinned(from, bytes);
-  return next(fd, from, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags);
-}
 RAMSPAN_API ssize_t recvfrom(int fd, void* to, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
-  static constinit Libc<ssize_t (*)(int, void*, size_t, int, sockaddr*, socklen_t*)> next("recvfrom");
-  const Pinned pinned(to, bytes);
-  return next(fd, to, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags, address, length);
+  if (!NeedsPins(to)) return real_recvfrom(fd, to, bytes, flags, address, length);
+  const iovec one = {to, bytes};
+  const bool whole = (flags & MSG_WAITALL) != 0 || IsOfMessages(fd);
+  return Copied<Way::kIn>(Vectors(&one, 1), whole ? bytes : kPiece, false, [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); });
 }
 RAMSPAN_API ssize_t sendto(int fd, const void* from, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
-  static constinit Libc<ssize_t (*)(int, const void*, size_t, int, const sockaddr*, socklen_t)> next("sendto");
-  const Pinned pinned(from, bytes);
-  return next(fd, from, pinned.bytes() > 0 ? pinned.bytes() : bytes, flags, address, length);
+  if (!NeedsPins(from)) return real_sendto(fd, from, bytes, flags, address, length);
+  const iovec one = {const_cast<void*>(from), bytes};
+  return Copied<Way::kOut>(Vectors(&one, 1), IsOfMessages(fd) ? bytes : kPiece, true, [&](char* at, size_t n, size_t) { return real_sendto(fd, at, n, flags, address, length); });
+}
+RAMSPAN_API ssize_t recv(int fd, void* to, size_t bytes, int flags) {
+  if (!NeedsPins(to)) return real_recv(fd, to, bytes, flags);
+  return recvfrom(fd, to, bytes, flags, nullptr, nullptr);
+}
+RAMSPAN_API ssize_t send(int fd, const void* from, size_t bytes, int flags) {
+  if (!NeedsPins(from)) return real_send(fd, from, bytes, flags);
+  return sendto(fd, from, bytes, flags, nullptr, 0);
 }
 RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  static constinit Libc<ssize_t (*)(int, msghdr*, int)> next("recvmsg");
-  return WithVectors(message->msg_iov, static_cast<int>(message->msg_iovlen), [&](const iovec* v, int n) {
-    if (v == message->msg_iov) return next(fd, message, flags);
-    iovec* const own = message->msg_iov;
-    const size_t count = message->msg_iovlen;
-    message->msg_iov = const_cast<iovec*>(v);
-    message->msg_iovlen = static_cast<size_t>(n);
-    const ssize_t got = next(fd, message, flags);
-    message->msg_iov = own;
-    message->msg_iovlen = count;
+  if (message == nullptr || !NeedPins(message->msg_iov, message->msg_iovlen)) return real_recvmsg(fd, message, flags);
+  const Vectors all(message->msg_iov, message->msg_iovlen);
+  const bool whole = (flags & MSG_WAITALL) != 0 || IsOfMessages(fd);
+  return Copied<Way::kIn>(all, whole ? all.bytes() : kPiece, false, [&](char* at, size_t n, size_t) {
+    iovec one = {at, n};
+    msghdr other = *message;
+    other.msg_iov = &one;
+    other.msg_iovlen = 1;
+    const ssize_t got = real_recvmsg(fd, &other, flags);
+    message->msg_namelen = other.msg_namelen;
+    message->msg_controllen = other.msg_controllen;
+    message->msg_flags = other.msg_flags;
     return got;
   });
 }
+// What goes beside the bytes (descriptors) goes with the first piece.
 RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  static constinit Libc<ssize_t (*)(int, const msghdr*, int)> next("sendmsg");
-  return WithVectors(message->msg_iov, static_cast<int>(message->msg_iovlen), [&](const iovec* v, int n) {
-    if (v == message->msg_iov) return next(fd, message, flags);
+  if (message == nullptr || !NeedPins(message->msg_iov, message->msg_iovlen)) return real_sendmsg(fd, message, flags);
+  const Vectors all(message->msg_iov, message->msg_iovlen);
+  return Copied<Way::kOut>(all, IsOfMessages(fd) ? all.bytes() : kPiece, true, [&](char* at, size_t n, size_t done) {
+    iovec one = {at, n};
     msghdr other = *message;
-    other.msg_iov = const_cast<iovec*>(v);
-    other.msg_iovlen = static_cast<size_t>(n);
-    return next(fd, &other, flags);
+    other.msg_iov = &one;
+    other.msg_iovlen = 1;
+    if (done > 0) other.msg_control = nullptr, other.msg_controllen = 0;
+    return real_sendmsg(fd, &other, flags);
   });
 }
+// One after the other, where one of them needs it.
+RAMSPAN_API int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
+  const auto needs = [](const mmsghdr& one) { return NeedPins(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen); };
+  if (messages == nullptr || timeout != nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, needs))) return real_recvmmsg(fd, messages, count, flags, timeout);
+  unsigned got = 0;
+  for (; got < count; ++got) {
+    const int how = (flags & ~MSG_WAITFORONE) | (got > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0);
+    const ssize_t bytes = recvmsg(fd, &messages[got].msg_hdr, how);
+    if (bytes < 0) return got > 0 ? static_cast<int>(got) : -1;
+    messages[got].msg_len = static_cast<unsigned>(bytes);
+  }
+  return static_cast<int>(got);
+}
+RAMSPAN_API int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+  const auto needs = [](const mmsghdr& one) { return NeedPins(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen); };
+  if (messages == nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, needs))) return real_sendmmsg(fd, messages, count, flags);
+  unsigned sent = 0;
+  for (; sent < count; ++sent) {
+    const ssize_t bytes = sendmsg(fd, &messages[sent].msg_hdr, flags);
+    if (bytes < 0) return sent > 0 ? static_cast<int>(sent) : -1;
+    messages[sent].msg_len = static_cast<unsigned>(bytes);
+  }
+  return static_cast<int>(sent);
+}
 RAMSPAN_API ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned long count, const iovec* remote, unsigned long remote_count, unsigned long flags) noexcept {
-  static constinit Libc<ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long)> next("process_vm_readv");
-  return WithVectors(local, static_cast<int>(count), [&](const iovec* v, int n) { return next(pid, v, static_cast<unsigned long>(n), remote, remote_count, flags); });
+  if (!NeedPins(local, count)) return real_process_vm_readv(pid, local, count, remote, remote_count, flags);
+  const Vectors all(local, count);
+  return Copied<Way::kIn>(all, all.bytes(), false, [&](char* at, size_t n, size_t) {
+    const iovec one = {at, n};
+    return real_process_vm_readv(pid, &one, 1, remote, remote_count, flags);
+  });
+}
+RAMSPAN_API ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigned long count, const iovec* remote, unsigned long remote_count, unsigned long flags) noexcept {
+  if (!NeedPins(local, count)) return real_process_vm_writev(pid, local, count, remote, remote_count, flags);
+  const Vectors all(local, count);
+  return Copied<Way::kOut>(all, all.bytes(), false, [&](char* at, size_t n, size_t) {
+    const iovec one = {at, n};
+    return real_process_vm_writev(pid, &one, 1, remote, remote_count, flags);
+  });
+}
+
+// ---- What waits for descriptors ----
+
+RAMSPAN_API int poll(pollfd* descriptors, nfds_t count, int timeout) {
+  if (!NeedsPins(descriptors) || count > INT_MAX) return real_poll(descriptors, count, timeout);
+  const Beside beside(count * sizeof(pollfd));
+  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+  memcpy(beside.begin(), descriptors, count * sizeof(pollfd));
+  const int ready = real_poll(reinterpret_cast<pollfd*>(beside.begin()), count, timeout);
+  if (ready >= 0) memcpy(descriptors, beside.begin(), count * sizeof(pollfd));
+  return ready;
+}
+RAMSPAN_API int epoll_wait(int fd, epoll_event* events, int count, int timeout) {
+  if (!NeedsPins(events) || count <= 0) return real_epoll_wait(fd, events, count, timeout);
+  const Beside beside(static_cast<size_t>(count) * sizeof(epoll_event));
+  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+  const int ready = real_epoll_wait(fd, reinterpret_cast<epoll_event*>(beside.begin()), count, timeout);
+  if (ready > 0) memcpy(events, beside.begin(), static_cast<size_t>(ready) * sizeof(epoll_event));
+  return ready;
+}
+
+// ---- What tells of files ----
+
+RAMSPAN_API ssize_t readlink(const char* path, char* to, size_t bytes) noexcept {
+  const Pinned pinned(to, bytes), name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_readlink(path, to, bytes);
+}
+RAMSPAN_API char* getcwd(char* to, size_t bytes) noexcept {
+  const Pinned pinned(to, bytes);
+  return real_getcwd(to, bytes);
+}
+RAMSPAN_API ssize_t getdents64(int fd, void* to, size_t bytes) noexcept {
+  const Pinned pinned(to, bytes);
+  return real_getdents64(fd, to, bytes);
+}
+RAMSPAN_API int stat(const char* path, struct stat* to) noexcept {
+  const Pinned pinned(to, sizeof(*to)), name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_stat(path, to);
+}
+RAMSPAN_API int lstat(const char* path, struct stat* to) noexcept {
+  const Pinned pinned(to, sizeof(*to)), name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_lstat(path, to);
+}
+RAMSPAN_API int fstat(int fd, struct stat* to) noexcept {
+  const Pinned pinned(to, sizeof(*to));
+  return real_fstat(fd, to);
+}
+RAMSPAN_API int fstatat(int fd, const char* path, struct stat* to, int flags) noexcept {
+  const Pinned pinned(to, sizeof(*to)), name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_fstatat(fd, path, to, flags);
+}
+RAMSPAN_API int stat64(const char* path, struct stat64* to) noexcept { return stat(path, reinterpret_cast<struct stat*>(to)); }
+RAMSPAN_API int lstat64(const char* path, struct stat64* to) noexcept { return lstat(path, reinterpret_cast<struct stat*>(to)); }
+RAMSPAN_API int fstat64(int fd, struct stat64* to) noexcept { return fstat(fd, reinterpret_cast<struct stat*>(to)); }
+RAMSPAN_API int fstatat64(int fd, const char* path, struct stat64* to, int flags) noexcept { return fstatat(fd, path, reinterpret_cast<struct stat*>(to), flags); }
+
+// ---- Other answers ----
+
+RAMSPAN_API int getentropy(void* to, size_t bytes) noexcept {
+  const Pinned pinned(to, bytes);
+  return real_getentropy(to, bytes);
+}
+RAMSPAN_API int getsockopt(int fd, int level, int name, void* to, socklen_t* bytes) noexcept {
+  const Pinned pinned(to, NeedsPins(to) ? *bytes : 0), length(bytes, sizeof(*bytes));
+  return real_getsockopt(fd, level, name, to, bytes);
+}
+RAMSPAN_API int getsockname(int fd, sockaddr* to, socklen_t* bytes) noexcept {
+  const Pinned pinned(to, NeedsPins(to) ? *bytes : 0), length(bytes, sizeof(*bytes));
+  return real_getsockname(fd, to, bytes);
+}
+RAMSPAN_API int getpeername(int fd, sockaddr* to, socklen_t* bytes) noexcept {
+  const Pinned pinned(to, NeedsPins(to) ? *bytes : 0), length(bytes, sizeof(*bytes));
+  return real_getpeername(fd, to, bytes);
+}
+// How much it uses is its own affair: most take a few words.
+RAMSPAN_API int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list rest;
+  va_start(rest, request);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  const Pinned pinned(argument, 4096);
+  return static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
 }
 
 // ---- stdio ----
 
 RAMSPAN_API size_t fread(void* to, size_t size, size_t count, FILE* file) {
-  static constinit Libc<size_t (*)(void*, size_t, size_t, FILE*)> next("fread");
-  return Stream(static_cast<char*>(to), size, count, [&](char* at, size_t s, size_t n) { return next(at, s, n, file); });
+  if (!NeedsPins(to)) return real_fread(to, size, count, file);
+  const StreamLock lock(file);
+  return Stream<Way::kIn>(static_cast<char*>(to), size, count, [&](char* at, size_t s, size_t n) { return real_fread(at, s, n, file); });
 }
 RAMSPAN_API size_t fwrite(const void* from, size_t size, size_t count, FILE* file) {
-  static constinit Libc<size_t (*)(const void*, size_t, size_t, FILE*)> next("fwrite");
-  return Stream(static_cast<const char*>(from), size, count, [&](const char* at, size_t s, size_t n) { return next(at, s, n, file); });
+  if (!NeedsPins(from)) return real_fwrite(from, size, count, file);
+  const StreamLock lock(file);
+  return Stream<Way::kOut>(static_cast<const char*>(from), size, count, [&](const char* at, size_t s, size_t n) { return real_fwrite(at, s, n, file); });
 }
 RAMSPAN_API size_t fread_unlocked(void* to, size_t size, size_t count, FILE* file) {
-  static constinit Libc<size_t (*)(void*, size_t, size_t, FILE*)> next("fread_unlocked");
-  return Stream(static_cast<char*>(to), size, count, [&](char* at, size_t s, size_t n) { return next(at, s, n, file); });
+  return Stream<Way::kIn>(static_cast<char*>(to), size, count, [&](char* at, size_t s, size_t n) { return real_fread_unlocked(at, s, n, file); });
 }
 RAMSPAN_API size_t fwrite_unlocked(const void* from, size_t size, size_t count, FILE* file) {
-  static constinit Libc<size_t (*)(const void*, size_t, size_t, FILE*)> next("fwrite_unlocked");
-  return Stream(static_cast<const char*>(from), size, count, [&](const char* at, size_t s, size_t n) { return next(at, s, n, file); });
+  return Stream<Way::kOut>(static_cast<const char*>(from), size, count, [&](const char* at, size_t s, size_t n) { return real_fwrite_unlocked(at, s, n, file); });
 }
+RAMSPAN_API int fputs(const char* text, FILE* file) {
+  if (!NeedsPins(text)) return real_fputs(text, file);
+  const size_t bytes = strlen(text);
+  return fwrite(text, 1, bytes, file) == bytes ? 1 : EOF;
+}
+RAMSPAN_API int puts(const char* text) {
+  if (!NeedsPins(text)) return real_puts(text);
+  const StreamLock lock(stdout);
+  return fputs(text, stdout) == EOF || putc_unlocked('\n', stdout) == EOF ? EOF : 1;
+}
+// A stream hands its buffer to the kernel at any time: it takes one of libc's.
+RAMSPAN_API int setvbuf(FILE* file, char* buffer, int mode, size_t bytes) noexcept { return real_setvbuf(file, NeedsPins(buffer) ? nullptr : buffer, mode, bytes); }
+RAMSPAN_API void setbuffer(FILE* file, char* buffer, size_t bytes) noexcept { static_cast<void>(setvbuf(file, buffer, buffer != nullptr ? _IOFBF : _IONBF, bytes)); }
+RAMSPAN_API void setbuf(FILE* file, char* buffer) noexcept { setbuffer(file, buffer, BUFSIZ); }
 
 // ---- What _FORTIFY_SOURCE makes of them ----
 
@@ -281,6 +578,18 @@ RAMSPAN_API ssize_t __recv_chk(int fd, void* to, size_t bytes, size_t room, int 
 RAMSPAN_API ssize_t __recvfrom_chk(int fd, void* to, size_t bytes, size_t room, int flags, sockaddr* address, socklen_t* length) {
   if (bytes > room) Overflow();
   return recvfrom(fd, to, bytes, flags, address, length);
+}
+RAMSPAN_API int __poll_chk(pollfd* descriptors, nfds_t count, int timeout, size_t room) {
+  if (count > room / sizeof(pollfd)) Overflow();
+  return poll(descriptors, count, timeout);
+}
+RAMSPAN_API ssize_t __readlink_chk(const char* path, char* to, size_t bytes, size_t room) noexcept {
+  if (bytes > room) Overflow();
+  return readlink(path, to, bytes);
+}
+RAMSPAN_API char* __getcwd_chk(char* to, size_t bytes, size_t room) noexcept {
+  if (bytes > room) Overflow();
+  return getcwd(to, bytes);
 }
 RAMSPAN_API size_t __fread_chk(void* to, size_t room, size_t size, size_t count, FILE* file) {
   size_t all = 0;

@@ -26,7 +26,10 @@ inline bool NeedsPins(const void* address) {
   return __builtin_expect(pins_calls.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed);
 }
 
-// The function that this library stands before. Found at its first call, also if that is a signal handler's: no lock of the compiler's for statics.
+// Whether a handler of SIGBUS brings pages, or, before the start, may be to.
+inline bool MayComeBySignal() { return homes.bytes == 0 || in_signals.load(std::memory_order_relaxed); }
+
+// The function that this library stands before. Found when the library is loaded, because dlsym takes the dynamic linker's lock; before that, at its first call.
 template <typename Function>
 class Libc;
 template <typename Result, typename... Arguments>
@@ -35,21 +38,29 @@ class Libc<Result (*)(Arguments...)> {
 
  public:
   constexpr explicit Libc(const char* name) : name_(name) {}
-  Result operator()(Arguments... arguments) {
+  Function Find() {
     Function found = found_.load(std::memory_order_relaxed);
     if (__builtin_expect(found == nullptr, 0)) {
       found = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name_));
       found_.store(found, std::memory_order_relaxed);
     }
-    return found(arguments...);
+    return found;
   }
+  Result operator()(Arguments... arguments) { return Find()(arguments...); }
 
  private:
   const char* const name_;
   std::atomic<Function> found_{nullptr};
 };
 
-// A stack beside the thread's own for the handler of SIGBUS, unless the program has given it one. (threads.cc)
+// libc's function NAME is real_NAME from here on.
+#define RS_LIBC(NAME, ...)                                            \
+  namespace {                                                         \
+  constinit ramspan::preload::Libc<__VA_ARGS__> real_##NAME(#NAME);   \
+  [[gnu::constructor]] void Find_##NAME() { real_##NAME.Find(); }     \
+  }
+
+// A stack beside the thread's own for the handler of SIGBUS, which is not blocked from then on, unless the program has given it one that is large enough. (threads.cc)
 void MakeStackOfThisThread();
 
 }  // namespace ramspan::preload

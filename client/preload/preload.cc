@@ -6,6 +6,7 @@
 //
 // Thread-safety: as the calls that it replaces. No lock of its own but for the start.
 #include <dlfcn.h>
+#include <link.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -43,7 +44,7 @@ std::atomic<bool> is_forked{false}, in_signals{false}, pins_calls{false};
 
 namespace {
 
-using ramspan::detail::Inside;
+using ramspan::PublicCall;
 using ramspan::detail::PageAddresses;
 using ramspan::detail::t_inside_ramspan;
 using ramspan::preload::homes;
@@ -57,6 +58,7 @@ enum class State { kUnborn, kReady, kStarting, kStarted, kForked };
 std::atomic<State> state{State::kUnborn};
 std::atomic<size_t> above{SIZE_MAX};  // bytes; of what is taken. SIZE_MAX: nothing is
 std::once_flag once;
+std::atomic<int> kept_descriptor{-1};  // which the program may not close: what has left would be zeros
 
 [[gnu::noinline]] void Say(const char* what) {
   char text[1200];
@@ -72,8 +74,26 @@ void InForkedChild() {
   ramspan::preload::is_forked.store(true);
 }
 
+// libc's own: buffers of streams and folders, which it hands to the kernel by calls that do not come by here.
+struct {
+  uintptr_t begin = 0, bytes = 0;
+} libc_code;
+
+int FindLibc(dl_phdr_info* info, size_t, void* inside) {
+  const auto address = reinterpret_cast<uintptr_t>(inside);
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, bytes = info->dlpi_phdr[i].p_memsz;
+    if (info->dlpi_phdr[i].p_type != PT_LOAD || (info->dlpi_phdr[i].p_flags & PF_X) == 0 || address - begin >= bytes) continue;
+    libc_code.begin = begin;
+    libc_code.bytes = bytes;
+    return 1;
+  }
+  return 0;
+}
+
 [[gnu::constructor]] void AtLoad() {
   pthread_atfork(nullptr, nullptr, InForkedChild);
+  if (void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD)) dl_iterate_phdr(FindLibc, dlsym(libc, "fopen"));
   // The configuration is read at the start, which comes with the first allocation of this size.
   above.store(size_t{4096} * 32);
   state.store(State::kReady);
@@ -89,12 +109,13 @@ void Start() {
     _exit(1);
   }
   const PageAddresses found = ramspan::detail::AddressesOfPages();
+  const ramspan::PageStatistics pages = ramspan::GetPageStatistics();
+  ramspan::preload::in_signals.store(ramspan::detail::PagesComeBySignal());
+  ramspan::preload::pins_calls.store(!pages.serves_system_calls || pages.copies);
+  kept_descriptor.store(ramspan::detail::DescriptorOfPages());
   homes.begin = found.begin;  // other threads ask meanwhile whether what they free is there: nothing of theirs is, until `bytes` says so
   std::atomic_thread_fence(std::memory_order_release);
   homes.bytes = found.bytes;
-  const ramspan::PageStatistics pages = ramspan::GetPageStatistics();
-  ramspan::preload::in_signals.store(!pages.serves_system_calls);
-  ramspan::preload::pins_calls.store(!pages.serves_system_calls || pages.copies);
   if (ramspan::preload::in_signals.load()) ramspan::preload::MakeStackOfThisThread();
   above.store(std::max(ramspan::detail::PagesAbove(), kPageBytes));
   state.store(State::kStarted, std::memory_order_release);
@@ -104,7 +125,7 @@ void Start() {
 [[gnu::noinline]] void* Take(size_t bytes, size_t alignment) {
   if (t_inside_ramspan != 0 || bytes > PTRDIFF_MAX) return nullptr;
   if (const State now = state.load(std::memory_order_relaxed); now == State::kUnborn || now == State::kForked) return nullptr;
-  const Inside inside;
+  const PublicCall call;
   const int error = errno;
   if (state.load(std::memory_order_acquire) != State::kStarted) std::call_once(once, Start);
   if (bytes < above.load(std::memory_order_relaxed)) return nullptr;  // as configured
@@ -115,6 +136,11 @@ void Start() {
   }
   errno = error;
   return taken;
+}
+
+constexpr size_t kLargeForLibc = size_t{1} << 20;
+bool IsLibcs(size_t bytes, const void* caller) {
+  return bytes < kLargeForLibc && ramspan::preload::pins_calls.load(std::memory_order_relaxed) && reinterpret_cast<uintptr_t>(caller) - libc_code.begin < libc_code.bytes;
 }
 
 bool MayTake(size_t bytes) { return __builtin_expect(bytes >= above.load(std::memory_order_relaxed), 0); }
@@ -132,16 +158,27 @@ T Returned(long result) {
 
 bool IsForked() { return state.load(std::memory_order_relaxed) == State::kForked; }
 
+bool AreUsed(const void* begin, size_t bytes) {
+  return bytes <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(begin) && ramspan::detail::PagesAreUsed(begin, bytes);
+}
+
+bool IsKept(int fd) { return fd >= 0 && fd == kept_descriptor.load(std::memory_order_relaxed) && t_inside_ramspan == 0 && !IsForked(); }
+
 bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 }  // namespace
+
+RS_LIBC(close, int (*)(int))
+RS_LIBC(dup2, int (*)(int, int))
+RS_LIBC(dup3, int (*)(int, int, int))
+RS_LIBC(close_range, int (*)(unsigned, unsigned, int))
 
 extern "C" {
 
 // ---- malloc(3) ----
 
 RAMSPAN_API void* malloc(size_t bytes) {
-  if (MayTake(bytes)) {
+  if (MayTake(bytes) && !IsLibcs(bytes, __builtin_return_address(0))) {
     if (void* taken = Take(bytes, alignof(std::max_align_t))) return taken;
   }
   return __libc_malloc(bytes);
@@ -149,7 +186,7 @@ RAMSPAN_API void* malloc(size_t bytes) {
 
 RAMSPAN_API void* calloc(size_t count, size_t bytes) {
   size_t all = 0;
-  if (!__builtin_mul_overflow(count, bytes, &all) && MayTake(all)) {
+  if (!__builtin_mul_overflow(count, bytes, &all) && MayTake(all) && !IsLibcs(all, __builtin_return_address(0))) {
     if (void* taken = Take(all, alignof(std::max_align_t))) return taken;
   }
   return __libc_calloc(count, bytes);
@@ -158,7 +195,7 @@ RAMSPAN_API void* calloc(size_t count, size_t bytes) {
 RAMSPAN_API void free(void* begin) {
   if (!IsHome(begin)) return __libc_free(begin);
   if (IsForked()) return;  // the parent's
-  const Inside inside;
+  const PublicCall call;
   ramspan::FreePages(begin);
 }
 
@@ -172,7 +209,7 @@ RAMSPAN_API size_t malloc_usable_size(void* begin) noexcept {
 RAMSPAN_API void* realloc(void* begin, size_t bytes) {
   if (begin == nullptr) return malloc(bytes);
   if (!IsHome(begin)) {
-    if (!MayTake(bytes)) return __libc_realloc(begin, bytes);
+    if (!MayTake(bytes) || IsLibcs(bytes, __builtin_return_address(0))) return __libc_realloc(begin, bytes);
     void* const taken = Take(bytes, alignof(std::max_align_t));
     if (taken == nullptr) return __libc_realloc(begin, bytes);
     memcpy(taken, begin, std::min(bytes, malloc_usable_size(begin)));
@@ -185,7 +222,7 @@ RAMSPAN_API void* realloc(void* begin, size_t bytes) {
   }
   if (IsForked()) *static_cast<volatile char*>(begin);  // is not there: ends with an explanation
   if (MayTake(bytes)) {
-    const Inside inside;
+    const PublicCall call;
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
     return moved != nullptr ? moved : OutOfMemory();
   }
@@ -242,7 +279,7 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
       OutOfMemory();
       return MAP_FAILED;
     }
-    const Inside inside;
+    const PublicCall call;
     ramspan::discard(address, (bytes + kPageBytes - 1) & ~(kPageBytes - 1));
     return address;
   }
@@ -257,7 +294,7 @@ RAMSPAN_API int munmap(void* address, size_t bytes) noexcept {
     errno = EINVAL;
     return -1;
   }
-  const Inside inside;
+  const PublicCall call;
   ramspan::detail::ReleasePages(address, (bytes + kPageBytes - 1) & ~(kPageBytes - 1));
   return 0;
 }
@@ -270,8 +307,15 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
     to = va_arg(rest, void*);
     va_end(rest);
   }
-  if (!IsHome(address) || IsForked()) return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
-  const Inside inside;
+  if (!IsHome(address) || IsForked()) {
+    const auto place = reinterpret_cast<uintptr_t>(to);
+    if (t_inside_ramspan == 0 && !IsForked() && to != nullptr && homes.bytes > 0 && place < homes.begin + homes.bytes && bytes > 0 && (place >= homes.begin || homes.begin - place < bytes)) {
+      OutOfMemory();  // it would not be swapped, and nobody would know
+      return MAP_FAILED;
+    }
+    return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
+  }
+  const PublicCall call;
   before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
   if (bytes == 0 || before == 0 || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0 || !ramspan::detail::PagesAreUsed(address, before)) {
@@ -314,7 +358,7 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
     return -1;
   }
   if (bytes > 0 && !ramspan::detail::PagesAreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
-  const Inside inside;
+  const PublicCall call;
   switch (what) {
     case MADV_DONTNEED:
     case MADV_FREE:
@@ -334,8 +378,10 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
 // Pages whose protection differs from the others' cannot be moved: they stay.
 RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
   if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsForked()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
-  const Inside inside;
+  const PublicCall call;
   const bool is_plain = protection == (PROT_READ | PROT_WRITE);
+  if (reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) return errno = EINVAL, -1;
+  if (!AreUsed(address, bytes)) return errno = ENOMEM, -1;
   if (!is_plain && !ramspan::detail::PagesBecomeProtected(address, bytes)) {
     errno = ENOMEM;
     return -1;
@@ -349,8 +395,8 @@ RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
 
 RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept {
   if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_mlock, address, bytes));
-  const Inside inside;
-  if (ramspan::detail::HoldPages(const_cast<void*>(address), bytes)) return 0;
+  const PublicCall call;
+  if (AreUsed(address, bytes) && ramspan::detail::HoldPages(const_cast<void*>(address), bytes)) return 0;
   errno = ENOMEM;
   return -1;
 }
@@ -368,9 +414,37 @@ RAMSPAN_API int mlockall(int flags) noexcept {
 
 RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
   if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_munlock, address, bytes));
-  const Inside inside;
+  const PublicCall call;
+  if (!AreUsed(address, bytes)) return errno = ENOMEM, -1;
   ramspan::detail::LetGoPages(const_cast<void*>(address), bytes);
   return 0;
+}
+
+// ---- Descriptors: one is Ramspan's, and stays ----
+
+RAMSPAN_API int close(int fd) {
+  if (IsKept(fd)) return errno = EBADF, -1;
+  return real_close(fd);
+}
+RAMSPAN_API int dup2(int from, int to) noexcept {
+  if (IsKept(to)) return errno = EBADF, -1;
+  return real_dup2(from, to);
+}
+RAMSPAN_API int dup3(int from, int to, int flags) noexcept {
+  if (IsKept(to)) return errno = EBADF, -1;
+  return real_dup3(from, to, flags);
+}
+RAMSPAN_API int close_range(unsigned first, unsigned last, int flags) noexcept {
+  const auto kept = static_cast<unsigned>(kept_descriptor.load(std::memory_order_relaxed));
+  if (!IsKept(static_cast<int>(kept)) || kept < first || kept > last) return real_close_range(first, last, flags);
+  const int below = first < kept ? real_close_range(first, kept - 1, flags) : 0;
+  const int over = kept < last ? real_close_range(kept + 1, last, flags) : 0;
+  return below != 0 ? below : over;
+}
+RAMSPAN_API void closefrom(int first) noexcept {
+  const unsigned from = static_cast<unsigned>(std::max(first, 0));
+  if (close_range(from, ~0U, 0) == 0) return;
+  for (int fd = static_cast<int>(from); fd < 65536; ++fd) close(fd);  // before Linux 5.9
 }
 
 }  // extern "C"

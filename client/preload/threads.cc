@@ -27,85 +27,134 @@ struct Beginning {
   int inside;
 };
 
-// Where the handler of SIGBUS brings pages, which may be those of the thread's stack. Ends with the thread.
-class HandlersStack {
- public:
-  HandlersStack() : begin_(reinterpret_cast<char*>(syscall(SYS_mmap, nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
-    stack_t stack = {};
-    stack.ss_sp = begin_;
-    stack.ss_size = kBytes;
-    stack_t before = {};
-    if (reinterpret_cast<intptr_t>(begin_) == -1 || sigaltstack(nullptr, &before) != 0 || (before.ss_flags & SS_DISABLE) == 0 || sigaltstack(&stack, nullptr) != 0) Unmap();
-  }
-  ~HandlersStack() {
-    if (begin_ == nullptr) return;
-    stack_t now = {}, none = {};
-    none.ss_flags = SS_DISABLE;
-    if (sigaltstack(nullptr, &now) == 0 && now.ss_sp == begin_ && sigaltstack(&none, nullptr) != 0) return;  // in use
-    Unmap();
-  }
-  HandlersStack(const HandlersStack&) = delete;
-  HandlersStack& operator=(const HandlersStack&) = delete;
+// The handler of SIGBUS runs on a stack of Ramspan's beside the thread's own, whose pages it may be that are brought. It takes 13 KiB, and so do others'
+// handlers then: a smaller one that the program sets is remembered only, and told to it when it asks.
+constexpr size_t kStackBytes = size_t{256} << 10, kLeastStack = size_t{64} << 10, kLeastOfSystem = 2048;
+__thread __attribute__((tls_model("initial-exec"))) bool t_has_ours = false;
+__thread __attribute__((tls_model("initial-exec"))) stack_t t_programs;  // where t_has_ours
 
- private:
-  static constexpr size_t kBytes = size_t{256} << 10;
-  void Unmap() {
-    if (reinterpret_cast<intptr_t>(begin_) != -1) syscall(SYS_munmap, begin_, kBytes);
-    begin_ = nullptr;
+pthread_key_t stack_key;  // its value: the stack, which ends with the thread
+
+long SetStack(const stack_t* stack, stack_t* before) { return syscall(SYS_sigaltstack, stack, before); }
+
+void EndStack(void* begin) {
+  stack_t now = {}, none = {};
+  none.ss_flags = SS_DISABLE;
+  if (SetStack(nullptr, &now) == 0 && now.ss_sp == begin && SetStack(&none, nullptr) != 0) return;  // in use
+  t_has_ours = false;
+  syscall(SYS_munmap, begin, kStackBytes);
+}
+
+[[gnu::constructor]] void MakeStackKey() { pthread_key_create(&stack_key, EndStack); }
+
+bool IsLargeEnough(const stack_t& stack) { return (stack.ss_flags & SS_DISABLE) == 0 && stack.ss_size >= kLeastStack && !IsHome(stack.ss_sp); }
+
+// False: there is no memory.
+bool TakeOurs() {
+  stack_t ours = {};
+  ours.ss_size = kStackBytes;
+  ours.ss_sp = pthread_getspecific(stack_key);
+  if (ours.ss_sp == nullptr) {
+    ours.ss_sp = reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (reinterpret_cast<intptr_t>(ours.ss_sp) == -1) return false;
+    if (pthread_setspecific(stack_key, ours.ss_sp) != 0) return syscall(SYS_munmap, ours.ss_sp, kStackBytes), false;
   }
-  char* begin_;
-};
+  t_has_ours = SetStack(&ours, nullptr) == 0;
+  return t_has_ours;
+}
 
 void* RunThread(void* beginning) {
   const Beginning begin = *static_cast<Beginning*>(beginning);
   __libc_free(beginning);
   detail::t_inside_ramspan = begin.inside;
-  if (begin.inside == 0) MakeStackOfThisThread();
+  if (begin.inside == 0 && MayComeBySignal()) MakeStackOfThisThread();
   return begin.run(begin.argument);
 }
 
 // A stack of the program's that is swapped by pages: where a thread begins it has no other stack yet, and above that libc keeps what the kernel looks at. It stays until the
 // memory is given back.
-void HoldTopOf(const pthread_attr_t& attributes) {
+// False: too much is held.
+bool HoldTopOf(const pthread_attr_t& attributes) {
   constexpr size_t kTop = size_t{64} << 10;
   void* stack = nullptr;
   size_t bytes = 0;
-  if (!in_signals.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return;
+  if (!in_signals.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
   char* const top = static_cast<char*>(stack) + (bytes > kTop ? bytes - kTop : 0);
   for (char* page = top; page < static_cast<char*>(stack) + bytes; page += 4096) *const_cast<volatile char*>(page);  // what was never touched could not be held
-  const detail::Inside inside;
-  static_cast<void>(detail::HoldPages(top, static_cast<size_t>(static_cast<char*>(stack) + bytes - top)));
+  const PublicCall call;
+  return detail::HoldPages(top, static_cast<size_t>(static_cast<char*>(stack) + bytes - top));
 }
 
 }  // namespace
 
 void MakeStackOfThisThread() {
-  static thread_local HandlersStack stack;
-  static_cast<void>(stack);
+  const detail::Inside inside;  // the program's masks and stacks are kept by others' calls
+  sigset_t bus;
+  sigemptyset(&bus);
+  sigaddset(&bus, SIGBUS);
+  pthread_sigmask(SIG_UNBLOCK, &bus, nullptr);
+  stack_t now = {};
+  if (t_has_ours || SetStack(nullptr, &now) != 0 || IsLargeEnough(now)) return;
+  t_programs = now;
+  TakeOurs();
 }
 
 }  // namespace ramspan::preload
 
 using ramspan::detail::t_inside_ramspan;
 using ramspan::preload::Beginning;
-using ramspan::preload::homes;
 using ramspan::preload::HoldTopOf;
+using ramspan::preload::IsLargeEnough;
+using ramspan::preload::kLeastOfSystem;
+using ramspan::preload::MakeStackOfThisThread;
+using ramspan::preload::MayComeBySignal;
 using ramspan::preload::RunThread;
+using ramspan::preload::SetStack;
+using ramspan::preload::t_has_ours;
+using ramspan::preload::t_programs;
+using ramspan::preload::TakeOurs;
+
+RS_LIBC(pthread_create, int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))
 
 extern "C" {
 
 RAMSPAN_API int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) noexcept {
-  static constinit ramspan::preload::Libc<int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> next("pthread_create");
-  // Before the start it is not known whether there will be a handler.
-  const bool may_need_stack = homes.bytes == 0 || ramspan::preload::in_signals.load(std::memory_order_relaxed);
-  if (t_inside_ramspan == 0 && !may_need_stack) return next(thread, attributes, run, argument);
-  if (attributes != nullptr && t_inside_ramspan == 0) HoldTopOf(*attributes);
+  if (t_inside_ramspan == 0 && !MayComeBySignal()) return real_pthread_create(thread, attributes, run, argument);
+  if (attributes != nullptr && t_inside_ramspan == 0 && !HoldTopOf(*attributes)) return EAGAIN;
   auto* const begin = static_cast<Beginning*>(__libc_malloc(sizeof(Beginning)));
   if (begin == nullptr) return EAGAIN;
   *begin = {run, argument, t_inside_ramspan};
-  const int error = next(thread, attributes, RunThread, begin);
+  const int error = real_pthread_create(thread, attributes, RunThread, begin);
   if (error != 0) __libc_free(begin);
   return error;
+}
+
+RAMSPAN_API int sigaltstack(const stack_t* stack, stack_t* before) noexcept {
+  const bool may_need_ours = MayComeBySignal();
+  if (t_inside_ramspan != 0 || (!may_need_ours && !t_has_ours)) return static_cast<int>(SetStack(stack, before));
+  if (may_need_ours) MakeStackOfThisThread();
+  stack_t now = {};
+  if (SetStack(nullptr, &now) != 0) return -1;
+  if (t_has_ours) {
+    now.ss_flags = (now.ss_flags & SS_ONSTACK) | (t_programs.ss_flags & ~SS_ONSTACK);
+    now.ss_sp = t_programs.ss_sp;
+    now.ss_size = t_programs.ss_size;
+  }
+  if (stack != nullptr) {
+    const bool enables = (stack->ss_flags & SS_DISABLE) == 0;
+    if ((now.ss_flags & SS_ONSTACK) != 0) return errno = EPERM, -1;
+    if (enables && stack->ss_size < kLeastOfSystem) return errno = ENOMEM, -1;
+    if (!may_need_ours || IsLargeEnough(*stack)) {
+      if (SetStack(stack, nullptr) != 0) return -1;
+      t_has_ours = false;
+    } else {
+      const stack_t wanted = *stack;
+      if (!t_has_ours && !TakeOurs()) return errno = ENOMEM, -1;
+      t_programs = wanted;
+    }
+  }
+  if (before != nullptr) *before = now;
+  return 0;
 }
 
 }  // extern "C"

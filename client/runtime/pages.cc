@@ -175,6 +175,10 @@ PageAddresses AddressesOfPages() noexcept {
 
 void LeaveAddressesToProgram() noexcept { LeaveHalfOfAddresses(); }
 
+bool PagesComeBySignal() noexcept { return PagesIfStarted()->userfault().mode() == FaultMode::kSignal; }
+
+int DescriptorOfPages() noexcept { return PagesIfStarted()->userfault().fd(); }
+
 size_t PagesAbove() noexcept { return Runtime::IfStarted()->pages_above(); }
 
 void* ReallocatePages(void* begin, size_t bytes) noexcept {

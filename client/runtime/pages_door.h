@@ -20,6 +20,9 @@ RAMSPAN_API PageAddresses AddressesOfPages() noexcept;
 // Before the start, for a program that knows nothing of it: LeaveHalfOfAddresses.
 RAMSPAN_API void LeaveAddressesToProgram() noexcept;
 RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the start
+RAMSPAN_API bool PagesComeBySignal() noexcept;  // after the start
+// The descriptor without which memory that has left is zeros.
+RAMSPAN_API int DescriptorOfPages() noexcept;
 // As PageSpace's.
 RAMSPAN_API void* ReallocatePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void ReleasePages(void* begin, size_t bytes) noexcept;

@@ -24,7 +24,8 @@
 namespace ramspan {
 
 // A cursor: v[i] is as good as a pointer's while i stays in one block, and little worse in the blocks that it holds: up to all of them where all views
-// together hold no more than a quarter of the memory limit. v[i] of a view for reading is a T; of one for writing it is a T&, which is valid until
+// together hold no more than a quarter of the memory limit (half, where all data is in memory). A view keeps them while its thread does something else; so it ends before that
+// waits for another thread. v[i] of a view for reading is a T; of one for writing it is a T&, which is valid until
 // the view has come to two other blocks: enough for `v[i] = v[j]` and `std::swap(v[i], v[j])`. A view for writing makes each block that
 // it comes to one that was changed, so what is only read is read by another one. Two to five blocks of a view must be in memory at one time.
 // size() is the vector's when the view was made.
@@ -50,13 +51,12 @@ class vectorView {
   template <typename E = T, std::enable_if_t<std::is_const_v<E>, int> = 0>
   Element operator[](size_t i) const { return *QuickAt(i); }
   // Of [i, i + count) what lies in one block with i, at least one element: inner loops over ranges (rows of a sparse matrix, edges of a vertex) take them run by run, as arrays.
-  // Valid as a reference of a view for writing. Blocks, throws and is checked as [i]. REQUIRES: count > 0.
+  // Valid as a reference of a view for writing, also of one for reading. Blocks, throws and is checked as [i]. REQUIRES: count > 0.
   detail::Span<T> run(size_t i, size_t count) const RAMSPAN_LIFETIMEBOUND {
-    T* const begin = At(i, count);
-    if constexpr (std::is_const_v<T>) {
-      if (__builtin_expect(begin == &once_.value, 0)) return {begin, 1};
-    }
-    return {begin, std::min({count, index_.First(index_.Block(i)) + index_.elements() - i, size_ - i})};
+    T* const begin = At(i, /*to_hold=*/true);
+    const size_t block = index_.Block(i);
+    held_.NoteFound(block);
+    return {begin, std::min({count, index_.First(block) + index_.elements() - i, size_ - i})};
   }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
@@ -83,7 +83,7 @@ class vectorView {
     return elements + offset;
   }
   // All that is called from here says that it does not throw (TryHeldPin says why).
-  T* At(size_t i, size_t wanted = 1) const {
+  T* At(size_t i, bool to_hold = false) const {
     if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
 #ifdef _GLIBCXX_ASSERTIONS
     if (__builtin_expect(i >= size_, 0)) detail::ThrowNone("element", i, size_);
@@ -95,7 +95,7 @@ class vectorView {
       if (__builtin_expect(again, 0)) EnterRun(elements, block);
       return elements + offset;
     }
-    T* const element = Miss(block, offset, wanted);
+    T* const element = Miss(block, offset, to_hold);
     if (__builtin_expect(element == nullptr, 0)) detail::ThrowOfTry();
     return element;
   }
@@ -106,12 +106,12 @@ class vectorView {
     first_ = index_.First(block);
     count_ = std::min(index_.elements(), size_ - first_);
   }
-  __attribute__((noinline, cold)) T* Miss(size_t block, size_t offset, size_t wanted) const noexcept {
+  __attribute__((noinline, cold)) T* Miss(size_t block, size_t offset, bool to_hold) const noexcept {
     const detail::Object object = detail::ObjectOf()(blocks_[block]);
     if constexpr (std::is_const_v<T>) {
       // Where no more can be held, an element is read where it is. Only a block that is used for long takes another one's place.
       run_ = std::exchange(missed_, block) == block ? run_ + 1 : 0;
-      if (held_.is_full() && run_ < kRun && wanted < kWanted) {
+      if (!to_hold && held_.is_full() && run_ < kRun) {
         held_.NoteRead(index_.elements() * sizeof(T));
         return detail::TryReadElement(object, offset, &once_.value) ? &once_.value : nullptr;
       }
@@ -128,8 +128,7 @@ class vectorView {
     return elements + offset;
   }
 
-  static constexpr size_t kRun = 64;   // elements that are read one by one before a block is worth holding: more may never come
-  static constexpr size_t kWanted = 8;  // the same where so many are known to come: their reading takes as long as to let one block go and hold another one
+  static constexpr size_t kRun = 64;  // elements whose reading takes as long as to let one block go and hold another one
 
   const detail::LiveViews::Counted counted_;
   const managedPtr<Element>* const blocks_;
@@ -138,10 +137,6 @@ class vectorView {
   const detail::BlockIndex index_;
   mutable T* elements_ = nullptr;  // of the latest block that it came to
   mutable size_t first_ = 0, count_ = 0;
-  static constexpr void* kNowhere = nullptr;
-  mutable void* const* table_ = &kNowhere;  // of the blocks' first elements, by i >> shift_
-  mutable unsigned shift_ = 8 * sizeof(size_t) - 1;
-  mutable size_t offset_mask_ = 0;
   mutable size_t missed_ = SIZE_MAX, run_ = 0;  // the block of the last element that was in none that is held, and how often in a row
   // What was read where nothing is held; a view for writing has no need of it.
   struct Value {
@@ -150,6 +145,11 @@ class vectorView {
   struct None {};
   mutable std::conditional_t<std::is_const_v<T>, Value, None> once_;
   mutable detail::BlockCache held_;
+  // Behind what objects have that were compiled before: the linker may take either's functions.
+  static constexpr void* kNowhere = nullptr;
+  mutable void* const* table_ = &kNowhere;  // of the blocks' first elements, by i >> shift_
+  mutable unsigned shift_ = 8 * sizeof(size_t) - 1;
+  mutable size_t offset_mask_ = 0;
 };
 
 // A range of elements, contiguous: in place where it lies in one block, else a copy beside the memory limit (std::bad_alloc where there is none),

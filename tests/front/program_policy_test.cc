@@ -1,6 +1,7 @@
 // A program's own EvictionPolicy runs without Ramspan's mutex.
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <deque>
 #include <functional>
 #include <map>
@@ -12,6 +13,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "ramspan/adhere_to.h"
 #include "ramspan/extend.h"
@@ -165,26 +167,29 @@ TEST(ProgramPolicy, IsTheSameWhenItIsSetAgain) {
   EXPECT_EQ(policy.created, policy.freed);
 }
 
-// The one that waited was told that its limit holds, because the other one had raised it.
-// The message named adhereTos only, where a third of the limit was descriptors.
-TEST(MemoryLimit, WhatDescriptorsTakeOfItIsSaidWherePinsFillTheRest) {
-  std::vector<managedPtr<char>> many;
-  while (ramspan::GetStatistics().overhead < ramspan::MemoryLimit() / 3) many.emplace_back(4096, ramspan::uninitialized);
-  managedPtr<char> tiles[16] = {};
-  std::vector<ramspan::adhereTo<char>> pins;
-  std::string said;
-  try {
-    for (managedPtr<char>& tile : tiles) {
-      tile = managedPtr<char>(1 << 20, ramspan::uninitialized);
-      pins.emplace_back(tile);
+// The message named adhereTos only, where a third of the limit was descriptors. In a process of its own: they stay.
+TEST(MemoryLimitDeathTest, WhatDescriptorsTakeOfItIsSaidWherePinsFillTheRest) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fill = [] {
+    std::vector<managedPtr<char>> many;
+    while (ramspan::GetStatistics().overhead < ramspan::MemoryLimit() / 3) many.emplace_back(4096, ramspan::uninitialized);
+    std::deque<managedPtr<char>> tiles;
+    std::deque<adhereTo<char>> pins;
+    for (;;) {
+      tiles.emplace_back(1 << 20, ramspan::uninitialized);
+      pins.emplace_back(tiles.back());
       static_cast<void>(static_cast<char*>(pins.back()));
     }
-  } catch (const ramspan::OutOfMemory& error) {
-    said = error.what();
-  }
-  EXPECT_NE(said.find("of which descriptors of objects and tables take"), std::string::npos) << said;
+  };
+  EXPECT_EXIT(
+      try { fill(); } catch (const ramspan::OutOfMemory& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        _exit(3);
+      },
+      testing::ExitedWithCode(3), "of which descriptors of objects and tables take");
 }
 
+// The one that waited was told that its limit holds, because the other one had raised it.
 TEST(MemoryLimit, OfTwoThreadsIsSetOneAfterTheOther) {
   const uint64_t before = ramspan::MemoryLimit(), lower = 2 * kMibBytes, between = 12 * kMibBytes;
   std::vector<managedPtr<char>> all;

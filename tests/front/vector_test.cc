@@ -472,7 +472,6 @@ TEST(ManagedVector, IsNotAssignedToUnderAView) {
   EXPECT_EQ(x[7], 4);
 }
 
-// A view of x was a view of nothing when y, which has x's blocks since, had grown.
 // A view that has room for all blocks looks them up by itself.
 TEST(ManagedVector, ReferencesThatWereLookedUpOutliveTheNeedOfAnotherView) {
   constexpr size_t kBlock = 64_KiB / sizeof(uint64_t), kBlocks = 32;
@@ -518,6 +517,7 @@ TEST(ManagedVector, ViewsHoldAllThatIsHalfOfTheMemoryAndNotWhenThereIsMore) {
   EXPECT_EQ(sum, 40 * x.block_count());
 }
 
+// A view of x was a view of nothing when y, which has x's blocks since, had grown.
 TEST(ManagedVector, ViewsGoWithTheBlocksThatAreSwapped) {
   managedVector<int> x(100, 1), y(200, 2);
   {
@@ -662,6 +662,54 @@ TEST(ManagedVector, DoesNotGrowUnderAView) {
   EXPECT_EQ(x.capacity(), capacity) << "for what comes next";
 }
 
+// The second one was read into the place of the first, or the first one's block was let go.
+TEST(ManagedVector, TwoRunsOfAViewAreValidTogether) {
+  managedVector<uint64_t> x(4_MiB);  // twice the memory
+  for (size_t b = 0; b < x.block_count(); ++b) {
+    auto block = x.block(b);
+    for (size_t i = 0; i < block.size(); ++i) block[i] = block.first_index() + i;
+  }
+  const managedVector<uint64_t> other(4_MiB, 7);
+  for (const bool random_order : {false, true}) {
+    x.advise(random_order ? ramspan::advice::random : ramspan::advice::normal);
+    const auto v = x.cview();
+    std::minstd_rand random(1);
+    size_t wrong = 0;
+    for (int k = 0; k < 5000; ++k) {
+      const size_t i = random() % x.size(), j = k % 2 == 0 ? random() % x.size() : i ^ 8, n = 1 + random() % 20;
+      const auto a = v.run(i, n), b = v.run(j, 1);
+      if (k % 100 == 0) {
+        const auto rest = other.span(0, other.size() / 8);  // makes views let go what they may
+        wrong += rest[5] != 7;
+      }
+      wrong += a[0] != i || a[a.size() - 1] != i + a.size() - 1 || b[0] != j;
+    }
+    EXPECT_EQ(wrong, 0u) << random_order;
+  }
+}
+
+// In threads with several views each they took as much as the limit, beside it.
+TEST(ManagedVector, TablesOfViewsCountInTheLimit) {
+  managedVector<uint64_t> x(4_MiB / sizeof(uint64_t), 1, VectorOptions{1024});
+  const uint64_t before = ramspan::GetStatistics().overhead;
+  uint64_t sum = 0;
+  {
+    std::minstd_rand random(1);
+    const auto look = [&](const auto& view) {
+      for (size_t k = 0; k < 20 * x.block_count(); ++k) sum += view[random() % x.size()];
+    };
+    const auto v = x.cview();
+    look(v);
+    const uint64_t with_one = ramspan::GetStatistics().overhead;
+    EXPECT_GT(with_one, before + x.block_count() * 16);
+    const auto w = x.cview();
+    look(w);
+    EXPECT_LE(ramspan::GetStatistics().overhead, before + ramspan::MemoryLimit() / 64);
+  }
+  EXPECT_EQ(ramspan::GetStatistics().overhead, before);
+  EXPECT_EQ(sum, 40 * x.block_count());
+}
+
 TEST(ManagedVector, RunsOfAViewAreWhatLiesInOneBlock) {
   constexpr size_t n = size_t{5} << 20;  // 40 MB in 16 MiB
   managedVector<uint64_t> x(n);
@@ -675,8 +723,8 @@ TEST(ManagedVector, RunsOfAViewAreWhatLiesInOneBlock) {
   for (const bool random : {false, true}) {
     if (random) x.advise(ramspan::advice::random);
     const auto from = x.cview();
-    EXPECT_EQ(from.run(block - 3, 100).size(), random ? from.run(block - 3, 100).size() : 3u);
-    EXPECT_EQ(from.run(5, 100).size(), random ? from.run(5, 100).size() : 100u);
+    EXPECT_EQ(from.run(block - 3, 100).size(), 3u);
+    EXPECT_EQ(from.run(5, 100).size(), 100u);
     EXPECT_EQ(from.run(n - 1, 100).size(), 1u);
     size_t i = 0, wrong = 0;
     for (size_t k = 0; k < 3000; ++k) {

@@ -7,7 +7,7 @@ set -u -o pipefail
 check() {  # INTERFACE WRAPPER [EXCEPTED...]; prints a line for each call that is forgotten
   local interface=$1 wrapper=$2 name names
   shift 2
-  names=$(sed -n 's/^ *virtual [^(]*[ *&]\([A-Za-z_]*\)(.*/\1/p' "$interface" | sort -u)
+  names=$(sed -n 's/^ *virtual [^(]*[ *&]\([A-Za-z_0-9]*\)(.*/\1/p' "$interface" | sort -u)
   [ -n "$names" ] || echo "$interface has no virtual calls"
   for name in $names; do
     case " $* " in *" $name "*) continue ;; esac

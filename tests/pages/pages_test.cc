@@ -10,11 +10,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -48,6 +52,29 @@ TEST(Pages, WhatWasWrittenIsReadAfterItHasLeft) {
   EXPECT_GT(pages.blocks_out, 2 * 16 * kMiB / pages.block_bytes);
   EXPECT_EQ(pages.stuck, 0u);
   EXPECT_LE(GetStatistics().memory_used, 8 * kMiB);
+}
+
+// Frames kept their pages where the program had others: twice the limit. And each block that left made a mapping of its own.
+TEST(Pages, WhatIsThereIsThereOnceAndInFewMappings) {
+  const auto of_status = [](const char* what) {
+    std::ifstream status("/proc/self/status");
+    uint64_t kib = 0;
+    for (std::string word; status >> word;) {
+      if (word == what) status >> kib;
+    }
+    return kib << 10;
+  };
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+  };
+  const uint64_t before = of_status("RssAnon:");
+  Pages pages(48 * kMiB);
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < pages.bytes; i += 512) pages.begin[i] = static_cast<char>(i + static_cast<size_t>(round));
+    EXPECT_LE(of_status("RssAnon:"), before + 8 * kMiB + 4 * kMiB);
+  }
+  EXPECT_LT(mappings(), 400);
 }
 
 // Time for the mover to read ahead: else each block is waited for, and none is there to come with the one before it.

@@ -1,10 +1,14 @@
 // Scenarios for `ramspan run --pages` that a test of the library cannot have: each is a program that knows nothing of Ramspan, and says "good" when it
 // saw what it would see without (but for `child`). usage: preloaded SCENARIO
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -12,6 +16,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -73,6 +78,7 @@ void Remaps() {
   char* const p = Map(8 * kMiB);
   memset(p, 1, 8 * kMiB);
   CHECK(mremap(p, 8 * kMiB, 0, MREMAP_MAYMOVE) == MAP_FAILED && p[0] == 1);
+  CHECK(mremap(Map(8192, PROT_READ), 8192, 8192, MREMAP_MAYMOVE | MREMAP_FIXED, p + 65536) == MAP_FAILED && p[65536] == 1);  // nobody would have known
   char* const place = Map(8 * kMiB, PROT_NONE);
   auto* const moved = static_cast<char*>(mremap(p, 8 * kMiB, 8 * kMiB, MREMAP_MAYMOVE | MREMAP_FIXED, place));
   CHECK(moved == static_cast<void*>(MAP_FAILED) ? p[5 * kMiB] == 1 : moved == place && moved[5 * kMiB] == 1);
@@ -205,13 +211,190 @@ void Child() {
   CHECK(IsFilled(memory, 0, kMiB));
 }
 
+// ---- What a reader of client/preload showed by programs of his; each found something wrong ----
+
+// A handler that came while its thread was in malloc's place waited for a page, and that for the lock which its thread had.
+void Ticks() {
+  of_handler = Filled(kMiB);
+  struct sigaction action = {};
+  action.sa_handler = Handler;
+  action.sa_flags = SA_RESTART;
+  CHECK(sigaction(SIGALRM, &action, nullptr) == 0);
+  const itimerval every = {{0, 2000}, {0, 2000}};
+  CHECK(setitimer(ITIMER_REAL, &every, nullptr) == 0);
+  for (int round = 0; handled < 60; ++round) {
+    char* p = New(3 * kMiB);
+    memset(p, round, 3 * kMiB);
+    p = static_cast<char*>(realloc(p, 6 * kMiB));
+    CHECK(madvise(reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(p) + 4095) & ~uintptr_t{4095}), kMiB, MADV_DONTNEED) == 0);
+    free(p);
+    char* const map = Map(2 * kMiB);
+    memset(map, round, 2 * kMiB);
+    CHECK(munmap(map, 2 * kMiB) == 0);
+    Sweep();
+  }
+  const itimerval none = {};
+  CHECK(setitimer(ITIMER_REAL, &none, nullptr) == 0);
+}
+
+// The handler of SIGBUS takes more than the alternate stack of 8 KiB that a Rust program gives to its threads.
+void SmallStack() {
+  char* const own = Map(256 << 10);
+  memset(own, 0x5a, 256 << 10);
+  stack_t stack = {}, now = {};
+  stack.ss_sp = own + (128 << 10);
+  stack.ss_size = 8 << 10;
+  CHECK(sigaltstack(&stack, nullptr) == 0);
+  char* const memory = Filled(8 * kMiB);
+  CHECK(IsFilled(memory, 0, 8 * kMiB));
+  for (size_t i = 0; i < 128 << 10; ++i) CHECK(own[i] == 0x5a);
+  CHECK(sigaltstack(nullptr, &now) == 0 && now.ss_sp == stack.ss_sp && now.ss_size == stack.ss_size && now.ss_flags == 0);
+  stack.ss_flags = SS_DISABLE;
+  CHECK(sigaltstack(&stack, &now) == 0 && now.ss_sp == own + (128 << 10) && sigaltstack(nullptr, &now) == 0 && now.ss_flags == SS_DISABLE);
+  Sweep();
+  CHECK(IsFilled(memory, 0, 8 * kMiB));
+}
+
+// Without its descriptor all that has left would have been zeros.
+void Descriptors() {
+  char* const memory = Filled(8 * kMiB);
+  CHECK(close_range(3, ~0U, 0) == 0);
+  for (int fd = 3; fd < 70000; ++fd) CHECK(close(fd) == -1 && errno == EBADF);
+  Sweep();
+  CHECK(IsFilled(memory, 0, 8 * kMiB));
+}
+
+void Streams() {
+  FILE* const file = tmpfile();
+  char* const buffer = New(kMiB);
+  CHECK(file != nullptr && setvbuf(file, buffer, _IOFBF, kMiB) == 0);
+  for (int i = 0; i < 200000; ++i) CHECK(std::fprintf(file, "%d\n", i) > 0);
+  char* const text = New(6 * kMiB + 1);
+  memset(text, 'x', 6 * kMiB);
+  text[6 * kMiB] = 0;
+  Sweep();
+  CHECK(fputs(text, file) >= 0 && fflush(file) == 0);
+  rewind(file);
+  for (int i = 0, n = -1; i < 200000; ++i) CHECK(std::fscanf(file, "%d\n", &n) == 1 && n == i);
+  Sweep();
+  memset(text, 0, 6 * kMiB);
+  CHECK(fread(text, 1, 7 * kMiB, file) == 6 * kMiB && text[0] == 'x' && text[6 * kMiB - 1] == 'x');
+}
+
+int reading_end;
+void* Drain(void* count) {
+  static char buffer[65536];
+  for (ssize_t got; (got = read(reading_end, buffer, sizeof(buffer))) > 0;) *static_cast<size_t*>(count) += static_cast<size_t>(got);
+  return nullptr;
+}
+// They were cut to what could be pinned, or to 64 buffers.
+void Messages() {
+  int pair[2], ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+  char* const from = Filled(12 * kMiB);
+  char* const to = New(12 * kMiB);
+  iovec pieces[100];
+  for (size_t i = 0; i < 100; ++i) pieces[i] = {from + 1000 * i, 1000};
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = 100;
+  CHECK(sendmsg(pair[0], &message, 0) == 100'000);
+  Sweep();
+  CHECK(recv(pair[1], to, kMiB, 0) == 100'000 && IsFilled(to, 0, 100'000));
+  CHECK(pipe(ends) == 0);
+  reading_end = ends[0];
+  size_t drained = 0;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, nullptr, Drain, &drained) == 0);
+  CHECK(write(ends[1], from, 12 * kMiB) == static_cast<ssize_t>(12 * kMiB));
+  close(ends[1]);
+  CHECK(pthread_join(thread, nullptr) == 0 && drained == 12 * kMiB);
+}
+
+int never[2];
+void* Wait(void*) {
+  char* const to = New(2 * kMiB);
+  CHECK(read(never[0], to, 2 * kMiB) == 0);
+  return nullptr;
+}
+sigjmp_buf back;
+void Jump(int) { siglongjmp(back, 1); }
+// What waited kept its share of the memory, and who left it by a jump kept it for ever.
+void Waiting() {
+  char* const memory = Filled(8 * kMiB);
+  CHECK(pipe(never) == 0 && signal(SIGALRM, Jump) == SIG_DFL);
+  char* const to = New(2 * kMiB);
+  static int jumps;  // none of this frame's variables is changed between the jump's beginning and its end
+  while (jumps < 40) {
+    if (sigsetjmp(back, 1) != 0) {
+      ++jumps;
+      continue;
+    }
+    const itimerval soon = {{0, 0}, {0, 2000}};
+    setitimer(ITIMER_REAL, &soon, nullptr);
+    CHECK(read(never[0], to, 2 * kMiB) < 0);
+  }
+  pthread_t threads[40];
+  for (pthread_t& thread : threads) CHECK(pthread_create(&thread, nullptr, Wait, nullptr) == 0);
+  for (int i = 0; i < 3; ++i) Sweep();
+  CHECK(IsFilled(memory, 0, 8 * kMiB));
+  close(never[1]);
+  for (pthread_t& thread : threads) CHECK(pthread_join(thread, nullptr) == 0);
+}
+
+// Before it is known how pages come, and by the calls that wait with a mask.
+void Masks() {
+  sigset_t all;
+  sigfillset(&all);
+  CHECK(pthread_sigmask(SIG_BLOCK, &all, nullptr) == 0);
+  struct sigaction action = {};
+  action.sa_handler = Handler;
+  sigfillset(&action.sa_mask);
+  CHECK(sigaction(SIGUSR1, &action, nullptr) == 0 && sigaction(SIGUSR2, &action, nullptr) == 0);
+  of_handler = Filled(8 * kMiB);
+  sigset_t but_one = all;
+  sigdelset(&but_one, SIGUSR1);
+  CHECK(raise(SIGUSR1) == 0);  // pending
+  sigsuspend(&but_one);
+  CHECK(handled == 1);
+  Sweep();
+  CHECK(raise(SIGUSR1) == 0);
+  const timespec no_time = {0, 0};
+  static_cast<void>(ppoll(nullptr, 0, &no_time, &but_one));
+  Sweep();
+  static_cast<void>(pselect(0, nullptr, nullptr, nullptr, &no_time, &but_one));
+  CHECK(handled == 2);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, nullptr, TouchBlocked, of_handler) == 0 && pthread_join(thread, nullptr) == 0);
+}
+
+void* TouchUntilCancelled(void* memory) {
+  int before = 0;
+  CHECK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before) == 0);
+  for (volatile char* p = static_cast<char*>(memory);;) {
+    for (size_t i = 0; i < 12 * kMiB; i += 4096) p[i] = p[i];
+  }
+}
+void Cancelled() {
+  char* const memory = Filled(12 * kMiB);
+  for (int i = 0; i < 10; ++i) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, nullptr, TouchUntilCancelled, memory) == 0);
+    usleep(20000 + 777 * static_cast<unsigned>(i));
+    CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, nullptr) == 0);
+    CHECK(IsFilled(memory, 0, 12 * kMiB));
+  }
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   static constexpr struct {
     const char* name;
     void (*run)();
-  } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child}};
+  } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child},
+                    {"ticks", Ticks}, {"small_stack", SmallStack}, {"descriptors", Descriptors}, {"streams", Streams}, {"messages", Messages}, {"waiting", Waiting}, {"masks", Masks},
+                    {"cancelled", Cancelled}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();
