@@ -13,9 +13,11 @@ class ErrnoGuard {
   ~ErrnoGuard() { errno = before_; }
   ErrnoGuard(const ErrnoGuard&) = delete;
   ErrnoGuard& operator=(const ErrnoGuard&) = delete;
+  // Of a call that fails as one of libc's.
+  void Set(int error) { before_ = error; }
 
  private:
-  const int before_;
+  int before_;
 };
 
 }  // namespace ramspan

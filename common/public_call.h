@@ -40,6 +40,9 @@ class __attribute__((visibility("default"))) PublicCall {
   PublicCall(const PublicCall&) = delete;
   PublicCall& operator=(const PublicCall&) = delete;
 
+  // What the program finds in errno after it, of a call that stands for one of libc's.
+  void Fail(int error) { errno_.Set(error); }
+
   // From now on, in all threads: a call that has begun before does not do so yet. Before there are pages.
   static void PutHandlersOff() { put_off_.store(true, std::memory_order_relaxed); }
 
@@ -48,7 +51,7 @@ class __attribute__((visibility("default"))) PublicCall {
   void Unblock();
 
   static std::atomic<bool> put_off_;
-  const ErrnoGuard errno_;
+  ErrnoGuard errno_;
   const bool is_first_;
   sigset_t before_;
   int cancel_before_;

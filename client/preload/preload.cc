@@ -222,9 +222,10 @@ RAMSPAN_API void* realloc(void* begin, size_t bytes) {
   }
   if (IsForked()) *static_cast<volatile char*>(begin);  // is not there: ends with an explanation
   if (MayTake(bytes)) {
-    const PublicCall call;
+    PublicCall call;
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
-    return moved != nullptr ? moved : OutOfMemory();
+    if (moved == nullptr) call.Fail(ENOMEM);
+    return moved;
   }
   void* const smaller = __libc_malloc(bytes);
   if (smaller == nullptr) return nullptr;
@@ -315,15 +316,15 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
     }
     return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
   }
-  const PublicCall call;
+  PublicCall call;
   before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
   if (bytes == 0 || before == 0 || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0 || !ramspan::detail::PagesAreUsed(address, before)) {
-    errno = EINVAL;
+    call.Fail(EINVAL);
     return MAP_FAILED;
   }
   if ((flags & ~MREMAP_MAYMOVE) != 0) {  // to a place of the caller's, or with something left behind
-    OutOfMemory();
+    call.Fail(ENOMEM);
     return MAP_FAILED;
   }
   if (bytes <= before) {
@@ -345,7 +346,7 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
     }
   }
   if (moved != nullptr) return moved;
-  OutOfMemory();
+  call.Fail(ENOMEM);
   return MAP_FAILED;
 }
 
@@ -378,15 +379,16 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
 // Pages whose protection differs from the others' cannot be moved: they stay.
 RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
   if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsForked()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
-  const PublicCall call;
+  PublicCall call;
   const bool is_plain = protection == (PROT_READ | PROT_WRITE);
-  if (reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) return errno = EINVAL, -1;
-  if (!AreUsed(address, bytes)) return errno = ENOMEM, -1;
+  if (reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) return call.Fail(EINVAL), -1;
+  if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
   if (!is_plain && !ramspan::detail::PagesBecomeProtected(address, bytes)) {
-    errno = ENOMEM;
+    call.Fail(ENOMEM);
     return -1;
   }
   const int failed = Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
+  if (failed != 0) call.Fail(errno);
   if (is_plain) ramspan::detail::PagesBecomePlain(address, bytes);
   return failed;
 }
@@ -395,9 +397,9 @@ RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
 
 RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept {
   if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_mlock, address, bytes));
-  const PublicCall call;
+  PublicCall call;
   if (AreUsed(address, bytes) && ramspan::detail::HoldPages(const_cast<void*>(address), bytes)) return 0;
-  errno = ENOMEM;
+  call.Fail(ENOMEM);
   return -1;
 }
 
@@ -414,8 +416,8 @@ RAMSPAN_API int mlockall(int flags) noexcept {
 
 RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
   if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_munlock, address, bytes));
-  const PublicCall call;
-  if (!AreUsed(address, bytes)) return errno = ENOMEM, -1;
+  PublicCall call;
+  if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
   ramspan::detail::LetGoPages(const_cast<void*>(address), bytes);
   return 0;
 }

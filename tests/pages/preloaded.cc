@@ -77,7 +77,11 @@ void GuardPages() {
 void Remaps() {
   char* const p = Map(8 * kMiB);
   memset(p, 1, 8 * kMiB);
-  CHECK(mremap(p, 8 * kMiB, 0, MREMAP_MAYMOVE) == MAP_FAILED && p[0] == 1);
+  errno = 0;
+  CHECK(mremap(p, 8 * kMiB, 0, MREMAP_MAYMOVE) == MAP_FAILED && errno == EINVAL && p[0] == 1);
+  errno = 0;
+  CHECK(mprotect(p + 1, 4096, PROT_READ) == -1 && errno == EINVAL);
+  CHECK(mprotect(p, 8192, 0x7000) == -1 && errno == EINVAL && p[0] == 1);
   CHECK(mremap(Map(8192, PROT_READ), 8192, 8192, MREMAP_MAYMOVE | MREMAP_FIXED, p + 65536) == MAP_FAILED && p[65536] == 1);  // nobody would have known
   char* const place = Map(8 * kMiB, PROT_NONE);
   auto* const moved = static_cast<char*>(mremap(p, 8 * kMiB, 8 * kMiB, MREMAP_MAYMOVE | MREMAP_FIXED, place));
@@ -192,6 +196,7 @@ void Stacks() {
 }
 
 void Locks() {
+  CHECK(mlock(New(kMiB), size_t{1} << 50) == -1 && errno == ENOMEM);
   char* const memory = Filled(20 * kMiB);
   static_cast<void>(!mlock2(memory, 20 * kMiB, MLOCK_ONFAULT));  // more than the limit, which a program without it may lock
   CHECK(mlockall(MCL_CURRENT) == 0 || errno == ENOMEM || errno == EPERM);
