@@ -39,7 +39,7 @@ po::options_description Description(RunOptions& options) {
       "a global option for mpiexec, as --mpi-arg=-bind-to --mpi-arg=core; may be repeated");
   add("pages", po::bool_switch(&options.pages),
       "for programs that do not know Ramspan, unmodified (C, C++, Fortran, Python ...): what they allocate in large pieces is swapped by blocks of pages "
-      "beyond --memory. Needs Linux 6.8 on the ranks' hosts");
+      "beyond --memory. Needs Linux 5.11 on the ranks' hosts, is faster from 6.8 on");
   add("pages-above", po::value(&options.pages_above)->value_name("SIZE"), "with --pages: smaller allocations are left to malloc. Default: 128KiB");
   add("page-block", po::value(&options.page_block)->value_name("SIZE"),
       "with --pages: what moves as one, a power of two from 4KiB (scattered use) to 1MiB (sweeps). Default: 64KiB");

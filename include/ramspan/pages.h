@@ -6,7 +6,7 @@
 //   ramspan::advise(y, n * sizeof(double), ramspan::advice::sequential);
 //   ramspan::FreePages(y);
 //
-// managedPtrs of the same program share the memory limit. Needs Linux 6.8 and its userfaultfd (docs/pages.md: what that cannot do, and when managedPtr
+// managedPtrs of the same program share the memory limit. Needs Linux 5.11 (better 6.8) and its userfaultfd (docs/pages.md: what that cannot do, and when managedPtr
 // is the better choice). Programs that are not recompiled: ramspan run --pages.
 //
 // Thread-safety: as malloc and free. A forked child that touches such memory ends with an error message; exec is what it may do.
