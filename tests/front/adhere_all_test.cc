@@ -361,7 +361,7 @@ TEST(AdhereAll, HoldsNobodyUpWhoHoldsPins) {
     return longest;
   };
   auto longest = longest_pull_beside_another_that_waits();
-  for (int i = 0; i < 15 && longest >= kHeldUp; ++i) longest = std::min(longest, longest_pull_beside_another_that_waits());  // a busy machine
+  for (int i = 0; i < 60 && longest >= kHeldUp; ++i) longest = std::min(longest, longest_pull_beside_another_that_waits());  // a busy machine
   EXPECT_LT(longest, kHeldUp);
 }
 
