@@ -16,9 +16,13 @@ namespace {
 
 constexpr uint64_t kStep = uint64_t{1} << 20;  // how exactly the most that fits is found
 
+// Without pages also where the program has asked for all that comes to be locked in memory, and so to be there (mlockall, MCL_FUTURE): a terabyte.
 char* Map(uint64_t bytes) {
-  void* range = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return range == MAP_FAILED ? nullptr : static_cast<char*>(range);
+  void* const range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return nullptr;
+  if (munlock(range, bytes) == 0 && mprotect(range, bytes, PROT_READ | PROT_WRITE) == 0) return static_cast<char*>(range);
+  munmap(range, bytes);
+  return nullptr;
 }
 
 // What `ulimit -v` leaves.

@@ -209,7 +209,6 @@ void Arena::DropFirst(Cached** list) {
 
 bool Arena::MakeRoomFor(uint64_t bytes) {
   const uint64_t limit = budget_->frames_limit();
-  if (in_use_ + cached_ + bytes > limit) CloseRegions();
   for (int c = kClasses - 1; c >= 0 && in_use_ + cached_ + bytes > limit; --c) {
     while (cache_[c] != nullptr && in_use_ + cached_ + bytes > limit) DropFirst(&cache_[c]);
   }

@@ -221,6 +221,14 @@ bool PageSpace::IsUsed(const void* begin, size_t bytes) const {
   return true;
 }
 
+size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes) const {
+  const auto at = static_cast<size_t>(static_cast<const char*>(begin) - homes_.begin);
+  bytes = std::min(bytes, homes_.bytes - at);
+  size_t end = at;
+  while (end < at + bytes && IsUsed(end / block_bytes_)) end = (end / block_bytes_ + 1) * block_bytes_;
+  return std::min(bytes, end - std::min(end, at));
+}
+
 Status PageSpace::Hold(void* begin, size_t bytes) {
   const size_t first = IndexOf(begin), end = IndexOf(static_cast<char*>(begin) + bytes - 1) + 1;
   for (size_t b = first; b < end; ++b) {

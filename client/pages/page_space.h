@@ -67,6 +67,8 @@ class PageSpace {
   void Release(void* begin, size_t bytes);
   // Whether all of the range is allocated.
   bool IsUsed(const void* begin, size_t bytes) const;
+  // How many bytes from `begin` on are in allocated blocks, `bytes` at most.
+  size_t UsedBytesFrom(const void* begin, size_t bytes) const;
   // The blocks of the range that have been touched are at home until LetGo, or until they are given back: for who locks them. Blocks.
   // As Bring; kResourceExhausted, with nothing held, where more than half of the memory limit would be.
   Status Hold(void* begin, size_t bytes);

@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,7 +28,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #include "client/preload/homes.h"
 
@@ -74,14 +74,16 @@ class Beside {
 
 constexpr size_t kStraight = size_t{64} << 10;  // smaller pieces of files are copied, too: that takes less time than pins
 constexpr size_t kPiece = size_t{1} << 20;      // of what is copied, but for messages
+constexpr size_t kAppended = size_t{4} << 20, kRecord = size_t{16} << 20;  // at most, what is copied whole
 
-// Whether a read that got less than it was asked for has met the end.
-bool IsFile(int fd) {
-  const int error = errno;
+enum class Kind { kFile, kDevice, kOther };  // of a descriptor: a device may give a record with each call
+Kind KindOf(int fd) {
   struct stat is;
-  const bool file = fstat(fd, &is) == 0 && S_ISREG(is.st_mode);
+  const int error = errno;
+  const bool known = fstat(fd, &is) == 0;
   errno = error;
-  return file;
+  if (!known) return Kind::kOther;
+  return S_ISREG(is.st_mode) || S_ISBLK(is.st_mode) ? Kind::kFile : S_ISCHR(is.st_mode) ? Kind::kDevice : Kind::kOther;
 }
 
 // Whether what is sent or received at once is one thing.
@@ -103,10 +105,16 @@ class Vectors {
   size_t bytes() const { return bytes_; }
   // The next `bytes` of them.
   void CopyTo(char* to, size_t bytes) {
-    Step(bytes, [&](char* here, size_t n) { memcpy(std::exchange(to, to + n), here, n); });
+    Step(bytes, [&to](char* here, size_t n) {
+      memcpy(to, here, n);
+      to += n;
+    });
   }
   void CopyFrom(const char* from, size_t bytes) {
-    Step(bytes, [&](char* here, size_t n) { memcpy(here, std::exchange(from, from + n), n); });
+    Step(bytes, [&from](char* here, size_t n) {
+      memcpy(here, from, n);
+      from += n;
+    });
   }
 
  private:
@@ -125,9 +133,24 @@ class Vectors {
   size_t bytes_ = 0, at_ = 0, offset_ = 0;
 };
 
+// Of what the kernel will refuse nothing is taken.
 bool NeedPins(const iovec* vectors, size_t count) {
-  return vectors != nullptr && count <= IOV_MAX && std::any_of(vectors, vectors + count, [](const iovec& one) { return NeedsPins(one.iov_base); });
+  if (vectors == nullptr || count > IOV_MAX) return false;
+  bool need = false;
+  size_t all = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const iovec& one = vectors[i];
+    if (one.iov_len > SSIZE_MAX - all) return false;
+    all += one.iov_len;
+    if (one.iov_len == 0 || !NeedsPins(one.iov_base)) continue;
+    if (detail::UsedPages(one.iov_base, one.iov_len) < one.iov_len) return false;
+    need = true;
+  }
+  return need;
 }
+
+// Of `bytes` from `begin` on, what may be moved: what is behind the allocation is not the program's. 0: nothing, and the kernel says so.
+size_t Movable(void* begin, size_t bytes) { return NeedsPins(begin) && bytes <= SSIZE_MAX ? detail::UsedPages(begin, bytes) : 0; }
 
 enum class Way { kIn, kOut };
 // move(begin, bytes, done): one call of libc's for a piece, `done` bytes behind the beginning. `goes_on`: as long as pieces are moved whole.
@@ -152,16 +175,26 @@ ssize_t Copied(Vectors vectors, size_t piece_most, bool goes_on, const Move& mov
   return static_cast<ssize_t>(done);
 }
 
-// Whether a piece goes straight, with its pages at home.
-bool GoesStraight(int fd, size_t bytes) { return bytes > kStraight && IsFile(fd); }
+// How much is copied at once, and whether a call that moved less than it was asked to would go on by itself.
+struct Pieces {
+  size_t most;
+  bool go_on;
+};
+template <Way kWay>
+Pieces PiecesOf(int fd, Kind kind, size_t bytes) {
+  if (kind == Kind::kDevice) return {std::min(bytes, kRecord), true};
+  // What several append to is written whole, as far as it is not too much.
+  if (kWay == Way::kOut && kind == Kind::kFile && bytes <= kAppended && (fcntl(fd, F_GETFL) & O_APPEND) != 0) return {bytes, true};
+  return {bytes > kPiece && kind == Kind::kOther && IsOfMessages(fd) ? bytes : kPiece, kWay == Way::kOut || kind == Kind::kFile};
+}
 
 template <Way kWay, typename Byte, typename Move>
 ssize_t Moved(int fd, Byte* begin, size_t bytes, const Move& move) {
-  const bool file = GoesStraight(fd, bytes);
-  if (!file) {
+  const Kind kind = KindOf(fd);
+  const Pieces pieces = PiecesOf<kWay>(fd, kind, bytes);
+  if (kind != Kind::kFile || bytes <= kStraight || pieces.most == bytes) {
     const iovec one = {const_cast<char*>(begin), bytes};
-    const size_t most = bytes > kPiece && IsOfMessages(fd) ? bytes : kPiece;
-    return Copied<kWay>(Vectors(&one, 1), most, kWay == Way::kOut || IsFile(fd), move);
+    return Copied<kWay>(Vectors(&one, 1), pieces.most, pieces.go_on, move);
   }
   size_t done = 0;
   do {
@@ -187,8 +220,8 @@ ssize_t Moved(int fd, Byte* begin, size_t bytes, const Move& move) {
 template <Way kWay, typename Move>
 ssize_t MovedVectors(int fd, const iovec* vectors, int count, const Move& move) {
   const Vectors all(vectors, static_cast<size_t>(count));
-  const size_t most = all.bytes() > kPiece && IsOfMessages(fd) ? all.bytes() : kPiece;
-  return Copied<kWay>(all, most, kWay == Way::kOut || IsFile(fd), move);
+  const Pieces pieces = PiecesOf<kWay>(fd, KindOf(fd), all.bytes());
+  return Copied<kWay>(all, pieces.most, pieces.go_on, move);
 }
 
 [[noreturn]] void Overflow() {
@@ -227,6 +260,8 @@ using ramspan::preload::Copied;
 using ramspan::preload::IsHome;
 using ramspan::preload::IsOfMessages;
 using ramspan::preload::kPiece;
+using ramspan::preload::kRecord;
+using ramspan::preload::Movable;
 using ramspan::preload::Moved;
 using ramspan::preload::MovedVectors;
 using ramspan::preload::NeedPins;
@@ -261,6 +296,8 @@ RS_LIBC(sendmmsg, int (*)(int, mmsghdr*, unsigned, int))
 RS_LIBC(process_vm_readv, ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long))
 RS_LIBC(process_vm_writev, ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long))
 RS_LIBC(poll, int (*)(pollfd*, nfds_t, int))
+RS_LIBC(select, int (*)(int, fd_set*, fd_set*, fd_set*, timeval*))
+RS_LIBC(epoll_ctl, int (*)(int, int, int, epoll_event*))
 RS_LIBC(epoll_wait, int (*)(int, epoll_event*, int, int))
 RS_LIBC(readlink, ssize_t (*)(const char*, char*, size_t))
 RS_LIBC(getcwd, char* (*)(char*, size_t))
@@ -269,6 +306,16 @@ RS_LIBC(stat, int (*)(const char*, struct stat*))
 RS_LIBC(lstat, int (*)(const char*, struct stat*))
 RS_LIBC(fstat, int (*)(int, struct stat*))
 RS_LIBC(fstatat, int (*)(int, const char*, struct stat*, int))
+RS_LIBC(open, int (*)(const char*, int, unsigned))
+RS_LIBC(open64, int (*)(const char*, int, unsigned))
+RS_LIBC(fopen, FILE* (*)(const char*, const char*))
+RS_LIBC(fopen64, FILE* (*)(const char*, const char*))
+RS_LIBC(access, int (*)(const char*, int))
+RS_LIBC(unlink, int (*)(const char*))
+RS_LIBC(mkdir, int (*)(const char*, mode_t))
+RS_LIBC(rename, int (*)(const char*, const char*))
+RS_LIBC(bind, int (*)(int, const sockaddr*, socklen_t))
+RS_LIBC(setsockopt, int (*)(int, int, int, const void*, socklen_t))
 RS_LIBC(getentropy, int (*)(void*, size_t))
 RS_LIBC(getsockopt, int (*)(int, int, int, void*, socklen_t*))
 RS_LIBC(getsockname, int (*)(int, sockaddr*, socklen_t*))
@@ -286,20 +333,24 @@ extern "C" {
 // ---- Files and pipes ----
 
 RAMSPAN_API ssize_t read(int fd, void* to, size_t bytes) {
-  if (!NeedsPins(to)) return real_read(fd, to, bytes);
-  return Moved<Way::kIn>(fd, static_cast<char*>(to), bytes, [&](char* at, size_t n, size_t) { return real_read(fd, at, n); });
+  const size_t movable = Movable(to, bytes);
+  if (movable == 0) return real_read(fd, to, bytes);
+  return Moved<Way::kIn>(fd, static_cast<char*>(to), movable, [&](char* at, size_t n, size_t) { return real_read(fd, at, n); });
 }
 RAMSPAN_API ssize_t write(int fd, const void* from, size_t bytes) {
-  if (!NeedsPins(from)) return real_write(fd, from, bytes);
-  return Moved<Way::kOut>(fd, static_cast<const char*>(from), bytes, [&](const char* at, size_t n, size_t) { return real_write(fd, at, n); });
+  const size_t movable = Movable(const_cast<void*>(from), bytes);
+  if (movable == 0) return real_write(fd, from, bytes);
+  return Moved<Way::kOut>(fd, static_cast<const char*>(from), movable, [&](const char* at, size_t n, size_t) { return real_write(fd, at, n); });
 }
 RAMSPAN_API ssize_t pread(int fd, void* to, size_t bytes, off_t offset) {
-  if (!NeedsPins(to)) return real_pread(fd, to, bytes, offset);
-  return Moved<Way::kIn>(fd, static_cast<char*>(to), bytes, [&](char* at, size_t n, size_t done) { return real_pread(fd, at, n, offset + static_cast<off_t>(done)); });
+  const size_t movable = Movable(to, bytes);
+  if (movable == 0) return real_pread(fd, to, bytes, offset);
+  return Moved<Way::kIn>(fd, static_cast<char*>(to), movable, [&](char* at, size_t n, size_t done) { return real_pread(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t pwrite(int fd, const void* from, size_t bytes, off_t offset) {
-  if (!NeedsPins(from)) return real_pwrite(fd, from, bytes, offset);
-  return Moved<Way::kOut>(fd, static_cast<const char*>(from), bytes, [&](const char* at, size_t n, size_t done) { return real_pwrite(fd, at, n, offset + static_cast<off_t>(done)); });
+  const size_t movable = Movable(const_cast<void*>(from), bytes);
+  if (movable == 0) return real_pwrite(fd, from, bytes, offset);
+  return Moved<Way::kOut>(fd, static_cast<const char*>(from), movable, [&](const char* at, size_t n, size_t done) { return real_pwrite(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t pread64(int fd, void* to, size_t bytes, off64_t offset) __attribute__((alias("pread")));
 RAMSPAN_API ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t offset) __attribute__((alias("pwrite")));
@@ -344,25 +395,30 @@ RAMSPAN_API ssize_t pwritev64v2(int fd, const iovec* vectors, int count, off64_t
 RAMSPAN_API ssize_t vmsplice(int fd, const iovec* vectors, size_t count, unsigned flags) {
   if (vectors == nullptr || count > IOV_MAX || !std::any_of(vectors, vectors + count, [](const iovec& one) { return IsHome(one.iov_base); })) return real_vmsplice(fd, vectors, count, flags);
   const int mode = fcntl(fd, F_GETFL), most = static_cast<int>(count);
+  if ((flags & SPLICE_F_NONBLOCK) != 0) {
+    return mode >= 0 && (mode & O_ACCMODE) == O_RDONLY ? preadv2(fd, vectors, most, -1, RWF_NOWAIT) : pwritev2(fd, vectors, most, -1, RWF_NOWAIT);
+  }
   return mode >= 0 && (mode & O_ACCMODE) == O_RDONLY ? readv(fd, vectors, most) : writev(fd, vectors, most);
 }
 
 RAMSPAN_API ssize_t getrandom(void* to, size_t bytes, unsigned flags) {
-  if (!NeedsPins(to)) return real_getrandom(to, bytes, flags);
-  const iovec one = {to, bytes};
+  const size_t movable = Movable(to, bytes);
+  if (movable == 0) return real_getrandom(to, bytes, flags);
+  const iovec one = {to, movable};
   return Copied<Way::kIn>(Vectors(&one, 1), kPiece, true, [&](char* at, size_t n, size_t) { return real_getrandom(at, n, flags); });
 }
 
 // ---- Sockets ----
 
 RAMSPAN_API ssize_t recvfrom(int fd, void* to, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
-  if (!NeedsPins(to)) return real_recvfrom(fd, to, bytes, flags, address, length);
-  const iovec one = {to, bytes};
-  const bool whole = (flags & MSG_WAITALL) != 0 || IsOfMessages(fd);
-  return Copied<Way::kIn>(Vectors(&one, 1), whole ? bytes : kPiece, false, [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); });
+  const size_t movable = Movable(to, bytes);
+  if (movable == 0) return real_recvfrom(fd, to, bytes, flags, address, length);
+  const iovec one = {to, movable};
+  const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
+  return Copied<Way::kIn>(Vectors(&one, 1), whole ? movable : kPiece, !whole && (flags & MSG_WAITALL) != 0, [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); });
 }
 RAMSPAN_API ssize_t sendto(int fd, const void* from, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
-  if (!NeedsPins(from)) return real_sendto(fd, from, bytes, flags, address, length);
+  if (Movable(const_cast<void*>(from), bytes) != bytes || bytes == 0) return real_sendto(fd, from, bytes, flags, address, length);
   const iovec one = {const_cast<void*>(from), bytes};
   return Copied<Way::kOut>(Vectors(&one, 1), IsOfMessages(fd) ? bytes : kPiece, true, [&](char* at, size_t n, size_t) { return real_sendto(fd, at, n, flags, address, length); });
 }
@@ -377,12 +433,13 @@ RAMSPAN_API ssize_t send(int fd, const void* from, size_t bytes, int flags) {
 RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
   if (message == nullptr || !NeedPins(message->msg_iov, message->msg_iovlen)) return real_recvmsg(fd, message, flags);
   const Vectors all(message->msg_iov, message->msg_iovlen);
-  const bool whole = (flags & MSG_WAITALL) != 0 || IsOfMessages(fd);
-  return Copied<Way::kIn>(all, whole ? all.bytes() : kPiece, false, [&](char* at, size_t n, size_t) {
+  const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
+  return Copied<Way::kIn>(all, whole ? all.bytes() : kPiece, !whole && (flags & MSG_WAITALL) != 0, [&](char* at, size_t n, size_t done) {
     iovec one = {at, n};
     msghdr other = *message;
     other.msg_iov = &one;
     other.msg_iovlen = 1;
+    if (done > 0) return real_recv(fd, at, n, flags);  // what comes beside the bytes has come with the first piece
     const ssize_t got = real_recvmsg(fd, &other, flags);
     message->msg_namelen = other.msg_namelen;
     message->msg_controllen = other.msg_controllen;
@@ -430,7 +487,7 @@ RAMSPAN_API int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
 RAMSPAN_API ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned long count, const iovec* remote, unsigned long remote_count, unsigned long flags) noexcept {
   if (!NeedPins(local, count)) return real_process_vm_readv(pid, local, count, remote, remote_count, flags);
   const Vectors all(local, count);
-  return Copied<Way::kIn>(all, all.bytes(), false, [&](char* at, size_t n, size_t) {
+  return Copied<Way::kIn>(all, kRecord, false, [&](char* at, size_t n, size_t) {
     const iovec one = {at, n};
     return real_process_vm_readv(pid, &one, 1, remote, remote_count, flags);
   });
@@ -438,7 +495,7 @@ RAMSPAN_API ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned lon
 RAMSPAN_API ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigned long count, const iovec* remote, unsigned long remote_count, unsigned long flags) noexcept {
   if (!NeedPins(local, count)) return real_process_vm_writev(pid, local, count, remote, remote_count, flags);
   const Vectors all(local, count);
-  return Copied<Way::kOut>(all, all.bytes(), false, [&](char* at, size_t n, size_t) {
+  return Copied<Way::kOut>(all, kRecord, false, [&](char* at, size_t n, size_t) {
     const iovec one = {at, n};
     return real_process_vm_writev(pid, &one, 1, remote, remote_count, flags);
   });
@@ -454,6 +511,24 @@ RAMSPAN_API int poll(pollfd* descriptors, nfds_t count, int timeout) {
   const int ready = real_poll(reinterpret_cast<pollfd*>(beside.begin()), count, timeout);
   if (ready >= 0) memcpy(descriptors, beside.begin(), count * sizeof(pollfd));
   return ready;
+}
+RAMSPAN_API int select(int count, fd_set* in, fd_set* out, fd_set* failed, timeval* timeout) {
+  fd_set* const theirs[] = {in, out, failed};
+  if (count < 0 || count > FD_SETSIZE || std::none_of(theirs, theirs + 3, [](fd_set* set) { return NeedsPins(set); })) return real_select(count, in, out, failed, timeout);
+  fd_set own[3];
+  fd_set* sets[3] = {};
+  for (int i = 0; i < 3; ++i) {
+    if (theirs[i] != nullptr) sets[i] = static_cast<fd_set*>(memcpy(own + i, theirs[i], sizeof(fd_set)));
+  }
+  const int ready = real_select(count, sets[0], sets[1], sets[2], timeout);
+  for (int i = 0; i < 3; ++i) {
+    if (ready >= 0 && theirs[i] != nullptr) memcpy(theirs[i], own + i, sizeof(fd_set));
+  }
+  return ready;
+}
+RAMSPAN_API int epoll_ctl(int fd, int what, int of, epoll_event* event) noexcept {
+  const Pinned pinned(event, sizeof(*event));
+  return real_epoll_ctl(fd, what, of, event);
 }
 RAMSPAN_API int epoll_wait(int fd, epoll_event* events, int count, int timeout) {
   if (!NeedsPins(events) || count <= 0) return real_epoll_wait(fd, events, count, timeout);
@@ -498,6 +573,57 @@ RAMSPAN_API int stat64(const char* path, struct stat64* to) noexcept { return st
 RAMSPAN_API int lstat64(const char* path, struct stat64* to) noexcept { return lstat(path, reinterpret_cast<struct stat*>(to)); }
 RAMSPAN_API int fstat64(int fd, struct stat64* to) noexcept { return fstat(fd, reinterpret_cast<struct stat*>(to)); }
 RAMSPAN_API int fstatat64(int fd, const char* path, struct stat64* to, int flags) noexcept { return fstatat(fd, path, reinterpret_cast<struct stat*>(to), flags); }
+
+// ---- Names ----
+
+RAMSPAN_API int open(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const unsigned mode = va_arg(rest, unsigned);
+  va_end(rest);
+  const Pinned name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_open(path, flags, mode);
+}
+RAMSPAN_API int open64(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const unsigned mode = va_arg(rest, unsigned);
+  va_end(rest);
+  const Pinned name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_open64(path, flags, mode);
+}
+RAMSPAN_API FILE* fopen(const char* path, const char* mode) {
+  const Pinned name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_fopen(path, mode);
+}
+RAMSPAN_API FILE* fopen64(const char* path, const char* mode) {
+  const Pinned name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_fopen64(path, mode);
+}
+RAMSPAN_API int access(const char* path, int mode) noexcept {
+  const Pinned name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_access(path, mode);
+}
+RAMSPAN_API int unlink(const char* path) noexcept {
+  const Pinned name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_unlink(path);
+}
+RAMSPAN_API int mkdir(const char* path, mode_t mode) noexcept {
+  const Pinned name(path, NeedsPins(path) ? strlen(path) + 1 : 0);
+  return real_mkdir(path, mode);
+}
+RAMSPAN_API int rename(const char* from, const char* to) noexcept {
+  const Pinned name(from, NeedsPins(from) ? strlen(from) + 1 : 0), other(to, NeedsPins(to) ? strlen(to) + 1 : 0);
+  return real_rename(from, to);
+}
+RAMSPAN_API int bind(int fd, const sockaddr* address, socklen_t bytes) noexcept {
+  const Pinned pinned(address, bytes);
+  return real_bind(fd, address, bytes);
+}
+RAMSPAN_API int setsockopt(int fd, int level, int name, const void* value, socklen_t bytes) noexcept {
+  const Pinned pinned(value, bytes);
+  return real_setsockopt(fd, level, name, value, bytes);
+}
 
 // ---- Other answers ----
 

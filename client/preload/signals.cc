@@ -7,10 +7,18 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <time.h>
+#include <ucontext.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "client/preload/homes.h"
+
+extern "C" {
+void* __libc_malloc(size_t);
+void __libc_free(void*);
+}
 
 namespace ramspan::preload {
 namespace {
@@ -29,6 +37,8 @@ const sigset_t* Unblockable(const sigset_t* set, sigset_t* own) {
 }  // namespace ramspan::preload
 
 using ramspan::preload::IsOurs;
+using ramspan::preload::MayComeBySignal;
+using ramspan::preload::NeedsPins;
 using ramspan::preload::Unblockable;
 
 RS_LIBC(sigaction, int (*)(int, const struct sigaction*, struct sigaction*))
@@ -39,6 +49,12 @@ RS_LIBC(pthread_sigmask, int (*)(int, const sigset_t*, sigset_t*))
 RS_LIBC(sigprocmask, int (*)(int, const sigset_t*, sigset_t*))
 RS_LIBC(pthread_attr_setsigmask_np, int (*)(pthread_attr_t*, const sigset_t*))
 RS_LIBC(sigsuspend, int (*)(const sigset_t*))
+RS_LIBC(sighold, int (*)(int))
+RS_LIBC(sigblock, int (*)(int))
+RS_LIBC(sigsetmask, int (*)(int))
+RS_LIBC(swapcontext, int (*)(ucontext_t*, const ucontext_t*))
+RS_LIBC(setcontext, int (*)(const ucontext_t*))
+RS_LIBC(timer_create, int (*)(clockid_t, sigevent*, timer_t*))
 RS_LIBC(pselect, int (*)(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*))
 RS_LIBC(ppoll, int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*))
 RS_LIBC(epoll_pwait, int (*)(int, epoll_event*, int, int, const sigset_t*))
@@ -46,6 +62,18 @@ RS_LIBC(epoll_pwait, int (*)(int, epoll_event*, int, int, const sigset_t*))
 namespace {
 
 using Handler = void (*)(int);
+constexpr int kBus = 1 << (SIGBUS - 1);
+
+// What a timer calls, on a thread of libc's with all signals blocked. Stays for ever: nobody says when the last call has begun.
+struct Notified {
+  void (*function)(sigval);
+  sigval value;
+};
+void Notify(sigval notified) {
+  const Notified what = *static_cast<Notified*>(notified.sival_ptr);
+  ramspan::preload::MakeStackOfThisThread();
+  what.function(what.value);
+}
 
 Handler SetOfOthers(Handler handler, int flags) {
   struct sigaction action = {}, before = {};
@@ -105,17 +133,49 @@ RAMSPAN_API int sigsuspend(const sigset_t* set) {
   sigset_t own;
   return real_sigsuspend(Unblockable(set, &own));
 }
+RAMSPAN_API int sighold(int number) noexcept { return number == SIGBUS && MayComeBySignal() ? 0 : real_sighold(number); }
+RAMSPAN_API int sigblock(int mask) noexcept { return real_sigblock(MayComeBySignal() ? mask & ~kBus : mask); }
+RAMSPAN_API int sigsetmask(int mask) noexcept { return real_sigsetmask(MayComeBySignal() ? mask & ~kBus : mask); }
+RAMSPAN_API int swapcontext(ucontext_t* before, const ucontext_t* next) noexcept {
+  if (MayComeBySignal()) sigdelset(const_cast<sigset_t*>(&next->uc_sigmask), SIGBUS);
+  return real_swapcontext(before, next);
+}
+RAMSPAN_API int setcontext(const ucontext_t* next) noexcept {
+  if (MayComeBySignal()) sigdelset(const_cast<sigset_t*>(&next->uc_sigmask), SIGBUS);
+  return real_setcontext(next);
+}
 RAMSPAN_API int pselect(int count, fd_set* in, fd_set* out, fd_set* failed, const timespec* timeout, const sigset_t* set) {
   sigset_t own;
   return real_pselect(count, in, out, failed, timeout, Unblockable(set, &own));
 }
 RAMSPAN_API int ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* set) {
   sigset_t own;
-  return real_ppoll(descriptors, count, timeout, Unblockable(set, &own));
+  set = Unblockable(set, &own);
+  if (!NeedsPins(descriptors) || count > 65536) return real_ppoll(descriptors, count, timeout, set);
+  auto* const beside = static_cast<pollfd*>(__libc_malloc(count * sizeof(pollfd)));
+  if (beside == nullptr) return errno = ENOMEM, -1;
+  memcpy(beside, descriptors, count * sizeof(pollfd));
+  const int ready = real_ppoll(beside, count, timeout, set);
+  const int error = errno;
+  if (ready >= 0) memcpy(descriptors, beside, count * sizeof(pollfd));
+  __libc_free(beside);
+  errno = error;
+  return ready;
 }
 RAMSPAN_API int epoll_pwait(int fd, epoll_event* events, int count, int timeout, const sigset_t* set) {
   sigset_t own;
   return real_epoll_pwait(fd, events, count, timeout, Unblockable(set, &own));
+}
+
+RAMSPAN_API int timer_create(clockid_t clock, sigevent* event, timer_t* timer) noexcept {
+  if (event == nullptr || event->sigev_notify != SIGEV_THREAD || !MayComeBySignal()) return real_timer_create(clock, event, timer);
+  auto* const what = static_cast<Notified*>(__libc_malloc(sizeof(Notified)));
+  if (what == nullptr) return errno = EAGAIN, -1;
+  *what = {event->sigev_notify_function, event->sigev_value};
+  sigevent own = *event;
+  own.sigev_notify_function = Notify;
+  own.sigev_value.sival_ptr = what;
+  return real_timer_create(clock, &own, timer);
 }
 
 }  // extern "C"

@@ -175,6 +175,8 @@ PageAddresses AddressesOfPages() noexcept {
 
 void LeaveAddressesToProgram() noexcept { LeaveHalfOfAddresses(); }
 
+size_t UsedPages(void* begin, size_t bytes) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes); }
+
 bool PagesComeBySignal() noexcept { return PagesIfStarted()->userfault().mode() == FaultMode::kSignal; }
 
 int DescriptorOfPages() noexcept { return PagesIfStarted()->userfault().fd(); }

@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -373,6 +374,77 @@ void Masks() {
   CHECK(pthread_create(&thread, nullptr, TouchBlocked, of_handler) == 0 && pthread_join(thread, nullptr) == 0);
 }
 
+// ---- And a hostile tester ----
+
+// Read as a file without an end would be: 1 MiB of 4.
+void Devices() {
+  char* const to = Filled(4 * kMiB);
+  const int fd = open("/dev/zero", O_RDONLY);
+  CHECK(read(fd, to, 4 * kMiB) == static_cast<ssize_t>(4 * kMiB) && to[4 * kMiB - 1] == 0);
+  iovec pieces[2] = {{to, 2 * kMiB}, {to + 2 * kMiB, 2 * kMiB}};
+  CHECK(readv(fd, pieces, 2) == static_cast<ssize_t>(4 * kMiB));
+  pieces[0].iov_len = SIZE_MAX;
+  CHECK(readv(fd, pieces, 2) == -1 && errno == EINVAL);
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  const iovec one = {to, kMiB};
+  ssize_t kept = 0;
+  while ((kept = vmsplice(ends[1], &one, 1, SPLICE_F_NONBLOCK)) > 0) {
+  }
+  CHECK(kept == -1 && errno == EAGAIN);  // it waited for ever
+}
+
+int appended = -1;
+void* Append(void* letter) {
+  char* const record = New(1'000'000);
+  memset(record, *static_cast<char*>(letter), 1'000'000);
+  for (int i = 0; i < 10; ++i) CHECK(write(appended, record, 1'000'000) == 1'000'000);
+  return nullptr;
+}
+void Appends() {
+  char name[] = "/tmp/ramspan-preloaded-XXXXXX", letters[] = "ABCD";
+  appended = mkstemp(name);
+  CHECK(fcntl(appended, F_SETFL, O_APPEND) == 0 && unlink(name) == 0);
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) CHECK(pthread_create(threads + i, nullptr, Append, letters + i) == 0);
+  for (pthread_t thread : threads) CHECK(pthread_join(thread, nullptr) == 0);
+  char* const record = New(1'000'000);
+  for (int i = 0; i < 40; ++i) {
+    CHECK(pread(appended, record, 1'000'000, 1'000'000L * i) == 1'000'000);
+    for (size_t k = 1; k < 1'000'000; ++k) CHECK(record[k] == record[0]);
+  }
+}
+
+void Tick(sigval) { Handler(0); }
+// Calls that block SIGBUS by themselves.
+void Blocking() {
+  of_handler = Filled(8 * kMiB);
+  sigevent event = {};
+  event.sigev_notify = SIGEV_THREAD;
+  event.sigev_notify_function = Tick;
+  timer_t timer;
+  CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+  const itimerspec every = {{0, 3'000'000}, {0, 3'000'000}};
+  CHECK(timer_settime(timer, 0, &every, nullptr) == 0);
+  while (handled < 20) Sweep();
+  CHECK(timer_delete(timer) == 0);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  CHECK(sighold(SIGBUS) == 0);
+  sigsetmask(~0);
+  sigblock(~0);
+#pragma GCC diagnostic pop
+  Sweep();
+  CHECK(IsFilled(of_handler, 0, kMiB));
+  CHECK(getcontext(&other_context) == 0);
+  static char stack[512 << 10];
+  other_context.uc_stack.ss_sp = stack;
+  other_context.uc_stack.ss_size = sizeof(stack);
+  sigfillset(&other_context.uc_sigmask);
+  makecontext(&other_context, OnOtherStack, 0);
+  CHECK(swapcontext(&main_context, &other_context) == 0);
+}
+
 void* TouchUntilCancelled(void* memory) {
   int before = 0;
   CHECK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before) == 0);
@@ -399,7 +471,7 @@ int main(int count, char** arguments) {
     void (*run)();
   } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child},
                     {"ticks", Ticks}, {"small_stack", SmallStack}, {"descriptors", Descriptors}, {"streams", Streams}, {"messages", Messages}, {"waiting", Waiting}, {"masks", Masks},
-                    {"cancelled", Cancelled}};
+                    {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();

@@ -45,7 +45,7 @@ same xz 8MiB 'head -c 300000 numbers | xz -2 -T1 -c | xz -dc | md5sum'
 same gcc 4MiB 'for i in $(seq 300); do echo "int f$i(int a) { int b[$i+1]; for (int i = 0; i < a; ++i) b[i % $i] = a * i; return b[a % $i]; }"; done >many.c; exec gcc -O1 -S -o - many.c | md5sum'
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy"; do
-  for scenario in guard_pages remaps calls signals stacks locks child ticks small_stack descriptors streams messages waiting masks cancelled; do
+  for scenario in guard_pages remaps calls signals stacks locks child ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking; do
     servers="-s 0"
     [ $scenario != descriptors ] || servers="-s 1 --server-memory 64MiB"  # files are closed, too, which ends the process
     if [ "$(RAMSPAN_PAGE_FAULTS=${mode% *} RAMSPAN_PAGE_MOVES=${mode#* } timeout 60 "$ramspan" run --pages --memory 8MiB $servers -- "$preloaded" $scenario 2>err)" = good ]; then

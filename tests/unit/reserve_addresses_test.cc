@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "common/slot_ref.h"
 
@@ -72,6 +76,21 @@ TEST(ReserveAddresses, ALeastThatIsNoWholePageIsRoundedUpAndThePartOfOthersIsGiv
 TEST(ReserveAddresses, TheLeastMayBeAllThereIs) {
   EXPECT_EQ(ReserveWith(20 * kMiB, 1 << 30, 16 * kMiB).bytes, 16 * kMiB);
   EXPECT_EQ(ReserveWith(10 * kMiB, 1 << 30, 16 * kMiB).bytes, 0u) << "not even the least has room";
+}
+
+// A terabyte came at once where a program had locked all that comes.
+TEST(ReserveAddressesDeathTest, MakesNoPagesWhereAllThatComesIsLocked) {
+  EXPECT_EXIT(
+      {
+        if (mlockall(MCL_FUTURE) != 0) _exit(77);
+        const AddressRange range = ReserveAddresses(uint64_t{256} << 20, uint64_t{1} << 20);
+        if (range.begin == nullptr) _exit(77);  // it may not lock as much
+        std::vector<unsigned char> there(range.bytes / 4096);
+        if (mincore(range.begin, range.bytes, there.data()) != 0) _exit(2);
+        range.begin[5] = 1;
+        _exit(std::count(there.begin(), there.end(), 0) == static_cast<ptrdiff_t>(there.size()) ? 77 : 1);
+      },
+      testing::ExitedWithCode(77), "");
 }
 
 }  // namespace
