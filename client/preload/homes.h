@@ -16,6 +16,7 @@ namespace ramspan::preload {
 extern detail::PageAddresses homes;  // published by its `bytes`
 extern std::atomic<bool> is_forked;  // this process has none of that memory
 extern std::atomic<bool> in_signals;  // pages are brought by a handler of SIGBUS, and system calls do not find those that are away
+extern std::atomic<int> kept_descriptor;  // which the program may not close: what has left would be zeros
 extern std::atomic<bool> pins_calls;  // so libc's calls bring them before. And where a page that a device writes to must not leave
 
 inline bool IsHome(const void* address) {

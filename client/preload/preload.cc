@@ -58,7 +58,6 @@ enum class State { kUnborn, kReady, kStarting, kStarted, kForked };
 std::atomic<State> state{State::kUnborn};
 std::atomic<size_t> above{SIZE_MAX};  // bytes; of what is taken. SIZE_MAX: nothing is
 std::once_flag once;
-std::atomic<int> kept_descriptor{-1};  // which the program may not close: what has left would be zeros
 
 [[gnu::noinline]] void Say(const char* what) {
   char text[1200];
@@ -112,7 +111,7 @@ void Start() {
   const ramspan::PageStatistics pages = ramspan::GetPageStatistics();
   ramspan::preload::in_signals.store(ramspan::detail::PagesComeBySignal());
   ramspan::preload::pins_calls.store(!pages.serves_system_calls || pages.copies);
-  kept_descriptor.store(ramspan::detail::DescriptorOfPages());
+  ramspan::preload::kept_descriptor.store(ramspan::detail::DescriptorOfPages());
   homes.begin = found.begin;  // other threads ask meanwhile whether what they free is there: nothing of theirs is, until `bytes` says so
   std::atomic_thread_fence(std::memory_order_release);
   homes.bytes = found.bytes;
@@ -162,16 +161,9 @@ bool AreUsed(const void* begin, size_t bytes) {
   return bytes <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(begin) && ramspan::detail::PagesAreUsed(begin, bytes);
 }
 
-bool IsKept(int fd) { return fd >= 0 && fd == kept_descriptor.load(std::memory_order_relaxed) && t_inside_ramspan == 0 && !IsForked(); }
-
 bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 }  // namespace
-
-RS_LIBC(close, int (*)(int))
-RS_LIBC(dup2, int (*)(int, int))
-RS_LIBC(dup3, int (*)(int, int, int))
-RS_LIBC(close_range, int (*)(unsigned, unsigned, int))
 
 extern "C" {
 
@@ -420,33 +412,6 @@ RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
   if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
   ramspan::detail::LetGoPages(const_cast<void*>(address), bytes);
   return 0;
-}
-
-// ---- Descriptors: one is Ramspan's, and stays ----
-
-RAMSPAN_API int close(int fd) {
-  if (IsKept(fd)) return errno = EBADF, -1;
-  return real_close(fd);
-}
-RAMSPAN_API int dup2(int from, int to) noexcept {
-  if (IsKept(to)) return errno = EBADF, -1;
-  return real_dup2(from, to);
-}
-RAMSPAN_API int dup3(int from, int to, int flags) noexcept {
-  if (IsKept(to)) return errno = EBADF, -1;
-  return real_dup3(from, to, flags);
-}
-RAMSPAN_API int close_range(unsigned first, unsigned last, int flags) noexcept {
-  const auto kept = static_cast<unsigned>(kept_descriptor.load(std::memory_order_relaxed));
-  if (!IsKept(static_cast<int>(kept)) || kept < first || kept > last) return real_close_range(first, last, flags);
-  const int below = first < kept ? real_close_range(first, kept - 1, flags) : 0;
-  const int over = kept < last ? real_close_range(kept + 1, last, flags) : 0;
-  return below != 0 ? below : over;
-}
-RAMSPAN_API void closefrom(int first) noexcept {
-  const unsigned from = static_cast<unsigned>(std::max(first, 0));
-  if (close_range(from, ~0U, 0) == 0) return;
-  for (int fd = static_cast<int>(from); fd < 65536; ++fd) close(fd);  // before Linux 5.9
 }
 
 }  // extern "C"
