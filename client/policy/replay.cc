@@ -248,6 +248,8 @@ void ReplayPolicy::BeginSearch() {
 }
 
 void ReplayPolicy::OnPinned(Chunk* chunk) {
+  const auto again = std::span(again_).first(again_count_);
+  again_pinned_ |= std::find(again.begin(), again.end(), chunk->id) != again.end();
   if (queue_.IsYoung(chunk->id)) return;  // used since it was named, or there was nobody else
   // Only a search that stands at it has lost its place: there may be as many of them as a search looks at, and each time all would be passed again.
   for (Place* place : {&places_.overdue, &places_.unknown, &places_.farthest, &places_.young, &places_.aside}) {
@@ -262,16 +264,26 @@ void ReplayPolicy::OnDone(Chunk* chunk) {
   queue_.Expect(chunk->id, 0);
 }
 
+// Of those that were set aside. One is probably pinned still, and whoever looks for room should not find nothing but that. But where more is looked
+// for it counts: what leaves beyond that leaves too early. Those behind one that was free are probably free, and count.
+void ReplayPolicy::NameAgain(uint64_t bytes, std::span<Chunk*> out, size_t* n, uint64_t* sum) {
+  if (again_count_ > 0) again_most_ = again_pinned_ ? 1 : std::min(2 * again_most_, kAgainMost);
+  again_count_ = 0;
+  again_pinned_ = false;
+  while (again_count_ < again_most_ && *n + 1 < out.size() && *sum < bytes) {
+    Chunk* const chunk = Peek(&places_.aside, &NextUseQueue::NextAside);
+    if (chunk == nullptr) return;
+    again_[again_count_++] = places_.aside.at = chunk->id;
+    named_[chunk->id] = search_;
+    out[(*n)++] = chunk;
+    if (chunk->bytes < bytes || again_most_ > 1) *sum += chunk->bytes;
+  }
+}
+
 size_t ReplayPolicy::PickVictims(uint64_t bytes, std::span<Chunk*> out) {
   uint64_t sum = 0;
   size_t n = 0;
-  // It is probably pinned still, and whoever looks for room should not find nothing but that. But where more is looked for it counts: what leaves beyond
-  // that leaves too early.
-  if (Chunk* const aside = Peek(&places_.aside, &NextUseQueue::NextAside); aside != nullptr && out.size() > 1) {
-    named_[aside->id] = search_;
-    out[n++] = aside;
-    if (aside->bytes < bytes) sum += aside->bytes;
-  }
+  NameAgain(bytes, out, &n, &sum);
   while (n < out.size() && sum < bytes) {
     Chunk* const chunk = NextVictim();
     if (chunk == nullptr) break;

@@ -8,7 +8,8 @@
 // Read-ahead follows each thread's repeated sequence, and on a first pass its steps through the chunks in the order of their making.
 //
 // A chunk that is pinned when it should leave is set aside, so that searches do not find it in front for as long as the pin lasts; one of those
-// is looked at in each step of a search.
+// is looked at in each step of a search, and more while those that are looked at turn out to be free: pins that move on, as a sweep's do, leave
+// behind what should have left first.
 //
 // It hears of every use that is not among the thread's last few, because it clears kReferenced of what was used some uses ago; only while
 // something is swapped out, and not for so long after an arrival that the history would hold nothing else.
@@ -72,6 +73,7 @@ class ReplayPolicy final : public CachePolicy {
   static constexpr uint32_t kYoungLeast = 2;    // how soon the chunks of the latest uses come again may be new; one for each thread, which holds it
   static constexpr int64_t kAwayMost = 1 << 20;
   static constexpr uint64_t kSparePart = 32;
+  static constexpr uint32_t kAgainMost = 8;     // chunks that were set aside are looked at in a step
   static constexpr uint32_t kSlacks = NextUseQueue::kSlackLeast - NextUseQueue::kSlackMost + 1;
 
   struct Stepper {  // a thread's steps from id to id
@@ -103,6 +105,7 @@ class ReplayPolicy final : public CachePolicy {
   using Walk = uint32_t (NextUseQueue::*)(uint32_t) const;
   Chunk* Peek(Place* place, Walk next);
   Chunk* NextVictim();
+  void NameAgain(uint64_t bytes, std::span<Chunk*> out, size_t* n, uint64_t* sum);
   uint32_t LeaveWindow(Chunk* chunk);
   uint32_t YoungLeast() const { return std::max(kYoungLeast, threads_); }
   bool Take(uint32_t id, std::span<Chunk*> out, size_t* n, uint64_t* bytes) const;
@@ -135,6 +138,9 @@ class ReplayPolicy final : public CachePolicy {
   Places places_;  // of the search for victims, as long as nothing is used
   uint32_t search_ = 1;
   IdTable<uint32_t> named_;  // by id: in which search it was named last
+  std::array<uint32_t, kAgainMost> again_{};  // ids: had been set aside, and were named by the last step
+  uint32_t again_count_ = 0, again_most_ = 1;
+  bool again_pinned_ = false;                 // one of them still was
 
   uint64_t preemptive_bytes_ = 0, window_bytes_ = 0;
   int32_t credit_ = 0;
