@@ -16,6 +16,7 @@ constexpr uint64_t kShare = 4, kShareOfAll = 2;
 constexpr uint64_t kTablesShare = 64;  // of the limit, what all tables together may take
 constexpr uint64_t kGrowAgain = 16;  // blocks that are entered until one more may be held than when memory was short
 constexpr uint32_t kReadsUntilTry = 1024;  // of elements in blocks that are not held
+constexpr size_t kPlacesPart = 8;  // of all blocks have entries, at least, where there is a table of all places: it takes twice the entries' bytes at most
 constexpr uint64_t kRoomAgain = 8;  // blocks for which there is room again, until what was full takes more
 
 // Of all tables. They count in the memory limit.
@@ -152,8 +153,9 @@ void* BlockCache::TakeBack() {
 bool BlockCache::Grow() noexcept {
   const size_t size = std::min({4 * (mask_ + 1), kMost, std::bit_ceil(blocks_)});
   if (size <= mask_ + 1) return false;
-  const uint64_t before = TableBytes(), more = size * sizeof(Entry) + (size >= blocks_ ? blocks_ * sizeof(void*) : 0) - before;
+  const uint64_t before = TableBytes(), more = size * sizeof(Entry) + (size >= blocks_ / kPlacesPart ? blocks_ * sizeof(void*) : 0) - before;
   if (!ChargeTable(more)) return false;
+  void** places = this->places();  // those of the blocks that are entered stay where they are
   Entry* const larger = new (std::nothrow) Entry[size];
   if (larger == nullptr) return ReleaseTable(more), false;
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) {
@@ -163,7 +165,8 @@ bool BlockCache::Grow() noexcept {
   entries_ = larger;
   mask_ = size - 1;
   replaced_ = 0;
-  first_[0].place = size >= blocks_ ? new (std::nothrow) void*[blocks_]() : nullptr;  // without them entries are looked up
+  if (places == nullptr && size >= blocks_ / kPlacesPart) places = new (std::nothrow) void*[blocks_]();  // without them entries are looked up
+  first_[0].place = places;
   ReleaseTable(before + more - TableBytes());
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) SetPlace(entry->block, entry->place);
   return true;

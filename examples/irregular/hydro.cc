@@ -44,7 +44,7 @@ void Start(Mesh& mesh) {
 }
 
 void Accelerate(Mesh& mesh, double dt) {
-  parallelFor(lockstep({1, mesh.cells(), 1}, mesh.v_, std::as_const(mesh.pressure_), std::as_const(mesh.viscosity_), std::as_const(mesh.mass_)), [&](auto& part) {  // (*)
+  parallelFor(lockstep({1, mesh.cells(), 1}, mesh.v_, std::as_const(mesh.pressure_), std::as_const(mesh.viscosity_), std::as_const(mesh.mass_)), [dt](auto& part) {  // (*)
     auto& [first, end, v, pressure, viscosity, mass] = part;  // (*)
     for (size_t i = first; i < end; ++i) {  // (*)
       const double force = pressure[i - 1] + viscosity[i - 1] - pressure[i] - viscosity[i];  // (*)
@@ -54,14 +54,14 @@ void Accelerate(Mesh& mesh, double dt) {
 }
 
 void Move(Mesh& mesh, double dt) {
-  parallelFor(lockstep({0, mesh.cells() + 1}, mesh.x_, std::as_const(mesh.v_)), [&](auto& part) {  // (*)
+  parallelFor(lockstep({0, mesh.cells() + 1}, mesh.x_, std::as_const(mesh.v_)), [dt](auto& part) {  // (*)
     auto& [first, end, x, v] = part;  // (*)
     for (size_t i = first; i < end; ++i) x[i] += dt * v[i];  // (*)
   });  // (*)
 }
 
 void Update(Mesh& mesh, double dt) {
-  parallelFor(lockstep({0, mesh.cells(), 1}, std::as_const(mesh.x_), std::as_const(mesh.v_), std::as_const(mesh.mass_), mesh.rho_, mesh.energy_, mesh.pressure_, mesh.viscosity_), [&](auto& part) {  // (*)
+  parallelFor(lockstep({0, mesh.cells(), 1}, std::as_const(mesh.x_), std::as_const(mesh.v_), std::as_const(mesh.mass_), mesh.rho_, mesh.energy_, mesh.pressure_, mesh.viscosity_), [dt](auto& part) {  // (*)
     auto& [first, end, x, v, mass, rho, energy, pressure, viscosity] = part;  // (*)
     for (size_t i = first; i < end; ++i) {  // (*)
       const double squeeze = v[i] - v[i + 1], width = x[i + 1] - x[i];  // (*)

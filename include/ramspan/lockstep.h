@@ -4,9 +4,9 @@
 //   for (auto [first, end, x, y] : lockstep({0, x_.size()}, x_, std::as_const(y_))) {         // managedVectors, managedArrays
 //     for (size_t i = first; i < end; ++i) x[i] += y[i];                                       // by their indices in the vectors
 //   }
-//   parallelFor(lockstep({1, n, 1}, x_, std::as_const(y_)), [&](auto& part) {               // OpenMP's threads; reach 1: y[i - 1], y[i + 1]
+//   parallelFor(lockstep({1, n, 1}, x_, std::as_const(y_)), [dt](auto& part) {              // OpenMP's threads; reach 1: y[i - 1], y[i + 1]
 //     auto& [first, end, x, y] = part;
-//     for (size_t i = first; i < end; ++i) x[i] += y[i - 1];
+//     for (size_t i = first; i < end; ++i) x[i] += dt * y[i - 1];
 //   });
 //
 // A part pins one block of each vector, all or none, and fetches the next ones meanwhile: the least that such a loop can do with. A vector that is not

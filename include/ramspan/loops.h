@@ -113,12 +113,18 @@ void parallelFor(size_t n, const Call& call) {
   detail::ForEachIndex(n, call);
 }
 
-// call(block) for each block of a range that has size() and []; blocks() or a window.
+// call(block) for each block of a range that has size() and []; blocks() or a window. What an inner loop reads is best captured by value, [dt] instead of [&]: through
+// a reference it is read again for each element, because what is written might be it.
 template <typename Blocks, typename Call, typename = std::enable_if_t<!std::is_integral_v<std::remove_reference_t<Blocks>>>>
 void parallelFor(Blocks&& blocks, const Call& call) {
   detail::ForEachIndex(blocks.size(), [&](size_t b) {
     auto&& block = blocks[b];
-    call(block);
+    if constexpr (std::is_trivially_copyable_v<Call> && sizeof(Call) <= 128) {
+      const Call own = call;  // what it has captured by value can be in registers, whatever the loop writes
+      own(block);
+    } else {
+      call(block);
+    }
   });
 }
 

@@ -53,6 +53,7 @@ class vectorView {
   // Of [i, i + count) what lies in one block with i, at least one element: inner loops over ranges (rows of a sparse matrix, edges of a vertex) take them run by run, as arrays.
   // Valid as a reference of a view for writing, also of one for reading. Blocks, throws and is checked as [i]. REQUIRES: count > 0.
   detail::Span<T> run(size_t i, size_t count) const RAMSPAN_LIFETIMEBOUND {
+    if (const size_t at = i - first_; __builtin_expect(at < count_, 1)) return {elements_ + at, std::min(count, count_ - at)};
     T* const begin = At(i, /*to_hold=*/true);
     const size_t block = index_.Block(i);
     held_.NoteFound(block);

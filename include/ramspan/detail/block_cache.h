@@ -53,7 +53,7 @@ class RAMSPAN_API BlockCache {
   }
   // The block, which is held, is the latest from here on, as if it had been entered.
   void MakeLatest(size_t block) const { latest_before_ = std::exchange(latest_, block); }
-  // The place of each block's first element, null where it is not held, once there is room for all of them; until then, null. Constant from then on.
+  // The place of each block's first element, null where it is not held, once an eighth of all blocks have room; until then, null. Constant from then on.
   void* const* table() const { return places(); }
   // Pins a block that is not held. Its place, as one that was found, is valid at least until two others have been found or entered after it. Blocks
   // as a pull. Null: ThrowOfTry() (held_pin.h) throws what a pull does; OutOfMemory only where it has no room although this thread's views hold
@@ -100,8 +100,8 @@ class RAMSPAN_API BlockCache {
   void* TakeBack();
   uint64_t TableBytes() const { return entries_ == first_ ? 0 : (mask_ + 1) * sizeof(Entry) + (places() == nullptr ? 0 : blocks_ * sizeof(void*)); }
   bool Grow() noexcept;
-  // Of each block's first element, null where it is not held: what is looked up where there is an entry for each block. Eight bytes each stay in the
-  // first-level cache where entries would not. Null: there are fewer entries. Kept in what larger entries leave free, because programs that are compiled
+  // Of each block's first element, null where it is not held: what is looked up where there are entries for many of the blocks. Eight bytes each stay in
+  // the first-level cache where entries would not. Null: there are fewer entries. Kept in what larger entries leave free, because programs that are compiled
   // already have this object in theirs, as it was without them.
   void** places() const { return entries_ == first_ ? nullptr : static_cast<void**>(first_[0].place); }
   void SetPlace(size_t block, void* place) {

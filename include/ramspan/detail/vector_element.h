@@ -12,40 +12,68 @@
 
 namespace ramspan::detail {
 
-// *done = use(element). Blocks until the chunk is in memory. False: ThrowOfTry() throws what a pull does. i: in elements, in the object.
+// Which of the thread's slots an access tries next. kUsed: none, it is done. kInNone: the element cannot be used at once.
+enum NextSlot : unsigned { kUsed = 0, kInNone = PinTable::kInlineSlots };
+
+// use(element), pinned in this slot, if that is empty and the element can be used at once. Inlined into loops it is 25 instructions and three stores, of
+// which the processor has the more under way, waiting for memory, the fewer they are.
 template <typename T, typename Use>
-bool TryUseElement(Object object, size_t i, const Use& use) noexcept(noexcept(use(std::declval<T&>()))) {
+inline unsigned UseElementIn(unsigned slot, PinTable* table, Object object, size_t i, const Use& use) {
+  // As Pin, whose slow path may throw.
+  if (__builtin_expect(table->slots[slot].load(std::memory_order_acquire) != nullptr, 0)) return slot + 1;
+  struct Unpinned {
+    std::atomic<ChunkHead*>& slot;
+    ~Unpinned() { slot.store(nullptr, std::memory_order_release); }
+  } const pin{table->slots[slot]};
   ChunkHead* const chunk = object.chunk();
+  if (__builtin_expect(!StorePinForOneUse<!std::is_const_v<T>>(chunk, table, slot), 0)) return kInNone;
+  use(ElementsAt<T>(chunk->frame, object.offset())[i]);
+  return kUsed;
+}
+template <typename T, typename Use>
+inline unsigned UseElementAtOnce(Object object, size_t i, const Use& use) {
   PinTable* const table = t_pins;
-  for (unsigned slot = 0; table != nullptr && slot < PinTable::kInlineSlots; ++slot) {
-    // As Pin, whose slow path may throw.
-    if (__builtin_expect(table->slots[slot].load(std::memory_order_acquire) != nullptr, 0)) continue;
-    struct Unpinned {
-      std::atomic<ChunkHead*>& slot;
-      ~Unpinned() { slot.store(nullptr, std::memory_order_release); }
-    } const pin{table->slots[slot]};
-    if (__builtin_expect(!StorePinForOneUse<!std::is_const_v<T>>(chunk, table, slot), 0)) break;
-    use(ElementsAt<T>(chunk->frame, object.offset())[i]);
-    return true;
+  if (__builtin_expect(table == nullptr, 0)) return kInNone;
+  return UseElementIn<T>(0, table, object, i, use);
+}
+
+// use(element) in `slot` or a later one, or with a pin of another kind. Blocks until the chunk is in memory. False: ThrowOfTry() throws what a pull does.
+template <typename T, typename Use>
+__attribute__((noinline)) bool TryUseElementFrom(unsigned slot, Object object, size_t i, Use use) noexcept(noexcept(use(std::declval<T&>()))) {
+  while (slot < kInNone) {
+    slot = UseElementIn<T>(slot, t_pins, object, i, use);
+    if (slot == kUsed) return true;
   }
   HeldPin pin;
-  if (!TryHeldPin(chunk, !std::is_const_v<T>, &pin, PinFor::kOnce)) return false;
+  if (!TryHeldPin(object.chunk(), !std::is_const_v<T>, &pin, PinFor::kOnce)) return false;
   use(ElementsAt<T>(pin.frame(), object.offset())[i]);
   return true;
 }
+
+// use(element), of element i of the object; blocks, and throws, as a pull. What `use` changes beside the element it has by reference.
 template <typename T, typename Use>
 void UseElement(Object object, size_t i, const Use& use) {
-  if (__builtin_expect(!TryUseElement<T>(object, i, use), 0)) ThrowOfTry();
+  const unsigned slot = UseElementAtOnce<T>(object, i, use);
+  if (__builtin_expect(slot != kUsed, 0) && !TryUseElementFrom<T>(slot, object, i, use)) ThrowOfTry();
+}
+// False: ThrowOfTry() throws what a pull does.
+template <typename T>
+__attribute__((noinline)) bool TryReadElement(Object object, size_t i, T* value) noexcept {
+  const auto read = [value](const T& element) noexcept { *value = element; };
+  const unsigned slot = UseElementAtOnce<const T>(object, i, read);
+  return slot == kUsed || TryUseElementFrom<const T>(slot, object, i, read);
 }
 template <typename T>
-bool TryReadElement(Object object, size_t i, T* value) noexcept {
-  return TryUseElement<const T>(object, i, [value](const T& element) noexcept { *value = element; });
+__attribute__((noinline)) T ReadElementFrom(unsigned slot, Object object, size_t i) {
+  T value;
+  if (!TryUseElementFrom<const T>(slot, object, i, [&value](const T& element) noexcept { value = element; })) ThrowOfTry();
+  return value;
 }
 template <typename T>
 T ReadElement(Object object, size_t i) {
-  T value;
-  if (__builtin_expect(!TryReadElement(object, i, &value), 0)) ThrowOfTry();
-  return value;
+  T value;  // its address does not leave this function, so that it can be in a register
+  const unsigned slot = UseElementAtOnce<const T>(object, i, [&value](const T& element) noexcept { value = element; });
+  return __builtin_expect(slot == kUsed, 1) ? value : ReadElementFrom<T>(slot, object, i);
 }
 
 // What x[i].member needs: the element, pinned to the end of the expression.
@@ -78,7 +106,7 @@ class VectorElement {
   // Through a const one as well: what is changed is the vector's.
   const VectorElement& operator=(const T& value) const {
     const T copy = value;  // it may be in swap
-    UseElement<T>(object_, i_, [&](T& element) { element = copy; });
+    UseElement<T>(object_, i_, [copy](T& element) { element = copy; });
     return *this;
   }
   const VectorElement& operator=(const VectorElement& other) const { return *this = other.value(); }
@@ -91,7 +119,7 @@ class VectorElement {
   template <typename U>                                                                      \
   const VectorElement& operator op(const U& operand) const {                                 \
     const auto value = Plain(operand);                                                       \
-    UseElement<T>(object_, i_, [&](T& element) { element op value; });                    \
+    UseElement<T>(object_, i_, [value](T& element) { element op value; });                    \
     return *this;                                                                            \
   }
   RAMSPAN_COMPOUND_(+=)
