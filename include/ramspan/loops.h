@@ -119,7 +119,7 @@ template <typename Blocks, typename Call, typename = std::enable_if_t<!std::is_i
 void parallelFor(Blocks&& blocks, const Call& call) {
   detail::ForEachIndex(blocks.size(), [&](size_t b) {
     auto&& block = blocks[b];
-    if constexpr (std::is_trivially_copyable_v<Call> && sizeof(Call) <= 128) {
+    if constexpr (std::is_trivially_copyable_v<Call> && std::is_copy_constructible_v<Call> && sizeof(Call) <= 128) {
       const Call own = call;  // what it has captured by value can be in registers, whatever the loop writes
       own(block);
     } else {
