@@ -43,6 +43,11 @@ my \$s = join(\",\", map { \$_ * 3 } 1 .. 500_000); my \$r = reverse \$s; print 
 "'
 same xz 8MiB 'head -c 300000 numbers | xz -2 -T1 -c | xz -dc | md5sum'
 same gcc 4MiB 'for i in $(seq 300); do echo "int f$i(int a) { int b[$i+1]; for (int i = 0; i < a; ++i) b[i % $i] = a * i; return b[a % $i]; }"; done >many.c; exec gcc -O1 -S -o - many.c | md5sum'
+# A program's own allocator, whose operator new did not go with the free here: it ended by an abort.
+for allocator in libjemalloc.so.2 libmimalloc.so.2.0; do
+  same "sort_$allocator" 8MiB 'set -o pipefail; LD_PRELOAD="${LD_PRELOAD:-} '$allocator'" exec sort -S 32M numbers | md5sum'
+  same "python_$allocator" 8MiB 'LD_PRELOAD="${LD_PRELOAD:-} '$allocator'" exec python3 -c "print(sum(len(str(x)) for x in list(range(600000))))"'
+done
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy"; do
   for scenario in guard_pages remaps calls signals stacks locks child ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking; do
