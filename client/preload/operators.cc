@@ -23,36 +23,45 @@ void* New(size_t bytes, size_t alignment) {
   }
 }
 
-void* NewOrNull(size_t bytes, size_t alignment) noexcept {
+template <typename Call>
+void* NullIfNone(const Call& call) noexcept {
   try {
-    return New(bytes, alignment);
+    return call();
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
 }
 
-size_t Bytes(std::align_val_t alignment) { return static_cast<size_t>(alignment); }
-
 }  // namespace
 
+// These four alone know malloc. A program may replace no more than the first and the third, so all others call them by name, as libstdc++'s do.
 RAMSPAN_API void* operator new(size_t bytes) { return New(bytes, 0); }
-RAMSPAN_API void* operator new[](size_t bytes) { return New(bytes, 0); }
-RAMSPAN_API void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return NewOrNull(bytes, 0); }
-RAMSPAN_API void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return NewOrNull(bytes, 0); }
-RAMSPAN_API void* operator new(size_t bytes, std::align_val_t alignment) { return New(bytes, Bytes(alignment)); }
-RAMSPAN_API void* operator new[](size_t bytes, std::align_val_t alignment) { return New(bytes, Bytes(alignment)); }
-RAMSPAN_API void* operator new(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return NewOrNull(bytes, Bytes(alignment)); }
-RAMSPAN_API void* operator new[](size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept { return NewOrNull(bytes, Bytes(alignment)); }
-
+RAMSPAN_API void* operator new(size_t bytes, std::align_val_t alignment) { return New(bytes, static_cast<size_t>(alignment)); }
 RAMSPAN_API void operator delete(void* begin) noexcept { free(begin); }
-RAMSPAN_API void operator delete[](void* begin) noexcept { free(begin); }
-RAMSPAN_API void operator delete(void* begin, size_t) noexcept { free(begin); }
-RAMSPAN_API void operator delete[](void* begin, size_t) noexcept { free(begin); }
-RAMSPAN_API void operator delete(void* begin, const std::nothrow_t&) noexcept { free(begin); }
-RAMSPAN_API void operator delete[](void* begin, const std::nothrow_t&) noexcept { free(begin); }
 RAMSPAN_API void operator delete(void* begin, std::align_val_t) noexcept { free(begin); }
-RAMSPAN_API void operator delete[](void* begin, std::align_val_t) noexcept { free(begin); }
-RAMSPAN_API void operator delete(void* begin, size_t, std::align_val_t) noexcept { free(begin); }
-RAMSPAN_API void operator delete[](void* begin, size_t, std::align_val_t) noexcept { free(begin); }
-RAMSPAN_API void operator delete(void* begin, std::align_val_t, const std::nothrow_t&) noexcept { free(begin); }
-RAMSPAN_API void operator delete[](void* begin, std::align_val_t, const std::nothrow_t&) noexcept { free(begin); }
+
+RAMSPAN_API void* operator new[](size_t bytes) { return ::operator new(bytes); }
+RAMSPAN_API void* operator new[](size_t bytes, std::align_val_t alignment) { return ::operator new(bytes, alignment); }
+RAMSPAN_API void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return NullIfNone([&] { return ::operator new(bytes); });
+}
+RAMSPAN_API void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  return NullIfNone([&] { return ::operator new[](bytes); });
+}
+RAMSPAN_API void* operator new(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return NullIfNone([&] { return ::operator new(bytes, alignment); });
+}
+RAMSPAN_API void* operator new[](size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return NullIfNone([&] { return ::operator new[](bytes, alignment); });
+}
+
+RAMSPAN_API void operator delete[](void* begin) noexcept { ::operator delete(begin); }
+RAMSPAN_API void operator delete(void* begin, size_t) noexcept { ::operator delete(begin); }
+RAMSPAN_API void operator delete[](void* begin, size_t) noexcept { ::operator delete[](begin); }
+RAMSPAN_API void operator delete(void* begin, const std::nothrow_t&) noexcept { ::operator delete(begin); }
+RAMSPAN_API void operator delete[](void* begin, const std::nothrow_t&) noexcept { ::operator delete[](begin); }
+RAMSPAN_API void operator delete[](void* begin, std::align_val_t alignment) noexcept { ::operator delete(begin, alignment); }
+RAMSPAN_API void operator delete(void* begin, size_t, std::align_val_t alignment) noexcept { ::operator delete(begin, alignment); }
+RAMSPAN_API void operator delete[](void* begin, size_t, std::align_val_t alignment) noexcept { ::operator delete[](begin, alignment); }
+RAMSPAN_API void operator delete(void* begin, std::align_val_t alignment, const std::nothrow_t&) noexcept { ::operator delete(begin, alignment); }
+RAMSPAN_API void operator delete[](void* begin, std::align_val_t alignment, const std::nothrow_t&) noexcept { ::operator delete[](begin, alignment); }

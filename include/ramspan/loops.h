@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <exception>
 #include <iterator>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -85,6 +86,13 @@ inline size_t ThreadsBeside() { return 1; }
 }  // namespace without_openmp
 #endif
 
+// Whether it is a lambda's: what is called through a const one changes nothing of it, where other functions may have mutable members, locks for example.
+template <typename Call>
+constexpr bool IsClosure() {
+  constexpr std::string_view name = __PRETTY_FUNCTION__;  // "... Call = f()::<lambda(int)>]", "... Call = (lambda at f.cc:1:2)]"; a class within one ends otherwise
+  return name.find("lambda") != std::string_view::npos && (name.substr(name.size() - 3) == ")>]" || name.substr(name.size() - 2) == ")]");
+}
+
 struct PinnedWindow {
   // Blocks [first, first + count) of a container, pinned together. Throws OutOfMemory with none pinned.
   template <typename Container>
@@ -119,7 +127,7 @@ template <typename Blocks, typename Call, typename = std::enable_if_t<!std::is_i
 void parallelFor(Blocks&& blocks, const Call& call) {
   detail::ForEachIndex(blocks.size(), [&](size_t b) {
     auto&& block = blocks[b];
-    if constexpr (std::is_trivially_copyable_v<Call> && std::is_copy_constructible_v<Call> && sizeof(Call) <= 128) {
+    if constexpr (detail::IsClosure<Call>() && std::is_trivially_copyable_v<Call> && std::is_copy_constructible_v<Call> && sizeof(Call) <= 128) {
       const Call own = call;  // what it has captured by value can be in registers, whatever the loop writes
       own(block);
     } else {

@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,22 @@ double SumOf(const X& x) {
   std::atomic<double> sum{0};
   parallelFor(x.blocks(), [&](const auto& block) { sum += std::accumulate(block.begin(), block.end(), 0.0); });
   return sum;
+}
+
+// Each call had a copy of it: nothing was counted, and a lock in it excluded nobody.
+TEST(Loops, FunctionsWithMutableMembersAreCalledThemselves) {
+  struct Counts {
+    mutable int blocks = 0;
+    void operator()(const ramspan::pinnedBlock<double>&) const {
+#pragma omp atomic
+      ++blocks;
+    }
+  };
+  static_assert(std::is_trivially_copyable_v<Counts>);
+  ramspan::managedVector<double> x(100'000, 1.0);
+  const Counts counts;
+  parallelFor(x.blocks(), counts);
+  EXPECT_EQ(counts.blocks, static_cast<int>(x.block_count()));
 }
 
 TEST(Loops, EachBlockOnceInManyThreads) {

@@ -48,6 +48,27 @@ for allocator in libjemalloc.so.2 libmimalloc.so.2.0; do
   same "sort_$allocator" 8MiB 'set -o pipefail; LD_PRELOAD="${LD_PRELOAD:-} '$allocator'" exec sort -S 32M numbers | md5sum'
   same "python_$allocator" 8MiB 'LD_PRELOAD="${LD_PRELOAD:-} '$allocator'" exec python3 -c "print(sum(len(str(x)) for x in list(range(600000))))"'
 done
+# A program may replace the two basic operators only, with a header in front of each object: delete of a size did not come to the program's.
+cat >own_operators.cc <<'P'
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string>
+void* operator new(std::size_t n) { return static_cast<char*>(std::malloc(n + 16)) + 16; }
+void operator delete(void* p) noexcept {
+  if (p != nullptr) std::free(static_cast<char*>(p) - 16);
+}
+struct Node { int a[10]; };
+int main() {
+  for (int i = 0; i < 100; ++i) {
+    delete new Node;
+    delete[] new Node[100];
+    delete[] new (std::nothrow) std::string[7];
+  }
+  std::puts("good");
+}
+P
+g++ -std=c++17 -O1 own_operators.cc -o own_operators && same own_operators 8MiB './own_operators'
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy"; do
   for scenario in guard_pages remaps calls signals stacks locks child ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking; do

@@ -76,6 +76,20 @@ T ReadElement(Object object, size_t i) {
   return __builtin_expect(slot == kUsed, 1) ? value : ReadElementFrom<T>(slot, object, i);
 }
 
+// use(element, value), where `value` is the program's. By value where that is small, so that it can be in a register; large ones would take their size of
+// stack again. A named type: programs have objects compiled with other versions of this header beside, whose closures would have the same names.
+template <typename T, typename V, typename Use>
+struct UseWithValue {
+  std::conditional_t<sizeof(V) <= 64, const V, const V&> value;
+  void operator()(T& element) const { Use()(element, value); }
+};
+struct AssignValue {
+  template <typename T>
+  void operator()(T& element, const T& value) const {
+    element = value;
+  }
+};
+
 // What x[i].member needs: the element, pinned to the end of the expression.
 template <typename T>
 class PinnedElement {
@@ -106,7 +120,7 @@ class VectorElement {
   // Through a const one as well: what is changed is the vector's.
   const VectorElement& operator=(const T& value) const {
     const T copy = value;  // it may be in swap
-    UseElement<T>(object_, i_, [copy](T& element) { element = copy; });
+    UseElement<T>(object_, i_, UseWithValue<T, T, AssignValue>{copy});
     return *this;
   }
   const VectorElement& operator=(const VectorElement& other) const { return *this = other.value(); }
@@ -115,23 +129,29 @@ class VectorElement {
     return *this;
   }
 
-#define RAMSPAN_COMPOUND_(op)                                                                \
+#define RAMSPAN_COMPOUND_(name, op)                                                          \
+  struct name {                                                                              \
+    template <typename U>                                                                    \
+    void operator()(T& element, const U& value) const {                                      \
+      element op value;                                                                      \
+    }                                                                                        \
+  };                                                                                         \
   template <typename U>                                                                      \
   const VectorElement& operator op(const U& operand) const {                                 \
     const auto value = Plain(operand);                                                       \
-    UseElement<T>(object_, i_, [value](T& element) { element op value; });                    \
+    UseElement<T>(object_, i_, UseWithValue<T, std::decay_t<decltype(value)>, name>{value});  \
     return *this;                                                                            \
   }
-  RAMSPAN_COMPOUND_(+=)
-  RAMSPAN_COMPOUND_(-=)
-  RAMSPAN_COMPOUND_(*=)
-  RAMSPAN_COMPOUND_(/=)
-  RAMSPAN_COMPOUND_(%=)
-  RAMSPAN_COMPOUND_(&=)
-  RAMSPAN_COMPOUND_(|=)
-  RAMSPAN_COMPOUND_(^=)
-  RAMSPAN_COMPOUND_(<<=)
-  RAMSPAN_COMPOUND_(>>=)
+  RAMSPAN_COMPOUND_(AddTo, +=)
+  RAMSPAN_COMPOUND_(SubtractFrom, -=)
+  RAMSPAN_COMPOUND_(MultiplyBy, *=)
+  RAMSPAN_COMPOUND_(DivideBy, /=)
+  RAMSPAN_COMPOUND_(TakeRemainder, %=)
+  RAMSPAN_COMPOUND_(AndWith, &=)
+  RAMSPAN_COMPOUND_(OrWith, |=)
+  RAMSPAN_COMPOUND_(XorWith, ^=)
+  RAMSPAN_COMPOUND_(ShiftLeft, <<=)
+  RAMSPAN_COMPOUND_(ShiftRight, >>=)
 #undef RAMSPAN_COMPOUND_
   const VectorElement& operator++() const {
     UseElement<T>(object_, i_, [](T& element) { ++element; });
