@@ -221,11 +221,14 @@ bool PageSpace::IsUsed(const void* begin, size_t bytes) const {
   return true;
 }
 
-size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes) const {
+size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes, bool* are_protected) const {
   const auto at = static_cast<size_t>(static_cast<const char*>(begin) - homes_.begin);
   bytes = std::min(bytes, homes_.bytes - at);
   size_t end = at;
-  while (end < at + bytes && IsUsed(end / block_bytes_)) end = (end / block_bytes_ + 1) * block_bytes_;
+  *are_protected = false;
+  for (; end < at + bytes && IsUsed(end / block_bytes_); end = (end / block_bytes_ + 1) * block_bytes_) {
+    *are_protected |= blocks_[end / block_bytes_].is_protected.load(std::memory_order_relaxed);
+  }
   return std::min(bytes, end - std::min(end, at));
 }
 

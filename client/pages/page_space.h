@@ -67,8 +67,8 @@ class PageSpace {
   void Release(void* begin, size_t bytes);
   // Whether all of the range is allocated.
   bool IsUsed(const void* begin, size_t bytes) const;
-  // How many bytes from `begin` on are in allocated blocks, `bytes` at most.
-  size_t UsedBytesFrom(const void* begin, size_t bytes) const;
+  // How many bytes from `begin` on are in allocated blocks, `bytes` at most, and whether pages of one of those blocks have another protection.
+  size_t UsedBytesFrom(const void* begin, size_t bytes, bool* are_protected) const;
   // The blocks of the range that have been touched are at home until LetGo, or until they are given back: for who locks them. Blocks.
   // As Bring; kResourceExhausted, with nothing held, where more than half of the memory limit would be.
   Status Hold(void* begin, size_t bytes);
@@ -141,7 +141,7 @@ class PageSpace {
     bool home = false;   // guarded by locked, as is what follows
     bool blank = false;  // the chunk has no contents yet, which are zeros
     bool held = false;   // it may not leave
-    bool is_protected = false;  // pages of it have another protection; it is held
+    std::atomic<bool> is_protected{false};  // pages of it have another protection; it is held
     uint16_t calls = 0;  // system calls that use it: the same
     std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
   };

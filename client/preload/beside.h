@@ -15,11 +15,6 @@
 
 #include "client/preload/homes.h"
 
-extern "C" {
-void* __libc_memalign(size_t, size_t);
-void __libc_free(void*);
-}
-
 namespace ramspan::preload {
 
 // Of `begin`, as many bytes as are at home while this lives. 0: none, because memory is full.
@@ -38,33 +33,22 @@ class Pinned {
   const size_t bytes_;
 };
 
-// The same of a name that the program gives.
-class PinnedName {
- public:
-  explicit PinnedName(const char* name) : pinned_(name, NeedsPins(name) ? strlen(name) + 1 : 0) {}
-
- private:
-  const Pinned pinned_;
-};
-
-// Beside the program's memory. Aligned as O_DIRECT wants it. Null where libc has none.
+// Beside the program's memory. Aligned as O_DIRECT wants it. Null where there is none. Calls that a handler of signals makes come by here while malloc's lock may
+// be held: it is one of a few buffers that are always there, or a mapping.
 class Beside {
  public:
-  explicit Beside(size_t bytes) : begin_(static_cast<char*>(__libc_memalign(4096, std::max<size_t>(bytes, 1)))) {}
-  ~Beside() {
-    const int error = errno;
-    __libc_free(begin_);
-    errno = error;
-  }
+  explicit Beside(size_t bytes);
+  ~Beside();
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
   char* begin() const { return begin_; }
 
  private:
-  char* const begin_;
+  char* begin_ = nullptr;
+  size_t mapped_ = 0;  // bytes; 0: one of those that are always there
 };
 
-inline constexpr size_t kPiece = size_t{1} << 20;      // of what is copied, but for messages
+inline constexpr size_t kPiece = size_t{1} << 20;  // of what is copied, but for messages
 
 enum class Kind { kFile, kDevice, kOther };  // of a descriptor: a device may give a record with each call
 inline Kind KindOf(int fd) {
@@ -123,24 +107,69 @@ class Vectors {
   size_t bytes_ = 0, at_ = 0, offset_ = 0;
 };
 
-// Of what the kernel will refuse nothing is taken.
-inline bool NeedPins(const iovec* vectors, size_t count) {
-  if (vectors == nullptr || count > IOV_MAX) return false;
-  bool need = false;
-  size_t all = 0;
+// What of a call's memory may be moved: what is behind the allocation is not the program's. Where pages of it have another protection (guard pages), only the kernel
+// knows what it may use: it is brought, and the kernel does the rest (Straight).
+struct Reach {
+  size_t bytes = 0;  // 0: nothing, and the kernel says so
+  bool is_protected = false;
+};
+inline Reach ReachOf(const void* begin, size_t bytes) {
+  Reach reach;
+  if (NeedsPins(begin) && bytes <= SSIZE_MAX) reach.bytes = detail::UsedPages(const_cast<void*>(begin), bytes, &reach.is_protected);
+  return reach;
+}
+// The same of several buffers. Of what the kernel will refuse nothing is taken.
+inline Reach ReachOf(const iovec* vectors, size_t count) {
+  if (vectors == nullptr || count > IOV_MAX) return {};
+  Reach all;
+  size_t bytes = 0;
   for (size_t i = 0; i < count; ++i) {
     const iovec& one = vectors[i];
-    if (one.iov_len > SSIZE_MAX - all) return false;
-    all += one.iov_len;
+    if (one.iov_len > SSIZE_MAX - bytes) return {};
+    bytes += one.iov_len;
     if (one.iov_len == 0 || !NeedsPins(one.iov_base)) continue;
-    if (detail::UsedPages(one.iov_base, one.iov_len) < one.iov_len) return false;
-    need = true;
+    const Reach reach = ReachOf(one.iov_base, one.iov_len);
+    all.is_protected |= reach.is_protected || reach.bytes < one.iov_len;
+    all.bytes = bytes;
   }
-  return need;
+  return all;
 }
 
-// Of `bytes` from `begin` on, what may be moved: what is behind the allocation is not the program's. 0: nothing, and the kernel says so.
-inline size_t Movable(void* begin, size_t bytes) { return NeedsPins(begin) && bytes <= SSIZE_MAX ? detail::UsedPages(begin, bytes) : 0; }
+// A name that the program gives, at home.
+class PinnedName {
+ public:
+  explicit PinnedName(const char* name) : pinned_(name, ReachOf(name, 1).bytes == 0 ? 0 : ReachOf(name, 1).is_protected ? 1 : strlen(name) + 1) {}
+
+ private:
+  const Pinned pinned_;
+};
+
+// All that is in homes of several buffers, as far as there is memory for it.
+class PinnedVectors {
+ public:
+  PinnedVectors(const iovec* vectors, size_t count) : vectors_(vectors), count_(count) {
+    for (; whole_ < count; ++whole_) {
+      const iovec& one = vectors[whole_];
+      if (one.iov_len == 0 || !NeedsPins(one.iov_base)) continue;
+      part_ = detail::PinPagesForCall(one.iov_base, one.iov_len);
+      if (part_ < one.iov_len) return;
+    }
+  }
+  ~PinnedVectors() {
+    for (size_t i = 0; i < std::min(whole_ + 1, count_); ++i) {
+      const iovec& one = vectors_[i];
+      const size_t bytes = i < whole_ ? one.iov_len : part_;
+      if (bytes > 0 && NeedsPins(one.iov_base)) detail::UnpinPagesForCall(one.iov_base, bytes);
+    }
+  }
+  PinnedVectors(const PinnedVectors&) = delete;
+  PinnedVectors& operator=(const PinnedVectors&) = delete;
+
+ private:
+  const iovec* const vectors_;
+  const size_t count_;
+  size_t whole_ = 0, part_ = 0;  // of vectors_[whole_], bytes
+};
 
 enum class Way { kIn, kOut };
 // move(begin, bytes, done): one call of libc's for a piece, `done` bytes behind the beginning. `goes_on`: as long as pieces are moved whole.
@@ -162,6 +191,31 @@ ssize_t Copied(Vectors vectors, size_t piece_most, bool goes_on, const Move& mov
     done += static_cast<size_t>(moved);
     if (static_cast<size_t>(moved) != piece) break;
   } while (done < bytes && goes_on);
+  return static_cast<ssize_t>(done);
+}
+
+// From or to the program's memory itself, which is at home as long as a call lasts. As Copied otherwise. Where memory is full it is copied; but what the kernel may
+// use of protected pages it alone says: by EFAULT, or by moving less.
+template <Way kWay, typename Byte, typename Move>
+ssize_t Straight(Byte* begin, const Reach& reach, bool goes_on, const Move& move) {
+  size_t done = 0, piece = 0;
+  do {
+    ssize_t moved = 0;
+    {
+      const Pinned pinned(begin + done, reach.bytes - done);
+      piece = pinned.bytes();
+      if (piece == 0 && reach.is_protected) piece = reach.bytes - done;
+      if (piece > 0) moved = move(begin + done, piece, done);
+    }
+    if (piece == 0) {
+      const iovec rest = {const_cast<char*>(begin) + done, reach.bytes - done};
+      piece = reach.bytes - done;
+      moved = Copied<kWay>(Vectors(&rest, 1), kPiece, goes_on, [&](char* at, size_t n, size_t further) { return move(at, n, done + further); });
+    }
+    if (moved < 0) return done > 0 ? static_cast<ssize_t>(done) : moved;
+    done += static_cast<size_t>(moved);
+    if (static_cast<size_t>(moved) != piece) break;
+  } while (done < reach.bytes && goes_on);
   return static_cast<ssize_t>(done);
 }
 

@@ -9,8 +9,13 @@
 //
 // Thread-safety, cancellation, signals: as the calls that they replace. Who leaves one by a jump or is cancelled in it loses its buffer.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <bit>
 
 #include "client/preload/beside.h"
 
@@ -34,42 +39,65 @@ Pieces PiecesOf(int fd, Kind kind, size_t bytes) {
 }
 
 template <Way kWay, typename Byte, typename Move>
-ssize_t Moved(int fd, Byte* begin, size_t bytes, const Move& move) {
+ssize_t Moved(int fd, Byte* begin, const Reach& reach, const Move& move) {
+  const size_t bytes = reach.bytes;
   const Kind kind = KindOf(fd);
+  if (reach.is_protected) return Straight<kWay>(begin, reach, kind == Kind::kFile, move);
   const Pieces pieces = PiecesOf<kWay>(fd, kind, bytes);
   if (kind != Kind::kFile || bytes <= kStraight || pieces.most == bytes) {
     const iovec one = {const_cast<char*>(begin), bytes};
     return Copied<kWay>(Vectors(&one, 1), pieces.most, pieces.go_on, move);
   }
-  size_t done = 0;
-  do {
-    ssize_t moved;
-    size_t piece;
-    {
-      const Pinned pinned(begin + done, bytes - done);
-      piece = pinned.bytes();
-      if (piece == 0) {  // memory is full
-        const iovec rest = {const_cast<char*>(begin) + done, bytes - done};
-        const ssize_t last = Copied<kWay>(Vectors(&rest, 1), kPiece, true, [&](char* at, size_t n, size_t further) { return move(at, n, done + further); });
-        return last < 0 ? done > 0 ? static_cast<ssize_t>(done) : last : static_cast<ssize_t>(done) + last;
-      }
-      moved = move(begin + done, piece, done);
-    }
-    if (moved < 0) return done > 0 ? static_cast<ssize_t>(done) : moved;
-    done += static_cast<size_t>(moved);
-    if (static_cast<size_t>(moved) != piece) break;
-  } while (done < bytes);
-  return static_cast<ssize_t>(done);
+  return Straight<kWay>(begin, reach, true, move);
 }
 
-template <Way kWay, typename Move>
-ssize_t MovedVectors(int fd, const iovec* vectors, int count, const Move& move) {
+// real(): the call itself.
+template <Way kWay, typename Real, typename Move>
+ssize_t MovedVectors(int fd, const iovec* vectors, int count, const Real& real, const Move& move) {
+  const Reach reach = ReachOf(vectors, static_cast<size_t>(count));
+  if (reach.bytes == 0) return real();
+  if (reach.is_protected) {
+    const PinnedVectors pinned(vectors, static_cast<size_t>(count));
+    return real();
+  }
   const Vectors all(vectors, static_cast<size_t>(count));
   const Pieces pieces = PiecesOf<kWay>(fd, KindOf(fd), all.bytes());
   return Copied<kWay>(all, pieces.most, pieces.go_on, move);
 }
 
+// Buffers that are always there.
+constexpr size_t kReady = 8, kReadyBytes = size_t{64} << 10;
+alignas(4096) char ready[kReady][kReadyBytes];
+std::atomic<unsigned> ready_in_use{0};  // a bit for each
+
 }  // namespace
+
+// Acquire, release: who used it before has done with its bytes.
+Beside::Beside(size_t bytes) {
+  if (bytes <= kReadyBytes) {
+    unsigned in_use = ready_in_use.load(std::memory_order_relaxed);
+    while (in_use != (1U << kReady) - 1) {
+      const int free = std::countr_one(in_use);
+      if (!ready_in_use.compare_exchange_weak(in_use, in_use | 1U << free, std::memory_order_acquire, std::memory_order_relaxed)) continue;
+      begin_ = ready[free];
+      return;
+    }
+  }
+  const long begin = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (begin == -1) return;
+  begin_ = reinterpret_cast<char*>(begin);
+  mapped_ = bytes;
+}
+
+Beside::~Beside() {
+  const int error = errno;
+  if (mapped_ > 0) {
+    syscall(SYS_munmap, begin_, mapped_);
+  } else if (begin_ != nullptr) {
+    ready_in_use.fetch_and(~(1U << static_cast<size_t>(begin_ - ready[0]) / kReadyBytes), std::memory_order_release);
+  }
+  errno = error;
+}
 
 void Overflow() {
   static constexpr char kText[] = "*** buffer overflow detected ***: terminated\n";
@@ -84,12 +112,14 @@ using ramspan::preload::IsHome;
 using ramspan::preload::IsOfMessages;
 using ramspan::preload::kPiece;
 using ramspan::preload::kRecord;
-using ramspan::preload::Movable;
 using ramspan::preload::Moved;
 using ramspan::preload::MovedVectors;
-using ramspan::preload::NeedPins;
 using ramspan::preload::NeedsPins;
 using ramspan::preload::Overflow;
+using ramspan::preload::PinnedVectors;
+using ramspan::preload::Reach;
+using ramspan::preload::ReachOf;
+using ramspan::preload::Straight;
 using ramspan::preload::Vectors;
 using ramspan::preload::Way;
 
@@ -121,57 +151,51 @@ extern "C" {
 // ---- Files and pipes ----
 
 RAMSPAN_API ssize_t read(int fd, void* to, size_t bytes) {
-  const size_t movable = Movable(to, bytes);
-  if (movable == 0) return real_read(fd, to, bytes);
-  return Moved<Way::kIn>(fd, static_cast<char*>(to), movable, [&](char* at, size_t n, size_t) { return real_read(fd, at, n); });
+  const Reach reach = ReachOf(to, bytes);
+  if (reach.bytes == 0) return real_read(fd, to, bytes);
+  return Moved<Way::kIn>(fd, static_cast<char*>(to), reach, [&](char* at, size_t n, size_t) { return real_read(fd, at, n); });
 }
 RAMSPAN_API ssize_t write(int fd, const void* from, size_t bytes) {
-  const size_t movable = Movable(const_cast<void*>(from), bytes);
-  if (movable == 0) return real_write(fd, from, bytes);
-  return Moved<Way::kOut>(fd, static_cast<const char*>(from), movable, [&](const char* at, size_t n, size_t) { return real_write(fd, at, n); });
+  const Reach reach = ReachOf(from, bytes);
+  if (reach.bytes == 0) return real_write(fd, from, bytes);
+  return Moved<Way::kOut>(fd, static_cast<const char*>(from), reach, [&](const char* at, size_t n, size_t) { return real_write(fd, at, n); });
 }
 RAMSPAN_API ssize_t pread(int fd, void* to, size_t bytes, off_t offset) {
-  const size_t movable = Movable(to, bytes);
-  if (movable == 0) return real_pread(fd, to, bytes, offset);
-  return Moved<Way::kIn>(fd, static_cast<char*>(to), movable, [&](char* at, size_t n, size_t done) { return real_pread(fd, at, n, offset + static_cast<off_t>(done)); });
+  const Reach reach = ReachOf(to, bytes);
+  if (reach.bytes == 0) return real_pread(fd, to, bytes, offset);
+  return Moved<Way::kIn>(fd, static_cast<char*>(to), reach, [&](char* at, size_t n, size_t done) { return real_pread(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t pwrite(int fd, const void* from, size_t bytes, off_t offset) {
-  const size_t movable = Movable(const_cast<void*>(from), bytes);
-  if (movable == 0) return real_pwrite(fd, from, bytes, offset);
-  return Moved<Way::kOut>(fd, static_cast<const char*>(from), movable, [&](const char* at, size_t n, size_t done) { return real_pwrite(fd, at, n, offset + static_cast<off_t>(done)); });
+  const Reach reach = ReachOf(from, bytes);
+  if (reach.bytes == 0) return real_pwrite(fd, from, bytes, offset);
+  return Moved<Way::kOut>(fd, static_cast<const char*>(from), reach, [&](const char* at, size_t n, size_t done) { return real_pwrite(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t pread64(int fd, void* to, size_t bytes, off64_t offset) __attribute__((alias("pread")));
 RAMSPAN_API ssize_t pwrite64(int fd, const void* from, size_t bytes, off64_t offset) __attribute__((alias("pwrite")));
 
 RAMSPAN_API ssize_t readv(int fd, const iovec* vectors, int count) {
-  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_readv(fd, vectors, count);
-  return MovedVectors<Way::kIn>(fd, vectors, count, [&](char* at, size_t n, size_t) { return real_read(fd, at, n); });
+  return MovedVectors<Way::kIn>(fd, vectors, count, [&] { return real_readv(fd, vectors, count); }, [&](char* at, size_t n, size_t) { return real_read(fd, at, n); });
 }
 RAMSPAN_API ssize_t writev(int fd, const iovec* vectors, int count) {
-  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_writev(fd, vectors, count);
-  return MovedVectors<Way::kOut>(fd, vectors, count, [&](const char* at, size_t n, size_t) { return real_write(fd, at, n); });
+  return MovedVectors<Way::kOut>(fd, vectors, count, [&] { return real_writev(fd, vectors, count); }, [&](const char* at, size_t n, size_t) { return real_write(fd, at, n); });
 }
 RAMSPAN_API ssize_t preadv(int fd, const iovec* vectors, int count, off_t offset) {
-  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_preadv(fd, vectors, count, offset);
-  return MovedVectors<Way::kIn>(fd, vectors, count, [&](char* at, size_t n, size_t done) { return real_pread(fd, at, n, offset + static_cast<off_t>(done)); });
+  return MovedVectors<Way::kIn>(fd, vectors, count, [&] { return real_preadv(fd, vectors, count, offset); }, [&](char* at, size_t n, size_t done) { return real_pread(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t pwritev(int fd, const iovec* vectors, int count, off_t offset) {
-  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_pwritev(fd, vectors, count, offset);
-  return MovedVectors<Way::kOut>(fd, vectors, count, [&](const char* at, size_t n, size_t done) { return real_pwrite(fd, at, n, offset + static_cast<off_t>(done)); });
+  return MovedVectors<Way::kOut>(fd, vectors, count, [&] { return real_pwritev(fd, vectors, count, offset); }, [&](const char* at, size_t n, size_t done) { return real_pwrite(fd, at, n, offset + static_cast<off_t>(done)); });
 }
 RAMSPAN_API ssize_t preadv64(int fd, const iovec* vectors, int count, off64_t offset) __attribute__((alias("preadv")));
 RAMSPAN_API ssize_t pwritev64(int fd, const iovec* vectors, int count, off64_t offset) __attribute__((alias("pwritev")));
 // An offset of -1: the file's own.
 RAMSPAN_API ssize_t preadv2(int fd, const iovec* vectors, int count, off_t offset, int flags) {
-  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_preadv2(fd, vectors, count, offset, flags);
-  return MovedVectors<Way::kIn>(fd, vectors, count, [&](char* at, size_t n, size_t done) {
+  return MovedVectors<Way::kIn>(fd, vectors, count, [&] { return real_preadv2(fd, vectors, count, offset, flags); }, [&](char* at, size_t n, size_t done) {
     const iovec one = {at, n};
     return real_preadv2(fd, &one, 1, offset == -1 ? offset : offset + static_cast<off_t>(done), flags);
   });
 }
 RAMSPAN_API ssize_t pwritev2(int fd, const iovec* vectors, int count, off_t offset, int flags) {
-  if (count <= 0 || !NeedPins(vectors, static_cast<size_t>(count))) return real_pwritev2(fd, vectors, count, offset, flags);
-  return MovedVectors<Way::kOut>(fd, vectors, count, [&](char* at, size_t n, size_t done) {
+  return MovedVectors<Way::kOut>(fd, vectors, count, [&] { return real_pwritev2(fd, vectors, count, offset, flags); }, [&](char* at, size_t n, size_t done) {
     const iovec one = {at, n};
     return real_pwritev2(fd, &one, 1, offset == -1 ? offset : offset + static_cast<off_t>(done), flags);
   });
@@ -190,25 +214,32 @@ RAMSPAN_API ssize_t vmsplice(int fd, const iovec* vectors, size_t count, unsigne
 }
 
 RAMSPAN_API ssize_t getrandom(void* to, size_t bytes, unsigned flags) {
-  const size_t movable = Movable(to, bytes);
-  if (movable == 0) return real_getrandom(to, bytes, flags);
-  const iovec one = {to, movable};
-  return Copied<Way::kIn>(Vectors(&one, 1), kPiece, true, [&](char* at, size_t n, size_t) { return real_getrandom(at, n, flags); });
+  const Reach reach = ReachOf(to, bytes);
+  if (reach.bytes == 0) return real_getrandom(to, bytes, flags);
+  const auto move = [&](char* at, size_t n, size_t) { return real_getrandom(at, n, flags); };
+  if (reach.is_protected) return Straight<Way::kIn>(static_cast<char*>(to), reach, true, move);
+  const iovec one = {to, reach.bytes};
+  return Copied<Way::kIn>(Vectors(&one, 1), kPiece, true, move);
 }
 
 // ---- Sockets ----
 
 RAMSPAN_API ssize_t recvfrom(int fd, void* to, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
-  const size_t movable = Movable(to, bytes);
-  if (movable == 0) return real_recvfrom(fd, to, bytes, flags, address, length);
-  const iovec one = {to, movable};
+  const Reach reach = ReachOf(to, bytes);
+  if (reach.bytes == 0) return real_recvfrom(fd, to, bytes, flags, address, length);
+  const auto move = [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); };
+  if (reach.is_protected) return Straight<Way::kIn>(static_cast<char*>(to), reach, false, move);
+  const iovec one = {to, reach.bytes};
   const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
-  return Copied<Way::kIn>(Vectors(&one, 1), whole ? movable : kPiece, !whole && (flags & MSG_WAITALL) != 0, [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); });
+  return Copied<Way::kIn>(Vectors(&one, 1), whole ? reach.bytes : kPiece, !whole && (flags & MSG_WAITALL) != 0, move);
 }
 RAMSPAN_API ssize_t sendto(int fd, const void* from, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
-  if (Movable(const_cast<void*>(from), bytes) != bytes || bytes == 0) return real_sendto(fd, from, bytes, flags, address, length);
+  const Reach reach = ReachOf(from, bytes);
+  if (reach.bytes != bytes || bytes == 0) return real_sendto(fd, from, bytes, flags, address, length);
+  const auto move = [&](const char* at, size_t n, size_t) { return real_sendto(fd, at, n, flags, address, length); };
+  if (reach.is_protected) return Straight<Way::kOut>(static_cast<const char*>(from), reach, false, move);
   const iovec one = {const_cast<void*>(from), bytes};
-  return Copied<Way::kOut>(Vectors(&one, 1), IsOfMessages(fd) ? bytes : kPiece, true, [&](char* at, size_t n, size_t) { return real_sendto(fd, at, n, flags, address, length); });
+  return Copied<Way::kOut>(Vectors(&one, 1), IsOfMessages(fd) ? bytes : kPiece, true, move);
 }
 RAMSPAN_API ssize_t recv(int fd, void* to, size_t bytes, int flags) {
   if (!NeedsPins(to)) return real_recv(fd, to, bytes, flags);
@@ -219,7 +250,12 @@ RAMSPAN_API ssize_t send(int fd, const void* from, size_t bytes, int flags) {
   return sendto(fd, from, bytes, flags, nullptr, 0);
 }
 RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  if (message == nullptr || !NeedPins(message->msg_iov, message->msg_iovlen)) return real_recvmsg(fd, message, flags);
+  const Reach reach = message == nullptr ? Reach() : ReachOf(message->msg_iov, message->msg_iovlen);
+  if (reach.bytes == 0) return real_recvmsg(fd, message, flags);
+  if (reach.is_protected) {
+    const PinnedVectors pinned(message->msg_iov, message->msg_iovlen);
+    return real_recvmsg(fd, message, flags);
+  }
   const Vectors all(message->msg_iov, message->msg_iovlen);
   const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
   return Copied<Way::kIn>(all, whole ? all.bytes() : kPiece, !whole && (flags & MSG_WAITALL) != 0, [&](char* at, size_t n, size_t done) {
@@ -237,7 +273,12 @@ RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
 }
 // What goes beside the bytes (descriptors) goes with the first piece.
 RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  if (message == nullptr || !NeedPins(message->msg_iov, message->msg_iovlen)) return real_sendmsg(fd, message, flags);
+  const Reach reach = message == nullptr ? Reach() : ReachOf(message->msg_iov, message->msg_iovlen);
+  if (reach.bytes == 0) return real_sendmsg(fd, message, flags);
+  if (reach.is_protected) {
+    const PinnedVectors pinned(message->msg_iov, message->msg_iovlen);
+    return real_sendmsg(fd, message, flags);
+  }
   const Vectors all(message->msg_iov, message->msg_iovlen);
   return Copied<Way::kOut>(all, IsOfMessages(fd) ? all.bytes() : kPiece, true, [&](char* at, size_t n, size_t done) {
     iovec one = {at, n};
@@ -250,7 +291,7 @@ RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 }
 // One after the other, where one of them needs it.
 RAMSPAN_API int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  const auto needs = [](const mmsghdr& one) { return NeedPins(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen); };
+  const auto needs = [](const mmsghdr& one) { return ReachOf(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen).bytes > 0; };
   if (messages == nullptr || timeout != nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, needs))) return real_recvmmsg(fd, messages, count, flags, timeout);
   unsigned got = 0;
   for (; got < count; ++got) {
@@ -262,7 +303,7 @@ RAMSPAN_API int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
   return static_cast<int>(got);
 }
 RAMSPAN_API int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
-  const auto needs = [](const mmsghdr& one) { return NeedPins(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen); };
+  const auto needs = [](const mmsghdr& one) { return ReachOf(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen).bytes > 0; };
   if (messages == nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, needs))) return real_sendmmsg(fd, messages, count, flags);
   unsigned sent = 0;
   for (; sent < count; ++sent) {
@@ -273,7 +314,12 @@ RAMSPAN_API int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   return static_cast<int>(sent);
 }
 RAMSPAN_API ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned long count, const iovec* remote, unsigned long remote_count, unsigned long flags) noexcept {
-  if (!NeedPins(local, count)) return real_process_vm_readv(pid, local, count, remote, remote_count, flags);
+  const Reach reach = ReachOf(local, count);
+  if (reach.bytes == 0) return real_process_vm_readv(pid, local, count, remote, remote_count, flags);
+  if (reach.is_protected) {
+    const PinnedVectors pinned(local, count);
+    return real_process_vm_readv(pid, local, count, remote, remote_count, flags);
+  }
   const Vectors all(local, count);
   return Copied<Way::kIn>(all, kRecord, false, [&](char* at, size_t n, size_t) {
     const iovec one = {at, n};
@@ -281,7 +327,12 @@ RAMSPAN_API ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned lon
   });
 }
 RAMSPAN_API ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigned long count, const iovec* remote, unsigned long remote_count, unsigned long flags) noexcept {
-  if (!NeedPins(local, count)) return real_process_vm_writev(pid, local, count, remote, remote_count, flags);
+  const Reach reach = ReachOf(local, count);
+  if (reach.bytes == 0) return real_process_vm_writev(pid, local, count, remote, remote_count, flags);
+  if (reach.is_protected) {
+    const PinnedVectors pinned(local, count);
+    return real_process_vm_writev(pid, local, count, remote, remote_count, flags);
+  }
   const Vectors all(local, count);
   return Copied<Way::kOut>(all, kRecord, false, [&](char* at, size_t n, size_t) {
     const iovec one = {at, n};

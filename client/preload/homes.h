@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <signal.h>
 
 #include <atomic>
 #include <cstddef>
@@ -29,6 +30,9 @@ inline bool NeedsPins(const void* address) {
 
 // Whether a handler of SIGBUS brings pages, or, before the start, may be to.
 inline bool MayComeBySignal() { return homes.bytes == 0 || in_signals.load(std::memory_order_relaxed); }
+
+// `set` without SIGBUS, where it must not be blocked; `own` is for that. Before the start, too: threads that begin then inherit it. (signals.cc)
+const sigset_t* Unblockable(const sigset_t* set, sigset_t* own);
 
 // The function that this library stands before. Found when the library is loaded, because dlsym takes the dynamic linker's lock; before that, at its first call.
 template <typename Function>

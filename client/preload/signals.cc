@@ -2,11 +2,8 @@
 // program's blocks SIGBUS: else the next page that is away would end the process. A handler of SIGBUS of the program's own gets all others (FaultServer).
 //
 // Thread-safety, signals: as the calls that they replace.
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/epoll.h>
-#include <sys/select.h>
 #include <time.h>
 #include <ucontext.h>
 
@@ -25,7 +22,8 @@ namespace {
 
 bool IsOurs(int number) { return number == SIGBUS && in_signals.load(std::memory_order_relaxed) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed); }
 
-// `set` without SIGBUS, where it must not be blocked. Before the start, too: threads that begin then inherit it.
+}  // namespace
+
 const sigset_t* Unblockable(const sigset_t* set, sigset_t* own) {
   if (set == nullptr || !MayComeBySignal() || detail::t_inside_ramspan != 0 || sigismember(set, SIGBUS) != 1) return set;
   *own = *set;
@@ -33,7 +31,6 @@ const sigset_t* Unblockable(const sigset_t* set, sigset_t* own) {
   return own;
 }
 
-}  // namespace
 }  // namespace ramspan::preload
 
 using ramspan::preload::IsOurs;
@@ -55,9 +52,6 @@ RS_LIBC(sigsetmask, int (*)(int))
 RS_LIBC(swapcontext, int (*)(ucontext_t*, const ucontext_t*))
 RS_LIBC(setcontext, int (*)(const ucontext_t*))
 RS_LIBC(timer_create, int (*)(clockid_t, sigevent*, timer_t*))
-RS_LIBC(pselect, int (*)(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*))
-RS_LIBC(ppoll, int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*))
-RS_LIBC(epoll_pwait, int (*)(int, epoll_event*, int, int, const sigset_t*))
 
 namespace {
 
@@ -144,29 +138,6 @@ RAMSPAN_API int setcontext(const ucontext_t* next) noexcept {
   if (MayComeBySignal()) sigdelset(const_cast<sigset_t*>(&next->uc_sigmask), SIGBUS);
   return real_setcontext(next);
 }
-RAMSPAN_API int pselect(int count, fd_set* in, fd_set* out, fd_set* failed, const timespec* timeout, const sigset_t* set) {
-  sigset_t own;
-  return real_pselect(count, in, out, failed, timeout, Unblockable(set, &own));
-}
-RAMSPAN_API int ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* set) {
-  sigset_t own;
-  set = Unblockable(set, &own);
-  if (!NeedsPins(descriptors) || count > 65536) return real_ppoll(descriptors, count, timeout, set);
-  auto* const beside = static_cast<pollfd*>(__libc_malloc(count * sizeof(pollfd)));
-  if (beside == nullptr) return errno = ENOMEM, -1;
-  memcpy(beside, descriptors, count * sizeof(pollfd));
-  const int ready = real_ppoll(beside, count, timeout, set);
-  const int error = errno;
-  if (ready >= 0) memcpy(descriptors, beside, count * sizeof(pollfd));
-  __libc_free(beside);
-  errno = error;
-  return ready;
-}
-RAMSPAN_API int epoll_pwait(int fd, epoll_event* events, int count, int timeout, const sigset_t* set) {
-  sigset_t own;
-  return real_epoll_pwait(fd, events, count, timeout, Unblockable(set, &own));
-}
-
 RAMSPAN_API int timer_create(clockid_t clock, sigevent* event, timer_t* timer) noexcept {
   if (event == nullptr || event->sigev_notify != SIGEV_THREAD || !MayComeBySignal()) return real_timer_create(clock, event, timer);
   auto* const what = static_cast<Notified*>(__libc_malloc(sizeof(Notified)));

@@ -175,7 +175,7 @@ PageAddresses AddressesOfPages() noexcept {
 
 void LeaveAddressesToProgram() noexcept { LeaveHalfOfAddresses(); }
 
-size_t UsedPages(void* begin, size_t bytes) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes); }
+size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes, are_protected); }
 
 bool PagesComeBySignal() noexcept { return PagesIfStarted()->userfault().mode() == FaultMode::kSignal; }
 

@@ -27,7 +27,7 @@ RAMSPAN_API int DescriptorOfPages() noexcept;
 RAMSPAN_API void* ReallocatePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void ReleasePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API bool PagesAreUsed(const void* begin, size_t bytes) noexcept;  // REQUIRES: no Free beside it
-RAMSPAN_API size_t UsedPages(void* begin, size_t bytes) noexcept;  // how many bytes from `begin` on are allocated, `bytes` at most
+RAMSPAN_API size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept;
 RAMSPAN_API size_t PinPagesForCall(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
 // As sigaction(SIGBUS), for what is not Ramspan's of it. Where pages are brought by a handler of that signal.

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -415,6 +416,100 @@ void Appends() {
   }
 }
 
+int sink = -1;
+char* in_handler = nullptr;
+void CallInHandler(int) {
+  const int error = errno;
+  auto* const descriptors = reinterpret_cast<pollfd*>(in_handler);
+  descriptors[0] = {sink, POLLOUT, 0};
+  if (write(sink, in_handler + kMiB, 300'000) == 300'000 && poll(descriptors, 1, 0) == 1 && (descriptors[0].revents & POLLOUT) != 0) handled = handled + 1;
+  errno = error;
+}
+// A handler that calls what may be called in handlers, while malloc's lock is held: it waited for that lock.
+void HandlerCalls() {
+  in_handler = Filled(2 * kMiB);
+  sink = open("/dev/null", O_WRONLY);
+  struct sigaction action = {};
+  action.sa_handler = CallInHandler;
+  action.sa_flags = SA_RESTART;
+  CHECK(sigaction(SIGALRM, &action, nullptr) == 0);
+  const itimerval every = {{0, 1000}, {0, 1000}}, none = {};
+  CHECK(setitimer(ITIMER_REAL, &every, nullptr) == 0);
+  static void* small[512];
+  for (size_t i = 0; handled < 500; ++i) {
+    free(small[i % 512]);
+    small[i % 512] = malloc(2000 + i * 37 % 3000);  // beyond threads' caches of free ones
+  }
+  CHECK(setitimer(ITIMER_REAL, &none, nullptr) == 0);
+}
+
+// What the kernel refuses, or does in part, because pages may not be used: it ended the process.
+void Refused() {
+  char name[] = "/tmp/ramspan-preloaded-XXXXXX";
+  const int fd = mkstemp(name);
+  unlink(name);
+  char* const from = Filled(4 * kMiB);
+  CHECK(write(fd, from, 4 * kMiB) == static_cast<ssize_t>(4 * kMiB));
+  char* const p = Map(4 * kMiB);
+  memset(p, 1, 4 * kMiB);
+  CHECK(mprotect(p + kMiB, 4096, PROT_NONE) == 0);
+  Sweep();
+  CHECK(pread(fd, p, 4 * kMiB, 0) == static_cast<ssize_t>(kMiB) && IsFilled(p, 0, kMiB));
+  CHECK(pwrite(fd, p + kMiB, 100, 0) == -1 && errno == EFAULT && pread(fd, p + kMiB, 100, 0) == -1 && errno == EFAULT);
+  Sweep();
+  iovec pieces[2] = {{p, kMiB}, {p + kMiB, kMiB}};
+  CHECK(pwritev(fd, pieces, 2, 0) == static_cast<ssize_t>(kMiB));
+  CHECK(poll(reinterpret_cast<pollfd*>(p + kMiB), 1, 0) == -1 && errno == EFAULT);
+  CHECK(open(p + kMiB, O_RDONLY) == -1 && errno == EFAULT);
+  CHECK(mprotect(p + kMiB, 4096, PROT_READ) == 0);
+  Sweep();
+  CHECK(pwrite(fd, p, 4 * kMiB, 0) == static_cast<ssize_t>(4 * kMiB));  // it may be read
+  CHECK(pread(fd, p + kMiB, 100, 0) == -1 && errno == EFAULT);
+  int pair[2];
+  CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
+  Sweep();
+  CHECK(send(pair[0], p + kMiB - 2000, 4000, 0) == 4000 && recv(pair[1], p, 5000, 0) == 4000);
+  CHECK(recv(pair[1], p + kMiB, 100, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+  CHECK(getsockopt(pair[0], SOL_SOCKET, SO_TYPE, p, nullptr) == -1 && errno == EFAULT);
+  CHECK(getsockname(pair[0], reinterpret_cast<sockaddr*>(p), nullptr) == -1 && errno == EFAULT);
+}
+
+// More names and answers there, and no more is written to than the kernel writes to.
+void Answers() {
+  char* const p = Filled(4 * kMiB);
+  char* const name = p + kMiB;
+  std::strcpy(name, "/tmp/ramspan-preloaded-XXXXXX");
+  close(mkstemp(name));
+  Sweep();
+  const int fd = openat(AT_FDCWD, name, O_RDWR);
+  CHECK(fd >= 0);
+  Sweep();
+  CHECK(faccessat(AT_FDCWD, name, R_OK, 0) == 0);
+  Sweep();
+  CHECK(truncate(name, 100) == 0);
+  Sweep();
+  CHECK(unlinkat(AT_FDCWD, name, 0) == 0);
+  int ends[2];
+  CHECK(pipe(ends) == 0 && write(ends[1], "x", 1) == 1);
+  const int watch = epoll_create1(0);
+  auto* const event = reinterpret_cast<epoll_event*>(p);
+  *event = {EPOLLIN, {}};
+  Sweep();
+  CHECK(epoll_ctl(watch, EPOLL_CTL_ADD, ends[0], event) == 0);
+  sigset_t none;
+  sigemptyset(&none);
+  Sweep();
+  CHECK(epoll_pwait(watch, event, 1, 0, &none) == 1);
+  const timespec no_time = {0, 0};
+  auto* const sets = reinterpret_cast<fd_set*>(p + 2 * kMiB);
+  FD_ZERO(sets);
+  FD_SET(ends[0], sets);
+  memset(reinterpret_cast<char*>(sets) + 8 * (ends[0] / 64 + 1), 0x5a, 64);
+  Sweep();
+  CHECK(pselect(ends[0] + 1, sets, nullptr, nullptr, &no_time, &none) == 1 && FD_ISSET(ends[0], sets));
+  CHECK(reinterpret_cast<char*>(sets)[8 * (ends[0] / 64 + 1)] == 0x5a);
+}
+
 void Tick(sigval) { Handler(0); }
 // Calls that block SIGBUS by themselves.
 void Blocking() {
@@ -471,7 +566,8 @@ int main(int count, char** arguments) {
     void (*run)();
   } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child},
                     {"ticks", Ticks}, {"small_stack", SmallStack}, {"descriptors", Descriptors}, {"streams", Streams}, {"messages", Messages}, {"waiting", Waiting}, {"masks", Masks},
-                    {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}};
+                    {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}, {"handler_calls", HandlerCalls},
+                    {"refused", Refused}, {"answers", Answers}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();

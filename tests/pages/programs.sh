@@ -71,7 +71,7 @@ P
 g++ -std=c++17 -O1 own_operators.cc -o own_operators && same own_operators 8MiB './own_operators'
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy"; do
-  for scenario in guard_pages remaps calls signals stacks locks child ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking; do
+  for scenario in guard_pages remaps calls signals stacks locks child ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers; do
     servers="-s 0"
     [ $scenario != descriptors ] || servers="-s 1 --server-memory 64MiB"  # files are closed, too, which ends the process
     if [ "$(RAMSPAN_PAGE_FAULTS=${mode% *} RAMSPAN_PAGE_MOVES=${mode#* } timeout 60 "$ramspan" run --pages --memory 8MiB $servers -- "$preloaded" $scenario 2>err)" = good ]; then

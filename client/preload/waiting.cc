@@ -1,0 +1,132 @@
+// libramspan-pages, eighth part: calls that wait for descriptors, and answer into the program's memory; some wait with other signals blocked.
+// Nothing of it is kept at home while they wait. Where SIGBUS brings pages none of them blocks it (signals.cc).
+// Thread-safety, cancellation, signals: as the calls that they replace.
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <time.h>
+
+#include <climits>
+
+#include "client/preload/beside.h"
+
+namespace ramspan::preload {
+namespace {
+
+// What the kernel writes of it.
+void CopyAnswers(pollfd* to, const pollfd* from, nfds_t count) {
+  for (nfds_t i = 0; i < count; ++i) to[i].revents = from[i].revents;
+}
+
+// Whether what a call reads and answers to goes through a buffer beside: not where the kernel has to say what it may use.
+bool GoesBeside(void* begin, size_t bytes) {
+  const Reach reach = ReachOf(begin, bytes);
+  return reach.bytes == bytes && bytes > 0 && !reach.is_protected;
+}
+
+// wait(descriptors): the call.
+template <typename Wait>
+int Polled(pollfd* descriptors, nfds_t count, const Wait& wait) {
+  if (count > INT_MAX || !GoesBeside(descriptors, count * sizeof(pollfd))) return wait(descriptors);
+  const Beside beside(count * sizeof(pollfd));
+  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+  auto* const own = static_cast<pollfd*>(memcpy(beside.begin(), descriptors, count * sizeof(pollfd)));
+  const int ready = wait(own);
+  if (ready >= 0) CopyAnswers(descriptors, own, count);
+  return ready;
+}
+
+// wait(in, out, failed): the call. Of each set the kernel reads and writes whole words of what `count` says, which may be more than an fd_set.
+template <typename Wait>
+int Selected(int count, fd_set* in, fd_set* out, fd_set* failed, const Wait& wait) {
+  fd_set* const theirs[] = {in, out, failed};
+  const size_t bytes = (static_cast<size_t>(std::max(count, 0)) + 63) / 64 * 8;
+  if (std::none_of(theirs, theirs + 3, [bytes](fd_set* set) { return GoesBeside(set, bytes); })) return wait(in, out, failed);
+  const Beside beside(3 * bytes);
+  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+  fd_set* sets[3] = {};
+  for (size_t i = 0; i < 3; ++i) {
+    if (theirs[i] != nullptr) sets[i] = reinterpret_cast<fd_set*>(memcpy(beside.begin() + i * bytes, theirs[i], bytes));
+  }
+  const int ready = wait(sets[0], sets[1], sets[2]);
+  for (size_t i = 0; i < 3; ++i) {
+    if (ready >= 0 && theirs[i] != nullptr) memcpy(theirs[i], sets[i], bytes);
+  }
+  return ready;
+}
+
+// wait(events): the call.
+template <typename Wait>
+int WaitedFor(epoll_event* events, int count, const Wait& wait) {
+  if (count <= 0 || !GoesBeside(events, static_cast<size_t>(count) * sizeof(epoll_event))) return wait(events);
+  const Beside beside(static_cast<size_t>(count) * sizeof(epoll_event));
+  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+  const int ready = wait(reinterpret_cast<epoll_event*>(beside.begin()));
+  if (ready > 0) memcpy(events, beside.begin(), static_cast<size_t>(ready) * sizeof(epoll_event));
+  return ready;
+}
+
+}  // namespace
+}  // namespace ramspan::preload
+
+using ramspan::preload::Overflow;
+using ramspan::preload::Polled;
+using ramspan::preload::Selected;
+using ramspan::preload::Unblockable;
+using ramspan::preload::WaitedFor;
+
+RS_LIBC(poll, int (*)(pollfd*, nfds_t, int))
+RS_LIBC(ppoll, int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*))
+RS_LIBC(select, int (*)(int, fd_set*, fd_set*, fd_set*, timeval*))
+RS_LIBC(pselect, int (*)(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*))
+RS_LIBC(epoll_wait, int (*)(int, epoll_event*, int, int))
+RS_LIBC(epoll_pwait, int (*)(int, epoll_event*, int, int, const sigset_t*))
+RS_LIBC(epoll_pwait2, int (*)(int, epoll_event*, int, const timespec*, const sigset_t*))
+
+extern "C" {
+
+RAMSPAN_API int poll(pollfd* descriptors, nfds_t count, int timeout) {
+  return Polled(descriptors, count, [&](pollfd* own) { return real_poll(own, count, timeout); });
+}
+RAMSPAN_API int ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* set) {
+  sigset_t mask;
+  const sigset_t* const unblocked = Unblockable(set, &mask);
+  return Polled(descriptors, count, [&](pollfd* own) { return real_ppoll(own, count, timeout, unblocked); });
+}
+
+RAMSPAN_API int select(int count, fd_set* in, fd_set* out, fd_set* failed, timeval* timeout) {
+  return Selected(count, in, out, failed, [&](fd_set* i, fd_set* o, fd_set* f) { return real_select(count, i, o, f, timeout); });
+}
+RAMSPAN_API int pselect(int count, fd_set* in, fd_set* out, fd_set* failed, const timespec* timeout, const sigset_t* set) {
+  sigset_t mask;
+  const sigset_t* const unblocked = Unblockable(set, &mask);
+  return Selected(count, in, out, failed, [&](fd_set* i, fd_set* o, fd_set* f) { return real_pselect(count, i, o, f, timeout, unblocked); });
+}
+
+RAMSPAN_API int epoll_wait(int fd, epoll_event* events, int count, int timeout) {
+  return WaitedFor(events, count, [&](epoll_event* own) { return real_epoll_wait(fd, own, count, timeout); });
+}
+RAMSPAN_API int epoll_pwait(int fd, epoll_event* events, int count, int timeout, const sigset_t* set) {
+  sigset_t mask;
+  const sigset_t* const unblocked = Unblockable(set, &mask);
+  return WaitedFor(events, count, [&](epoll_event* own) { return real_epoll_pwait(fd, own, count, timeout, unblocked); });
+}
+RAMSPAN_API int epoll_pwait2(int fd, epoll_event* events, int count, const timespec* timeout, const sigset_t* set) {
+  sigset_t mask;
+  const sigset_t* const unblocked = Unblockable(set, &mask);
+  return WaitedFor(events, count, [&](epoll_event* own) { return real_epoll_pwait2(fd, own, count, timeout, unblocked); });
+}
+
+// ---- What _FORTIFY_SOURCE makes of them ----
+
+RAMSPAN_API int __poll_chk(pollfd* descriptors, nfds_t count, int timeout, size_t room) {
+  if (count > room / sizeof(pollfd)) Overflow();
+  return poll(descriptors, count, timeout);
+}
+RAMSPAN_API int __ppoll_chk(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* set, size_t room) {
+  if (count > room / sizeof(pollfd)) Overflow();
+  return ppoll(descriptors, count, timeout, set);
+}
+
+}  // extern "C"
