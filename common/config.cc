@@ -179,6 +179,7 @@ void Loader::DescribeKeys() {
   const auto page_moves = [&c](const std::string& text) {
     return SetChoice<PageMoves>(text, {{"auto", PageMoves::kAuto}, {"move", PageMoves::kMove}, {"copy", PageMoves::kCopy}}, &c.page_moves);
   };
+  const auto page_children = [&c](const std::string& text) { return SetChoice<bool>(text, {{"copy", true}, {"none", false}}, &c.page_children); };
   const auto pages_above = [&c](const std::string& text) { return SetPagesAbove(text, &c.pages_above); };
   AddKey("memory", memory, "hard limit of local memory");
   AddKey("swapMemory", swap_memory, "most bytes of local swap files");
@@ -200,6 +201,7 @@ void Loader::DescribeKeys() {
   AddKey("pageBlock", page_block, "what is swapped as one of memory that is swapped by pages");
   AddKey("pageFaults", page_faults, "who brings such memory when it is touched");
   AddKey("pageMoves", page_moves, "how its pages come and leave");
+  AddKey("pageChildren", page_children, "whether forked children get a copy of such memory when they use it");
   AddKey("pagesAbove", pages_above, "the least allocation that ramspan run --pages swaps by pages");
 }
 

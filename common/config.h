@@ -55,6 +55,7 @@ struct Config {
   uint64_t page_block = 64 << 10;   // bytes; a power of two
   FaultMode page_faults = FaultMode::kAuto;
   PageMoves page_moves = PageMoves::kAuto;
+  bool page_children = true;          // a forked child gets a copy
   uint64_t pages_above = 128 << 10;  // bytes; of ramspan run --pages
 
   // Where each key that is not a default came from, for messages: "environment RAMSPAN_MEMORY", "/etc/ramspan.conf:3".

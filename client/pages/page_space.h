@@ -24,6 +24,7 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include "client/chunk/chunk.h"
 #include "common/buddy_allocator.h"
@@ -35,6 +36,7 @@
 namespace ramspan {
 
 class Engine;
+struct CopiedRun;
 
 struct PageOptions {
   uint64_t block_bytes = 64 << 10;  // a power of two from 4 KiB to 1 MiB
@@ -81,6 +83,10 @@ class PageSpace {
   // UnpinForCall gets the same. At most `bytes`, and a part of the memory limit; 0: the first block cannot be brought. Blocks. As Bring otherwise.
   size_t PinForCall(const void* begin, size_t bytes);
   void UnpinForCall(const void* begin, size_t bytes);
+  // All of it as it is, block behind block of those that are allocated, for a forked child: zeros are holes. Blocks, and brings what has left. Errors: of the file; as Bring.
+  Status CopyTo(int fd, std::vector<CopiedRun>* runs);
+  Status CopyBlockTo(int fd, uint64_t offset, size_t number);  // the same of one
+  uint64_t used_bytes() const { return used_blocks_.load(std::memory_order_relaxed) * block_bytes_; }
   // The chunks of what is there of the range, for advice.
   template <typename F>
   void ForEachChunk(const void* begin, size_t bytes, const F& f) const {
@@ -191,6 +197,7 @@ class PageSpace {
   void DropChunk(Block* block);
   bool IsUsed(size_t number) const { return used_[number / 64].load() & uint64_t{1} << number % 64; }
   void MarkUsed(size_t first, size_t end, bool used);
+  int CopyHomeTo(int fd, uint64_t offset, const char* home) const;
   // Bytes of a block that were asked for; 0: it is free.
   uint64_t UsedBytes(size_t number) const {
     const uint32_t tail = blocks_[number].tail.load(std::memory_order_relaxed);
@@ -216,6 +223,7 @@ class PageSpace {
   // A bit for each block. In the total order with the blocks' `chunk`: who makes a chunk stores it and then looks whether the block is free, who frees a block
   // says so and then looks for a chunk, so at least one of them sees the other.
   std::atomic<uint64_t>* used_ = nullptr;
+  std::atomic<uint64_t> used_blocks_{0}, used_end_{0};  // how many, and behind the last that ever was
   std::atomic<uint64_t>* charged_ = nullptr;  // a bit for each kBlocksACharge descriptors that count in the memory limit
   uint64_t alignment_ = 0;  // of the homes' begin
   std::atomic<uint64_t> held_{0}, in_calls_{0};  // blocks

@@ -13,15 +13,15 @@ namespace ramspan::preload {
 std::atomic<int> kept_descriptor{-1};
 
 namespace {
-bool IsKept(int fd) {
-  return fd >= 0 && fd == kept_descriptor.load(std::memory_order_relaxed) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed);
-}
+// In a forked child the way to its copy of the parent's memory, as long as it has not gone it.
+int Kept() { return is_forked.load(std::memory_order_relaxed) ? detail::DescriptorOfCopy() : kept_descriptor.load(std::memory_order_relaxed); }
+bool IsKept(int fd) { return fd >= 0 && fd == Kept() && detail::t_inside_ramspan == 0; }
 }  // namespace
 
 }  // namespace ramspan::preload
 
 using ramspan::preload::IsKept;
-using ramspan::preload::kept_descriptor;
+using ramspan::preload::Kept;
 
 RS_LIBC(close, int (*)(int))
 RS_LIBC(dup2, int (*)(int, int))
@@ -43,7 +43,7 @@ RAMSPAN_API int dup3(int from, int to, int flags) noexcept {
   return real_dup3(from, to, flags);
 }
 RAMSPAN_API int close_range(unsigned first, unsigned last, int flags) noexcept {
-  const auto kept = static_cast<unsigned>(kept_descriptor.load(std::memory_order_relaxed));
+  const auto kept = static_cast<unsigned>(Kept());
   if (!IsKept(static_cast<int>(kept)) || kept < first || kept > last) return real_close_range(first, last, flags);
   const int below = first < kept ? real_close_range(first, kept - 1, flags) : 0;
   const int over = kept < last ? real_close_range(kept + 1, last, flags) : 0;

@@ -71,6 +71,7 @@ void InForkedChild() {
   state.store(State::kForked);
   above.store(SIZE_MAX);
   ramspan::preload::is_forked.store(true);
+  ramspan::preload::pins_calls.store(true);  // system calls bring the copy of the parent's memory
 }
 
 // libc's own: buffers of streams and folders, which it hands to the kernel by calls that do not come by here.
@@ -155,10 +156,26 @@ T Returned(long result) {
   return (T)result;  // a pointer or an int: syscall(2) has set errno
 }
 
-bool IsForked() { return state.load(std::memory_order_relaxed) == State::kForked; }
+// With its copy of the parent's memory, if there is one.
+bool IsForked() { return state.load(std::memory_order_relaxed) == State::kForked && ramspan::preload::IsInChild(); }
 
 bool AreUsed(const void* begin, size_t bytes) {
   return bytes <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(begin) && ramspan::detail::PagesAreUsed(begin, bytes);
+}
+
+// What is behind it in the copy of the parent's memory is something else.
+void* RemappedInChild(char* address, size_t before, size_t bytes, int flags) {
+  if (before == 0 || bytes == 0 || (flags & ~MREMAP_MAYMOVE) != 0 || (bytes > before && flags == 0)) return OutOfMemory(), MAP_FAILED;
+  if (bytes <= before) {
+    const size_t kept = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+    if (kept < before) ramspan::detail::DropPagesInChild(address + kept, before - kept);
+    return address;
+  }
+  const long moved = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (moved == -1) return MAP_FAILED;
+  memcpy(reinterpret_cast<void*>(moved), address, before);
+  ramspan::detail::DropPagesInChild(address, before);
+  return reinterpret_cast<void*>(moved);
 }
 
 bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
@@ -186,7 +203,6 @@ RAMSPAN_API void* calloc(size_t count, size_t bytes) {
 
 RAMSPAN_API void free(void* begin) {
   if (!IsHome(begin)) return __libc_free(begin);
-  if (IsForked()) return;  // the parent's
   const PublicCall call;
   ramspan::FreePages(begin);
 }
@@ -212,7 +228,6 @@ RAMSPAN_API void* realloc(void* begin, size_t bytes) {
     free(begin);
     return nullptr;
   }
-  if (IsForked()) *static_cast<volatile char*>(begin);  // is not there: ends with an explanation
   if (MayTake(bytes)) {
     PublicCall call;
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
@@ -268,7 +283,8 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
       OutOfMemory();  // a file, or what is shared, cannot be there
       return MAP_FAILED;
     }
-    if (IsForked() || !ramspan::detail::PagesAreUsed(address, bytes)) {
+    if (IsForked()) return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
+    if (!ramspan::detail::PagesAreUsed(address, bytes)) {
       OutOfMemory();
       return MAP_FAILED;
     }
@@ -282,13 +298,13 @@ RAMSPAN_API void* mmap64(void* address, size_t bytes, int protection, int flags,
 
 RAMSPAN_API int munmap(void* address, size_t bytes) noexcept {
   if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_munmap, address, bytes));
-  if (IsForked()) return 0;
   if (bytes == 0 || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0 || bytes > homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(address)) {
     errno = EINVAL;
     return -1;
   }
   const PublicCall call;
-  ramspan::detail::ReleasePages(address, (bytes + kPageBytes - 1) & ~(kPageBytes - 1));
+  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+  IsForked() ? ramspan::detail::DropPagesInChild(address, bytes) : ramspan::detail::ReleasePages(address, bytes);
   return 0;
 }
 
@@ -300,14 +316,15 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
     to = va_arg(rest, void*);
     va_end(rest);
   }
-  if (!IsHome(address) || IsForked()) {
+  if (!IsHome(address)) {
     const auto place = reinterpret_cast<uintptr_t>(to);
-    if (t_inside_ramspan == 0 && !IsForked() && to != nullptr && homes.bytes > 0 && place < homes.begin + homes.bytes && bytes > 0 && (place >= homes.begin || homes.begin - place < bytes)) {
+    if (t_inside_ramspan == 0 && to != nullptr && homes.bytes > 0 && place < homes.begin + homes.bytes && bytes > 0 && (place >= homes.begin || homes.begin - place < bytes)) {
       OutOfMemory();  // it would not be swapped, and nobody would know
       return MAP_FAILED;
     }
     return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
   }
+  if (IsForked()) return RemappedInChild(static_cast<char*>(address), before, bytes, flags);
   PublicCall call;
   before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
@@ -344,13 +361,12 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
 
 RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
   if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_madvise, address, bytes, what));
-  if (IsForked()) return 0;
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
   if (what == MADV_REMOVE || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) {
     errno = EINVAL;
     return -1;
   }
-  if (bytes > 0 && !ramspan::detail::PagesAreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
+  if (bytes > 0 && !IsForked() && !ramspan::detail::PagesAreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
   const PublicCall call;
   switch (what) {
     case MADV_DONTNEED:

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,8 +21,10 @@
 #include "client/front/pin_registry.h"
 #include "client/front/throw_status.h"
 #include "client/pages/fault_server.h"
+#include "client/pages/fork_copy.h"
 #include "client/pages/page_scanner.h"
 #include "client/pages/page_space.h"
+#include "client/runtime/options.h"
 #include "client/runtime/pages_door.h"
 #include "client/runtime/runtime.h"
 #include "common/check.h"
@@ -45,25 +48,42 @@ bool IsHome(const void* address) {
   return static_cast<size_t>(static_cast<const char*>(address) - homes_begin.load(std::memory_order_relaxed)) < bytes;
 }
 
-void ExplainInChild(int number, siginfo_t* info, void*) {
+struct sigaction segv_of_program = {};  // in a child, whose handler is BringToChild
+// Other threads of the child may have touched something just before it was there. An address at which there is nothing comes again and again.
+constexpr int kFaultsWithCopy = 1000;
+std::atomic<int> faults_with_copy{0};
+
+// What the child touches of its parent's memory comes now, as a copy.
+void BringToChild(int number, siginfo_t* info, void*) {
   if (IsHome(info->si_addr)) {
-    static constexpr char kText[] =
-        "ramspan: a forked child uses memory of its parent that is swapped by pages, which it does not have. Let the child exec another program, or use threads; "
-        "ramspan run --pages-above SIZE leaves smaller allocations to malloc, which children share\n";
-    static_cast<void>(!write(STDERR_FILENO, kText, sizeof(kText) - 1));
+    if (ForkCopy::Ask(info->si_addr) && faults_with_copy.fetch_add(1) < kFaultsWithCopy) return;
+    if (const char* const why_not = ForkCopy::why_not()) {
+      static constexpr char kText[] = "ramspan: a forked child uses memory of its parent that is swapped by pages, and has no copy of it: ";
+      static constexpr char kRemedy[] =
+          "\nramspan: let the child exec another program, or use threads; ramspan run --pages-above SIZE leaves smaller allocations to malloc, which children share\n";
+      static_cast<void>(!write(STDERR_FILENO, kText, sizeof(kText) - 1));
+      static_cast<void>(!write(STDERR_FILENO, why_not, strlen(why_not)));
+      static_cast<void>(!write(STDERR_FILENO, kRemedy, sizeof(kRemedy) - 1));
+    }
   }
-  signal(number, SIG_DFL);  // the instruction is executed again
+  const detail::Inside inside;  // libc's name may be the preloaded library's
+  sigaction(number, &segv_of_program, nullptr);  // the instruction is executed again
 }
 
+PageSpace* parents_space = nullptr;  // as it was at the fork, in a child
+
+void BeforeFork() { ForkCopy::Prepare(); }
+void InParentAfterFork() { ForkCopy::InParent(); }
 void InForkedChild() {
   // Nobody else's: what is mapped later would pass for memory that was the parent's.
   mmap(homes_begin.load(), homes_bytes.load(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  struct sigaction before = {};
-  if (sigaction(SIGSEGV, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return;
+  ForkCopy::InChild();
   struct sigaction action = {};
-  action.sa_sigaction = ExplainInChild;
+  action.sa_sigaction = BringToChild;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigaction(SIGSEGV, &action, nullptr);
+  struct sigaction before = {};
+  const detail::Inside inside;
+  if (sigaction(SIGSEGV, &action, &before) == 0 && before.sa_sigaction != BringToChild) segv_of_program = before;
 }
 
 }  // namespace
@@ -78,7 +98,11 @@ PageSpace& Runtime::StartPages() {
   PageSpace* const space = std::move(made).value().release();  // for ever: pages are used until the process ends
   homes_begin.store(space->homes().begin, std::memory_order_relaxed);
   homes_bytes.store(space->homes().bytes, std::memory_order_release);
-  pthread_atfork(nullptr, nullptr, InForkedChild);
+  const std::string mask = SwapfileMask(config_);
+  const size_t slash = mask.rfind('/');
+  ForkCopy::Open(space, {.folder = slash == std::string::npos ? "." : mask.substr(0, slash + 1), .copies = config_.page_children});
+  parents_space = space;
+  pthread_atfork(BeforeFork, InParentAfterFork, InForkedChild);
   PublicCall::PutHandlersOff();
   scanner_->SetSpace(space);
   pages_.store(space, std::memory_order_release);
@@ -109,7 +133,41 @@ constexpr size_t kLeast = size_t{64} << 10;  // below it, malloc
 
 }  // namespace
 
+namespace {
+
+// By the system call itself: libc's name may be the preloaded library's, which keeps such addresses free.
+void MapInChild(void* begin, size_t bytes, int protection) { syscall(SYS_mmap, begin, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0); }
+
+// Its copy of the parent's memory. Addresses stay Ramspan's.
+void DropInChild(void* begin, size_t bytes) {
+  if (bytes > 0) MapInChild(begin, bytes, PROT_NONE);
+}
+
+// Whole pages are others' then.
+void DiscardInChild(char* begin, size_t bytes) {
+  if (!ForkCopy::Ask(nullptr)) return;
+  constexpr size_t kPage = 4096;
+  char* const end = begin + bytes;
+  char* const first = std::min(end, begin + -reinterpret_cast<uintptr_t>(begin) % kPage);
+  char* const last = std::max(first, end - reinterpret_cast<uintptr_t>(end) % kPage);
+  memset(begin, 0, static_cast<size_t>(first - begin));
+  if (last > first) MapInChild(first, static_cast<size_t>(last - first), PROT_READ | PROT_WRITE);
+  memset(last, 0, static_cast<size_t>(end - last));
+}
+
+void FreeInChild(void* begin) {
+  const size_t bytes = parents_space->BytesOf(begin), block = parents_space->block_bytes();
+  if (ForkCopy::why_not() == nullptr && ForkCopy::descriptor() < 0) DropInChild(begin, (bytes + block - 1) / block * block);  // else there is no copy, or not yet
+}
+
+}  // namespace
+
 void* AllocatePages(size_t bytes, size_t alignment) {
+  if (Session::InForkedChild()) {  // which has no servers and no thread that moves data: malloc's
+    void* const begin = aligned_alloc(std::max(alignment, alignof(std::max_align_t)), std::max<size_t>((bytes + alignment - 1) / alignment * alignment, 1));
+    if (begin == nullptr) throw std::bad_alloc();
+    return memset(begin, 0, bytes);
+  }
   const PublicCall call;
   RefuseWithinProgramCode("AllocatePages");
   return AsPublicCall([&] {
@@ -120,7 +178,8 @@ void* AllocatePages(size_t bytes, size_t alignment) {
 }
 
 void FreePages(void* begin) noexcept {
-  if (begin == nullptr || (Session::InForkedChild() && IsPaged(begin))) return;  // the parent's
+  if (begin == nullptr) return;
+  if (Session::InForkedChild()) return IsPaged(begin) ? FreeInChild(begin) : free(begin);
   const PublicCall call;
   PageSpace* const space = PagesIfStarted();
   if (space == nullptr || !space->Owns(begin)) {
@@ -133,7 +192,7 @@ void FreePages(void* begin) noexcept {
 bool IsPaged(const void* address) noexcept { return IsHome(address); }
 
 size_t PagedBytes(const void* begin) noexcept {
-  PageSpace* const space = PagesIfStarted();  // null in a forked child
+  PageSpace* const space = Session::InForkedChild() ? parents_space : PagesIfStarted();
   return space != nullptr && IsPaged(begin) ? space->BytesOf(begin) : 0;
 }
 
@@ -145,7 +204,8 @@ void advise(const void* begin, size_t bytes, advice what) noexcept {
 }
 
 void discard(void* begin, size_t bytes) noexcept {
-  if (!IsPaged(begin) || bytes == 0 || Session::InForkedChild()) return;
+  if (!IsPaged(begin) || bytes == 0) return;
+  if (Session::InForkedChild()) return DiscardInChild(static_cast<char*>(begin), bytes);
   const PublicCall call;
   PagesIfStarted()->Discard(begin, bytes);
 }
@@ -178,6 +238,12 @@ void LeaveAddressesToProgram() noexcept { LeaveHalfOfAddresses(); }
 size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes, are_protected); }
 
 bool PagesComeBySignal() noexcept { return PagesIfStarted()->userfault().mode() == FaultMode::kSignal; }
+
+bool CopyOfParentsPages() noexcept { return ForkCopy::Ask(nullptr); }
+int DescriptorOfCopy() noexcept { return ForkCopy::descriptor(); }
+void DropPagesInChild(void* begin, size_t bytes) noexcept {
+  if (ForkCopy::Ask(nullptr)) DropInChild(begin, bytes);
+}
 
 int DescriptorOfPages() noexcept { return PagesIfStarted()->userfault().fd(); }
 
@@ -257,8 +323,7 @@ RAMSPAN_API void rs_free(void* begin) { IsPaged(begin) ? ramspan::FreePages(begi
 RAMSPAN_API void* rs_realloc(void* begin, size_t bytes) {
   if (begin == nullptr) return rs_malloc(bytes);
   if (!IsPaged(begin) && bytes < ramspan::kLeast) return realloc(begin, bytes);
-  if (IsPaged(begin)) *static_cast<volatile char*>(begin);  // in a forked child it is not there: ends with an explanation
-  if (IsPaged(begin) && bytes >= ramspan::kLeast) {
+  if (IsPaged(begin) && bytes >= ramspan::kLeast && !ramspan::Session::InForkedChild()) {
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
     if (moved == nullptr) errno = ENOMEM;
     return moved;

@@ -23,6 +23,10 @@ RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the star
 RAMSPAN_API bool PagesComeBySignal() noexcept;  // after the start
 // The descriptor without which memory that has left is zeros.
 RAMSPAN_API int DescriptorOfPages() noexcept;
+// In a forked child: gets the copy of the parent's memory, if it has none yet; false: there is none.
+RAMSPAN_API bool CopyOfParentsPages() noexcept;
+RAMSPAN_API int DescriptorOfCopy() noexcept;  // without which there will be none; -1: none is needed
+RAMSPAN_API void DropPagesInChild(void* begin, size_t bytes) noexcept;  // gives memory of the copy back
 // As PageSpace's.
 RAMSPAN_API void* ReallocatePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void ReleasePages(void* begin, size_t bytes) noexcept;

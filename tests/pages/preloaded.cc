@@ -205,17 +205,149 @@ void Locks() {
   CHECK(IsFilled(memory, 0, 20 * kMiB));
 }
 
+// What `run` of a forked child returns; -N: it was ended by signal N.
+template <typename Run>
+int InChild(const Run& run) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(run());
+  int status = 0;
+  CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// A child without a copy of its parent's memory.
 void Child() {
   char* const memory = Filled(kMiB);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    auto* const larger = static_cast<char*>(realloc(memory, 2 * kMiB));
-    _exit(IsFilled(larger, 0, kMiB) ? 0 : 1);
-  }
-  int status = 0;
-  CHECK(waitpid(pid, &status, 0) == pid);
-  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);  // with a message; never zeros
+  CHECK(InChild([memory] { return IsFilled(static_cast<char*>(realloc(memory, 2 * kMiB)), 0, kMiB) ? 0 : 1; }) == -SIGSEGV);  // with a message; never zeros
   CHECK(IsFilled(memory, 0, kMiB));
+}
+
+volatile sig_atomic_t faulted = 0;
+void OfFault(int) {
+  faulted = 1;
+  _exit(9);
+}
+void* ForkInThread(void* memory) {
+  CHECK(InChild([memory] { return IsFilled(static_cast<char*>(memory), 0, 12 * kMiB) ? 0 : 1; }) == 0);
+  return nullptr;
+}
+// Each has its parent's memory as it was at the fork, however it comes to use it first.
+void Children() {
+  char* const memory = Filled(12 * kMiB);
+  int never_written[2];
+  CHECK(pipe(never_written) == 0);
+  CHECK(InChild([memory] { return IsFilled(memory, 0, 12 * kMiB) ? 0 : 1; }) == 0);
+  CHECK(InChild([memory] { return IsFilled(memory + 5 * kMiB, 5 * kMiB, 10) ? 0 : 1; }) == 0);  // a block of it
+  CHECK(InChild([memory] {
+          memset(memory, 1, 100);  // its own, also when all the rest comes
+          memset(memory + 6 * kMiB, 2, 100);
+          const bool has_all = IsFilled(memory + 100, 100, 6 * kMiB - 100) && IsFilled(memory + 6 * kMiB + 100, 6 * kMiB + 100, 6 * kMiB - 100);
+          return has_all && memory[99] == 1 && memory[6 * kMiB + 99] == 2 ? 0 : 1;
+        }) == 0);
+  CHECK(InChild([memory] {
+          char* const larger = static_cast<char*>(realloc(memory, 13 * kMiB));
+          const bool good = IsFilled(larger, 0, 12 * kMiB);
+          free(larger);
+          return good ? 0 : 1;
+        }) == 0);
+  CHECK(InChild([memory] {  // the kernel's accesses
+          const int fd = open("/dev/null", O_WRONLY), full = memfd_create("full", 0);
+          return write(fd, memory, kMiB) == static_cast<ssize_t>(kMiB) && write(full, memory + kMiB, kMiB) == static_cast<ssize_t>(kMiB) &&
+                         pread(full, memory, kMiB, 0) == static_cast<ssize_t>(kMiB) && IsFilled(memory, kMiB, kMiB)
+                     ? 0
+                     : 1;
+        }) == 0);
+  CHECK(InChild([memory] {  // what daemons do
+          close_range(3, ~0U, 0);
+          for (int fd = 3; fd < 1024; ++fd) close(fd);
+          usleep(100'000);
+          return IsFilled(memory, 0, 12 * kMiB) ? 0 : 1;
+        }) == 0);
+  CHECK(InChild([memory] {  // a child's child
+          return InChild([memory] { return IsFilled(memory, 0, 12 * kMiB) ? 0 : 1; });
+        }) == 0);
+  CHECK(InChild([memory] {
+          signal(SIGSEGV, OfFault);
+          if (!IsFilled(memory, 0, 12 * kMiB) || faulted != 0) return 1;
+          *static_cast<volatile char*>(nullptr) = 1;
+          return 2;
+        }) == 9);
+  CHECK(InChild([memory] {
+          static_cast<void>(memory[0]);
+          *static_cast<volatile char*>(nullptr) = 1;
+          return 2;
+        }) == -SIGSEGV);
+  struct sigaction action = {};
+  action.sa_handler = OfFault;
+  CHECK(sigaction(SIGSEGV, &action, nullptr) == 0);  // before the fork
+  CHECK(InChild([memory] {
+          if (!IsFilled(memory, 0, 12 * kMiB) || faulted != 0) return 1;
+          *static_cast<volatile char*>(nullptr) = 1;
+          return 2;
+        }) == 9);
+  CHECK(signal(SIGSEGV, SIG_DFL) == OfFault);
+  std::strcpy(memory, "/bin/sh");
+  std::strcpy(memory + kMiB, "-c");
+  std::strcpy(memory + 2 * kMiB, "exit 5");
+  Sweep();
+  CHECK(InChild([memory] {
+          char** const arguments = reinterpret_cast<char**>(memory + 3 * kMiB);
+          arguments[0] = memory;
+          arguments[1] = memory + kMiB;
+          arguments[2] = memory + 2 * kMiB;
+          arguments[3] = nullptr;
+          execv(memory, arguments);
+          return 1;
+        }) == 5);
+  CHECK(WEXITSTATUS(system(memory + 2 * kMiB)) == 5);
+  pthread_t thread;
+  for (size_t i = 0; i < 12 * kMiB; ++i) memory[i] = static_cast<char>(i * 31 >> 3);
+  CHECK(pthread_create(&thread, nullptr, ForkInThread, memory) == 0 && pthread_join(thread, nullptr) == 0);
+  // The parent goes on, and so do children of before.
+  pid_t pids[4];
+  int go[2];
+  CHECK(pipe(go) == 0);
+  for (int i = 0; i < 4; ++i) {
+    memory[0] = static_cast<char>(i);
+    if ((pids[i] = fork()) == 0) {
+      char unused;
+      close(go[1]);
+      static_cast<void>(!read(go[0], &unused, 1));
+      _exit(memory[0] == static_cast<char>(i) && IsFilled(memory + 1, 1, 12 * kMiB - 1) ? 0 : 1);
+    }
+  }
+  memset(memory, 9, 12 * kMiB);
+  close(go[0]);
+  close(go[1]);
+  for (const pid_t pid : pids) {
+    int status = 0;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+  }
+  for (size_t i = 0; i < 12 * kMiB; ++i) CHECK(memory[i] == 9);
+}
+
+// Calls on it of a child's.
+void ChildCalls() {
+  char* const p = Map(8 * kMiB);
+  memset(p, 1, 8 * kMiB);
+  char* const other = Map(4 * kMiB);
+  memset(other, 2, 4 * kMiB);
+  Sweep();
+  CHECK(InChild([p, other] {
+          if (madvise(p, kMiB, MADV_DONTNEED) != 0 || p[0] != 0 || p[kMiB - 1] != 0 || p[kMiB] != 1) return 1;
+          if (mprotect(p + kMiB, 4096, PROT_READ) != 0 || p[kMiB] != 1 || mprotect(p + kMiB, 4096, PROT_READ | PROT_WRITE) != 0) return 2;
+          p[kMiB] = 3;
+          auto* const larger = static_cast<char*>(mremap(p, 8 * kMiB, 16 * kMiB, MREMAP_MAYMOVE));
+          if (larger == MAP_FAILED || larger[0] != 0 || larger[kMiB] != 3 || larger[8 * kMiB - 1] != 1 || larger[8 * kMiB] != 0) return 3;
+          if (other[0] != 2 || munmap(other, 2 * kMiB) != 0 || other[2 * kMiB] != 2) return 4;
+          if (mmap(other + 2 * kMiB, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != other + 2 * kMiB || other[2 * kMiB] != 0) return 5;
+          return other[3 * kMiB] == 2 && munmap(other + 2 * kMiB, 2 * kMiB) == 0 ? 0 : 6;
+        }) == 0);
+  CHECK(InChild([other] {
+          munmap(other, 4 * kMiB);
+          return *static_cast<volatile char*>(other) == 2 ? 1 : 2;
+        }) == -SIGSEGV);
+  CHECK(p[0] == 1 && p[8 * kMiB - 1] == 1 && other[0] == 2 && other[4 * kMiB - 1] == 2);
 }
 
 // ---- What a reader of client/preload showed by programs of his; each found something wrong ----
@@ -564,7 +696,7 @@ int main(int count, char** arguments) {
   static constexpr struct {
     const char* name;
     void (*run)();
-  } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child},
+  } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child}, {"children", Children}, {"child_calls", ChildCalls},
                     {"ticks", Ticks}, {"small_stack", SmallStack}, {"descriptors", Descriptors}, {"streams", Streams}, {"messages", Messages}, {"waiting", Waiting}, {"masks", Masks},
                     {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}, {"handler_calls", HandlerCalls},
                     {"refused", Refused}, {"answers", Answers}};

@@ -43,6 +43,17 @@ my \$s = join(\",\", map { \$_ * 3 } 1 .. 500_000); my \$r = reverse \$s; print 
 "'
 same xz 8MiB 'head -c 300000 numbers | xz -2 -T1 -c | xz -dc | md5sum'
 same gcc 4MiB 'for i in $(seq 300); do echo "int f$i(int a) { int b[$i+1]; for (int i = 0; i < a; ++i) b[i % $i] = a * i; return b[a % $i]; }"; done >many.c; exec gcc -O1 -S -o - many.c | md5sum'
+# Their arguments, and their children's memory, was not there.
+same xargs 8MiB 'seq 1 30000 | xargs echo | tr " " "\n" | md5sum'
+cat >pool.py <<'P'
+import multiprocessing
+data = bytearray(i // 4096 % 251 for i in range(24_000_000))
+def work(k): return sum(data[k * 1_000_000 : (k + 4) * 1_000_000])
+if __name__ == "__main__":
+    multiprocessing.set_start_method("fork")
+    with multiprocessing.Pool(3) as pool: print(pool.map(work, range(20)))
+P
+same python_pool 8MiB 'exec python3 pool.py'
 # A program's own allocator, whose operator new did not go with the free here: it ended by an abort.
 for allocator in libjemalloc.so.2 libmimalloc.so.2.0; do
   same "sort_$allocator" 8MiB 'set -o pipefail; LD_PRELOAD="${LD_PRELOAD:-} '$allocator'" exec sort -S 32M numbers | md5sum'
@@ -71,10 +82,12 @@ P
 g++ -std=c++17 -O1 own_operators.cc -o own_operators && same own_operators 8MiB './own_operators'
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy"; do
-  for scenario in guard_pages remaps calls signals stacks locks child ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers; do
+  for scenario in guard_pages remaps calls signals stacks locks child children child_calls ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers; do
     servers="-s 0"
     [ $scenario != descriptors ] || servers="-s 1 --server-memory 64MiB"  # files are closed, too, which ends the process
-    if [ "$(RAMSPAN_PAGE_FAULTS=${mode% *} RAMSPAN_PAGE_MOVES=${mode#* } timeout 60 "$ramspan" run --pages --memory 8MiB $servers -- "$preloaded" $scenario 2>err)" = good ]; then
+    children=copy
+    [ $scenario != child ] || children=none
+    if [ "$(RAMSPAN_PAGE_CHILDREN=$children RAMSPAN_PAGE_FAULTS=${mode% *} RAMSPAN_PAGE_MOVES=${mode#* } timeout 60 "$ramspan" run --pages --memory 8MiB $servers -- "$preloaded" $scenario 2>err)" = good ]; then
       echo "ok: $scenario, $mode"
     else
       echo "FAILED: $scenario, $mode"

@@ -99,6 +99,7 @@ TEST_F(ConfigOf, NothingIsTheDefaults) {
   EXPECT_EQ(config.page_block, 64u << 10);
   EXPECT_EQ(config.page_faults, FaultMode::kAuto);
   EXPECT_EQ(config.page_moves, PageMoves::kAuto);
+  EXPECT_TRUE(config.page_children);
   EXPECT_EQ(config.pages_above, 128u << 10);
   EXPECT_TRUE(config.source.empty());
 }
@@ -108,7 +109,7 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
       "[default]\nmemory = 64 MiB\nswapMemory = 1.5 GiB\nmemoryManager = cyclicManagedMemory\nswap = managedFileSwap\n"
       "swapfiles = /scratch/a-%d-%d\nenableDMA = true\npolicy = interactive\ntransport = none\nchecksum = off\n"
       "preemptive = no\ndebug = yes\nbundles = no\nstats = /tmp/s.json\ntrace = /tmp/t\n"
-      "pageBlock = 4 KiB\npageFaults = signal\npageMoves = copy\npagesAbove = 1 MiB\n");
+      "pageBlock = 4 KiB\npageFaults = signal\npageMoves = copy\npageChildren = none\npagesAbove = 1 MiB\n");
   EXPECT_EQ(config.memory, 64 * kMiB);
   EXPECT_EQ(config.swap_memory, 1536 * kMiB);
   EXPECT_EQ(config.memory_manager, "cyclic");
@@ -126,8 +127,9 @@ TEST_F(ConfigOf, EveryKeyCanBeSetInAFile) {
   EXPECT_EQ(config.page_block, 4096u);
   EXPECT_EQ(config.page_faults, FaultMode::kSignal);
   EXPECT_EQ(config.page_moves, PageMoves::kCopy);
+  EXPECT_FALSE(config.page_children);
   EXPECT_EQ(config.pages_above, 1u << 20);
-  EXPECT_EQ(config.source.size(), 18u);
+  EXPECT_EQ(config.source.size(), 19u);
   EXPECT_EQ(config.source.at("policy"), sources_.files[0] + ":8");
 }
 

@@ -1,0 +1,314 @@
+#include "client/pages/fork_copy.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "client/pages/page_space.h"
+#include "common/log.h"
+#include "common/public_call.h"
+#include "common/units.h"
+
+namespace ramspan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A child that is about to exec has done so by then, as a rule; copying costs more than waiting in vain for as long as it would take.
+constexpr auto kPatience = std::chrono::milliseconds(50);
+constexpr uint64_t kCopiedAMs = uint64_t{4} << 20;  // bytes; about, beside page-cache files
+constexpr auto kLongForAFork = std::chrono::seconds(2);
+constexpr int kHighDescriptor = 700;  // beyond those that programs count on to get
+constexpr size_t kRunsAtOnce = 128;
+constexpr uint64_t kAlignmentOfFile = 4096;  // of what is mapped
+
+constexpr int kBlocksOne = 32;        // so many blocks are given one by one: what a child touches that is about to exec. Then it gets all
+constexpr uint64_t kAll = UINT64_MAX;  // instead of a block's home
+
+// What the parent answers, beside the descriptor of the file.
+struct Answer {
+  uint64_t runs = 0, table = 0;  // how many, and where in the file they are
+  bool may_ask_again = false;    // it was a block of many
+  char why_not[200] = "";        // empty: there is a file
+};
+
+PageSpace* space = nullptr;
+ForkCopy::Options* options = nullptr;
+
+// The ends of the socket, from Prepare on until the fork is done.
+struct Ends {
+  int parent = -1, child = -1;
+};
+thread_local Ends t_ends;
+
+enum class State { kParent, kMayAsk, kAsks, kHas, kHasNone };
+std::atomic<State> state{State::kParent};
+std::atomic<int> asks_by{-1};
+Answer answer;  // the child's; complete when `state` says so
+uint64_t given[kBlocksOne];  // homes of blocks that the child has already, and may have changed
+int given_count = 0;
+
+void CloseEnd(int* fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+int Higher(int fd) {
+  const int higher = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, kHighDescriptor);
+  if (higher < 0) return fd;
+  close(fd);
+  return higher;
+}
+
+int OpenFile(const std::string& folder) {
+  const int unnamed = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (unnamed >= 0) return unnamed;
+  std::string name = folder + "/ramspan-fork-XXXXXX";
+  const int fd = mkostemp(name.data(), O_CLOEXEC);
+  if (fd >= 0) unlink(name.c_str());
+  return fd;
+}
+
+bool WriteAll(int fd, const void* begin, size_t bytes, uint64_t offset) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t wrote = pwrite(fd, static_cast<const char*>(begin) + done, bytes - done, static_cast<off_t>(offset + done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return false;
+    done += static_cast<size_t>(wrote);
+  }
+  return true;
+}
+
+// All memory, and the table behind it.
+Status WriteFile(int fd, Answer* to) {
+  std::vector<CopiedRun> runs;
+  if (Status status = space->CopyTo(fd, &runs); !status.ok()) return status;
+  to->runs = runs.size();
+  to->table = runs.empty() ? 0 : runs.back().offset + runs.back().bytes;
+  if (!WriteAll(fd, runs.data(), runs.size() * sizeof(CopiedRun), to->table)) return Unavailable(strerror(errno));
+  return Status();
+}
+
+void SendAnswer(int to, const Answer& what, int fd) {
+  iovec bytes = {const_cast<Answer*>(&what), sizeof(what)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  }
+  while (sendmsg(to, &message, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  }
+}
+
+// The descriptor of the file; -1: `what` says why not.
+int ReceiveAnswer(int from, Answer* what) {
+  iovec bytes = {what, sizeof(*what)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t got;
+  // ECONNRESET: the parent has closed its end before it has read the question. Its answer is there all the same.
+  for (bool reset = false; (got = recvmsg(from, &message, MSG_CMSG_CLOEXEC)) < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true)));) {
+  }
+  int fd = -1;
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (got == static_cast<ssize_t>(sizeof(*what)) && header != nullptr && header->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(header), sizeof(int));
+  if (fd < 0 && (got != static_cast<ssize_t>(sizeof(*what)) || what->why_not[0] == '\0')) strcpy(what->why_not, "its parent has ended, or the program has closed Ramspan's descriptor");
+  return fd;
+}
+
+// But for blocks that the child has already. The system call itself: libc's name may be the preloaded library's, which keeps such addresses free.
+bool MapRun(int fd, const CopiedRun& run) {
+  for (uint64_t at = 0, next; at < run.bytes; at = next) {
+    bool is_given = false;
+    next = run.bytes;
+    for (int i = 0; i < given_count; ++i) {
+      const uint64_t ahead = given[i] - run.home;  // beyond the run, where it is before it
+      if (ahead == at) is_given = true;
+      if (ahead > at) next = std::min(next, ahead);
+    }
+    if (is_given) {
+      next = at + space->block_bytes();
+      continue;
+    }
+    char* const home = space->homes().begin + run.home + at;
+    const long mapped = syscall(SYS_mmap, home, next - at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, run.offset + at);
+    if (mapped != reinterpret_cast<long>(home)) return false;
+  }
+  return true;
+}
+
+// False: `what` says why not.
+bool MapRuns(int fd, Answer* what) {
+  CopiedRun runs[kRunsAtOnce];
+  for (uint64_t done = 0; done < what->runs;) {
+    const uint64_t count = std::min<uint64_t>(what->runs - done, kRunsAtOnce);
+    const ssize_t bytes = static_cast<ssize_t>(count * sizeof(CopiedRun));
+    if (pread(fd, runs, static_cast<size_t>(bytes), static_cast<off_t>(what->table + done * sizeof(CopiedRun))) != bytes) {
+      strcpy(what->why_not, "the file of the copy cannot be read");
+      return false;
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      if (MapRun(fd, runs[i])) continue;
+      strcpy(what->why_not, "the copy cannot be mapped: too many mappings (sysctl vm.max_map_count), or too little memory is promised to this process (vm.overcommit_memory)");
+      return false;
+    }
+    done += count;
+  }
+  if (what->may_ask_again && what->runs == 1) given[given_count++] = runs[0].home;
+  return true;
+}
+
+// The block at `home`, behind those that were given before.
+void GiveBlock(int to, int fd, uint64_t home, uint64_t offset) {
+  Answer what;
+  what.may_ask_again = true;
+  const CopiedRun run = {home, space->block_bytes(), offset};
+  Status status = fd < 0 ? Unavailable(strerror(EMFILE)) : Status();
+  if (status.ok() && space->IsUsed(space->homes().begin + home, 1)) {
+    what.runs = 1;
+    what.table = offset + run.bytes;
+    status = space->CopyBlockTo(fd, offset, home / run.bytes);
+    if (status.ok() && !WriteAll(fd, &run, sizeof(run), what.table)) status = Unavailable(strerror(errno));
+  }
+  if (!status.ok()) what.runs = 0;  // it asks again, until it gets all, or the reason
+  SendAnswer(to, what, fd);
+}
+
+// Whether the child may want a copy: it asks for all, or for more and more, or has done nothing else for too long.
+bool MayWantCopy(int from) {
+  const auto until = Clock::now() + kPatience + std::chrono::milliseconds(space->used_bytes() / kCopiedAMs / 4);
+  const uint64_t block = space->block_bytes();
+  int fd = -1;
+  bool wants = false;
+  for (uint64_t blocks = 0; !wants;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd one = {from, POLLIN, 0};
+    const int ready = poll(&one, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    if (ready < 0 && errno == EINTR) continue;
+    uint64_t home = kAll;
+    if (ready > 0 && recv(from, &home, sizeof(home), 0) != static_cast<ssize_t>(sizeof(home))) break;  // it has closed its end
+    wants = ready <= 0 || home >= space->homes().bytes || blocks == kBlocksOne;
+    if (wants) break;
+    if (fd < 0) fd = OpenFile(options->folder);
+    GiveBlock(from, fd, home, blocks++ * (block + kAlignmentOfFile));
+  }
+  CloseEnd(&fd);
+  return wants;
+}
+
+}  // namespace
+
+void ForkCopy::Open(PageSpace* of, const Options& how) {
+  space = of;
+  options = new Options(how);
+}
+
+void ForkCopy::Prepare() {
+  if (state.load() != State::kParent) {
+    Ask(nullptr);  // a child's child has what its parent has
+    return;
+  }
+  int ends[2];
+  const int error = errno;
+  if (options->copies && space->used_bytes() > 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) t_ends = {Higher(ends[0]), Higher(ends[1])};
+  errno = error;
+}
+
+void ForkCopy::InParent() {
+  if (t_ends.parent < 0) return;
+  const PublicCall call;
+  const int error = errno;
+  Ends ends = std::exchange(t_ends, {});
+  CloseEnd(&ends.child);
+  if (MayWantCopy(ends.parent)) {
+    const auto since = Clock::now();
+    Answer what;
+    int fd = OpenFile(options->folder);
+    const Status status = fd < 0 ? Unavailable(strerror(errno)) : WriteFile(fd, &what);
+    if (!status.ok()) {
+      snprintf(what.why_not, sizeof(what.why_not), "the copy for it cannot be written to %s: %s", options->folder.c_str(), status.message().c_str());
+      CloseEnd(&fd);
+    }
+    SendAnswer(ends.parent, what, fd);
+    CloseEnd(&fd);
+    if (Clock::now() - since > kLongForAFork) {
+      LogWarning("fork has taken %.0f s, in which %s of memory that is swapped by pages were copied for the child (pageChildren = none leaves that out: for children that do not use it)",
+                 std::chrono::duration<double>(Clock::now() - since).count(), FormatBytes(space->used_bytes()).c_str());
+    }
+  }
+  CloseEnd(&ends.parent);
+  errno = error;
+}
+
+void ForkCopy::InChild() {
+  if (state.load() != State::kParent) return;
+  Ends ends = std::exchange(t_ends, {});
+  CloseEnd(&ends.parent);
+  asks_by.store(ends.child);
+  if (ends.child < 0) {
+    strcpy(answer.why_not, options->copies ? "there are no descriptors left to ask for a copy" : "pageChildren = none");
+    state.store(State::kHasNone);
+  } else {
+    state.store(State::kMayAsk);
+  }
+}
+
+bool ForkCopy::Ask(const void* address) {
+  const int error = errno;
+  const uint64_t home = address == nullptr ? kAll : static_cast<uint64_t>(static_cast<const char*>(address) - space->homes().begin) / space->block_bytes() * space->block_bytes();
+  sigset_t all, before;  // a handler that touches such memory would wait for its own thread
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  State now = State::kMayAsk;
+  if (state.compare_exchange_strong(now, State::kAsks)) {
+    int socket = asks_by.load();
+    while (send(socket, &home, sizeof(home), MSG_NOSIGNAL) < 0 && errno == EINTR) {  // it may have answered already, and be gone
+    }
+    answer = Answer();
+    int fd = ReceiveAnswer(socket, &answer);
+    now = fd < 0 || !MapRuns(fd, &answer) ? State::kHasNone : answer.may_ask_again ? State::kMayAsk : State::kHas;
+    CloseEnd(&fd);
+    if (now != State::kMayAsk) {
+      asks_by.store(-1);
+      CloseEnd(&socket);
+    }
+    state.store(now, std::memory_order_release);
+  } else {
+    while ((now = state.load(std::memory_order_acquire)) == State::kAsks) sched_yield();  // another thread does
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return now == State::kMayAsk ? address != nullptr || Ask(nullptr) : now == State::kHas;
+}
+
+const char* ForkCopy::why_not() { return state.load(std::memory_order_acquire) == State::kHasNone ? answer.why_not : nullptr; }
+int ForkCopy::descriptor() { return asks_by.load(); }
+
+}  // namespace ramspan

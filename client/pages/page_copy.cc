@@ -1,0 +1,96 @@
+// PageSpace::CopyTo: all memory as it is, for a forked child (fork_copy.h).
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "client/engine/engine.h"
+#include "client/pages/fork_copy.h"
+#include "client/pages/page_space.h"
+
+namespace ramspan {
+namespace {
+
+// An error number; 0: all is there. EFAULT: the kernel may not read it.
+int WriteTo(int fd, const char* begin, size_t bytes, uint64_t offset) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t wrote = pwrite(fd, begin + done, bytes - done, static_cast<off_t>(offset + done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return errno;
+    if (wrote == 0) return EIO;
+    done += static_cast<size_t>(wrote);
+  }
+  return 0;
+}
+
+Status AsStatus(int error) { return error == 0 ? Status() : Unavailable(strerror(error)); }
+
+}  // namespace
+
+Status PageSpace::CopyTo(int fd, std::vector<CopiedRun>* runs) {
+  uint64_t offset = 0;
+  const size_t end = used_end_.load(std::memory_order_relaxed);
+  for (size_t b = 0; b < end; ++b) {
+    if (b % 64 == 0 && used_[b / 64].load() == 0) {
+      b += 63;
+      continue;
+    }
+    if (!IsUsed(b)) continue;
+    const uint64_t home = b * block_bytes_;
+    if (runs->empty() || runs->back().home + runs->back().bytes != home) runs->push_back({home, 0, offset});
+    if (Status status = CopyBlockTo(fd, offset, b); !status.ok()) return status;
+    runs->back().bytes += block_bytes_;
+    offset += block_bytes_;
+  }
+  return ftruncate(fd, static_cast<off_t>(offset)) == 0 ? Status() : AsStatus(errno);
+}
+
+// Zeros are not written: the file is empty there.
+Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number) {
+  Block* const block = blocks_ + number;
+  const auto since = Clock::now();
+  for (bool told = false;;) {
+    Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
+    if (chunk == nullptr) return Status();
+    Status status = engine_->AcquireCounted(chunk, false, Engine::WhenPinned::kReturn, &block->chunk);
+    if (status.ok()) {
+      bool is_home = false, is_this = false;
+      int error = 0;
+      {
+        const Locked locked(block);
+        is_this = block->chunk.load(std::memory_order_relaxed) == chunk;
+        is_home = is_this && block->home;
+        if (is_home) {
+          ++block->calls;  // at home until it has been read
+          in_calls_.fetch_add(1, std::memory_order_relaxed);
+        } else if (is_this && !block->blank) {
+          error = WriteTo(fd, static_cast<const char*>(chunk->frame), block_bytes_, offset);
+        }
+      }
+      chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+      if (is_home) {
+        error = CopyHomeTo(fd, offset, HomeOf(*block));
+        UnpinForCall(HomeOf(*block), block_bytes_);
+      }
+      if (is_this) return AsStatus(error);
+    } else if (block->chunk.load(std::memory_order_acquire) == chunk) {
+      if (!PassesByItself(status) || !MayWaitOn(status, since, &told)) return status;
+      std::this_thread::sleep_for(kPause);
+    }
+    // It was given back meanwhile.
+  }
+}
+
+// Without a lock: a page that the program has given back behind Ramspan's back is brought while it is read. Pages that may not be read are empty in the copy.
+int PageSpace::CopyHomeTo(int fd, uint64_t offset, const char* home) const {
+  int error = WriteTo(fd, home, block_bytes_, offset);
+  if (error != EFAULT) return error;
+  for (size_t at = 0; at < block_bytes_; at += kPageBytes) {
+    error = WriteTo(fd, home + at, kPageBytes, offset + at);
+    if (error != 0 && error != EFAULT) return error;
+  }
+  return 0;
+}
+
+}  // namespace ramspan

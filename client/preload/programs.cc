@@ -1,0 +1,78 @@
+// libramspan-pages, ninth part: calls that start other programs. Their names, arguments and environments are the kernel's to read.
+// Thread-safety, signals: as the calls that they replace.
+#include <spawn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "client/preload/beside.h"
+
+namespace ramspan::preload {
+namespace {
+
+// It comes home, where it is looked at next.
+void Bring(const char* text) {
+  if (NeedsPins(text)) static_cast<void>(*const_cast<const volatile char*>(text + strlen(text)));
+}
+void BringAll(char* const* texts) {
+  static_cast<void>(NeedsPins(texts));  // of a forked child: its copy comes
+  for (; texts != nullptr && *texts != nullptr; ++texts) Bring(*texts);
+}
+void BringProgram(const char* name, char* const* arguments, char* const* environment) {
+  Bring(name);
+  BringAll(arguments);
+  BringAll(environment);
+}
+
+}  // namespace
+}  // namespace ramspan::preload
+
+using ramspan::preload::Bring;
+using ramspan::preload::BringProgram;
+
+RS_LIBC(execve, int (*)(const char*, char* const*, char* const*))
+RS_LIBC(execv, int (*)(const char*, char* const*))
+RS_LIBC(execvp, int (*)(const char*, char* const*))
+RS_LIBC(execvpe, int (*)(const char*, char* const*, char* const*))
+RS_LIBC(posix_spawn, int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*))
+RS_LIBC(posix_spawnp, int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*))
+RS_LIBC(system, int (*)(const char*))
+RS_LIBC(popen, FILE* (*)(const char*, const char*))
+
+extern "C" {
+
+RAMSPAN_API int execve(const char* name, char* const* arguments, char* const* environment) noexcept {
+  BringProgram(name, arguments, environment);
+  return real_execve(name, arguments, environment);
+}
+RAMSPAN_API int execv(const char* name, char* const* arguments) noexcept {
+  BringProgram(name, arguments, environ);
+  return real_execv(name, arguments);
+}
+RAMSPAN_API int execvp(const char* name, char* const* arguments) noexcept {
+  BringProgram(name, arguments, environ);
+  return real_execvp(name, arguments);
+}
+RAMSPAN_API int execvpe(const char* name, char* const* arguments, char* const* environment) noexcept {
+  BringProgram(name, arguments, environment);
+  return real_execvpe(name, arguments, environment);
+}
+RAMSPAN_API int posix_spawn(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment) {
+  BringProgram(name, arguments, environment);
+  return real_posix_spawn(pid, name, actions, how, arguments, environment);
+}
+RAMSPAN_API int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment) {
+  BringProgram(name, arguments, environment);
+  return real_posix_spawnp(pid, name, actions, how, arguments, environment);
+}
+RAMSPAN_API int system(const char* command) {
+  Bring(command);
+  return real_system(command);
+}
+RAMSPAN_API FILE* popen(const char* command, const char* mode) {
+  Bring(command);
+  return real_popen(command, mode);
+}
+
+}  // extern "C"
