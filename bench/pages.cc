@@ -207,7 +207,7 @@ int RunPages(const BenchOptions& options) {
   const auto verdict = [](bool held) { return std::string(held ? "held" : "MISSED"); };
   Report(options, std::move(result),
          "pages: " + FormatBytes(options.data) + " in blocks of " + FormatBytes(options.chunk) + ", limit " + FormatBytes(options.limit) + ", " + PlacesUsed(stats) + ", " +
-             (statistics.serves_system_calls ? "faults served by a thread" : "faults served by SIGBUS"),
+             (statistics.serves_system_calls ? "faults served by a thread" : "faults served by a signal"),
          {{"a fault", Fixed(fault_us, 1) + " us", "median; 99 % below " + Fixed(1e6 * Median(late), 1) + " us; where what leaves was written " + Fixed(1e6 * Median(writing), 1) + " us"},
           {"raw transfer", Fixed(raw_us, 1) + " us", "as many bytes, by hand"},
           {"beyond it", Fixed(beyond_us, 1) + " us", "target " + Fixed(target_us, 0) + " us: " + verdict(beyond_us <= target_us)},

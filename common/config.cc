@@ -174,7 +174,7 @@ void Loader::DescribeKeys() {
   };
   const auto page_block = [&c](const std::string& text) { return SetPageBlock(text, &c.page_block); };
   const auto page_faults = [&c](const std::string& text) {
-    return SetChoice<FaultMode>(text, {{"auto", FaultMode::kAuto}, {"thread", FaultMode::kThread}, {"signal", FaultMode::kSignal}}, &c.page_faults);
+    return SetChoice<FaultMode>(text, {{"auto", FaultMode::kAuto}, {"thread", FaultMode::kThread}, {"signal", FaultMode::kSignal}, {"protect", FaultMode::kProtect}}, &c.page_faults);
   };
   const auto page_moves = [&c](const std::string& text) {
     return SetChoice<PageMoves>(text, {{"auto", PageMoves::kAuto}, {"move", PageMoves::kMove}, {"copy", PageMoves::kCopy}}, &c.page_moves);

@@ -25,6 +25,7 @@ enum class FaultMode {
   kAuto,
   kThread,  // the kernel keeps the thread waiting, and a thread of Ramspan's brings the page. System calls wait, too
   kSignal,  // the thread itself brings it, in a handler of SIGBUS: in a third of the time, but system calls fail (EFAULT)
+  kProtect,  // the same in a handler of SIGSEGV, without userfaultfd: what has left has no access rights. For where the kernel gives none (containers)
 };
 
 // How pages come to where the program uses them, and leave.

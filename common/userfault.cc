@@ -15,6 +15,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+
+#include "common/away_pages.h"
 
 namespace ramspan {
 namespace {
@@ -73,6 +76,7 @@ Userfault::~Userfault() {
 }
 
 Status Userfault::Open(FaultMode wanted, PageMoves how) {
+  if (wanted == FaultMode::kProtect) return OpenWithout(how);
   int fd = -1;
   user_mode_only_ = wanted == FaultMode::kSignal;
   if (!user_mode_only_) fd = OpenFd(false);
@@ -80,10 +84,11 @@ Status Userfault::Open(FaultMode wanted, PageMoves how) {
     user_mode_only_ = true;
     fd = OpenFd(true);
   }
+  if (fd < 0 && wanted == FaultMode::kAuto && how != PageMoves::kMove) return OpenWithout(how);
   if (fd < 0) {
     return Unavailable(std::string("the kernel gives no userfaultfd (") + strerror(errno) +
-                       "), by which memory that is swapped by pages is brought back: allow it (outside of containers it is there from Linux 5.11 on; in "
-                       "them the seccomp profile has to let the system call userfaultfd through)");
+                       "), which pageFaults or pageMoves asks for: allow it (outside of containers it is there from Linux 5.11 on; in "
+                       "them the seccomp profile has to let the system call userfaultfd through), or leave pageFaults and pageMoves at auto");
   }
   rlimit files{};
   const int high = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kHighFd ? static_cast<int>(files.rlim_cur) - 1 : kHighFd;
@@ -102,7 +107,16 @@ Status Userfault::Open(FaultMode wanted, PageMoves how) {
   return Unavailable("this kernel's userfaultfd cannot do what memory that is swapped by pages needs (Linux 5.11 or newer); use managedPtr or managedVector there");
 }
 
+Status Userfault::OpenWithout(PageMoves how) {
+  if (how == PageMoves::kMove) return Unavailable("pageFaults = protect copies pages: leave pageMoves at auto");
+  mode_ = FaultMode::kProtect;
+  user_mode_only_ = true;
+  moves_ = false;
+  return Status();
+}
+
 int Userfault::Register(void* begin, size_t bytes) {
+  if (mode_ == FaultMode::kProtect) return mprotect(begin, bytes, PROT_NONE) == 0 ? 0 : errno;
   uffdio_register range{};
   range.range = {reinterpret_cast<uintptr_t>(begin), bytes};
   range.mode = UFFDIO_REGISTER_MODE_MISSING;
@@ -110,6 +124,7 @@ int Userfault::Register(void* begin, size_t bytes) {
 }
 
 int Userfault::Unregister(void* begin, size_t bytes) {
+  if (mode_ == FaultMode::kProtect) return 0;
   uffdio_range range{reinterpret_cast<uintptr_t>(begin), bytes};
   return ioctl(fd_, UFFDIO_UNREGISTER, &range) == 0 ? 0 : errno;
 }
@@ -155,6 +170,7 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, s
 }
 
 int Userfault::TakeAway(void* to, void* from, size_t bytes) {
+  if (mode_ == FaultMode::kProtect) return away_pages::Leave(to, from, bytes);
   auto* const there = static_cast<char*>(to);
   auto* const here = static_cast<char*>(from);
   size_t step = bytes;
@@ -175,6 +191,7 @@ int Userfault::TakeAway(void* to, void* from, size_t bytes) {
 }
 
 int Userfault::Copy(void* to, const void* from, size_t bytes) {
+  if (mode_ == FaultMode::kProtect) return away_pages::Come(to, from, bytes);
   size_t step = bytes;
   for (size_t done = 0; done < bytes;) {
     uffdio_copy copy{};
@@ -190,11 +207,11 @@ int Userfault::Copy(void* to, const void* from, size_t bytes) {
   return 0;
 }
 
-int Userfault::Zero(const void* address, size_t bytes) {
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(address) & ~(kPageBytes - 1);
+int Userfault::Zero(void* begin, size_t bytes) {
+  if (mode_ == FaultMode::kProtect) return away_pages::Come(begin, nullptr, bytes);
   for (size_t done = 0;;) {
     uffdio_zeropage zero{};
-    zero.range = {begin + done, bytes - done};
+    zero.range = {reinterpret_cast<uintptr_t>(begin) + done, bytes - done};
     const int error = ioctl(fd_, UFFDIO_ZEROPAGE, &zero) == 0 ? 0 : errno;
     if (zero.zeropage > 0) done += static_cast<size_t>(zero.zeropage);
     if (done == bytes) return 0;
@@ -202,7 +219,18 @@ int Userfault::Zero(const void* address, size_t bytes) {
   }
 }
 
+void Userfault::FillHole(const void* address) {
+  if (mode_ == FaultMode::kProtect) return;  // the kernel has
+  static_cast<void>(Zero(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) & ~(kPageBytes - 1)), kPageBytes));
+}
+
+int Userfault::Drop(void* begin, size_t bytes) {
+  if (mode_ == FaultMode::kProtect) return away_pages::MakeAway(begin, bytes);
+  return madvise(begin, bytes, MADV_DONTNEED) == 0 ? 0 : errno;
+}
+
 void Userfault::Wake(void* begin, size_t bytes) {
+  if (mode_ == FaultMode::kProtect) return;
   uffdio_range range{reinterpret_cast<uintptr_t>(begin), bytes};
   static_cast<void>(ioctl(fd_, UFFDIO_WAKE, &range));
 }

@@ -1,9 +1,12 @@
 // Userfault: one userfaultfd(2) and what the page mode does with it. The kernel asks it about each page that is missing in
 // the ranges registered with it; pages come there, and leave, by being moved between two ranges: the page itself changes its
 // address, no byte is copied. Kernels before Linux 6.8 cannot do that: there they come as copies, and leave with their mapping (mremap) to where they are copied from.
+// Where there is no userfaultfd at all (FaultMode::kProtect) pages that are missing have no access rights instead (away_pages.h).
 //
 // Thread-safety: any thread, after Open. Nothing here allocates, logs or takes a lock, because it is used while a page fault is served.
 #pragma once
+
+#include <signal.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +26,13 @@ class Userfault {
   Userfault(const Userfault&) = delete;
   Userfault& operator=(const Userfault&) = delete;
 
-  // kAuto: kThread where the kernel also reports its own accesses (system calls), else kSignal. kUnavailable: this system cannot; with the remedy.
+  // kAuto: kThread where the kernel also reports its own accesses (system calls), else kSignal; kProtect where there is no userfaultfd. kUnavailable: this system cannot; with the remedy.
   // kMove and kCopy of PageMoves are taken or nothing is; kAuto: kMove where there is that.
   Status Open(FaultMode wanted, PageMoves how = PageMoves::kAuto);
 
   FaultMode mode() const { return mode_; }
+  // Which a missing page causes; 0: none, and Next tells of it.
+  int signal() const { return mode_ == FaultMode::kThread ? 0 : mode_ == FaultMode::kSignal ? SIGBUS : SIGSEGV; }
   bool moves() const { return moves_; }
   // Whether system calls find missing pages, too.
   int fd() const { return fd_; }
@@ -46,8 +51,12 @@ class Userfault {
   int TakeAway(void* to, void* from, size_t bytes);
   // A copy, where pages cannot be moved. `to` is registered, and none of its pages is there.
   int Copy(void* to, const void* from, size_t bytes);
-  // The page of the address, or all of so many bytes, are zeros if they are not there. EEXIST: one is.
-  int Zero(const void* address, size_t bytes = kPageBytes);
+  // So many bytes, none of which is there, are zeros. EEXIST: some are there.
+  int Zero(void* begin, size_t bytes);
+  // The page of the address is zeros if it is not there, in a range that is.
+  void FillHole(const void* address);
+  // None of the pages is there, and what was in them is gone.
+  int Drop(void* begin, size_t bytes);
   // Threads that wait for pages of the range look again.
   void Wake(void* begin, size_t bytes);
 
@@ -60,6 +69,7 @@ class Userfault {
   bool Next(Fault* fault, int timeout_ms);
 
  private:
+  Status OpenWithout(PageMoves how);
   int TryMove(char* to, char* from, size_t bytes, MayBeShared shared, size_t* done);
 
   int fd_ = -1;

@@ -34,8 +34,8 @@ constexpr auto kSpinForFaults = std::chrono::microseconds(30);
 constexpr int kFaultWaitMs = 1000;
 constexpr size_t kWaitingMax = 64;  // of one server; then it takes no more until one has been served
 
-FaultServer* the_server = nullptr;  // of kSignal; set before the handler is there
-// The program's own of SIGBUS. Guarded by a lock that handlers take, too: with all signals blocked.
+FaultServer* the_server = nullptr;  // where a signal tells of faults; set before the handler is there
+// The program's own of that signal. Guarded by a lock that handlers take, too: with all signals blocked.
 struct sigaction signal_before;
 std::atomic<bool> signal_before_locked{false};
 
@@ -55,9 +55,11 @@ struct OthersHandler {
   sigset_t mask_;
 };
 
-// Of a handler of SIGBUS of the program's that runs on this thread: where its stack begins, and whether the signal has been sent again meanwhile.
+// Of a handler of that signal of the program's that runs on this thread: where its stack begins, and whether the signal has been sent again meanwhile.
 __thread uintptr_t t_handler_begins = 0;
 __thread bool t_sent_again = false;
+
+constexpr int64_t kFetchesCode = 16;  // of a page fault's error code (x86): no page that comes would help
 
 [[noreturn]] void EndProcess(const char* why) {
   LogWarning("memory of the program's that is swapped by pages cannot be brought back, and a load or store cannot fail, so the process ends: %s", why);
@@ -112,7 +114,7 @@ void FaultServer::Run() {
 bool FaultServer::Serve(Waiting* one) {
   const void* const address = one->fault.address;
   if (!space_->Owns(address)) {
-    if (space_->OwnsFrame(address)) static_cast<void>(space_->userfault().Zero(address));
+    if (space_->OwnsFrame(address)) space_->userfault().FillHole(address);
     return true;
   }
   PageScanner::ServeThread(NumberOf(one->fault.thread));
@@ -142,7 +144,7 @@ Status FaultServer::TakeSignal() {
   // libc's own signal of pthread_cancel, which its functions leave out: a thread that may be cancelled at any instruction is not within the handler.
   constexpr int kCancel = 32;
   reinterpret_cast<unsigned char*>(&action.sa_mask)[(kCancel - 1) / 8] |= 1U << (kCancel - 1) % 8;
-  if (sigaction(SIGBUS, &action, &signal_before) != 0) return Unavailable(std::string("no handler of SIGBUS: ") + strerror(errno));
+  if (sigaction(space_->userfault().signal(), &action, &signal_before) != 0) return Unavailable(std::string("no handler of SIGBUS or SIGSEGV: ") + strerror(errno));
   return Status();
 }
 
@@ -154,7 +156,8 @@ void FaultServer::ExchangeHandlerOfOthers(const struct sigaction* action, struct
 }
 
 void FaultServer::OnSignal(int number, siginfo_t* info, void* context) {
-  const bool of_memory = info->si_code > 0 && the_server->space_->Owns(info->si_addr);
+  const bool fetches_code = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kFetchesCode) != 0;
+  const bool of_memory = info->si_code > 0 && !fetches_code && the_server->space_->Owns(info->si_addr) && !(number == SIGSEGV && the_server->space_->IsRefusedByProgram(info->si_addr));
   if (of_memory) {
     int cancel = PTHREAD_CANCEL_ENABLE;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
@@ -182,10 +185,10 @@ void FaultServer::OnSignal(int number, siginfo_t* info, void* context) {
   }
   if (own.sa_handler == SIG_IGN && info->si_code <= 0) return;
   if ((own.sa_flags & SA_SIGINFO) != 0 || (own.sa_handler != SIG_DFL && own.sa_handler != SIG_IGN)) {
-    // As if it had come at once, but for SIGBUS itself: it may touch pages.
+    // As if it had come at once, but for that signal itself: it may touch pages.
     sigset_t mask = static_cast<ucontext_t*>(context)->uc_sigmask;
     sigorset(&mask, &mask, &own.sa_mask);
-    sigdelset(&mask, SIGBUS);
+    sigdelset(&mask, number);
     t_handler_begins = here;
     {
       const detail::Inside inside;
@@ -200,8 +203,8 @@ void FaultServer::OnSignal(int number, siginfo_t* info, void* context) {
     return;
   }
   const detail::Inside inside;  // past what keeps this handler for the program
-  sigaction(SIGBUS, &own, nullptr);  // the instruction is executed again, and faults again
-  if (info->si_code <= 0) raise(SIGBUS);
+  sigaction(number, &own, nullptr);  // the instruction is executed again, and faults again
+  if (info->si_code <= 0) raise(number);
 }
 
 }  // namespace ramspan

@@ -1,5 +1,5 @@
 // FaultServer: brings pages that the program touches: by threads of Ramspan's, which the kernel tells of each fault and keeps the program's
-// thread waiting meanwhile (FaultMode::kThread), or in the thread itself by a handler of SIGBUS (kSignal). What cannot be brought (data is lost,
+// thread waiting meanwhile (FaultMode::kThread), or in the thread itself by a handler of SIGBUS (kSignal) or SIGSEGV (kProtect). What cannot be brought (data is lost,
 // swap is full) ends the process with the reason on standard error, for a load or store cannot fail.
 // Thread-safety: Start once. Ownership: borrows the space; never destroyed.
 #pragma once
@@ -20,7 +20,7 @@ class FaultServer {
   // `first_thread`: the program's threads are numbered for policies from there on.
   FaultServer(PageSpace* space, uint32_t first_thread) : space_(space), first_thread_(first_thread) {}
   Status Start();
-  // In kSignal, of SIGBUS: what the program would have for those that are none of its pages. Null: leaves it, or does not ask. A signal handler may call it.
+  // Where a signal tells of faults, of that: what the program would have for those that are none of its pages. Null: leaves it, or does not ask. A signal handler may call it.
   static void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before);
 
  private:

@@ -267,6 +267,8 @@ void ForkCopy::InParent() {
   errno = error;
 }
 
+bool ForkCopy::is_first_child() { return state.load() == State::kParent; }
+
 void ForkCopy::InChild() {
   if (state.load() != State::kParent) return;
   Ends ends = std::exchange(t_ends, {});

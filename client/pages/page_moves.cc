@@ -47,7 +47,7 @@ void PageSpace::DropChunk(Block* block) {
       auto* const frame = static_cast<std::byte*>(chunk->frame);
       // Pages that a device holds stay its own until it lets them go. The frame gets others when it is written to, which nobody watches any more.
       if (block->is_protected || !userfault_.moves() || MoveAway(block, frame) != 0) {
-        madvise(HomeOf(*block), block_bytes_, MADV_DONTNEED);
+        static_cast<void>(userfault_.Drop(HomeOf(*block), block_bytes_));
         LeaveFrame(frame);
       }
       block->home = false;
@@ -166,7 +166,7 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
   if (faults_of_free_.load(std::memory_order_relaxed) != 0) faults_of_free_.store(0, std::memory_order_relaxed);
   if (block->home) {
     // Another thread was faster. Or the program has given the page back to the kernel by a call that nobody here sees.
-    static_cast<void>(userfault_.Zero(address));
+    userfault_.FillHole(address);
     userfault_.Wake(HomeOf(*block), block_bytes_);
   } else {
     auto* const frame = static_cast<std::byte*>(chunk->frame);

@@ -27,6 +27,7 @@ namespace {
 constexpr uint64_t kHomeAddresses = uint64_t{1} << 40;  // of homes, where the system lets us; they cost nothing
 constexpr uint64_t kLeastPerLimit = 4;             // times the limit, where addresses are limited
 constexpr uint64_t kBlocksACharge = 128;            // whose descriptors are charged to the memory limit in one go: a page
+constexpr uint64_t kMappingsOfProgram = 4096;       // its libraries, stacks and allocations
 constexpr uint64_t kAlignment = uint64_t{1} << 30;  // what huge pages and aligned allocators may ask for
 
 }  // namespace
@@ -75,7 +76,7 @@ Status PageSpace::Open(const PageOptions& options) {
     return InvalidArgument("memory that is swapped by pages needs " + FormatBytes(least) +
                            " of addresses, four times the memory limit, which this process may not have: raise `ulimit -v`, or lower the limit (RAMSPAN_MEMORY)");
   }
-  madvise(homes_.begin, homes_.bytes, MADV_NOHUGEPAGE);
+  if (userfault_.mode() != FaultMode::kProtect) madvise(homes_.begin, homes_.bytes, MADV_NOHUGEPAGE);  // there a mapping is a block
   // A forked child is not served: it would read zeros. So it has no such addresses.
   madvise(homes_.begin, homes_.bytes, MADV_DONTFORK);
   madvise(table_.begin, table_.bytes, MADV_NOHUGEPAGE);
@@ -84,10 +85,25 @@ Status PageSpace::Open(const PageOptions& options) {
     MutexLock lock(mutex_);
     free_blocks_ = std::make_unique<BuddyAllocator>(homes_.bytes / block_bytes_);
   }
+  if (Status status = CheckMappings(); !status.ok()) return status;
   if (const int error = userfault_.Register(homes_.begin, homes_.bytes); error != 0) {
     return Unavailable(std::string("the kernel does not let a userfaultfd watch the memory that is to be swapped: ") + strerror(error));
   }
   return Status();
+}
+
+// In kProtect a block at home is a mapping, and so is what is between two of them.
+Status PageSpace::CheckMappings() const {
+  if (userfault_.mode() != FaultMode::kProtect) return Status();
+  unsigned long most = 0;
+  if (FILE* file = fopen("/proc/sys/vm/max_map_count", "re")) {
+    if (fscanf(file, "%lu", &most) != 1) most = 0;
+    fclose(file);
+  }
+  const uint64_t needed = 2 * (engine_->budget()->limit() / block_bytes_) + kMappingsOfProgram;
+  if (most == 0 || needed <= most) return Status();
+  return InvalidArgument("memory that is swapped by pages, without userfaultfd (pageFaults = protect), needs up to " + std::to_string(needed) + " mappings for this memory limit, of which the kernel lets a process have " +
+                         std::to_string(most) + ": use larger blocks (ramspan run --page-block, key pageBlock), a lower limit, raise vm.max_map_count, or let the system call userfaultfd through");
 }
 
 void* PageSpace::Allocate(size_t bytes, size_t alignment) {
@@ -240,7 +256,8 @@ size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes, bool* are_prote
 Status PageSpace::Hold(void* begin, size_t bytes) {
   const size_t first = IndexOf(begin), end = IndexOf(static_cast<char*>(begin) + bytes - 1) + 1;
   for (size_t b = first; b < end; ++b) {
-    for (bool held = blocks_[b].chunk.load(std::memory_order_acquire) == nullptr; !held;) {
+    const bool may_come_later = blocks_[b].chunk.load(std::memory_order_acquire) == nullptr && (!blocks_[b].is_protected || userfault_.mode() != FaultMode::kProtect);
+    for (bool held = may_come_later; !held;) {
       Status status = (held_.load(std::memory_order_relaxed) + 1) * block_bytes_ > engine_->budget()->limit() / 2
                           ? Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit"))
                           : Bring(HomeOf(blocks_[b]));
@@ -259,6 +276,12 @@ Status PageSpace::Hold(void* begin, size_t bytes) {
 bool PageSpace::HoldLocked(Block* block) {
   if (block->home && !std::exchange(block->held, true)) held_.fetch_add(1, std::memory_order_relaxed);
   return block->home;
+}
+
+bool PageSpace::IsRefusedByProgram(const void* address) const {
+  Block& block = BlockAt(address);
+  const Locked locked(&block);
+  return block.home && block.is_protected;
 }
 
 Status PageSpace::BecomeProtected(void* begin, size_t bytes) {

@@ -79,6 +79,8 @@ class PageSpace {
   // BecomePlain after all of a block's are readable and writable again, or until it is given back.
   Status BecomeProtected(void* begin, size_t bytes);
   void BecomePlain(void* begin, size_t bytes);
+  // Whether the program has made pages there that it may not use so. In kProtect, where a touch of those is no other than of what has left.
+  bool IsRefusedByProgram(const void* address) const;
   // For a system call on the range, where the kernel's own accesses are not served: how many bytes from `begin` on are at home, and stay there until
   // UnpinForCall gets the same. At most `bytes`, and a part of the memory limit; 0: the first block cannot be brought. Blocks. As Bring otherwise.
   size_t PinForCall(const void* begin, size_t bytes);
@@ -175,6 +177,7 @@ class PageSpace {
 
   PageSpace(Engine* engine, const PageOptions& options) : engine_(engine), block_bytes_(options.block_bytes) {}
   Status Open(const PageOptions& options);
+  Status CheckMappings() const;
   size_t IndexOf(const void* address) const {
     return (reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(homes_.begin)) / block_bytes_;
   }

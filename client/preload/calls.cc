@@ -56,12 +56,26 @@ template <Way kWay, typename Real, typename Move>
 ssize_t MovedVectors(int fd, const iovec* vectors, int count, const Real& real, const Move& move) {
   const Reach reach = ReachOf(vectors, static_cast<size_t>(count));
   if (reach.bytes == 0) return real();
-  if (reach.is_protected) {
+  const Kind kind = KindOf(fd);
+  if (reach.is_protected && kind == Kind::kFile) {
+    ssize_t done = 0;
+    for (int i = 0; i < count; ++i) {
+      const auto bytes = static_cast<ssize_t>(vectors[i].iov_len);
+      const ssize_t moved = bytes == 0 ? 0 : Straight<kWay>(static_cast<char*>(vectors[i].iov_base), Reach{vectors[i].iov_len, true}, true, [&](char* at, size_t n, size_t further) {
+        return move(at, n, static_cast<size_t>(done) + further);
+      });
+      if (moved < 0) return done > 0 ? done : moved;
+      done += moved;
+      if (moved < bytes) break;
+    }
+    return done;
+  }
+  if (reach.is_protected) {  // a message is one
     const PinnedVectors pinned(vectors, static_cast<size_t>(count));
     return real();
   }
   const Vectors all(vectors, static_cast<size_t>(count));
-  const Pieces pieces = PiecesOf<kWay>(fd, KindOf(fd), all.bytes());
+  const Pieces pieces = PiecesOf<kWay>(fd, kind, all.bytes());
   return Copied<kWay>(all, pieces.most, pieces.go_on, move);
 }
 

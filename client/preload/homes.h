@@ -16,7 +16,7 @@ namespace ramspan::preload {
 
 extern detail::PageAddresses homes;  // published by its `bytes`
 extern std::atomic<bool> is_forked;  // this process has none of that memory
-extern std::atomic<bool> in_signals;  // pages are brought by a handler of SIGBUS, and system calls do not find those that are away
+extern std::atomic<int> page_signal;  // by a handler of which pages are brought, and system calls do not find those that are away; 0: by none
 extern std::atomic<int> kept_descriptor;  // which the program may not close: what has left would be zeros
 extern std::atomic<bool> pins_calls;  // so libc's calls bring them before. And where a page that a device writes to must not leave
 
@@ -34,10 +34,10 @@ inline bool NeedsPins(const void* address) {
   return __builtin_expect(pins_calls.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !IsInChild();
 }
 
-// Whether a handler of SIGBUS brings pages, or, before the start, may be to.
-inline bool MayComeBySignal() { return homes.bytes == 0 || in_signals.load(std::memory_order_relaxed); }
+// Whether a handler of SIGBUS or SIGSEGV brings pages, or, before the start, may be to.
+inline bool MayComeBySignal() { return homes.bytes == 0 || page_signal.load(std::memory_order_relaxed) != 0; }
 
-// `set` without SIGBUS, where it must not be blocked; `own` is for that. Before the start, too: threads that begin then inherit it. (signals.cc)
+// `set` without SIGBUS and SIGSEGV, where they must not be blocked; `own` is for that. Before the start, too: threads that begin then inherit it. (signals.cc)
 const sigset_t* Unblockable(const sigset_t* set, sigset_t* own);
 
 // The function that this library stands before. Found when the library is loaded, because dlsym takes the dynamic linker's lock; before that, at its first call.

@@ -39,7 +39,8 @@ void __libc_free(void*);
 
 namespace ramspan::preload {
 detail::PageAddresses homes;
-std::atomic<bool> is_forked{false}, in_signals{false}, pins_calls{false};
+std::atomic<bool> is_forked{false}, pins_calls{false};
+std::atomic<int> page_signal{0};
 }  // namespace ramspan::preload
 
 namespace {
@@ -110,13 +111,13 @@ void Start() {
   }
   const PageAddresses found = ramspan::detail::AddressesOfPages();
   const ramspan::PageStatistics pages = ramspan::GetPageStatistics();
-  ramspan::preload::in_signals.store(ramspan::detail::PagesComeBySignal());
+  ramspan::preload::page_signal.store(ramspan::detail::SignalOfPages());
   ramspan::preload::pins_calls.store(!pages.serves_system_calls || pages.copies);
   ramspan::preload::kept_descriptor.store(ramspan::detail::DescriptorOfPages());
   homes.begin = found.begin;  // other threads ask meanwhile whether what they free is there: nothing of theirs is, until `bytes` says so
   std::atomic_thread_fence(std::memory_order_release);
   homes.bytes = found.bytes;
-  if (ramspan::preload::in_signals.load()) ramspan::preload::MakeStackOfThisThread();
+  if (ramspan::preload::page_signal.load() != 0) ramspan::preload::MakeStackOfThisThread();
   above.store(std::max(ramspan::detail::PagesAbove(), kPageBytes));
   state.store(State::kStarted, std::memory_order_release);
 }

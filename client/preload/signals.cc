@@ -20,14 +20,15 @@ void __libc_free(void*);
 namespace ramspan::preload {
 namespace {
 
-bool IsOurs(int number) { return number == SIGBUS && in_signals.load(std::memory_order_relaxed) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed); }
+bool IsOurs(int number) { return number != 0 && number == page_signal.load(std::memory_order_relaxed) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed); }
 
 }  // namespace
 
 const sigset_t* Unblockable(const sigset_t* set, sigset_t* own) {
-  if (set == nullptr || !MayComeBySignal() || detail::t_inside_ramspan != 0 || sigismember(set, SIGBUS) != 1) return set;
+  if (set == nullptr || !MayComeBySignal() || detail::t_inside_ramspan != 0 || (sigismember(set, SIGBUS) != 1 && sigismember(set, SIGSEGV) != 1)) return set;
   *own = *set;
   sigdelset(own, SIGBUS);
+  sigdelset(own, SIGSEGV);
   return own;
 }
 
@@ -56,7 +57,7 @@ RS_LIBC(timer_create, int (*)(clockid_t, sigevent*, timer_t*))
 namespace {
 
 using Handler = void (*)(int);
-constexpr int kBus = 1 << (SIGBUS - 1);
+constexpr int kOurs = 1 << (SIGBUS - 1) | 1 << (SIGSEGV - 1);
 
 // What a timer calls, on a thread of libc's with all signals blocked. Stays for ever: nobody says when the last call has begun.
 struct Notified {
@@ -73,6 +74,11 @@ void Notify(sigval notified) {
 bool IsToStay(Handler handler) {
   if (!ramspan::preload::is_forked.load(std::memory_order_relaxed) || ramspan::detail::t_inside_ramspan != 0 || ramspan::detail::DescriptorOfCopy() < 0) return false;
   return handler == SIG_DFL || handler == SIG_IGN || !ramspan::detail::CopyOfParentsPages();
+}
+
+void Unblock(sigset_t* set) {
+  sigdelset(set, SIGBUS);
+  sigdelset(set, SIGSEGV);
 }
 
 Handler SetOfOthers(Handler handler, int flags) {
@@ -140,15 +146,15 @@ RAMSPAN_API int sigsuspend(const sigset_t* set) {
   sigset_t own;
   return real_sigsuspend(Unblockable(set, &own));
 }
-RAMSPAN_API int sighold(int number) noexcept { return number == SIGBUS && MayComeBySignal() ? 0 : real_sighold(number); }
-RAMSPAN_API int sigblock(int mask) noexcept { return real_sigblock(MayComeBySignal() ? mask & ~kBus : mask); }
-RAMSPAN_API int sigsetmask(int mask) noexcept { return real_sigsetmask(MayComeBySignal() ? mask & ~kBus : mask); }
+RAMSPAN_API int sighold(int number) noexcept { return (number == SIGBUS || number == SIGSEGV) && MayComeBySignal() ? 0 : real_sighold(number); }
+RAMSPAN_API int sigblock(int mask) noexcept { return real_sigblock(MayComeBySignal() ? mask & ~kOurs : mask); }
+RAMSPAN_API int sigsetmask(int mask) noexcept { return real_sigsetmask(MayComeBySignal() ? mask & ~kOurs : mask); }
 RAMSPAN_API int swapcontext(ucontext_t* before, const ucontext_t* next) noexcept {
-  if (MayComeBySignal()) sigdelset(const_cast<sigset_t*>(&next->uc_sigmask), SIGBUS);
+  if (MayComeBySignal()) Unblock(const_cast<sigset_t*>(&next->uc_sigmask));
   return real_swapcontext(before, next);
 }
 RAMSPAN_API int setcontext(const ucontext_t* next) noexcept {
-  if (MayComeBySignal()) sigdelset(const_cast<sigset_t*>(&next->uc_sigmask), SIGBUS);
+  if (MayComeBySignal()) Unblock(const_cast<sigset_t*>(&next->uc_sigmask));
   return real_setcontext(next);
 }
 RAMSPAN_API int timer_create(clockid_t clock, sigevent* event, timer_t* timer) noexcept {

@@ -78,7 +78,7 @@ bool HoldTopOf(const pthread_attr_t& attributes) {
   constexpr size_t kTop = size_t{64} << 10;
   void* stack = nullptr;
   size_t bytes = 0;
-  if (!in_signals.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
+  if (page_signal.load(std::memory_order_relaxed) == 0 || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
   char* const top = static_cast<char*>(stack) + (bytes > kTop ? bytes - kTop : 0);
   for (char* page = top; page < static_cast<char*>(stack) + bytes; page += 4096) *const_cast<volatile char*>(page);  // what was never touched could not be held
   const PublicCall call;
@@ -89,10 +89,11 @@ bool HoldTopOf(const pthread_attr_t& attributes) {
 
 void MakeStackOfThisThread() {
   const detail::Inside inside;  // the program's masks and stacks are kept by others' calls
-  sigset_t bus;
-  sigemptyset(&bus);
-  sigaddset(&bus, SIGBUS);
-  pthread_sigmask(SIG_UNBLOCK, &bus, nullptr);
+  sigset_t ours;
+  sigemptyset(&ours);
+  sigaddset(&ours, SIGBUS);
+  sigaddset(&ours, SIGSEGV);
+  pthread_sigmask(SIG_UNBLOCK, &ours, nullptr);
   stack_t now = {};
   if (t_has_ours || SetStack(nullptr, &now) != 0 || IsLargeEnough(now)) return;
   t_programs = now;

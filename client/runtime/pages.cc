@@ -48,6 +48,9 @@ bool IsHome(const void* address) {
   return static_cast<size_t>(static_cast<const char*>(address) - homes_begin.load(std::memory_order_relaxed)) < bytes;
 }
 
+// By the system call itself: libc's name may be the preloaded library's, which keeps such addresses free.
+void MapInChild(void* begin, size_t bytes, int protection) { syscall(SYS_mmap, begin, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0); }
+
 struct sigaction segv_of_program = {};  // in a child, whose handler is BringToChild
 // Other threads of the child may have touched something just before it was there. An address at which there is nothing comes again and again.
 constexpr int kFaultsWithCopy = 1000;
@@ -76,14 +79,16 @@ void BeforeFork() { ForkCopy::Prepare(); }
 void InParentAfterFork() { ForkCopy::InParent(); }
 void InForkedChild() {
   // Nobody else's: what is mapped later would pass for memory that was the parent's.
-  mmap(homes_begin.load(), homes_bytes.load(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (ForkCopy::is_first_child()) MapInChild(homes_begin.load(), homes_bytes.load(), PROT_NONE);
   ForkCopy::InChild();
   struct sigaction action = {};
   action.sa_sigaction = BringToChild;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   struct sigaction before = {};
   const detail::Inside inside;
-  if (sigaction(SIGSEGV, &action, &before) == 0 && before.sa_sigaction != BringToChild) segv_of_program = before;
+  if (sigaction(SIGSEGV, &action, &before) != 0 || before.sa_sigaction == BringToChild) return;
+  segv_of_program = before;
+  if (parents_space->userfault().signal() == SIGSEGV) FaultServer::ExchangeHandlerOfOthers(nullptr, &segv_of_program);
 }
 
 }  // namespace
@@ -134,9 +139,6 @@ constexpr size_t kLeast = size_t{64} << 10;  // below it, malloc
 }  // namespace
 
 namespace {
-
-// By the system call itself: libc's name may be the preloaded library's, which keeps such addresses free.
-void MapInChild(void* begin, size_t bytes, int protection) { syscall(SYS_mmap, begin, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0); }
 
 // Its copy of the parent's memory. Addresses stay Ramspan's.
 void DropInChild(void* begin, size_t bytes) {
@@ -237,7 +239,7 @@ void LeaveAddressesToProgram() noexcept { LeaveHalfOfAddresses(); }
 
 size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes, are_protected); }
 
-bool PagesComeBySignal() noexcept { return PagesIfStarted()->userfault().mode() == FaultMode::kSignal; }
+int SignalOfPages() noexcept { return PagesIfStarted()->userfault().signal(); }
 
 bool CopyOfParentsPages() noexcept { return ForkCopy::Ask(nullptr); }
 int DescriptorOfCopy() noexcept { return ForkCopy::descriptor(); }

@@ -20,7 +20,7 @@ RAMSPAN_API PageAddresses AddressesOfPages() noexcept;
 // Before the start, for a program that knows nothing of it: LeaveHalfOfAddresses.
 RAMSPAN_API void LeaveAddressesToProgram() noexcept;
 RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the start
-RAMSPAN_API bool PagesComeBySignal() noexcept;  // after the start
+RAMSPAN_API int SignalOfPages() noexcept;  // by which they come, after the start; 0: by none
 // The descriptor without which memory that has left is zeros.
 RAMSPAN_API int DescriptorOfPages() noexcept;
 // In a forked child: gets the copy of the parent's memory, if it has none yet; false: there is none.
@@ -34,7 +34,7 @@ RAMSPAN_API bool PagesAreUsed(const void* begin, size_t bytes) noexcept;  // REQ
 RAMSPAN_API size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept;
 RAMSPAN_API size_t PinPagesForCall(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
-// As sigaction(SIGBUS), for what is not Ramspan's of it. Where pages are brought by a handler of that signal.
+// As sigaction(SignalOfPages()), for what is not Ramspan's of it.
 RAMSPAN_API void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept;
 RAMSPAN_API bool HoldPages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void LetGoPages(void* begin, size_t bytes) noexcept;

@@ -642,6 +642,41 @@ void Answers() {
   CHECK(reinterpret_cast<char*>(sets)[8 * (ends[0] / 64 + 1)] == 0x5a);
 }
 
+char* guard = nullptr;
+sigjmp_buf out_of_fault;
+void OwnFault(int, siginfo_t* info, void*) {
+  if (info->si_addr == nullptr) siglongjmp(out_of_fault, 1);
+  CHECK(info->si_addr == guard + 100 && mprotect(guard, 4096, PROT_READ | PROT_WRITE) == 0);
+  handled = handled + 1;
+}
+// What a program does with a handler of SIGSEGV of its own: garbage collectors, checked stacks, tests for null pointers.
+void OwnFaults() {
+  struct sigaction action = {}, before = {};
+  action.sa_sigaction = OwnFault;
+  action.sa_flags = SA_SIGINFO;
+  CHECK(sigaction(SIGSEGV, &action, nullptr) == 0);
+  char* const memory = Filled(8 * kMiB);
+  guard = Map(4 * kMiB) + kMiB;
+  for (int i = 0; i < 5; ++i) {
+    guard[100] = 1;
+    CHECK(mprotect(guard, 4096, i % 2 == 0 ? PROT_READ : PROT_NONE) == 0);
+    Sweep();
+    guard[100] = 2;
+    CHECK(handled == i + 1 && guard[100] == 2 && IsFilled(memory, 0, 8 * kMiB));
+    if (sigsetjmp(out_of_fault, 1) == 0) *static_cast<volatile char*>(nullptr) = 1;
+  }
+  CHECK(sigaction(SIGSEGV, nullptr, &before) == 0 && before.sa_sigaction == OwnFault);
+  char* const untouched = Map(4 * kMiB);
+  guard = untouched + 2 * kMiB;
+  CHECK(mprotect(guard, 4096, PROT_NONE) == 0);
+  Sweep();
+  CHECK(untouched[0] == 0 && handled == 5);
+  guard[100] = 1;
+  CHECK(handled == 6);
+  CHECK(signal(SIGSEGV, SIG_DFL) != SIG_DFL && IsFilled(memory, 0, 8 * kMiB));
+  CHECK(InChild([] { return *static_cast<volatile char*>(nullptr); }) == -SIGSEGV);
+}
+
 void Tick(sigval) { Handler(0); }
 // Calls that block SIGBUS by themselves.
 void Blocking() {
@@ -699,7 +734,7 @@ int main(int count, char** arguments) {
   } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child}, {"children", Children}, {"child_calls", ChildCalls},
                     {"ticks", Ticks}, {"small_stack", SmallStack}, {"descriptors", Descriptors}, {"streams", Streams}, {"messages", Messages}, {"waiting", Waiting}, {"masks", Masks},
                     {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}, {"handler_calls", HandlerCalls},
-                    {"refused", Refused}, {"answers", Answers}};
+                    {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Programs that nobody here wrote, unmodified, under a limit far below what they use: their output is that of a run without Ramspan.
-# usage: programs.sh RAMSPAN PRELOADED
+# usage: programs.sh RAMSPAN PRELOADED NO_USERFAULTFD
 set -u
-ramspan=$(realpath "$1") preloaded=$(realpath "$2")
+ramspan=$(realpath "$1") preloaded=$(realpath "$2") no_userfaultfd=$(realpath "$3")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -80,9 +80,9 @@ int main() {
 }
 P
 g++ -std=c++17 -O1 own_operators.cc -o own_operators && same own_operators 8MiB './own_operators'
-# The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot.
-for mode in "thread auto" "signal auto" "thread copy" "signal copy"; do
-  for scenario in guard_pages remaps calls signals stacks locks child children child_calls ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers; do
+# The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot; and as in a container without userfaultfd.
+for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect auto"; do
+  for scenario in guard_pages remaps calls signals stacks locks child children child_calls ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers own_faults; do
     servers="-s 0"
     [ $scenario != descriptors ] || servers="-s 1 --server-memory 64MiB"  # files are closed, too, which ends the process
     children=copy
@@ -96,6 +96,16 @@ for mode in "thread auto" "signal auto" "thread copy" "signal copy"; do
     fi
   done
 done
+if "$no_userfaultfd" "$ramspan" run --pages --memory 8MiB -- "$preloaded" children >out 2>err && grep -q 'SIGSEGV' err && grep -q good out; then
+  echo "ok: without userfaultfd"
+else
+  echo "FAILED: without userfaultfd"
+  tail -5 err
+  failed=1
+fi
+export RAMSPAN_PAGE_FAULTS=protect
+same sort_by_protection 2MiB 'exec sort -S 32M numbers | md5sum'
+same python_by_protection 8MiB 'exec python3 pool.py'
 export RAMSPAN_PAGE_FAULTS=signal
 same sort_by_signal 2MiB 'exec sort -S 32M numbers | md5sum'
 export RAMSPAN_PAGE_MOVES=copy
