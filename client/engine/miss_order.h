@@ -17,23 +17,26 @@ class MissOrder {
   // Chunks. Threads that take every k-th chunk of a sweep make steps of k. A bound is needed because jumps, too, may be equal: pseudo-random
   // numbers of neighbouring seeds often differ by a constant (examples/irregular/lookup.cc).
   static constexpr uint32_t kStepMost = 16;
-  // Threads; what more of them share a place looks like no order. Each takes 68 bytes.
+  // Equal steps that go before one in order. Objects that were made in turns are neighbours: what is read of several of them at one random place are some equal steps.
+  static constexpr uint32_t kStepsBefore = 4;
+  // Threads; what more of them share a place looks like no order. Each takes 164 bytes.
   static constexpr size_t kThreads = 64;
 
   // Whether this miss goes on by the same step (in ids, which follow the order of making) as some turn of the misses before it.
   bool Note(uint32_t thread, uint32_t id) {
     Recent& recent = threads_[thread % kThreads];
     bool in_order = false;
-    for (uint32_t turn = 1; turn <= kTurnsMost && 2 * turn <= recent.count; ++turn) {
+    for (uint32_t turn = 1; turn <= kTurnsMost && (kStepsBefore + 1) * turn <= recent.count && !in_order; ++turn) {
       const uint32_t step = id - recent.Before(turn);  // modulo 2^32: a step back is a step, too
-      in_order |= step + kStepMost <= 2 * kStepMost && step == recent.Before(turn) - recent.Before(2 * turn);
+      in_order = step + kStepMost <= 2 * kStepMost;
+      for (uint32_t k = 1; in_order && k <= kStepsBefore; ++k) in_order = step == recent.Before(k * turn) - recent.Before((k + 1) * turn);
     }
     recent.ids[recent.count++ % kKept] = id;
     return in_order;
   }
 
  private:
-  static constexpr size_t kKept = 2 * kTurnsMost;
+  static constexpr size_t kKept = (kStepsBefore + 1) * kTurnsMost;
   struct Recent {
     uint32_t Before(uint32_t misses) const { return ids[(count - misses) % kKept]; }
     std::array<uint32_t, kKept> ids{};
