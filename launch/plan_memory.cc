@@ -8,7 +8,7 @@
 namespace ramspan {
 namespace {
 
-constexpr uint64_t kSmallestMemory = 1 << 20;
+constexpr uint64_t kSmallestMemory = 1 << 20, kLargestMemory = uint64_t{1} << 46;  // as of the key memory
 
 }  // namespace
 
@@ -19,6 +19,7 @@ Result<uint64_t> Planner::Size(const char* option, const std::string& text) cons
     return InvalidArgument(std::string(option) + " " + text + ": at least " + FormatBytes(kSmallestMemory) +
                            UnitsForgotten(text));
   }
+  if (bytes.value() > kLargestMemory) return InvalidArgument(std::string(option) + " " + text + ": at most " + FormatBytes(kLargestMemory));
   return bytes;
 }
 

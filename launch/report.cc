@@ -1,7 +1,9 @@
 #include "launch/report.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -48,7 +50,7 @@ Result<ProcessStatistics> ReadStatistics(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return InvalidArgument(path + " is a folder; name the files in it: " + path + "/*.json");
   std::ifstream file(path);
-  if (!file) return InvalidArgument(path + ": cannot be read");
+  if (!file) return InvalidArgument(path + ": cannot be read: " + strerror(errno) + (errno == ENOENT ? " (a program writes its statistics when it exits, not when it is killed)" : ""));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::optional<ProcessStatistics> process = ParseProcessStatistics(text);
   if (!process) return InvalidArgument(path + " is not a statistics file (one JSON object)");

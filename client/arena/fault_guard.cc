@@ -17,7 +17,7 @@ void Explain(int, siginfo_t* info, void*) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (address >= range_begin.load() && address < range_end.load()) {
     char text[] = "ramspan debug: the program used address 0x0000000000000000, where an object was that has left memory: a "
-                  "pointer that was pulled from an adhereTo is valid only as long as that adhereTo. The faulting line is in "
+                  "pointer or reference that came from an adhereTo, a block, a span or a view is valid only as long as that (a view's, until it has come to two other blocks). The faulting line is in "
                   "the core file, or in a debugger (gdb --args PROGRAM ARGS)\n";
     char* digit = text + sizeof("ramspan debug: the program used address 0x0000000000000000") - 2;
     for (uintptr_t rest = address; rest != 0; rest >>= 4) *digit-- = "0123456789abcdef"[rest & 15];

@@ -52,11 +52,13 @@ struct BlockCache::OfThread {
     static thread_local constinit OfThread views{};
     return views;
   }
+  // Whether all data is no more than what views may hold.
+  static bool HasRoomForAll(const Session* session) { return session->engine->live_bytes() <= session->engine->budget()->frames_limit() / kShareOfAll; }
   static uint64_t Share() {
     const Session* const session = Session::IfStarted();
     if (session == nullptr) return UINT64_MAX / 2;  // in a forked child
+    if (HasRoomForAll(session)) return Get().most;
     const uint64_t limit = session->engine->budget()->frames_limit(), data = session->engine->live_bytes();
-    if (data <= limit / kShareOfAll) return Get().most;  // all of it is no more
     const uint64_t share = limit / (data <= limit ? kShareOfAll : kShare) / std::max(1u, PinRegistry::Get().threads());
     return std::min(share, Get().most);
   }
@@ -123,6 +125,11 @@ void BlockCache::GiveWay() noexcept {
   if (owner_ == &views && std::exchange(views.heard, heard_) != heard_) SpareHalf();
 }
 
+bool BlockCache::HasRoomForAll() {
+  const Session* const session = Session::IfStarted();
+  return session != nullptr && OfThread::Get().most == UINT64_MAX && OfThread::HasRoomForAll(session);
+}
+
 // Where `bytes` more are beyond the share, others go.
 void BlockCache::MakeRoom(size_t bytes) {
   const uint64_t share = OfThread::Share();
@@ -150,8 +157,8 @@ void* BlockCache::TakeBack() {
   return back.place;
 }
 
-bool BlockCache::Grow() noexcept {
-  const size_t size = std::min({4 * (mask_ + 1), kMost, std::bit_ceil(blocks_)});
+bool BlockCache::Grow(size_t least) noexcept {
+  const size_t size = std::min({std::max(4 * (mask_ + 1), std::bit_ceil(least)), kMost, std::bit_ceil(blocks_)});
   if (size <= mask_ + 1) return false;
   const uint64_t before = TableBytes(), more = size * sizeof(Entry) + (size >= blocks_ / kPlacesPart ? blocks_ * sizeof(void*) : 0) - before;
   if (!ChargeTable(more)) return false;
@@ -177,7 +184,10 @@ void* BlockCache::TryEnter(size_t block, Object object) noexcept {
   ChunkHead* const chunk = object.chunk();
   // Of what is gathered at random, all blocks are as likely as any to be used again.
   const Entry& there = entries_[block & mask_];
-  if ((gathers_ ? there.chunk != nullptr : there.gone == block) && ++replaced_ > mask_ && !is_full_) Grow();
+  const bool again = gathers_ ? there.chunk != nullptr : there.gone == block;
+  // Nothing is spared by holding few where all may be held, and who goes through some blocks in turns looks them up in the table of places.
+  const bool wants_places = !again && entries_ == first_ && there.chunk != nullptr && HasRoomForAll();
+  if ((again || wants_places) && ++replaced_ > mask_ && !is_full_) Grow(wants_places ? blocks_ / kPlacesPart + 1 : 0);
   LetGo(&leaving_);
   MakeRoom(chunk->bytes);
   HeldPin pin;

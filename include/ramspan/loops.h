@@ -127,6 +127,7 @@ template <typename Blocks, typename Call, typename = std::enable_if_t<!std::is_i
 void parallelFor(Blocks&& blocks, const Call& call) {
   detail::ForEachIndex(blocks.size(), [&](size_t b) {
     auto&& block = blocks[b];
+    static_assert(std::is_invocable_v<const Call&, decltype((block))>, "parallelFor calls one function from many threads: its operator() is const (no `mutable` lambda), and takes a block by auto&");
     if constexpr (detail::IsClosure<Call>() && std::is_trivially_copyable_v<Call> && std::is_copy_constructible_v<Call> && sizeof(Call) <= 128) {
       const Call own = call;  // what it has captured by value can be in registers, whatever the loop writes
       own(block);

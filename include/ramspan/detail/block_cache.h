@@ -1,5 +1,5 @@
 // BlockCache: the blocks that a view of a vector holds pinned, found by their number. It begins with four and grows as long as blocks are missed
-// that it has just let go (where elements are gathered at random, as long as blocks are missed), up to all blocks of the vector: what sweeps through a vector holds four, for what was used last is what the default policy
+// that it has just let go (where elements are gathered at random, or all data may be held, as long as blocks are missed), up to all blocks of the vector: what sweeps through a vector holds four, for what was used last is what the default policy
 // wants to leave first. The views of all threads together hold a quarter of the memory limit (half where all data is in memory, all where it is no more than half), in equal parts for
 // each thread, and beside it those blocks of each that references may name (latest_, found_), so that `a[i] = a[j]` always has both. All but those
 // are spare: they go, half of them and then half of the rest, when their thread would have to wait for pins, or another thread does.
@@ -99,7 +99,8 @@ class RAMSPAN_API BlockCache {
   }
   void* TakeBack();
   uint64_t TableBytes() const { return entries_ == first_ ? 0 : (mask_ + 1) * sizeof(Entry) + (places() == nullptr ? 0 : blocks_ * sizeof(void*)); }
-  bool Grow() noexcept;
+  bool Grow(size_t least) noexcept;  // entries
+  static bool HasRoomForAll();
   // Of each block's first element, null where it is not held: what is looked up where there are entries for many of the blocks. Eight bytes each stay in
   // the first-level cache where entries would not. Null: there are fewer entries. Kept in what larger entries leave free, because programs that are compiled
   // already have this object in theirs, as it was without them.
