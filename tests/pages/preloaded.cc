@@ -222,11 +222,8 @@ void Child() {
   CHECK(IsFilled(memory, 0, kMiB));
 }
 
-volatile sig_atomic_t faulted = 0;
-void OfFault(int) {
-  faulted = 1;
-  _exit(9);
-}
+volatile sig_atomic_t faults_now = 0;
+void OfFault(int) { _exit(faults_now == 1 ? 9 : 8); }
 void* ForkInThread(void* memory) {
   CHECK(InChild([memory] { return IsFilled(static_cast<char*>(memory), 0, 12 * kMiB) ? 0 : 1; }) == 0);
   return nullptr;
@@ -266,9 +263,23 @@ void Children() {
   CHECK(InChild([memory] {  // a child's child
           return InChild([memory] { return IsFilled(memory, 0, 12 * kMiB) ? 0 : 1; });
         }) == 0);
+  CHECK(InChild([memory] {  // which would have taken its parent's copy
+          const int of_child = InChild([memory] { return IsFilled(memory, 0, 12 * kMiB) ? 0 : 1; });
+          return of_child == 0 && IsFilled(memory, 0, 12 * kMiB) ? 0 : 1;
+        }) == 0);
+  CHECK(InChild([memory] {
+          struct sigaction action = {};
+          action.sa_handler = OfFault;
+          sigaction(SIGSEGV, &action, nullptr);
+          if (!IsFilled(memory, 0, 12 * kMiB)) return 1;
+          faults_now = 1;
+          *static_cast<volatile char*>(nullptr) = 1;
+          return 2;
+        }) == 9);
   CHECK(InChild([memory] {
           signal(SIGSEGV, OfFault);
-          if (!IsFilled(memory, 0, 12 * kMiB) || faulted != 0) return 1;
+          if (!IsFilled(memory, 0, 12 * kMiB)) return 1;
+          faults_now = 1;
           *static_cast<volatile char*>(nullptr) = 1;
           return 2;
         }) == 9);
@@ -281,7 +292,8 @@ void Children() {
   action.sa_handler = OfFault;
   CHECK(sigaction(SIGSEGV, &action, nullptr) == 0);  // before the fork
   CHECK(InChild([memory] {
-          if (!IsFilled(memory, 0, 12 * kMiB) || faulted != 0) return 1;
+          if (!IsFilled(memory, 0, 12 * kMiB)) return 1;
+          faults_now = 1;
           *static_cast<volatile char*>(nullptr) = 1;
           return 2;
         }) == 9);
