@@ -31,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 // A child that is about to exec has done so by then, as a rule; copying costs more than waiting in vain for as long as it would take.
 constexpr auto kPatience = std::chrono::milliseconds(50);
+constexpr auto kPatienceMost = std::chrono::milliseconds(1000);
 constexpr uint64_t kCopiedAMs = uint64_t{4} << 20;  // bytes; about, beside page-cache files
 constexpr auto kLongForAFork = std::chrono::seconds(2);
 constexpr int kHighDescriptor = 700;  // beyond those that programs count on to get
@@ -47,14 +48,27 @@ struct Answer {
   char why_not[200] = "";        // empty: there is a file
 };
 
-PageSpace* space = nullptr;
 ForkCopy::Options* options = nullptr;
+std::atomic<PageSpace*> opened{nullptr};
+PageSpace* space = nullptr;  // the same, for who comes after
 
-// The ends of the socket, from Prepare on until the fork is done.
-struct Ends {
+// From Prepare on until the fork is done: the ends of the socket, and the signals that were blocked: a handler that forks would take these ends for its own.
+struct Fork {
   int parent = -1, child = -1;
+  sigset_t mask = {};
 };
-thread_local Ends t_ends;
+thread_local Fork t_fork;
+
+// All descriptors of forks that are under way: what a child of another thread inherits would keep a third one waiting.
+constexpr size_t kForksMost = 64;
+std::atomic<int> open_ends[3 * kForksMost] = {};  // the descriptor + 1; 0: none
+
+int Listed(int fd) {
+  for (std::atomic<int>& place : open_ends) {
+    if (int none = 0; fd >= 0 && place.compare_exchange_strong(none, fd + 1)) break;
+  }
+  return fd;
+}
 
 enum class State { kParent, kMayAsk, kAsks, kHas, kHasNone };
 std::atomic<State> state{State::kParent};
@@ -64,6 +78,9 @@ uint64_t given[kBlocksOne];  // homes of blocks that the child has already, and 
 int given_count = 0;
 
 void CloseEnd(int* fd) {
+  for (std::atomic<int>& place : open_ends) {
+    if (int this_one = *fd + 1; this_one > 0 && place.compare_exchange_strong(this_one, 0)) break;
+  }
   if (*fd >= 0) close(*fd);
   *fd = -1;
 }
@@ -75,13 +92,16 @@ int Higher(int fd) {
   return higher;
 }
 
+// Without a name. In memory where the folder is out of reach.
 int OpenFile(const std::string& folder) {
-  const int unnamed = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (unnamed >= 0) return unnamed;
-  std::string name = folder + "/ramspan-fork-XXXXXX";
-  const int fd = mkostemp(name.data(), O_CLOEXEC);
-  if (fd >= 0) unlink(name.c_str());
-  return fd;
+  int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    std::string name = folder + "/ramspan-fork-XXXXXX";
+    fd = mkostemp(name.data(), O_CLOEXEC);
+    if (fd >= 0) unlink(name.c_str());
+  }
+  if (fd < 0) fd = memfd_create("ramspan-fork", MFD_CLOEXEC);
+  return Listed(fd);
 }
 
 bool WriteAll(int fd, const void* begin, size_t bytes, uint64_t offset) {
@@ -94,12 +114,32 @@ bool WriteAll(int fd, const void* begin, size_t bytes, uint64_t offset) {
   return true;
 }
 
+// Pages that the program has made read-only, or without access.
+void AddProtections(std::vector<CopiedRun>* runs) {
+  FILE* const maps = fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return;
+  const auto first = reinterpret_cast<uintptr_t>(space->homes().begin);
+  char line[512], rights[5] = "";
+  uintptr_t begin = 0, end = 0;
+  while (fgets(line, sizeof(line), maps) != nullptr) {
+    if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || begin < first || begin - first >= space->homes().bytes || (rights[0] == 'r' && rights[1] == 'w')) continue;
+    const int protection = (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0);
+    const uint64_t block = space->block_bytes();
+    for (uintptr_t at = begin, next; at < end; at = next) {  // what has left may have no rights either
+      next = std::min(end, first + ((at - first) / block + 1) * block);
+      if (space->IsProtected(reinterpret_cast<void*>(at))) runs->push_back({at - first, next - at, 0, protection});
+    }
+  }
+  fclose(maps);
+}
+
 // All memory, and the table behind it.
 Status WriteFile(int fd, Answer* to) {
   std::vector<CopiedRun> runs;
   if (Status status = space->CopyTo(fd, &runs); !status.ok()) return status;
-  to->runs = runs.size();
   to->table = runs.empty() ? 0 : runs.back().offset + runs.back().bytes;
+  AddProtections(&runs);
+  to->runs = runs.size();
   if (!WriteAll(fd, runs.data(), runs.size() * sizeof(CopiedRun), to->table)) return Unavailable(strerror(errno));
   return Status();
 }
@@ -126,8 +166,9 @@ void SendAnswer(int to, const Answer& what, int fd) {
 // The descriptor of the file; -1: `what` says why not.
 int ReceiveAnswer(int from, Answer* what) {
   iovec bytes = {what, sizeof(*what)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
+  alignas(cmsghdr) static char control[CMSG_SPACE(sizeof(int))];
+  static msghdr message;
+  message = {};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   message.msg_control = control;
@@ -164,9 +205,9 @@ bool MapRun(int fd, const CopiedRun& run) {
   return true;
 }
 
-// False: `what` says why not.
+// False: `what` says why not. One at a time (State::kAsks): the stack may be a small one of the program's for signals.
 bool MapRuns(int fd, Answer* what) {
-  CopiedRun runs[kRunsAtOnce];
+  static CopiedRun runs[kRunsAtOnce];
   for (uint64_t done = 0; done < what->runs;) {
     const uint64_t count = std::min<uint64_t>(what->runs - done, kRunsAtOnce);
     const ssize_t bytes = static_cast<ssize_t>(count * sizeof(CopiedRun));
@@ -175,6 +216,10 @@ bool MapRuns(int fd, Answer* what) {
       return false;
     }
     for (uint64_t i = 0; i < count; ++i) {
+      if (runs[i].protection != (PROT_READ | PROT_WRITE)) {
+        syscall(SYS_mprotect, space->homes().begin + runs[i].home, runs[i].bytes, runs[i].protection);
+        continue;
+      }
       if (MapRun(fd, runs[i])) continue;
       strcpy(what->why_not, "the copy cannot be mapped: too many mappings (sysctl vm.max_map_count), or too little memory is promised to this process (vm.overcommit_memory)");
       return false;
@@ -190,8 +235,8 @@ void GiveBlock(int to, int fd, uint64_t home, uint64_t offset) {
   Answer what;
   what.may_ask_again = true;
   const CopiedRun run = {home, space->block_bytes(), offset};
-  Status status = fd < 0 ? Unavailable(strerror(EMFILE)) : Status();
-  if (status.ok() && space->IsUsed(space->homes().begin + home, 1)) {
+  Status status;
+  if (space->IsUsed(space->homes().begin + home, 1)) {
     what.runs = 1;
     what.table = offset + run.bytes;
     status = space->CopyBlockTo(fd, offset, home / run.bytes);
@@ -203,7 +248,7 @@ void GiveBlock(int to, int fd, uint64_t home, uint64_t offset) {
 
 // Whether the child may want a copy: it asks for all, or for more and more, or has done nothing else for too long.
 bool MayWantCopy(int from) {
-  const auto until = Clock::now() + kPatience + std::chrono::milliseconds(space->used_bytes() / kCopiedAMs / 4);
+  const auto until = Clock::now() + std::min<std::chrono::milliseconds>(kPatience + std::chrono::milliseconds(space->touched_bytes() / kCopiedAMs / 4), kPatienceMost);
   const uint64_t block = space->block_bytes();
   int fd = -1;
   bool wants = false;
@@ -214,75 +259,133 @@ bool MayWantCopy(int from) {
     if (ready < 0 && errno == EINTR) continue;
     uint64_t home = kAll;
     if (ready > 0 && recv(from, &home, sizeof(home), 0) != static_cast<ssize_t>(sizeof(home))) break;  // it has closed its end
-    wants = ready <= 0 || home >= space->homes().bytes || blocks == kBlocksOne;
+    wants = ready <= 0 || home >= space->homes().bytes || blocks == kBlocksOne || space->IsProtected(space->homes().begin + home);
+    if (!wants && fd < 0) fd = OpenFile(options->folder);
+    wants |= fd < 0;
     if (wants) break;
-    if (fd < 0) fd = OpenFile(options->folder);
     GiveBlock(from, fd, home, blocks++ * (block + kAlignmentOfFile));
   }
   CloseEnd(&fd);
   return wants;
 }
 
+// A signal that a file may not grow (ulimit -f) is no end of the program: the child is told.
+class NoSignalOfFileSize {
+ public:
+  NoSignalOfFileSize() {
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    sigemptyset(&of_size_);
+    sigaddset(&of_size_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &of_size_, &before_);
+  }
+  ~NoSignalOfFileSize() {
+    const timespec at_once = {};
+    while (!was_pending_ && sigtimedwait(&of_size_, nullptr, &at_once) == SIGXFSZ) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSignalOfFileSize(const NoSignalOfFileSize&) = delete;
+  NoSignalOfFileSize& operator=(const NoSignalOfFileSize&) = delete;
+
+ private:
+  sigset_t of_size_, before_;
+  bool was_pending_;
+};
+
+// All memory, or why not.
+void Answered(int to) {
+  const auto since = Clock::now();
+  const NoSignalOfFileSize no_signal;
+  Answer what;
+  int fd = OpenFile(options->folder);
+  const Status status = fd < 0 ? Unavailable(strerror(errno)) : WriteFile(fd, &what);
+  if (!status.ok()) {
+    snprintf(what.why_not, sizeof(what.why_not), "the copy for it cannot be written to %s: %s", options->folder.c_str(), status.message().c_str());
+    CloseEnd(&fd);
+  }
+  SendAnswer(to, what, fd);
+  CloseEnd(&fd);
+  if (Clock::now() - since < kLongForAFork) return;
+  LogWarning("fork has taken %.0f s, in which %s of memory that is swapped by pages were copied for the child (pageChildren = none leaves that out: for children that do not use it)",
+             std::chrono::duration<double>(Clock::now() - since).count(), FormatBytes(space->touched_bytes()).c_str());
+}
+
 }  // namespace
 
 void ForkCopy::Open(PageSpace* of, const Options& how) {
-  space = of;
   options = new Options(how);
+  if (char* const whole = realpath(how.folder.c_str(), nullptr); whole != nullptr) {  // the program may go to another folder
+    options->folder = whole;
+    free(whole);
+  }
+  space = of;
+  opened.store(of, std::memory_order_release);
 }
 
 void ForkCopy::Prepare() {
+  if (opened.load(std::memory_order_acquire) == nullptr) return;
   if (state.load() != State::kParent) {
     Ask(nullptr);  // a child's child has what its parent has
     return;
   }
-  int ends[2];
+  const detail::Inside inside;
   const int error = errno;
-  if (options->copies && space->used_bytes() > 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) t_ends = {Higher(ends[0]), Higher(ends[1])};
+  int ends[2];
+  if (options->copies && space->touched_bytes() > 0) {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, own);  // by which pages come
+    pthread_sigmask(SIG_BLOCK, &all, &t_fork.mask);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
+      t_fork.parent = Listed(Higher(ends[0]));
+      t_fork.child = Listed(Higher(ends[1]));
+    } else {
+      pthread_sigmask(SIG_SETMASK, &t_fork.mask, nullptr);
+    }
+  }
   errno = error;
 }
 
 void ForkCopy::InParent() {
-  if (t_ends.parent < 0) return;
-  const PublicCall call;
+  if (t_fork.parent < 0) return;
   const int error = errno;
-  Ends ends = std::exchange(t_ends, {});
-  CloseEnd(&ends.child);
-  if (MayWantCopy(ends.parent)) {
-    const auto since = Clock::now();
-    Answer what;
-    int fd = OpenFile(options->folder);
-    const Status status = fd < 0 ? Unavailable(strerror(errno)) : WriteFile(fd, &what);
-    if (!status.ok()) {
-      snprintf(what.why_not, sizeof(what.why_not), "the copy for it cannot be written to %s: %s", options->folder.c_str(), status.message().c_str());
-      CloseEnd(&fd);
-    }
-    SendAnswer(ends.parent, what, fd);
-    CloseEnd(&fd);
-    if (Clock::now() - since > kLongForAFork) {
-      LogWarning("fork has taken %.0f s, in which %s of memory that is swapped by pages were copied for the child (pageChildren = none leaves that out: for children that do not use it)",
-                 std::chrono::duration<double>(Clock::now() - since).count(), FormatBytes(space->used_bytes()).c_str());
-    }
+  Fork ends = std::exchange(t_fork, {});
+  {
+    const PublicCall call;
+    CloseEnd(&ends.child);
+    if (MayWantCopy(ends.parent)) Answered(ends.parent);
+    CloseEnd(&ends.parent);
   }
-  CloseEnd(&ends.parent);
+  const detail::Inside inside;
+  pthread_sigmask(SIG_SETMASK, &ends.mask, nullptr);
   errno = error;
 }
 
-bool ForkCopy::is_first_child() { return state.load() == State::kParent; }
+bool ForkCopy::is_first_child() { return opened.load() != nullptr && state.load() == State::kParent; }
 
 void ForkCopy::InChild() {
-  if (state.load() != State::kParent) return;
-  Ends ends = std::exchange(t_ends, {});
-  CloseEnd(&ends.parent);
+  if (opened.load() == nullptr || state.load() != State::kParent) return;
+  const detail::Inside inside;
+  Fork ends = std::exchange(t_fork, {});
+  const bool has_asked_for_socket = ends.parent >= 0;
+  for (std::atomic<int>& place : open_ends) {
+    if (const int fd = place.exchange(0) - 1; fd >= 0 && fd != ends.child) close(fd);
+  }
   asks_by.store(ends.child);
   if (ends.child < 0) {
-    strcpy(answer.why_not, options->copies ? "there are no descriptors left to ask for a copy" : "pageChildren = none");
+    strcpy(answer.why_not, options->copies ? "there was no descriptor left at the fork to ask for it (ulimit -n)" : "pageChildren = none");
     state.store(State::kHasNone);
   } else {
     state.store(State::kMayAsk);
+    sigdelset(&ends.mask, SIGSEGV);  // by which it asks
   }
+  if (has_asked_for_socket) pthread_sigmask(SIG_SETMASK, &ends.mask, nullptr);
 }
 
 bool ForkCopy::Ask(const void* address) {
+  const detail::Inside inside;  // libc's names may be the preloaded library's, which would ask itself
   const int error = errno;
   const uint64_t home = address == nullptr ? kAll : static_cast<uint64_t>(static_cast<const char*>(address) - space->homes().begin) / space->block_bytes() * space->block_bytes();
   sigset_t all, before;  // a handler that touches such memory would wait for its own thread

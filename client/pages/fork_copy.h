@@ -7,9 +7,11 @@
 // In the last case, or when it asks for all, the parent writes all of it to a file without a name, which the child maps, privately, where the memory was. Other threads of the
 // parent go on meanwhile: what they change while fork runs, the child may see. What the child changes is its own, and counts in no limit.
 //
-// Thread-safety: Prepare, InParent and InChild are for pthread_atfork; Ask is for any thread of the child, and for handlers of signals. Ownership: of the sockets. Errors: what
+// Thread-safety: Prepare, InParent and InChild are for pthread_atfork, and do nothing before Open; Ask is for any thread of the child, and for handlers of signals. Ownership: of the sockets. Errors: what
 // keeps the child from its copy is told to the child, which ends at its first touch.
 #pragma once
+
+#include <sys/mman.h>
 
 #include <cstdint>
 #include <string>
@@ -26,6 +28,7 @@ struct CopiedRun {
   uint64_t home = 0;  // from the first home on
   uint64_t bytes = 0;
   uint64_t offset = 0;
+  int protection = PROT_READ | PROT_WRITE;
 };
 
 class ForkCopy {
@@ -35,7 +38,7 @@ class ForkCopy {
     std::string folder;
     bool copies = true;
   };
-  // Once, before the first fork. Borrows `space`, for ever.
+  // Once. Borrows `space`, for ever.
   static void Open(PageSpace* space, const Options& options);
 
   static void Prepare();

@@ -24,12 +24,13 @@ int WriteTo(int fd, const char* begin, size_t bytes, uint64_t offset) {
   return 0;
 }
 
+constexpr size_t kRunsMost = 8192;  // what is between further ones is mapped, too
+
 Status AsStatus(int error) { return error == 0 ? Status() : Unavailable(strerror(error)); }
 
 }  // namespace
 
 Status PageSpace::CopyTo(int fd, std::vector<CopiedRun>* runs) {
-  uint64_t offset = 0;
   const size_t end = used_end_.load(std::memory_order_relaxed);
   for (size_t b = 0; b < end; ++b) {
     if (b % 64 == 0 && used_[b / 64].load() == 0) {
@@ -38,12 +39,13 @@ Status PageSpace::CopyTo(int fd, std::vector<CopiedRun>* runs) {
     }
     if (!IsUsed(b)) continue;
     const uint64_t home = b * block_bytes_;
-    if (runs->empty() || runs->back().home + runs->back().bytes != home) runs->push_back({home, 0, offset});
-    if (Status status = CopyBlockTo(fd, offset, b); !status.ok()) return status;
-    runs->back().bytes += block_bytes_;
-    offset += block_bytes_;
+    if (Status status = CopyBlockTo(fd, home, b); !status.ok()) return status;
+    // Each is a mapping of the child's, of which there may be some ten thousand.
+    const bool goes_on = !runs->empty() && (runs->back().home + runs->back().bytes == home || runs->size() == kRunsMost);
+    if (!goes_on) runs->push_back({home, 0, home});
+    runs->back().bytes = home + block_bytes_ - runs->back().home;
   }
-  return ftruncate(fd, static_cast<off_t>(offset)) == 0 ? Status() : AsStatus(errno);
+  return ftruncate(fd, static_cast<off_t>(end * block_bytes_)) == 0 ? Status() : AsStatus(errno);
 }
 
 // Zeros are not written: the file is empty there.
@@ -60,9 +62,11 @@ Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number) {
       {
         const Locked locked(block);
         is_this = block->chunk.load(std::memory_order_relaxed) == chunk;
-        is_home = is_this && block->home;
+        is_home = is_this && block->home && !block->is_copied;
+        if (is_this && block->is_copied) is_this = false;  // by another thread that forks: again
         if (is_home) {
           ++block->calls;  // at home until it has been read
+          block->is_copied = true;
           in_calls_.fetch_add(1, std::memory_order_relaxed);
         } else if (is_this && !block->blank) {
           error = WriteTo(fd, static_cast<const char*>(chunk->frame), block_bytes_, offset);
@@ -71,6 +75,10 @@ Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number) {
       chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
       if (is_home) {
         error = CopyHomeTo(fd, offset, HomeOf(*block));
+        {
+          const Locked locked(block);
+          block->is_copied = false;
+        }
         UnpinForCall(HomeOf(*block), block_bytes_);
       }
       if (is_this) return AsStatus(error);

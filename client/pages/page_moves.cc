@@ -38,10 +38,13 @@ bool IsInMemory(void* page) {
 // The frame goes back to the arena with its pages.
 void PageSpace::DropChunk(Block* block) {
   Chunk* chunk = nullptr;
-  {
+  for (bool copied = false, first = true; copied || first; first = false) {
+    if (copied) std::this_thread::sleep_for(kNap);
     const Locked locked(block);
     chunk = block->chunk.load(std::memory_order_relaxed);
     if (chunk == nullptr) return;
+    copied = block->is_copied;
+    if (copied) continue;
     if (std::exchange(block->held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
     if (block->home) {
       auto* const frame = static_cast<std::byte*>(chunk->frame);
@@ -54,6 +57,7 @@ void PageSpace::DropChunk(Block* block) {
     }
     chunk->refs.store(UINT32_MAX, std::memory_order_release);  // TakeAway looks for its block no longer
     block->chunk.store(nullptr, std::memory_order_release);
+    touched_blocks_.fetch_sub(1, std::memory_order_relaxed);
   }
   // A thread that was about to bring it sees that the block has no such chunk any more, and lets go.
   while (!engine_->FreeUnpinned(chunk)) std::this_thread::sleep_for(kNap);
@@ -71,7 +75,7 @@ Status PageSpace::MakeChunk(Block* block) {
     if (block->chunk.load(std::memory_order_relaxed) == nullptr) {
       block->blank = true;
       block->chunk.store(chunk);
-      if (IsUsed(static_cast<size_t>(block - blocks_))) return Status();
+      if (IsUsed(static_cast<size_t>(block - blocks_))) return touched_blocks_.fetch_add(1, std::memory_order_relaxed), Status();
       block->chunk.store(nullptr, std::memory_order_release);
     }
     chunk->refs.store(UINT32_MAX, std::memory_order_release);

@@ -139,9 +139,7 @@ void PageSpace::MarkUsed(size_t first, size_t end, bool used) {
   for (size_t b = first; b < end;) {
     const size_t next = std::min(end, (b / 64 + 1) * 64), count = next - b;
     const uint64_t bits = (count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1) << b % 64;
-    const uint64_t before = used ? used_[b / 64].fetch_or(bits) : used_[b / 64].fetch_and(~bits);
-    const int changed = std::popcount((used ? ~before : before) & bits);
-    used_blocks_.fetch_add(static_cast<uint64_t>(used ? changed : -changed), std::memory_order_relaxed);
+    used ? used_[b / 64].fetch_or(bits) : used_[b / 64].fetch_and(~bits);
     b = next;
   }
   uint64_t last = used_end_.load(std::memory_order_relaxed);

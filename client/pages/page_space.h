@@ -85,10 +85,12 @@ class PageSpace {
   // UnpinForCall gets the same. At most `bytes`, and a part of the memory limit; 0: the first block cannot be brought. Blocks. As Bring otherwise.
   size_t PinForCall(const void* begin, size_t bytes);
   void UnpinForCall(const void* begin, size_t bytes);
-  // All of it as it is, block behind block of those that are allocated, for a forked child: zeros are holes. Blocks, and brings what has left. Errors: of the file; as Bring.
+  // All of it as it is, at its distance from the first home, for a forked child: what is not allocated, or was never touched, is a hole. Blocks, and brings what has left. Errors: of the file; as Bring.
   Status CopyTo(int fd, std::vector<CopiedRun>* runs);
   Status CopyBlockTo(int fd, uint64_t offset, size_t number);  // the same of one
-  uint64_t used_bytes() const { return used_blocks_.load(std::memory_order_relaxed) * block_bytes_; }
+  // Of blocks that have been touched.
+  uint64_t touched_bytes() const { return touched_blocks_.load(std::memory_order_relaxed) * block_bytes_; }
+  bool IsProtected(const void* address) const { return BlockAt(address).is_protected; }
   // The chunks of what is there of the range, for advice.
   template <typename F>
   void ForEachChunk(const void* begin, size_t bytes, const F& f) const {
@@ -151,6 +153,7 @@ class PageSpace {
     bool held = false;   // it may not leave
     std::atomic<bool> is_protected{false};  // pages of it have another protection; it is held
     uint16_t calls = 0;  // system calls that use it: the same
+    bool is_copied = false;  // just now, for a forked child: its chunk is not given back meanwhile
     std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
   };
   static constexpr auto kNap = std::chrono::microseconds(50);
@@ -226,7 +229,8 @@ class PageSpace {
   // A bit for each block. In the total order with the blocks' `chunk`: who makes a chunk stores it and then looks whether the block is free, who frees a block
   // says so and then looks for a chunk, so at least one of them sees the other.
   std::atomic<uint64_t>* used_ = nullptr;
-  std::atomic<uint64_t> used_blocks_{0}, used_end_{0};  // how many, and behind the last that ever was
+  std::atomic<uint64_t> used_end_{0};     // behind the last block that ever was used
+  std::atomic<uint64_t> touched_blocks_{0};
   std::atomic<uint64_t>* charged_ = nullptr;  // a bit for each kBlocksACharge descriptors that count in the memory limit
   uint64_t alignment_ = 0;  // of the homes' begin
   std::atomic<uint64_t> held_{0}, in_calls_{0};  // blocks

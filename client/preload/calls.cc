@@ -97,7 +97,7 @@ Beside::Beside(size_t bytes) {
       return;
     }
   }
-  const long begin = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  const long begin = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (bytes <= kPiece ? MAP_POPULATE : 0), -1, 0);
   if (begin == -1) return;
   begin_ = reinterpret_cast<char*>(begin);
   mapped_ = bytes;

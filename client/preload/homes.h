@@ -35,7 +35,7 @@ inline bool NeedsPins(const void* address) {
 }
 
 // Whether a handler of SIGBUS or SIGSEGV brings pages, or, before the start, may be to.
-inline bool MayComeBySignal() { return homes.bytes == 0 || page_signal.load(std::memory_order_relaxed) != 0; }
+inline bool MayComeBySignal() { return homes.bytes == 0 || page_signal.load(std::memory_order_relaxed) != 0 || is_forked.load(std::memory_order_relaxed); }
 
 // `set` without SIGBUS and SIGSEGV, where they must not be blocked; `own` is for that. Before the start, too: threads that begin then inherit it. (signals.cc)
 const sigset_t* Unblockable(const sigset_t* set, sigset_t* own);

@@ -94,6 +94,7 @@ int FindLibc(dl_phdr_info* info, size_t, void* inside) {
 
 [[gnu::constructor]] void AtLoad() {
   pthread_atfork(nullptr, nullptr, InForkedChild);
+  ramspan::detail::RegisterForkHandlers();  // now: handlers of the program's own may use such memory
   if (void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD)) dl_iterate_phdr(FindLibc, dlsym(libc, "fopen"));
   // The configuration is read at the start, which comes with the first allocation of this size.
   above.store(size_t{4096} * 32);
@@ -166,6 +167,7 @@ bool AreUsed(const void* begin, size_t bytes) {
 
 // What is behind it in the copy of the parent's memory is something else.
 void* RemappedInChild(char* address, size_t before, size_t bytes, int flags) {
+  before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
   if (before == 0 || bytes == 0 || (flags & ~MREMAP_MAYMOVE) != 0 || (bytes > before && flags == 0)) return OutOfMemory(), MAP_FAILED;
   if (bytes <= before) {
     const size_t kept = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);

@@ -1,8 +1,10 @@
 // libramspan-pages, ninth part: calls that start other programs. Their names, arguments and environments are the kernel's to read.
 // Thread-safety, signals: as the calls that they replace.
+#include <alloca.h>
 #include <spawn.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 
@@ -58,6 +60,32 @@ RAMSPAN_API int execvpe(const char* name, char* const* arguments, char* const* e
   BringProgram(name, arguments, environment);
   return real_execvpe(name, arguments, environment);
 }
+// libc's would not come by here.
+#define RS_LIST(FIRST, ARGUMENTS, ENVIRONMENT)                                      \
+  va_list rest;                                                                     \
+  va_start(rest, FIRST);                                                            \
+  size_t count = 1;                                                                 \
+  while (va_arg(rest, const char*) != nullptr) ++count;                             \
+  va_end(rest);                                                                     \
+  auto** const ARGUMENTS = static_cast<char**>(alloca((count + 1) * sizeof(char*))); \
+  va_start(rest, FIRST);                                                            \
+  ARGUMENTS[0] = const_cast<char*>(FIRST);                                          \
+  for (size_t i = 1; i <= count; ++i) ARGUMENTS[i] = va_arg(rest, char*);           \
+  ENVIRONMENT                                                                       \
+  va_end(rest);
+RAMSPAN_API int execl(const char* name, const char* first, ...) noexcept {
+  RS_LIST(first, arguments, )
+  return execv(name, arguments);
+}
+RAMSPAN_API int execlp(const char* name, const char* first, ...) noexcept {
+  RS_LIST(first, arguments, )
+  return execvp(name, arguments);
+}
+RAMSPAN_API int execle(const char* name, const char* first, ...) noexcept {
+  RS_LIST(first, arguments, char* const* const environment = va_arg(rest, char* const*);)
+  return execve(name, arguments, environment);
+}
+#undef RS_LIST
 RAMSPAN_API int posix_spawn(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment) {
   BringProgram(name, arguments, environment);
   return real_posix_spawn(pid, name, actions, how, arguments, environment);

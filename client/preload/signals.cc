@@ -20,7 +20,12 @@ void __libc_free(void*);
 namespace ramspan::preload {
 namespace {
 
-bool IsOurs(int number) { return number != 0 && number == page_signal.load(std::memory_order_relaxed) && detail::t_inside_ramspan == 0 && !is_forked.load(std::memory_order_relaxed); }
+// In a forked child SIGSEGV brings the copy of its parent's memory.
+bool IsOurs(int number) {
+  if (detail::t_inside_ramspan != 0) return false;
+  if (is_forked.load(std::memory_order_relaxed)) return number == SIGSEGV && homes.bytes > 0;
+  return number != 0 && number == page_signal.load(std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -70,12 +75,6 @@ void Notify(sigval notified) {
   what.function(what.value);
 }
 
-// In a forked child SIGSEGV brings the copy of its parent's memory. A handler of the program's comes with the copy; its end by that signal comes anyway.
-bool IsToStay(Handler handler) {
-  if (!ramspan::preload::is_forked.load(std::memory_order_relaxed) || ramspan::detail::t_inside_ramspan != 0 || ramspan::detail::DescriptorOfCopy() < 0) return false;
-  return handler == SIG_DFL || handler == SIG_IGN || !ramspan::detail::CopyOfParentsPages();
-}
-
 void Unblock(sigset_t* set) {
   sigdelset(set, SIGBUS);
   sigdelset(set, SIGSEGV);
@@ -102,19 +101,12 @@ RAMSPAN_API int sigaction(int number, const struct sigaction* action, struct sig
     return 0;
   }
   if (action == nullptr) return real_sigaction(number, action, before);
-  if (number == SIGSEGV && IsToStay(action->sa_handler)) {
-    if (before != nullptr) *before = *action;
-    return 0;
-  }
   struct sigaction own = *action;
   static_cast<void>(Unblockable(&action->sa_mask, &own.sa_mask));
   return real_sigaction(number, &own, before);
 }
 
-RAMSPAN_API Handler signal(int number, Handler handler) noexcept {
-  if (number == SIGSEGV && IsToStay(handler)) return SIG_DFL;
-  return IsOurs(number) ? SetOfOthers(handler, SA_RESTART) : real_signal(number, handler);
-}
+RAMSPAN_API Handler signal(int number, Handler handler) noexcept { return IsOurs(number) ? SetOfOthers(handler, SA_RESTART) : real_signal(number, handler); }
 RAMSPAN_API Handler bsd_signal(int number, Handler handler) noexcept __attribute__((alias("signal")));
 RAMSPAN_API Handler ssignal(int number, Handler handler) noexcept __attribute__((alias("signal")));
 RAMSPAN_API Handler __sysv_signal(int number, Handler handler) noexcept {

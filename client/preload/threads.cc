@@ -45,12 +45,15 @@ void EndStack(void* begin) {
   syscall(SYS_munmap, begin, kStackBytes);
 }
 
-[[gnu::constructor]] void MakeStackKey() { pthread_key_create(&stack_key, EndStack); }
+// Not by a constructor: those of other libraries, which start threads, may come first.
+pthread_once_t stack_key_once = PTHREAD_ONCE_INIT;
+void MakeStackKey() { pthread_key_create(&stack_key, EndStack); }
 
 bool IsLargeEnough(const stack_t& stack) { return (stack.ss_flags & SS_DISABLE) == 0 && stack.ss_size >= kLeastStack && !IsHome(stack.ss_sp); }
 
 // False: there is no memory.
 bool TakeOurs() {
+  pthread_once(&stack_key_once, MakeStackKey);
   stack_t ours = {};
   ours.ss_size = kStackBytes;
   ours.ss_sp = pthread_getspecific(stack_key);

@@ -37,21 +37,30 @@ int Polled(pollfd* descriptors, nfds_t count, const Wait& wait) {
   return ready;
 }
 
-// wait(in, out, failed): the call. Of each set the kernel reads and writes whole words of what `count` says, which may be more than an fd_set.
+// wait(in, out, failed): the call. Of each set the kernel reads and writes whole words of what `count` says, and of larger counts as much as there are descriptors: those sets are kept
+// at home. Of the words what has not changed is not written: it may be behind the set.
 template <typename Wait>
 int Selected(int count, fd_set* in, fd_set* out, fd_set* failed, const Wait& wait) {
   fd_set* const theirs[] = {in, out, failed};
   const size_t bytes = (static_cast<size_t>(std::max(count, 0)) + 63) / 64 * 8;
   if (std::none_of(theirs, theirs + 3, [bytes](fd_set* set) { return GoesBeside(set, bytes); })) return wait(in, out, failed);
-  const Beside beside(3 * bytes);
-  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
-  fd_set* sets[3] = {};
+  if (count > FD_SETSIZE) {
+    const Pinned pinned_in(in, bytes), pinned_out(out, bytes), pinned_failed(failed, bytes);
+    return wait(in, out, failed);
+  }
+  fd_set before[3], now[3], *sets[3] = {};
   for (size_t i = 0; i < 3; ++i) {
-    if (theirs[i] != nullptr) sets[i] = reinterpret_cast<fd_set*>(memcpy(beside.begin() + i * bytes, theirs[i], bytes));
+    if (theirs[i] == nullptr) continue;
+    memcpy(before + i, theirs[i], bytes);
+    sets[i] = static_cast<fd_set*>(memcpy(now + i, before + i, bytes));
   }
   const int ready = wait(sets[0], sets[1], sets[2]);
   for (size_t i = 0; i < 3; ++i) {
-    if (ready >= 0 && theirs[i] != nullptr) memcpy(theirs[i], sets[i], bytes);
+    if (ready < 0 || theirs[i] == nullptr) continue;
+    for (size_t word = 0; word < bytes / sizeof(long); ++word) {
+      const auto& answer = reinterpret_cast<const long*>(now + i)[word];
+      if (answer != reinterpret_cast<const long*>(before + i)[word]) reinterpret_cast<long*>(theirs[i])[word] = answer;
+    }
   }
   return ready;
 }

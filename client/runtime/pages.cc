@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,26 +52,45 @@ bool IsHome(const void* address) {
 // By the system call itself: libc's name may be the preloaded library's, which keeps such addresses free.
 void MapInChild(void* begin, size_t bytes, int protection) { syscall(SYS_mmap, begin, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0); }
 
-struct sigaction segv_of_program = {};  // in a child, whose handler is BringToChild
+// The program's own of SIGSEGV, in a child whose handler is BringToChild: the child has one thread when it is set, and others change it with all signals blocked.
+struct sigaction segv_of_program = {};
 // Other threads of the child may have touched something just before it was there. An address at which there is nothing comes again and again.
 constexpr int kFaultsWithCopy = 1000;
 std::atomic<int> faults_with_copy{0};
 
-// What the child touches of its parent's memory comes now, as a copy.
-void BringToChild(int number, siginfo_t* info, void*) {
-  if (IsHome(info->si_addr)) {
-    if (ForkCopy::Ask(info->si_addr) && faults_with_copy.fetch_add(1) < kFaultsWithCopy) return;
-    if (const char* const why_not = ForkCopy::why_not()) {
-      static constexpr char kText[] = "ramspan: a forked child uses memory of its parent that is swapped by pages, and has no copy of it: ";
-      static constexpr char kRemedy[] =
-          "\nramspan: let the child exec another program, or use threads; ramspan run --pages-above SIZE leaves smaller allocations to malloc, which children share\n";
-      static_cast<void>(!write(STDERR_FILENO, kText, sizeof(kText) - 1));
-      static_cast<void>(!write(STDERR_FILENO, why_not, strlen(why_not)));
-      static_cast<void>(!write(STDERR_FILENO, kRemedy, sizeof(kRemedy) - 1));
-    }
+void ExplainInChild(const char* why_not) {
+  static constexpr char kText[] = "ramspan: a forked child uses memory of its parent that is swapped by pages, and has no copy of it: ";
+  static constexpr char kRemedy[] =
+      "\nramspan: let the child exec another program, or use threads; ramspan run --pages-above SIZE leaves smaller allocations to malloc, which children share\n";
+  static_cast<void>(!write(STDERR_FILENO, kText, sizeof(kText) - 1));
+  static_cast<void>(!write(STDERR_FILENO, why_not, strlen(why_not)));
+  static_cast<void>(!write(STDERR_FILENO, kRemedy, sizeof(kRemedy) - 1));
+}
+
+// What the child touches of its parent's memory comes now, as a copy. All others are the program's.
+void BringToChild(int number, siginfo_t* info, void* context) {
+  const struct sigaction own = segv_of_program;
+  if (info->si_code > 0 && IsHome(info->si_addr)) {
+    const bool had_all = ForkCopy::descriptor() < 0;
+    if (ForkCopy::Ask(info->si_addr) && (!had_all || faults_with_copy.fetch_add(1) < kFaultsWithCopy)) return;
+    if (const char* const why_not = ForkCopy::why_not()) ExplainInChild(why_not);
   }
-  const detail::Inside inside;  // libc's name may be the preloaded library's
-  sigaction(number, &segv_of_program, nullptr);  // the instruction is executed again
+  if ((own.sa_flags & SA_SIGINFO) == 0 && own.sa_handler == SIG_IGN && info->si_code <= 0) return;
+  if ((own.sa_flags & SA_SIGINFO) != 0 || (own.sa_handler != SIG_DFL && own.sa_handler != SIG_IGN)) {
+    if ((own.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) segv_of_program = {};
+    {
+      const detail::Inside inside;
+      sigset_t mask = static_cast<ucontext_t*>(context)->uc_sigmask;
+      sigorset(&mask, &mask, &own.sa_mask);
+      sigdelset(&mask, SIGSEGV);  // it may use such memory
+      pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    }
+    (own.sa_flags & SA_SIGINFO) != 0 ? own.sa_sigaction(number, info, context) : own.sa_handler(number);
+    return;
+  }
+  const detail::Inside inside;
+  signal(number, SIG_DFL);  // the instruction is executed again
+  if (info->si_code <= 0) raise(number);
 }
 
 PageSpace* parents_space = nullptr;  // as it was at the fork, in a child
@@ -79,16 +99,16 @@ void BeforeFork() { ForkCopy::Prepare(); }
 void InParentAfterFork() { ForkCopy::InParent(); }
 void InForkedChild() {
   // Nobody else's: what is mapped later would pass for memory that was the parent's.
-  if (ForkCopy::is_first_child()) MapInChild(homes_begin.load(), homes_bytes.load(), PROT_NONE);
-  ForkCopy::InChild();
+  if (!ForkCopy::is_first_child()) return;
+  MapInChild(homes_begin.load(), homes_bytes.load(), PROT_NONE);
+  Session::CloseInForkedChild();  // handlers of the program's may give such memory back before it is the runtime's turn
   struct sigaction action = {};
   action.sa_sigaction = BringToChild;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  struct sigaction before = {};
   const detail::Inside inside;
-  if (sigaction(SIGSEGV, &action, &before) != 0 || before.sa_sigaction == BringToChild) return;
-  segv_of_program = before;
+  if (sigaction(SIGSEGV, &action, &segv_of_program) != 0) return;
   if (parents_space->userfault().signal() == SIGSEGV) FaultServer::ExchangeHandlerOfOthers(nullptr, &segv_of_program);
+  ForkCopy::InChild();
 }
 
 }  // namespace
@@ -103,11 +123,11 @@ PageSpace& Runtime::StartPages() {
   PageSpace* const space = std::move(made).value().release();  // for ever: pages are used until the process ends
   homes_begin.store(space->homes().begin, std::memory_order_relaxed);
   homes_bytes.store(space->homes().bytes, std::memory_order_release);
+  parents_space = space;
   const std::string mask = SwapfileMask(config_);
   const size_t slash = mask.rfind('/');
   ForkCopy::Open(space, {.folder = slash == std::string::npos ? "." : mask.substr(0, slash + 1), .copies = config_.page_children});
-  parents_space = space;
-  pthread_atfork(BeforeFork, InParentAfterFork, InForkedChild);
+  detail::RegisterForkHandlers();
   PublicCall::PutHandlersOff();
   scanner_->SetSpace(space);
   pages_.store(space, std::memory_order_release);
@@ -268,7 +288,21 @@ void UnpinPagesForCall(const void* begin, size_t bytes) noexcept {
   const PublicCall call;
   PagesIfStarted()->UnpinForCall(begin, bytes);
 }
-void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept { FaultServer::ExchangeHandlerOfOthers(action, before); }
+void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept {
+  if (!Session::InForkedChild()) return FaultServer::ExchangeHandlerOfOthers(action, before);
+  const Inside inside;
+  sigset_t all, mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &mask);
+  const struct sigaction now = segv_of_program;
+  if (action != nullptr) segv_of_program = *action;
+  if (before != nullptr) *before = now;
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
+void RegisterForkHandlers() noexcept {
+  static std::atomic<bool> registered{false};
+  if (!registered.exchange(true)) pthread_atfork(BeforeFork, InParentAfterFork, InForkedChild);
+}
 bool HoldPages(void* begin, size_t bytes) noexcept {
   const PublicCall call;
   return PagesIfStarted()->Hold(begin, bytes).ok();

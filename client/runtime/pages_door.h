@@ -23,6 +23,8 @@ RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the star
 RAMSPAN_API int SignalOfPages() noexcept;  // by which they come, after the start; 0: by none
 // The descriptor without which memory that has left is zeros.
 RAMSPAN_API int DescriptorOfPages() noexcept;
+// For a library that is loaded before others: their handlers of forks may use such memory. Else they are registered at the start.
+RAMSPAN_API void RegisterForkHandlers() noexcept;
 // In a forked child: gets the copy of the parent's memory, if it has none yet; false: there is none.
 RAMSPAN_API bool CopyOfParentsPages() noexcept;
 RAMSPAN_API int DescriptorOfCopy() noexcept;  // without which there will be none; -1: none is needed
@@ -34,7 +36,7 @@ RAMSPAN_API bool PagesAreUsed(const void* begin, size_t bytes) noexcept;  // REQ
 RAMSPAN_API size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept;
 RAMSPAN_API size_t PinPagesForCall(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
-// As sigaction(SignalOfPages()), for what is not Ramspan's of it.
+// As sigaction(SignalOfPages()), for what is not Ramspan's of it; in a forked child that has or gets a copy, as sigaction(SIGSEGV).
 RAMSPAN_API void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept;
 RAMSPAN_API bool HoldPages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void LetGoPages(void* begin, size_t bytes) noexcept;
