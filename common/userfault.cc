@@ -34,8 +34,9 @@ constexpr unsigned long kNewFromDevice = _IO(0xAA, 0x00);  // USERFAULTFD_IOC_NE
 
 constexpr uint32_t kTriesALook = 16;  // at the clock
 constexpr auto kBusyPatience = std::chrono::milliseconds(2);  // with what holds a page; then the caller does without
-// A program that closes what it has not opened begins at 3, and ends at some number that it takes for large.
-constexpr int kHighFd = 1 << 16;
+// A program that closes what it has not opened begins at 3, and ends at some number that it takes for large. No higher: select(2) reads and writes as many bits as the kernel's
+// table has descriptors where a program says `getdtablesize()`, and an fd_set has 1024.
+constexpr int kHighFd = 1023;
 
 constexpr int kLeaveMapping = 4;  // MREMAP_DONTUNMAP, of Linux 5.7
 

@@ -338,6 +338,87 @@ void Children() {
   for (size_t i = 0; i < 12 * kMiB; ++i) CHECK(memory[i] == 9);
 }
 
+sigjmp_buf out_of_probe;
+void OfProbe(int) { siglongjmp(out_of_probe, 1); }
+char* read_at_fork = nullptr;
+void ReadAtFork() { static_cast<void>(*const_cast<volatile char*>(read_at_fork)); }
+ucontext_t child_context, coroutine_context;
+bool has_written = false;
+void WriteOnOtherStack() {
+  const int fd = open("/dev/null", O_WRONLY);
+  has_written = write(fd, read_at_fork, 1000) == 1000;
+  swapcontext(&coroutine_context, &child_context);
+}
+// What a reader of these showed.
+void ChildSignals() {
+  CHECK(pthread_atfork(nullptr, nullptr, [] { if (read_at_fork != nullptr) ReadAtFork(); }) == 0);  // before there is such memory
+  char* const memory = Filled(12 * kMiB);
+  char* const stack = New(kMiB);
+  memset(stack, 1, kMiB);
+  Sweep();
+  CHECK(InChild([] { return raise(SIGSEGV) == 0 ? 7 : 8; }) == -SIGSEGV);
+  CHECK(InChild([memory] {  // the handler stays where something else was no memory
+          signal(SIGSEGV, OfProbe);
+          if (sigsetjmp(out_of_probe, 1) == 0) *static_cast<volatile char*>(nullptr) = 1;
+          signal(SIGSEGV, SIG_DFL);
+          return IsFilled(memory, 0, 12 * kMiB) ? 0 : 1;
+        }) == 0);
+  sigset_t all, before;
+  sigfillset(&all);
+  CHECK(pthread_sigmask(SIG_BLOCK, &all, &before) == 0);  // as many do around a fork
+  CHECK(InChild([memory] { return IsFilled(memory, 0, 12 * kMiB) ? 0 : 1; }) == 0);
+  CHECK(pthread_sigmask(SIG_SETMASK, &before, nullptr) == 0);
+  CHECK(InChild([memory] {  // a small stack for handlers
+          static char small[4 * 8192];
+          memset(small, 0x5a, sizeof(small));
+          stack_t own = {};
+          own.ss_sp = small + 2 * 8192;
+          own.ss_size = 8192;
+          if (sigaltstack(&own, nullptr) != 0 || !IsFilled(memory, 0, 12 * kMiB)) return 1;
+          return std::all_of(small, small + 2 * 8192, [](char c) { return c == 0x5a; }) ? 0 : 2;
+        }) == 0);
+  CHECK(InChild([memory, stack] {  // a coroutine, whose first touch is a call of the library's
+          read_at_fork = memory;
+          getcontext(&coroutine_context);
+          coroutine_context.uc_stack.ss_sp = stack;
+          coroutine_context.uc_stack.ss_size = kMiB;
+          makecontext(&coroutine_context, WriteOnOtherStack, 0);
+          swapcontext(&child_context, &coroutine_context);
+          return has_written ? 0 : 1;
+        }) == 0);
+  read_at_fork = memory;
+  CHECK(InChild([memory] { return IsFilled(memory, 0, 12 * kMiB) ? 0 : 1; }) == 0);
+  char* const guard_page = Map(2 * kMiB);
+  memset(guard_page, 1, 2 * kMiB);
+  CHECK(mprotect(guard_page + 4096, 4096, PROT_NONE) == 0 && mprotect(guard_page + 8192, 4096, PROT_READ) == 0);
+  CHECK(InChild([guard_page] { return *static_cast<volatile char*>(guard_page + 4096); }) == -SIGSEGV);
+  CHECK(InChild([guard_page] {
+          if (guard_page[0] != 1 || guard_page[8192] != 1 || guard_page[12288] != 1) return 1;
+          guard_page[8192] = 2;
+          return 2;
+        }) == -SIGSEGV);
+  CHECK(InChild([memory] { return execl("/bin/sh", "sh", "-c", std::strcpy(memory, "exit 6"), nullptr); }) == 6);
+}
+
+void* FreesAndMakes(void* stop) {
+  while (!*static_cast<volatile bool*>(stop)) {
+    char* const p = New(3 * kMiB);
+    memset(p, 1, 3 * kMiB);
+    free(p);
+  }
+  return nullptr;
+}
+// What another thread gave back while it was copied ended the parent.
+void FreesDuringForks() {
+  char* const memory = Filled(6 * kMiB);
+  static bool stop = false;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, nullptr, FreesAndMakes, &stop) == 0);
+  for (int i = 0; i < 40; ++i) CHECK(InChild([memory] { return IsFilled(memory, 0, 6 * kMiB) ? 0 : 1; }) == 0);
+  stop = true;
+  CHECK(pthread_join(thread, nullptr) == 0 && IsFilled(memory, 0, 6 * kMiB));
+}
+
 // Calls on it of a child's.
 void ChildCalls() {
   char* const p = Map(8 * kMiB);
@@ -650,6 +731,11 @@ void Answers() {
   FD_SET(ends[0], sets);
   memset(reinterpret_cast<char*>(sets) + 8 * (ends[0] / 64 + 1), 0x5a, 64);
   Sweep();
+  auto* const all_bits = reinterpret_cast<fd_set*>(p + 3 * kMiB);  // as many as there may be descriptors, says the program: more than an fd_set has
+  memset(all_bits, 0, kMiB);
+  memset(reinterpret_cast<char*>(all_bits) + sizeof(fd_set), 0x5a, kMiB - sizeof(fd_set));
+  timeval at_once = {};
+  CHECK(select(getdtablesize(), all_bits, nullptr, nullptr, &at_once) == 0 && reinterpret_cast<char*>(all_bits)[sizeof(fd_set)] == 0x5a);
   CHECK(pselect(ends[0] + 1, sets, nullptr, nullptr, &no_time, &none) == 1 && FD_ISSET(ends[0], sets));
   CHECK(reinterpret_cast<char*>(sets)[8 * (ends[0] / 64 + 1)] == 0x5a);
 }
@@ -743,7 +829,7 @@ int main(int count, char** arguments) {
   static constexpr struct {
     const char* name;
     void (*run)();
-  } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child}, {"children", Children}, {"child_calls", ChildCalls},
+  } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child}, {"children", Children}, {"child_calls", ChildCalls}, {"child_signals", ChildSignals}, {"frees_during_forks", FreesDuringForks},
                     {"ticks", Ticks}, {"small_stack", SmallStack}, {"descriptors", Descriptors}, {"streams", Streams}, {"messages", Messages}, {"waiting", Waiting}, {"masks", Masks},
                     {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}, {"handler_calls", HandlerCalls},
                     {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}};
