@@ -23,6 +23,7 @@
 #include "common/log.h"
 #include "common/public_call.h"
 #include "common/units.h"
+#include "common/write_signals_blocked.h"
 
 namespace ramspan {
 namespace {
@@ -100,7 +101,14 @@ int OpenFile(const std::string& folder) {
     fd = mkostemp(name.data(), O_CLOEXEC);
     if (fd >= 0) unlink(name.c_str());
   }
-  if (fd < 0) fd = memfd_create("ramspan-fork", MFD_CLOEXEC);
+  if (fd < 0) {
+    const int error = errno;
+    fd = memfd_create("ramspan-fork", MFD_CLOEXEC);
+    static std::atomic<bool> told{false};
+    if (fd >= 0 && !told.exchange(true)) {
+      LogWarning("copies of memory that is swapped by pages, for forked children, are in memory, beside the limit: no file can be made in %s (%s). The key swapfiles names another folder", folder.c_str(), strerror(error));
+    }
+  }
   return Listed(fd);
 }
 
@@ -114,31 +122,11 @@ bool WriteAll(int fd, const void* begin, size_t bytes, uint64_t offset) {
   return true;
 }
 
-// Pages that the program has made read-only, or without access.
-void AddProtections(std::vector<CopiedRun>* runs) {
-  FILE* const maps = fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return;
-  const auto first = reinterpret_cast<uintptr_t>(space->homes().begin);
-  char line[512], rights[5] = "";
-  uintptr_t begin = 0, end = 0;
-  while (fgets(line, sizeof(line), maps) != nullptr) {
-    if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || begin < first || begin - first >= space->homes().bytes || (rights[0] == 'r' && rights[1] == 'w')) continue;
-    const int protection = (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0);
-    const uint64_t block = space->block_bytes();
-    for (uintptr_t at = begin, next; at < end; at = next) {  // what has left may have no rights either
-      next = std::min(end, first + ((at - first) / block + 1) * block);
-      if (space->IsProtected(reinterpret_cast<void*>(at))) runs->push_back({at - first, next - at, 0, protection});
-    }
-  }
-  fclose(maps);
-}
-
 // All memory, and the table behind it.
 Status WriteFile(int fd, Answer* to) {
   std::vector<CopiedRun> runs;
   if (Status status = space->CopyTo(fd, &runs); !status.ok()) return status;
-  to->table = runs.empty() ? 0 : runs.back().offset + runs.back().bytes;
-  AddProtections(&runs);
+  for (const CopiedRun& run : runs) to->table = std::max(to->table, run.offset + run.bytes);
   to->runs = runs.size();
   if (!WriteAll(fd, runs.data(), runs.size() * sizeof(CopiedRun), to->table)) return Unavailable(strerror(errno));
   return Status();
@@ -269,35 +257,10 @@ bool MayWantCopy(int from) {
   return wants;
 }
 
-// A signal that a file may not grow (ulimit -f) is no end of the program: the child is told.
-class NoSignalOfFileSize {
- public:
-  NoSignalOfFileSize() {
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
-    sigemptyset(&of_size_);
-    sigaddset(&of_size_, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &of_size_, &before_);
-  }
-  ~NoSignalOfFileSize() {
-    const timespec at_once = {};
-    while (!was_pending_ && sigtimedwait(&of_size_, nullptr, &at_once) == SIGXFSZ) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoSignalOfFileSize(const NoSignalOfFileSize&) = delete;
-  NoSignalOfFileSize& operator=(const NoSignalOfFileSize&) = delete;
-
- private:
-  sigset_t of_size_, before_;
-  bool was_pending_;
-};
-
 // All memory, or why not.
 void Answered(int to) {
   const auto since = Clock::now();
-  const NoSignalOfFileSize no_signal;
+  const WriteSignalsBlocked blocked;
   Answer what;
   int fd = OpenFile(options->folder);
   const Status status = fd < 0 ? Unavailable(strerror(errno)) : WriteFile(fd, &what);

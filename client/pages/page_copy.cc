@@ -1,7 +1,10 @@
 // PageSpace::CopyTo: all memory as it is, for a forked child (fork_copy.h).
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
@@ -45,7 +48,28 @@ Status PageSpace::CopyTo(int fd, std::vector<CopiedRun>* runs) {
     if (!goes_on) runs->push_back({home, 0, home});
     runs->back().bytes = home + block_bytes_ - runs->back().home;
   }
+  if (held_.load(std::memory_order_relaxed) > 0) AddProtections(end, runs);
   return ftruncate(fd, static_cast<off_t>(end * block_bytes_)) == 0 ? Status() : AsStatus(errno);
+}
+
+// Pages of the first `blocks` that the program has made read-only, or without access.
+void PageSpace::AddProtections(size_t blocks, std::vector<CopiedRun>* runs) const {
+  FILE* const maps = fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return;
+  const auto first = reinterpret_cast<uintptr_t>(homes_.begin), last = first + blocks * block_bytes_;
+  char line[512], rights[5] = "";
+  uintptr_t begin = 0, end = 0;
+  while (fgets(line, sizeof(line), maps) != nullptr) {
+    if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || end <= first || begin >= last || (rights[0] == 'r' && rights[1] == 'w')) continue;
+    const int protection = (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0);
+    begin = std::max(begin, first);
+    end = std::min(end, last);
+    for (uintptr_t at = begin, next; at < end; at = next) {  // what has left may have no rights either
+      next = std::min(end, first + ((at - first) / block_bytes_ + 1) * block_bytes_);
+      if (BlockAt(reinterpret_cast<void*>(at)).is_protected) runs->push_back({at - first, next - at, 0, protection});
+    }
+  }
+  fclose(maps);
 }
 
 // Zeros are not written: the file is empty there.

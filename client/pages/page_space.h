@@ -85,7 +85,7 @@ class PageSpace {
   // UnpinForCall gets the same. At most `bytes`, and a part of the memory limit; 0: the first block cannot be brought. Blocks. As Bring otherwise.
   size_t PinForCall(const void* begin, size_t bytes);
   void UnpinForCall(const void* begin, size_t bytes);
-  // All of it as it is, at its distance from the first home, for a forked child: what is not allocated, or was never touched, is a hole. Blocks, and brings what has left. Errors: of the file; as Bring.
+  // All of it as it is, at its distance from the first home, for a forked child: what is not allocated, or was never touched, is a hole. And the rights of pages that have others. Blocks, and brings what has left. Errors: of the file; as Bring.
   Status CopyTo(int fd, std::vector<CopiedRun>* runs);
   Status CopyBlockTo(int fd, uint64_t offset, size_t number);  // the same of one
   // Of blocks that have been touched.
@@ -203,6 +203,7 @@ class PageSpace {
   void DropChunk(Block* block);
   bool IsUsed(size_t number) const { return used_[number / 64].load() & uint64_t{1} << number % 64; }
   void MarkUsed(size_t first, size_t end, bool used);
+  void AddProtections(size_t blocks, std::vector<CopiedRun>* runs) const;
   int CopyHomeTo(int fd, uint64_t offset, const char* home) const;
   // Bytes of a block that were asked for; 0: it is free.
   uint64_t UsedBytes(size_t number) const {
