@@ -296,7 +296,7 @@ void ForkCopy::Prepare() {
   const detail::Inside inside;
   const int error = errno;
   int ends[2];
-  if (options->copies && space->touched_bytes() > 0) {
+  if (options->copies) {
     sigset_t all;
     sigfillset(&all);
     for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, own);  // by which pages come

@@ -135,12 +135,16 @@ inline Reach ReachOf(const iovec* vectors, size_t count) {
   return all;
 }
 
-// A name that the program gives, at home.
+// A name that the program gives, at home. Its end may be beyond what may be read: the kernel says so.
 class PinnedName {
  public:
-  explicit PinnedName(const char* name) : pinned_(name, ReachOf(name, 1).bytes == 0 ? 0 : ReachOf(name, 1).is_protected ? 1 : strlen(name) + 1) {}
+  explicit PinnedName(const char* name) : pinned_(name, BytesOf(name)) {}
 
  private:
+  static size_t BytesOf(const char* name) {
+    const Reach reach = ReachOf(name, PATH_MAX);
+    return reach.is_protected ? reach.bytes : std::min(reach.bytes, strnlen(name, reach.bytes) + 1);
+  }
   const Pinned pinned_;
 };
 

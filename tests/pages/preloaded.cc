@@ -230,6 +230,8 @@ void* ForkInThread(void* memory) {
 }
 // Each has its parent's memory as it was at the fork, however it comes to use it first.
 void Children() {
+  char* const first = New(kMiB);
+  CHECK(InChild([first] { return first[0] == 0 ? 0 : 1; }) == 0);  // nobody has touched any yet
   char* const memory = Filled(12 * kMiB);
   int never_written[2];
   CHECK(pipe(never_written) == 0);
@@ -315,6 +317,8 @@ void Children() {
   pthread_t thread;
   for (size_t i = 0; i < 12 * kMiB; ++i) memory[i] = static_cast<char>(i * 31 >> 3);
   CHECK(pthread_create(&thread, nullptr, ForkInThread, memory) == 0 && pthread_join(thread, nullptr) == 0);
+  char* const untouched = New(3 * kMiB);
+  CHECK(InChild([untouched] { return untouched[2 * kMiB] == 0 && ++untouched[2 * kMiB] == 1 ? 0 : 1; }) == 0);
   // The parent goes on, and so do children of before.
   pid_t pids[4];
   int go[2];
@@ -684,8 +688,10 @@ void Refused() {
   Sweep();
   iovec pieces[2] = {{p, kMiB}, {p + kMiB, kMiB}};
   CHECK(pwritev(fd, pieces, 2, 0) == static_cast<ssize_t>(kMiB));
+  memset(p + kMiB - 100, 'x', 100);
   CHECK(poll(reinterpret_cast<pollfd*>(p + kMiB), 1, 0) == -1 && errno == EFAULT);
   CHECK(open(p + kMiB, O_RDONLY) == -1 && errno == EFAULT);
+  CHECK(open(p + kMiB - 100, O_RDONLY) == -1 && errno == EFAULT);  // has no end
   CHECK(mprotect(p + kMiB, 4096, PROT_READ) == 0);
   Sweep();
   CHECK(pwrite(fd, p, 4 * kMiB, 0) == static_cast<ssize_t>(4 * kMiB));  // it may be read
