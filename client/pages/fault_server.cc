@@ -14,6 +14,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "client/pages/page_scanner.h"
 #include "common/errno_guard.h"
@@ -155,9 +156,21 @@ void FaultServer::ExchangeHandlerOfOthers(const struct sigaction* action, struct
   if (before != nullptr) *before = now;
 }
 
+// Another thread may have made the page so between the fault and now, and what the program does there may be allowed: it tries again some times.
+bool FaultServer::IsRefused(const void* address) {
+  constexpr int kTries = 3;
+  static __thread const void* t_last = nullptr;
+  static __thread int t_tries = 0;
+  if (!the_server->space_->IsRefusedByProgram(address)) return t_last = nullptr, false;
+  t_tries = std::exchange(t_last, address) == address ? t_tries + 1 : 0;
+  if (t_tries < kTries) return false;
+  t_last = nullptr;
+  return true;
+}
+
 void FaultServer::OnSignal(int number, siginfo_t* info, void* context) {
   const bool fetches_code = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kFetchesCode) != 0;
-  const bool of_memory = info->si_code > 0 && !fetches_code && the_server->space_->Owns(info->si_addr) && !(number == SIGSEGV && the_server->space_->IsRefusedByProgram(info->si_addr));
+  const bool of_memory = info->si_code > 0 && !fetches_code && the_server->space_->Owns(info->si_addr) && !(number == SIGSEGV && IsRefused(info->si_addr));
   if (of_memory) {
     int cancel = PTHREAD_CANCEL_ENABLE;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);

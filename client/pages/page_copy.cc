@@ -1,4 +1,5 @@
 // PageSpace::CopyTo: all memory as it is, for a forked child (fork_copy.h).
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -114,15 +115,20 @@ Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number) {
   }
 }
 
-// Without a lock: a page that the program has given back behind Ramspan's back is brought while it is read. Pages that may not be read are empty in the copy.
+// Without a lock: a page that the program has given back behind Ramspan's back is brought while it is read. Pages that the program has made unreadable are read as a debugger does.
 int PageSpace::CopyHomeTo(int fd, uint64_t offset, const char* home) const {
   int error = WriteTo(fd, home, block_bytes_, offset);
   if (error != EFAULT) return error;
+  const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   for (size_t at = 0; at < block_bytes_; at += kPageBytes) {
     error = WriteTo(fd, home + at, kPageBytes, offset + at);
-    if (error != 0 && error != EFAULT) return error;
+    char page[kPageBytes];
+    if (error == EFAULT && pread(memory, page, kPageBytes, reinterpret_cast<off_t>(home + at)) == static_cast<ssize_t>(kPageBytes)) error = WriteTo(fd, page, kPageBytes, offset + at);
+    if (error != 0 && error != EFAULT) break;
+    error = 0;
   }
-  return 0;
+  close(memory);
+  return error;
 }
 
 }  // namespace ramspan

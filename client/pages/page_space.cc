@@ -1,6 +1,8 @@
 #include "client/pages/page_space.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -70,9 +72,11 @@ Status PageSpace::Open(const PageOptions& options) {
     const uint64_t used_bytes = RoundUpToGranule(blocks / 8 + sizeof(uint64_t));
     charged_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(charges_bytes, charges_bytes).begin);
     used_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(used_bytes, used_bytes).begin);
+    const uint64_t rights_bytes = RoundUpToGranule(whole / kPageBytes / 8 + sizeof(uint64_t));
+    rights_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(rights_bytes, rights_bytes).begin);
     registered_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(bits_bytes, bits_bytes).begin);
   }
-  if (homes_.begin == nullptr || table_.begin == nullptr || registered_ == nullptr || charged_ == nullptr || used_ == nullptr) {
+  if (homes_.begin == nullptr || table_.begin == nullptr || registered_ == nullptr || charged_ == nullptr || used_ == nullptr || rights_ == nullptr) {
     return InvalidArgument("memory that is swapped by pages needs " + FormatBytes(least) +
                            " of addresses, four times the memory limit, which this process may not have: raise `ulimit -v`, or lower the limit (RAMSPAN_MEMORY)");
   }
@@ -172,10 +176,11 @@ void PageSpace::FreeBlocks(size_t first, size_t end) {
 
 // All of its pages are as they were made.
 void PageSpace::MakePlain(Block* block) {
-  const Locked locked(block);
-  mprotect(HomeOf(*block), block_bytes_, PROT_READ | PROT_WRITE);
-  block->is_protected = false;
-  if (std::exchange(block->held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
+  {
+    const Locked locked(block);
+    if (block->home || userfault_.mode() != FaultMode::kProtect) mprotect(HomeOf(*block), block_bytes_, PROT_READ | PROT_WRITE);
+  }
+  NoteRights(HomeOf(*block), block_bytes_, true);
 }
 
 void* PageSpace::Reallocate(void* begin, size_t bytes) {
@@ -251,10 +256,10 @@ size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes, bool* are_prote
   return std::min(bytes, end - std::min(end, at));
 }
 
-Status PageSpace::Hold(void* begin, size_t bytes) {
+Status PageSpace::HoldAll(void* begin, size_t bytes, bool untouched_too) {
   const size_t first = IndexOf(begin), end = IndexOf(static_cast<char*>(begin) + bytes - 1) + 1;
   for (size_t b = first; b < end; ++b) {
-    const bool may_come_later = blocks_[b].chunk.load(std::memory_order_acquire) == nullptr && (!blocks_[b].is_protected || userfault_.mode() != FaultMode::kProtect);
+    const bool may_come_later = !untouched_too && blocks_[b].chunk.load(std::memory_order_acquire) == nullptr;
     for (bool held = may_come_later; !held;) {
       Status status = (held_.load(std::memory_order_relaxed) + 1) * block_bytes_ > engine_->budget()->limit() / 2
                           ? Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit"))
@@ -276,28 +281,60 @@ bool PageSpace::HoldLocked(Block* block) {
   return block->home;
 }
 
+bool PageSpace::HasPagesWithRights(const Block& block) const {
+  const size_t first = static_cast<size_t>(&block - blocks_) * (block_bytes_ / kPageBytes), end = first + block_bytes_ / kPageBytes;
+  for (size_t page = first; page < end; page = (page / 64 + 1) * 64) {
+    const size_t count = std::min<size_t>(end - page, 64 - page % 64);
+    const uint64_t bits = (count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1) << page % 64;
+    if ((rights_[page / 64].load(std::memory_order_relaxed) & bits) != 0) return true;
+  }
+  return false;
+}
+
 bool PageSpace::IsRefusedByProgram(const void* address) const {
   Block& block = BlockAt(address);
   const Locked locked(&block);
-  return block.home && block.is_protected;
+  const auto page = static_cast<size_t>(static_cast<const char*>(address) - homes_.begin) / kPageBytes;
+  return block.home && (rights_[page / 64].load(std::memory_order_relaxed) & uint64_t{1} << page % 64) != 0;
 }
 
-Status PageSpace::BecomeProtected(void* begin, size_t bytes) {
-  // First, so that what is touched meanwhile is held, too.
-  for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<char*>(begin) + bytes - 1); ++b) {
-    const Locked locked(&blocks_[b]);
-    blocks_[b].is_protected = true;
-    HoldLocked(&blocks_[b]);
+void PageSpace::NoteRights(char* begin, size_t bytes, bool are_plain) {
+  for (char *at = begin, *const end = begin + bytes, *next; at < end; at = next) {
+    Block& block = BlockAt(at);
+    next = std::min(end, HomeOf(block) + block_bytes_);
+    const Locked locked(&block);
+    for (auto page = static_cast<size_t>(at - homes_.begin) / kPageBytes; page < static_cast<size_t>(next - homes_.begin + kPageBytes - 1) / kPageBytes; ++page) {
+      const uint64_t bit = uint64_t{1} << page % 64;
+      are_plain ? rights_[page / 64].fetch_and(~bit, std::memory_order_relaxed) : rights_[page / 64].fetch_or(bit, std::memory_order_relaxed);
+    }
+    if (!are_plain || HasPagesWithRights(block)) {
+      block.is_protected = true;
+      HoldLocked(&block);
+    } else if (block.is_protected.exchange(false) && std::exchange(block.held, false)) {
+      held_.fetch_sub(1, std::memory_order_relaxed);
+    }
   }
-  return Hold(begin, bytes);
 }
 
-void PageSpace::BecomePlain(void* begin, size_t bytes) {
-  const auto* const end = static_cast<char*>(begin) + bytes;
-  for (size_t b = IndexOf(begin); b <= IndexOf(end - 1); ++b) {
-    const char* const home = HomeOf(blocks_[b]);
-    if (home >= begin && home + block_bytes_ <= end && blocks_[b].is_protected) MakePlain(blocks_ + b);
+int PageSpace::Protect(void* begin, size_t bytes, int protection) {
+  const bool are_plain = protection == (PROT_READ | PROT_WRITE), by_rights = userfault_.mode() == FaultMode::kProtect;
+  auto* const first = static_cast<char*>(begin);
+  if ((protection & ~(PROT_READ | PROT_WRITE | PROT_EXEC)) != 0) return EINVAL;
+  if (!are_plain) {
+    if (!HoldAll(begin, bytes, by_rights).ok()) return ENOMEM;
+    NoteRights(first, bytes, false);
   }
+  // What is touched for the first time meanwhile is held, too (Show).
+  int error = 0;
+  for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
+    Block& block = BlockAt(at);
+    next = std::min(end, HomeOf(block) + block_bytes_);
+    const Locked locked(&block);
+    if (by_rights && !block.home) continue;  // it has none, and comes with all
+    if (syscall(SYS_mprotect, at, next - at, protection) != 0 && error == 0) error = errno;
+  }
+  if (are_plain && error == 0) NoteRights(first, bytes, true);
+  return error;
 }
 
 void PageSpace::LetGo(void* begin, size_t bytes) {

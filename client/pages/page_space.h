@@ -73,12 +73,11 @@ class PageSpace {
   size_t UsedBytesFrom(const void* begin, size_t bytes, bool* are_protected) const;
   // The blocks of the range that have been touched are at home until LetGo, or until they are given back: for who locks them. Blocks.
   // As Bring; kResourceExhausted, with nothing held, where more than half of the memory limit would be.
-  Status Hold(void* begin, size_t bytes);
+  Status Hold(void* begin, size_t bytes) { return HoldAll(begin, bytes, false); }
   void LetGo(void* begin, size_t bytes);
-  // The same for who changes the protection of pages there (mprotect), also of blocks that are touched later: pages of unlike protection cannot be moved. In force until
-  // BecomePlain after all of a block's are readable and writable again, or until it is given back.
-  Status BecomeProtected(void* begin, size_t bytes);
-  void BecomePlain(void* begin, size_t bytes);
+  // mprotect(2), of whole pages. Those that are not readable and writable cannot be moved: their blocks are at home, as if they were held, until all of their pages are plain again.
+  // errno; 0 is success. Blocks. ENOMEM, with nothing done, as Hold.
+  int Protect(void* begin, size_t bytes, int protection);
   // Whether the program has made pages there that it may not use so. In kProtect, where a touch of those is no other than of what has left.
   bool IsRefusedByProgram(const void* address) const;
   // For a system call on the range, where the kernel's own accesses are not served: how many bytes from `begin` on are at home, and stay there until
@@ -212,6 +211,9 @@ class PageSpace {
   }
   void SetUsed(size_t first, size_t bytes);
   bool HoldLocked(Block* block);
+  Status HoldAll(void* begin, size_t bytes, bool untouched_too);
+  void NoteRights(char* begin, size_t bytes, bool are_plain);
+  bool HasPagesWithRights(const Block& block) const;
   void MakePlain(Block* block);
   bool Rehome(Block* from, Block* to);
   void FreeBlocks(size_t first, size_t end);
@@ -232,6 +234,7 @@ class PageSpace {
   std::atomic<uint64_t>* used_ = nullptr;
   std::atomic<uint64_t> used_end_{0};     // behind the last block that ever was used
   std::atomic<uint64_t> touched_blocks_{0};
+  std::atomic<uint64_t>* rights_ = nullptr;  // a bit for each page of the homes: it is not readable and writable
   std::atomic<uint64_t>* charged_ = nullptr;  // a bit for each kBlocksACharge descriptors that count in the memory limit
   uint64_t alignment_ = 0;  // of the homes' begin
   std::atomic<uint64_t> held_{0}, in_calls_{0};  // blocks

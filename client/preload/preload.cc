@@ -292,7 +292,9 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
       return MAP_FAILED;
     }
     const PublicCall call;
-    ramspan::discard(address, (bytes + kPageBytes - 1) & ~(kPageBytes - 1));
+    bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+    ramspan::detail::ProtectPages(address, bytes, PROT_READ | PROT_WRITE);
+    ramspan::discard(address, bytes);
     return address;
   }
   return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
@@ -391,17 +393,11 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
 RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
   if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsForked()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
   PublicCall call;
-  const bool is_plain = protection == (PROT_READ | PROT_WRITE);
   if (reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) return call.Fail(EINVAL), -1;
+  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
   if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
-  if (!is_plain && !ramspan::detail::PagesBecomeProtected(address, bytes)) {
-    call.Fail(ENOMEM);
-    return -1;
-  }
-  const int failed = Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
-  if (failed != 0) call.Fail(errno);
-  if (is_plain) ramspan::detail::PagesBecomePlain(address, bytes);
-  return failed;
+  const int error = ramspan::detail::ProtectPages(address, bytes, protection);
+  return error == 0 ? 0 : (call.Fail(error), -1);
 }
 
 // ---- mlock(2): what is locked is not swapped, up to half of the memory limit ----

@@ -69,11 +69,14 @@ void ExplainInChild(const char* why_not) {
 
 // What the child touches of its parent's memory comes now, as a copy. All others are the program's.
 void BringToChild(int number, siginfo_t* info, void* context) {
-  const struct sigaction own = segv_of_program;
+  struct sigaction own = segv_of_program;
   if (info->si_code > 0 && IsHome(info->si_addr)) {
     const bool had_all = ForkCopy::descriptor() < 0;
     if (ForkCopy::Ask(info->si_addr) && (!had_all || faults_with_copy.fetch_add(1) < kFaultsWithCopy)) return;
-    if (const char* const why_not = ForkCopy::why_not()) ExplainInChild(why_not);
+    if (const char* const why_not = ForkCopy::why_not()) {
+      ExplainInChild(why_not);
+      own = {};  // and ends: a handler of the program's would come back to it for ever
+    }
   }
   if ((own.sa_flags & SA_SIGINFO) == 0 && own.sa_handler == SIG_IGN && info->si_code <= 0) return;
   if ((own.sa_flags & SA_SIGINFO) != 0 || (own.sa_handler != SIG_DFL && own.sa_handler != SIG_IGN)) {
@@ -312,13 +315,9 @@ void LetGoPages(void* begin, size_t bytes) noexcept {
   PagesIfStarted()->LetGo(begin, bytes);
 }
 
-bool PagesBecomeProtected(void* begin, size_t bytes) noexcept {
+int ProtectPages(void* begin, size_t bytes, int protection) noexcept {
   const PublicCall call;
-  return PagesIfStarted()->BecomeProtected(begin, bytes).ok();
-}
-void PagesBecomePlain(void* begin, size_t bytes) noexcept {
-  const PublicCall call;
-  PagesIfStarted()->BecomePlain(begin, bytes);
+  return PagesIfStarted()->Protect(begin, bytes, protection);
 }
 
 }  // namespace detail

@@ -40,7 +40,6 @@ RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
 RAMSPAN_API void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept;
 RAMSPAN_API bool HoldPages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void LetGoPages(void* begin, size_t bytes) noexcept;
-RAMSPAN_API bool PagesBecomeProtected(void* begin, size_t bytes) noexcept;
-RAMSPAN_API void PagesBecomePlain(void* begin, size_t bytes) noexcept;
+RAMSPAN_API int ProtectPages(void* begin, size_t bytes, int protection) noexcept;  // errno
 
 }  // namespace ramspan::detail

@@ -746,6 +746,86 @@ void Answers() {
   CHECK(reinterpret_cast<char*>(sets)[8 * (ends[0] / 64 + 1)] == 0x5a);
 }
 
+// What mprotect has changed and changed back is as it was, and blocks all of whose pages are plain again may leave. With a model of each page.
+void Rights() {
+  constexpr size_t kPages = 6 * kMiB / 4096;
+  static unsigned char value[kPages];
+  static int rights[kPages];
+  char* p = Map(6 * kMiB);
+  memset(p, 0, 6 * kMiB);
+  std::fill(rights, rights + kPages, PROT_READ | PROT_WRITE);
+  unsigned random = 1;
+  const auto next = [&random](size_t below) { return (random = random * 1103515245 + 12345, random >> 8) % below; };
+  static char* const other = New(8 * kMiB);
+  for (int i = 0; i < 6000; ++i) {
+    const size_t first = next(kPages - 20), count = 1 + next(20);
+    static constexpr int kRights[] = {PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE, PROT_READ | PROT_WRITE};
+    const int wanted = kRights[next(4)];
+    switch (next(4)) {
+      case 0:
+        if (mprotect(p + first * 4096, count * 4096, wanted) == 0) {
+          std::fill(rights + first, rights + first + count, wanted);
+        } else {
+          CHECK(errno == ENOMEM && wanted != (PROT_READ | PROT_WRITE));  // more than half of the limit
+          CHECK(mprotect(p, 6 * kMiB, PROT_READ | PROT_WRITE) == 0);
+          std::fill(rights, rights + kPages, PROT_READ | PROT_WRITE);
+        }
+        break;
+      case 1:
+        for (size_t k = first; k < first + count; ++k) {
+          if (rights[k] == (PROT_READ | PROT_WRITE)) memset(p + k * 4096, value[k] = static_cast<unsigned char>(i), 4096);
+        }
+        break;
+      case 2:
+        for (size_t k = first; k < first + count; ++k) CHECK(rights[k] == PROT_NONE || (static_cast<unsigned char>(p[k * 4096]) == value[k] && static_cast<unsigned char>(p[k * 4096 + 4095]) == value[k]));
+        break;
+      default:
+        for (size_t k = 0; k < kMiB; k += 4096) other[next(8) * kMiB + k] += 1;
+        if (i % 50 == 0 && mmap(p + first * 4096, count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+          std::fill(rights + first, rights + first + count, PROT_READ | PROT_WRITE);
+          std::fill(value + first, value + first + count, 0);
+        }
+    }
+  }
+  CHECK(InChild([p] {  // what was there, whatever its rights were
+          if (mprotect(p, 6 * kMiB, PROT_READ) != 0) return 2;
+          for (size_t k = 0; k < kPages; ++k) {
+            if (static_cast<unsigned char>(p[k * 4096]) != value[k]) return 1;
+          }
+          return 0;
+        }) == 0);
+  // Toggled one page a block: all of them are plain again, so none is kept.
+  char* const toggled = Filled(16 * kMiB);
+  char* const aligned = toggled + -reinterpret_cast<uintptr_t>(toggled) % 65536;
+  CHECK(mprotect(p, 6 * kMiB, PROT_READ | PROT_WRITE) == 0);
+  for (char* at = aligned; at < aligned + 15 * kMiB; at += 65536) CHECK(mprotect(at, 4096, PROT_NONE) == 0 && mprotect(at, 4096, PROT_READ | PROT_WRITE) == 0);
+  // What is refused changes nothing.
+  for (char* at = aligned; at < aligned + 15 * kMiB; at += 65536) static_cast<void>(mprotect(at, 4096, PROT_READ));
+  CHECK(IsFilled(toggled, 0, 15 * kMiB));
+}
+
+char* read_while_rights_change = nullptr;
+void* ReadAll(void* stop) {
+  for (unsigned sum = 0; !*static_cast<volatile bool*>(stop); sum += 1) {
+    for (size_t i = 0; i < 16 * kMiB; i += 4096) CHECK(read_while_rights_change[i] == 5);
+  }
+  return nullptr;
+}
+// A reader may read, whether a page has just come or has just become read-only.
+void RightsBesideReaders() {
+  read_while_rights_change = Map(16 * kMiB);
+  memset(read_while_rights_change, 5, 16 * kMiB);
+  static bool stop = false;
+  pthread_t threads[3];
+  for (pthread_t& thread : threads) CHECK(pthread_create(&thread, nullptr, ReadAll, &stop) == 0);
+  for (int i = 0; i < 1500; ++i) {
+    char* const block = read_while_rights_change + static_cast<size_t>(i) * 37 % 250 * 65536;
+    CHECK(mprotect(block, 65536, PROT_READ) == 0 && mprotect(block, 65536, PROT_READ | PROT_WRITE) == 0);
+  }
+  stop = true;
+  for (pthread_t& thread : threads) CHECK(pthread_join(thread, nullptr) == 0);
+}
+
 char* guard = nullptr;
 sigjmp_buf out_of_fault;
 void OwnFault(int, siginfo_t* info, void*) {
@@ -838,7 +918,7 @@ int main(int count, char** arguments) {
   } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child}, {"children", Children}, {"child_calls", ChildCalls}, {"child_signals", ChildSignals}, {"frees_during_forks", FreesDuringForks},
                     {"ticks", Ticks}, {"small_stack", SmallStack}, {"descriptors", Descriptors}, {"streams", Streams}, {"messages", Messages}, {"waiting", Waiting}, {"masks", Masks},
                     {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}, {"handler_calls", HandlerCalls},
-                    {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}};
+                    {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}, {"rights", Rights}, {"rights_beside_readers", RightsBesideReaders}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();
