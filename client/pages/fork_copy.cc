@@ -51,7 +51,7 @@ struct Answer {
 
 ForkCopy::Options* options = nullptr;
 std::atomic<PageSpace*> opened{nullptr};
-PageSpace* space = nullptr;  // the same, for who comes after
+PageSpace* Space() { return opened.load(std::memory_order_acquire); }
 
 // From Prepare on until the fork is done: the ends of the socket, and the signals that were blocked: a handler that forks would take these ends for its own.
 struct Fork {
@@ -112,24 +112,13 @@ int OpenFile(const std::string& folder) {
   return Listed(fd);
 }
 
-bool WriteAll(int fd, const void* begin, size_t bytes, uint64_t offset) {
-  for (size_t done = 0; done < bytes;) {
-    const ssize_t wrote = pwrite(fd, static_cast<const char*>(begin) + done, bytes - done, static_cast<off_t>(offset + done));
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return false;
-    done += static_cast<size_t>(wrote);
-  }
-  return true;
-}
-
 // All memory, and the table behind it.
 Status WriteFile(int fd, Answer* to) {
   std::vector<CopiedRun> runs;
-  if (Status status = space->CopyTo(fd, &runs); !status.ok()) return status;
+  if (Status status = Space()->CopyTo(fd, &runs); !status.ok()) return status;
   for (const CopiedRun& run : runs) to->table = std::max(to->table, run.offset + run.bytes);
   to->runs = runs.size();
-  if (!WriteAll(fd, runs.data(), runs.size() * sizeof(CopiedRun), to->table)) return Unavailable(strerror(errno));
-  return Status();
+  return PageSpace::WriteTo(fd, runs.data(), runs.size() * sizeof(CopiedRun), to->table);
 }
 
 void SendAnswer(int to, const Answer& what, int fd) {
@@ -183,10 +172,10 @@ bool MapRun(int fd, const CopiedRun& run) {
       if (ahead > at) next = std::min(next, ahead);
     }
     if (is_given) {
-      next = at + space->block_bytes();
+      next = at + Space()->block_bytes();
       continue;
     }
-    char* const home = space->homes().begin + run.home + at;
+    char* const home = Space()->homes().begin + run.home + at;
     const long mapped = syscall(SYS_mmap, home, next - at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, run.offset + at);
     if (mapped != reinterpret_cast<long>(home)) return false;
   }
@@ -205,7 +194,7 @@ bool MapRuns(int fd, Answer* what) {
     }
     for (uint64_t i = 0; i < count; ++i) {
       if (runs[i].protection != (PROT_READ | PROT_WRITE)) {
-        syscall(SYS_mprotect, space->homes().begin + runs[i].home, runs[i].bytes, runs[i].protection);
+        syscall(SYS_mprotect, Space()->homes().begin + runs[i].home, runs[i].bytes, runs[i].protection);
         continue;
       }
       if (MapRun(fd, runs[i])) continue;
@@ -222,13 +211,13 @@ bool MapRuns(int fd, Answer* what) {
 void GiveBlock(int to, int fd, uint64_t home, uint64_t offset) {
   Answer what;
   what.may_ask_again = true;
-  const CopiedRun run = {home, space->block_bytes(), offset};
+  const CopiedRun run = {home, Space()->block_bytes(), offset};
   Status status;
-  if (space->IsUsed(space->homes().begin + home, 1)) {
+  if (Space()->IsUsed(Space()->homes().begin + home, 1)) {
     what.runs = 1;
     what.table = offset + run.bytes;
-    status = space->CopyBlockTo(fd, offset, home / run.bytes);
-    if (status.ok() && !WriteAll(fd, &run, sizeof(run), what.table)) status = Unavailable(strerror(errno));
+    status = Space()->CopyBlockTo(fd, offset, home / run.bytes);
+    if (status.ok()) status = PageSpace::WriteTo(fd, &run, sizeof(run), what.table);
   }
   if (!status.ok()) what.runs = 0;  // it asks again, until it gets all, or the reason
   SendAnswer(to, what, fd);
@@ -236,8 +225,8 @@ void GiveBlock(int to, int fd, uint64_t home, uint64_t offset) {
 
 // Whether the child may want a copy: it asks for all, or for more and more, or has done nothing else for too long.
 bool MayWantCopy(int from) {
-  const auto until = Clock::now() + std::min<std::chrono::milliseconds>(kPatience + std::chrono::milliseconds(space->touched_bytes() / kCopiedAMs / 4), kPatienceMost);
-  const uint64_t block = space->block_bytes();
+  const auto until = Clock::now() + std::min<std::chrono::milliseconds>(kPatience + std::chrono::milliseconds(Space()->touched_bytes() / kCopiedAMs / 4), kPatienceMost);
+  const uint64_t block = Space()->block_bytes();
   int fd = -1;
   bool wants = false;
   for (uint64_t blocks = 0; !wants;) {
@@ -247,7 +236,7 @@ bool MayWantCopy(int from) {
     if (ready < 0 && errno == EINTR) continue;
     uint64_t home = kAll;
     if (ready > 0 && recv(from, &home, sizeof(home), 0) != static_cast<ssize_t>(sizeof(home))) break;  // it has closed its end
-    wants = ready <= 0 || home >= space->homes().bytes || blocks == kBlocksOne || space->IsProtected(space->homes().begin + home);
+    wants = ready <= 0 || home >= Space()->homes().bytes || blocks == kBlocksOne || Space()->IsProtected(Space()->homes().begin + home);
     if (!wants && fd < 0) fd = OpenFile(options->folder);
     wants |= fd < 0;
     if (wants) break;
@@ -272,7 +261,7 @@ void Answered(int to) {
   CloseEnd(&fd);
   if (Clock::now() - since < kLongForAFork) return;
   LogWarning("fork has taken %.0f s, in which %s of memory that is swapped by pages were copied for the child (pageChildren = none leaves that out: for children that do not use it)",
-             std::chrono::duration<double>(Clock::now() - since).count(), FormatBytes(space->touched_bytes()).c_str());
+             std::chrono::duration<double>(Clock::now() - since).count(), FormatBytes(Space()->touched_bytes()).c_str());
 }
 
 }  // namespace
@@ -283,12 +272,11 @@ void ForkCopy::Open(PageSpace* of, const Options& how) {
     options->folder = whole;
     free(whole);
   }
-  space = of;
   opened.store(of, std::memory_order_release);
 }
 
 void ForkCopy::Prepare() {
-  if (opened.load(std::memory_order_acquire) == nullptr) return;
+  if (Space() == nullptr) return;
   if (state.load() != State::kParent) {
     Ask(nullptr);  // a child's child has what its parent has
     return;
@@ -326,13 +314,13 @@ void ForkCopy::InParent() {
   errno = error;
 }
 
-bool ForkCopy::is_first_child() { return opened.load() != nullptr && state.load() == State::kParent; }
+bool ForkCopy::is_first_child() { return Space() != nullptr && state.load() == State::kParent; }
 
 void ForkCopy::InChild() {
-  if (opened.load() == nullptr || state.load() != State::kParent) return;
+  if (Space() == nullptr || state.load() != State::kParent) return;
   const detail::Inside inside;
   Fork ends = std::exchange(t_fork, {});
-  const bool has_asked_for_socket = ends.parent >= 0;
+  const bool is_masked = ends.parent >= 0;  // Prepare's mask
   for (std::atomic<int>& place : open_ends) {
     if (const int fd = place.exchange(0) - 1; fd >= 0 && fd != ends.child) close(fd);
   }
@@ -344,13 +332,13 @@ void ForkCopy::InChild() {
     state.store(State::kMayAsk);
     sigdelset(&ends.mask, SIGSEGV);  // by which it asks
   }
-  if (has_asked_for_socket) pthread_sigmask(SIG_SETMASK, &ends.mask, nullptr);
+  if (is_masked) pthread_sigmask(SIG_SETMASK, &ends.mask, nullptr);
 }
 
 bool ForkCopy::Ask(const void* address) {
   const detail::Inside inside;  // libc's names may be the preloaded library's, which would ask itself
   const int error = errno;
-  const uint64_t home = address == nullptr ? kAll : static_cast<uint64_t>(static_cast<const char*>(address) - space->homes().begin) / space->block_bytes() * space->block_bytes();
+  const uint64_t home = address == nullptr ? kAll : static_cast<uint64_t>(static_cast<const char*>(address) - Space()->homes().begin) / Space()->block_bytes() * Space()->block_bytes();
   sigset_t all, before;  // a handler that touches such memory would wait for its own thread
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);

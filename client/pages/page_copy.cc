@@ -17,7 +17,7 @@ namespace ramspan {
 namespace {
 
 // An error number; 0: all is there. EFAULT: the kernel may not read it.
-int WriteTo(int fd, const char* begin, size_t bytes, uint64_t offset) {
+int TryWrite(int fd, const char* begin, size_t bytes, uint64_t offset) {
   for (size_t done = 0; done < bytes;) {
     const ssize_t wrote = pwrite(fd, begin + done, bytes - done, static_cast<off_t>(offset + done));
     if (wrote < 0 && errno == EINTR) continue;
@@ -33,6 +33,8 @@ constexpr size_t kRunsMost = 8192;  // what is between further ones is mapped, t
 Status AsStatus(int error) { return error == 0 ? Status() : Unavailable(strerror(error)); }
 
 }  // namespace
+
+Status PageSpace::WriteTo(int fd, const void* begin, size_t bytes, uint64_t offset) { return AsStatus(TryWrite(fd, static_cast<const char*>(begin), bytes, offset)); }
 
 Status PageSpace::CopyTo(int fd, std::vector<CopiedRun>* runs) {
   const size_t end = used_end_.load(std::memory_order_relaxed);
@@ -94,7 +96,7 @@ Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number) {
           block->is_copied = true;
           in_calls_.fetch_add(1, std::memory_order_relaxed);
         } else if (is_this && !block->blank) {
-          error = WriteTo(fd, static_cast<const char*>(chunk->frame), block_bytes_, offset);
+          error = TryWrite(fd, static_cast<const char*>(chunk->frame), block_bytes_, offset);
         }
       }
       chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
@@ -117,13 +119,13 @@ Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number) {
 
 // Without a lock: a page that the program has given back behind Ramspan's back is brought while it is read. Pages that the program has made unreadable are read as a debugger does.
 int PageSpace::CopyHomeTo(int fd, uint64_t offset, const char* home) const {
-  int error = WriteTo(fd, home, block_bytes_, offset);
+  int error = TryWrite(fd, home, block_bytes_, offset);
   if (error != EFAULT) return error;
   const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   for (size_t at = 0; at < block_bytes_; at += kPageBytes) {
-    error = WriteTo(fd, home + at, kPageBytes, offset + at);
+    error = TryWrite(fd, home + at, kPageBytes, offset + at);
     char page[kPageBytes];
-    if (error == EFAULT && pread(memory, page, kPageBytes, reinterpret_cast<off_t>(home + at)) == static_cast<ssize_t>(kPageBytes)) error = WriteTo(fd, page, kPageBytes, offset + at);
+    if (error == EFAULT && pread(memory, page, kPageBytes, reinterpret_cast<off_t>(home + at)) == static_cast<ssize_t>(kPageBytes)) error = TryWrite(fd, page, kPageBytes, offset + at);
     if (error != 0 && error != EFAULT) break;
     error = 0;
   }

@@ -87,6 +87,7 @@ class PageSpace {
   // All of it as it is, at its distance from the first home, for a forked child: what is not allocated, or was never touched, is a hole. And the rights of pages that have others. Blocks, and brings what has left. Errors: of the file; as Bring.
   Status CopyTo(int fd, std::vector<CopiedRun>* runs);
   Status CopyBlockTo(int fd, uint64_t offset, size_t number);  // the same of one
+  static Status WriteTo(int fd, const void* begin, size_t bytes, uint64_t offset);  // what belongs to that copy beside
   // Of blocks that have been touched.
   uint64_t touched_bytes() const { return touched_blocks_.load(std::memory_order_relaxed) * block_bytes_; }
   bool IsProtected(const void* address) const { return BlockAt(address).is_protected; }

@@ -23,18 +23,18 @@ extern std::atomic<bool> pins_calls;  // so libc's calls bring them before. And 
 inline bool IsHome(const void* address) {
   return reinterpret_cast<uintptr_t>(address) - homes.begin < homes.bytes;  // before the start: false
 }
-// Whether this is a forked child. It has a copy of that memory from the first use on, which is now: the kernel would find nothing.
-inline bool IsInChild() {
+// Whether this is a forked child. If so, it gets its copy of that memory: the kernel would find nothing.
+inline bool IsChildWithCopy() {
   if (__builtin_expect(!is_forked.load(std::memory_order_relaxed), 1)) return false;
   if (detail::DescriptorOfCopy() >= 0) detail::CopyOfParentsPages();
   return true;
 }
 // Whether a system call needs its memory at home before.
 inline bool NeedsPins(const void* address) {
-  return __builtin_expect(pins_calls.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !IsInChild();
+  return __builtin_expect(pins_calls.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !IsChildWithCopy();
 }
 
-// Whether a handler of SIGBUS or SIGSEGV brings pages, or, before the start, may be to.
+// Whether a handler of SIGBUS or SIGSEGV brings pages, as in each forked child, or, before the start, may be to.
 inline bool MayComeBySignal() { return homes.bytes == 0 || page_signal.load(std::memory_order_relaxed) != 0 || is_forked.load(std::memory_order_relaxed); }
 
 // `set` without SIGBUS and SIGSEGV, where they must not be blocked; `own` is for that. Before the start, too: threads that begin then inherit it. (signals.cc)

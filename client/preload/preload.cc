@@ -49,6 +49,7 @@ using ramspan::PublicCall;
 using ramspan::detail::PageAddresses;
 using ramspan::detail::t_inside_ramspan;
 using ramspan::preload::homes;
+using ramspan::preload::IsChildWithCopy;
 using ramspan::preload::IsHome;
 
 constexpr size_t kPageBytes = 4096;
@@ -157,9 +158,6 @@ template <typename T>
 T Returned(long result) {
   return (T)result;  // a pointer or an int: syscall(2) has set errno
 }
-
-// With its copy of the parent's memory, if there is one.
-bool IsForked() { return state.load(std::memory_order_relaxed) == State::kForked && ramspan::preload::IsInChild(); }
 
 bool AreUsed(const void* begin, size_t bytes) {
   return bytes <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(begin) && ramspan::detail::PagesAreUsed(begin, bytes);
@@ -286,7 +284,7 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
       OutOfMemory();  // a file, or what is shared, cannot be there
       return MAP_FAILED;
     }
-    if (IsForked()) return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
+    if (IsChildWithCopy()) return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
     if (!ramspan::detail::PagesAreUsed(address, bytes)) {
       OutOfMemory();
       return MAP_FAILED;
@@ -309,7 +307,7 @@ RAMSPAN_API int munmap(void* address, size_t bytes) noexcept {
   }
   const PublicCall call;
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-  IsForked() ? ramspan::detail::DropPagesInChild(address, bytes) : ramspan::detail::ReleasePages(address, bytes);
+  IsChildWithCopy() ? ramspan::detail::DropPagesInChild(address, bytes) : ramspan::detail::ReleasePages(address, bytes);
   return 0;
 }
 
@@ -329,7 +327,7 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
     }
     return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
   }
-  if (IsForked()) return RemappedInChild(static_cast<char*>(address), before, bytes, flags);
+  if (IsChildWithCopy()) return RemappedInChild(static_cast<char*>(address), before, bytes, flags);
   PublicCall call;
   before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
@@ -371,7 +369,7 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
     errno = EINVAL;
     return -1;
   }
-  if (bytes > 0 && !IsForked() && !ramspan::detail::PagesAreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
+  if (bytes > 0 && !IsChildWithCopy() && !ramspan::detail::PagesAreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
   const PublicCall call;
   switch (what) {
     case MADV_DONTNEED:
@@ -391,7 +389,7 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
 
 // Pages whose protection differs from the others' cannot be moved: they stay.
 RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
-  if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsForked()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
+  if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
   PublicCall call;
   if (reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) return call.Fail(EINVAL), -1;
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
@@ -403,7 +401,7 @@ RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
 // ---- mlock(2): what is locked is not swapped, up to half of the memory limit ----
 
 RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept {
-  if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_mlock, address, bytes));
+  if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mlock, address, bytes));
   PublicCall call;
   if (AreUsed(address, bytes) && ramspan::detail::HoldPages(const_cast<void*>(address), bytes)) return 0;
   call.Fail(ENOMEM);
@@ -411,7 +409,7 @@ RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept {
 }
 
 RAMSPAN_API int mlock2(const void* address, size_t bytes, unsigned flags) noexcept {
-  if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_mlock2, address, bytes, flags));
+  if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mlock2, address, bytes, flags));
   return mlock(address, bytes);
 }
 
@@ -422,7 +420,7 @@ RAMSPAN_API int mlockall(int flags) noexcept {
 }
 
 RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
-  if (!IsHome(address) || bytes == 0 || IsForked()) return Returned<int>(syscall(SYS_munlock, address, bytes));
+  if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_munlock, address, bytes));
   PublicCall call;
   if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
   ramspan::detail::LetGoPages(const_cast<void*>(address), bytes);
