@@ -39,7 +39,7 @@ int Leave(void* to, void* from, size_t bytes) {
   if (syscall(SYS_mprotect, from, bytes, PROT_READ) != 0) return errno;  // who writes waits for the handler
   memcpy(to, from, bytes);
   const int error = MakeAway(from, bytes);
-  if (error != 0) syscall(SYS_mprotect, from, bytes, PROT_READ | PROT_WRITE);
+  if (error != 0 && syscall(SYS_mprotect, from, bytes, PROT_READ | PROT_WRITE) != 0) Come(from, to, bytes);  // it stays
   return error;
 }
 

@@ -156,7 +156,8 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, s
       step = kPageBytes;
     } else if (error == ENOENT) {  // the program has given it back behind our back: it is zeros
       alignas(kPageBytes) static const char zeros[kPageBytes] = {};
-      if (const int failed = Copy(to + *done, zeros, kPageBytes); failed != 0) return failed;
+      size_t copied = 0;
+      if (const int failed = Copy(to + *done, zeros, kPageBytes, &copied); failed != 0) return failed;
       *done += kPageBytes;
     } else if (error == EBUSY || error == EAGAIN) {
       // Shared with a forked child, or held for a moment by a system call of another thread, a device, or the kernel's own housekeeping.
@@ -183,7 +184,8 @@ int Userfault::TakeAway(void* to, void* from, size_t bytes) {
     } else if (step > kPageBytes) {
       step = kPageBytes;  // they lie in several mappings (memory policies)
     } else {
-      const int error = errno, failed = done == 0 ? 0 : Copy(here, there, done);
+      size_t back = 0;
+      const int error = errno, failed = done == 0 ? 0 : Copy(here, there, done, &back);
       RS_CHECK(failed == 0, "of %zu bytes of pages that could not leave (%s), %zu could not come back (%s)", bytes, strerror(error), done, strerror(failed));
       return error;
     }
@@ -191,16 +193,21 @@ int Userfault::TakeAway(void* to, void* from, size_t bytes) {
   return 0;
 }
 
-int Userfault::Copy(void* to, const void* from, size_t bytes) {
-  if (mode_ == FaultMode::kProtect) return away_pages::Come(to, from, bytes);
+int Userfault::Copy(void* to, const void* from, size_t bytes, size_t* done) {
+  *done = 0;
+  if (mode_ == FaultMode::kProtect) {
+    const int error = away_pages::Come(to, from, bytes);
+    if (error == 0) *done = bytes;
+    return error;
+  }
   size_t step = bytes;
-  for (size_t done = 0; done < bytes;) {
+  while (*done < bytes) {
     uffdio_copy copy{};
-    copy.dst = reinterpret_cast<uintptr_t>(to) + done;
-    copy.src = reinterpret_cast<uintptr_t>(from) + done;
-    copy.len = std::min(step, bytes - done);
+    copy.dst = reinterpret_cast<uintptr_t>(to) + *done;
+    copy.src = reinterpret_cast<uintptr_t>(from) + *done;
+    copy.len = std::min(step, bytes - *done);
     const int error = ioctl(fd_, UFFDIO_COPY, &copy) == 0 ? 0 : errno;
-    if (copy.copy > 0) done += static_cast<size_t>(copy.copy);
+    if (copy.copy > 0) *done += static_cast<size_t>(copy.copy);
     if (error == 0 || error == EAGAIN) continue;
     if (step == kPageBytes) return error;
     step = kPageBytes;  // they lie in several mappings
@@ -227,7 +234,14 @@ void Userfault::FillHole(const void* address) {
 
 int Userfault::Drop(void* begin, size_t bytes) {
   if (mode_ == FaultMode::kProtect) return away_pages::MakeAway(begin, bytes);
-  return madvise(begin, bytes, MADV_DONTNEED) == 0 ? 0 : errno;
+  return Empty(begin, bytes);
+}
+
+// What is locked (mlockall) cannot be given back. The system calls themselves: libc's names may be the preloaded library's, which stands there for the program.
+int Userfault::Empty(void* begin, size_t bytes) {
+  if (syscall(SYS_madvise, begin, bytes, MADV_DONTNEED) == 0) return 0;
+  if (errno != EINVAL || syscall(SYS_munlock, begin, bytes) != 0) return errno;
+  return syscall(SYS_madvise, begin, bytes, MADV_DONTNEED) == 0 ? 0 : errno;
 }
 
 void Userfault::Wake(void* begin, size_t bytes) {

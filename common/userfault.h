@@ -49,14 +49,16 @@ class Userfault {
   // What is in the pages of `from`, which is registered, is in those at `to` afterwards, and none is at `from`: at once for all who use it. Or nothing was done. For who may not
   // Move.
   int TakeAway(void* to, void* from, size_t bytes);
-  // A copy, where pages cannot be moved. `to` is registered, and none of its pages is there.
-  int Copy(void* to, const void* from, size_t bytes);
+  // A copy, where pages cannot be moved. `to` is registered, and none of its pages is there. `done`: how many bytes are, which threads may have changed since.
+  int Copy(void* to, const void* from, size_t bytes, size_t* done);
   // So many bytes, none of which is there, are zeros. EEXIST: some are there.
   int Zero(void* begin, size_t bytes);
   // The page of the address is zeros if it is not there, in a range that is.
   void FillHole(const void* address);
-  // None of the pages is there, and what was in them is gone.
+  // None of the pages is there, and what was in them is gone. Away: as what has left.
   int Drop(void* begin, size_t bytes);
+  // The same of pages in memory of any kind, which keeps its rights: the next touch finds zeros, or, where they are registered, is a fault.
+  static int Empty(void* begin, size_t bytes);
   // Threads that wait for pages of the range look again.
   void Wake(void* begin, size_t bytes);
 

@@ -41,20 +41,33 @@ struct sigaction signal_before;
 std::atomic<bool> signal_before_locked{false};
 
 // Whose calls Ramspan does not stand before, for the mask is to be that.
+void LockSignalBefore(const sigset_t& blocked, sigset_t* mask) {
+  pthread_sigmask(SIG_BLOCK, &blocked, mask);
+  while (signal_before_locked.exchange(true, std::memory_order_acquire)) __builtin_ia32_pause();
+}
+void UnlockSignalBefore(const sigset_t& mask) {
+  signal_before_locked.store(false, std::memory_order_release);
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
 struct OthersHandler {
   OthersHandler() {
     sigset_t all;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &mask_);
-    while (signal_before_locked.exchange(true, std::memory_order_acquire)) __builtin_ia32_pause();
+    LockSignalBefore(all, &mask_);
   }
-  ~OthersHandler() {
-    signal_before_locked.store(false, std::memory_order_release);
-    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
-  }
+  ~OthersHandler() { UnlockSignalBefore(mask_); }
   const detail::Inside inside_;
   sigset_t mask_;
 };
+thread_local sigset_t t_mask_of_fork;
+
+// All that do not come of what the thread itself does: by those come pages.
+sigset_t SignalsOfOthers() {
+  sigset_t signals;
+  sigfillset(&signals);
+  for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&signals, own);
+  return signals;
+}
 
 // Of a handler of that signal of the program's that runs on this thread: where its stack begins, and whether the signal has been sent again meanwhile.
 __thread uintptr_t t_handler_begins = 0;
@@ -121,7 +134,7 @@ bool FaultServer::Serve(Waiting* one) {
   PageScanner::ServeThread(NumberOf(one->fault.thread));
   const Status status = space_->TryBring(address);
   if (status.ok()) return true;
-  if (!PageSpace::PassesByItself(status) || !PageSpace::MayWaitOn(status, one->since, &one->told)) EndProcess(status.c_str());
+  if (!PageSpace::PassesByItself(status) || !space_->MayWaitOn(status, one->since, &one->told)) EndProcess(status.c_str());
   return false;
 }
 
@@ -140,8 +153,7 @@ Status FaultServer::TakeSignal() {
   struct sigaction action = {};
   action.sa_sigaction = OnSignal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigfillset(&action.sa_mask);  // the program's handlers run behind it, and may touch pages themselves
-  for (const int fatal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&action.sa_mask, fatal);
+  action.sa_mask = SignalsOfOthers();  // the program's handlers run behind it, and may touch pages themselves
   // libc's own signal of pthread_cancel, which its functions leave out: a thread that may be cancelled at any instruction is not within the handler.
   constexpr int kCancel = 32;
   reinterpret_cast<unsigned char*>(&action.sa_mask)[(kCancel - 1) / 8] |= 1U << (kCancel - 1) % 8;
@@ -154,6 +166,16 @@ void FaultServer::ExchangeHandlerOfOthers(const struct sigaction* action, struct
   const struct sigaction now = signal_before;
   if (action != nullptr) signal_before = *action;
   if (before != nullptr) *before = now;
+}
+
+void FaultServer::BeforeFork() {
+  const detail::Inside inside;
+  LockSignalBefore(SignalsOfOthers(), &t_mask_of_fork);
+}
+
+void FaultServer::AfterFork() {
+  const detail::Inside inside;
+  UnlockSignalBefore(t_mask_of_fork);
 }
 
 // Another thread may have made the page so between the fault and now, and what the program does there may be allowed: it tries again some times.

@@ -155,6 +155,7 @@ int ReceiveAnswer(int from, Answer* what) {
   for (bool reset = false; (got = recvmsg(from, &message, MSG_CMSG_CLOEXEC)) < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true)));) {
   }
   int fd = -1;
+  if (got == static_cast<ssize_t>(sizeof(*what)) && (message.msg_flags & MSG_CTRUNC) != 0) strcpy(what->why_not, "there is no descriptor left for its file (ulimit -n)");
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
   if (got == static_cast<ssize_t>(sizeof(*what)) && header != nullptr && header->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(header), sizeof(int));
   if (fd < 0 && (got != static_cast<ssize_t>(sizeof(*what)) || what->why_not[0] == '\0')) strcpy(what->why_not, "its parent has ended, or the program has closed Ramspan's descriptor");
@@ -176,10 +177,23 @@ bool MapRun(int fd, const CopiedRun& run) {
       continue;
     }
     char* const home = Space()->homes().begin + run.home + at;
-    const long mapped = syscall(SYS_mmap, home, next - at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, run.offset + at);
+    constexpr int kFlags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+    const long mapped = run.is_zeros ? syscall(SYS_mmap, home, next - at, PROT_READ | PROT_WRITE, kFlags | MAP_ANONYMOUS, -1, 0)
+                                     : syscall(SYS_mmap, home, next - at, PROT_READ | PROT_WRITE, kFlags, fd, run.offset + at);
     if (mapped != reinterpret_cast<long>(home)) return false;
   }
   return true;
+}
+
+// Code, which what is mapped of the file may not be (noexec), is read from it.
+bool Protect(int fd, const CopiedRun& run) {
+  char* const home = Space()->homes().begin + run.home;
+  if ((run.protection & PROT_EXEC) != 0) {
+    if (syscall(SYS_mmap, home, run.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0) != reinterpret_cast<long>(home)) return false;
+    // Less: behind the end of the file are zeros.
+    if (pread(fd, home, run.bytes, static_cast<off_t>(run.offset)) < 0) return false;
+  }
+  return syscall(SYS_mprotect, home, run.bytes, run.protection) == 0;
 }
 
 // False: `what` says why not. One at a time (State::kAsks): the stack may be a small one of the program's for signals.
@@ -193,11 +207,7 @@ bool MapRuns(int fd, Answer* what) {
       return false;
     }
     for (uint64_t i = 0; i < count; ++i) {
-      if (runs[i].protection != (PROT_READ | PROT_WRITE)) {
-        syscall(SYS_mprotect, Space()->homes().begin + runs[i].home, runs[i].bytes, runs[i].protection);
-        continue;
-      }
-      if (MapRun(fd, runs[i])) continue;
+      if (runs[i].protection != (PROT_READ | PROT_WRITE) ? Protect(fd, runs[i]) : MapRun(fd, runs[i])) continue;
       strcpy(what->why_not, "the copy cannot be mapped: too many mappings (sysctl vm.max_map_count), or too little memory is promised to this process (vm.overcommit_memory)");
       return false;
     }
@@ -211,12 +221,12 @@ bool MapRuns(int fd, Answer* what) {
 void GiveBlock(int to, int fd, uint64_t home, uint64_t offset) {
   Answer what;
   what.may_ask_again = true;
-  const CopiedRun run = {home, Space()->block_bytes(), offset};
+  CopiedRun run = {home, Space()->block_bytes(), offset};
   Status status;
   if (Space()->IsUsed(Space()->homes().begin + home, 1)) {
     what.runs = 1;
     what.table = offset + run.bytes;
-    status = Space()->CopyBlockTo(fd, offset, home / run.bytes);
+    status = Space()->CopyBlockTo(fd, offset, home / run.bytes, &run.is_zeros);
     if (status.ok()) status = PageSpace::WriteTo(fd, &run, sizeof(run), what.table);
   }
   if (!status.ok()) what.runs = 0;  // it asks again, until it gets all, or the reason
@@ -249,7 +259,6 @@ bool MayWantCopy(int from) {
 // All memory, or why not.
 void Answered(int to) {
   const auto since = Clock::now();
-  const WriteSignalsBlocked blocked;
   Answer what;
   int fd = OpenFile(options->folder);
   const Status status = fd < 0 ? Unavailable(strerror(errno)) : WriteFile(fd, &what);
@@ -305,6 +314,7 @@ void ForkCopy::InParent() {
   Fork ends = std::exchange(t_fork, {});
   {
     const PublicCall call;
+    const WriteSignalsBlocked blocked;
     CloseEnd(&ends.child);
     if (MayWantCopy(ends.parent)) Answered(ends.parent);
     CloseEnd(&ends.parent);

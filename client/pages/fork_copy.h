@@ -28,7 +28,8 @@ struct CopiedRun {
   uint64_t home = 0;  // from the first home on
   uint64_t bytes = 0;
   uint64_t offset = 0;
-  int protection = PROT_READ | PROT_WRITE;
+  int protection = PROT_READ | PROT_WRITE;  // another one: of pages that are of other runs, too
+  bool is_zeros = false;  // it is not in the file
 };
 
 class ForkCopy {

@@ -1,5 +1,7 @@
 // PageSpace::CopyTo: all memory as it is, for a forked child (fork_copy.h).
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,19 +41,26 @@ Status PageSpace::WriteTo(int fd, const void* begin, size_t bytes, uint64_t offs
 Status PageSpace::CopyTo(int fd, std::vector<CopiedRun>* runs) {
   const size_t end = used_end_.load(std::memory_order_relaxed);
   for (size_t b = 0; b < end; ++b) {
-    if (b % 64 == 0 && used_[b / 64].load() == 0) {
+    if (b % 64 == 0 && used_.AreNone64(b)) {
       b += 63;
       continue;
     }
     if (!IsUsed(b)) continue;
     const uint64_t home = b * block_bytes_;
-    if (Status status = CopyBlockTo(fd, home, b); !status.ok()) return status;
-    // Each is a mapping of the child's, of which there may be some ten thousand.
-    const bool goes_on = !runs->empty() && (runs->back().home + runs->back().bytes == home || runs->size() == kRunsMost);
-    if (!goes_on) runs->push_back({home, 0, home});
-    runs->back().bytes = home + block_bytes_ - runs->back().home;
+    bool is_zeros = false;
+    if (Status status = CopyBlockTo(fd, home, b, &is_zeros); !status.ok()) return status;
+    // Each is a mapping of the child's, of which there may be some ten thousand. Zeros that were never touched are none of the file's: on a file system in memory they would
+    // take some when they are read.
+    CopiedRun* const last = runs->empty() ? nullptr : &runs->back();
+    const bool is_full = runs->size() == kRunsMost;
+    if (is_full || (last != nullptr && last->is_zeros == is_zeros && last->home + last->bytes == home)) {
+      last->is_zeros &= is_zeros;
+      last->bytes = home + block_bytes_ - last->home;
+    } else {
+      runs->push_back({home, block_bytes_, home, PROT_READ | PROT_WRITE, is_zeros});
+    }
   }
-  if (held_.load(std::memory_order_relaxed) > 0) AddProtections(end, runs);
+  if (!runs->empty() && held_.load(std::memory_order_relaxed) > 0) AddProtections(end, runs);
   return ftruncate(fd, static_cast<off_t>(end * block_bytes_)) == 0 ? Status() : AsStatus(errno);
 }
 
@@ -63,24 +72,34 @@ void PageSpace::AddProtections(size_t blocks, std::vector<CopiedRun>* runs) cons
   char line[512], rights[5] = "";
   uintptr_t begin = 0, end = 0;
   while (fgets(line, sizeof(line), maps) != nullptr) {
-    if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || end <= first || begin >= last || (rights[0] == 'r' && rights[1] == 'w')) continue;
-    const int protection = (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0);
+    if (sscanf(line, "%lx-%lx %4s", &begin, &end, rights) != 3 || end <= first || begin >= last || strncmp(rights, "rw-", 3) == 0) continue;
+    const int protection = (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0) | (rights[2] == 'x' ? PROT_EXEC : 0);
     begin = std::max(begin, first);
     end = std::min(end, last);
-    for (uintptr_t at = begin, next; at < end; at = next) {  // what has left may have no rights either
-      next = std::min(end, first + ((at - first) / block_bytes_ + 1) * block_bytes_);
-      if (BlockAt(reinterpret_cast<void*>(at)).is_protected) runs->push_back({at - first, next - at, 0, protection});
+    // What has left, or had when the line was read, may have no rights either: only what the program has made so counts.
+    for (uintptr_t at = begin, next; at < end; at = next) {
+      Block& block = BlockAt(reinterpret_cast<void*>(at));
+      next = block.is_protected ? at + kPageBytes : std::min(end, reinterpret_cast<uintptr_t>(HomeOf(block)) + block_bytes_);
+      const Locked locked(&block);
+      if (!block.is_protected || !rights_[(at - first) / kPageBytes] || (ComesWithRights() && !block.home)) continue;
+      CopiedRun& before = runs->back();  // there is one: of the block's data
+      if (before.protection == protection && before.home + before.bytes == at - first) {
+        before.bytes += kPageBytes;
+      } else {
+        runs->push_back({at - first, kPageBytes, at - first, protection});
+      }
     }
   }
   fclose(maps);
 }
 
 // Zeros are not written: the file is empty there.
-Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number) {
+Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number, bool* is_zeros) {
   Block* const block = blocks_ + number;
   const auto since = Clock::now();
   for (bool told = false;;) {
     Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
+    *is_zeros = chunk == nullptr;
     if (chunk == nullptr) return Status();
     Status status = engine_->AcquireCounted(chunk, false, Engine::WhenPinned::kReturn, &block->chunk);
     if (status.ok()) {
@@ -95,7 +114,9 @@ Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number) {
           ++block->calls;  // at home until it has been read
           block->is_copied = true;
           in_calls_.fetch_add(1, std::memory_order_relaxed);
-        } else if (is_this && !block->blank) {
+        } else if (is_this && block->blank) {
+          *is_zeros = true;
+        } else if (is_this) {
           error = TryWrite(fd, static_cast<const char*>(chunk->frame), block_bytes_, offset);
         }
       }
@@ -113,23 +134,30 @@ Status PageSpace::CopyBlockTo(int fd, uint64_t offset, size_t number) {
       if (!PassesByItself(status) || !MayWaitOn(status, since, &told)) return status;
       std::this_thread::sleep_for(kPause);
     }
-    // It was given back meanwhile.
+    std::this_thread::sleep_for(kNap);  // it was given back meanwhile, or another thread that forks reads it
   }
 }
 
-// Without a lock: a page that the program has given back behind Ramspan's back is brought while it is read. Pages that the program has made unreadable are read as a debugger does.
-int PageSpace::CopyHomeTo(int fd, uint64_t offset, const char* home) const {
+// Without a lock: a page that the program has given back behind Ramspan's back is brought while it is read. Those that the program has made unreadable are read as a debugger does;
+// where the process may not do that (no /proc, or not dumpable), they are readable meanwhile, which ends before the program changes it (ProtectIn).
+int PageSpace::CopyHomeTo(int fd, uint64_t offset, char* home) {
   int error = TryWrite(fd, home, block_bytes_, offset);
   if (error != EFAULT) return error;
   const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   for (size_t at = 0; at < block_bytes_; at += kPageBytes) {
-    error = TryWrite(fd, home + at, kPageBytes, offset + at);
+    char* const there = home + at;
+    error = TryWrite(fd, there, kPageBytes, offset + at);
     char page[kPageBytes];
-    if (error == EFAULT && pread(memory, page, kPageBytes, reinterpret_cast<off_t>(home + at)) == static_cast<ssize_t>(kPageBytes)) error = TryWrite(fd, page, kPageBytes, offset + at);
-    if (error != 0 && error != EFAULT) break;
-    error = 0;
+    if (error == EFAULT && pread(memory, page, kPageBytes, reinterpret_cast<off_t>(there)) == static_cast<ssize_t>(kPageBytes)) {
+      error = TryWrite(fd, page, kPageBytes, offset + at);
+    } else if (error == EFAULT && rights_[PageOf(there)] && syscall(SYS_mprotect, there, kPageBytes, PROT_READ) == 0) {
+      error = TryWrite(fd, there, kPageBytes, offset + at);
+      if (syscall(SYS_mprotect, there, kPageBytes, PROT_NONE) != 0 && error == 0) error = errno;
+    }
+    if (error == EFAULT && !ComesWithRights()) error = 0;  // one that is not there is zeros
+    if (error != 0) break;
   }
-  close(memory);
+  if (memory >= 0) close(memory);
   return error;
 }
 

@@ -45,7 +45,6 @@ void PageSpace::DropChunk(Block* block) {
     if (chunk == nullptr) return;
     copied = block->is_copied;
     if (copied) continue;
-    if (std::exchange(block->held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
     if (block->home) {
       auto* const frame = static_cast<std::byte*>(chunk->frame);
       // Pages that a device holds stay its own until it lets them go. The frame gets others when it is written to, which nobody watches any more.
@@ -54,6 +53,7 @@ void PageSpace::DropChunk(Block* block) {
         LeaveFrame(frame);
       }
       block->home = false;
+      CountHeld(block);
     }
     chunk->refs.store(UINT32_MAX, std::memory_order_release);  // TakeAway looks for its block no longer
     block->chunk.store(nullptr, std::memory_order_release);
@@ -109,8 +109,12 @@ Status PageSpace::TryBring(const void* address) {
   }
 }
 
-bool PageSpace::MayWaitOn(const Status& status, Clock::time_point since, bool* told) {
+bool PageSpace::MayWaitOn(const Status& status, Clock::time_point since, bool* told) const {
   if (Clock::now() - since < kPatienceWithPins) return true;
+  if (const uint64_t held = held_.load(std::memory_order_relaxed); held > HeldMost()) {
+    EndForTheProgram("has locked or protected (mlockall, mlock2, mprotect) memory before it was touched, and uses %llu MiB of it now: it has to stay in memory, and fills the memory limit (--memory)",
+                     static_cast<unsigned long long>(held * block_bytes_ >> 20));
+  }
   if (status.code() != StatusCode::kAborted) return false;
   if (!std::exchange(*told, true)) {
     LogWarning("a thread has waited 10 s for memory for pages that it uses: adhereTos pin all of the memory limit, and it waits on until they release some. They have to "
@@ -182,7 +186,7 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
     }
     moves_home_.fetch_add(1, std::memory_order_relaxed);
     block->home = true;
-    if (block->is_protected) HoldLocked(block);
+    CountHeld(block);
     block->blank = false;
     SetBits(chunk, kDirty);
   }
@@ -206,14 +210,21 @@ int PageSpace::MoveAway(Block* block, std::byte* frame) {
 // Where pages cannot be moved: a device or a network holds the frame's, or those at home have another protection. The frame's go back to the kernel.
 void PageSpace::CopyHome(Block* block, std::byte* frame) {
   char* const home = HomeOf(*block);
-  if (userfault_.Copy(home, frame, block_bytes_) != 0) {
-    for (size_t at = 0; at < block_bytes_; at += kPageBytes) {
-      const int error = userfault_.Copy(home + at, frame + at, kPageBytes);
-      // Those that have come until it failed are the same.
-      const bool is_home = error == 0 || (error == EEXIST && (!IsInMemory(frame + at) || memcmp(home + at, frame + at, kPageBytes) == 0));
-      RS_CHECK(is_home, "page %zu of block %zu cannot come home: %s; a page is there: %d, and in its frame: %d", at / kPageBytes, static_cast<size_t>(block - blocks_),
-               strerror(error), IsInMemory(home + at), IsInMemory(frame + at));
-    }
+  size_t done = 0;
+  int error = userfault_.Copy(home, frame, block_bytes_, &done);
+  if (error == ENOMEM && ComesWithRights()) {
+    EndForTheProgram("has too many mappings (sysctl vm.max_map_count) for its memory that is swapped by pages: without userfaultfd each block of %llu KiB is one. Larger blocks (--page-block) need fewer",
+                     static_cast<unsigned long long>(block_bytes_ >> 10));
+  }
+  while (error != 0) {
+    // A page that is home already: it was moved, and could not be moved back. (What was copied just now the program may have changed since.)
+    const bool is_home = error == EEXIST && (!IsInMemory(frame + done) || memcmp(home + done, frame + done, kPageBytes) == 0);
+    RS_CHECK(is_home, "page %zu of block %zu cannot come home: %s; a page is there: %d, and in its frame: %d", done / kPageBytes, static_cast<size_t>(block - blocks_),
+             strerror(error), IsInMemory(home + done), IsInMemory(frame + done));
+    done += kPageBytes;
+    size_t more = 0;
+    error = done < block_bytes_ ? userfault_.Copy(home + done, frame + done, block_bytes_ - done, &more) : 0;
+    done += more;
   }
   LeaveFrame(frame);
 }
@@ -222,7 +233,7 @@ void PageSpace::CopyHome(Block* block, std::byte* frame) {
 void PageSpace::LeaveFrame(std::byte* frame) {
   engine_->ForgetFrame({frame, block_bytes_});
   ForgetFrames({frame, block_bytes_});
-  madvise(frame, block_bytes_, MADV_DONTNEED);
+  static_cast<void>(userfault_.Empty(frame, block_bytes_));
 }
 
 bool PageSpace::IsInGrace(int64_t shown_ns) const { return BlockClockNs() - shown_ns < std::chrono::nanoseconds(kGrace).count(); }
@@ -278,21 +289,18 @@ void PageSpace::TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned)
 
 // Where pages are moved to has to be registered. All frames of one run of the arena's addresses are, or none is.
 bool PageSpace::NoteFrame(std::byte* frame) {
-  const auto page = static_cast<uint64_t>(reinterpret_cast<char*>(frame) - frames_.begin) / kPageBytes;
-  if (registered_[page / 64].load(std::memory_order_relaxed) & uint64_t{1} << page % 64) return true;
+  const auto page = static_cast<size_t>(reinterpret_cast<char*>(frame) - frames_.begin) / kPageBytes;
+  if (registered_[page]) return true;
   if (userfault_.Register(frame, block_bytes_) != 0) return false;  // too many mappings
-  for (uint64_t p = page; p < page + block_bytes_ / kPageBytes; ++p) registered_[p / 64].fetch_or(uint64_t{1} << p % 64, std::memory_order_relaxed);
+  registered_.Set(page, page + block_bytes_ / kPageBytes, true);
   return true;
 }
 
 void PageSpace::ForgetFrames(std::span<std::byte> frames) {
-  const auto page = static_cast<uint64_t>(reinterpret_cast<char*>(frames.data()) - frames_.begin) / kPageBytes;
-  bool any = false;
-  for (uint64_t p = page; p < page + frames.size() / kPageBytes; ++p) {
-    const uint64_t bit = uint64_t{1} << p % 64;
-    if (registered_[p / 64].load(std::memory_order_relaxed) & bit) any = registered_[p / 64].fetch_and(~bit, std::memory_order_relaxed) != 0;
-  }
-  if (any) static_cast<void>(userfault_.Unregister(frames.data(), frames.size()));
+  const auto page = static_cast<size_t>(reinterpret_cast<char*>(frames.data()) - frames_.begin) / kPageBytes, end = page + frames.size() / kPageBytes;
+  if (!registered_.Any(page, end)) return;
+  registered_.Set(page, end, false);
+  static_cast<void>(userfault_.Unregister(frames.data(), frames.size()));
 }
 
 }  // namespace ramspan

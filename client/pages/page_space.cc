@@ -55,6 +55,7 @@ Status PageSpace::Open(const PageOptions& options) {
   engine_->LeaveHugePages();  // pages move one by one, and leave holes in frames
   const uint64_t least = std::bit_ceil(engine_->budget()->limit()) * kLeastPerLimit;
   homes_ = ReserveAddresses(std::max(kHomeAddresses, least), least);
+  bool has_tables = false;
   if (homes_.begin != nullptr) {
     // Blocks that are aligned in the address space, too, and no block that is there only in part.
     alignment_ = homes_.bytes >= 64 * kAlignment ? kAlignment : std::max(block_bytes_, kHugePageBytes);
@@ -67,16 +68,11 @@ Status PageSpace::Open(const PageOptions& options) {
     table_ = ReserveAddresses(table_bytes, table_bytes);
     const std::span<std::byte> frames = engine_->frame_addresses();
     frames_ = {reinterpret_cast<char*>(frames.data()), frames.size()};
-    const uint64_t bits_bytes = RoundUpToGranule(frames.size() / kPageBytes / 8 + sizeof(uint64_t));
     const uint64_t charges_bytes = RoundUpToGranule(blocks / kBlocksACharge / 8 + sizeof(uint64_t));
-    const uint64_t used_bytes = RoundUpToGranule(blocks / 8 + sizeof(uint64_t));
     charged_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(charges_bytes, charges_bytes).begin);
-    used_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(used_bytes, used_bytes).begin);
-    const uint64_t rights_bytes = RoundUpToGranule(whole / kPageBytes / 8 + sizeof(uint64_t));
-    rights_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(rights_bytes, rights_bytes).begin);
-    registered_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(bits_bytes, bits_bytes).begin);
+    has_tables = charged_ != nullptr && used_.Reserve(blocks) && rights_.Reserve(whole / kPageBytes) && locks_.Reserve(whole / kPageBytes) && registered_.Reserve(frames.size() / kPageBytes);
   }
-  if (homes_.begin == nullptr || table_.begin == nullptr || registered_ == nullptr || charged_ == nullptr || used_ == nullptr || rights_ == nullptr) {
+  if (homes_.begin == nullptr || table_.begin == nullptr || !has_tables) {
     return InvalidArgument("memory that is swapped by pages needs " + FormatBytes(least) +
                            " of addresses, four times the memory limit, which this process may not have: raise `ulimit -v`, or lower the limit (RAMSPAN_MEMORY)");
   }
@@ -140,12 +136,7 @@ void PageSpace::SetUsed(size_t first, size_t bytes) {
 }
 
 void PageSpace::MarkUsed(size_t first, size_t end, bool used) {
-  for (size_t b = first; b < end;) {
-    const size_t next = std::min(end, (b / 64 + 1) * 64), count = next - b;
-    const uint64_t bits = (count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1) << b % 64;
-    used ? used_[b / 64].fetch_or(bits) : used_[b / 64].fetch_and(~bits);
-    b = next;
-  }
+  used_.Set(first, end, used);
   uint64_t last = used_end_.load(std::memory_order_relaxed);
   while (used && last < end && !used_end_.compare_exchange_weak(last, end, std::memory_order_relaxed)) {
   }
@@ -165,22 +156,13 @@ void PageSpace::FreeBlocks(size_t first, size_t end) {
   MarkUsed(first, end, false);
   for (size_t b = first; b < end; ++b) {
     Block& block = blocks_[b];
-    if (block.is_protected) MakePlain(&block);  // nobody else uses it
+    LeavePlain(HomeOf(block), block_bytes_);  // nobody else uses it
     if (block.tail.load(std::memory_order_relaxed) != 0) block.tail.store(0, std::memory_order_relaxed);
     if (block.bytes.load(std::memory_order_relaxed) != 0) block.bytes.store(0, std::memory_order_relaxed);
   }
   DropBlocks(first, end);
   MutexLock lock(mutex_);
   free_blocks_->Free(first, end - first);
-}
-
-// All of its pages are as they were made.
-void PageSpace::MakePlain(Block* block) {
-  {
-    const Locked locked(block);
-    if (block->home || userfault_.mode() != FaultMode::kProtect) mprotect(HomeOf(*block), block_bytes_, PROT_READ | PROT_WRITE);
-  }
-  NoteRights(HomeOf(*block), block_bytes_, true);
 }
 
 void* PageSpace::Reallocate(void* begin, size_t bytes) {
@@ -196,7 +178,7 @@ void* PageSpace::Reallocate(void* begin, size_t bytes) {
   for (size_t b = 0; b < count; ++b) {
     if (Rehome(blocks_ + first + b, blocks_ + IndexOf(larger) + b)) continue;
     // A device holds its pages, or they have another protection.
-    if (blocks_[first + b].is_protected) MakePlain(blocks_ + first + b);
+    LeavePlain(HomeOf(blocks_[first + b]), block_bytes_);
     memcpy(static_cast<char*>(larger) + b * block_bytes_, static_cast<char*>(begin) + b * block_bytes_, block_bytes_);
   }
   Free(begin);
@@ -230,6 +212,7 @@ void PageSpace::Release(void* begin, size_t bytes) {
     if (from == 0 && to >= used) {
       FreeBlocks(b, b + 1);
     } else {
+      LeavePlain(homes_.begin + at, next - at);
       Discard(homes_.begin + at, next - at);
       if (to >= used) blocks_[b].tail.store(static_cast<uint32_t>(from), std::memory_order_relaxed);
     }
@@ -256,93 +239,10 @@ size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes, bool* are_prote
   return std::min(bytes, end - std::min(end, at));
 }
 
-Status PageSpace::HoldAll(void* begin, size_t bytes, bool untouched_too) {
-  const size_t first = IndexOf(begin), end = IndexOf(static_cast<char*>(begin) + bytes - 1) + 1;
-  for (size_t b = first; b < end; ++b) {
-    const bool may_come_later = !untouched_too && blocks_[b].chunk.load(std::memory_order_acquire) == nullptr;
-    for (bool held = may_come_later; !held;) {
-      Status status = (held_.load(std::memory_order_relaxed) + 1) * block_bytes_ > engine_->budget()->limit() / 2
-                          ? Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit"))
-                          : Bring(HomeOf(blocks_[b]));
-      if (!status.ok()) {
-        LetGo(begin, (b - first) * block_bytes_);
-        return status;
-      }
-      const Locked locked(&blocks_[b]);
-      held = HoldLocked(&blocks_[b]);
-    }
-  }
-  return Status();
-}
-
-// False: it is not at home. REQUIRES: locked.
-bool PageSpace::HoldLocked(Block* block) {
-  if (block->home && !std::exchange(block->held, true)) held_.fetch_add(1, std::memory_order_relaxed);
-  return block->home;
-}
-
-bool PageSpace::HasPagesWithRights(const Block& block) const {
-  const size_t first = static_cast<size_t>(&block - blocks_) * (block_bytes_ / kPageBytes), end = first + block_bytes_ / kPageBytes;
-  for (size_t page = first; page < end; page = (page / 64 + 1) * 64) {
-    const size_t count = std::min<size_t>(end - page, 64 - page % 64);
-    const uint64_t bits = (count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1) << page % 64;
-    if ((rights_[page / 64].load(std::memory_order_relaxed) & bits) != 0) return true;
-  }
-  return false;
-}
-
-bool PageSpace::IsRefusedByProgram(const void* address) const {
-  Block& block = BlockAt(address);
-  const Locked locked(&block);
-  const auto page = static_cast<size_t>(static_cast<const char*>(address) - homes_.begin) / kPageBytes;
-  return block.home && (rights_[page / 64].load(std::memory_order_relaxed) & uint64_t{1} << page % 64) != 0;
-}
-
-void PageSpace::NoteRights(char* begin, size_t bytes, bool are_plain) {
-  for (char *at = begin, *const end = begin + bytes, *next; at < end; at = next) {
-    Block& block = BlockAt(at);
-    next = std::min(end, HomeOf(block) + block_bytes_);
-    const Locked locked(&block);
-    for (auto page = static_cast<size_t>(at - homes_.begin) / kPageBytes; page < static_cast<size_t>(next - homes_.begin + kPageBytes - 1) / kPageBytes; ++page) {
-      const uint64_t bit = uint64_t{1} << page % 64;
-      are_plain ? rights_[page / 64].fetch_and(~bit, std::memory_order_relaxed) : rights_[page / 64].fetch_or(bit, std::memory_order_relaxed);
-    }
-    if (!are_plain || HasPagesWithRights(block)) {
-      block.is_protected = true;
-      HoldLocked(&block);
-    } else if (block.is_protected.exchange(false) && std::exchange(block.held, false)) {
-      held_.fetch_sub(1, std::memory_order_relaxed);
-    }
-  }
-}
-
-int PageSpace::Protect(void* begin, size_t bytes, int protection) {
-  const bool are_plain = protection == (PROT_READ | PROT_WRITE), by_rights = userfault_.mode() == FaultMode::kProtect;
-  auto* const first = static_cast<char*>(begin);
-  if ((protection & ~(PROT_READ | PROT_WRITE | PROT_EXEC)) != 0) return EINVAL;
-  if (!are_plain) {
-    if (!HoldAll(begin, bytes, by_rights).ok()) return ENOMEM;
-    NoteRights(first, bytes, false);
-  }
-  // What is touched for the first time meanwhile is held, too (Show).
-  int error = 0;
-  for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
-    Block& block = BlockAt(at);
-    next = std::min(end, HomeOf(block) + block_bytes_);
-    const Locked locked(&block);
-    if (by_rights && !block.home) continue;  // it has none, and comes with all
-    if (syscall(SYS_mprotect, at, next - at, protection) != 0 && error == 0) error = errno;
-  }
-  if (are_plain && error == 0) NoteRights(first, bytes, true);
-  return error;
-}
-
-void PageSpace::LetGo(void* begin, size_t bytes) {
-  if (bytes == 0) return;
-  for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<char*>(begin) + bytes - 1); ++b) {
-    const Locked locked(&blocks_[b]);
-    if (!blocks_[b].is_protected && std::exchange(blocks_[b].held, false)) held_.fetch_sub(1, std::memory_order_relaxed);
-  }
+// The program may have given pages of a block back that has to stay (Clear). REQUIRES: locked.
+void PageSpace::FillHoles(Block* block, const char* begin, const char* end) {
+  const char* const home = HomeOf(*block);
+  for (const char* page = std::max(begin, home); page < std::min(end, home + block_bytes_); page += kPageBytes) userfault_.FillHole(page);
 }
 
 size_t PageSpace::PinForCall(const void* begin, size_t bytes) {
@@ -357,6 +257,7 @@ size_t PageSpace::PinForCall(const void* begin, size_t bytes) {
       while (!pinned && Bring(HomeOf(blocks_[b])).ok()) {
         const Locked locked(&blocks_[b]);
         pinned = blocks_[b].home && blocks_[b].calls < UINT16_MAX;
+        if (pinned && blocks_[b].is_protected) FillHoles(&blocks_[b], static_cast<const char*>(begin), static_cast<const char*>(begin) + bytes);
         blocks_[b].calls = static_cast<uint16_t>(blocks_[b].calls + pinned);
       }
     }
@@ -377,25 +278,28 @@ void PageSpace::UnpinForCall(const void* begin, size_t bytes) {
 }
 
 void PageSpace::Discard(void* begin, size_t bytes) {
-  char* const end = static_cast<char*>(begin) + bytes;
-  char* const first = std::min(end, homes_.begin + (IndexOf(begin) + (static_cast<char*>(begin) == HomeOf(BlockAt(begin)) ? 0 : 1)) * block_bytes_);
-  if (first > begin) Clear(static_cast<char*>(begin), first);
-  if (bytes == 0 || first == end) return;
-  char* const rest = homes_.begin + IndexOf(end) * block_bytes_;
-  DropBlocks(IndexOf(first), IndexOf(end));
-  if (end > rest) Clear(rest, end);
+  for (char *at = static_cast<char*>(begin), *const end = at + bytes, *next; at < end; at = next) {
+    const size_t b = IndexOf(at);
+    next = std::min(end, HomeOf(blocks_[b]) + block_bytes_);
+    if (blocks_[b].chunk.load(std::memory_order_acquire) == nullptr) continue;
+    const bool is_whole = static_cast<size_t>(next - at) == block_bytes_;
+    // Where it would come as a mapping that is not protected it stays.
+    is_whole && !(ComesWithRights() && blocks_[b].is_protected) ? DropChunk(&blocks_[b]) : Clear(at, next);
+  }
 }
 
-// A part of one block. Where pages may not be written to they are zeros because they are not there: a fault finds none, and the block at home (Show).
+// In one block. Where pages may not be written to they are zeros because they are not there: a fault finds none, and the block at home (Show).
 void PageSpace::Clear(char* begin, char* end) {
   Block& block = BlockAt(begin);
-  if (block.chunk.load(std::memory_order_acquire) == nullptr) return;
-  if (!block.is_protected) {
-    memset(begin, 0, static_cast<size_t>(end - begin));
-    return;
+  {
+    const Locked locked(&block);
+    if (block.is_protected) {
+      char* const page = begin + -reinterpret_cast<uintptr_t>(begin) % kPageBytes;
+      if (block.home && page < end) static_cast<void>(userfault_.Empty(page, static_cast<size_t>(end - page) / kPageBytes * kPageBytes));
+      return;
+    }
   }
-  char* const page = begin + -reinterpret_cast<uintptr_t>(begin) % kPageBytes;
-  if (page < end) madvise(page, static_cast<size_t>(end - page) / kPageBytes * kPageBytes, MADV_DONTNEED);
+  memset(begin, 0, static_cast<size_t>(end - begin));
 }
 
 void PageSpace::DropBlocks(size_t first, size_t end) {

@@ -17,6 +17,8 @@
 // nothing. Ownership: of the homes; borrows the engine. Made once a process and never destroyed, for pages are used until its end.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "client/chunk/chunk.h"
+#include "client/pages/bit_table.h"
 #include "common/buddy_allocator.h"
 #include "common/mutex.h"
 #include "common/reserve_addresses.h"
@@ -71,13 +74,15 @@ class PageSpace {
   bool IsUsed(const void* begin, size_t bytes) const;
   // How many bytes from `begin` on are in allocated blocks, `bytes` at most, and whether pages of one of those blocks have another protection.
   size_t UsedBytesFrom(const void* begin, size_t bytes, bool* are_protected) const;
-  // The blocks of the range that have been touched are at home until LetGo, or until they are given back: for who locks them. Blocks.
-  // As Bring; kResourceExhausted, with nothing held, where more than half of the memory limit would be.
-  Status Hold(void* begin, size_t bytes) { return HoldAll(begin, bytes, false); }
-  void LetGo(void* begin, size_t bytes);
-  // mprotect(2), of whole pages. Those that are not readable and writable cannot be moved: their blocks are at home, as if they were held, until all of their pages are plain again.
-  // errno; 0 is success. Blocks. ENOMEM, with nothing done, as Hold.
+  // The blocks of the range's pages are at home until Unlock of those, or until they are given back; what has not been touched comes, too, or, where not `untouched_too`, is so
+  // from when it is. Blocks. As Bring; kResourceExhausted, with nothing locked, where more than half of the memory limit would be held.
+  Status Lock(void* begin, size_t bytes, bool untouched_too);
+  void Unlock(void* begin, size_t bytes);
+  // mprotect(2), of whole pages. Those that are not readable and writable cannot be moved: their blocks are at home, as if they were locked, until all of their pages are plain again.
+  // errno; 0 is success, and else what is before may be done. Blocks. ENOMEM: as Lock.
   int Protect(void* begin, size_t bytes, int protection);
+  // For after mlockall(2).
+  void EndLocksOfKernel();
   // Whether the program has made pages there that it may not use so. In kProtect, where a touch of those is no other than of what has left.
   bool IsRefusedByProgram(const void* address) const;
   // For a system call on the range, where the kernel's own accesses are not served: how many bytes from `begin` on are at home, and stay there until
@@ -86,7 +91,7 @@ class PageSpace {
   void UnpinForCall(const void* begin, size_t bytes);
   // All of it as it is, at its distance from the first home, for a forked child: what is not allocated, or was never touched, is a hole. And the rights of pages that have others. Blocks, and brings what has left. Errors: of the file; as Bring.
   Status CopyTo(int fd, std::vector<CopiedRun>* runs);
-  Status CopyBlockTo(int fd, uint64_t offset, size_t number);  // the same of one
+  Status CopyBlockTo(int fd, uint64_t offset, size_t number, bool* is_zeros);  // the same of one. `is_zeros`: and nothing was written
   static Status WriteTo(int fd, const void* begin, size_t bytes, uint64_t offset);  // what belongs to that copy beside
   // Of blocks that have been touched.
   uint64_t touched_bytes() const { return touched_blocks_.load(std::memory_order_relaxed) * block_bytes_; }
@@ -106,7 +111,7 @@ class PageSpace {
     return status.code() == StatusCode::kAborted || status.code() == StatusCode::kFailedPrecondition || status.code() == StatusCode::kUnavailable;
   }
   // Says in the log, once, what a thread waits for; whether it may wait on.
-  static bool MayWaitOn(const Status& status, std::chrono::steady_clock::time_point since, bool* told);
+  bool MayWaitOn(const Status& status, std::chrono::steady_clock::time_point since, bool* told) const;
   static constexpr auto kPause = std::chrono::microseconds(200);  // until the next attempt
   // The block that `address` is in is at home when this returns OK. Blocks. REQUIRES: Owns(address).
   // kFailedPrecondition: what is in use fills the memory limit; kResourceExhausted: swap is full; kDataLoss; kUnavailable.
@@ -150,8 +155,8 @@ class PageSpace {
     std::atomic<bool> locked{false};
     bool home = false;   // guarded by locked, as is what follows
     bool blank = false;  // the chunk has no contents yet, which are zeros
-    bool held = false;   // it may not leave
-    std::atomic<bool> is_protected{false};  // pages of it have another protection; it is held
+    std::atomic<bool> is_protected{false}, is_locked{false};  // pages of it are (rights_, locks_); stored with `locked`
+    bool held = false;   // is at home, where it stays, because of the one or the other
     uint16_t calls = 0;  // system calls that use it: the same
     bool is_copied = false;  // just now, for a forked child: its chunk is not given back meanwhile
     std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
@@ -201,21 +206,30 @@ class PageSpace {
   static bool ForgetContents(Chunk* chunk);
   bool IsInGrace(int64_t shown_ns) const;
   void DropChunk(Block* block);
-  bool IsUsed(size_t number) const { return used_[number / 64].load() & uint64_t{1} << number % 64; }
+  bool IsUsed(size_t number) const { return used_[number]; }
   void MarkUsed(size_t first, size_t end, bool used);
+  size_t PageOf(const void* home) const { return (reinterpret_cast<uintptr_t>(home) - reinterpret_cast<uintptr_t>(homes_.begin)) / kPageBytes; }
   void AddProtections(size_t blocks, std::vector<CopiedRun>* runs) const;
-  int CopyHomeTo(int fd, uint64_t offset, const char* home) const;
+  int CopyHomeTo(int fd, uint64_t offset, char* home);
   // Bytes of a block that were asked for; 0: it is free.
   uint64_t UsedBytes(size_t number) const {
     const uint32_t tail = blocks_[number].tail.load(std::memory_order_relaxed);
     return !IsUsed(number) ? 0 : tail != 0 ? tail : block_bytes_;
   }
   void SetUsed(size_t first, size_t bytes);
-  bool HoldLocked(Block* block);
-  Status HoldAll(void* begin, size_t bytes, bool untouched_too);
-  void NoteRights(char* begin, size_t bytes, bool are_plain);
-  bool HasPagesWithRights(const Block& block) const;
-  void MakePlain(Block* block);
+  // Whether a block comes as a mapping of its own: with what rights that has, not those of its home.
+  bool ComesWithRights() const { return userfault_.mode() == FaultMode::kProtect; }
+  void CountHeld(Block* block);
+  uint64_t HeldMost() const;  // blocks
+  bool MayHold(const char* begin, size_t bytes, bool untouched_too) const;
+  static Status TooMuchIsHeld();
+  int ProtectIn(Block* block, char* at, size_t bytes, int protection);
+  // Pages that are the program's no more, or others'.
+  void LeavePlain(char* begin, size_t bytes) {
+    if (BlockAt(begin).is_protected) Protect(begin, bytes, PROT_READ | PROT_WRITE);
+    if (BlockAt(begin).is_locked) Unlock(begin, bytes);
+  }
+  void FillHoles(Block* block, const char* begin, const char* end);
   bool Rehome(Block* from, Block* to);
   void FreeBlocks(size_t first, size_t end);
   void DropBlocks(size_t first, size_t end);
@@ -227,15 +241,15 @@ class PageSpace {
   Userfault userfault_;
   AddressRange homes_, table_, frames_;
   Block* blocks_ = nullptr;
-  std::atomic<uint64_t>* registered_ = nullptr;  // a bit for each page of the arena's addresses
+  BitTable registered_;  // by page of the arena's addresses
   Mutex mutex_{LockRank::kMetadata};
   std::unique_ptr<BuddyAllocator> free_blocks_ RS_GUARDED_BY(mutex_);
-  // A bit for each block. In the total order with the blocks' `chunk`: who makes a chunk stores it and then looks whether the block is free, who frees a block
+  // By block. In the total order with the blocks' `chunk`: who makes a chunk stores it and then looks whether the block is free, who frees a block
   // says so and then looks for a chunk, so at least one of them sees the other.
-  std::atomic<uint64_t>* used_ = nullptr;
+  BitTable used_;
   std::atomic<uint64_t> used_end_{0};     // behind the last block that ever was used
   std::atomic<uint64_t> touched_blocks_{0};
-  std::atomic<uint64_t>* rights_ = nullptr;  // a bit for each page of the homes: it is not readable and writable
+  BitTable rights_, locks_;  // by page of the homes: it is not readable and writable; it is locked. Changed with its block's `locked`
   std::atomic<uint64_t>* charged_ = nullptr;  // a bit for each kBlocksACharge descriptors that count in the memory limit
   uint64_t alignment_ = 0;  // of the homes' begin
   std::atomic<uint64_t> held_{0}, in_calls_{0};  // blocks

@@ -223,6 +223,15 @@ ssize_t Straight(Byte* begin, const Reach& reach, bool goes_on, const Move& move
   return static_cast<ssize_t>(done);
 }
 
+// One call for all, of which pages are protected: a message cannot be cut into pieces.
+template <typename Byte, typename Move>
+ssize_t WholeMessage(Byte* begin, size_t bytes, const Move& move) {
+  auto* const here = static_cast<char*>(const_cast<void*>(static_cast<const void*>(begin)));
+  const iovec one = {here, bytes};
+  const PinnedVectors pinned(&one, 1);
+  return move(here, bytes, 0);
+}
+
 [[noreturn]] void Overflow();  // what _FORTIFY_SOURCE says (calls.cc)
 
 }  // namespace ramspan::preload

@@ -42,7 +42,8 @@ template <Way kWay, typename Byte, typename Move>
 ssize_t Moved(int fd, Byte* begin, const Reach& reach, const Move& move) {
   const size_t bytes = reach.bytes;
   const Kind kind = KindOf(fd);
-  if (reach.is_protected) return Straight<kWay>(begin, reach, kind == Kind::kFile, move);
+  if (reach.is_protected && kind == Kind::kOther && IsOfMessages(fd)) return WholeMessage(begin, bytes, move);
+  if (reach.is_protected) return Straight<kWay>(begin, reach, kind == Kind::kFile || (kind == Kind::kOther && kWay == Way::kOut), move);
   const Pieces pieces = PiecesOf<kWay>(fd, kind, bytes);
   if (kind != Kind::kFile || bytes <= kStraight || pieces.most == bytes) {
     const iovec one = {const_cast<char*>(begin), bytes};
@@ -136,6 +137,7 @@ using ramspan::preload::ReachOf;
 using ramspan::preload::Straight;
 using ramspan::preload::Vectors;
 using ramspan::preload::Way;
+using ramspan::preload::WholeMessage;
 
 RS_LIBC(read, ssize_t (*)(int, void*, size_t))
 RS_LIBC(write, ssize_t (*)(int, const void*, size_t))
@@ -242,6 +244,7 @@ RAMSPAN_API ssize_t recvfrom(int fd, void* to, size_t bytes, int flags, sockaddr
   const Reach reach = ReachOf(to, bytes);
   if (reach.bytes == 0) return real_recvfrom(fd, to, bytes, flags, address, length);
   const auto move = [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); };
+  if (reach.is_protected && IsOfMessages(fd)) return WholeMessage(to, bytes, move);
   if (reach.is_protected) return Straight<Way::kIn>(static_cast<char*>(to), reach, false, move);
   const iovec one = {to, reach.bytes};
   const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
@@ -251,7 +254,8 @@ RAMSPAN_API ssize_t sendto(int fd, const void* from, size_t bytes, int flags, co
   const Reach reach = ReachOf(from, bytes);
   if (reach.bytes != bytes || bytes == 0) return real_sendto(fd, from, bytes, flags, address, length);
   const auto move = [&](const char* at, size_t n, size_t) { return real_sendto(fd, at, n, flags, address, length); };
-  if (reach.is_protected) return Straight<Way::kOut>(static_cast<const char*>(from), reach, false, move);
+  if (reach.is_protected && IsOfMessages(fd)) return WholeMessage(const_cast<void*>(from), bytes, move);
+  if (reach.is_protected) return Straight<Way::kOut>(static_cast<const char*>(from), reach, true, move);
   const iovec one = {const_cast<void*>(from), bytes};
   return Copied<Way::kOut>(Vectors(&one, 1), IsOfMessages(fd) ? bytes : kPiece, true, move);
 }

@@ -56,6 +56,8 @@ constexpr size_t kPageBytes = 4096;
 // Interpreters map their heaps in pieces of up to a MiB, and expect them in forked children.
 constexpr size_t kLeastMapping = (size_t{1} << 20) + 1;
 
+constexpr int kMadviseCollapse = 25;  // of Linux 6.1 (linux/mman.h), for headers that are older
+
 enum class State { kUnborn, kReady, kStarting, kStarted, kForked };
 std::atomic<State> state{State::kUnborn};
 std::atomic<size_t> above{SIZE_MAX};  // bytes; of what is taken. SIZE_MAX: nothing is
@@ -229,6 +231,7 @@ RAMSPAN_API void* realloc(void* begin, size_t bytes) {
     free(begin);
     return nullptr;
   }
+  if (bytes > PTRDIFF_MAX) return OutOfMemory();
   if (MayTake(bytes)) {
     PublicCall call;
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
@@ -291,7 +294,8 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
     }
     const PublicCall call;
     bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-    ramspan::detail::ProtectPages(address, bytes, PROT_READ | PROT_WRITE);
+    if (ramspan::detail::ProtectPages(address, bytes, PROT_READ | PROT_WRITE) != 0) return OutOfMemory(), MAP_FAILED;
+    ramspan::detail::UnlockPages(address, bytes);
     ramspan::discard(address, bytes);
     return address;
   }
@@ -344,8 +348,10 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
     return address;
   }
   const bool is_whole = ramspan::PagedBytes(address) == before;
+  bool are_protected = false;
+  ramspan::detail::UsedPages(address, before, &are_protected);
   void* moved = nullptr;
-  if ((flags & MREMAP_MAYMOVE) != 0) {
+  if ((flags & MREMAP_MAYMOVE) != 0 && !are_protected) {  // those stay where they are
     if (is_whole) {
       moved = ramspan::detail::ReallocatePages(address, bytes);
     } else {
@@ -370,7 +376,7 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
     return -1;
   }
   if (bytes > 0 && !IsChildWithCopy() && !ramspan::detail::PagesAreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
-  const PublicCall call;
+  PublicCall call;
   switch (what) {
     case MADV_DONTNEED:
     case MADV_FREE:
@@ -382,7 +388,21 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
     case MADV_WILLNEED: ramspan::advise(address, bytes, ramspan::advice::will_need); break;
     case MADV_COLD:
     case MADV_PAGEOUT: ramspan::advise(address, bytes, ramspan::advice::done); break;
-    default: break;  // huge pages, core files, merging: hints that mean nothing here
+    // Hints that mean nothing here.
+    case MADV_HUGEPAGE:
+    case MADV_NOHUGEPAGE:
+    case kMadviseCollapse:
+    case MADV_DONTDUMP:
+    case MADV_DODUMP:
+    case MADV_MERGEABLE:
+    case MADV_UNMERGEABLE:
+    case MADV_DONTFORK:
+    case MADV_DOFORK:
+    case MADV_WIPEONFORK:
+    case MADV_KEEPONFORK:
+    case MADV_POPULATE_READ:
+    case MADV_POPULATE_WRITE: break;
+    default: return call.Fail(EINVAL), -1;
   }
   return 0;
 }
@@ -398,32 +418,37 @@ RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
   return error == 0 ? 0 : (call.Fail(error), -1);
 }
 
-// ---- mlock(2): what is locked is not swapped, up to half of the memory limit ----
-
-RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept {
-  if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mlock, address, bytes));
-  PublicCall call;
-  if (AreUsed(address, bytes) && ramspan::detail::HoldPages(const_cast<void*>(address), bytes)) return 0;
-  call.Fail(ENOMEM);
-  return -1;
+// Keys of memory protection are for mappings that stay where they are.
+RAMSPAN_API int pkey_mprotect(void* address, size_t bytes, int protection, int key) noexcept {
+  if (!IsHome(address) || t_inside_ramspan != 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_pkey_mprotect, address, bytes, protection, key));
+  return key == -1 ? mprotect(address, bytes, protection) : (errno = EINVAL, -1);
 }
+
+// ---- mlock(2): what is locked is not swapped, up to half of the memory limit ----
 
 RAMSPAN_API int mlock2(const void* address, size_t bytes, unsigned flags) noexcept {
   if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mlock2, address, bytes, flags));
-  return mlock(address, bytes);
+  PublicCall call;
+  if ((flags & ~MLOCK_ONFAULT) != 0) return call.Fail(EINVAL), -1;
+  if (AreUsed(address, bytes) && ramspan::detail::LockPages(const_cast<void*>(address), bytes, (flags & MLOCK_ONFAULT) == 0)) return 0;
+  call.Fail(ENOMEM);
+  return -1;
 }
+RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept { return mlock2(address, bytes, 0); }
 
-// What is there is locked, and what comes: the kernel would bring all of the addresses for which there may be memory.
+// All but what is swapped by pages, of which the kernel would bring all addresses for which there may be memory.
 RAMSPAN_API int mlockall(int flags) noexcept {
   if (homes.bytes > 0 && (flags & MCL_CURRENT) != 0) flags |= MCL_ONFAULT;
-  return Returned<int>(syscall(SYS_mlockall, flags));
+  const int result = Returned<int>(syscall(SYS_mlockall, flags));
+  if (homes.bytes > 0 && !IsChildWithCopy()) ramspan::detail::EndLocksOfKernel();  // what is swapped is not locked
+  return result;
 }
 
 RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
   if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_munlock, address, bytes));
   PublicCall call;
   if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
-  ramspan::detail::LetGoPages(const_cast<void*>(address), bytes);
+  ramspan::detail::UnlockPages(const_cast<void*>(address), bytes);
   return 0;
 }
 

@@ -81,11 +81,10 @@ bool HoldTopOf(const pthread_attr_t& attributes) {
   constexpr size_t kTop = size_t{64} << 10;
   void* stack = nullptr;
   size_t bytes = 0;
-  if (page_signal.load(std::memory_order_relaxed) == 0 || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
+  if (page_signal.load(std::memory_order_relaxed) == 0 || is_forked.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
   char* const top = static_cast<char*>(stack) + (bytes > kTop ? bytes - kTop : 0);
-  for (char* page = top; page < static_cast<char*>(stack) + bytes; page += 4096) *const_cast<volatile char*>(page);  // what was never touched could not be held
   const PublicCall call;
-  return detail::HoldPages(top, static_cast<size_t>(static_cast<char*>(stack) + bytes - top));
+  return detail::LockPages(top, static_cast<size_t>(static_cast<char*>(stack) + bytes - top), true);
 }
 
 }  // namespace

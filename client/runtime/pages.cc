@@ -98,9 +98,16 @@ void BringToChild(int number, siginfo_t* info, void* context) {
 
 PageSpace* parents_space = nullptr;  // as it was at the fork, in a child
 
-void BeforeFork() { ForkCopy::Prepare(); }
-void InParentAfterFork() { ForkCopy::InParent(); }
+void BeforeFork() {
+  ForkCopy::Prepare();
+  FaultServer::BeforeFork();
+}
+void InParentAfterFork() {
+  FaultServer::AfterFork();
+  ForkCopy::InParent();
+}
 void InForkedChild() {
+  FaultServer::AfterFork();
   // Nobody else's: what is mapped later would pass for memory that was the parent's.
   if (!ForkCopy::is_first_child()) return;
   MapInChild(homes_begin.load(), homes_bytes.load(), PROT_NONE);
@@ -110,7 +117,10 @@ void InForkedChild() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   const detail::Inside inside;
   if (sigaction(SIGSEGV, &action, &segv_of_program) != 0) return;
-  if (parents_space->userfault().signal() == SIGSEGV) FaultServer::ExchangeHandlerOfOthers(nullptr, &segv_of_program);
+  struct sigaction own;
+  FaultServer::ExchangeHandlerOfOthers(nullptr, &own);
+  if (parents_space->userfault().signal() == SIGSEGV) segv_of_program = own;
+  if (parents_space->userfault().signal() == SIGBUS) sigaction(SIGBUS, &own, nullptr);  // nothing comes by it here
   ForkCopy::InChild();
 }
 
@@ -306,14 +316,15 @@ void RegisterForkHandlers() noexcept {
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) pthread_atfork(BeforeFork, InParentAfterFork, InForkedChild);
 }
-bool HoldPages(void* begin, size_t bytes) noexcept {
+bool LockPages(void* begin, size_t bytes, bool untouched_too) noexcept {
   const PublicCall call;
-  return PagesIfStarted()->Hold(begin, bytes).ok();
+  return PagesIfStarted()->Lock(begin, bytes, untouched_too).ok();
 }
-void LetGoPages(void* begin, size_t bytes) noexcept {
+void UnlockPages(void* begin, size_t bytes) noexcept {
   const PublicCall call;
-  PagesIfStarted()->LetGo(begin, bytes);
+  PagesIfStarted()->Unlock(begin, bytes);
 }
+void EndLocksOfKernel() noexcept { PagesIfStarted()->EndLocksOfKernel(); }
 
 int ProtectPages(void* begin, size_t bytes, int protection) noexcept {
   const PublicCall call;

@@ -38,8 +38,9 @@ RAMSPAN_API size_t PinPagesForCall(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
 // As sigaction(SignalOfPages()), for what is not Ramspan's of it; in a forked child that has or gets a copy, as sigaction(SIGSEGV).
 RAMSPAN_API void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept;
-RAMSPAN_API bool HoldPages(void* begin, size_t bytes) noexcept;
-RAMSPAN_API void LetGoPages(void* begin, size_t bytes) noexcept;
+RAMSPAN_API bool LockPages(void* begin, size_t bytes, bool untouched_too) noexcept;
+RAMSPAN_API void UnlockPages(void* begin, size_t bytes) noexcept;
+RAMSPAN_API void EndLocksOfKernel() noexcept;
 RAMSPAN_API int ProtectPages(void* begin, size_t bytes, int protection) noexcept;  // errno
 
 }  // namespace ramspan::detail

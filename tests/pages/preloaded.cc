@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -23,58 +24,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "preloaded.h"
+
 namespace {
-
-constexpr size_t kMiB = size_t{1} << 20;
-
-void Check(bool good, int line, const char* what) {
-  if (good) return;
-  std::printf("line %d: %s (errno %d)\n", line, what, errno);
-  std::exit(1);
-}
-#define CHECK(condition) Check(condition, __LINE__, #condition)
-
-char* New(size_t bytes) { return static_cast<char*>(malloc(bytes)); }
-char* Map(size_t bytes, int protection = PROT_READ | PROT_WRITE) {
-  return static_cast<char*>(mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-}
-
-// More than the limit, so that all else leaves.
-void Sweep() {
-  static char* much;
-  if (much == nullptr) much = New(32 * kMiB);
-  for (size_t i = 0; i < 32 * kMiB; i += 512) much[i] += 1;
-}
-char* Filled(size_t bytes) {
-  char* const begin = New(bytes);
-  for (size_t i = 0; i < bytes; ++i) begin[i] = static_cast<char>(i * 31 >> 3);
-  Sweep();
-  return begin;
-}
-bool IsFilled(const char* begin, size_t first, size_t bytes) {
-  for (size_t i = first; i < first + bytes; ++i) {
-    if (begin[i - first] != static_cast<char>(i * 31 >> 3)) return false;
-  }
-  return true;
-}
-
-void GuardPages() {
-  char* p = Map(4 * kMiB);
-  CHECK(mprotect(p, 4096, PROT_NONE) == 0);
-  p[4096] = 1;
-  Sweep();
-  CHECK(p[4096] == 1);
-  CHECK(munmap(p, 4 * kMiB) == 0);
-  p = Map(4 * kMiB);  // perhaps where the other was
-  for (size_t i = 0; i < 4 * kMiB; i += 4096) p[i] = 2;
-  CHECK(mprotect(p, 8192, PROT_READ) == 0 && madvise(p, 8192, MADV_DONTNEED) == 0);
-  CHECK(p[0] == 0 && p[4096] == 0 && p[8192] == 2);
-  CHECK(mprotect(p, 8192, PROT_READ | PROT_WRITE) == 0);
-  void* const larger = mremap(p, 4 * kMiB, 8 * kMiB, MREMAP_MAYMOVE);
-  CHECK(larger != MAP_FAILED);
-  p = static_cast<char*>(larger);
-  CHECK( p[8192] == 2 && p[7 * kMiB] == 0);
-}
 
 void Remaps() {
   char* const p = Map(8 * kMiB);
@@ -195,24 +147,6 @@ void Stacks() {
   pthread_t thread;
   CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, aligned_alloc(4096, 8 * kMiB), 8 * kMiB) == 0);
   CHECK(pthread_create(&thread, &attributes, OnThreadStack, nullptr) == 0 && pthread_join(thread, nullptr) == 0);
-}
-
-void Locks() {
-  CHECK(mlock(New(kMiB), size_t{1} << 50) == -1 && errno == ENOMEM);
-  char* const memory = Filled(20 * kMiB);
-  static_cast<void>(!mlock2(memory, 20 * kMiB, MLOCK_ONFAULT));  // more than the limit, which a program without it may lock
-  CHECK(mlockall(MCL_CURRENT) == 0 || errno == ENOMEM || errno == EPERM);
-  CHECK(IsFilled(memory, 0, 20 * kMiB));
-}
-
-// What `run` of a forked child returns; -N: it was ended by signal N.
-template <typename Run>
-int InChild(const Run& run) {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(run());
-  int status = 0;
-  CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
-  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 // A child without a copy of its parent's memory.
@@ -421,6 +355,49 @@ void FreesDuringForks() {
   for (int i = 0; i < 40; ++i) CHECK(InChild([memory] { return IsFilled(memory, 0, 6 * kMiB) ? 0 : 1; }) == 0);
   stop = true;
   CHECK(pthread_join(thread, nullptr) == 0 && IsFilled(memory, 0, 6 * kMiB));
+}
+
+void* AsksForHandler(void* stop) {
+  for (struct sigaction now; !*static_cast<volatile bool*>(stop);) sigaction(SIGSEGV, nullptr, &now), sigaction(SIGBUS, nullptr, &now);
+  return nullptr;
+}
+// Another thread had what guards the handlers when the child was made, in which nobody gave it back.
+void HandlersDuringForks() {
+  char* const memory = Filled(2 * kMiB);
+  static bool stop = false;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, nullptr, AsksForHandler, &stop) == 0);
+  for (int i = 0; i < 150; ++i) {
+    CHECK(InChild([memory] {
+            alarm(20);
+            struct sigaction own = {};
+            if (sigaction(SIGBUS, nullptr, &own) != 0 || own.sa_handler != SIG_DFL) return 2;  // the parent's own was there
+            return IsFilled(memory, 0, 100) ? 0 : 1;
+          }) == 0);
+  }
+  stop = true;
+  CHECK(pthread_join(thread, nullptr) == 0);
+}
+
+// A file that may not grow ends the child, with the reason; it ended the parent.
+void ChildrenOfSmallFiles() {
+  char* const memory = Filled(4 * kMiB);
+  rlimit before;
+  CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small = {65536, before.rlim_max};
+  CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  CHECK(InChild([memory] { return IsFilled(memory, 0, 4 * kMiB) ? 0 : 1; }) == -SIGSEGV);
+  CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK(InChild([memory] { return IsFilled(memory, 0, 4 * kMiB) ? 0 : 1; }) == 0 && IsFilled(memory, 0, 4 * kMiB));
+  CHECK(InChild([memory] {  // a stack in such memory, which a child's thread need not lock
+          pthread_attr_t attributes;
+          pthread_t thread;
+          char* const stack = memory + -reinterpret_cast<uintptr_t>(memory) % 4096;
+          static volatile size_t too_much = SIZE_MAX;
+          const bool made = pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, kMiB) == 0 &&
+                            pthread_create(&thread, &attributes, [](void* given) { return given; }, memory) == 0;
+          return made && pthread_join(thread, nullptr) == 0 && realloc(memory, too_much) == nullptr && errno == ENOMEM ? 0 : 1;
+        }) == 0);
 }
 
 // Calls on it of a child's.
@@ -746,86 +723,6 @@ void Answers() {
   CHECK(reinterpret_cast<char*>(sets)[8 * (ends[0] / 64 + 1)] == 0x5a);
 }
 
-// What mprotect has changed and changed back is as it was, and blocks all of whose pages are plain again may leave. With a model of each page.
-void Rights() {
-  constexpr size_t kPages = 6 * kMiB / 4096;
-  static unsigned char value[kPages];
-  static int rights[kPages];
-  char* p = Map(6 * kMiB);
-  memset(p, 0, 6 * kMiB);
-  std::fill(rights, rights + kPages, PROT_READ | PROT_WRITE);
-  unsigned random = 1;
-  const auto next = [&random](size_t below) { return (random = random * 1103515245 + 12345, random >> 8) % below; };
-  static char* const other = New(8 * kMiB);
-  for (int i = 0; i < 6000; ++i) {
-    const size_t first = next(kPages - 20), count = 1 + next(20);
-    static constexpr int kRights[] = {PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE, PROT_READ | PROT_WRITE};
-    const int wanted = kRights[next(4)];
-    switch (next(4)) {
-      case 0:
-        if (mprotect(p + first * 4096, count * 4096, wanted) == 0) {
-          std::fill(rights + first, rights + first + count, wanted);
-        } else {
-          CHECK(errno == ENOMEM && wanted != (PROT_READ | PROT_WRITE));  // more than half of the limit
-          CHECK(mprotect(p, 6 * kMiB, PROT_READ | PROT_WRITE) == 0);
-          std::fill(rights, rights + kPages, PROT_READ | PROT_WRITE);
-        }
-        break;
-      case 1:
-        for (size_t k = first; k < first + count; ++k) {
-          if (rights[k] == (PROT_READ | PROT_WRITE)) memset(p + k * 4096, value[k] = static_cast<unsigned char>(i), 4096);
-        }
-        break;
-      case 2:
-        for (size_t k = first; k < first + count; ++k) CHECK(rights[k] == PROT_NONE || (static_cast<unsigned char>(p[k * 4096]) == value[k] && static_cast<unsigned char>(p[k * 4096 + 4095]) == value[k]));
-        break;
-      default:
-        for (size_t k = 0; k < kMiB; k += 4096) other[next(8) * kMiB + k] += 1;
-        if (i % 50 == 0 && mmap(p + first * 4096, count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
-          std::fill(rights + first, rights + first + count, PROT_READ | PROT_WRITE);
-          std::fill(value + first, value + first + count, 0);
-        }
-    }
-  }
-  CHECK(InChild([p] {  // what was there, whatever its rights were
-          if (mprotect(p, 6 * kMiB, PROT_READ) != 0) return 2;
-          for (size_t k = 0; k < kPages; ++k) {
-            if (static_cast<unsigned char>(p[k * 4096]) != value[k]) return 1;
-          }
-          return 0;
-        }) == 0);
-  // Toggled one page a block: all of them are plain again, so none is kept.
-  char* const toggled = Filled(16 * kMiB);
-  char* const aligned = toggled + -reinterpret_cast<uintptr_t>(toggled) % 65536;
-  CHECK(mprotect(p, 6 * kMiB, PROT_READ | PROT_WRITE) == 0);
-  for (char* at = aligned; at < aligned + 15 * kMiB; at += 65536) CHECK(mprotect(at, 4096, PROT_NONE) == 0 && mprotect(at, 4096, PROT_READ | PROT_WRITE) == 0);
-  // What is refused changes nothing.
-  for (char* at = aligned; at < aligned + 15 * kMiB; at += 65536) static_cast<void>(mprotect(at, 4096, PROT_READ));
-  CHECK(IsFilled(toggled, 0, 15 * kMiB));
-}
-
-char* read_while_rights_change = nullptr;
-void* ReadAll(void* stop) {
-  for (unsigned sum = 0; !*static_cast<volatile bool*>(stop); sum += 1) {
-    for (size_t i = 0; i < 16 * kMiB; i += 4096) CHECK(read_while_rights_change[i] == 5);
-  }
-  return nullptr;
-}
-// A reader may read, whether a page has just come or has just become read-only.
-void RightsBesideReaders() {
-  read_while_rights_change = Map(16 * kMiB);
-  memset(read_while_rights_change, 5, 16 * kMiB);
-  static bool stop = false;
-  pthread_t threads[3];
-  for (pthread_t& thread : threads) CHECK(pthread_create(&thread, nullptr, ReadAll, &stop) == 0);
-  for (int i = 0; i < 1500; ++i) {
-    char* const block = read_while_rights_change + static_cast<size_t>(i) * 37 % 250 * 65536;
-    CHECK(mprotect(block, 65536, PROT_READ) == 0 && mprotect(block, 65536, PROT_READ | PROT_WRITE) == 0);
-  }
-  stop = true;
-  for (pthread_t& thread : threads) CHECK(pthread_join(thread, nullptr) == 0);
-}
-
 char* guard = nullptr;
 sigjmp_buf out_of_fault;
 void OwnFault(int, siginfo_t* info, void*) {
@@ -918,7 +815,9 @@ int main(int count, char** arguments) {
   } kScenarios[] = {{"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child}, {"children", Children}, {"child_calls", ChildCalls}, {"child_signals", ChildSignals}, {"frees_during_forks", FreesDuringForks},
                     {"ticks", Ticks}, {"small_stack", SmallStack}, {"descriptors", Descriptors}, {"streams", Streams}, {"messages", Messages}, {"waiting", Waiting}, {"masks", Masks},
                     {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}, {"handler_calls", HandlerCalls},
-                    {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}, {"rights", Rights}, {"rights_beside_readers", RightsBesideReaders}};
+                    {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}, {"rights", Rights}, {"rights_beside_readers", RightsBesideReaders},
+                    {"rights_in_children", RightsInChildren}, {"locks_and_rights", LocksAndRights}, {"locks_of_kernel", LocksOfKernel}, {"rights_of_calls", RightsOfCalls},
+                    {"handlers_during_forks", HandlersDuringForks}, {"children_of_small_files", ChildrenOfSmallFiles}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();

@@ -1,0 +1,125 @@
+// PageSpace, third part: what keeps blocks at home. Pages that the program has made so that it may not use them as others (mprotect), and those that it has locked (mlock). Both
+// are known page by page, and a block stays as long as one of its pages is either.
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include "client/engine/engine.h"
+#include "client/pages/page_space.h"
+
+namespace ramspan {
+
+// REQUIRES: locked.
+void PageSpace::CountHeld(Block* block) {
+  const bool holds = block->home && (block->is_protected || block->is_locked);
+  if (std::exchange(block->held, holds) == holds) return;
+  holds ? held_.fetch_add(1, std::memory_order_relaxed) : held_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+uint64_t PageSpace::HeldMost() const { return engine_->budget()->limit() / 2 / block_bytes_; }
+
+// Whether all blocks of the range may be held, beside those that are.
+bool PageSpace::MayHold(const char* begin, size_t bytes, bool untouched_too) const {
+  uint64_t more = 0;
+  for (size_t b = IndexOf(begin); b <= IndexOf(begin + bytes - 1); ++b) {
+    Block& block = blocks_[b];
+    if (!untouched_too && block.chunk.load(std::memory_order_acquire) == nullptr) continue;
+    const Locked locked(&block);
+    more += block.held ? 0 : 1;
+  }
+  return more == 0 || held_.load(std::memory_order_relaxed) + more <= HeldMost();
+}
+
+Status PageSpace::TooMuchIsHeld() { return Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit")); }
+
+Status PageSpace::Lock(void* begin, size_t bytes, bool untouched_too) {
+  auto* const first = static_cast<char*>(begin);
+  if (!MayHold(first, bytes, untouched_too)) return TooMuchIsHeld();
+  for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
+    Block* const block = &BlockAt(at);
+    next = std::min(end, HomeOf(*block) + block_bytes_);
+    for (bool done = false; !done;) {
+      {
+        const Locked locked(block);
+        done = block->home || (!untouched_too && block->chunk.load(std::memory_order_relaxed) == nullptr);  // that comes with its lock (Show)
+        if (done) {
+          locks_.Set(PageOf(at), PageOf(next - 1) + 1, true);
+          block->is_locked = true;
+          CountHeld(block);
+        }
+      }
+      if (done) break;
+      if (Status status = Bring(HomeOf(*block)); !status.ok()) return status;
+    }
+  }
+  return Status();
+}
+
+void PageSpace::Unlock(void* begin, size_t bytes) {
+  for (char *at = static_cast<char*>(begin), *const end = at + bytes, *next; at < end; at = next) {
+    Block* const block = &BlockAt(at);
+    next = std::min(end, HomeOf(*block) + block_bytes_);
+    if (!block->is_locked.load(std::memory_order_relaxed)) continue;
+    const Locked locked(block);
+    locks_.Set(PageOf(at), PageOf(next - 1) + 1, false);
+    block->is_locked = locks_.Any(PageOf(HomeOf(*block)), PageOf(HomeOf(*block) + block_bytes_ - 1) + 1);
+    CountHeld(block);
+  }
+}
+
+int PageSpace::Protect(void* begin, size_t bytes, int protection) {
+  auto* const first = static_cast<char*>(begin);
+  if ((protection & ~(PROT_READ | PROT_WRITE | PROT_EXEC)) != 0) return EINVAL;
+  if (protection != (PROT_READ | PROT_WRITE) && !MayHold(first, bytes, ComesWithRights())) return ENOMEM;
+  for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
+    Block* const block = &BlockAt(at);
+    next = std::min(end, HomeOf(*block) + block_bytes_);
+    if (const int error = ProtectIn(block, at, static_cast<size_t>(next - at), protection); error != 0) return error;
+  }
+  return 0;
+}
+
+// Pages of one block; all of it in one step for who brings it, or takes it away. What has never been touched keeps the mapping of its home, and with it its rights, but where it
+// comes as another mapping.
+int PageSpace::ProtectIn(Block* block, char* at, size_t bytes, int protection) {
+  const bool is_plain = protection == (PROT_READ | PROT_WRITE);
+  for (;;) {
+    bool is_read = false;
+    {
+      const Locked locked(block);
+      is_read = block->is_copied;  // for a child, which may need other rights for a moment
+      const bool needs_home = !is_plain && (ComesWithRights() || block->chunk.load(std::memory_order_relaxed) != nullptr);
+      if (!is_read && (block->home || !needs_home)) {
+        if ((block->home || !ComesWithRights()) && syscall(SYS_mprotect, at, bytes, protection) != 0) return errno;
+        rights_.Set(PageOf(at), PageOf(at) + bytes / kPageBytes, !is_plain);
+        block->is_protected = rights_.Any(PageOf(HomeOf(*block)), PageOf(HomeOf(*block)) + block_bytes_ / kPageBytes);
+        CountHeld(block);
+        return 0;
+      }
+    }
+    if (is_read) {
+      std::this_thread::sleep_for(kNap);
+    } else if (!Bring(HomeOf(*block)).ok()) {
+      return ENOMEM;
+    }
+  }
+}
+
+bool PageSpace::IsRefusedByProgram(const void* address) const {
+  Block& block = BlockAt(address);
+  const Locked locked(&block);
+  return block.home && rights_[PageOf(address)];
+}
+
+// The kernel's locks, of mlockall: what is locked so cannot be given back.
+void PageSpace::EndLocksOfKernel() {
+  syscall(SYS_munlock, homes_.begin, homes_.bytes);
+  syscall(SYS_munlock, frames_.begin, frames_.bytes);
+}
+
+}  // namespace ramspan
