@@ -1,8 +1,11 @@
 // Scenarios for `ramspan run --pages` that a test of the library cannot have: each is a program that knows nothing of Ramspan, and says "good" when it
 // saw what it would see without (but for `child`). usage: preloaded SCENARIO
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -10,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -723,6 +727,64 @@ void Answers() {
   CHECK(reinterpret_cast<char*>(sets)[8 * (ends[0] / 64 + 1)] == 0x5a);
 }
 
+using statx_answer = struct statx;
+// Small arguments and answers in memory that has left, each call's a MiB further: they gave EFAULT.
+void Arguments() {
+  char* const p = Filled(6 * kMiB);
+  const auto away = [p](auto what, size_t mib) {
+    auto* const there = reinterpret_cast<decltype(what)*>(p + mib * kMiB);
+    *there = what;
+    Sweep();
+    return there;
+  };
+  int* const ends = away(0, 0);
+  CHECK(pipe(ends) == 0 && ends[0] > 0);
+  Sweep();
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  auto* const about = away(rusage(), 1);
+  CHECK(getrusage(RUSAGE_SELF, about) == 0 && about->ru_maxrss > 0);
+  struct statx* const file = away(statx_answer(), 2);
+  CHECK(statx(AT_FDCWD, "/", 0, STATX_TYPE, file) == 0 && S_ISDIR(file->stx_mode));
+  int* const status = away(1, 3);
+  const pid_t child = fork();
+  if (child == 0) {
+    usleep(20'000);
+    _exit(7);
+  }
+  Sweep();
+  CHECK(waitpid(child, status, 0) == child && WEXITSTATUS(*status) == 7);
+  timespec* const time = away(timespec{0, 1'000'000}, 4);
+  CHECK(nanosleep(time, time) == 0 && time->tv_nsec == 1'000'000);
+  Sweep();
+  CHECK(clock_nanosleep(CLOCK_MONOTONIC, 0, time, nullptr) == 0);
+  // A connection, with names and their lengths there.
+  const int listening = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const name = away(address, 5);
+  CHECK(bind(listening, reinterpret_cast<sockaddr*>(name), sizeof(*name)) == 0 && listen(listening, 1) == 0);
+  socklen_t* const length = away(static_cast<socklen_t>(sizeof(*name)), 0);
+  CHECK(getsockname(listening, reinterpret_cast<sockaddr*>(name), length) == 0 && name->sin_port != 0);
+  const int client = socket(AF_INET, SOCK_STREAM, 0);
+  Sweep();
+  CHECK(connect(client, reinterpret_cast<sockaddr*>(name), sizeof(*name)) == 0);
+  memset(name, 0, sizeof(*name));
+  Sweep();
+  CHECK(accept(listening, reinterpret_cast<sockaddr*>(name), length) >= 0 && name->sin_family == AF_INET && *length == sizeof(*name));
+  cpu_set_t* const cores = away(cpu_set_t(), 1);
+  CHECK(sched_getaffinity(0, sizeof(*cores), cores) == 0 && CPU_COUNT(cores) > 0);
+  char* const pattern = p + 2 * kMiB;
+  std::strcpy(pattern, "/tmp/ramspan-preloaded-XXXXXX");
+  Sweep();
+  CHECK(mkdtemp(pattern) == pattern);
+  Sweep();
+  CHECK(rmdir(pattern) == 0);
+  CHECK(InChild([p] {  // and before a child has its copy
+          return getrusage(RUSAGE_SELF, reinterpret_cast<rusage*>(p + 3 * kMiB)) == 0 ? 0 : 1;
+        }) == 0);
+}
+
 char* guard = nullptr;
 sigjmp_buf out_of_fault;
 void OwnFault(int, siginfo_t* info, void*) {
@@ -817,7 +879,7 @@ int main(int count, char** arguments) {
                     {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}, {"handler_calls", HandlerCalls},
                     {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}, {"rights", Rights}, {"rights_beside_readers", RightsBesideReaders},
                     {"rights_in_children", RightsInChildren}, {"locks_and_rights", LocksAndRights}, {"locks_of_kernel", LocksOfKernel}, {"rights_of_calls", RightsOfCalls},
-                    {"handlers_during_forks", HandlersDuringForks}, {"children_of_small_files", ChildrenOfSmallFiles}};
+                    {"arguments", Arguments}, {"handlers_during_forks", HandlersDuringForks}, {"children_of_small_files", ChildrenOfSmallFiles}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();

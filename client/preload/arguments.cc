@@ -1,0 +1,217 @@
+// libramspan-pages, ninth part: calls of libc whose small arguments and answers may be in the program's memory: addresses of sockets, times, what has ended, what is used. What may wait for others has
+// them beside meanwhile; for all others they are kept at home. As calls.cc.
+// Thread-safety, cancellation, signals: as the calls that they replace.
+#include <sched.h>
+#include <sys/inotify.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysinfo.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <sys/times.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <iterator>
+#include <type_traits>
+
+#include "client/preload/beside.h"
+
+namespace {
+
+using ramspan::preload::NeedsPins;
+using ramspan::preload::PinnedName;
+using ramspan::preload::PinnedVectors;
+
+// What a call reads, or answers, while it waits: a copy, where the program's own may leave.
+template <typename T>
+class CopyOf {
+ public:
+  explicit CopyOf(T* theirs) : theirs_(theirs), is_beside_(NeedsPins(theirs)) {
+    if (is_beside_) own_ = *theirs;
+  }
+  CopyOf(const CopyOf&) = delete;
+  CopyOf& operator=(const CopyOf&) = delete;
+  T* get() { return is_beside_ ? &own_ : theirs_; }
+  void Answer() {
+    if constexpr (!std::is_const_v<T>) {
+      if (is_beside_) *theirs_ = own_;
+    }
+  }
+
+ private:
+  T* const theirs_;
+  const bool is_beside_;
+  std::remove_const_t<T> own_ = {};
+};
+
+template <typename T>
+iovec Whole(const T* one) {
+  return {const_cast<T*>(one), one == nullptr ? 0 : sizeof(T)};
+}
+
+}  // namespace
+
+// NAME with what the last arguments say at home: pieces of memory, as iovec.
+#define RS_WITH(RESULT, NAME, PARAMETERS, ARGUMENTS, ...)      \
+  RS_LIBC(NAME, RESULT(*) PARAMETERS)                          \
+  extern "C" RAMSPAN_API RESULT NAME PARAMETERS noexcept {     \
+    const iovec pieces[] = {__VA_ARGS__};                      \
+    const PinnedVectors pinned(pieces, std::size(pieces));     \
+    return real_##NAME ARGUMENTS;                              \
+  }
+// The same, and the name PATH.
+#define RS_WITH_NAME(RESULT, NAME, PARAMETERS, ARGUMENTS, PATH, ...) \
+  RS_LIBC(NAME, RESULT(*) PARAMETERS)                                \
+  extern "C" RAMSPAN_API RESULT NAME PARAMETERS noexcept {           \
+    const iovec pieces[] = {__VA_ARGS__};                            \
+    const PinnedVectors pinned(pieces, std::size(pieces));           \
+    const PinnedName name(PATH);                                     \
+    return real_##NAME ARGUMENTS;                                    \
+  }
+
+// ---- Files ----
+
+RS_WITH_NAME(int, statx, (int folder, const char* path, int flags, unsigned mask, struct statx* to), (folder, path, flags, mask, to), path, Whole(to))
+RS_WITH_NAME(int, statfs, (const char* path, struct statfs* to), (path, to), path, Whole(to))
+RS_WITH_NAME(int, utimensat, (int folder, const char* path, const timespec* times, int flags), (folder, path, times, flags), path, {const_cast<timespec*>(times), times == nullptr ? 0 : 2 * sizeof(timespec)})
+RS_WITH_NAME(int, chown, (const char* path, uid_t user, gid_t group), (path, user, group), path, {})
+RS_WITH_NAME(int, lchown, (const char* path, uid_t user, gid_t group), (path, user, group), path, {})
+RS_WITH_NAME(int, fchownat, (int folder, const char* path, uid_t user, gid_t group, int flags), (folder, path, user, group, flags), path, {})
+RS_WITH_NAME(int, fchmodat, (int folder, const char* path, mode_t mode, int flags), (folder, path, mode, flags), path, {})
+RS_WITH_NAME(int, mkfifo, (const char* path, mode_t mode), (path, mode), path, {})
+RS_WITH_NAME(int, inotify_add_watch, (int fd, const char* path, uint32_t mask), (fd, path, mask), path, {})
+RS_WITH_NAME(ssize_t, getxattr, (const char* path, const char* key, void* to, size_t bytes), (path, key, to, bytes), path, {to, bytes})
+RS_WITH_NAME(ssize_t, listxattr, (const char* path, char* to, size_t bytes), (path, to, bytes), path, {to, bytes})
+RS_WITH(int, fstatfs, (int fd, struct statfs* to), (fd, to), Whole(to))
+RS_WITH(int, futimens, (int fd, const timespec times[2]), (fd, times), {const_cast<timespec*>(times), times == nullptr ? 0 : 2 * sizeof(timespec)})
+RS_WITH(ssize_t, fgetxattr, (int fd, const char* key, void* to, size_t bytes), (fd, key, to, bytes), {to, bytes})
+RS_WITH(ssize_t, flistxattr, (int fd, char* to, size_t bytes), (fd, to, bytes), {to, bytes})
+RS_WITH(ssize_t, sendfile, (int to, int from, off_t* offset, size_t bytes), (to, from, offset, bytes), Whole(offset))
+RS_WITH(int, pipe, (int ends[2]), (ends), {ends, 2 * sizeof(int)})
+RS_WITH(int, pipe2, (int ends[2], int flags), (ends, flags), {ends, 2 * sizeof(int)})
+RS_LIBC(mkstemp, int (*)(char*))
+RS_LIBC(mkdtemp, char* (*)(char*))
+extern "C" RAMSPAN_API int mkstemp(char* pattern) {
+  const PinnedName name(pattern);
+  return real_mkstemp(pattern);
+}
+extern "C" RAMSPAN_API int mkstemp64(char* pattern) __attribute__((alias("mkstemp")));
+extern "C" RAMSPAN_API char* mkdtemp(char* pattern) noexcept {
+  const PinnedName name(pattern);
+  return real_mkdtemp(pattern);
+}
+
+// ---- Sockets ----
+
+RS_WITH(int, socketpair, (int family, int type, int protocol, int ends[2]), (family, type, protocol, ends), {ends, 2 * sizeof(int)})
+RS_LIBC(connect, int (*)(int, const sockaddr*, socklen_t))
+RS_LIBC(accept, int (*)(int, sockaddr*, socklen_t*))
+RS_LIBC(accept4, int (*)(int, sockaddr*, socklen_t*, int))
+extern "C" RAMSPAN_API int connect(int fd, const sockaddr* address, socklen_t bytes) {
+  sockaddr_storage own;
+  if (!NeedsPins(address) || bytes > sizeof(own)) return real_connect(fd, address, bytes);
+  memcpy(&own, address, bytes);
+  return real_connect(fd, reinterpret_cast<const sockaddr*>(&own), bytes);
+}
+namespace {
+template <typename Accept>
+int Accepted(sockaddr* to, socklen_t* bytes, const Accept& accept_it) {
+  if (to == nullptr || bytes == nullptr || (!NeedsPins(to) && !NeedsPins(bytes))) return accept_it(to, bytes);
+  sockaddr_storage own;
+  const socklen_t room = *bytes;
+  socklen_t length = std::min<socklen_t>(room, sizeof(own));
+  const int fd = accept_it(reinterpret_cast<sockaddr*>(&own), &length);
+  if (fd < 0) return fd;
+  memcpy(to, &own, std::min({room, length, static_cast<socklen_t>(sizeof(own))}));
+  *bytes = length;
+  return fd;
+}
+}  // namespace
+extern "C" RAMSPAN_API int accept(int fd, sockaddr* to, socklen_t* bytes) {
+  return Accepted(to, bytes, [fd](sockaddr* here, socklen_t* length) { return real_accept(fd, here, length); });
+}
+extern "C" RAMSPAN_API int accept4(int fd, sockaddr* to, socklen_t* bytes, int flags) {
+  return Accepted(to, bytes, [fd, flags](sockaddr* here, socklen_t* length) { return real_accept4(fd, here, length, flags); });
+}
+
+// ---- Processes and time ----
+
+RS_LIBC(waitpid, pid_t (*)(pid_t, int*, int))
+RS_LIBC(wait4, pid_t (*)(pid_t, int*, int, rusage*))
+RS_LIBC(waitid, int (*)(idtype_t, id_t, siginfo_t*, int))
+RS_LIBC(nanosleep, int (*)(const timespec*, timespec*))
+RS_LIBC(clock_nanosleep, int (*)(clockid_t, int, const timespec*, timespec*))
+extern "C" {
+RAMSPAN_API pid_t waitpid(pid_t pid, int* status, int options) {
+  CopyOf<int> own(status);
+  const pid_t ended = real_waitpid(pid, own.get(), options);
+  if (ended > 0) own.Answer();
+  return ended;
+}
+RAMSPAN_API pid_t wait(int* status) { return waitpid(-1, status, 0); }
+RAMSPAN_API pid_t wait4(pid_t pid, int* status, int options, rusage* usage) noexcept {
+  CopyOf<int> own(status);
+  CopyOf<rusage> used(usage);
+  const pid_t ended = real_wait4(pid, own.get(), options, used.get());
+  if (ended > 0) own.Answer(), used.Answer();
+  return ended;
+}
+RAMSPAN_API pid_t wait3(int* status, int options, rusage* usage) noexcept { return wait4(-1, status, options, usage); }
+RAMSPAN_API int waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
+  CopyOf<siginfo_t> own(info);
+  const int result = real_waitid(type, id, own.get(), options);
+  if (result == 0) own.Answer();
+  return result;
+}
+RAMSPAN_API int nanosleep(const timespec* time, timespec* left) {
+  CopyOf<const timespec> wanted(time);
+  CopyOf<timespec> rest(left);
+  const int result = real_nanosleep(wanted.get(), rest.get());
+  if (result != 0) rest.Answer();
+  return result;
+}
+RAMSPAN_API int clock_nanosleep(clockid_t clock, int flags, const timespec* time, timespec* left) {
+  CopyOf<const timespec> wanted(time);
+  CopyOf<timespec> rest(left);
+  const int result = real_clock_nanosleep(clock, flags, wanted.get(), rest.get());
+  if (result != 0) rest.Answer();
+  return result;
+}
+}  // extern "C"
+RS_WITH(int, getrusage, (__rusage_who_t who, rusage* to), (who, to), Whole(to))
+RS_WITH(int, getrlimit, (__rlimit_resource_t what, rlimit* to), (what, to), Whole(to))
+RS_WITH(int, setrlimit, (__rlimit_resource_t what, const rlimit* from), (what, from), Whole(from))
+RS_WITH(int, uname, (utsname* to), (to), Whole(to))
+RS_WITH(int, sysinfo, (struct sysinfo* to), (to), Whole(to))
+RS_WITH(clock_t, times, (struct tms* to), (to), Whole(to))
+RS_WITH(int, sched_getaffinity, (pid_t pid, size_t bytes, cpu_set_t* to), (pid, bytes, to), {to, bytes})
+RS_WITH(int, sched_setaffinity, (pid_t pid, size_t bytes, const cpu_set_t* from), (pid, bytes, from), {const_cast<cpu_set_t*>(from), bytes})
+RS_WITH(int, pthread_getaffinity_np, (pthread_t thread, size_t bytes, cpu_set_t* to), (thread, bytes, to), {to, bytes})
+RS_WITH(int, pthread_setaffinity_np, (pthread_t thread, size_t bytes, const cpu_set_t* from), (thread, bytes, from), {const_cast<cpu_set_t*>(from), bytes})
+RS_WITH(int, getgroups, (int count, gid_t* to), (count, to), {to, static_cast<size_t>(std::max(count, 0)) * sizeof(gid_t)})
+RS_WITH(int, setitimer, (__itimer_which_t which, const itimerval* now, itimerval* before), (which, now, before), Whole(now), Whole(before))
+RS_WITH(int, getitimer, (__itimer_which_t which, itimerval* to), (which, to), Whole(to))
+RS_WITH(int, timer_settime, (timer_t timer, int flags, const itimerspec* now, itimerspec* before), (timer, flags, now, before), Whole(now), Whole(before))
+RS_WITH(int, timer_gettime, (timer_t timer, itimerspec* to), (timer, to), Whole(to))
+RS_WITH(int, timerfd_settime, (int fd, int flags, const itimerspec* now, itimerspec* before), (fd, flags, now, before), Whole(now), Whole(before))
+RS_WITH(int, timerfd_gettime, (int fd, itimerspec* to), (fd, to), Whole(to))
+RS_WITH(int, sigpending, (sigset_t* to), (to), Whole(to))
+#undef RS_WITH
+#undef RS_WITH_NAME
+
+// ---- With 64 bits they are the same here ----
+
+extern "C" {
+RAMSPAN_API int statfs64(const char* path, struct statfs64* to) noexcept { return statfs(path, reinterpret_cast<struct statfs*>(to)); }
+RAMSPAN_API int fstatfs64(int fd, struct statfs64* to) noexcept { return fstatfs(fd, reinterpret_cast<struct statfs*>(to)); }
+RAMSPAN_API ssize_t sendfile64(int to, int from, off64_t* offset, size_t bytes) noexcept { return sendfile(to, from, reinterpret_cast<off_t*>(offset), bytes); }
+RAMSPAN_API int getrlimit64(__rlimit_resource_t what, rlimit64* to) noexcept { return getrlimit(what, reinterpret_cast<rlimit*>(to)); }
+RAMSPAN_API int setrlimit64(__rlimit_resource_t what, const rlimit64* from) noexcept { return setrlimit(what, reinterpret_cast<const rlimit*>(from)); }
+}  // extern "C"
