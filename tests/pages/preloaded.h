@@ -62,3 +62,5 @@ void RightsInChildren();
 void LocksAndRights();
 void LocksOfKernel();
 void RightsOfCalls();
+// Of preloaded_soak.cc.
+void Soak();
