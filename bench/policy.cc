@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <stdexcept>
@@ -74,7 +75,11 @@ std::vector<Subject> SubjectsOf(const BenchOptions& options) {
     const bool there_is = std::any_of(PolicyPatterns().begin(), PolicyPatterns().end(), [&](const PolicyPattern& p) { return name == p.name; });
     if (!there_is) throw std::runtime_error("--pattern: there is no \"" + name + "\"; there are " + PatternNames());
   }
-  for (const std::string& path : options.traces) subjects.push_back({ReadTraceFile(path), {}});
+  for (const std::string& path : options.traces) {
+    subjects.push_back({ReadTraceFile(path), {}});
+    // As much as half of it may be missing: the file ends where it does.
+    if (subjects.back().trace.bytes_cut > 0) std::cerr << path << " ends within a record: it was cut short, so what the program did afterwards is not in it\n";
+  }
   for (const PolicyPattern& pattern : PolicyPatterns()) {
     if (wanted.empty() && !options.traces.empty()) break;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), pattern.name) == wanted.end()) continue;

@@ -21,6 +21,7 @@ struct PolicyTrace {
   std::vector<uint64_t> bytes;  // by object
   std::vector<Event> events;    // each object: its making, touches, and its end if it has one
   uint32_t threads = 1;
+  size_t bytes_cut = 0;  // at the end of its file: part of a record
 
   uint32_t Create(uint64_t size);
   void Free(uint32_t object) { events.push_back({Kind::kFree, false, 0, object}); }

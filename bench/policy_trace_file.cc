@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <unordered_map>
@@ -56,6 +57,8 @@ class Parser {
     return "a record is of no known kind";
   }
 
+  void CutShort(size_t bytes) { trace_.bytes_cut = bytes; }
+
   PolicyTrace Result() {
     trace_.threads = std::max<uint32_t>(1, static_cast<uint32_t>(threads_.size()));
     return std::move(trace_);
@@ -86,7 +89,10 @@ PolicyTrace ParseTrace(std::span<const std::byte> file, const std::string& name)
     TraceRecord record;
     size_t bytes = 0;
     const trace_format::Taken taken = trace_format::TakeRecord(file.subspan(at), &ids, &record, &bytes);
-    if (taken == trace_format::Taken::kCutShort) break;
+    if (taken == trace_format::Taken::kCutShort) {
+      parser.CutShort(file.size() - at);
+      break;
+    }
     const char* const wrong = taken == trace_format::Taken::kGarbled ? "this is no record" : parser.Take(record);
     if (wrong != nullptr) throw std::runtime_error(name + " is garbled at byte " + std::to_string(at) + ": " + wrong);
     at += bytes;
@@ -97,6 +103,7 @@ PolicyTrace ParseTrace(std::span<const std::byte> file, const std::string& name)
 }
 
 PolicyTrace ReadTraceFile(const std::string& path) {
+  if (std::filesystem::is_directory(path)) throw std::runtime_error(path + " is a folder: give the traces that are in it (" + path + "/*)");
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : -1;
   std::vector<std::byte> bytes(size > 0 ? static_cast<size_t>(size) : 0);

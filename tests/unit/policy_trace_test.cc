@@ -226,6 +226,16 @@ TEST_F(Traces, WhatNoProgramDoesIsNamedWithItsPlace) {
   bytes[0] = std::byte{0};
   EXPECT_THAT(Error(bytes), HasSubstr("T is no trace"));
   EXPECT_THROW(bench::ReadTraceFile("/no/such/file"), std::runtime_error);
+  EXPECT_THROW(bench::ReadTraceFile("/tmp"), std::runtime_error);  // it was std::bad_alloc
+}
+
+TEST_F(Traces, WhatIsMissingAtTheEndIsTold) {
+  std::vector<std::byte> bytes = FileOf({{TraceKind::kCreate, 5, 4096}, {TraceKind::kRead, 5}, {TraceKind::kCreate, 900, 1 << 20}});
+  EXPECT_EQ(ParseTrace(bytes, "T").bytes_cut, 0U);
+  bytes.pop_back();
+  const PolicyTrace trace = ParseTrace(bytes, "T");
+  EXPECT_GT(trace.bytes_cut, 0U);
+  EXPECT_EQ(trace.touches(), 1U);
 }
 
 TEST_F(Traces, AnIdThatIsUsedAgainIsAnotherObject) {
