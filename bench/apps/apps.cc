@@ -15,11 +15,9 @@
 #include <thread>
 
 #include "bench/apps/run.h"
-#include "bench/child.h"
+#include "bench/apps/runner.h"
 #include "bench/experiment.h"
-#include "bench/folder.h"
 #include "bench/plot.h"
-#include "bench/process.h"
 #include "common/units.h"
 
 namespace ramspan::bench {
@@ -42,17 +40,6 @@ constexpr uint64_t kLeastLimit = uint64_t{1} << 20, kLeastPaged = uint64_t{2} <<
 // As the papers have it.
 constexpr double kSlowerAtMost = 1.16, kLmrOfThat = 37;
 constexpr double kShareOfLocalSpeed = 0.9, kLmrOfStencil = 25;
-
-struct AppsOptions {
-  std::string apps = "all", lmr = "5,10,25,37,50,75,100", threads, tier = "shared", data, directory, plots;
-  bool json = false, full = false, pages = false;
-  int ranks = 1, repetitions = 3;
-  // of a run
-  std::string run, version;
-  uint64_t limit = 0;
-  int run_threads = 1;
-  bool damaged = false, paged = false;
-};
 
 Words SplitList(const std::string& list) {
   Words words;
@@ -101,87 +88,6 @@ std::string AppsHelp() {
   return help;
 }
 
-// ---- Processes ----
-
-// ^C ends the run that is under way; what this process has made is taken down as ever, and it ends by the same signal.
-volatile sig_atomic_t app_process = 0, apps_ended_by = 0;
-extern "C" void EndApp(int signal) {
-  apps_ended_by = signal;
-  if (app_process > 0) kill(static_cast<pid_t>(app_process), SIGTERM);
-}
-
-struct Interrupted : std::runtime_error {
-  Interrupted() : std::runtime_error("interrupted") {}
-};
-
-// Runs of applications, each in a process of its own, beside one memory server for all of them.
-class AppRunner {
- public:
-  AppRunner(const AppsOptions& o, uint64_t data_most) : o_(o) {
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-      struct sigaction action {};
-      action.sa_handler = EndApp;
-      sigaction(signal, &action, nullptr);
-    }
-    if (o.tier != "file") StartServer(data_most + data_most / 2 + (uint64_t{64} << 20));
-  }
-
-  // `limit` 0: in core.
-  AppOutcome Run(const AppKind& kind, const std::string& version, int threads, uint64_t limit, bool damaged) {
-    const bool paged = o_.pages && limit > 0;
-    Words words = {SelfPath(), "apps", "--run", kind.name, "--version", version, "--run-threads", std::to_string(threads), "--limit", std::to_string(limit),
-                   "--tier", o_.tier, "--ranks", std::to_string(o_.ranks), "--repeat", std::to_string(o_.repetitions)};
-    if (o_.full) words.push_back("--full");
-    if (damaged) words.push_back("--damaged");
-    if (paged) words.push_back("--paged");
-    if (!o_.data.empty()) words.insert(words.end(), {"--data", o_.data});
-    if (!o_.directory.empty()) words.insert(words.end(), {"--dir", o_.directory});
-    if (paged) {
-      const Words job = {Launcher(), "run", "--pages", "--memory", std::to_string(limit), "-n", std::to_string(o_.ranks), "--"};
-      words.insert(words.begin(), job.begin(), job.end());
-    } else if (o_.ranks > 1) {
-      std::optional<std::string> mpiexec = FindInPath("mpiexec.hydra");
-      if (!mpiexec) mpiexec = FindInPath("mpiexec.mpich");
-      if (!mpiexec) throw std::runtime_error("mpiexec.hydra (MPICH) is not in PATH; --ranks 1 needs none");
-      words.insert(words.begin(), {*mpiexec, "-n", std::to_string(o_.ranks)});
-    }
-    Child child = Child::Server(words);
-    app_process = child.pid();
-    if (apps_ended_by != 0) throw Interrupted();  // before its number was known
-    std::string line;  // the launcher's come first
-    do line = child.ReadLine();
-    while (paged && !line.empty() && line.front() != '{');
-    app_process = 0;
-    const int status = child.Wait();
-    if (apps_ended_by != 0) throw Interrupted();
-    if (status != 0) throw std::runtime_error(std::string(kind.name) + " (" + version + ") ended with status " + std::to_string(status));
-    return ParseOutcome(line);
-  }
-
- private:
-  static std::string Launcher() {
-    const std::string path = FindProgram("ramspan");
-    if (path.empty()) throw std::runtime_error("ramspan, which --pages needs, is neither near " + SelfPath() + " nor in PATH");
-    return path;
-  }
-  void StartServer(uint64_t memory) {
-    const std::string program = FindProgram("ramspan-server"), key = folder_.Path("key");
-    if (program.empty()) throw std::runtime_error("ramspan-server is neither near " + SelfPath() + " nor in PATH; --tier file measures files");
-    server_.emplace(Child::Server({program, "--memory", std::to_string(memory), "--listen", "127.0.0.1:0", "--key-file", key}));
-    const std::string line = server_->ReadLine();  // "... at HOST:PORT, ..."
-    const size_t at = line.find(" at "), comma = line.find(',', at == std::string::npos ? 0 : at);
-    if (at == std::string::npos || comma == std::string::npos) throw std::runtime_error("a memory server did not start: " + line);
-    setenv("RAMSPAN_SERVERS", line.substr(at + 4, comma - at - 4).c_str(), 1);
-    setenv("RAMSPAN_SERVER_KEY_FILE", key.c_str(), 1);
-    setenv("RAMSPAN_TRANSPORT", "ofi", 1);
-    if (o_.tier == "ofi") setenv("RAMSPAN_TEST_FAR", "1", 1);  // else they would see that it is on their own host
-  }
-
-  const AppsOptions& o_;
-  const Folder folder_;
-  std::optional<Child> server_;
-};
-
 // ---- One application ----
 
 AppOptions AppOptionsOf(const AppsOptions& o, int threads) {
@@ -203,7 +109,7 @@ class AppReport {
       : o_(o), kind_(kind), runner_(runner), shape_(kind.shape(AppOptionsOf(o, 1))), bench_(Bench(o, kind, shape_)),
         lmrs_(Numbers("lmr", o.lmr, 0.1, 100)), threads_(Threads(o)), progress_(bench_, static_cast<int>(threads_.size() * (lmrs_.size() + 3))),
         table_(bench_, std::string(kind.name) + ": " + kind.what + ", " + shape_.size + " (" + FormatBytes(shape_.data) + "; " + kind.source + ")",
-               {"threads", "LMR", "limit", "in core s", "time s", "time / in core", "in / data", "out / data", "peak / limit", "result"}) {
+               Columns(o)) {
     std::sort(lmrs_.rbegin(), lmrs_.rend());
   }
 
@@ -212,6 +118,10 @@ class AppReport {
     for (const int threads : threads_) RunThreads(threads);
     progress_.Clear();
     table_.AddNote(std::string(o_.pages ? "in core: the same program without Ramspan" : "in core: blocks in plain arrays, or without blocks where that is faster") + "; result: all bits as in core; in, out: swap traffic of a run");
+    if (!o_.swap.empty()) {
+      table_.AddNote(SwapsByKernel() ? "kernel's swap: the program in core, in a memory cgroup of the same limit beside what it is made of, on " + std::string(o_.swap == "zram" ? "zram" : "a file")
+                                     : "kernel's swap: skipped: " + runner_->why_no_swap());
+    }
     table_.AddNote("peak: of resident memory beside what the process had before; LMR 100: data and what the library needs itself");
     table_.Print();
     Plot();
@@ -231,6 +141,15 @@ class AppReport {
     bench.repetitions = o.repetitions;
     return bench;
   }
+  static Words Columns(const AppsOptions& o) {
+    Words columns = {"threads", "LMR", "limit", "in core s", "time s", "time / in core", "in / data", "out / data", "peak / limit", "result"};
+    if (!o.swap.empty()) columns.insert(columns.end(), {"kernel's swap s", "over time"});
+    return columns;
+  }
+  Words Padded(Words cells) const {
+    cells.resize(cells.size() + (o_.swap.empty() ? 0 : 2));
+    return cells;
+  }
   static std::vector<int> Threads(const AppsOptions& o) {
     std::vector<int> threads;
     if (o.threads.empty()) {
@@ -249,10 +168,11 @@ class AppReport {
     return static_cast<uint64_t>(static_cast<double>(data) * lmr / 100);
   }
 
-  AppOutcome Measure(const std::string& version, int threads, uint64_t limit, const std::string& what, bool damaged = false) {
+  AppOutcome Measure(const std::string& version, int threads, uint64_t limit, const std::string& what, bool damaged = false, AppRunner::By by = AppRunner::By::kRamspan) {
     progress_.Next(std::to_string(threads) + (threads > 1 ? " threads, " : " thread, ") + what);
-    return runner_->Run(kind_, version, threads, limit, damaged);
+    return runner_->Run(kind_, version, threads, limit, damaged, by);
   }
+  bool SwapsByKernel() const { return !o_.swap.empty() && runner_->why_no_swap().empty(); }
   // For tests: the LMR at which a result is wrong.
   static bool IsDamaged(double lmr) {
     const char* const text = std::getenv("RAMSPAN_TEST_DAMAGED_LMR");
@@ -263,6 +183,7 @@ class AppReport {
     double lmr;
     uint64_t limit, needed;
     std::optional<AppOutcome> outcome;  // none: skipped
+    std::optional<AppOutcome> by_kernel;
   };
 
   void RunThreads(int threads) {
@@ -271,6 +192,7 @@ class AppReport {
     for (const double lmr : lmrs_) {
       Step step{lmr, Limit(lmr), std::max(kLeastLimit, o_.pages ? kLeastPaged : static_cast<uint64_t>(threads) * shape_.pinned + kRoomBesidePins), {}};
       if (step.limit >= step.needed) step.outcome = Measure(out_of_core_, threads, step.limit, "LMR " + Fixed(lmr, 0) + " %", IsDamaged(lmr));
+      if (step.outcome && SwapsByKernel()) step.by_kernel = Measure(in_core_, threads, step.limit, "LMR " + Fixed(lmr, 0) + " %, the kernel's swap", false, AppRunner::By::kKernel);
       steps.push_back(std::move(step));
     }
     // Before and after the others, so that a machine whose speed changes makes it no better or worse than them.
@@ -285,7 +207,7 @@ class AppReport {
     Curve curve{std::to_string(threads) + (threads > 1 ? " threads" : " thread"), {}};
     for (const Step& step : steps) {
       curve.y.push_back(step.outcome ? first_base_ / step.outcome->median() : std::numeric_limits<double>::quiet_NaN());
-      step.outcome ? Add(threads, step.lmr, step.limit, base, in_core, *step.outcome) : Skip(threads, step.lmr, step.limit, step.needed);
+      step.outcome ? Add(threads, step, base, in_core) : Skip(threads, step.lmr, step.limit, step.needed);
     }
     curves_.push_back(curve);
   }
@@ -308,18 +230,30 @@ class AppReport {
   void Skip(int threads, double lmr, uint64_t limit, uint64_t needed) {
     const std::string why = "skipped: needs " + FormatBytes(needed);
     table_.AddRow({{"threads", threads}, {"lmr_percent", lmr}, {"limit", limit}, {"skipped", "the limit is below what the threads pin and the library needs"}, {"needed", needed}},
-                  {std::to_string(threads), Fixed(lmr, 0), FormatBytes(limit), "", "", "", "", "", "", why});
+                  Padded({std::to_string(threads), Fixed(lmr, 0), FormatBytes(limit), "", "", "", "", "", "", why}));
   }
 
-  void Add(int threads, double lmr, uint64_t limit, double base, const AppOutcome& in_core, const AppOutcome& out) {
+  void Add(int threads, const Step& step, double base, const AppOutcome& in_core) {
+    const double lmr = step.lmr;
+    const uint64_t limit = step.limit;
+    const AppOutcome& out = *step.outcome;
     const bool right = out.digest.bits == in_core.digest.bits;
     right_ &= right;
     const double ratio = out.median() / base, data = static_cast<double>(shape_.data), peak = out.peak / static_cast<double>(limit);
-    table_.AddRow({{"threads", threads}, {"ranks", o_.ranks}, {"lmr_percent", lmr}, {"limit", limit}, {"in_core_s", base}, {"time_s", out.median()}, {"times_s", out.seconds},
+    Json values = {{"threads", threads}, {"ranks", o_.ranks}, {"lmr_percent", lmr}, {"limit", limit}, {"in_core_s", base}, {"time_s", out.median()}, {"times_s", out.seconds},
                    {"ratio", ratio}, {"relative_performance", first_base_ / out.median()}, {"bytes_in", out.bytes_in}, {"bytes_out", out.bytes_out},
-                   {"misses", out.misses}, {"peak", out.peak}, {"bits", out.digest.bits}, {"right", right}},
-                  {std::to_string(threads), Fixed(lmr, 0), FormatBytes(limit), Fixed(base, 3), Fixed(out.median(), 3), Fixed(ratio, 2), Fixed(out.bytes_in / data, 2),
-                   Fixed(out.bytes_out / data, 2), Fixed(peak, 2), right ? "equal" : "WRONG"});
+                   {"misses", out.misses}, {"peak", out.peak}, {"bits", out.digest.bits}, {"right", right}};
+    Words cells = {std::to_string(threads), Fixed(lmr, 0), FormatBytes(limit), Fixed(base, 3), Fixed(out.median(), 3), Fixed(ratio, 2), Fixed(out.bytes_in / data, 2),
+                   Fixed(out.bytes_out / data, 2), Fixed(peak, 2), right ? "equal" : "WRONG"};
+    cells = Padded(cells);
+    if (step.by_kernel) {
+      const AppOutcome& kernel = *step.by_kernel;
+      right_ &= kernel.digest.bits == in_core.digest.bits;
+      values["kernel_swap"] = {{"on", o_.swap}, {"time_s", kernel.median()}, {"times_s", kernel.seconds}, {"over_ramspan", kernel.median() / out.median()}, {"right", kernel.digest.bits == in_core.digest.bits}};
+      cells[cells.size() - 2] = Fixed(kernel.median(), 3);
+      cells.back() = Fixed(kernel.median() / out.median(), 2);
+    }
+    table_.AddRow(values, cells);
     const std::string name = kind_.name, with = std::to_string(threads) + (threads > 1 ? " threads" : " thread");
     if (lmr == kLmrOfThat && (name == "mm" || name == "fft" || name == "stencil")) {
       table_.AddTarget("ratio", ratio, "LMR 37 %, " + with + ": at most 16 % slower than in core", ratio <= kSlowerAtMost, Fixed(100 * (ratio - 1), 1) + " %");
@@ -367,6 +301,7 @@ po::options_description DescribeApps(AppsOptions* o) {
       "where chunks go. shared: a memory server of this host, by load and store (the default); ofi: the same server by libfabric over tcp; file: swap files");
   add("data", po::value(&o->data)->value_name("SIZE"), "bytes of data of each, about (some seconds an application)");
   add("pages", po::bool_switch(&o->pages), "the programs in core, unmodified, under `ramspan run --pages`: what is on a page moves, and nothing is pinned");
+  add("swap", po::value(&o->swap)->value_name("file|zram"), "beside it the program in core with the same limit (memory cgroup) and the kernel's swap, which is switched on for that time; root");
   add("full", po::bool_switch(&o->full), "the papers' sizes");
   add("repeat", po::value(&o->repetitions)->value_name("N"), "runs of which the median is shown (3)");
   add("dir", po::value(&o->directory)->value_name("DIR"), "directory of swap files ($TMPDIR, else /tmp)");
@@ -378,7 +313,7 @@ po::options_description DescribeApps(AppsOptions* o) {
 po::options_description DescribeRun(AppsOptions* o) {
   po::options_description some;
   some.add_options()("run", po::value(&o->run))("version", po::value(&o->version))("limit", po::value(&o->limit))("run-threads", po::value(&o->run_threads))(
-      "damaged", po::bool_switch(&o->damaged))("paged", po::bool_switch(&o->paged));
+      "damaged", po::bool_switch(&o->damaged))("in-cgroup", po::value(&o->in_cgroup))("paged", po::bool_switch(&o->paged));
   return some;
 }
 
@@ -394,6 +329,7 @@ void RunOne(const AppsOptions& o) {
   run.several_ranks = o.ranks > 1;
   run.damaged = o.damaged;
   run.paged = o.paged;
+  run.cgroup = o.in_cgroup;
   RunHere(run);
 }
 
@@ -412,8 +348,8 @@ int RunAll(const AppsOptions& o) {
       right &= AppReport(o, *kind, &runner).Run();
     }
   } catch (const Interrupted&) {  // all is taken down by now
-    signal(apps_ended_by, SIG_DFL);
-    raise(apps_ended_by);
+    signal(AppsEndedBy(), SIG_DFL);
+    raise(AppsEndedBy());
   }
   return right ? 0 : 1;
 }
@@ -432,6 +368,8 @@ int RunApps(int argc, char** argv) {
   }
   po::notify(given);
   if (o.tier != "shared" && o.tier != "file" && o.tier != "ofi") throw po::error("--tier is shared, file or ofi");
+  if (!o.swap.empty() && o.swap != "file" && o.swap != "zram") throw po::error("--swap is file or zram");
+  if (!o.swap.empty() && o.ranks > 1) throw po::error("--swap is for one process, not --ranks");
   if (o.ranks < 1 || o.ranks > 64) throw po::error("--ranks: 1 to 64");
   if (o.repetitions < 1 || o.repetitions > 1000) throw po::error("--repeat: 1 to 1000");
   if (!o.run.empty()) {

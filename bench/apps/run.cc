@@ -8,6 +8,7 @@
 
 #include "bench/apps/ranks.h"
 #include "bench/apps/storage.h"
+#include "bench/memory_cgroup.h"
 #include "bench/report.h"
 #include "ramspan/options.h"
 #include "ramspan/runtime.h"
@@ -53,6 +54,10 @@ void RunHere(const AppRun& asked) {
   const bool swaps = run.version == AppVersion::kOutOfCore || run.paged;
   if (run.version == AppVersion::kOutOfCore) ConfigureFor(run);
   if (swaps) EffectiveOptions();  // starts the library: what it loads is no data
+  if (!run.cgroup.empty()) {
+    MemoryCgroup::Enter(run.cgroup);
+    MemoryCgroup::HoldTo(run.cgroup, run.limit);
+  }
   const double before = StatusBytes("RssAnon");
   const std::unique_ptr<Application> app = MakeVersion(run);
   AppOutcome out;

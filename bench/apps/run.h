@@ -24,6 +24,7 @@ struct AppRun {
   int repetitions = 3;
   bool several_ranks = false;
   bool paged = false;       // `ramspan run --pages` has started this process: the limit is there, and what is in core is swapped by pages
+  std::string cgroup;       // in core: `limit` beside what the process has at its start is all that this memory cgroup lets it have; empty: none
   bool damaged = false;     // for tests: out of core, a bit of what the last repetition writes is wrong
 };
 

@@ -115,6 +115,21 @@ TEST_F(Apps, AnInterruptLeavesNothing) {
   ExpectNothingLeft();
 }
 
+// The kernel's swap needs root and a memory cgroup: where there are none the reason is told, and the rest is measured.
+TEST_F(Apps, TheKernelsSwapRunsBesideThemOrItIsSaidWhyNot) {
+  const Outcome outcome = Run({"--app", "heat", "--data", "8MiB", "--repeat", "1", "--lmr", "60", "--threads", "1", "--swap", "file"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::AnyOf(HasSubstr("kernel's swap: the program in core"), HasSubstr("kernel's swap: skipped: ")));
+  if (outcome.out.find("skipped") == std::string::npos) {
+    const auto lines = Swapped(RunSmall({"--app", "heat", "--lmr", "60", "--threads", "1", "--swap", "file"}));
+    const json& kernel = lines.at("heat").at(60).at("kernel_swap");
+    EXPECT_EQ(kernel["right"], true) << kernel;
+    EXPECT_GT(kernel["time_s"].get<double>(), 0) << kernel;
+  }
+  EXPECT_THAT(Run({"--swap", "disk"}).err, HasSubstr("--swap is file or zram"));
+  EXPECT_THAT(Run({"--swap", "file", "--ranks", "2"}).err, HasSubstr("--swap is for one process"));
+}
+
 }  // namespace
 }  // namespace ramspan
 
