@@ -182,7 +182,7 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
       LeaveFrame(frame);
     } else {
       if (block->blank) memset(frame, 0, block_bytes_);
-      if (MoveHome(block, frame) != 0) CopyHome(block, frame);
+      if (const int error = MoveHome(block, frame); error != 0) CopyHome(block, frame, error);
     }
     moves_home_.fetch_add(1, std::memory_order_relaxed);
     block->home = true;
@@ -208,7 +208,7 @@ int PageSpace::MoveAway(Block* block, std::byte* frame) {
 }
 
 // Where pages cannot be moved: a device or a network holds the frame's, or those at home have another protection. The frame's go back to the kernel.
-void PageSpace::CopyHome(Block* block, std::byte* frame) {
+void PageSpace::CopyHome(Block* block, std::byte* frame, int move_error) {
   char* const home = HomeOf(*block);
   size_t done = 0;
   int error = userfault_.Copy(home, frame, block_bytes_, &done);
@@ -219,8 +219,8 @@ void PageSpace::CopyHome(Block* block, std::byte* frame) {
   while (error != 0) {
     // A page that is home already: it was moved, and could not be moved back. (What was copied just now the program may have changed since.)
     const bool is_home = error == EEXIST && (!IsInMemory(frame + done) || memcmp(home + done, frame + done, kPageBytes) == 0);
-    RS_CHECK(is_home, "page %zu of block %zu cannot come home: %s; a page is there: %d, and in its frame: %d", done / kPageBytes, static_cast<size_t>(block - blocks_),
-             strerror(error), IsInMemory(home + done), IsInMemory(frame + done));
+    RS_CHECK(is_home, "page %zu of block %zu can neither be moved home (error %d) nor copied (error %d); a page is there: %d, and in its frame: %d", done / kPageBytes,
+             static_cast<size_t>(block - blocks_), move_error, error, IsInMemory(home + done), IsInMemory(frame + done));
     done += kPageBytes;
     size_t more = 0;
     error = done < block_bytes_ ? userfault_.Copy(home + done, frame + done, block_bytes_ - done, &more) : 0;

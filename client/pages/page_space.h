@@ -199,7 +199,7 @@ class PageSpace {
   void ShowAhead(Block* block);
   int MoveHome(Block* block, std::byte* frame);
   int MoveAway(Block* block, std::byte* frame);
-  void CopyHome(Block* block, std::byte* frame);
+  void CopyHome(Block* block, std::byte* frame, int move_error);
   void LeaveFrame(std::byte* frame);
   void Clear(char* begin, char* end);
   bool Hide(Block* block, Chunk* chunk);
