@@ -67,6 +67,11 @@ int OpenFd(bool user_mode_only) {
   return made;
 }
 
+bool IsThere(void* page) {
+  unsigned char there = 0;
+  return mincore(page, kPageBytes, &there) == 0 && (there & 1) != 0;
+}
+
 // A page that is shared with a forked child becomes this process's own by a write. The program's threads may be writing there, too.
 void Unshare(char* page) { __atomic_fetch_or(page, 0, __ATOMIC_RELAXED); }
 
@@ -152,8 +157,10 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, s
     const int error = ioctl(fd_, kMove, &request) == 0 ? 0 : errno;
     if (request.moved > 0) *done += static_cast<size_t>(request.moved);
     if (error == 0 || *done == bytes) continue;
-    if ((error == EINVAL || error == ENOENT || error == EBUSY) && step > kPageBytes) {
+    if ((error == EINVAL || error == ENOENT || error == EBUSY || error == EEXIST) && step > kPageBytes) {
       step = kPageBytes;
+    } else if (error == EEXIST && IsThere(to + *done) && !IsThere(from + *done)) {
+      *done += kPageBytes;  // it has been moved already, of which the kernel had not told (seen on Linux 6.18)
     } else if (error == ENOENT) {  // the program has given it back behind our back: it is zeros
       alignas(kPageBytes) static const char zeros[kPageBytes] = {};
       size_t copied = 0;

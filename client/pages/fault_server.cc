@@ -41,25 +41,21 @@ struct sigaction signal_before;
 std::atomic<bool> signal_before_locked{false};
 
 // Whose calls Ramspan does not stand before, for the mask is to be that.
-void LockSignalBefore(const sigset_t& blocked, sigset_t* mask) {
-  pthread_sigmask(SIG_BLOCK, &blocked, mask);
-  while (signal_before_locked.exchange(true, std::memory_order_acquire)) __builtin_ia32_pause();
-}
-void UnlockSignalBefore(const sigset_t& mask) {
-  signal_before_locked.store(false, std::memory_order_release);
-  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
-}
 struct OthersHandler {
   OthersHandler() {
     sigset_t all;
     sigfillset(&all);
-    LockSignalBefore(all, &mask_);
+    pthread_sigmask(SIG_BLOCK, &all, &mask_);
+    while (signal_before_locked.exchange(true, std::memory_order_acquire)) __builtin_ia32_pause();
   }
-  ~OthersHandler() { UnlockSignalBefore(mask_); }
+  ~OthersHandler() {
+    signal_before_locked.store(false, std::memory_order_release);
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
   const detail::Inside inside_;
   sigset_t mask_;
 };
-thread_local sigset_t t_mask_of_fork;
+thread_local struct sigaction t_at_fork;  // that of the program's, whole
 
 // All that do not come of what the thread itself does: by those come pages.
 sigset_t SignalsOfOthers() {
@@ -168,14 +164,12 @@ void FaultServer::ExchangeHandlerOfOthers(const struct sigaction* action, struct
   if (before != nullptr) *before = now;
 }
 
-void FaultServer::BeforeFork() {
-  const detail::Inside inside;
-  LockSignalBefore(SignalsOfOthers(), &t_mask_of_fork);
-}
+// Not locked during the fork: handlers of forks that the program has may need it.
+void FaultServer::BeforeFork() { ExchangeHandlerOfOthers(nullptr, &t_at_fork); }
 
-void FaultServer::AfterFork() {
-  const detail::Inside inside;
-  UnlockSignalBefore(t_mask_of_fork);
+void FaultServer::InForkedChild() {
+  signal_before = t_at_fork;
+  signal_before_locked.store(false, std::memory_order_release);  // another thread had it, which is not here
 }
 
 // Another thread may have made the page so between the fault and now, and what the program does there may be allowed: it tries again some times.

@@ -22,9 +22,9 @@ class FaultServer {
   Status Start();
   // Where a signal tells of faults, of that: what the program would have for those that are none of its pages. Null: leaves it, or does not ask. A signal handler may call it.
   static void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before);
-  // Around a fork, in its thread: no other one changes that meanwhile, which a child would see half done, and for ever.
+  // In the thread that forks: a child has what there was before, also where another thread is just changing it.
   static void BeforeFork();
-  static void AfterFork();
+  static void InForkedChild();
 
  private:
   static constexpr uint32_t kThreads = 64;  // of the program's that policies tell apart; others share numbers

@@ -58,7 +58,14 @@ struct Fork {
   int parent = -1, child = -1;
   sigset_t mask = {};
 };
-thread_local Fork t_fork;
+// A handler of forks that the program has may fork itself.
+constexpr size_t kForksInForks = 4;
+thread_local Fork t_forks[kForksInForks];
+thread_local size_t t_fork_depth = 0;
+Fork TakeFork() {
+  if (t_fork_depth == 0 || --t_fork_depth >= kForksInForks) return {};
+  return std::exchange(t_forks[t_fork_depth], {});
+}
 
 // All descriptors of forks that are under way: what a child of another thread inherits would keep a third one waiting.
 constexpr size_t kForksMost = 64;
@@ -285,7 +292,9 @@ void ForkCopy::Open(PageSpace* of, const Options& how) {
 }
 
 void ForkCopy::Prepare() {
-  if (Space() == nullptr) return;
+  const size_t depth = t_fork_depth++;
+  if (Space() == nullptr || depth >= kForksInForks) return;
+  Fork& fork = t_forks[depth];
   if (state.load() != State::kParent) {
     Ask(nullptr);  // a child's child has what its parent has
     return;
@@ -297,21 +306,21 @@ void ForkCopy::Prepare() {
     sigset_t all;
     sigfillset(&all);
     for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, own);  // by which pages come
-    pthread_sigmask(SIG_BLOCK, &all, &t_fork.mask);
+    pthread_sigmask(SIG_BLOCK, &all, &fork.mask);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
-      t_fork.parent = Listed(Higher(ends[0]));
-      t_fork.child = Listed(Higher(ends[1]));
+      fork.parent = Listed(Higher(ends[0]));
+      fork.child = Listed(Higher(ends[1]));
     } else {
-      pthread_sigmask(SIG_SETMASK, &t_fork.mask, nullptr);
+      pthread_sigmask(SIG_SETMASK, &fork.mask, nullptr);
     }
   }
   errno = error;
 }
 
 void ForkCopy::InParent() {
-  if (t_fork.parent < 0) return;
+  Fork ends = TakeFork();
+  if (ends.parent < 0) return;
   const int error = errno;
-  Fork ends = std::exchange(t_fork, {});
   {
     const PublicCall call;
     const WriteSignalsBlocked blocked;
@@ -327,9 +336,10 @@ void ForkCopy::InParent() {
 bool ForkCopy::is_first_child() { return Space() != nullptr && state.load() == State::kParent; }
 
 void ForkCopy::InChild() {
+  Fork ends = TakeFork();
   if (Space() == nullptr || state.load() != State::kParent) return;
   const detail::Inside inside;
-  Fork ends = std::exchange(t_fork, {});
+  for (size_t i = 0; i < t_fork_depth; ++i) t_forks[i] = {};  // they are the parent's
   const bool is_masked = ends.parent >= 0;  // Prepare's mask
   for (std::atomic<int>& place : open_ends) {
     if (const int fd = place.exchange(0) - 1; fd >= 0 && fd != ends.child) close(fd);

@@ -40,6 +40,7 @@ Status PageSpace::WriteTo(int fd, const void* begin, size_t bytes, uint64_t offs
 
 Status PageSpace::CopyTo(int fd, std::vector<CopiedRun>* runs) {
   const size_t end = used_end_.load(std::memory_order_relaxed);
+  bool are_protected = false;
   for (size_t b = 0; b < end; ++b) {
     if (b % 64 == 0 && used_.AreNone64(b)) {
       b += 63;
@@ -47,6 +48,7 @@ Status PageSpace::CopyTo(int fd, std::vector<CopiedRun>* runs) {
     }
     if (!IsUsed(b)) continue;
     const uint64_t home = b * block_bytes_;
+    are_protected |= blocks_[b].is_protected;
     bool is_zeros = false;
     if (Status status = CopyBlockTo(fd, home, b, &is_zeros); !status.ok()) return status;
     // Each is a mapping of the child's, of which there may be some ten thousand. Zeros that were never touched are none of the file's: on a file system in memory they would
@@ -60,7 +62,7 @@ Status PageSpace::CopyTo(int fd, std::vector<CopiedRun>* runs) {
       runs->push_back({home, block_bytes_, home, PROT_READ | PROT_WRITE, is_zeros});
     }
   }
-  if (!runs->empty() && held_.load(std::memory_order_relaxed) > 0) AddProtections(end, runs);
+  if (are_protected) AddProtections(end, runs);
   return ftruncate(fd, static_cast<off_t>(end * block_bytes_)) == 0 ? Status() : AsStatus(errno);
 }
 
@@ -146,6 +148,7 @@ int PageSpace::CopyHomeTo(int fd, uint64_t offset, char* home) {
   const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   for (size_t at = 0; at < block_bytes_; at += kPageBytes) {
     char* const there = home + at;
+    if (!ComesWithRights()) userfault_.FillHole(there);  // one that was given back: it is zeros, and what is not there cannot be told from what may not be read
     error = TryWrite(fd, there, kPageBytes, offset + at);
     char page[kPageBytes];
     if (error == EFAULT && pread(memory, page, kPageBytes, reinterpret_cast<off_t>(there)) == static_cast<ssize_t>(kPageBytes)) {
@@ -154,7 +157,6 @@ int PageSpace::CopyHomeTo(int fd, uint64_t offset, char* home) {
       error = TryWrite(fd, there, kPageBytes, offset + at);
       if (syscall(SYS_mprotect, there, kPageBytes, PROT_NONE) != 0 && error == 0) error = errno;
     }
-    if (error == EFAULT && !ComesWithRights()) error = 0;  // one that is not there is zeros
     if (error != 0) break;
   }
   if (memory >= 0) close(memory);

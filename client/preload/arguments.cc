@@ -2,12 +2,14 @@
 // them beside meanwhile; for all others they are kept at home. As calls.cc.
 // Thread-safety, cancellation, signals: as the calls that they replace.
 #include <sched.h>
+#include <signal.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -25,7 +27,7 @@
 
 namespace {
 
-using ramspan::preload::NeedsPins;
+using ramspan::preload::IsPlain;
 using ramspan::preload::PinnedName;
 using ramspan::preload::PinnedVectors;
 
@@ -33,7 +35,8 @@ using ramspan::preload::PinnedVectors;
 template <typename T>
 class CopyOf {
  public:
-  explicit CopyOf(T* theirs) : theirs_(theirs), is_beside_(NeedsPins(theirs)) {
+  // What the program may not use only the kernel may refuse.
+  explicit CopyOf(T* theirs) : theirs_(theirs), is_beside_(IsPlain(theirs, sizeof(T))) {
     if (is_beside_) own_ = *theirs;
   }
   CopyOf(const CopyOf&) = delete;
@@ -93,7 +96,22 @@ RS_WITH(int, fstatfs, (int fd, struct statfs* to), (fd, to), Whole(to))
 RS_WITH(int, futimens, (int fd, const timespec times[2]), (fd, times), {const_cast<timespec*>(times), times == nullptr ? 0 : 2 * sizeof(timespec)})
 RS_WITH(ssize_t, fgetxattr, (int fd, const char* key, void* to, size_t bytes), (fd, key, to, bytes), {to, bytes})
 RS_WITH(ssize_t, flistxattr, (int fd, char* to, size_t bytes), (fd, to, bytes), {to, bytes})
-RS_WITH(ssize_t, sendfile, (int to, int from, off_t* offset, size_t bytes), (to, from, offset, bytes), Whole(offset))
+RS_LIBC(sendfile, ssize_t (*)(int, int, off_t*, size_t))
+extern "C" RAMSPAN_API ssize_t sendfile(int to, int from, off_t* offset, size_t bytes) noexcept {  // may wait for who reads
+  CopyOf<off_t> own(offset);
+  const ssize_t sent = real_sendfile(to, from, own.get(), bytes);
+  if (sent >= 0) own.Answer();
+  return sent;
+}
+RS_WITH_NAME(int, statvfs, (const char* path, struct statvfs* to), (path, to), path, Whole(to))
+RS_WITH(int, fstatvfs, (int fd, struct statvfs* to), (fd, to), Whole(to))
+RS_LIBC(copy_file_range, ssize_t (*)(int, off64_t*, int, off64_t*, size_t, unsigned))
+extern "C" RAMSPAN_API ssize_t copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t bytes, unsigned flags) {
+  CopyOf<off64_t> read_at(from_offset), write_at(to_offset);
+  const ssize_t copied = real_copy_file_range(from, read_at.get(), to, write_at.get(), bytes, flags);
+  if (copied >= 0) read_at.Answer(), write_at.Answer();
+  return copied;
+}
 RS_WITH(int, pipe, (int ends[2]), (ends), {ends, 2 * sizeof(int)})
 RS_WITH(int, pipe2, (int ends[2], int flags), (ends, flags), {ends, 2 * sizeof(int)})
 RS_LIBC(mkstemp, int (*)(char*))
@@ -116,16 +134,17 @@ RS_LIBC(accept, int (*)(int, sockaddr*, socklen_t*))
 RS_LIBC(accept4, int (*)(int, sockaddr*, socklen_t*, int))
 extern "C" RAMSPAN_API int connect(int fd, const sockaddr* address, socklen_t bytes) {
   sockaddr_storage own;
-  if (!NeedsPins(address) || bytes > sizeof(own)) return real_connect(fd, address, bytes);
+  if (!IsPlain(address, bytes) || bytes > sizeof(own)) return real_connect(fd, address, bytes);
   memcpy(&own, address, bytes);
   return real_connect(fd, reinterpret_cast<const sockaddr*>(&own), bytes);
 }
 namespace {
 template <typename Accept>
 int Accepted(sockaddr* to, socklen_t* bytes, const Accept& accept_it) {
-  if (to == nullptr || bytes == nullptr || (!NeedsPins(to) && !NeedsPins(bytes))) return accept_it(to, bytes);
+  if (bytes == nullptr || (!IsPlain(to, sizeof(sockaddr)) && !IsPlain(bytes, sizeof(*bytes)))) return accept_it(to, bytes);
   sockaddr_storage own;
   const socklen_t room = *bytes;
+  if (to == nullptr || static_cast<int>(room) < 0) return accept_it(to, bytes);
   socklen_t length = std::min<socklen_t>(room, sizeof(own));
   const int fd = accept_it(reinterpret_cast<sockaddr*>(&own), &length);
   if (fd < 0) return fd;
@@ -156,14 +175,17 @@ RAMSPAN_API pid_t waitpid(pid_t pid, int* status, int options) {
   return ended;
 }
 RAMSPAN_API pid_t wait(int* status) { return waitpid(-1, status, 0); }
-RAMSPAN_API pid_t wait4(pid_t pid, int* status, int options, rusage* usage) noexcept {
+// Threads may be cancelled there, by an exception, although libc's headers say that there is none.
+RAMSPAN_API pid_t WaitWithUsage(pid_t pid, int* status, int options, rusage* usage) __asm__("wait4");
+RAMSPAN_API pid_t WaitForAnyWithUsage(int* status, int options, rusage* usage) __asm__("wait3");
+pid_t WaitWithUsage(pid_t pid, int* status, int options, rusage* usage) {
   CopyOf<int> own(status);
   CopyOf<rusage> used(usage);
   const pid_t ended = real_wait4(pid, own.get(), options, used.get());
   if (ended > 0) own.Answer(), used.Answer();
   return ended;
 }
-RAMSPAN_API pid_t wait3(int* status, int options, rusage* usage) noexcept { return wait4(-1, status, options, usage); }
+pid_t WaitForAnyWithUsage(int* status, int options, rusage* usage) { return WaitWithUsage(-1, status, options, usage); }
 RAMSPAN_API int waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
   CopyOf<siginfo_t> own(info);
   const int result = real_waitid(type, id, own.get(), options);
@@ -185,6 +207,34 @@ RAMSPAN_API int clock_nanosleep(clockid_t clock, int flags, const timespec* time
   return result;
 }
 }  // extern "C"
+RS_LIBC(sigwait, int (*)(const sigset_t*, int*))
+RS_LIBC(sigwaitinfo, int (*)(const sigset_t*, siginfo_t*))
+RS_LIBC(sigtimedwait, int (*)(const sigset_t*, siginfo_t*, const timespec*))
+extern "C" {
+RAMSPAN_API int sigwait(const sigset_t* set, int* number) {
+  CopyOf<const sigset_t> wanted(set);
+  CopyOf<int> own(number);
+  const int error = real_sigwait(wanted.get(), own.get());
+  if (error == 0) own.Answer();
+  return error;
+}
+RAMSPAN_API int sigwaitinfo(const sigset_t* set, siginfo_t* info) {
+  CopyOf<const sigset_t> wanted(set);
+  CopyOf<siginfo_t> own(info);
+  const int number = real_sigwaitinfo(wanted.get(), own.get());
+  if (number > 0) own.Answer();
+  return number;
+}
+RAMSPAN_API int sigtimedwait(const sigset_t* set, siginfo_t* info, const timespec* time) {
+  CopyOf<const sigset_t> wanted(set);
+  CopyOf<siginfo_t> own(info);
+  CopyOf<const timespec> most(time);
+  const int number = real_sigtimedwait(wanted.get(), own.get(), most.get());
+  if (number > 0) own.Answer();
+  return number;
+}
+}  // extern "C"
+RS_WITH(int, clock_getres, (clockid_t clock, timespec* to), (clock, to), Whole(to))
 RS_WITH(int, getrusage, (__rusage_who_t who, rusage* to), (who, to), Whole(to))
 RS_WITH(int, getrlimit, (__rlimit_resource_t what, rlimit* to), (what, to), Whole(to))
 RS_WITH(int, setrlimit, (__rlimit_resource_t what, const rlimit* from), (what, from), Whole(from))
@@ -209,6 +259,8 @@ RS_WITH(int, sigpending, (sigset_t* to), (to), Whole(to))
 // ---- With 64 bits they are the same here ----
 
 extern "C" {
+RAMSPAN_API int statvfs64(const char* path, struct statvfs64* to) noexcept { return statvfs(path, reinterpret_cast<struct statvfs*>(to)); }
+RAMSPAN_API int fstatvfs64(int fd, struct statvfs64* to) noexcept { return fstatvfs(fd, reinterpret_cast<struct statvfs*>(to)); }
 RAMSPAN_API int statfs64(const char* path, struct statfs64* to) noexcept { return statfs(path, reinterpret_cast<struct statfs*>(to)); }
 RAMSPAN_API int fstatfs64(int fd, struct statfs64* to) noexcept { return fstatfs(fd, reinterpret_cast<struct statfs*>(to)); }
 RAMSPAN_API ssize_t sendfile64(int to, int from, off64_t* offset, size_t bytes) noexcept { return sendfile(to, from, reinterpret_cast<off_t*>(offset), bytes); }

@@ -118,6 +118,11 @@ inline Reach ReachOf(const void* begin, size_t bytes) {
   if (NeedsPins(begin) && bytes <= SSIZE_MAX) reach.bytes = detail::UsedPages(const_cast<void*>(begin), bytes, &reach.is_protected);
   return reach;
 }
+// Whether all of it may be read and written by who stands before the call, and may leave meanwhile: it can go beside.
+inline bool IsPlain(const void* begin, size_t bytes) {
+  const Reach reach = ReachOf(begin, bytes);
+  return bytes > 0 && reach.bytes == bytes && !reach.is_protected;
+}
 // The same of several buffers. Of what the kernel will refuse nothing is taken.
 inline Reach ReachOf(const iovec* vectors, size_t count) {
   if (vectors == nullptr || count > IOV_MAX) return {};

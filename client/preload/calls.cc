@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <bit>
+#include <optional>
 
 #include "client/preload/beside.h"
 
@@ -125,6 +126,8 @@ void Overflow() {
 using ramspan::preload::Copied;
 using ramspan::preload::IsHome;
 using ramspan::preload::IsOfMessages;
+using ramspan::preload::Beside;
+using ramspan::preload::IsPlain;
 using ramspan::preload::kPiece;
 using ramspan::preload::kRecord;
 using ramspan::preload::Moved;
@@ -241,6 +244,15 @@ RAMSPAN_API ssize_t getrandom(void* to, size_t bytes, unsigned flags) {
 // ---- Sockets ----
 
 RAMSPAN_API ssize_t recvfrom(int fd, void* to, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
+  if (IsPlain(length, sizeof(*length)) || (length != nullptr && IsPlain(address, *length))) {
+    sockaddr_storage own = {};
+    const socklen_t room = *length;
+    socklen_t given = static_cast<int>(room) < 0 ? room : std::min<socklen_t>(room, sizeof(own));
+    const ssize_t got = recvfrom(fd, to, bytes, flags, reinterpret_cast<sockaddr*>(&own), &given);
+    if (got >= 0 && address != nullptr) memcpy(address, &own, std::min({room, given, static_cast<socklen_t>(sizeof(own))}));
+    if (got >= 0) *length = given;
+    return got;
+  }
   const Reach reach = ReachOf(to, bytes);
   if (reach.bytes == 0) return real_recvfrom(fd, to, bytes, flags, address, length);
   const auto move = [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); };
@@ -251,6 +263,10 @@ RAMSPAN_API ssize_t recvfrom(int fd, void* to, size_t bytes, int flags, sockaddr
   return Copied<Way::kIn>(Vectors(&one, 1), whole ? reach.bytes : kPiece, !whole && (flags & MSG_WAITALL) != 0, move);
 }
 RAMSPAN_API ssize_t sendto(int fd, const void* from, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
+  if (sockaddr_storage own; length <= sizeof(own) && IsPlain(address, length)) {
+    memcpy(&own, address, length);
+    return sendto(fd, from, bytes, flags, reinterpret_cast<sockaddr*>(&own), length);
+  }
   const Reach reach = ReachOf(from, bytes);
   if (reach.bytes != bytes || bytes == 0) return real_sendto(fd, from, bytes, flags, address, length);
   const auto move = [&](const char* at, size_t n, size_t) { return real_sendto(fd, at, n, flags, address, length); };
@@ -267,8 +283,39 @@ RAMSPAN_API ssize_t send(int fd, const void* from, size_t bytes, int flags) {
   if (!NeedsPins(from)) return real_send(fd, from, bytes, flags);
   return sendto(fd, from, bytes, flags, nullptr, 0);
 }
-RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  const Reach reach = message == nullptr ? Reach() : ReachOf(message->msg_iov, message->msg_iovlen);
+}  // extern "C"
+namespace {
+
+// A message's name, and what goes beside its bytes (descriptors), where the program's own may leave meanwhile.
+class MessageBeside {
+ public:
+  explicit MessageBeside(const msghdr& theirs) : header_(theirs), has_name_(theirs.msg_namelen <= sizeof(name_) && IsPlain(theirs.msg_name, theirs.msg_namelen)) {
+    if (has_name_) header_.msg_name = memcpy(&name_, theirs.msg_name, theirs.msg_namelen);
+    if (theirs.msg_controllen > kControlMost || !IsPlain(theirs.msg_control, theirs.msg_controllen)) return;
+    control_.emplace(theirs.msg_controllen);
+    if (control_->begin() != nullptr) header_.msg_control = memcpy(control_->begin(), theirs.msg_control, theirs.msg_controllen);
+  }
+  static bool IsNeededBy(const msghdr& one) { return NeedsPins(&one) || NeedsPins(one.msg_name) || NeedsPins(one.msg_control); }
+  msghdr* header() { return &header_; }
+  void Answer(msghdr* theirs) const {
+    if (has_name_) memcpy(theirs->msg_name, &name_, std::min<size_t>(theirs->msg_namelen, sizeof(name_)));
+    if (header_.msg_control != theirs->msg_control) memcpy(theirs->msg_control, header_.msg_control, std::min(theirs->msg_controllen, header_.msg_controllen));
+    theirs->msg_namelen = header_.msg_namelen;
+    theirs->msg_controllen = header_.msg_controllen;
+    theirs->msg_flags = header_.msg_flags;
+  }
+
+ private:
+  static constexpr size_t kControlMost = 65536;
+  msghdr header_;
+  const bool has_name_;
+  sockaddr_storage name_;
+  std::optional<Beside> control_;
+};
+bool NeedsBeside(const mmsghdr& one) { return MessageBeside::IsNeededBy(one.msg_hdr) || ReachOf(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen).bytes > 0; }
+
+ssize_t Receive(int fd, msghdr* message, int flags) {
+  const Reach reach = ReachOf(message->msg_iov, message->msg_iovlen);
   if (reach.bytes == 0) return real_recvmsg(fd, message, flags);
   if (reach.is_protected) {
     const PinnedVectors pinned(message->msg_iov, message->msg_iovlen);
@@ -290,8 +337,8 @@ RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
   });
 }
 // What goes beside the bytes (descriptors) goes with the first piece.
-RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  const Reach reach = message == nullptr ? Reach() : ReachOf(message->msg_iov, message->msg_iovlen);
+ssize_t Send(int fd, const msghdr* message, int flags) {
+  const Reach reach = ReachOf(message->msg_iov, message->msg_iovlen);
   if (reach.bytes == 0) return real_sendmsg(fd, message, flags);
   if (reach.is_protected) {
     const PinnedVectors pinned(message->msg_iov, message->msg_iovlen);
@@ -307,10 +354,26 @@ RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
     return real_sendmsg(fd, &other, flags);
   });
 }
+}  // namespace
+extern "C" {
+
+RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  if (message == nullptr) return real_recvmsg(fd, message, flags);
+  if (!MessageBeside::IsNeededBy(*message)) return Receive(fd, message, flags);
+  MessageBeside own(*message);
+  const ssize_t got = Receive(fd, own.header(), flags);
+  if (got >= 0) own.Answer(message);
+  return got;
+}
+RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  if (message == nullptr) return real_sendmsg(fd, message, flags);
+  if (!MessageBeside::IsNeededBy(*message)) return Send(fd, message, flags);
+  MessageBeside own(*message);
+  return Send(fd, own.header(), flags);
+}
 // One after the other, where one of them needs it.
 RAMSPAN_API int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  const auto needs = [](const mmsghdr& one) { return ReachOf(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen).bytes > 0; };
-  if (messages == nullptr || timeout != nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, needs))) return real_recvmmsg(fd, messages, count, flags, timeout);
+  if (messages == nullptr || timeout != nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, NeedsBeside))) return real_recvmmsg(fd, messages, count, flags, timeout);
   unsigned got = 0;
   for (; got < count; ++got) {
     const int how = (flags & ~MSG_WAITFORONE) | (got > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0);
@@ -321,8 +384,7 @@ RAMSPAN_API int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
   return static_cast<int>(got);
 }
 RAMSPAN_API int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
-  const auto needs = [](const mmsghdr& one) { return ReachOf(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen).bytes > 0; };
-  if (messages == nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, needs))) return real_sendmmsg(fd, messages, count, flags);
+  if (messages == nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, NeedsBeside))) return real_sendmmsg(fd, messages, count, flags);
   unsigned sent = 0;
   for (; sent < count; ++sent) {
     const ssize_t bytes = sendmsg(fd, &messages[sent].msg_hdr, flags);

@@ -165,7 +165,22 @@ bool AreUsed(const void* begin, size_t bytes) {
   return bytes <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(begin) && ramspan::detail::PagesAreUsed(begin, bytes);
 }
 
-// What is behind it in the copy of the parent's memory is something else.
+// Whether the program may read and write all of it.
+bool IsPlainInChild(uintptr_t begin, size_t bytes) {
+  const ramspan::detail::Inside inside;
+  FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return false;
+  char line[512], rights[5] = "";
+  uintptr_t first = 0, end = 0;
+  bool is_plain = true;
+  while (is_plain && std::fgets(line, sizeof(line), maps) != nullptr) {
+    is_plain = std::sscanf(line, "%lx-%lx %4s", &first, &end, rights) != 3 || end <= begin || first >= begin + bytes || std::strncmp(rights, "rw-", 3) == 0;
+  }
+  std::fclose(maps);
+  return is_plain;
+}
+
+// What is behind it in the copy of the parent's memory is something else. What has other rights stays, as in the parent.
 void* RemappedInChild(char* address, size_t before, size_t bytes, int flags) {
   before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
   if (before == 0 || bytes == 0 || (flags & ~MREMAP_MAYMOVE) != 0 || (bytes > before && flags == 0)) return OutOfMemory(), MAP_FAILED;
@@ -174,6 +189,7 @@ void* RemappedInChild(char* address, size_t before, size_t bytes, int flags) {
     if (kept < before) ramspan::detail::DropPagesInChild(address + kept, before - kept);
     return address;
   }
+  if (!IsPlainInChild(reinterpret_cast<uintptr_t>(address), before)) return OutOfMemory(), MAP_FAILED;
   const long moved = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (moved == -1) return MAP_FAILED;
   memcpy(reinterpret_cast<void*>(moved), address, before);
@@ -292,9 +308,9 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
       OutOfMemory();
       return MAP_FAILED;
     }
-    const PublicCall call;
+    PublicCall call;
     bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-    if (ramspan::detail::ProtectPages(address, bytes, PROT_READ | PROT_WRITE) != 0) return OutOfMemory(), MAP_FAILED;
+    if (ramspan::detail::ProtectPages(address, bytes, PROT_READ | PROT_WRITE) != 0) return call.Fail(ENOMEM), MAP_FAILED;
     ramspan::detail::UnlockPages(address, bytes);
     ramspan::discard(address, bytes);
     return address;

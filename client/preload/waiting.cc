@@ -19,16 +19,10 @@ void CopyAnswers(pollfd* to, const pollfd* from, nfds_t count) {
   for (nfds_t i = 0; i < count; ++i) to[i].revents = from[i].revents;
 }
 
-// Whether what a call reads and answers to goes through a buffer beside: not where the kernel has to say what it may use.
-bool GoesBeside(void* begin, size_t bytes) {
-  const Reach reach = ReachOf(begin, bytes);
-  return reach.bytes == bytes && bytes > 0 && !reach.is_protected;
-}
-
 // wait(descriptors): the call.
 template <typename Wait>
 int Polled(pollfd* descriptors, nfds_t count, const Wait& wait) {
-  if (count > INT_MAX || !GoesBeside(descriptors, count * sizeof(pollfd))) return wait(descriptors);
+  if (count > INT_MAX || !IsPlain(descriptors, count * sizeof(pollfd))) return wait(descriptors);
   const Beside beside(count * sizeof(pollfd));
   if (beside.begin() == nullptr) return errno = ENOMEM, -1;
   auto* const own = static_cast<pollfd*>(memcpy(beside.begin(), descriptors, count * sizeof(pollfd)));
@@ -43,7 +37,7 @@ template <typename Wait>
 int Selected(int count, fd_set* in, fd_set* out, fd_set* failed, const Wait& wait) {
   fd_set* const theirs[] = {in, out, failed};
   const size_t bytes = (static_cast<size_t>(std::max(count, 0)) + 63) / 64 * 8;
-  if (std::none_of(theirs, theirs + 3, [bytes](fd_set* set) { return GoesBeside(set, bytes); })) return wait(in, out, failed);
+  if (std::none_of(theirs, theirs + 3, [bytes](fd_set* set) { return IsPlain(set, bytes); })) return wait(in, out, failed);
   if (count > FD_SETSIZE) {
     const Pinned pinned_in(in, bytes), pinned_out(out, bytes), pinned_failed(failed, bytes);
     return wait(in, out, failed);
@@ -68,7 +62,7 @@ int Selected(int count, fd_set* in, fd_set* out, fd_set* failed, const Wait& wai
 // wait(events): the call.
 template <typename Wait>
 int WaitedFor(epoll_event* events, int count, const Wait& wait) {
-  if (count <= 0 || !GoesBeside(events, static_cast<size_t>(count) * sizeof(epoll_event))) return wait(events);
+  if (count <= 0 || !IsPlain(events, static_cast<size_t>(count) * sizeof(epoll_event))) return wait(events);
   const Beside beside(static_cast<size_t>(count) * sizeof(epoll_event));
   if (beside.begin() == nullptr) return errno = ENOMEM, -1;
   const int ready = wait(reinterpret_cast<epoll_event*>(beside.begin()));

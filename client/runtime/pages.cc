@@ -102,14 +102,11 @@ void BeforeFork() {
   ForkCopy::Prepare();
   FaultServer::BeforeFork();
 }
-void InParentAfterFork() {
-  FaultServer::AfterFork();
-  ForkCopy::InParent();
-}
+void InParentAfterFork() { ForkCopy::InParent(); }
 void InForkedChild() {
-  FaultServer::AfterFork();
+  FaultServer::InForkedChild();
   // Nobody else's: what is mapped later would pass for memory that was the parent's.
-  if (!ForkCopy::is_first_child()) return;
+  if (!ForkCopy::is_first_child()) return ForkCopy::InChild();
   MapInChild(homes_begin.load(), homes_bytes.load(), PROT_NONE);
   Session::CloseInForkedChild();  // handlers of the program's may give such memory back before it is the runtime's turn
   struct sigaction action = {};

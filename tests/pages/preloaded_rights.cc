@@ -180,6 +180,16 @@ void RightsInChildren() {
   CHECK(InChild(look) == 0);
   CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
   CHECK(Faults(p + 2 * kMiB, false) && run(0) == 42);
+  // Read-only pages that were given back lost all rights by a fork, in the parent, too.
+  CHECK(mprotect(p + 3 * kMiB, kBlock, PROT_READ) == 0 && madvise(p + 3 * kMiB, kBlock, MADV_DONTNEED) == 0);
+  char* const untouched = AlignedMap(2 * kMiB);
+  CHECK(mprotect(untouched, kBlock, PROT_NONE) == 0);
+  const auto look_again = [p, untouched] {
+    if (Faults(p + 3 * kMiB, false) || p[3 * kMiB + 4096] != 0 || !Faults(p + 3 * kMiB, true) || !Faults(untouched, false)) return 1;
+    return mremap(p + 3 * kMiB, kBlock, 2 * kMiB, MREMAP_MAYMOVE) == MAP_FAILED && mremap(untouched, kBlock, 2 * kMiB, MREMAP_MAYMOVE) == MAP_FAILED ? 0 : 2;
+  };
+  CHECK(InChild([look_again] { return look_again(); }) == 0);
+  CHECK(look_again() == 0);
 }
 
 void LocksAndRights() {
