@@ -67,11 +67,6 @@ int OpenFd(bool user_mode_only) {
   return made;
 }
 
-bool IsThere(void* page) {
-  unsigned char there = 0;
-  return mincore(page, kPageBytes, &there) == 0 && (there & 1) != 0;
-}
-
 // A page that is shared with a forked child becomes this process's own by a write. The program's threads may be writing there, too.
 void Unshare(char* page) { __atomic_fetch_or(page, 0, __ATOMIC_RELAXED); }
 
@@ -242,6 +237,11 @@ void Userfault::FillHole(const void* address) {
 int Userfault::Drop(void* begin, size_t bytes) {
   if (mode_ == FaultMode::kProtect) return away_pages::MakeAway(begin, bytes);
   return Empty(begin, bytes);
+}
+
+bool Userfault::IsThere(void* page) {
+  unsigned char there = 0;
+  return mincore(page, kPageBytes, &there) == 0 && (there & 1) != 0;
 }
 
 // What is locked (mlockall) cannot be given back. The system calls themselves: libc's names may be the preloaded library's, which stands there for the program.

@@ -59,6 +59,7 @@ class Userfault {
   int Drop(void* begin, size_t bytes);
   // The same of pages in memory of any kind, which keeps its rights: the next touch finds zeros, or, where they are registered, is a fault.
   static int Empty(void* begin, size_t bytes);
+  static bool IsThere(void* page);  // in memory, wherever it is
   // Threads that wait for pages of the range look again.
   void Wake(void* begin, size_t bytes);
 

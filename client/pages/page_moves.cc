@@ -28,11 +28,6 @@ bool IsZero(const char* begin, size_t bytes) {
   return std::all_of(words, words + count, [](uint64_t word) { return word == 0; });
 }
 
-bool IsInMemory(void* page) {
-  unsigned char there = 0;
-  return mincore(page, kPageBytes, &there) == 0 && (there & 1) != 0;
-}
-
 }  // namespace
 
 // The frame goes back to the arena with its pages.
@@ -218,9 +213,9 @@ void PageSpace::CopyHome(Block* block, std::byte* frame, int move_error) {
   }
   while (error != 0) {
     // A page that is home already: it was moved, and could not be moved back. (What was copied just now the program may have changed since.)
-    const bool is_home = error == EEXIST && (!IsInMemory(frame + done) || memcmp(home + done, frame + done, kPageBytes) == 0);
+    const bool is_home = error == EEXIST && (!Userfault::IsThere(frame + done) || memcmp(home + done, frame + done, kPageBytes) == 0);
     RS_CHECK(is_home, "page %zu of block %zu can neither be moved home (error %d) nor copied (error %d); a page is there: %d, and in its frame: %d", done / kPageBytes,
-             static_cast<size_t>(block - blocks_), move_error, error, IsInMemory(home + done), IsInMemory(frame + done));
+             static_cast<size_t>(block - blocks_), move_error, error, Userfault::IsThere(home + done), Userfault::IsThere(frame + done));
     done += kPageBytes;
     size_t more = 0;
     error = done < block_bytes_ ? userfault_.Copy(home + done, frame + done, block_bytes_ - done, &more) : 0;

@@ -35,11 +35,9 @@ bool PageSpace::MayHold(const char* begin, size_t bytes, bool untouched_too) con
   return more == 0 || held_.load(std::memory_order_relaxed) + more <= HeldMost();
 }
 
-Status PageSpace::TooMuchIsHeld() { return Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit")); }
-
 Status PageSpace::Lock(void* begin, size_t bytes, bool untouched_too) {
   auto* const first = static_cast<char*>(begin);
-  if (!MayHold(first, bytes, untouched_too)) return TooMuchIsHeld();
+  if (!MayHold(first, bytes, untouched_too)) return Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit"));
   for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
     Block* const block = &BlockAt(at);
     next = std::min(end, HomeOf(*block) + block_bytes_);

@@ -222,7 +222,6 @@ class PageSpace {
   void CountHeld(Block* block);
   uint64_t HeldMost() const;  // blocks
   bool MayHold(const char* begin, size_t bytes, bool untouched_too) const;
-  static Status TooMuchIsHeld();
   int ProtectIn(Block* block, char* at, size_t bytes, int protection);
   // Pages that are the program's no more, or others'.
   void LeavePlain(char* begin, size_t bytes) {
