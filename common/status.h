@@ -48,7 +48,8 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   std::string message() const { return c_str(); }
-  const char* c_str() const { return text_ != nullptr ? text_ : message_.c_str(); }  // of message(), without the heap; as long as this lives
+  // Of message(), without the heap; as long as this lives.
+  const char* c_str() const { return text_ != nullptr ? text_ : message_ ? message_->c_str() : ""; }
   // Whether the message names no more than the kind of failure: who tells the user asks for a better one.
   bool is_terse() const { return text_ != nullptr; }
   std::string ToString() const;
@@ -56,7 +57,7 @@ class [[nodiscard]] Status {
  private:
   StatusCode code_ = StatusCode::kOk;
   const char* text_ = nullptr;  // instead of message_
-  std::string message_;
+  std::optional<std::string> message_;  // nothing where none was given: what is OK is made, moved and dropped some ten times in a miss
 };
 
 inline Status InvalidArgument(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }

@@ -31,7 +31,7 @@ class Budget {
   }
 
   // What metadata may take beside the limit. 0 where the limit is strict.
-  uint64_t beside_limit() const { return metadata_beside_limit_ ? std::max(limit() / 8, kBesideLimitMin) : 0; }
+  uint64_t beside_limit() const { return BesideLimit(limit()); }
   // What frames and metadata take together, at most.
   uint64_t total() const { return limit() + beside_limit(); }
 
@@ -53,14 +53,15 @@ class Budget {
   // What frames may take, not more than the limit: the total without metadata and its reserve of two steps, in which metadata grows
   // without asking (a 64 KiB slab of descriptors, the bitmaps of a lease or a swap file, rows of slots in pieces). An eighth of the
   // limit, and what is held, leave little more than one step of it, and slots in pieces end before that (TiersMayTake): they take nothing of it.
-  uint64_t frames_limit() const { return std::max(frames_usual(), std::min({limit(), held(), FramesBeside(kHeldLeaves)})); }
-  // The same but for what is held: new chunks without slots have to make do with it. The largest object may use the reserve up.
-  uint64_t frames_usual() const {
-    return std::min(limit(), std::max({frames_beside_reserve(), std::min(limit() / kDataShare, FramesBeside(kHeldLeaves)), std::min(largest(), FramesBeside(0))}));
+  uint64_t frames_limit() const {
+    const Now now = Look();
+    return std::max(now.Usual(), std::min({now.limit, now.held, now.Beside(kHeldLeaves)}));
   }
-  uint64_t frames_beside_growth() const { return FramesBeside(kHeldLeaves + kStep); }  // and metadata may still grow
-  uint64_t frames_at_most() const { return std::min(limit(), FramesBeside(0)); }  // with nothing of the reserve left
-  uint64_t frames_beside_reserve() const { return FramesBeside(kFramesLeave); }
+  // The same but for what is held: new chunks without slots have to make do with it. The largest object may use the reserve up.
+  uint64_t frames_usual() const { return Look().Usual(); }
+  uint64_t frames_beside_growth() const { return Look().Beside(kHeldLeaves + kStep); }  // and metadata may still grow
+  uint64_t frames_at_most() const { return std::min(limit(), Look().Beside(0)); }  // with nothing of the reserve left
+  uint64_t frames_beside_reserve() const { return Look().Beside(kFramesLeave); }
 
   // The tiers know no budget: who asks them for a slot, or for room, has to ask here first.
   // Whether they may take a whole step, and frames still have what they must. A first one always: without it there is no swap. What is held
@@ -73,15 +74,15 @@ class Budget {
   bool TiersMayTake(uint64_t more, SlotFor use) const {
     const uint64_t needed = std::max(least(), use == SlotFor::kSlotless ? 0 : held());
     // The largest object may use the reserve up, so a first step is there for rows, too, where no more than that is held.
-    if (tier_metadata() + more <= step() && held() <= largest() && FramesBeside(0) >= needed + more) return true;
-    return FramesBeside(use == SlotFor::kOther ? kHeldLeaves + 1 : kHeldLeaves) >= needed + more;
+    if (tier_metadata() + more <= step() && held() <= largest() && Look().Beside(0) >= needed + more) return true;
+    return Look().Beside(use == SlotFor::kOther ? kHeldLeaves + 1 : kHeldLeaves) >= needed + more;
   }
   // The size of most steps in which metadata grows: at most 64 KiB, or 1/32 of what the tiers take now (SwapFileMaker::UsualStep).
-  uint64_t step() const { return reserve() / 2; }
+  uint64_t step() const { return Look().step; }
 
   // The same at most, when nothing is in swap any more: the tables of slots go with these.
   uint64_t frames_limit_without_swap() const {
-    return std::min(limit(), Less(total(), metadata_.load(std::memory_order_relaxed) + reserve_min()));
+    return std::min(limit(), Less(total(), metadata_.load(std::memory_order_relaxed) + ReserveMin(limit())));
   }
 
  private:
@@ -89,8 +90,8 @@ class Budget {
   // little larger than most.
   static constexpr uint64_t kStep = 4, kFramesLeave = 2 * kStep, kHeldLeaves = kStep + 1;
 
-  uint64_t reserve() const { return std::max(reserve_min(), tier_metadata() / 16); }
-  uint64_t reserve_min() const { return std::clamp<uint64_t>(limit() / 128, 128 << 10, 1 << 20); }
+  static uint64_t ReserveMin(uint64_t limit) { return std::clamp<uint64_t>(limit / 128, 128 << 10, 1 << 20); }
+  uint64_t BesideLimit(uint64_t limit) const { return metadata_beside_limit_ ? std::max(limit / 8, kBesideLimitMin) : 0; }
   // Enough for the metadata of 16 384 objects, so that a limit of a few MiB, too, can be filled many times over.
   static constexpr uint64_t kBesideLimitMin = 2 << 20;
 
@@ -100,7 +101,18 @@ class Budget {
   // What the tables of swap must leave to frames.
   uint64_t least() const { return std::max(limit() / kLeastShare, largest()); }
   static uint64_t Less(uint64_t all, uint64_t apart) { return all > apart ? all - apart : 0; }
-  uint64_t FramesBeside(uint64_t quarters) const { return Less(total(), metadata() + quarters * step() / kStep); }
+  // All of it, each loaded once: what frames may take is asked some ten times in a miss.
+  struct Now {
+    uint64_t limit, total, metadata, step, largest, held;
+    uint64_t Beside(uint64_t quarters) const { return Less(total, metadata + quarters * step / kStep); }
+    uint64_t Usual() const {
+      return std::min(limit, std::max({Beside(kFramesLeave), std::min(limit / kDataShare, Beside(kHeldLeaves)), std::min(largest, Beside(0))}));
+    }
+  };
+  Now Look() const {
+    const uint64_t most = limit(), tiers = tier_metadata();
+    return {most, most + BesideLimit(most), metadata_.load(std::memory_order_relaxed) + tiers, std::max(ReserveMin(most), tiers / 16) / 2, largest(), held()};
+  }
 
   const bool metadata_beside_limit_;
   std::atomic<uint64_t> limit_;

@@ -140,13 +140,16 @@ void Engine::Forget(Chunk* chunk) {
 // A chunk that has a frame and no slot can leave memory only if swap has room for it: those are counted.
 void Engine::AttachFrame(Chunk* chunk, Frame frame) {
   chunk->frame = frame.release();
-  if (!chunk->slot) room_.CountSlotless(chunk->bytes, true);
+  if (chunk->slot) return;
+  room_.CountSlotless(chunk->bytes, true);
   room_.Hold();
 }
 
 Frame Engine::DetachFrame(Chunk* chunk) {
-  if (!chunk->slot) room_.CountSlotless(chunk->bytes, false);
-  room_.Hold();
+  if (!chunk->slot) {
+    room_.CountSlotless(chunk->bytes, false);
+    room_.Hold();
+  }
   return arena_.Own(std::exchange(chunk->frame, nullptr), chunk->bytes);
 }
 

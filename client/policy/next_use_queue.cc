@@ -10,6 +10,7 @@ NextUseQueue::NextUseQueue(const ChunkTable* chunks) : chunks_(chunks) {
 }
 
 void NextUseQueue::Link(uint32_t list, uint32_t chunk, bool in_front) {
+  if (IsBucket(list)) occupied_[(list - kLists) / 64] |= uint64_t{1} << (list - kLists) % 64;
   const uint32_t before = in_front ? list : Prev(list), behind = Next(before);
   Prev(chunk) = before;
   Next(chunk) = behind;
@@ -21,9 +22,11 @@ void NextUseQueue::Remove(uint32_t chunk) {
     times_[chunk].young = 0;
     --young_;
   }
-  if (far_ == chunk) far_ = Prev(chunk);
-  Next(Prev(chunk)) = Next(chunk);
-  Prev(Next(chunk)) = Prev(chunk);
+  const uint32_t before = Prev(chunk), behind = Next(chunk);
+  if (far_ == chunk) far_ = before;
+  if (before == behind && IsBucket(before)) NoteEmpty(before);
+  Next(before) = behind;
+  Prev(behind) = before;
   Prev(chunk) = Next(chunk) = chunk;
 }
 
@@ -47,7 +50,7 @@ void NextUseQueue::Place(uint32_t chunk, uint32_t left, uint32_t interval) {
 }
 
 void NextUseQueue::Put(uint32_t chunk, uint32_t left) {
-  if (Reaches(left)) return LinkAt(now_ + left, chunk);
+  if (Reaches(left)) return Link(BucketOf(now_ + left), chunk, true);
   Link(kFar, chunk, true);
 }
 
@@ -61,13 +64,8 @@ void NextUseQueue::VisitFar() {
   if (left <= kFarthest && !Reaches(left)) return;
   if (left > kFarthest && late < Slack(Interval(chunk), slack_)) return;
   Remove(chunk);
-  if (left <= kFarthest) return LinkAt(times_[chunk].at, chunk);
+  if (left <= kFarthest) return Link(BucketOf(times_[chunk].at), chunk, true);
   Link(kOverdue, chunk, false);
-}
-
-void NextUseQueue::LinkAt(uint32_t time, uint32_t chunk) {
-  reach_ = std::max(reach_, ((time >> shift_) - (now_ >> shift_)) & (kBuckets - 1));
-  Link(BucketOf(time), chunk, true);
 }
 
 void NextUseQueue::Use(uint32_t chunk, uint32_t interval) {
@@ -131,7 +129,6 @@ uint32_t NextUseQueue::Rescale(uint32_t shift) {
   for (uint32_t i = 0; i < kBuckets; ++i) take_all(kLists + (((now_ >> shift_) + i) & (kBuckets - 1)));
   take_all(kFar);
   shift_ = shift;
-  reach_ = 0;
   uint32_t moved = 0;
   for (; Next(kSpare) != kSpare; ++moved) {
     const uint32_t chunk = Next(kSpare), late = now_ - times_[chunk].at;
@@ -147,6 +144,7 @@ void NextUseQueue::Pass(uint32_t list) {
   // Out of the list first: whatever is put back into it is for the next time round.
   const uint32_t first = Next(list), last = Prev(list);
   Prev(list) = Next(list) = list;
+  NoteEmpty(list);
   for (uint32_t chunk = first, next;; chunk = next) {
     next = Next(chunk);
     const Times& times = times_[chunk];
@@ -166,12 +164,10 @@ void NextUseQueue::Advance(uint32_t now) {
   const uint32_t buckets = std::min(((now >> shift_) - first) & times, kBuckets);
   for (uint32_t i = 0; i < buckets; ++i) {
     now_ = i + 1 == buckets ? now : (first + i + 1) << shift_;
-    reach_ -= std::min(reach_, 1u);
     Pass(kLists + ((first + i) & (kBuckets - 1)));
     VisitFar();
   }
   now_ = now;
-  if (buckets == kBuckets) reach_ = kBuckets - 1;
 }
 
 uint32_t NextUseQueue::NextUnknown(uint32_t chunk) const { return NextIn(kUnknown, chunk); }
@@ -179,22 +175,24 @@ uint32_t NextUseQueue::NextOverdue(uint32_t chunk) const { return NextIn(kOverdu
 uint32_t NextUseQueue::NextYoung(uint32_t chunk) const { return NextIn(kYoung, chunk); }
 uint32_t NextUseQueue::NextAside(uint32_t chunk) const { return NextIn(kAside, chunk); }
 
+// The last bucket of the `count` in time from that of `now_` on that has something; kNobody: none has.
+uint32_t NextUseQueue::LastOccupied(uint32_t count) const {
+  const uint32_t first = now_ >> shift_;
+  while (count > 0) {
+    const uint32_t last = (first + count - 1) & (kBuckets - 1), in_word = std::min(last % 64 + 1, count);
+    const auto empty = static_cast<uint32_t>(std::countl_zero(occupied_[last / 64] << (63 - last % 64)));
+    if (empty < in_word) return kLists + last - empty;
+    count -= in_word;
+  }
+  return kNobody;
+}
+
 // Those that are far, and then behind the last of a bucket the one before it in time.
 uint32_t NextUseQueue::NextFarthest(uint32_t chunk) const {
-  const uint32_t first = (now_ >> shift_) & (kBuckets - 1);
-  uint32_t list = kLists + ((first + reach_) & (kBuckets - 1));
   const uint32_t next = Next(chunk == kNobody ? kFar : chunk);
   if (next < kLists) return next;
-  const bool from_far = next == kFar;
-  if (!from_far) {
-    if (next == kLists + first) return kNobody;
-    list = kLists + ((next - kLists - 1) & (kBuckets - 1));
-  }
-  for (;; list = kLists + ((list - kLists - 1) & (kBuckets - 1))) {
-    if (Next(list) != list) return Next(list);
-    if (list == kLists + first) return kNobody;
-    if (from_far) --reach_;
-  }
+  const uint32_t list = LastOccupied(next == kFar ? kBuckets : (next - kLists - (now_ >> shift_)) & (kBuckets - 1));
+  return list == kNobody ? kNobody : Next(list);
 }
 
 bool NextUseQueue::IsInTime(uint32_t chunk, uint32_t slack_shift) const {

@@ -89,8 +89,10 @@ class NextUseQueue {
     uint32_t prev, next;
   };
   static uint32_t Slack(uint32_t interval, uint32_t slack) { return 4 + (interval >> slack); }
+  static bool IsBucket(uint32_t list) { return list - kLists < kBuckets; }
+  void NoteEmpty(uint32_t bucket) { occupied_[(bucket - kLists) / 64] &= ~(uint64_t{1} << (bucket - kLists) % 64); }
+  uint32_t LastOccupied(uint32_t count) const;
   uint32_t BucketOf(uint32_t time) const { return kLists + ((time >> shift_) & (kBuckets - 1)); }
-  void LinkAt(uint32_t time, uint32_t chunk);
   void Link(uint32_t list, uint32_t chunk, bool in_front);
   void Place(uint32_t chunk, uint32_t left, uint32_t interval);
   bool Reaches(uint32_t left) const { return (left >> shift_) + 2 < kBuckets; }
@@ -120,7 +122,7 @@ class NextUseQueue {
   // Since the scale was looked at: places taken, those of them that were far, by the logarithm of the time.
   uint32_t placed_ = 0, placed_far_ = 0, window_ = kWindowLeast;
   std::array<uint32_t, 33> by_time_{};
-  mutable uint32_t reach_ = 0;  // the bucket of `now_` and so many behind it may hold something; where the search for the farthest begins
+  std::array<uint64_t, kBuckets / 64> occupied_{};  // a bit for each bucket that has something
 };
 
 }  // namespace ramspan

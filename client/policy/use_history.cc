@@ -45,8 +45,14 @@ uint64_t UseHistory::Context(const Thread& thread, uint32_t chunk, size_t order)
   return hash;
 }
 
+UseHistory::Contexts UseHistory::ContextsOf(const Thread& thread, uint32_t chunk) {
+  Contexts contexts;
+  for (size_t i = 0; i < contexts.size(); ++i) contexts[i] = Context(thread, chunk, kOrders[i]);
+  return contexts;
+}
+
 // *known: not by the chunk alone.
-uint32_t UseHistory::FindPlace(Thread* thread, uint32_t chunk, bool* known) {
+uint32_t UseHistory::FindPlace(Thread* thread, uint32_t chunk, const Contexts& contexts, bool* known) {
   *known = true;
   if (IsRemembered(thread->place)) {
     const uint32_t next = Entry(thread->place).successor;
@@ -58,7 +64,7 @@ uint32_t UseHistory::FindPlace(Thread* thread, uint32_t chunk, bool* known) {
   thread->run = 0;
   for (size_t i = 0; i < std::size(kOrders); ++i) {
     if (thread->used < kOrders[i]) continue;
-    const uint32_t found = Found(i, Context(*thread, chunk, kOrders[i]));
+    const uint32_t found = Found(i, contexts[i]);
     if (IsRemembered(found) && Entry(found).chunk == chunk) return found;
   }
   *known = false;
@@ -115,12 +121,13 @@ uint32_t UseHistory::Use(uint32_t chunk, uint32_t thread_number, bool in_time) {
   const uint32_t last = lasts_[chunk];
   if (last != kNone && IsRemembered(last)) Entry(last).interval = now_ - last;
   bool known = false;
-  const uint32_t place = FindPlace(&thread, chunk, &known);
+  const Contexts contexts = ContextsOf(thread, chunk);
+  const uint32_t place = FindPlace(&thread, chunk, contexts, &known);
   FollowModels(&thread, chunk, place);
   Entry(now_) = {.chunk = chunk};
   if (IsRemembered(thread.last)) Entry(thread.last).successor = now_;
   for (size_t i = 0; i < std::size(kOrders); ++i) {
-    if (thread.used >= kOrders[i]) Found(i, Context(thread, chunk, kOrders[i])) = now_;
+    if (thread.used >= kOrders[i]) Found(i, contexts[i]) = now_;
   }
   std::shift_right(thread.before.begin(), thread.before.end(), 1);
   thread.before[0] = chunk;

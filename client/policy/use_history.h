@@ -18,6 +18,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <cstdlib>
 #include <memory>
 
@@ -97,8 +98,10 @@ class UseHistory {
   Use_& Entry(uint32_t use) { return uses_[use & mask_]; }
   bool IsRemembered(uint32_t use) const { return use != kNone && now_ - use <= mask_; }
   uint32_t& Found(size_t order, uint64_t context) { return found_[order][static_cast<size_t>(context >> 32) & mask_]; }
+  using Contexts = std::array<uint64_t, std::size(kOrders)>;
   static uint64_t Context(const Thread& thread, uint32_t chunk, size_t order);
-  uint32_t FindPlace(Thread* thread, uint32_t chunk, bool* known);
+  static Contexts ContextsOf(const Thread& thread, uint32_t chunk);
+  uint32_t FindPlace(Thread* thread, uint32_t chunk, const Contexts& contexts, bool* known);
   void Follow(Model* model, uint32_t chunk) const;
   void FollowModels(Thread* thread, uint32_t chunk, uint32_t place) const;
   uint32_t IntervalOfRole(Model* model, uint32_t chunk, uint32_t own) const;
