@@ -1,5 +1,9 @@
 #include "client/chunk/chunk.h"
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
 namespace ramspan {
 namespace {
 struct Row {
@@ -17,16 +21,22 @@ constexpr Row kTable[] = {
     {Phase::kSwapped, Event::kFree, Phase::kFreed},         {Phase::kLost, Event::kFree, Phase::kFreed},
     {Phase::kSwapped, Event::kLose, Phase::kLost},
 };
+constexpr size_t kPhases = static_cast<size_t>(Phase::kLost) + 1, kEvents = static_cast<size_t>(Event::kFree) + 1;
+constexpr uint8_t kNowhere = kPhases;
+// The same by phase and event: each miss makes five transitions.
+constexpr auto kNext = [] {
+  std::array<std::array<uint8_t, kEvents>, kPhases> next{};
+  for (auto& events : next) events.fill(kNowhere);
+  for (const Row& row : kTable) next[static_cast<size_t>(row.from)][static_cast<size_t>(row.event)] = static_cast<uint8_t>(row.to);
+  return next;
+}();
 }  // namespace
 
 bool NextPhase(Phase from, Event event, Phase* to) {
-  for (const Row& row : kTable) {
-    if (row.from == from && row.event == event) {
-      *to = row.to;
-      return true;
-    }
-  }
-  return false;
+  const uint8_t next = kNext[static_cast<size_t>(from)][static_cast<size_t>(event)];
+  if (next == kNowhere) return false;
+  *to = static_cast<Phase>(next);
+  return true;
 }
 
 void Transition(Chunk* chunk, Event event, uint64_t set, uint64_t clear) {
