@@ -237,6 +237,6 @@ ssize_t WholeMessage(Byte* begin, size_t bytes, const Move& move) {
   return move(here, bytes, 0);
 }
 
-[[noreturn]] void Overflow();  // what _FORTIFY_SOURCE says (calls.cc)
+[[noreturn]] void Overflow();  // what _FORTIFY_SOURCE says
 
 }  // namespace ramspan::preload

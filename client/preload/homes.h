@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,6 +19,7 @@ extern detail::PageAddresses homes;  // published by its `bytes`
 extern std::atomic<bool> is_forked;  // this process has none of that memory
 extern std::atomic<int> page_signal;  // by a handler of which pages are brought, and system calls do not find those that are away; 0: by none
 extern std::atomic<int> kept_descriptor;  // which the program may not close: what has left would be zeros
+extern std::atomic<size_t> taken_from;  // bytes; what is as large, or larger, is taken. SIZE_MAX: nothing is
 extern std::atomic<bool> pins_calls;  // so libc's calls bring them before. And where a page that a device writes to must not leave
 
 inline bool IsHome(const void* address) {
@@ -32,6 +34,14 @@ inline bool IsChildWithCopy() {
 // Whether a system call needs its memory at home before.
 inline bool NeedsPins(const void* address) {
   return __builtin_expect(pins_calls.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !IsChildWithCopy();
+}
+
+// Whether an allocation of that size is to come from Take, which starts the page mode where that has not been done. Null: it is libc's turn. (preload.cc)
+inline bool MayTake(size_t bytes) { return __builtin_expect(bytes >= taken_from.load(std::memory_order_relaxed), 0); }
+void* Take(size_t bytes, size_t alignment);
+inline void* OutOfMemory() {
+  errno = ENOMEM;
+  return nullptr;
 }
 
 // Whether a handler of SIGBUS or SIGSEGV brings pages, as in each forked child, or, before the start, may be to.

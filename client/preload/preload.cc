@@ -1,5 +1,5 @@
-// libramspan-pages, first part: what `ramspan run --pages` preloads (LD_PRELOAD) into programs that do not know Ramspan. Large allocations and anonymous mappings are
-// memory of <ramspan/pages.h>; all others stay libc's. The page mode is started by the first of them.
+// libramspan-pages, first part: what `ramspan run --pages` preloads (LD_PRELOAD) into programs that do not know Ramspan. Large allocations, and anonymous
+// mappings (mappings.cc), are memory of <ramspan/pages.h>; all others stay libc's. The page mode is started by the first of them.
 //
 // What is not taken: mappings of files, shared, fixed or without access; memory that is asked for before this library is initialised; and
 // whatever Ramspan itself, and threads that it starts, allocate (common/public_call.h): they bring pages, and must not wait for one.
@@ -41,6 +41,7 @@ namespace ramspan::preload {
 detail::PageAddresses homes;
 std::atomic<bool> is_forked{false}, pins_calls{false};
 std::atomic<int> page_signal{0};
+std::atomic<size_t> taken_from{SIZE_MAX};
 }  // namespace ramspan::preload
 
 namespace {
@@ -49,18 +50,16 @@ using ramspan::PublicCall;
 using ramspan::detail::PageAddresses;
 using ramspan::detail::t_inside_ramspan;
 using ramspan::preload::homes;
-using ramspan::preload::IsChildWithCopy;
 using ramspan::preload::IsHome;
+using ramspan::preload::MayTake;
+using ramspan::preload::OutOfMemory;
+using ramspan::preload::Take;
+using ramspan::preload::taken_from;
 
 constexpr size_t kPageBytes = 4096;
-// Interpreters map their heaps in pieces of up to a MiB, and expect them in forked children.
-constexpr size_t kLeastMapping = (size_t{1} << 20) + 1;
-
-constexpr int kMadviseCollapse = 25;  // of Linux 6.1 (linux/mman.h), for headers that are older
 
 enum class State { kUnborn, kReady, kStarting, kStarted, kForked };
 std::atomic<State> state{State::kUnborn};
-std::atomic<size_t> above{SIZE_MAX};  // bytes; of what is taken. SIZE_MAX: nothing is
 std::once_flag once;
 
 [[gnu::noinline]] void Say(const char* what) {
@@ -73,7 +72,7 @@ std::once_flag once;
 void InForkedChild() {
   if (state.load() == State::kReady) return;
   state.store(State::kForked);
-  above.store(SIZE_MAX);
+  taken_from.store(SIZE_MAX);
   ramspan::preload::is_forked.store(true);
   ramspan::preload::pins_calls.store(true);  // system calls bring the copy of the parent's memory
 }
@@ -100,7 +99,7 @@ int FindLibc(dl_phdr_info* info, size_t, void* inside) {
   ramspan::detail::RegisterForkHandlers();  // now: handlers of the program's own may use such memory
   if (void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD)) dl_iterate_phdr(FindLibc, dlsym(libc, "fopen"));
   // The configuration is read at the start, which comes with the first allocation of this size.
-  above.store(size_t{4096} * 32);
+  taken_from.store(size_t{4096} * 32);
   state.store(State::kReady);
 }
 
@@ -122,18 +121,26 @@ void Start() {
   std::atomic_thread_fence(std::memory_order_release);
   homes.bytes = found.bytes;
   if (ramspan::preload::page_signal.load() != 0) ramspan::preload::MakeStackOfThisThread();
-  above.store(std::max(ramspan::detail::PagesAbove(), kPageBytes));
+  taken_from.store(std::max(ramspan::detail::PagesAbove(), kPageBytes));
   state.store(State::kStarted, std::memory_order_release);
 }
 
-// Null: libc's turn.
-[[gnu::noinline]] void* Take(size_t bytes, size_t alignment) {
+constexpr size_t kLargeForLibc = size_t{1} << 20;
+bool IsLibcs(size_t bytes, const void* caller) {
+  return bytes < kLargeForLibc && ramspan::preload::pins_calls.load(std::memory_order_relaxed) && reinterpret_cast<uintptr_t>(caller) - libc_code.begin < libc_code.bytes;
+}
+
+bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+}  // namespace
+
+void* ramspan::preload::Take(size_t bytes, size_t alignment) {
   if (t_inside_ramspan != 0 || bytes > PTRDIFF_MAX) return nullptr;
   if (const State now = state.load(std::memory_order_relaxed); now == State::kUnborn || now == State::kForked) return nullptr;
   const PublicCall call;
   const int error = errno;
   if (state.load(std::memory_order_acquire) != State::kStarted) std::call_once(once, Start);
-  if (bytes < above.load(std::memory_order_relaxed)) return nullptr;  // as configured
+  if (bytes < taken_from.load(std::memory_order_relaxed)) return nullptr;  // as configured
   void* taken = nullptr;
   try {
     taken = ramspan::AllocatePages(bytes, alignment);
@@ -142,64 +149,6 @@ void Start() {
   errno = error;
   return taken;
 }
-
-constexpr size_t kLargeForLibc = size_t{1} << 20;
-bool IsLibcs(size_t bytes, const void* caller) {
-  return bytes < kLargeForLibc && ramspan::preload::pins_calls.load(std::memory_order_relaxed) && reinterpret_cast<uintptr_t>(caller) - libc_code.begin < libc_code.bytes;
-}
-
-bool MayTake(size_t bytes) { return __builtin_expect(bytes >= above.load(std::memory_order_relaxed), 0); }
-
-void* OutOfMemory() {
-  errno = ENOMEM;
-  return nullptr;
-}
-
-// What a system call's wrapper returns.
-template <typename T>
-T Returned(long result) {
-  return (T)result;  // a pointer or an int: syscall(2) has set errno
-}
-
-bool AreUsed(const void* begin, size_t bytes) {
-  return bytes <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(begin) && ramspan::detail::PagesAreUsed(begin, bytes);
-}
-
-// Whether the program may read and write all of it.
-bool IsPlainInChild(uintptr_t begin, size_t bytes) {
-  const ramspan::detail::Inside inside;
-  FILE* const maps = std::fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return false;
-  char line[512], rights[5] = "";
-  uintptr_t first = 0, end = 0;
-  bool is_plain = true;
-  while (is_plain && std::fgets(line, sizeof(line), maps) != nullptr) {
-    is_plain = std::sscanf(line, "%lx-%lx %4s", &first, &end, rights) != 3 || end <= begin || first >= begin + bytes || std::strncmp(rights, "rw-", 3) == 0;
-  }
-  std::fclose(maps);
-  return is_plain;
-}
-
-// What is behind it in the copy of the parent's memory is something else. What has other rights stays, as in the parent.
-void* RemappedInChild(char* address, size_t before, size_t bytes, int flags) {
-  before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
-  if (before == 0 || bytes == 0 || (flags & ~MREMAP_MAYMOVE) != 0 || (bytes > before && flags == 0)) return OutOfMemory(), MAP_FAILED;
-  if (bytes <= before) {
-    const size_t kept = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-    if (kept < before) ramspan::detail::DropPagesInChild(address + kept, before - kept);
-    return address;
-  }
-  if (!IsPlainInChild(reinterpret_cast<uintptr_t>(address), before)) return OutOfMemory(), MAP_FAILED;
-  const long moved = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (moved == -1) return MAP_FAILED;
-  memcpy(reinterpret_cast<void*>(moved), address, before);
-  ramspan::detail::DropPagesInChild(address, before);
-  return reinterpret_cast<void*>(moved);
-}
-
-bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
-
-}  // namespace
 
 extern "C" {
 
@@ -288,184 +237,6 @@ RAMSPAN_API int posix_memalign(void** result, size_t alignment, size_t bytes) no
 RAMSPAN_API void* valloc(size_t bytes) { return memalign(kPageBytes, bytes); }
 RAMSPAN_API void* pvalloc(size_t bytes) {
   return bytes > PTRDIFF_MAX ? OutOfMemory() : memalign(kPageBytes, (bytes + kPageBytes - 1) & ~(kPageBytes - 1));
-}
-
-// ---- mmap(2) ----
-
-RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
-  constexpr int kHints = MAP_NORESERVE | MAP_POPULATE;
-  const bool is_plain = (flags & ~kHints) == (MAP_PRIVATE | MAP_ANONYMOUS) && protection == (PROT_READ | PROT_WRITE);
-  if (is_plain && bytes >= kLeastMapping && MayTake(bytes)) {
-    if (void* taken = Take((bytes + kPageBytes - 1) & ~(kPageBytes - 1), kPageBytes)) return taken;
-  }
-  if (IsHome(address) && (flags & MAP_FIXED) != 0 && t_inside_ramspan == 0) {
-    if ((flags & ~(kHints | MAP_FIXED)) != (MAP_PRIVATE | MAP_ANONYMOUS) || protection != (PROT_READ | PROT_WRITE)) {
-      OutOfMemory();  // a file, or what is shared, cannot be there
-      return MAP_FAILED;
-    }
-    if (IsChildWithCopy()) return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
-    if (!ramspan::detail::PagesAreUsed(address, bytes)) {
-      OutOfMemory();
-      return MAP_FAILED;
-    }
-    PublicCall call;
-    bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-    if (ramspan::detail::ProtectPages(address, bytes, PROT_READ | PROT_WRITE) != 0) return call.Fail(ENOMEM), MAP_FAILED;
-    ramspan::detail::UnlockPages(address, bytes);
-    ramspan::discard(address, bytes);
-    return address;
-  }
-  return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
-}
-RAMSPAN_API void* mmap64(void* address, size_t bytes, int protection, int flags, int fd, off64_t offset) noexcept __attribute__((alias("mmap")));
-
-RAMSPAN_API int munmap(void* address, size_t bytes) noexcept {
-  if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_munmap, address, bytes));
-  if (bytes == 0 || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0 || bytes > homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(address)) {
-    errno = EINVAL;
-    return -1;
-  }
-  const PublicCall call;
-  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-  IsChildWithCopy() ? ramspan::detail::DropPagesInChild(address, bytes) : ramspan::detail::ReleasePages(address, bytes);
-  return 0;
-}
-
-RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, ...) noexcept {
-  void* to = nullptr;
-  if ((flags & MREMAP_FIXED) != 0) {
-    va_list rest;
-    va_start(rest, flags);
-    to = va_arg(rest, void*);
-    va_end(rest);
-  }
-  if (!IsHome(address)) {
-    const auto place = reinterpret_cast<uintptr_t>(to);
-    if (t_inside_ramspan == 0 && to != nullptr && homes.bytes > 0 && place < homes.begin + homes.bytes && bytes > 0 && (place >= homes.begin || homes.begin - place < bytes)) {
-      OutOfMemory();  // it would not be swapped, and nobody would know
-      return MAP_FAILED;
-    }
-    return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
-  }
-  if (IsChildWithCopy()) return RemappedInChild(static_cast<char*>(address), before, bytes, flags);
-  PublicCall call;
-  before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
-  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-  if (bytes == 0 || before == 0 || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0 || !ramspan::detail::PagesAreUsed(address, before)) {
-    call.Fail(EINVAL);
-    return MAP_FAILED;
-  }
-  if ((flags & ~MREMAP_MAYMOVE) != 0) {  // to a place of the caller's, or with something left behind
-    call.Fail(ENOMEM);
-    return MAP_FAILED;
-  }
-  if (bytes <= before) {
-    if (bytes < before) ramspan::detail::ReleasePages(static_cast<char*>(address) + bytes, before - bytes);
-    return address;
-  }
-  const bool is_whole = ramspan::PagedBytes(address) == before;
-  bool are_protected = false;
-  ramspan::detail::UsedPages(address, before, &are_protected);
-  void* moved = nullptr;
-  if ((flags & MREMAP_MAYMOVE) != 0 && !are_protected) {  // those stay where they are
-    if (is_whole) {
-      moved = ramspan::detail::ReallocatePages(address, bytes);
-    } else {
-      try {
-        moved = ramspan::AllocatePages(bytes, kPageBytes);
-        memcpy(moved, address, before);
-        ramspan::detail::ReleasePages(address, before);
-      } catch (const std::exception&) {
-      }
-    }
-  }
-  if (moved != nullptr) return moved;
-  call.Fail(ENOMEM);
-  return MAP_FAILED;
-}
-
-RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
-  if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_madvise, address, bytes, what));
-  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-  if (what == MADV_REMOVE || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) {
-    errno = EINVAL;
-    return -1;
-  }
-  if (bytes > 0 && !IsChildWithCopy() && !ramspan::detail::PagesAreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
-  PublicCall call;
-  switch (what) {
-    case MADV_DONTNEED:
-    case MADV_FREE:
-      ramspan::discard(address, bytes);
-      break;
-    case MADV_NORMAL: ramspan::advise(address, bytes, ramspan::advice::normal); break;
-    case MADV_RANDOM: ramspan::advise(address, bytes, ramspan::advice::random); break;
-    case MADV_SEQUENTIAL: ramspan::advise(address, bytes, ramspan::advice::sequential); break;
-    case MADV_WILLNEED: ramspan::advise(address, bytes, ramspan::advice::will_need); break;
-    case MADV_COLD:
-    case MADV_PAGEOUT: ramspan::advise(address, bytes, ramspan::advice::done); break;
-    // Hints that mean nothing here.
-    case MADV_HUGEPAGE:
-    case MADV_NOHUGEPAGE:
-    case kMadviseCollapse:
-    case MADV_DONTDUMP:
-    case MADV_DODUMP:
-    case MADV_MERGEABLE:
-    case MADV_UNMERGEABLE:
-    case MADV_DONTFORK:
-    case MADV_DOFORK:
-    case MADV_WIPEONFORK:
-    case MADV_KEEPONFORK:
-    case MADV_POPULATE_READ:
-    case MADV_POPULATE_WRITE: break;
-    default: return call.Fail(EINVAL), -1;
-  }
-  return 0;
-}
-
-// Pages whose protection differs from the others' cannot be moved: they stay.
-RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
-  if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
-  PublicCall call;
-  if (reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) return call.Fail(EINVAL), -1;
-  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-  if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
-  const int error = ramspan::detail::ProtectPages(address, bytes, protection);
-  return error == 0 ? 0 : (call.Fail(error), -1);
-}
-
-// Keys of memory protection are for mappings that stay where they are.
-RAMSPAN_API int pkey_mprotect(void* address, size_t bytes, int protection, int key) noexcept {
-  if (!IsHome(address) || t_inside_ramspan != 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_pkey_mprotect, address, bytes, protection, key));
-  return key == -1 ? mprotect(address, bytes, protection) : (errno = EINVAL, -1);
-}
-
-// ---- mlock(2): what is locked is not swapped, up to half of the memory limit ----
-
-RAMSPAN_API int mlock2(const void* address, size_t bytes, unsigned flags) noexcept {
-  if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mlock2, address, bytes, flags));
-  PublicCall call;
-  if ((flags & ~MLOCK_ONFAULT) != 0) return call.Fail(EINVAL), -1;
-  if (AreUsed(address, bytes) && ramspan::detail::LockPages(const_cast<void*>(address), bytes, (flags & MLOCK_ONFAULT) == 0)) return 0;
-  call.Fail(ENOMEM);
-  return -1;
-}
-RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept { return mlock2(address, bytes, 0); }
-
-// All but what is swapped by pages, of which the kernel would bring all addresses for which there may be memory.
-RAMSPAN_API int mlockall(int flags) noexcept {
-  if (homes.bytes > 0 && (flags & MCL_CURRENT) != 0) flags |= MCL_ONFAULT;
-  const int result = Returned<int>(syscall(SYS_mlockall, flags));
-  if (homes.bytes > 0 && !IsChildWithCopy()) ramspan::detail::EndLocksOfKernel();  // what is swapped is not locked
-  return result;
-}
-
-RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
-  if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_munlock, address, bytes));
-  PublicCall call;
-  if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
-  ramspan::detail::UnlockPages(const_cast<void*>(address), bytes);
-  return 0;
 }
 
 }  // extern "C"
