@@ -240,8 +240,12 @@ int Userfault::Drop(void* begin, size_t bytes) {
 }
 
 bool Userfault::IsThere(void* page) {
-  unsigned char there = 0;
-  return mincore(page, kPageBytes, &there) == 0 && (there & 1) != 0;
+  constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62;
+  const int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  uint64_t entry = kPresent;
+  if (fd < 0 || pread(fd, &entry, sizeof(entry), static_cast<off_t>(reinterpret_cast<uintptr_t>(page) / kPageBytes * sizeof(entry))) != sizeof(entry)) entry = kPresent;
+  if (fd >= 0) close(fd);
+  return (entry & (kPresent | kSwapped)) != 0;
 }
 
 // What is locked (mlockall) cannot be given back. The system calls themselves: libc's names may be the preloaded library's, which stands there for the program.

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -41,6 +43,7 @@ Status PageSpace::Lock(void* begin, size_t bytes, bool untouched_too) {
   for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
     Block* const block = &BlockAt(at);
     next = std::min(end, HomeOf(*block) + block_bytes_);
+    if (Status status = ChargeBlock(IndexOf(at)); !status.ok()) return status;
     for (bool done = false; !done;) {
       {
         const Locked locked(block);
@@ -77,6 +80,7 @@ int PageSpace::Protect(void* begin, size_t bytes, int protection) {
   for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
     Block* const block = &BlockAt(at);
     next = std::min(end, HomeOf(*block) + block_bytes_);
+    if (!ChargeBlock(IndexOf(at)).ok()) return ENOMEM;
     if (const int error = ProtectIn(block, at, static_cast<size_t>(next - at), protection); error != 0) return error;
   }
   return 0;
@@ -114,10 +118,27 @@ bool PageSpace::IsRefusedByProgram(const void* address) const {
   return block.home && rights_[PageOf(address)];
 }
 
-// The kernel's locks, of mlockall: what is locked so cannot be given back.
-void PageSpace::EndLocksOfKernel() {
-  syscall(SYS_munlock, homes_.begin, homes_.bytes);
-  syscall(SYS_munlock, frames_.begin, frames_.bytes);
+// Mapping by mapping. Of one that has gone meanwhile the kernel says the same as of too much; and another one may be there by the time of the next look.
+int PageSpace::LockOthers() const {
+  FILE* const maps = fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return errno;
+  constexpr int kTriesMost = 50;
+  int error = 0;
+  char line[512];
+  for (bool is_begin = true; fgets(line, sizeof(line), maps) != nullptr; is_begin = strchr(line, '\n') != nullptr) {
+    uintptr_t begin = 0, end = 0;
+    if (!is_begin || sscanf(line, "%lx-%lx", &begin, &end) != 2 || strstr(line, "[v") != nullptr) continue;  // [vdso] and the like are the kernel's
+    const auto is_in = [&](const AddressRange& range) { return begin < reinterpret_cast<uintptr_t>(range.begin) + range.bytes && end > reinterpret_cast<uintptr_t>(range.begin); };
+    if (is_in(homes_) || is_in(frames_)) continue;
+    int failed = ENOMEM;
+    for (int tries = 0; failed == ENOMEM && tries < kTriesMost; ++tries) {
+      failed = syscall(SYS_mlock2, begin, end - begin, MLOCK_ONFAULT) == 0 ? 0 : errno;
+      if (failed == ENOMEM && syscall(SYS_msync, begin, end - begin, MS_ASYNC) != 0) failed = 0;
+    }
+    if (failed != 0) error = failed;
+  }
+  fclose(maps);
+  return error;
 }
 
 }  // namespace ramspan

@@ -81,8 +81,8 @@ class PageSpace {
   // mprotect(2), of whole pages. Those that are not readable and writable cannot be moved: their blocks are at home, as if they were locked, until all of their pages are plain again.
   // errno; 0 is success, and else what is before may be done. Blocks. ENOMEM: as Lock.
   int Protect(void* begin, size_t bytes, int protection);
-  // For after mlockall(2).
-  void EndLocksOfKernel();
+  // mlockall(2), with MCL_CURRENT and MCL_ONFAULT, but for what is swapped, and its frames. errno.
+  int LockOthers() const;
   // Whether the program has made pages there that it may not use so. In kProtect, where a touch of those is no other than of what has left.
   bool IsRefusedByProgram(const void* address) const;
   // For a system call on the range, where the kernel's own accesses are not served: how many bytes from `begin` on are at home, and stay there until

@@ -1,10 +1,12 @@
 // libramspan-pages, ninth part: calls of libc whose small arguments and answers may be in the program's memory: addresses of sockets, times, what has ended, what is used. What may wait for others has
 // them beside meanwhile; for all others they are kept at home. As calls.cc.
 // Thread-safety, cancellation, signals: as the calls that they replace.
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <iterator>
 #include <type_traits>
 
@@ -27,7 +30,10 @@
 
 namespace {
 
+using ramspan::preload::AddressBeside;
 using ramspan::preload::IsPlain;
+using ramspan::preload::NeedsPins;
+using ramspan::preload::Own;
 using ramspan::preload::PinnedName;
 using ramspan::preload::PinnedVectors;
 
@@ -37,21 +43,21 @@ class CopyOf {
  public:
   // What the program may not use only the kernel may refuse.
   explicit CopyOf(T* theirs) : theirs_(theirs), is_beside_(IsPlain(theirs, sizeof(T))) {
-    if (is_beside_) own_ = *theirs;
+    if (is_beside_) *own_ = *theirs;
   }
   CopyOf(const CopyOf&) = delete;
   CopyOf& operator=(const CopyOf&) = delete;
-  T* get() { return is_beside_ ? &own_ : theirs_; }
+  T* get() { return is_beside_ ? own_.get() : theirs_; }
   void Answer() {
     if constexpr (!std::is_const_v<T>) {
-      if (is_beside_) *theirs_ = own_;
+      if (is_beside_) *theirs_ = *own_;
     }
   }
 
  private:
   T* const theirs_;
   const bool is_beside_;
-  std::remove_const_t<T> own_ = {};
+  Own<std::remove_const_t<T>> own_;
 };
 
 template <typename T>
@@ -83,6 +89,7 @@ iovec Whole(const T* one) {
 
 RS_WITH_NAME(int, statx, (int folder, const char* path, int flags, unsigned mask, struct statx* to), (folder, path, flags, mask, to), path, Whole(to))
 RS_WITH_NAME(int, statfs, (const char* path, struct statfs* to), (path, to), path, Whole(to))
+RS_WITH_NAME(int, utimes, (const char* path, const timeval times[2]), (path, times), path, {const_cast<timeval*>(times), times == nullptr ? 0 : 2 * sizeof(timeval)})
 RS_WITH_NAME(int, utimensat, (int folder, const char* path, const timespec* times, int flags), (folder, path, times, flags), path, {const_cast<timespec*>(times), times == nullptr ? 0 : 2 * sizeof(timespec)})
 RS_WITH_NAME(int, chown, (const char* path, uid_t user, gid_t group), (path, user, group), path, {})
 RS_WITH_NAME(int, lchown, (const char* path, uid_t user, gid_t group), (path, user, group), path, {})
@@ -112,6 +119,26 @@ extern "C" RAMSPAN_API ssize_t copy_file_range(int from, off64_t* from_offset, i
   if (copied >= 0) read_at.Answer(), write_at.Answer();
   return copied;
 }
+RS_LIBC(fcntl, int (*)(int, int, void*))
+extern "C" RAMSPAN_API int fcntl(int fd, int what, ...) {
+  va_list rest;
+  va_start(rest, what);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  if (what != F_GETLK && what != F_SETLK && what != F_SETLKW && what != F_OFD_GETLK && what != F_OFD_SETLK && what != F_OFD_SETLKW) return real_fcntl(fd, what, argument);
+  CopyOf<struct flock> own(static_cast<struct flock*>(argument));
+  const int result = real_fcntl(fd, what, own.get());
+  if (result == 0 && (what == F_GETLK || what == F_OFD_GETLK)) own.Answer();
+  return result;
+}
+extern "C" RAMSPAN_API int fcntl64(int fd, int what, ...) __attribute__((alias("fcntl")));
+RS_LIBC(splice, ssize_t (*)(int, off64_t*, int, off64_t*, size_t, unsigned))
+extern "C" RAMSPAN_API ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t bytes, unsigned flags) {
+  CopyOf<off64_t> read_at(from_offset), write_at(to_offset);
+  const ssize_t moved = real_splice(from, read_at.get(), to, write_at.get(), bytes, flags);
+  if (moved >= 0) read_at.Answer(), write_at.Answer();
+  return moved;
+}
 RS_WITH(int, pipe, (int ends[2]), (ends), {ends, 2 * sizeof(int)})
 RS_WITH(int, pipe2, (int ends[2], int flags), (ends, flags), {ends, 2 * sizeof(int)})
 RS_LIBC(mkstemp, int (*)(char*))
@@ -133,23 +160,22 @@ RS_LIBC(connect, int (*)(int, const sockaddr*, socklen_t))
 RS_LIBC(accept, int (*)(int, sockaddr*, socklen_t*))
 RS_LIBC(accept4, int (*)(int, sockaddr*, socklen_t*, int))
 extern "C" RAMSPAN_API int connect(int fd, const sockaddr* address, socklen_t bytes) {
-  sockaddr_storage own;
-  if (!IsPlain(address, bytes) || bytes > sizeof(own)) return real_connect(fd, address, bytes);
-  memcpy(&own, address, bytes);
-  return real_connect(fd, reinterpret_cast<const sockaddr*>(&own), bytes);
+  if (!IsPlain(address, bytes) || bytes > sizeof(sockaddr_storage)) return real_connect(fd, address, bytes);
+  Own<sockaddr_storage> own;
+  memcpy(own.get(), address, bytes);
+  return real_connect(fd, reinterpret_cast<const sockaddr*>(own.get()), bytes);
 }
 namespace {
 template <typename Accept>
 int Accepted(sockaddr* to, socklen_t* bytes, const Accept& accept_it) {
   if (bytes == nullptr || (!IsPlain(to, sizeof(sockaddr)) && !IsPlain(bytes, sizeof(*bytes)))) return accept_it(to, bytes);
-  sockaddr_storage own;
   const socklen_t room = *bytes;
   if (to == nullptr || static_cast<int>(room) < 0) return accept_it(to, bytes);
-  socklen_t length = std::min<socklen_t>(room, sizeof(own));
-  const int fd = accept_it(reinterpret_cast<sockaddr*>(&own), &length);
+  Own<AddressBeside> own;
+  own->length = std::min<socklen_t>(room, sizeof(own->address));
+  const int fd = accept_it(own->get(), &own->length);
   if (fd < 0) return fd;
-  memcpy(to, &own, std::min({room, length, static_cast<socklen_t>(sizeof(own))}));
-  *bytes = length;
+  own->Answer(to, room, bytes);
   return fd;
 }
 }  // namespace
@@ -211,11 +237,19 @@ RS_LIBC(sigwait, int (*)(const sigset_t*, int*))
 RS_LIBC(sigwaitinfo, int (*)(const sigset_t*, siginfo_t*))
 RS_LIBC(sigtimedwait, int (*)(const sigset_t*, siginfo_t*, const timespec*))
 extern "C" {
+// libc's has what the kernel answers on its stack.
 RAMSPAN_API int sigwait(const sigset_t* set, int* number) {
   CopyOf<const sigset_t> wanted(set);
-  CopyOf<int> own(number);
-  const int error = real_sigwait(wanted.get(), own.get());
-  if (error == 0) own.Answer();
+  if (!NeedsPins(number) && !NeedsPins(&wanted)) return real_sigwait(wanted.get(), number);
+  Own<siginfo_t> info;
+  const int before = errno;
+  int got = -1;
+  do {
+    got = real_sigwaitinfo(wanted.get(), info.get());
+  } while (got < 0 && errno == EINTR);
+  const int error = got < 0 ? errno : 0;
+  errno = before;
+  if (got > 0) *number = got;
   return error;
 }
 RAMSPAN_API int sigwaitinfo(const sigset_t* set, siginfo_t* info) {
@@ -238,6 +272,8 @@ RS_WITH(int, clock_getres, (clockid_t clock, timespec* to), (clock, to), Whole(t
 RS_WITH(int, getrusage, (__rusage_who_t who, rusage* to), (who, to), Whole(to))
 RS_WITH(int, getrlimit, (__rlimit_resource_t what, rlimit* to), (what, to), Whole(to))
 RS_WITH(int, setrlimit, (__rlimit_resource_t what, const rlimit* from), (what, from), Whole(from))
+RS_WITH(int, prlimit, (pid_t process, __rlimit_resource what, const rlimit* now, rlimit* before), (process, what, now, before), Whole(now), Whole(before))
+RS_WITH(int, signalfd, (int fd, const sigset_t* set, int flags), (fd, set, flags), Whole(set))
 RS_WITH(int, uname, (utsname* to), (to), Whole(to))
 RS_WITH(int, sysinfo, (struct sysinfo* to), (to), Whole(to))
 RS_WITH(clock_t, times, (struct tms* to), (to), Whole(to))
@@ -265,5 +301,8 @@ RAMSPAN_API int statfs64(const char* path, struct statfs64* to) noexcept { retur
 RAMSPAN_API int fstatfs64(int fd, struct statfs64* to) noexcept { return fstatfs(fd, reinterpret_cast<struct statfs*>(to)); }
 RAMSPAN_API ssize_t sendfile64(int to, int from, off64_t* offset, size_t bytes) noexcept { return sendfile(to, from, reinterpret_cast<off_t*>(offset), bytes); }
 RAMSPAN_API int getrlimit64(__rlimit_resource_t what, rlimit64* to) noexcept { return getrlimit(what, reinterpret_cast<rlimit*>(to)); }
+RAMSPAN_API int prlimit64(pid_t process, __rlimit_resource what, const rlimit64* now, rlimit64* before) noexcept {
+  return prlimit(process, what, reinterpret_cast<const rlimit*>(now), reinterpret_cast<rlimit*>(before));
+}
 RAMSPAN_API int setrlimit64(__rlimit_resource_t what, const rlimit64* from) noexcept { return setrlimit(what, reinterpret_cast<const rlimit*>(from)); }
 }  // extern "C"

@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <type_traits>
 
 #include "client/preload/homes.h"
 
@@ -33,7 +35,7 @@ class Pinned {
   const size_t bytes_;
 };
 
-// Beside the program's memory. Aligned as O_DIRECT wants it. Null where there is none. Calls that a handler of signals makes come by here while malloc's lock may
+// Beside the program's memory. Aligned as O_DIRECT wants it. Null where there is none, or 0 bytes are asked for. Calls that a handler of signals makes come by here while malloc's lock may
 // be held: it is one of a few buffers that are always there, or a mapping.
 class Beside {
  public:
@@ -46,6 +48,36 @@ class Beside {
  private:
   char* begin_ = nullptr;
   size_t mapped_ = 0;  // bytes; 0: one of those that are always there
+};
+
+// A T that does not leave while a call waits: on the caller's stack, or beside it where that is swapped by pages, too (a stack that the program gave its
+// thread, a coroutine's). Made with all zeros. Where there is nothing beside it is on the stack all the same.
+template <typename T>
+class Own {
+ public:
+  Own() : beside_(NeedsPins(this) ? sizeof(T) : 0), at_(new (beside_.begin() != nullptr ? static_cast<void*>(beside_.begin()) : here_) T{}) {}
+  Own(const Own&) = delete;
+  Own& operator=(const Own&) = delete;
+  T* get() { return at_; }
+  T& operator*() { return *at_; }
+  T* operator->() { return at_; }
+
+ private:
+  static_assert(std::is_trivially_destructible_v<T>);
+  alignas(T) unsigned char here_[sizeof(T)];
+  const Beside beside_;
+  T* const at_;
+};
+
+// A socket's address as the kernel answers it.
+struct AddressBeside {
+  sockaddr_storage address;
+  socklen_t length;  // before the call: the room; behind it: of the address, which may be more
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
+  void Answer(sockaddr* to, socklen_t room, socklen_t* to_length) const {
+    memcpy(to, &address, std::min({room, length, static_cast<socklen_t>(sizeof(address))}));
+    *to_length = length;
+  }
 };
 
 inline constexpr size_t kPiece = size_t{1} << 20;  // of what is copied, but for messages

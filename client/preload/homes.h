@@ -39,6 +39,7 @@ inline bool NeedsPins(const void* address) {
 // Whether an allocation of that size is to come from Take, which starts the page mode where that has not been done. Null: it is libc's turn. (preload.cc)
 inline bool MayTake(size_t bytes) { return __builtin_expect(bytes >= taken_from.load(std::memory_order_relaxed), 0); }
 void* Take(size_t bytes, size_t alignment);
+void AwaitStart();  // if another thread makes it just now (preload.cc)
 inline void* OutOfMemory() {
   errno = ENOMEM;
   return nullptr;

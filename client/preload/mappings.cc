@@ -39,6 +39,9 @@ T Returned(long result) {
   return (T)result;  // a pointer or an int: syscall(2) has set errno
 }
 
+// Whole pages; 0: there are not as many.
+size_t WholePages(size_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes - 1); }
+
 bool AreUsed(const void* begin, size_t bytes) {
   return bytes <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(begin) && ramspan::detail::PagesAreUsed(begin, bytes);
 }
@@ -91,12 +94,10 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
       return MAP_FAILED;
     }
     if (IsChildWithCopy()) return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
-    if (!ramspan::detail::PagesAreUsed(address, bytes)) {
-      OutOfMemory();
-      return MAP_FAILED;
-    }
+    if (bytes == 0) return errno = EINVAL, MAP_FAILED;
+    bytes = WholePages(bytes);
+    if (bytes == 0 || !AreUsed(address, bytes)) return OutOfMemory(), MAP_FAILED;
     PublicCall call;
-    bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
     if (ramspan::detail::ProtectPages(address, bytes, PROT_READ | PROT_WRITE) != 0) return call.Fail(ENOMEM), MAP_FAILED;
     ramspan::detail::UnlockPages(address, bytes);
     ramspan::discard(address, bytes);
@@ -173,12 +174,13 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
 
 RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
   if (!IsHome(address) || t_inside_ramspan != 0) return Returned<int>(syscall(SYS_madvise, address, bytes, what));
-  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-  if (what == MADV_REMOVE || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) {
+  const bool is_wrapped = bytes > 0 && WholePages(bytes) == 0;
+  bytes = WholePages(bytes);
+  if (what == MADV_REMOVE || is_wrapped || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) {
     errno = EINVAL;
     return -1;
   }
-  if (bytes > 0 && !IsChildWithCopy() && !ramspan::detail::PagesAreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
+  if (bytes > 0 && !IsChildWithCopy() && !AreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
   PublicCall call;
   switch (what) {
     case MADV_DONTNEED:
@@ -215,8 +217,8 @@ RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
   if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
   PublicCall call;
   if (reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) return call.Fail(EINVAL), -1;
-  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-  if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
+  bytes = WholePages(bytes);
+  if (bytes == 0 || !AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
   const int error = ramspan::detail::ProtectPages(address, bytes, protection);
   return error == 0 ? 0 : (call.Fail(error), -1);
 }
@@ -239,12 +241,14 @@ RAMSPAN_API int mlock2(const void* address, size_t bytes, unsigned flags) noexce
 }
 RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept { return mlock2(address, bytes, 0); }
 
-// All but what is swapped by pages, of which the kernel would bring all addresses for which there may be memory.
+// All but what is swapped by pages: that is never locked by the kernel, which could neither move it nor give it back meanwhile. What is mapped from now on (MCL_FUTURE) the kernel locks.
 RAMSPAN_API int mlockall(int flags) noexcept {
-  if (homes.bytes > 0 && (flags & MCL_CURRENT) != 0) flags |= MCL_ONFAULT;
-  const int result = Returned<int>(syscall(SYS_mlockall, flags));
-  if (homes.bytes > 0 && !IsChildWithCopy()) ramspan::detail::EndLocksOfKernel();  // what is swapped is not locked
-  return result;
+  ramspan::preload::AwaitStart();  // the addresses of frames may be reserved already
+  if (homes.bytes == 0 || t_inside_ramspan != 0 || (flags & MCL_CURRENT) == 0 || (flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) != 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mlockall, flags));
+  if ((flags & MCL_FUTURE) != 0 && syscall(SYS_mlockall, (flags & ~MCL_CURRENT) | MCL_ONFAULT) != 0) return -1;
+  PublicCall call;
+  const int error = ramspan::detail::LockOthers();
+  return error == 0 ? 0 : (call.Fail(error), -1);
 }
 
 RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {

@@ -134,6 +134,10 @@ bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 }  // namespace
 
+void ramspan::preload::AwaitStart() {
+  if (t_inside_ramspan == 0 && state.load(std::memory_order_acquire) == State::kStarting) std::call_once(once, Start);
+}
+
 void* ramspan::preload::Take(size_t bytes, size_t alignment) {
   if (t_inside_ramspan != 0 || bytes > PTRDIFF_MAX) return nullptr;
   if (const State now = state.load(std::memory_order_relaxed); now == State::kUnborn || now == State::kForked) return nullptr;

@@ -4,6 +4,7 @@
 #include <spawn.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,8 @@
 namespace ramspan::preload {
 namespace {
 
+constexpr int kTriesMost = 100;  // beside threads that use much else; what is wrong stays so
+
 // It comes home, where it is looked at next.
 void Bring(const char* text) {
   if (NeedsPins(text)) static_cast<void>(*const_cast<const volatile char*>(text + strlen(text)));
@@ -21,17 +24,30 @@ void BringAll(char* const* texts) {
   static_cast<void>(NeedsPins(texts));  // of a forked child: its copy comes
   for (; texts != nullptr && *texts != nullptr; ++texts) Bring(*texts);
 }
-void BringProgram(const char* name, char* const* arguments, char* const* environment) {
-  Bring(name);
-  BringAll(arguments);
-  BringAll(environment);
+// start(): the call, which takes all of it at once; what it did not find any more comes again. It is not kept at home: in a child of vfork nobody would let it go behind the call.
+template <typename Start>
+int Started(const char* name, char* const* arguments, char* const* environment, const Start& start) {
+  int result = EFAULT;
+  for (int tries = 0; tries < kTriesMost && result == EFAULT; ++tries) {
+    Bring(name);
+    BringAll(arguments);
+    BringAll(environment);
+    result = start();
+  }
+  return result;
+}
+template <typename Exec>
+int Executed(const char* name, char* const* arguments, char* const* environment, const Exec& exec) {
+  errno = Started(name, arguments, environment, [&] { return exec(), errno; });
+  return -1;
 }
 
 }  // namespace
 }  // namespace ramspan::preload
 
 using ramspan::preload::Bring;
-using ramspan::preload::BringProgram;
+using ramspan::preload::Executed;
+using ramspan::preload::Started;
 
 RS_LIBC(execve, int (*)(const char*, char* const*, char* const*))
 RS_LIBC(execv, int (*)(const char*, char* const*))
@@ -45,20 +61,16 @@ RS_LIBC(popen, FILE* (*)(const char*, const char*))
 extern "C" {
 
 RAMSPAN_API int execve(const char* name, char* const* arguments, char* const* environment) noexcept {
-  BringProgram(name, arguments, environment);
-  return real_execve(name, arguments, environment);
+  return Executed(name, arguments, environment, [&] { real_execve(name, arguments, environment); });
 }
 RAMSPAN_API int execv(const char* name, char* const* arguments) noexcept {
-  BringProgram(name, arguments, environ);
-  return real_execv(name, arguments);
+  return Executed(name, arguments, environ, [&] { real_execv(name, arguments); });
 }
 RAMSPAN_API int execvp(const char* name, char* const* arguments) noexcept {
-  BringProgram(name, arguments, environ);
-  return real_execvp(name, arguments);
+  return Executed(name, arguments, environ, [&] { real_execvp(name, arguments); });
 }
 RAMSPAN_API int execvpe(const char* name, char* const* arguments, char* const* environment) noexcept {
-  BringProgram(name, arguments, environment);
-  return real_execvpe(name, arguments, environment);
+  return Executed(name, arguments, environment, [&] { real_execvpe(name, arguments, environment); });
 }
 // libc's would not come by here.
 #define RS_LIST(FIRST, ARGUMENTS, ENVIRONMENT)                                      \
@@ -87,12 +99,10 @@ RAMSPAN_API int execle(const char* name, const char* first, ...) noexcept {
 }
 #undef RS_LIST
 RAMSPAN_API int posix_spawn(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment) {
-  BringProgram(name, arguments, environment);
-  return real_posix_spawn(pid, name, actions, how, arguments, environment);
+  return Started(name, arguments, environment, [&] { return real_posix_spawn(pid, name, actions, how, arguments, environment); });
 }
 RAMSPAN_API int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment) {
-  BringProgram(name, arguments, environment);
-  return real_posix_spawnp(pid, name, actions, how, arguments, environment);
+  return Started(name, arguments, environment, [&] { return real_posix_spawnp(pid, name, actions, how, arguments, environment); });
 }
 RAMSPAN_API int system(const char* command) {
   Bring(command);

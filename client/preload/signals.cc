@@ -102,7 +102,7 @@ RAMSPAN_API int sigaction(int number, const struct sigaction* action, struct sig
   }
   if (action == nullptr) return real_sigaction(number, action, before);
   struct sigaction own = *action;
-  static_cast<void>(Unblockable(&action->sa_mask, &own.sa_mask));
+  if (ramspan::detail::t_inside_ramspan == 0) Unblock(&own.sa_mask);  // also where pages come by no signal: to a forked child they do
   return real_sigaction(number, &own, before);
 }
 

@@ -2,6 +2,7 @@
 //
 // Thread-safety, cancellation, signals: as the calls that they replace. Who leaves one by a jump or is cancelled in it loses its buffer.
 #include <sys/socket.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +10,7 @@
 
 #include "client/preload/beside.h"
 
+using ramspan::preload::AddressBeside;
 using ramspan::preload::Beside;
 using ramspan::preload::Copied;
 using ramspan::preload::IsOfMessages;
@@ -16,6 +18,7 @@ using ramspan::preload::IsPlain;
 using ramspan::preload::kPiece;
 using ramspan::preload::NeedsPins;
 using ramspan::preload::Overflow;
+using ramspan::preload::Own;
 using ramspan::preload::PinnedVectors;
 using ramspan::preload::Reach;
 using ramspan::preload::ReachOf;
@@ -35,30 +38,55 @@ RS_LIBC(sendmmsg, int (*)(int, mmsghdr*, unsigned, int))
 
 namespace {
 
-// A message's name, and what goes beside its bytes (descriptors), where the program's own may leave meanwhile.
+ssize_t ReceiveFrom(int fd, void* to, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
+  const Reach reach = ReachOf(to, bytes);
+  if (reach.bytes == 0) return real_recvfrom(fd, to, bytes, flags, address, length);
+  const auto move = [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); };
+  if (reach.is_protected && IsOfMessages(fd)) return WholeMessage(to, bytes, move);
+  if (reach.is_protected) return Straight<Way::kIn>(static_cast<char*>(to), reach, false, move);
+  const iovec one = {to, reach.bytes};
+  const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
+  return Copied<Way::kIn>(Vectors(&one, 1), whole ? reach.bytes : kPiece, !whole && (flags & MSG_WAITALL) != 0, move);
+}
+ssize_t SendTo(int fd, const void* from, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
+  const Reach reach = ReachOf(from, bytes);
+  if (reach.bytes != bytes || bytes == 0) return real_sendto(fd, from, bytes, flags, address, length);
+  const auto move = [&](const char* at, size_t n, size_t) { return real_sendto(fd, at, n, flags, address, length); };
+  if (reach.is_protected && IsOfMessages(fd)) return WholeMessage(const_cast<void*>(from), bytes, move);
+  if (reach.is_protected) return Straight<Way::kOut>(static_cast<const char*>(from), reach, true, move);
+  const iovec one = {const_cast<void*>(from), bytes};
+  return Copied<Way::kOut>(Vectors(&one, 1), IsOfMessages(fd) ? bytes : kPiece, true, move);
+}
+
+// A message's header, its name, and what goes beside its bytes (descriptors), where the program's own may leave meanwhile.
 class MessageBeside {
  public:
-  explicit MessageBeside(const msghdr& theirs) : header_(theirs), has_name_(theirs.msg_namelen <= sizeof(name_) && IsPlain(theirs.msg_name, theirs.msg_namelen)) {
-    if (has_name_) header_.msg_name = memcpy(&name_, theirs.msg_name, theirs.msg_namelen);
+  explicit MessageBeside(const msghdr& theirs) : has_name_(theirs.msg_namelen <= sizeof(sockaddr_storage) && IsPlain(theirs.msg_name, theirs.msg_namelen)) {
+    own_->header = theirs;
+    if (has_name_) own_->header.msg_name = memcpy(&own_->name, theirs.msg_name, theirs.msg_namelen);
     if (theirs.msg_controllen > kControlMost || !IsPlain(theirs.msg_control, theirs.msg_controllen)) return;
     control_.emplace(theirs.msg_controllen);
-    if (control_->begin() != nullptr) header_.msg_control = memcpy(control_->begin(), theirs.msg_control, theirs.msg_controllen);
+    if (control_->begin() != nullptr) own_->header.msg_control = memcpy(control_->begin(), theirs.msg_control, theirs.msg_controllen);
   }
   static bool IsNeededBy(const msghdr& one) { return NeedsPins(&one) || NeedsPins(one.msg_name) || NeedsPins(one.msg_control); }
-  msghdr* header() { return &header_; }
-  void Answer(msghdr* theirs) const {
-    if (has_name_) memcpy(theirs->msg_name, &name_, std::min<size_t>(theirs->msg_namelen, sizeof(name_)));
-    if (header_.msg_control != theirs->msg_control) memcpy(theirs->msg_control, header_.msg_control, std::min(theirs->msg_controllen, header_.msg_controllen));
-    theirs->msg_namelen = header_.msg_namelen;
-    theirs->msg_controllen = header_.msg_controllen;
-    theirs->msg_flags = header_.msg_flags;
+  msghdr* header() { return &own_->header; }
+  void Answer(msghdr* theirs) {
+    const msghdr& header = own_->header;
+    if (has_name_) memcpy(theirs->msg_name, &own_->name, std::min<size_t>(theirs->msg_namelen, sizeof(own_->name)));
+    if (header.msg_control != theirs->msg_control) memcpy(theirs->msg_control, header.msg_control, std::min(theirs->msg_controllen, header.msg_controllen));
+    theirs->msg_namelen = header.msg_namelen;
+    theirs->msg_controllen = header.msg_controllen;
+    theirs->msg_flags = header.msg_flags;
   }
 
  private:
   static constexpr size_t kControlMost = 65536;
-  msghdr header_;
+  struct Kept {
+    msghdr header;
+    sockaddr_storage name;
+  };
   const bool has_name_;
-  sockaddr_storage name_;
+  Own<Kept> own_;
   std::optional<Beside> control_;
 };
 bool NeedsBeside(const mmsghdr& one) { return MessageBeside::IsNeededBy(one.msg_hdr) || ReachOf(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen).bytes > 0; }
@@ -72,16 +100,21 @@ ssize_t Receive(int fd, msghdr* message, int flags) {
   }
   const Vectors all(message->msg_iov, message->msg_iovlen);
   const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
-  return Copied<Way::kIn>(all, whole ? all.bytes() : kPiece, !whole && (flags & MSG_WAITALL) != 0, [&](char* at, size_t n, size_t done) {
+  Own<msghdr> other;
+  const size_t room = message->msg_controllen;
+  return Copied<Way::kIn>(all, whole ? all.bytes() : kPiece, !whole && (flags & MSG_WAITALL) != 0, [&](char* at, size_t n, size_t done) -> ssize_t {
+    if (done > 0 && message->msg_controllen > 0) return 0;  // the kernel, too, ends where something came beside the bytes
     iovec one = {at, n};
-    msghdr other = *message;
-    other.msg_iov = &one;
-    other.msg_iovlen = 1;
-    if (done > 0) return real_recv(fd, at, n, flags);  // what comes beside the bytes has come with the first piece
-    const ssize_t got = real_recvmsg(fd, &other, flags);
-    message->msg_namelen = other.msg_namelen;
-    message->msg_controllen = other.msg_controllen;
-    message->msg_flags = other.msg_flags;
+    *other = *message;
+    other->msg_iov = &one;
+    other->msg_iovlen = 1;
+    other->msg_controllen = room;
+    if (done > 0) other->msg_name = nullptr, other->msg_namelen = 0;
+    const ssize_t got = real_recvmsg(fd, other.get(), flags);
+    if (got < 0) return got;
+    if (done == 0) message->msg_namelen = other->msg_namelen;
+    message->msg_controllen = other->msg_controllen;
+    message->msg_flags = other->msg_flags;
     return got;
   });
 }
@@ -109,45 +142,30 @@ extern "C" {
 
 // ---- Sockets ----
 
+// Their addresses may leave meanwhile; the library's own do not.
 RAMSPAN_API ssize_t recvfrom(int fd, void* to, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
-  if (IsPlain(length, sizeof(*length)) || (length != nullptr && IsPlain(address, *length))) {
-    sockaddr_storage own = {};
-    const socklen_t room = *length;
-    socklen_t given = static_cast<int>(room) < 0 ? room : std::min<socklen_t>(room, sizeof(own));
-    const ssize_t got = recvfrom(fd, to, bytes, flags, reinterpret_cast<sockaddr*>(&own), &given);
-    if (got >= 0 && address != nullptr) memcpy(address, &own, std::min({room, given, static_cast<socklen_t>(sizeof(own))}));
-    if (got >= 0) *length = given;
-    return got;
-  }
-  const Reach reach = ReachOf(to, bytes);
-  if (reach.bytes == 0) return real_recvfrom(fd, to, bytes, flags, address, length);
-  const auto move = [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); };
-  if (reach.is_protected && IsOfMessages(fd)) return WholeMessage(to, bytes, move);
-  if (reach.is_protected) return Straight<Way::kIn>(static_cast<char*>(to), reach, false, move);
-  const iovec one = {to, reach.bytes};
-  const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
-  return Copied<Way::kIn>(Vectors(&one, 1), whole ? reach.bytes : kPiece, !whole && (flags & MSG_WAITALL) != 0, move);
+  if (address == nullptr || length == nullptr) return ReceiveFrom(fd, to, bytes, flags, address, length);
+  if (!IsPlain(length, sizeof(*length)) && !IsPlain(address, *length)) return ReceiveFrom(fd, to, bytes, flags, address, length);
+  const socklen_t room = *length;
+  Own<AddressBeside> own;
+  own->length = static_cast<int>(room) < 0 ? room : std::min<socklen_t>(room, sizeof(own->address));
+  const ssize_t got = ReceiveFrom(fd, to, bytes, flags, own->get(), &own->length);
+  if (got >= 0) own->Answer(address, room, length);
+  return got;
 }
 RAMSPAN_API ssize_t sendto(int fd, const void* from, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
-  if (sockaddr_storage own; length <= sizeof(own) && IsPlain(address, length)) {
-    memcpy(&own, address, length);
-    return sendto(fd, from, bytes, flags, reinterpret_cast<sockaddr*>(&own), length);
-  }
-  const Reach reach = ReachOf(from, bytes);
-  if (reach.bytes != bytes || bytes == 0) return real_sendto(fd, from, bytes, flags, address, length);
-  const auto move = [&](const char* at, size_t n, size_t) { return real_sendto(fd, at, n, flags, address, length); };
-  if (reach.is_protected && IsOfMessages(fd)) return WholeMessage(const_cast<void*>(from), bytes, move);
-  if (reach.is_protected) return Straight<Way::kOut>(static_cast<const char*>(from), reach, true, move);
-  const iovec one = {const_cast<void*>(from), bytes};
-  return Copied<Way::kOut>(Vectors(&one, 1), IsOfMessages(fd) ? bytes : kPiece, true, move);
+  if (length > sizeof(sockaddr_storage) || !IsPlain(address, length)) return SendTo(fd, from, bytes, flags, address, length);
+  Own<sockaddr_storage> own;
+  memcpy(own.get(), address, length);
+  return SendTo(fd, from, bytes, flags, reinterpret_cast<const sockaddr*>(own.get()), length);
 }
 RAMSPAN_API ssize_t recv(int fd, void* to, size_t bytes, int flags) {
   if (!NeedsPins(to)) return real_recv(fd, to, bytes, flags);
-  return recvfrom(fd, to, bytes, flags, nullptr, nullptr);
+  return ReceiveFrom(fd, to, bytes, flags, nullptr, nullptr);
 }
 RAMSPAN_API ssize_t send(int fd, const void* from, size_t bytes, int flags) {
   if (!NeedsPins(from)) return real_send(fd, from, bytes, flags);
-  return sendto(fd, from, bytes, flags, nullptr, 0);
+  return SendTo(fd, from, bytes, flags, nullptr, 0);
 }
 RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
   if (message == nullptr) return real_recvmsg(fd, message, flags);
@@ -163,15 +181,29 @@ RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   MessageBeside own(*message);
   return Send(fd, own.header(), flags);
 }
-// One after the other, where one of them needs it.
+// One after the other, where one of them needs it. As the kernel looks at the time: behind each message.
 RAMSPAN_API int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  if (messages == nullptr || timeout != nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, NeedsBeside))) return real_recvmmsg(fd, messages, count, flags, timeout);
+  constexpr long kSecond = 1'000'000'000;
+  if (messages == nullptr || (!NeedsPins(messages) && !NeedsPins(timeout) && !std::any_of(messages, messages + count, NeedsBeside))) return real_recvmmsg(fd, messages, count, flags, timeout);
+  if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= kSecond)) return errno = EINVAL, -1;
+  timespec begin = {};
+  if (timeout != nullptr) clock_gettime(CLOCK_MONOTONIC, &begin);
+  const timespec wanted = timeout != nullptr ? *timeout : timespec{};
   unsigned got = 0;
-  for (; got < count; ++got) {
+  for (bool goes_on = true; got < count && goes_on; ++got) {
     const int how = (flags & ~MSG_WAITFORONE) | (got > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0);
     const ssize_t bytes = recvmsg(fd, &messages[got].msg_hdr, how);
     if (bytes < 0) return got > 0 ? static_cast<int>(got) : -1;
     messages[got].msg_len = static_cast<unsigned>(bytes);
+    if (timeout == nullptr) continue;
+    timespec now = {};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    timespec left = {wanted.tv_sec - (now.tv_sec - begin.tv_sec), wanted.tv_nsec - (now.tv_nsec - begin.tv_nsec)};
+    for (; left.tv_nsec < 0; left.tv_nsec += kSecond) --left.tv_sec;
+    for (; left.tv_nsec >= kSecond; left.tv_nsec -= kSecond) ++left.tv_sec;
+    if (left.tv_sec < 0) left = {};
+    *timeout = left;
+    goes_on = left.tv_sec > 0 || left.tv_nsec > 0;
   }
   return static_cast<int>(got);
 }

@@ -43,6 +43,7 @@ RS_LIBC(fwrite, size_t (*)(const void*, size_t, size_t, FILE*))
 RS_LIBC(fread_unlocked, size_t (*)(void*, size_t, size_t, FILE*))
 RS_LIBC(fwrite_unlocked, size_t (*)(const void*, size_t, size_t, FILE*))
 RS_LIBC(fputs, int (*)(const char*, FILE*))
+RS_LIBC(fputs_unlocked, int (*)(const char*, FILE*))
 RS_LIBC(puts, int (*)(const char*))
 RS_LIBC(setvbuf, int (*)(FILE*, char*, int, size_t))
 
@@ -68,6 +69,11 @@ RAMSPAN_API int fputs(const char* text, FILE* file) {
   if (!NeedsPins(text)) return real_fputs(text, file);
   const size_t bytes = strlen(text);
   return fwrite(text, 1, bytes, file) == bytes ? 1 : EOF;
+}
+RAMSPAN_API int fputs_unlocked(const char* text, FILE* file) {
+  if (!NeedsPins(text)) return real_fputs_unlocked(text, file);
+  const size_t bytes = strlen(text);
+  return fwrite_unlocked(text, 1, bytes, file) == bytes ? 1 : EOF;
 }
 RAMSPAN_API int puts(const char* text) {
   if (!NeedsPins(text)) return real_puts(text);

@@ -42,7 +42,11 @@ int Selected(int count, fd_set* in, fd_set* out, fd_set* failed, const Wait& wai
     const Pinned pinned_in(in, bytes), pinned_out(out, bytes), pinned_failed(failed, bytes);
     return wait(in, out, failed);
   }
-  fd_set before[3], now[3], *sets[3] = {};
+  struct Sets {
+    fd_set before[3], now[3];
+  };
+  Own<Sets> own;
+  fd_set *const before = own->before, *const now = own->now, *sets[3] = {};
   for (size_t i = 0; i < 3; ++i) {
     if (theirs[i] == nullptr) continue;
     memcpy(before + i, theirs[i], bytes);

@@ -321,7 +321,10 @@ void UnlockPages(void* begin, size_t bytes) noexcept {
   const PublicCall call;
   PagesIfStarted()->Unlock(begin, bytes);
 }
-void EndLocksOfKernel() noexcept { PagesIfStarted()->EndLocksOfKernel(); }
+int LockOthers() noexcept {
+  const PublicCall call;
+  return WithinHeap([] { return PagesIfStarted()->LockOthers(); }, ENOMEM);
+}
 
 int ProtectPages(void* begin, size_t bytes, int protection) noexcept {
   const PublicCall call;

@@ -40,7 +40,7 @@ RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
 RAMSPAN_API void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept;
 RAMSPAN_API bool LockPages(void* begin, size_t bytes, bool untouched_too) noexcept;
 RAMSPAN_API void UnlockPages(void* begin, size_t bytes) noexcept;
-RAMSPAN_API void EndLocksOfKernel() noexcept;
+RAMSPAN_API int LockOthers() noexcept;  // errno
 RAMSPAN_API int ProtectPages(void* begin, size_t bytes, int protection) noexcept;  // errno
 
 }  // namespace ramspan::detail

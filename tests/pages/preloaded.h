@@ -53,6 +53,14 @@ int InChild(const Run& run) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// Of preloaded_stacks.cc.
+void WaitsOnStacks();
+void LateMessages();
+void ChildHandlerMasks();
+void Lengths();
+void LocksBesideAllocations();
+void Spawns();
+
 // Of preloaded_rights.cc.
 void GuardPages();
 void Locks();

@@ -1,0 +1,305 @@
+// Scenarios of `ramspan run --pages` (preloaded.cc): calls that wait, on a stack that is swapped by pages, too; messages whose memory has left; what is locked, and
+// other programs that are started, beside threads that use much.
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/pages/preloaded.h"
+
+namespace {
+
+constexpr size_t kStack = kMiB;
+constexpr useconds_t kLater = 100'000;  // us: by then all that is not used has left
+
+// Another thread that uses much, as long as it lives.
+class Sweeper {
+ public:
+  ~Sweeper() {
+    stop_.store(true);
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::thread thread_{[this] {
+    while (!stop_.load()) Sweep();
+  }};
+};
+
+// A child that does something later, as often as it is asked to: each byte that it gets is what.
+class Helper {
+ public:
+  template <typename Do>
+  explicit Helper(const Do& act) {
+    CHECK(pipe(ends_) == 0);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    close(ends_[1]);
+    for (char what = 0; read(ends_[0], &what, 1) == 1;) {
+      usleep(kLater);
+      act(what);
+    }
+    _exit(7);
+  }
+  void Ask(char what) const { CHECK(write(ends_[1], &what, 1) == 1); }
+  void End() const { close(ends_[1]); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  int ends_[2];
+  pid_t pid_;
+};
+
+struct Waits {
+  const Helper* helper;
+  int messages, listener;
+};
+
+// Far below what stays in memory of a thread's stack.
+[[gnu::noinline]] void WaitDeep(const Waits& all) {
+  volatile char deep[300 << 10];
+  for (size_t i = 0; i < sizeof(deep); i += 4096) deep[i] = 1;
+  char text[100] = "";
+  sockaddr_un name = {};
+  socklen_t length = sizeof(name);
+  all.helper->Ask('m');
+  CHECK(recvfrom(all.messages, text, sizeof(text), 0, reinterpret_cast<sockaddr*>(&name), &length) == 6 && std::strcmp(text, "hello") == 0);
+  all.helper->Ask('m');
+  iovec vector = {text, sizeof(text)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message = {};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  text[0] = 0;
+  CHECK(recvmsg(all.messages, &message, 0) == 6 && std::strcmp(text, "hello") == 0 && message.msg_controllen == 0);
+  all.helper->Ask('m');
+  fd_set set;
+  FD_ZERO(&set);
+  FD_SET(all.messages, &set);
+  CHECK(select(all.messages + 1, &set, nullptr, nullptr, nullptr) == 1 && FD_ISSET(all.messages, &set));
+  CHECK(recv(all.messages, text, sizeof(text), 0) == 6);
+  all.helper->Ask('c');
+  sockaddr_in peer = {};
+  length = sizeof(peer);
+  const int accepted = accept(all.listener, reinterpret_cast<sockaddr*>(&peer), &length);
+  CHECK(accepted >= 0 && length == sizeof(peer) && peer.sin_family == AF_INET);
+  close(accepted);
+  for (int turn = 0; turn < 2; ++turn) {
+    all.helper->Ask('s');
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGUSR1);
+    int number = 0;
+    siginfo_t info = {};
+    CHECK(turn == 0 ? sigwait(&alarm, &number) == 0 && number == SIGUSR1 : sigwaitinfo(&alarm, &info) == SIGUSR1 && info.si_signo == SIGUSR1);
+  }
+  all.helper->End();
+  int status = 0;
+  CHECK(waitpid(all.helper->pid(), &status, 0) == all.helper->pid() && WIFEXITED(status) && WEXITSTATUS(status) == 7 && deep[4096] == 1);
+}
+
+}  // namespace
+
+void WaitsOnStacks() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  CHECK(sigprocmask(SIG_BLOCK, &signals, nullptr) == 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  int ends[2];
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(bind(listener, reinterpret_cast<sockaddr*>(&address), length) == 0 && listen(listener, 5) == 0 && getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+  const pid_t parent = getpid();
+  const Helper helper([&](char what) {
+    if (what == 'm') CHECK(send(ends[0], "hello", 6, 0) == 6);
+    if (what == 'c') CHECK(connect(socket(AF_INET, SOCK_STREAM, 0), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+    if (what == 's') CHECK(sigqueue(parent, SIGUSR1, {}) == 0);
+  });
+  const Waits waits = {&helper, ends[1], listener};
+  void* stack = nullptr;
+  CHECK(posix_memalign(&stack, 4096, kStack) == 0);
+  std::memset(stack, 0, kStack);
+  pthread_attr_t attributes;
+  CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, kStack) == 0);
+  const Sweeper sweeper;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, &attributes, [](void* all) -> void* { return WaitDeep(*static_cast<const Waits*>(all)), nullptr; }, const_cast<Waits*>(&waits)) == 0);
+  CHECK(pthread_join(thread, nullptr) == 0);
+}
+
+// recvmmsg with a time within which it ends: the first message was lost. Descriptors that came behind the first MiB of a MSG_WAITALL were.
+void LateMessages() {
+  constexpr unsigned kCount = 4;
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+  char* const texts = New(4 * kMiB);
+  mmsghdr messages[kCount] = {};
+  iovec vectors[kCount];
+  for (unsigned i = 0; i < kCount; ++i) {
+    vectors[i] = {texts + i * kMiB, 100};
+    messages[i].msg_hdr.msg_iov = vectors + i;
+    messages[i].msg_hdr.msg_iovlen = 1;
+    CHECK(send(ends[0], "0123", i + 1, 0) == static_cast<ssize_t>(i + 1));
+  }
+  std::memset(texts, 0, 4 * kMiB);
+  Sweep();
+  timespec most = {1, 0};
+  CHECK(recvmmsg(ends[1], messages, kCount, 0, &most) == static_cast<int>(kCount));
+  for (unsigned i = 0; i < kCount; ++i) CHECK(messages[i].msg_len == i + 1 && std::memcmp(vectors[i].iov_base, "0123", i + 1) == 0);
+  CHECK(most.tv_sec == 0 && most.tv_nsec > 0);
+  most = {0, 0};  // no time at all: after one
+  CHECK(send(ends[0], "0", 1, 0) == 1 && send(ends[0], "1", 1, 0) == 1);
+  Sweep();
+  CHECK(recvmmsg(ends[1], messages, kCount, 0, &most) == 1 && texts[0] == '0');
+  most = {0, 1'000'000'000};
+  Sweep();
+  CHECK(recvmmsg(ends[1], messages, kCount, 0, &most) == -1 && errno == EINVAL);
+
+  int stream[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, stream) == 0);
+  const size_t bytes = kMiB + 1000;
+  std::thread sender([&] {
+    std::vector<char> text(kMiB, 'a');
+    for (size_t sent = 0; sent < kMiB;) {
+      const ssize_t n = send(stream[0], text.data(), kMiB - sent, 0);
+      CHECK(n > 0);
+      sent += static_cast<size_t>(n);
+    }
+    iovec last = {text.data(), 1000};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message = {};
+    message.msg_iov = &last;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(head), stream, sizeof(int));
+    CHECK(sendmsg(stream[0], &message, 0) == 1000);
+    close(stream[0]);
+  });
+  char* const all = New(2 * kMiB);
+  size_t got = 0;
+  int descriptors = 0;
+  for (ssize_t n = 1; n > 0;) {
+    iovec vector = {all + got, 2 * kMiB - got};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    msghdr message = {};
+    message.msg_iov = &vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    n = recvmsg(stream[1], &message, MSG_WAITALL);
+    CHECK(n >= 0);
+    got += static_cast<size_t>(n);
+    if (CMSG_FIRSTHDR(&message) == nullptr) continue;
+    int given = -1;
+    std::memcpy(&given, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+    close(given);
+    ++descriptors;
+  }
+  sender.join();
+  CHECK(got == bytes && descriptors == 1 && all[0] == 'a' && all[bytes - 1] == 'a');
+}
+
+// A handler that blocks all signals, in a child whose memory comes by one.
+namespace {
+char* volatile of_parent;
+std::atomic<int> seen{0};
+}  // namespace
+void ChildHandlerMasks() {
+  of_parent = New(kMiB);
+  of_parent[123'456] = 42;
+  struct sigaction action = {};
+  action.sa_handler = [](int) { seen.store(of_parent[123'456]); };
+  sigfillset(&action.sa_mask);
+  CHECK(sigaction(SIGUSR1, &action, nullptr) == 0);
+  CHECK(InChild([] { return raise(SIGUSR1) == 0 ? seen.load() : -1; }) == 42);
+}
+
+// Lengths that are nothing, or more than there is.
+void Lengths() {
+  char* const first = New(kMiB);
+  first[0] = 1;
+  const auto fails = [](int result, int error) { return result == -1 && errno == error; };
+  for (const size_t wrapped : {SIZE_MAX, SIZE_MAX - 99, SIZE_MAX - 4096, SIZE_MAX / 2}) {
+    CHECK(fails(mprotect(first - reinterpret_cast<uintptr_t>(first) % 4096, wrapped, PROT_READ), ENOMEM));
+    CHECK(fails(madvise(first - reinterpret_cast<uintptr_t>(first) % 4096, wrapped, MADV_DONTNEED), wrapped > SIZE_MAX - 4096 ? EINVAL : ENOMEM));
+    CHECK(fails(munmap(first - reinterpret_cast<uintptr_t>(first) % 4096, wrapped), EINVAL));
+  }
+  char* const mapped = Map(2 * kMiB);
+  CHECK(mmap(mapped, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED && errno == EINVAL);
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0 && send(ends[0], "abc", 3, 0) == 3);
+  auto* const length = reinterpret_cast<socklen_t*>(New(kMiB));
+  *length = 77;
+  Sweep();
+  char text[9];
+  CHECK(recvfrom(ends[1], text, sizeof(text), 0, nullptr, length) == 3 && *length == 77);  // nobody asks for an address
+  CHECK(first[0] == 1);
+}
+
+// mlockall locked what is swapped for a moment: what was given back meanwhile was not zeros when it came again, and moves failed.
+void LocksBesideAllocations() {
+  char* const kept = Filled(kMiB);
+  std::atomic<bool> stop{false};
+  std::thread locker([&] {
+    while (!stop.load()) CHECK(mlockall(MCL_CURRENT) == 0);
+  });
+  for (int round = 0; round < 300; ++round) {
+    constexpr size_t kBytes = 256 << 10;
+    auto* const fresh = static_cast<char*>(calloc(1, kBytes));
+    for (size_t i = 0; i < kBytes; i += 4096) {
+      CHECK(fresh[i] == 0);
+      fresh[i] = 1;
+    }
+    free(fresh);
+    if (round % 50 == 0) Sweep();
+  }
+  stop.store(true);
+  locker.join();
+  CHECK(mlockall(MCL_CURRENT | MCL_FUTURE) == 0);
+  Sweep();
+  CHECK(IsFilled(kept, 0, kMiB) && munlockall() == 0);
+}
+
+// The arguments of programs leave beside a thread that uses much.
+void Spawns() {
+  constexpr size_t kBytes = 100'000, kCount = 8;
+  char* arguments[kCount + 2] = {const_cast<char*>("true")};
+  for (size_t i = 1; i <= kCount; ++i) {
+    arguments[i] = New(256 << 10);
+    std::memset(arguments[i], 'a', kBytes);
+    arguments[i][kBytes] = 0;
+  }
+  const Sweeper sweeper;
+  for (int round = 0; round < 20; ++round) {
+    pid_t pid = 0;
+    const int error = posix_spawn(&pid, "/bin/true", nullptr, nullptr, arguments, environ);
+    errno = error;
+    CHECK(error == 0);
+    int status = -1;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+  }
+}
