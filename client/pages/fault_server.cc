@@ -38,6 +38,7 @@ constexpr size_t kWaitingMax = 64;  // of one server; then it takes no more unti
 FaultServer* the_server = nullptr;  // where a signal tells of faults; set before the handler is there
 // The program's own of that signal. Guarded by a lock that handlers take, too: with all signals blocked.
 struct sigaction signal_before;
+struct sigaction our_handler;  // constant from the start on
 std::atomic<bool> signal_before_locked{false};
 
 // Whose calls Ramspan does not stand before, for the mask is to be that.
@@ -146,7 +147,7 @@ uint32_t FaultServer::NumberOf(uint32_t thread) {
 
 Status FaultServer::TakeSignal() {
   the_server = this;
-  struct sigaction action = {};
+  struct sigaction& action = our_handler;
   action.sa_sigaction = OnSignal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   action.sa_mask = SignalsOfOthers();  // the program's handlers run behind it, and may touch pages themselves
@@ -154,13 +155,25 @@ Status FaultServer::TakeSignal() {
   constexpr int kCancel = 32;
   reinterpret_cast<unsigned char*>(&action.sa_mask)[(kCancel - 1) / 8] |= 1U << (kCancel - 1) % 8;
   if (sigaction(space_->userfault().signal(), &action, &signal_before) != 0) return Unavailable(std::string("no handler of SIGBUS or SIGSEGV: ") + strerror(errno));
+  const OthersHandler locked;
+  RestartAsOthers();
   return Status();
+}
+
+// Whether a call goes on behind such a signal that somebody sends is for the program's handler to say. REQUIRES: OthersHandler.
+void FaultServer::RestartAsOthers() {
+  struct sigaction ours = our_handler;
+  ours.sa_flags |= signal_before.sa_flags & static_cast<int>(SA_RESTART);
+  sigaction(the_server->space_->userfault().signal(), &ours, nullptr);
 }
 
 void FaultServer::ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) {
   const OthersHandler locked;
   const struct sigaction now = signal_before;
-  if (action != nullptr) signal_before = *action;
+  if (action != nullptr) {
+    signal_before = *action;
+    RestartAsOthers();
+  }
   if (before != nullptr) *before = now;
 }
 

@@ -30,6 +30,7 @@ class FaultServer {
   static constexpr uint32_t kThreads = 64;  // of the program's that policies tell apart; others share numbers
   Status StartThreads();
   Status TakeSignal();
+  static void RestartAsOthers();
   static bool IsRefused(const void* address);
   static void OnSignal(int number, siginfo_t* info, void* context);
   // A fault that could not be served yet.

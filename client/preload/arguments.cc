@@ -31,34 +31,12 @@
 namespace {
 
 using ramspan::preload::AddressBeside;
+using ramspan::preload::CopyOf;
 using ramspan::preload::IsPlain;
 using ramspan::preload::NeedsPins;
 using ramspan::preload::Own;
 using ramspan::preload::PinnedName;
 using ramspan::preload::PinnedVectors;
-
-// What a call reads, or answers, while it waits: a copy, where the program's own may leave.
-template <typename T>
-class CopyOf {
- public:
-  // What the program may not use only the kernel may refuse.
-  explicit CopyOf(T* theirs) : theirs_(theirs), is_beside_(IsPlain(theirs, sizeof(T))) {
-    if (is_beside_) *own_ = *theirs;
-  }
-  CopyOf(const CopyOf&) = delete;
-  CopyOf& operator=(const CopyOf&) = delete;
-  T* get() { return is_beside_ ? own_.get() : theirs_; }
-  void Answer() {
-    if constexpr (!std::is_const_v<T>) {
-      if (is_beside_) *theirs_ = *own_;
-    }
-  }
-
- private:
-  T* const theirs_;
-  const bool is_beside_;
-  Own<std::remove_const_t<T>> own_;
-};
 
 template <typename T>
 iovec Whole(const T* one) {
@@ -97,11 +75,27 @@ RS_WITH_NAME(int, fchownat, (int folder, const char* path, uid_t user, gid_t gro
 RS_WITH_NAME(int, fchmodat, (int folder, const char* path, mode_t mode, int flags), (folder, path, mode, flags), path, {})
 RS_WITH_NAME(int, mkfifo, (const char* path, mode_t mode), (path, mode), path, {})
 RS_WITH_NAME(int, inotify_add_watch, (int fd, const char* path, uint32_t mask), (fd, path, mask), path, {})
-RS_WITH_NAME(ssize_t, getxattr, (const char* path, const char* key, void* to, size_t bytes), (path, key, to, bytes), path, {to, bytes})
+RS_LIBC(getxattr, ssize_t (*)(const char*, const char*, void*, size_t))
+RS_LIBC(fgetxattr, ssize_t (*)(int, const char*, void*, size_t))
+namespace {
+template <typename Get>
+ssize_t Attribute(const char* key, void* to, size_t bytes, const Get& get) {
+  const iovec piece = {to, bytes};
+  const PinnedVectors pinned(&piece, 1);
+  const PinnedName name(key);
+  return get();
+}
+}  // namespace
+extern "C" RAMSPAN_API ssize_t getxattr(const char* path, const char* key, void* to, size_t bytes) noexcept {
+  const PinnedName name(path);
+  return Attribute(key, to, bytes, [&] { return real_getxattr(path, key, to, bytes); });
+}
+extern "C" RAMSPAN_API ssize_t fgetxattr(int fd, const char* key, void* to, size_t bytes) noexcept {
+  return Attribute(key, to, bytes, [&] { return real_fgetxattr(fd, key, to, bytes); });
+}
 RS_WITH_NAME(ssize_t, listxattr, (const char* path, char* to, size_t bytes), (path, to, bytes), path, {to, bytes})
 RS_WITH(int, fstatfs, (int fd, struct statfs* to), (fd, to), Whole(to))
 RS_WITH(int, futimens, (int fd, const timespec times[2]), (fd, times), {const_cast<timespec*>(times), times == nullptr ? 0 : 2 * sizeof(timespec)})
-RS_WITH(ssize_t, fgetxattr, (int fd, const char* key, void* to, size_t bytes), (fd, key, to, bytes), {to, bytes})
 RS_WITH(ssize_t, flistxattr, (int fd, char* to, size_t bytes), (fd, to, bytes), {to, bytes})
 RS_LIBC(sendfile, ssize_t (*)(int, int, off_t*, size_t))
 extern "C" RAMSPAN_API ssize_t sendfile(int to, int from, off_t* offset, size_t bytes) noexcept {  // may wait for who reads
@@ -268,6 +262,15 @@ RAMSPAN_API int sigtimedwait(const sigset_t* set, siginfo_t* info, const timespe
   return number;
 }
 }  // extern "C"
+RS_LIBC(clock_gettime, int (*)(clockid_t, timespec*))
+// Of most clocks the kernel is not asked; of those of CPU time it is.
+extern "C" RAMSPAN_API int clock_gettime(clockid_t clock, timespec* to) noexcept {
+  if (!NeedsPins(to)) return real_clock_gettime(clock, to);
+  CopyOf<timespec> own(to);
+  const int result = real_clock_gettime(clock, own.get());
+  if (result == 0) own.Answer();
+  return result;
+}
 RS_WITH(int, clock_getres, (clockid_t clock, timespec* to), (clock, to), Whole(to))
 RS_WITH(int, getrusage, (__rusage_who_t who, rusage* to), (who, to), Whole(to))
 RS_WITH(int, getrlimit, (__rlimit_resource_t what, rlimit* to), (what, to), Whole(to))

@@ -155,6 +155,29 @@ inline bool IsPlain(const void* begin, size_t bytes) {
   const Reach reach = ReachOf(begin, bytes);
   return bytes > 0 && reach.bytes == bytes && !reach.is_protected;
 }
+// What a call reads, or answers, while it waits: a copy, where the program's own may leave.
+template <typename T>
+class CopyOf {
+ public:
+  // What the program may not use only the kernel may refuse.
+  explicit CopyOf(T* theirs) : theirs_(theirs), is_beside_(IsPlain(theirs, sizeof(T))) {
+    if (is_beside_) *own_ = *theirs;
+  }
+  CopyOf(const CopyOf&) = delete;
+  CopyOf& operator=(const CopyOf&) = delete;
+  T* get() { return is_beside_ ? own_.get() : theirs_; }
+  void Answer() {
+    if constexpr (!std::is_const_v<T>) {
+      if (is_beside_) *theirs_ = *own_;
+    }
+  }
+
+ private:
+  T* const theirs_;
+  const bool is_beside_;
+  Own<std::remove_const_t<T>> own_;
+};
+
 // The same of several buffers. Of what the kernel will refuse nothing is taken.
 inline Reach ReachOf(const iovec* vectors, size_t count) {
   if (vectors == nullptr || count > IOV_MAX) return {};

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "client/preload/homes.h"
+#include "client/preload/beside.h"
 
 extern "C" {
 void* __libc_malloc(size_t);
@@ -39,6 +39,7 @@ const sigset_t* Unblockable(const sigset_t* set, sigset_t* own) {
 
 }  // namespace ramspan::preload
 
+using ramspan::preload::CopyOf;
 using ramspan::preload::IsOurs;
 using ramspan::preload::MayComeBySignal;
 using ramspan::preload::NeedsPins;
@@ -78,6 +79,16 @@ void Notify(sigval notified) {
 void Unblock(sigset_t* set) {
   sigdelset(set, SIGBUS);
   sigdelset(set, SIGSEGV);
+}
+
+template <typename Mask>
+int Masked(int how, const sigset_t* set, sigset_t* before, const Mask& mask) {
+  sigset_t own;
+  CopyOf<const sigset_t> wanted(set);
+  CopyOf<sigset_t> answer(before);
+  const int result = mask(how, how == SIG_UNBLOCK ? wanted.get() : Unblockable(wanted.get(), &own), answer.get());
+  if (result == 0) answer.Answer();
+  return result;
 }
 
 Handler SetOfOthers(Handler handler, int flags) {
@@ -123,12 +134,10 @@ RAMSPAN_API Handler sigset(int number, Handler handler) noexcept {
 }
 
 RAMSPAN_API int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) noexcept {
-  sigset_t own;
-  return real_pthread_sigmask(how, how == SIG_UNBLOCK ? set : Unblockable(set, &own), before);
+  return Masked(how, set, before, [](int h, const sigset_t* s, sigset_t* b) { return real_pthread_sigmask(h, s, b); });
 }
 RAMSPAN_API int sigprocmask(int how, const sigset_t* set, sigset_t* before) noexcept {
-  sigset_t own;
-  return real_sigprocmask(how, how == SIG_UNBLOCK ? set : Unblockable(set, &own), before);
+  return Masked(how, set, before, [](int h, const sigset_t* s, sigset_t* b) { return real_sigprocmask(h, s, b); });
 }
 RAMSPAN_API int pthread_attr_setsigmask_np(pthread_attr_t* attributes, const sigset_t* set) noexcept {
   sigset_t own;

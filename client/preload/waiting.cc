@@ -77,6 +77,7 @@ int WaitedFor(epoll_event* events, int count, const Wait& wait) {
 }  // namespace
 }  // namespace ramspan::preload
 
+using ramspan::preload::CopyOf;
 using ramspan::preload::Overflow;
 using ramspan::preload::Polled;
 using ramspan::preload::Selected;
@@ -122,7 +123,8 @@ RAMSPAN_API int epoll_pwait(int fd, epoll_event* events, int count, int timeout,
 RAMSPAN_API int epoll_pwait2(int fd, epoll_event* events, int count, const timespec* timeout, const sigset_t* set) {
   sigset_t mask;
   const sigset_t* const unblocked = Unblockable(set, &mask);
-  return WaitedFor(events, count, [&](epoll_event* own) { return real_epoll_pwait2(fd, own, count, timeout, unblocked); });
+  CopyOf<const timespec> most(timeout);
+  return WaitedFor(events, count, [&](epoll_event* own) { return real_epoll_pwait2(fd, own, count, most.get(), unblocked); });
 }
 
 // ---- What _FORTIFY_SOURCE makes of them ----

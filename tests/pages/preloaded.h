@@ -60,6 +60,8 @@ void ChildHandlerMasks();
 void Lengths();
 void LocksBesideAllocations();
 void Spawns();
+void Restarts();
+void SmallAnswers();
 
 // Of preloaded_rights.cc.
 void GuardPages();

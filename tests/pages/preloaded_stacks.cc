@@ -303,3 +303,52 @@ void Spawns() {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
   }
 }
+
+// Whether a call that waits goes on behind a signal by which pages come, where somebody sends it, is for the program to say.
+void Restarts() {
+  New(kMiB)[0] = 1;
+  const pid_t parent = getpid();
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  for (const int signal : {SIGBUS, SIGSEGV}) {
+    for (const bool goes_on : {true, false}) {
+      struct sigaction action = {};
+      action.sa_handler = [](int) { seen.fetch_add(1); };
+      action.sa_flags = goes_on ? SA_RESTART : 0;
+      CHECK(sigaction(signal, &action, nullptr) == 0);
+      seen.store(0);
+      const pid_t helper = fork();
+      if (helper == 0) {
+        usleep(kLater);
+        CHECK(sigqueue(parent, signal, {}) == 0);
+        usleep(kLater);
+        _exit(write(ends[1], "x", 1) == 1 ? 0 : 1);
+      }
+      char text = 0;
+      ssize_t got = read(ends[0], &text, 1);
+      CHECK(goes_on ? got == 1 : got == -1 && errno == EINTR);
+      if (!goes_on) got = read(ends[0], &text, 1);
+      CHECK(got == 1 && text == 'x' && seen.load() == 1);
+      int status = 1;
+      CHECK(waitpid(helper, &status, 0) == helper && status == 0);
+    }
+  }
+}
+
+// Of the processor's time, and what is blocked: answered into memory that has left.
+void SmallAnswers() {
+  auto* const time = reinterpret_cast<timespec*>(New(kMiB));
+  auto* const mask = reinterpret_cast<sigset_t*>(New(kMiB));
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR1);
+  CHECK(sigprocmask(SIG_BLOCK, &blocked, nullptr) == 0);
+  for (int round = 0; round < 3; ++round) {
+    Sweep();
+    CHECK(clock_gettime(round % 2 == 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID, time) == 0 && (time->tv_sec > 0 || time->tv_nsec > 0));
+    Sweep();
+    CHECK(pthread_sigmask(SIG_BLOCK, nullptr, mask) == 0 && sigismember(mask, SIGUSR1) == 1 && sigismember(mask, SIGUSR2) == 0);
+    Sweep();
+    CHECK(sigprocmask(SIG_BLOCK, mask, nullptr) == 0);
+  }
+}
