@@ -93,6 +93,8 @@ extern "C" RAMSPAN_API ssize_t getxattr(const char* path, const char* key, void*
 extern "C" RAMSPAN_API ssize_t fgetxattr(int fd, const char* key, void* to, size_t bytes) noexcept {
   return Attribute(key, to, bytes, [&] { return real_fgetxattr(fd, key, to, bytes); });
 }
+RS_WITH_NAME(int, setxattr, (const char* path, const char* key, const void* from, size_t bytes, int flags), (path, key, from, bytes, flags), path, {const_cast<void*>(from), bytes}, {const_cast<char*>(key), key == nullptr ? 0 : strlen(key) + 1})
+RS_WITH(int, fsetxattr, (int fd, const char* key, const void* from, size_t bytes, int flags), (fd, key, from, bytes, flags), {const_cast<void*>(from), bytes}, {const_cast<char*>(key), key == nullptr ? 0 : strlen(key) + 1})
 RS_WITH_NAME(ssize_t, listxattr, (const char* path, char* to, size_t bytes), (path, to, bytes), path, {to, bytes})
 RS_WITH(int, fstatfs, (int fd, struct statfs* to), (fd, to), Whole(to))
 RS_WITH(int, futimens, (int fd, const timespec times[2]), (fd, times), {const_cast<timespec*>(times), times == nullptr ? 0 : 2 * sizeof(timespec)})
@@ -119,6 +121,12 @@ extern "C" RAMSPAN_API int fcntl(int fd, int what, ...) {
   va_start(rest, what);
   void* const argument = va_arg(rest, void*);
   va_end(rest);
+  if (what == F_GETOWN_EX || what == F_SETOWN_EX) {
+    CopyOf<f_owner_ex> own(static_cast<f_owner_ex*>(argument));
+    const int result = real_fcntl(fd, what, own.get());
+    if (result == 0) own.Answer();
+    return result;
+  }
   if (what != F_GETLK && what != F_SETLK && what != F_SETLKW && what != F_OFD_GETLK && what != F_OFD_SETLK && what != F_OFD_SETLKW) return real_fcntl(fd, what, argument);
   CopyOf<struct flock> own(static_cast<struct flock*>(argument));
   const int result = real_fcntl(fd, what, own.get());
@@ -280,6 +288,12 @@ RS_WITH(int, signalfd, (int fd, const sigset_t* set, int flags), (fd, set, flags
 RS_WITH(int, uname, (utsname* to), (to), Whole(to))
 RS_WITH(int, sysinfo, (struct sysinfo* to), (to), Whole(to))
 RS_WITH(clock_t, times, (struct tms* to), (to), Whole(to))
+RS_WITH(int, sched_getparam, (pid_t pid, sched_param* to), (pid, to), Whole(to))
+RS_WITH(int, sched_setparam, (pid_t pid, const sched_param* from), (pid, from), Whole(from))
+RS_WITH(int, sched_setscheduler, (pid_t pid, int policy, const sched_param* from), (pid, policy, from), Whole(from))
+RS_WITH(int, sched_rr_get_interval, (pid_t pid, timespec* to), (pid, to), Whole(to))
+RS_WITH(int, getresuid, (uid_t* real, uid_t* effective, uid_t* saved), (real, effective, saved), Whole(real), Whole(effective), Whole(saved))
+RS_WITH(int, getresgid, (gid_t* real, gid_t* effective, gid_t* saved), (real, effective, saved), Whole(real), Whole(effective), Whole(saved))
 RS_WITH(int, sched_getaffinity, (pid_t pid, size_t bytes, cpu_set_t* to), (pid, bytes, to), {to, bytes})
 RS_WITH(int, sched_setaffinity, (pid_t pid, size_t bytes, const cpu_set_t* from), (pid, bytes, from), {const_cast<cpu_set_t*>(from), bytes})
 RS_WITH(int, pthread_getaffinity_np, (pthread_t thread, size_t bytes, cpu_set_t* to), (thread, bytes, to), {to, bytes})

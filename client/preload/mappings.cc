@@ -245,10 +245,12 @@ RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept { return mlock
 RAMSPAN_API int mlockall(int flags) noexcept {
   ramspan::preload::AwaitStart();  // the addresses of frames may be reserved already
   if (homes.bytes == 0 || t_inside_ramspan != 0 || (flags & MCL_CURRENT) == 0 || (flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) != 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mlockall, flags));
-  if ((flags & MCL_FUTURE) != 0 && syscall(SYS_mlockall, (flags & ~MCL_CURRENT) | MCL_ONFAULT) != 0) return -1;
   PublicCall call;
-  const int error = ramspan::detail::LockOthers();
-  return error == 0 ? 0 : (call.Fail(error), -1);
+  int error = ramspan::detail::LockOthers();
+  if (error == 0 && (flags & MCL_FUTURE) != 0 && syscall(SYS_mlockall, (flags & ~MCL_CURRENT) | MCL_ONFAULT) != 0) error = errno;
+  if (error == 0) return 0;
+  syscall(SYS_munlockall);  // what was locked before this call, too, because nobody knows it any more
+  return call.Fail(error), -1;
 }
 
 RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {

@@ -42,12 +42,59 @@ int Executed(const char* name, char* const* arguments, char* const* environment,
   return -1;
 }
 
+// libc blocks all signals while it starts a program, those by which pages come too: its stack, where that is swapped by pages, stays at home meanwhile.
+class PinnedStack {
+ public:
+  PinnedStack() : PinnedStack(static_cast<const char*>(__builtin_frame_address(0))) {}
+
+ private:
+  static constexpr size_t kBelow = size_t{48} << 10, kAbove = size_t{4} << 10;  // what libc's calls use of it (the program that starts has another one), and who called them
+  explicit PinnedStack(const char* here) : pinned_(here - Below(here), Below(here) + kAbove) {}
+  // As much of it as there is.
+  static size_t Below(const char* here) {
+    size_t below = NeedsPins(here) ? kBelow : 0;
+    while (below > 0 && (!IsHome(here - below) || !detail::PagesAreUsed(here - below, below))) below /= 2;
+    return below;
+  }
+  const Pinned pinned_;
+};
+
+// The text beside, where it may leave before it is read. Null: there is no memory for that.
+class TextBeside {
+ public:
+  explicit TextBeside(const char* text) : is_beside_(NeedsPins(text)), beside_(is_beside_ ? strlen(text) + 1 : 0), text_(is_beside_ ? beside_.begin() : text) {
+    if (is_beside_ && text_ != nullptr) strcpy(beside_.begin(), text);
+  }
+  bool is_missing() const { return is_beside_ && text_ == nullptr; }
+  const char* get() const { return text_; }
+
+ private:
+  const bool is_beside_;
+  const Beside beside_;
+  const char* const text_;
+};
+
+// posix_spawn and posix_spawnp: what libc reads and answers with all signals blocked.
+template <typename Spawn>
+int Spawned(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment, const Spawn& spawn) {
+  const PinnedStack stack;
+  CopyOf<pid_t> child(pid);
+  CopyOf<const posix_spawn_file_actions_t> acts(actions);
+  CopyOf<const posix_spawnattr_t> attributes(how);
+  const int error = Started(name, arguments, environment, [&] { return spawn(child.get(), acts.get(), attributes.get()); });
+  if (error == 0) child.Answer();
+  return error;
+}
+
 }  // namespace
 }  // namespace ramspan::preload
 
-using ramspan::preload::Bring;
 using ramspan::preload::Executed;
-using ramspan::preload::Started;
+using ramspan::preload::IsChildWithCopy;
+using ramspan::preload::IsHome;
+using ramspan::preload::PinnedStack;
+using ramspan::preload::Spawned;
+using ramspan::preload::TextBeside;
 
 RS_LIBC(execve, int (*)(const char*, char* const*, char* const*))
 RS_LIBC(execv, int (*)(const char*, char* const*))
@@ -55,6 +102,8 @@ RS_LIBC(execvp, int (*)(const char*, char* const*))
 RS_LIBC(execvpe, int (*)(const char*, char* const*, char* const*))
 RS_LIBC(posix_spawn, int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*))
 RS_LIBC(posix_spawnp, int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*))
+RS_LIBC(pclose, int (*)(FILE*))
+RS_LIBC(fork, pid_t (*)())
 RS_LIBC(system, int (*)(const char*))
 RS_LIBC(popen, FILE* (*)(const char*, const char*))
 
@@ -99,18 +148,34 @@ RAMSPAN_API int execle(const char* name, const char* first, ...) noexcept {
 }
 #undef RS_LIST
 RAMSPAN_API int posix_spawn(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment) {
-  return Started(name, arguments, environment, [&] { return real_posix_spawn(pid, name, actions, how, arguments, environment); });
+  return Spawned(pid, name, actions, how, arguments, environment, [&](pid_t* child, const posix_spawn_file_actions_t* acts, const posix_spawnattr_t* attributes) { return real_posix_spawn(child, name, acts, attributes, arguments, environment); });
 }
 RAMSPAN_API int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment) {
-  return Started(name, arguments, environment, [&] { return real_posix_spawnp(pid, name, actions, how, arguments, environment); });
+  return Spawned(pid, name, actions, how, arguments, environment, [&](pid_t* child, const posix_spawn_file_actions_t* acts, const posix_spawnattr_t* attributes) { return real_posix_spawnp(child, name, acts, attributes, arguments, environment); });
 }
 RAMSPAN_API int system(const char* command) {
-  Bring(command);
-  return real_system(command);
+  const TextBeside own(command);
+  if (own.is_missing()) return errno = ENOMEM, -1;
+  const PinnedStack stack;
+  return real_system(own.get());
 }
 RAMSPAN_API FILE* popen(const char* command, const char* mode) {
-  Bring(command);
-  return real_popen(command, mode);
+  const TextBeside own(command), how(mode);
+  if (own.is_missing() || how.is_missing()) return errno = ENOMEM, nullptr;
+  const PinnedStack stack;
+  return real_popen(own.get(), how.get());
+}
+// It waits for the program's end, and has what that was on its stack.
+RAMSPAN_API int pclose(FILE* file) {
+  const PinnedStack stack;
+  return real_pclose(file);
+}
+// A child has none of that memory until it asks for it, and cannot ask without a stack.
+RAMSPAN_API pid_t fork() noexcept {
+  if (__builtin_expect(!IsHome(__builtin_frame_address(0)), 1) || IsChildWithCopy()) return real_fork();
+  static constexpr char kText[] = "ramspan: fork on a stack that is swapped by pages (a coroutine's, or one that the program gave its thread) is refused (EAGAIN): fork on another thread, or use posix_spawn\n";
+  if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) return errno = EAGAIN, -1;
+  return errno = EAGAIN, -1;
 }
 
 }  // extern "C"

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <ucontext.h>
 
 #include <atomic>
 #include <cstring>
@@ -284,7 +285,21 @@ void LocksBesideAllocations() {
   CHECK(IsFilled(kept, 0, kMiB) && munlockall() == 0);
 }
 
-// The arguments of programs leave beside a thread that uses much.
+// What starts programs: their arguments, and what libc reads and answers with all signals blocked, leave beside a thread that uses much. On a coroutine's stack, too.
+namespace {
+ucontext_t outside, coroutine;
+void StartsPrograms() {
+  for (int round = 0; round < 5; ++round) {
+    usleep(kLater / 10);
+    int status = system("exit 7");
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    FILE* const pipe = popen("echo right", "r");
+    char text[20] = "";
+    CHECK(pipe != nullptr && std::fgets(text, sizeof(text), pipe) != nullptr && std::strcmp(text, "right\n") == 0 && pclose(pipe) == 0);
+  }
+  CHECK(fork() == -1 && errno == EAGAIN);  // its child would have no stack
+}
+}  // namespace
 void Spawns() {
   constexpr size_t kBytes = 100'000, kCount = 8;
   char* arguments[kCount + 2] = {const_cast<char*>("true")};
@@ -293,15 +308,27 @@ void Spawns() {
     std::memset(arguments[i], 'a', kBytes);
     arguments[i][kBytes] = 0;
   }
+  auto* const pid = reinterpret_cast<pid_t*>(New(kMiB));
+  auto* const actions = reinterpret_cast<posix_spawn_file_actions_t*>(New(kMiB));
+  auto* const attributes = reinterpret_cast<posix_spawnattr_t*>(New(kMiB));
+  char* const command = std::strcpy(New(kMiB), "exit 7");
+  CHECK(posix_spawn_file_actions_init(actions) == 0 && posix_spawnattr_init(attributes) == 0);
   const Sweeper sweeper;
   for (int round = 0; round < 20; ++round) {
-    pid_t pid = 0;
-    const int error = posix_spawn(&pid, "/bin/true", nullptr, nullptr, arguments, environ);
-    errno = error;
-    CHECK(error == 0);
+    errno = posix_spawn(pid, "/bin/true", actions, attributes, arguments, environ);
+    CHECK(errno == 0);
     int status = -1;
-    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(waitpid(*pid, &status, 0) == *pid && status == 0);
+    status = system(command);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
   }
+  constexpr size_t kCoroutine = 256 << 10;
+  CHECK(getcontext(&coroutine) == 0);
+  coroutine.uc_stack.ss_sp = New(kCoroutine);
+  coroutine.uc_stack.ss_size = kCoroutine;
+  coroutine.uc_link = &outside;
+  makecontext(&coroutine, StartsPrograms, 0);
+  CHECK(swapcontext(&outside, &coroutine) == 0);
 }
 
 // Whether a call that waits goes on behind a signal by which pages come, where somebody sends it, is for the program to say.
