@@ -156,12 +156,12 @@ Frame Engine::DetachFrame(Chunk* chunk) {
 void Engine::AttachSlot(Chunk* chunk, Slot slot) {
   if (chunk->frame != nullptr) room_.CountSlotless(chunk->bytes, false);
   room_.CountSlot(chunk->bytes, true);
-  room_.Hold();
   chunk->slot = slot.release();
   chunk->checksum = 0;  // what an earlier slot held says nothing of this one
   const bool read_only = tier_->CapabilitiesOf(chunk->slot).read_only;
   SetBits(chunk, kHasSlot | (read_only ? kReadOnlySlot : 0));
   if (!read_only) room_.NoteSpace(SpaceOf(chunk->slot));
+  room_.Hold();
 }
 
 Slot Engine::DetachSlot(Chunk* chunk) {

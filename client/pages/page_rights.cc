@@ -127,7 +127,7 @@ int PageSpace::LockOthers() const {
   char line[512];
   for (bool is_begin = true; fgets(line, sizeof(line), maps) != nullptr; is_begin = strchr(line, '\n') != nullptr) {
     uintptr_t begin = 0, end = 0;
-    if (!is_begin || sscanf(line, "%lx-%lx", &begin, &end) != 2 || strstr(line, "[v") != nullptr) continue;  // [vdso] and the like are the kernel's
+    if (!is_begin || sscanf(line, "%lx-%lx", &begin, &end) != 2 || strstr(line, " [v") != nullptr) continue;  // [vdso] and the like are the kernel's
     const auto is_in = [&](const AddressRange& range) { return begin < reinterpret_cast<uintptr_t>(range.begin) + range.bytes && end > reinterpret_cast<uintptr_t>(range.begin); };
     if (is_in(homes_) || is_in(frames_)) continue;
     int failed = ENOMEM;

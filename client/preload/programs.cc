@@ -49,14 +49,14 @@ class PinnedStack {
 
  private:
   static constexpr size_t kBelow = size_t{48} << 10, kAbove = size_t{4} << 10;  // what libc's calls use of it (the program that starts has another one), and who called them
-  explicit PinnedStack(const char* here) : pinned_(here - Below(here), Below(here) + kAbove) {}
+  explicit PinnedStack(const char* here) : used_(here, kAbove), below_(here - Below(here), Below(here)) {}
   // As much of it as there is.
   static size_t Below(const char* here) {
     size_t below = NeedsPins(here) ? kBelow : 0;
     while (below > 0 && (!IsHome(here - below) || !detail::PagesAreUsed(here - below, below))) below /= 2;
     return below;
   }
-  const Pinned pinned_;
+  const Pinned used_, below_;  // the first block of either always finds room
 };
 
 // The text beside, where it may leave before it is read. Null: there is no memory for that.

@@ -61,9 +61,12 @@ ssize_t SendTo(int fd, const void* from, size_t bytes, int flags, const sockaddr
 // A message's header, its name, and what goes beside its bytes (descriptors), where the program's own may leave meanwhile.
 class MessageBeside {
  public:
-  explicit MessageBeside(const msghdr& theirs) : has_name_(theirs.msg_namelen <= sizeof(sockaddr_storage) && IsPlain(theirs.msg_name, theirs.msg_namelen)) {
+  explicit MessageBeside(const msghdr& theirs) : has_name_(IsPlain(theirs.msg_name, NameBytes(theirs))) {
     own_->header = theirs;
-    if (has_name_) own_->header.msg_name = memcpy(&own_->name, theirs.msg_name, theirs.msg_namelen);
+    if (has_name_) {
+      own_->header.msg_name = memcpy(&own_->name, theirs.msg_name, NameBytes(theirs));
+      own_->header.msg_namelen = static_cast<socklen_t>(NameBytes(theirs));
+    }
     if (theirs.msg_controllen > kControlMost || !IsPlain(theirs.msg_control, theirs.msg_controllen)) return;
     control_.emplace(theirs.msg_controllen);
     if (control_->begin() != nullptr) own_->header.msg_control = memcpy(control_->begin(), theirs.msg_control, theirs.msg_controllen);
@@ -72,7 +75,7 @@ class MessageBeside {
   msghdr* header() { return &own_->header; }
   void Answer(msghdr* theirs) {
     const msghdr& header = own_->header;
-    if (has_name_) memcpy(theirs->msg_name, &own_->name, std::min<size_t>(theirs->msg_namelen, sizeof(own_->name)));
+    if (has_name_) memcpy(theirs->msg_name, &own_->name, NameBytes(*theirs));
     if (header.msg_control != theirs->msg_control) memcpy(theirs->msg_control, header.msg_control, std::min(theirs->msg_controllen, header.msg_controllen));
     theirs->msg_namelen = header.msg_namelen;
     theirs->msg_controllen = header.msg_controllen;
@@ -81,6 +84,7 @@ class MessageBeside {
 
  private:
   static constexpr size_t kControlMost = 65536;
+  static size_t NameBytes(const msghdr& one) { return std::min<size_t>(one.msg_namelen, sizeof(sockaddr_storage)); }  // more the kernel does not look at
   struct Kept {
     msghdr header;
     sockaddr_storage name;
@@ -100,21 +104,26 @@ ssize_t Receive(int fd, msghdr* message, int flags) {
   }
   const Vectors all(message->msg_iov, message->msg_iovlen);
   const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
-  Own<msghdr> other;
+  struct Call {
+    msghdr header;
+    iovec one;
+  };
+  Own<Call> call;
   const size_t room = message->msg_controllen;
   return Copied<Way::kIn>(all, whole ? all.bytes() : kPiece, !whole && (flags & MSG_WAITALL) != 0, [&](char* at, size_t n, size_t done) -> ssize_t {
     if (done > 0 && message->msg_controllen > 0) return 0;  // the kernel, too, ends where something came beside the bytes
-    iovec one = {at, n};
-    *other = *message;
-    other->msg_iov = &one;
-    other->msg_iovlen = 1;
-    other->msg_controllen = room;
-    if (done > 0) other->msg_name = nullptr, other->msg_namelen = 0;
-    const ssize_t got = real_recvmsg(fd, other.get(), flags);
+    msghdr& other = call->header;
+    call->one = {at, n};
+    other = *message;
+    other.msg_iov = &call->one;
+    other.msg_iovlen = 1;
+    other.msg_controllen = room;
+    if (done > 0) other.msg_name = nullptr, other.msg_namelen = 0;
+    const ssize_t got = real_recvmsg(fd, &other, flags);
     if (got < 0) return got;
-    if (done == 0) message->msg_namelen = other->msg_namelen;
-    message->msg_controllen = other->msg_controllen;
-    message->msg_flags = other->msg_flags;
+    if (done == 0) message->msg_namelen = other.msg_namelen;
+    message->msg_controllen = other.msg_controllen;
+    message->msg_flags = other.msg_flags;
     return got;
   });
 }
@@ -184,7 +193,7 @@ RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 // One after the other, where one of them needs it. As the kernel looks at the time: behind each message.
 RAMSPAN_API int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
   constexpr long kSecond = 1'000'000'000;
-  if (messages == nullptr || (!NeedsPins(messages) && !NeedsPins(timeout) && !std::any_of(messages, messages + count, NeedsBeside))) return real_recvmmsg(fd, messages, count, flags, timeout);
+  if (messages == nullptr || count == 0 || (!NeedsPins(messages) && !NeedsPins(timeout) && !std::any_of(messages, messages + count, NeedsBeside))) return real_recvmmsg(fd, messages, count, flags, timeout);
   if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= kSecond)) return errno = EINVAL, -1;
   timespec begin = {};
   if (timeout != nullptr) clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -208,7 +217,7 @@ RAMSPAN_API int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
   return static_cast<int>(got);
 }
 RAMSPAN_API int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
-  if (messages == nullptr || (!NeedsPins(messages) && !std::any_of(messages, messages + count, NeedsBeside))) return real_sendmmsg(fd, messages, count, flags);
+  if (messages == nullptr || count == 0 || (!NeedsPins(messages) && !std::any_of(messages, messages + count, NeedsBeside))) return real_sendmmsg(fd, messages, count, flags);
   unsigned sent = 0;
   for (; sent < count; ++sent) {
     const ssize_t bytes = sendmsg(fd, &messages[sent].msg_hdr, flags);

@@ -174,6 +174,15 @@ void LateMessages() {
   most = {0, 1'000'000'000};
   Sweep();
   CHECK(recvmmsg(ends[1], messages, kCount, 0, &most) == -1 && errno == EINVAL);
+  // A name with more room than any address has.
+  CHECK(recv(ends[1], texts, 1, 0) == 1 && send(ends[0], "named", 6, 0) == 6);
+  msghdr named = {};
+  named.msg_iov = vectors;
+  named.msg_iovlen = 1;
+  named.msg_name = New(kMiB);
+  named.msg_namelen = 256;
+  Sweep();
+  CHECK(recvmsg(ends[1], &named, 0) == 6 && std::strcmp(texts, "named") == 0 && named.msg_namelen == 0);
 
   int stream[2];
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, stream) == 0);
