@@ -4,8 +4,8 @@
 // What may wait for others (sockets, pipes, terminals), and what is small, goes through a buffer of libc's beside: nothing is kept in memory while it waits, and a
 // message is sent and received whole. Large pieces of files go straight: their pages are at home as long as the call lasts, one piece after the other.
 //
-// Memory that the kernel is handed by calls which are not here (io_uring, printf's %s of a string larger than the stream's buffer, addresses and control data of
-// messages, libc's own calls for a path name or a futex) has just been touched as a rule, and so is at home.
+// Memory that the kernel is handed by calls which are not here (io_uring, printf's %s of a string larger than the stream's buffer,
+// libc's own calls for a path name or a futex) has just been touched as a rule, and so is at home.
 //
 // Thread-safety, cancellation, signals: as the calls that they replace. Who leaves one by a jump or is cancelled in it loses its buffer.
 #include <fcntl.h>
