@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "common/huge_page.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -13,7 +14,7 @@ constexpr uint64_t kMemoryMax = uint64_t{1} << 46;
 constexpr uint64_t kSwapMemoryMin = 4096;               // one slot of the smallest size
 constexpr uint64_t kSwapMemoryMax = uint64_t{1} << 52;  // 2^40 granules: all that a slot allocator can count
 
-constexpr uint64_t kPageBlockMin = 4096, kPageBlockMax = uint64_t{1} << 20;  // larger ones would be moved with what is not used
+constexpr uint64_t kPageBlockMin = 4096, kPageBlockMax = kHugePageBytes;  // larger ones would be moved with what is not used
 
 // What people call the keys, as Plain() writes it.
 constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
@@ -72,7 +73,7 @@ Status SetSwapMemory(const std::string& text, uint64_t* out) {
 }
 
 Status SetPageBlock(const std::string& text, uint64_t* out) {
-  constexpr const char* kRemedy = "; of memory that is swapped by pages that is what moves as one, a power of two: 64 KiB for mixed use, 4 KiB for scattered use, 1 MiB for sweeps";
+  constexpr const char* kRemedy = "; of memory that is swapped by pages that is what moves as one, a power of two: 64 KiB for mixed use, 4 KiB for scattered use, 2 MiB (huge pages) for sweeps";
   uint64_t bytes = 0;
   if (Status status = SetBytes(text, kPageBlockMin, kPageBlockMax, kRemedy, &bytes); !status.ok()) return status;
   if (!std::has_single_bit(bytes)) return InvalidArgument("\"" + Printable(text) + "\" is no power of two" + kRemedy);

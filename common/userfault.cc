@@ -255,6 +255,8 @@ int Userfault::Empty(void* begin, size_t bytes) {
   return syscall(SYS_madvise, begin, bytes, MADV_DONTNEED) == 0 ? 0 : errno;
 }
 
+void Userfault::FreeTables(void* begin, size_t bytes) { syscall(SYS_madvise, begin, bytes, MADV_DONTNEED); }
+
 void Userfault::Wake(void* begin, size_t bytes) {
   if (mode_ == FaultMode::kProtect) return;
   uffdio_range range{reinterpret_cast<uintptr_t>(begin), bytes};

@@ -59,6 +59,8 @@ class Userfault {
   int Drop(void* begin, size_t bytes);
   // The same of pages in memory of any kind, which keeps its rights: the next touch finds zeros, or, where they are registered, is a fault.
   static int Empty(void* begin, size_t bytes);
+  // The range, in which there is no page, has no page tables either, where the kernel frees those (Linux 6.14): with one a huge page that is moved there is split.
+  static void FreeTables(void* begin, size_t bytes);
   static bool IsThere(void* page);  // in memory, wherever it is
   // Threads that wait for pages of the range look again.
   void Wake(void* begin, size_t bytes);

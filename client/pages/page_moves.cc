@@ -10,6 +10,7 @@
 #include "client/engine/engine.h"
 #include "client/pages/page_space.h"
 #include "common/check.h"
+#include "common/huge_page.h"
 #include "common/log.h"
 
 namespace ramspan {
@@ -192,6 +193,7 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
 
 int PageSpace::MoveHome(Block* block, std::byte* frame) {
   if (!userfault_.moves() || !NoteFrame(frame)) return ENOTSUP;
+  if (block_bytes_ >= kHugePageBytes) Userfault::FreeTables(HomeOf(*block), block_bytes_);  // the fault's
   return userfault_.Move(HomeOf(*block), frame, block_bytes_, Userfault::MayBeShared::kYes);
 }
 

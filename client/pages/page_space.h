@@ -42,7 +42,7 @@ class Engine;
 struct CopiedRun;
 
 struct PageOptions {
-  uint64_t block_bytes = 64 << 10;  // a power of two from 4 KiB to 1 MiB
+  uint64_t block_bytes = 64 << 10;  // a power of two from 4 KiB to 2 MiB
   FaultMode mode = FaultMode::kAuto;
   PageMoves moves = PageMoves::kAuto;
 };

@@ -145,7 +145,7 @@ TEST_F(PlanTest, SizesOfPagesThatCannotBeAreErrorsBeforeAnythingStarts) {
   facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
   facts_.pages_mode = "it works";
   options_.pages = true;
-  for (const char* wrong : {"3KiB", "2MiB", "0", "many"}) {
+  for (const char* wrong : {"3KiB", "4MiB", "0", "many"}) {
     options_.page_block = wrong;
     EXPECT_NE(Error().find("--page-block: "), std::string::npos) << wrong;
   }
