@@ -35,6 +35,8 @@ enum class PageMoves {
   kCopy,  // they come as copies, and leave by a mapping of theirs that moves. Where a device writes to a page that leaves, what it writes is lost
 };
 
+inline constexpr uint64_t kPageBlock = 64 << 10, kPagesAbove = 128 << 10;  // where nobody says otherwise
+
 struct Config {
   uint64_t memory = 0;       // bytes; 0 = choose by the machine
   uint64_t swap_memory = 0;  // bytes; 0 = choose by the disk
@@ -53,11 +55,11 @@ struct Config {
   bool bundles = true;
   std::string stats;  // empty = none
   std::string trace;  // empty = none
-  uint64_t page_block = 64 << 10;   // bytes; a power of two
+  uint64_t page_block = kPageBlock;   // bytes; a power of two
   FaultMode page_faults = FaultMode::kAuto;
   PageMoves page_moves = PageMoves::kAuto;
   bool page_children = true;          // a forked child gets a copy
-  uint64_t pages_above = 128 << 10;  // bytes; of ramspan run --pages
+  uint64_t pages_above = kPagesAbove;  // bytes; of ramspan run --pages
 
   // Where each key that is not a default came from, for messages: "environment RAMSPAN_MEMORY", "/etc/ramspan.conf:3".
   std::map<std::string, std::string> source;

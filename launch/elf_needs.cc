@@ -2,10 +2,13 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "launch/process.h"
 
@@ -52,6 +55,21 @@ std::string NameAt(int fd, uint64_t offset) {
   return length > 0 ? std::string(text) : "";
 }
 
+// As the library has it that reads this variable.
+constexpr char kMark[] = "RAMSPAN_MEMORY";
+constexpr off_t kSearchedMax = 256 << 20;
+
+std::optional<bool> Holds(int fd, std::string_view text) {
+  struct stat file {};
+  if (fstat(fd, &file) != 0 || file.st_size <= 0 || file.st_size > kSearchedMax) return std::nullopt;
+  const auto bytes = static_cast<size_t>(file.st_size);
+  void* const begin = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (begin == MAP_FAILED) return std::nullopt;
+  const bool found = memmem(begin, bytes, text.data(), text.size()) != nullptr;
+  munmap(begin, bytes);
+  return found;
+}
+
 }  // namespace
 
 std::optional<std::vector<std::string>> LibrariesNeeded(const std::string& program) {
@@ -73,6 +91,23 @@ std::optional<std::vector<std::string>> LibrariesNeeded(const std::string& progr
   std::vector<std::string> libraries;
   for (const uint64_t offset : offsets) libraries.push_back(NameAt(file.get(), names + offset));
   return libraries;
+}
+
+std::optional<bool> IsStatic(const std::string& program) {
+  const UniqueFd file(open(program.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::optional<Segments> segments = file ? ReadSegments(file.get()) : std::nullopt;
+  if (!segments) return std::nullopt;
+  return std::none_of(segments->all.begin(), segments->all.end(), [](const Elf64_Phdr& one) { return one.p_type == PT_INTERP; });
+}
+
+std::optional<bool> UsesRamspan(const std::string& program) {
+  const auto libraries = LibrariesNeeded(program);
+  if (!libraries) return std::nullopt;
+  for (const std::string& name : *libraries) {
+    if (name.rfind("libramspan", 0) == 0 || name.rfind("librambrain", 0) == 0) return true;
+  }
+  const UniqueFd file(open(program.c_str(), O_RDONLY | O_CLOEXEC));
+  return file ? Holds(file.get(), kMark) : std::nullopt;
 }
 
 std::optional<MpiUse> MpiUseOf(const std::string& program) {

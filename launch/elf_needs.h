@@ -1,4 +1,4 @@
-// Which shared libraries a program was linked with, read from its file. Stateless; any thread.
+// With what a program was linked, read from its file. Stateless; any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +19,10 @@ enum class MpiUse : uint8_t {
 };
 // Nothing: it cannot be told.
 std::optional<MpiUse> MpiUseOf(const std::string& program);
+
+// Whether nothing can be preloaded into it: no dynamic linker starts it. Nothing: it is no such file.
+std::optional<bool> IsStatic(const std::string& program);
+// Whether it names Ramspan's library, or holds it. (One of its libraries may use it all the same.) Nothing: it cannot be told.
+std::optional<bool> UsesRamspan(const std::string& program);
 
 }  // namespace ramspan

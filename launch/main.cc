@@ -81,12 +81,15 @@ Result<std::string> ReadWholeFile(const std::string& path) {
 }
 
 // Whether the application will find a memory limit of its own, so that the launcher must not choose one. A broken
-// configuration counts as one: the application reports it better, with file and line.
-bool AppIsConfigured(const std::string& app) {
+// configuration counts as one: the application reports it better, with file and line. And what it will find of pages.
+void LookAtConfiguration(const std::string& app, Facts* facts) {
   ConfigSources sources = ProcessConfigSources(Options());
   sources.program_name = app.substr(app.rfind('/') + 1);
   const Result<Config> config = LoadConfig(sources);
-  return !config.ok() || config.value().source.count("memory") != 0;
+  facts->app_memory_configured = !config.ok() || config.value().source.count("memory") != 0;
+  if (!config.ok()) return;
+  facts->page_block = config.value().page_block;
+  facts->pages_above = config.value().pages_above;
 }
 
 // How pages are brought here, in words; else why they are not.
@@ -128,10 +131,13 @@ Facts HostFacts(const RunOptions& options) {
   facts.server = FindCompanion("ramspan-server");
   if (options.pages) LookForPages(&facts);
   facts.mpi_use = MpiUseOf;
+  facts.is_static = IsStatic;
+  // What the system has installed are interpreters, and programs that start others.
+  facts.uses_ramspan = [](const std::string& program) { return program.starts_with("/usr/") || program.starts_with("/bin/") ? std::nullopt : UsesRamspan(program); };
   facts.cores = std::max(std::thread::hardware_concurrency(), 1U);
   facts.available_memory = AvailableMemory();
   facts.shared_memory_free = SharedMemoryFree();
-  facts.app_memory_configured = !options.app.empty() && AppIsConfigured(options.app[0]);
+  if (!options.app.empty()) LookAtConfiguration(options.app[0], &facts);
   return facts;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/config_values.h"
+#include "common/units.h"
 #include "launch/planner.h"
 
 namespace ramspan {
@@ -23,7 +24,7 @@ constexpr int kProcessesMax = 1'000'000'000;
 Result<Plan> Planner::Make() {
   for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts, &Planner::CheckProcesses,
                     &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::PlaceAll, &Planner::CheckMemory, &Planner::TuneTcp,
-                    &Planner::PreloadPages, &Planner::BuildLine}) {
+                    &Planner::WarnOfTheApp, &Planner::PreloadPages, &Planner::BuildLine}) {
     if (Status status = (this->*step)(); !status.ok()) return status;
   }
   return std::move(plan_);
@@ -136,6 +137,24 @@ Status Planner::FindApp() {
   return {};
 }
 
+// What its file shows of an option that will do nothing. Of another program that it starts, or a library of it, the file says nothing.
+Status Planner::WarnOfTheApp() {
+  const std::string& app = plan_.app_name;
+  if (options_.pages && facts_.is_static && facts_.is_static(app_[0]) == true) {
+    plan_.notes.push_back("warning: " + app + " is linked statically: nothing can be preloaded into it, so --pages does nothing for it, and there is no memory limit. Link it dynamically");
+  }
+  const std::optional<bool> uses_ramspan = facts_.uses_ramspan ? facts_.uses_ramspan(app_[0]) : std::nullopt;
+  if (!options_.pages && uses_ramspan == false) {
+    plan_.notes.push_back("warning: " + app + " is not linked with Ramspan (libramspan): unless one of its libraries, or a program that it starts, is, there is no memory limit. "
+                          "An unmodified program needs --pages");
+  }
+  const bool told = options_.transport == "auto" && plan_.servers + plan_.outside_servers > 0;  // ChooseByFacts
+  if (plan_.ranks > 1 && !told && uses_ramspan && facts_.mpi_use(app_[0]) == MpiUse::kNone) {
+    plan_.notes.push_back("-n " + std::to_string(plan_.ranks) + ": " + app + " names no MPI library: unless one of its libraries uses MPI, it runs " + std::to_string(plan_.ranks) + " times, each by itself");
+  }
+  return {};
+}
+
 // After what the application's own file says has been looked at. The library goes to the application alone, and not to what starts it.
 Status Planner::PreloadPages() {
   if (!options_.pages) {
@@ -148,23 +167,23 @@ Status Planner::PreloadPages() {
     return InvalidArgument("--pages does not go with --transport mpi: a page of a buffer that MPI uses would wait for MPI, which waits for the page. Leave it at auto, or ofi");
   }
   // Not by each process, and only when it allocates something.
-  uint64_t bytes = 0;
+  uint64_t block = facts_.page_block, above = facts_.pages_above;
   if (!options_.page_block.empty()) {
-    if (const Status status = SetPageBlock(options_.page_block, &bytes); !status.ok()) return InvalidArgument("--page-block: " + status.message());
+    if (const Status status = SetPageBlock(options_.page_block, &block); !status.ok()) return InvalidArgument("--page-block: " + status.message());
   }
   if (!options_.pages_above.empty()) {
-    if (const Status status = SetPagesAbove(options_.pages_above, &bytes); !status.ok()) return InvalidArgument("--pages-above: " + status.message());
+    if (const Status status = SetPagesAbove(options_.pages_above, &above); !status.ok()) return InvalidArgument("--pages-above: " + status.message());
   }
   const std::string preloaded = Setting("LD_PRELOAD");
   std::vector<std::string> app = {"/usr/bin/env", "LD_PRELOAD=" + facts_.pages_library + (preloaded.empty() ? "" : ":" + preloaded)};
   if (!options_.page_block.empty()) app.push_back("RAMSPAN_PAGE_BLOCK=" + options_.page_block);
-  if (!options_.pages_above.empty()) app.push_back("RAMSPAN_PAGES_ABOVE=" + options_.pages_above);
+  // Always: what a configuration file says is read by the start of the page mode, which comes with the first allocation that is as large.
+  if (above != kPagesAbove || !options_.pages_above.empty()) app.push_back("RAMSPAN_PAGES_ABOVE=" + std::to_string(above));
   // Other processes would read it where it has left (process_vm_readv), and the kernel does not bring it for them.
   if ((facts_.pages_mode.find("EFAULT") != std::string::npos || facts_.pages_mode.find("copies") != std::string::npos) && !UserHas("UCX_TLS")) app.push_back("UCX_TLS=^cma");
   app.insert(app.end(), app_.begin(), app_.end());
   app_ = std::move(app);
-  plan_.notes.push_back("--pages: allocations from " + (options_.pages_above.empty() ? "128KiB" : options_.pages_above) + " on are swapped in blocks of " +
-                        (options_.page_block.empty() ? "64KiB" : options_.page_block) + "; " + facts_.pages_mode);
+  plan_.notes.push_back("--pages: allocations from " + FormatBytes(above) + " on are swapped in blocks of " + FormatBytes(block) + "; " + facts_.pages_mode);
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/config.h"
 #include "common/status.h"
 #include "launch/elf_needs.h"
 
@@ -43,10 +44,12 @@ struct Facts {
   std::string pages_mode;              // how pages are brought on this host, in words; empty: not at all, and then:
   std::string pages_why_not;
   std::function<std::optional<MpiUse>(const std::string&)> mpi_use;  // launch/elf_needs.h
+  std::function<std::optional<bool>(const std::string&)> is_static, uses_ramspan;  // the same; empty: it cannot be told
   uint32_t cores = 1;                  // of this host
   uint64_t available_memory = 0;       // of this host, bytes
   uint64_t shared_memory_free = 0;     // of this host's /dev/shm, bytes
   bool app_memory_configured = false;  // the environment or a configuration file limits the application already
+  uint64_t page_block = kPageBlock, pages_above = kPagesAbove;  // bytes; as those say
 };
 
 struct Plan {

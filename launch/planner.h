@@ -30,6 +30,7 @@ class Planner {
   Status CountRanks();
   Status FindApp();
   Status PreloadPages();
+  Status WarnOfTheApp();
   Status FindHosts();
   Status CheckProcesses();
   Status CheckEnvironment();

@@ -205,6 +205,15 @@ bool TryHeldPin(ChunkHead* chunk, bool write, HeldPin* pin, PinFor how_long) noe
   }
 }
 
+void FailForOtherThread() noexcept {
+  try {
+    ThrowStatus({StatusCode::kAborted, StaticText("a view of a managedVector or managedArray is used by another thread than the one that made it, and each thread needs its own: make it inside of the parallel "
+                                                  "region (#pragma omp parallel { auto v = x.view(); ... #pragma omp for ... }), or in the function that the thread runs")});
+  } catch (...) {
+    failure_of_try = std::current_exception();
+  }
+}
+
 void ThrowOfTry() {
   if (failure_of_try == nullptr) ThrowStatus({StatusCode::kAborted, StaticText("a pull has failed, and so has one of a signal handler's meanwhile")});
   std::rethrow_exception(std::exchange(failure_of_try, nullptr));

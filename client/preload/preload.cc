@@ -98,8 +98,8 @@ int FindLibc(dl_phdr_info* info, size_t, void* inside) {
   pthread_atfork(nullptr, nullptr, InForkedChild);
   ramspan::detail::RegisterForkHandlers();  // now: handlers of the program's own may use such memory
   if (void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD)) dl_iterate_phdr(FindLibc, dlsym(libc, "fopen"));
-  // The configuration is read at the start, which comes with the first allocation of this size.
-  taken_from.store(size_t{4096} * 32);
+  // The configuration is read at the start, which comes with the first allocation of this size. (The launcher has read it for the environment.)
+  taken_from.store(std::max(ramspan::detail::PagesAboveOfEnvironment(), kPageBytes));
   state.store(State::kReady);
 }
 

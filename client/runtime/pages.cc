@@ -29,6 +29,7 @@
 #include "client/runtime/pages_door.h"
 #include "client/runtime/runtime.h"
 #include "common/check.h"
+#include "common/config_values.h"
 #include "common/log.h"
 #include "common/public_call.h"
 #include "common/raise.h"
@@ -278,6 +279,18 @@ void DropPagesInChild(void* begin, size_t bytes) noexcept {
 }
 
 int DescriptorOfPages() noexcept { return PagesIfStarted()->userfault().fd(); }
+
+// What is wrong is an error at the start.
+size_t PagesAboveOfEnvironment() noexcept {
+  uint64_t bytes = kPagesAbove;
+  const char* const text = std::getenv("RAMSPAN_PAGES_ABOVE");
+  if (text == nullptr) return bytes;
+  try {
+    static_cast<void>(SetPagesAbove(text, &bytes));
+  } catch (const std::exception&) {
+  }
+  return bytes;
+}
 
 size_t PagesAbove() noexcept { return Runtime::IfStarted()->pages_above(); }
 

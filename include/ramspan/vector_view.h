@@ -41,7 +41,7 @@ class vectorView {
   using iterator = detail::IndexIterator<const vectorView, Element, reference, std::conditional_t<std::is_const_v<T>, std::input_iterator_tag, std::random_access_iterator_tag>>;
 
   vectorView(const managedPtr<Element>* blocks, size_t size, bool random, detail::BlockIndex index, const detail::LiveViews* alive)
-      : counted_(alive), blocks_(blocks), size_(size), gathers_(std::is_const_v<T> && random), index_(index), held_(index.Count(size), !std::is_const_v<T>, gathers_) {}
+      : counted_(alive), blocks_(blocks), size_(size), gathers_(std::is_const_v<T> && random), index_(index), held_(index.Count(size), !std::is_const_v<T>, gathers_), thread_(detail::ThisThreadPins()) {}
   vectorView(const vectorView&) = delete;
   vectorView& operator=(const vectorView&) = delete;
 
@@ -101,13 +101,19 @@ class vectorView {
     return element;
   }
   // The block's elements are the nearest from here on.
-  void EnterRun(T* elements, size_t block) const noexcept {
+  void EnterRun(T* elements, size_t block) const {
     if (gathers_) return;  // as BlockCache::Find: elements are looked for at one place then
+    if (__builtin_expect(detail::t_pins != thread_, 0)) ThrowForOtherThread();
     elements_ = elements;
     first_ = index_.First(block);
     count_ = std::min(index_.elements(), size_ - first_);
   }
+  [[noreturn]] __attribute__((noinline, cold)) static void ThrowForOtherThread() {
+    detail::FailForOtherThread();
+    detail::ThrowOfTry();
+  }
   __attribute__((noinline, cold)) T* Miss(size_t block, size_t offset, bool to_hold) const noexcept {
+    if (detail::t_pins != thread_) return detail::FailForOtherThread(), nullptr;
     const detail::Object object = detail::ObjectOf()(blocks_[block]);
     if constexpr (std::is_const_v<T>) {
       // Where no more can be held, an element is read where it is. Only a block that is used for long takes another one's place.
@@ -151,6 +157,7 @@ class vectorView {
   mutable void* const* table_ = &kNowhere;  // of the blocks' first elements, by i >> shift_
   mutable unsigned shift_ = 8 * sizeof(size_t) - 1;
   mutable size_t offset_mask_ = 0;
+  const detail::PinTable* const thread_;  // whose it is
 };
 
 // A range of elements, contiguous: in place where it lies in one block, else a copy beside the memory limit (std::bad_alloc where there is none),

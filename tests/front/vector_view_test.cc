@@ -10,6 +10,7 @@
 #include <ctime>
 #include <list>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -50,6 +51,35 @@ TEST(ManagedVector, WhatAViewHasLetGoIsNotFoundAnyMore) {
 }
 
 // Each view would hold four blocks at first, and more: 10 MiB of 16, which others need, too, and descriptors. Three of each must do.
+// What the threads of `#pragma omp parallel for` did to one view made above it: wrong elements, now and then a segmentation fault.
+TEST(ManagedVector, AViewOfAnotherThreadIsAnError) {
+  constexpr size_t kCount = 64 << 10;
+  managedVector<double> x(kCount, 1.0);
+  const auto writes = x.view();
+  const auto reads = x.cview();
+  double sum = 0;
+  for (size_t i = 0; i < kCount; ++i) sum += reads[i] + (writes[i] += 1);
+  EXPECT_EQ(sum, 3.0 * kCount);
+  int refused = 0;
+  std::thread([&] {
+    const auto try_all = [&](const auto& view) {
+      double other = 0;
+      try {
+        for (size_t i = 0; i < kCount; ++i) other += view[i];
+      } catch (const ramspan::Error& e) {
+        refused += std::string(e.what()).find("each thread needs its own") != std::string::npos;
+      }
+      return other;
+    };
+    const auto own = x.cview();
+    EXPECT_EQ(try_all(own), 2.0 * kCount);
+    EXPECT_LT(try_all(writes), 2.0 * kCount);
+    EXPECT_LT(try_all(reads), 2.0 * kCount);
+  }).join();
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(writes[kCount - 1] + reads[0], 4.0);
+}
+
 TEST(ManagedVector, ManyViewsShareMemory) {
   constexpr size_t kVectors = 40, kElements = 128_KiB;
   std::vector<managedVector<uint64_t>> x;

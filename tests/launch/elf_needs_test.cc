@@ -18,7 +18,15 @@ TEST(ElfNeeds, AProgramsLibrariesAreFound) {
   EXPECT_EQ(MpiUseOf("/bin/sh"), MpiUse::kNone);
 }
 
+TEST(ElfNeeds, WhatALimitCannotReachIsFound) {
+  EXPECT_EQ(IsStatic(SelfPath()), false);
+  EXPECT_EQ(UsesRamspan("/bin/sh"), false);
+  EXPECT_EQ(UsesRamspan(SelfPath()), true);  // it holds what it tests
+}
+
 TEST(ElfNeeds, AScriptAndAnAbsentFileTellNothing) {
+  EXPECT_EQ(IsStatic("/etc/passwd"), std::nullopt);
+  EXPECT_EQ(UsesRamspan("/nowhere/at/all"), std::nullopt);
   EXPECT_EQ(MpiUseOf("/etc/passwd"), std::nullopt);
   EXPECT_EQ(MpiUseOf("/nowhere/at/all"), std::nullopt);
 }

@@ -140,6 +140,58 @@ TEST_F(PlanTest, PagesArePreloadedIntoTheApplicationAlone) {
   EXPECT_TRUE(Notes(plan, "it works"));
 }
 
+// "128KiB" and "64KiB" were announced whatever the environment and files said; and a lower pagesAbove had no effect before an allocation of 128 KiB.
+TEST_F(PlanTest, WhatFilesSayOfPagesIsAnnouncedAndHoldsFromTheFirstAllocationOn) {
+  Ranks(1, 0);
+  facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
+  facts_.pages_mode = "it works";
+  facts_.pages_above = 16384;
+  facts_.page_block = 4096;
+  options_.pages = true;
+  const Plan plan = Make();
+  EXPECT_TRUE(Notes(plan, "allocations from 16 KiB on are swapped in blocks of 4 KiB"));
+  EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), "RAMSPAN_PAGES_ABOVE=16384"), 1);
+}
+
+// They ran without a limit, and nothing was said.
+TEST_F(PlanTest, ProgramsThatTheLimitCannotReachAreToldOf) {
+  Ranks(1, 0);
+  options_.server_memory = "";
+  facts_.uses_ramspan = [](const std::string&) { return std::optional(false); };
+  EXPECT_TRUE(Notes(Make(), "./app is not linked with Ramspan"));
+  facts_.uses_ramspan = [](const std::string&) { return std::optional(true); };
+  EXPECT_TRUE(Make().notes.empty());
+  facts_.uses_ramspan = [](const std::string&) { return std::optional<bool>(); };
+  EXPECT_TRUE(Make().notes.empty());
+  facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
+  facts_.pages_mode = "it works";
+  options_.pages = true;
+  facts_.uses_ramspan = [](const std::string&) { return std::optional(false); };
+  facts_.is_static = [](const std::string&) { return std::optional(false); };
+  EXPECT_EQ(Make().notes.size(), 1u);
+  facts_.is_static = [](const std::string&) { return std::optional(true); };
+  EXPECT_TRUE(Notes(Make(), "./app is linked statically"));
+}
+
+TEST_F(PlanTest, RanksOfAProgramWithoutMpiAreToldOf) {
+  mpi_use_ = MpiUse::kNone;
+  options_.server_memory = "";
+  Ranks(2, 0);
+  EXPECT_TRUE(Make().notes.empty()) << "an interpreter, or a program that starts others";
+  facts_.uses_ramspan = [](const std::string&) { return std::optional(true); };
+  Ranks(2, 0);
+  EXPECT_TRUE(Notes(Make(), "it runs 2 times, each by itself"));
+  Ranks(2, 1);
+  options_.server_memory = "512MiB";
+  EXPECT_EQ(Make().notes.size(), 1u) << "once: with the choice of servers";
+  options_.server_memory = "";
+  Ranks(1, 0);
+  EXPECT_TRUE(Make().notes.empty());
+  mpi_use_ = MpiUse::kRamspan;
+  Ranks(2, 0);
+  EXPECT_TRUE(Make().notes.empty());
+}
+
 // They were announced as if they held, and only a program with large allocations heard of it.
 TEST_F(PlanTest, SizesOfPagesThatCannotBeAreErrorsBeforeAnythingStarts) {
   facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";

@@ -80,6 +80,37 @@ int main() {
 }
 P
 g++ -std=c++17 -O1 own_operators.cc -o own_operators && same own_operators 8MiB './own_operators'
+# Smaller allocations than 128 KiB were left to malloc until one was as large, whatever --pages-above said.
+cat >rows.c <<'P'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main() {
+  static char* rows[3000];
+  for (int i = 0; i < 3000; ++i) memset(rows[i] = malloc(64000), i, 64000);
+  for (int i = 0; i < 3000; ++i) {
+    if (rows[i][i] != (char)i) return 1;
+  }
+  FILE* status = fopen("/proc/self/status", "r");
+  char line[200];
+  long peak = 0;
+  while (fgets(line, sizeof(line), status)) sscanf(line, "VmHWM: %ld", &peak);
+  puts(peak < 64 << 10 ? "good" : "too much");
+}
+P
+gcc -O1 rows.c -o rows
+printf '[default]\npagesAbove = 32 KiB\n' >rows.conf
+for way in "--pages-above 32KiB" "--pages-above 4KiB --page-block 4KiB" ""; do
+  config=/dev/null
+  [ -n "$way" ] || config=$work/rows.conf
+  if [ "$(RAMSPAN_CONFIG=$config "$ramspan" run --pages $way --memory 32MiB -- ./rows 2>err)" = good ]; then
+    echo "ok: small rows, ${way:-by a file}"
+  else
+    echo "FAILED: small rows, ${way:-by a file}"
+    tail -5 err
+    failed=1
+  fi
+done
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot; and as in a container without userfaultfd.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect auto"; do
   for scenario in guard_pages remaps calls signals stacks locks child children child_calls child_signals frees_during_forks ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers own_faults rights rights_beside_readers rights_in_children locks_and_rights locks_of_kernel rights_of_calls arguments soak handlers_during_forks children_of_small_files waits_on_stacks late_messages child_handler_masks lengths locks_beside_allocations spawns restarts small_answers; do
@@ -103,6 +134,10 @@ else
   tail -5 err
   failed=1
 fi
+export RAMSPAN_PAGE_BLOCK=2MiB
+same sort_huge 16MiB 'exec sort -S 32M numbers | md5sum'
+same python_huge 8MiB 'exec python3 pool.py'
+unset RAMSPAN_PAGE_BLOCK
 export RAMSPAN_PAGE_FAULTS=protect
 same sort_by_protection 2MiB 'exec sort -S 32M numbers | md5sum'
 same python_by_protection 8MiB 'exec python3 pool.py'

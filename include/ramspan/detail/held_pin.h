@@ -58,5 +58,7 @@ class HeldPin {
 enum class PinFor { kOnceInTable, kLong, kOnce };
 RAMSPAN_API bool TryHeldPin(ChunkHead* chunk, bool write, HeldPin* pin, PinFor how_long) noexcept;
 [[noreturn]] RAMSPAN_API void ThrowOfTry();
+// What ThrowOfTry throws next: that a view was used by another thread than its own.
+RAMSPAN_API void FailForOtherThread() noexcept;
 
 }  // namespace ramspan::detail
