@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -60,6 +61,11 @@ constexpr uint64_t kServerMarginPart = 4;
 // Descriptors' part of the limit (1/8), which is missing for data; the second is what they and tables take with few chunks, too.
 constexpr uint64_t kDescriptorPart = 8, kDescriptorsLeast = 1 << 20;
 
+// Beside the limit of an unmodified program: less is libraries, stacks and what any malloc keeps.
+constexpr uint64_t kBesideLeast = 32 << 20;
+constexpr uint64_t kBesidePart = 4;  // of the limit
+constexpr uint64_t kLargestPageBlock = 2 << 20, kBlocksInLimit = 32;  // with fewer of them there is no room for read-ahead
+
 struct Found {
   Advice advice;
   double weight;  // among processes
@@ -103,6 +109,12 @@ uint64_t NeededLimit(const ProcessStatistics& s) {
   return needed + std::max(needed / kMarginPart, kMarginLeast);
 }
 
+// Of a program that may be somebody else's.
+std::string PagesChange(const ProcessStatistics& s, uint64_t block) {
+  return "Blocks of pages of another size: ramspan run --pages --page-block " + (block < 1 << 20 ? std::to_string(block >> 10) + "KiB" : SizeArgument(block)) +
+         " (RAMSPAN_PAGE_BLOCK); they are " + FormatBytes(s.page_block) + " now. Or a higher limit (--memory).";
+}
+
 Maybe PinsFillLimit(const ProcessStatistics& s, const JobTotals&) {
   const double waited = static_cast<double>(s.pin_waits_us) / 1e6;
   if (s.pin_refusals == 0 && Ratio(waited, s.seconds) < kWaitShareLeast) return {};
@@ -136,6 +148,7 @@ Maybe LimitJustUnder(const ProcessStatistics& s, const JobTotals&) {
 }
 
 Maybe ForgottenConst(const ProcessStatistics& s, const JobTotals&) {
+  if (s.page_block > 0) return {};  // a page that is only read counts as changed until its checksum is seen
   if (s.evictions < kTransfersLeast || Share(s.unchanged_writes, s.evictions) < kUnchangedLeast) return {};
   const uint64_t skipped = std::min(s.unchanged_writes, s.unchanged_skipped);
   std::string evidence = "Of " + std::to_string(s.evictions) + " chunks that left memory, " + std::to_string(s.unchanged_writes) + " (" +
@@ -157,6 +170,7 @@ Maybe ChunksTooLarge(const ProcessStatistics& s, const JobTotals&) {
                 FormatBytes(in) + " came back from swap, " + Times(Share(in, s.data)) + " the data (" + FormatBytes(s.data) + "), in pieces of " +
                     FormatBytes(chunk) + " on average. Of " + std::to_string(Loads(s)) + " loads, " + std::to_string(scattered) +
                     " followed no order by which they could have been fetched ahead. " + WaitText(s),
+                s.page_block > 0 ? PagesChange(s, s.page_block / 4) :
                 "Where a use needs only a few elements of a chunk, make chunks smaller: managedVector<T> x(n, ramspan::VectorOptions{0, "
                 "ramspan::access::random}) has blocks of 8 KiB, managedArray<T> x(n, ramspan::ChunkBytes{8 << 10}) likewise. Where each use needs all of its "
                 "chunk, the size is right: sort the uses so that they follow the order of the chunks."},
@@ -165,11 +179,15 @@ Maybe ChunksTooLarge(const ProcessStatistics& s, const JobTotals&) {
 
 Maybe ChunksTooSmall(const ProcessStatistics& s, const JobTotals&) {
   const uint64_t transfers = s.Moved().ops_in, chunk = MeanLoad(s);
-  if (!s.misses_in_order || transfers < kSmallTransfersLeast || chunk > kSmallTransferMost || WaitShare(s) < kWaitShareLeast) return {};
+  // By pages a sweep gains up to the largest ones, which move as one huge page.
+  const uint64_t larger = s.page_block == 0 ? 0 : std::min(kLargestPageBlock, std::bit_floor(s.budget / kBlocksInLimit));
+  const bool small = s.page_block == 0 ? transfers >= kSmallTransfersLeast && chunk <= kSmallTransferMost : transfers >= kTransfersLeast && larger >= 4 * s.page_block;
+  if (!s.misses_in_order || !small || WaitShare(s) < kWaitShareLeast) return {};
   if (Share(std::min(s.misses, *s.misses_in_order) + s.prefetch_hits, Loads(s)) < kInOrderLeast) return {};
   return Found{{Advice::Kind::kChunksTooSmall, "The chunks are small for data that is used in order.",
                 std::to_string(transfers) + " transfers from swap moved " + FormatBytes(chunk) +
                     " each on average, one after the other in an order that was foreseen. " + WaitText(s),
+                s.page_block > 0 ? PagesChange(s, larger) :
                 "Where elements that are used one after the other can be in one chunk, make chunks of 64 KiB to 1 MiB: managedVector<T> x(n) has blocks of "
                 "64 KiB, managedArray<T> x(n) chunks of 1 MiB; a managedPtr<T> takes as many "
                 "elements as are used together."},
@@ -213,12 +231,25 @@ Maybe DescriptorsFillLimit(const ProcessStatistics& s, const JobTotals&) {
   return Found{{Advice::Kind::kDescriptorsFillLimit, "There are so many chunks that their descriptors take a good part of the memory limit.",
                 "Descriptors and tables took " + FormatBytes(within) + " of the limit of " + FormatBytes(s.budget) + " (" + Percent(Share(within, s.budget)) +
                     "), which is missing for data.",
+                s.page_block > 0 ? PagesChange(s, 4 * s.page_block) :
                 "Make fewer and larger chunks: one managedPtr<T>(n) for many elements instead of one for each, or a managedVector<T>."},
                static_cast<double>(within)};
 }
 
+// At the end of the run where servers of this host are mapped: those pages count in the peak.
+Maybe BesideLimit(const ProcessStatistics& s, const JobTotals&) {
+  if (s.pages_above == 0) return {};
+  const auto remote = s.tiers.find("remote");
+  const uint64_t memory = remote != s.tiers.end() && remote->second.servers > 0 ? s.anonymous_rss : s.peak_rss;
+  if (memory < s.budget + std::max(kBesideLeast, s.budget / kBesidePart)) return {};
+  return Found{{Advice::Kind::kBesideLimit, "The process had much memory beside the limit, which --pages leaves to malloc.",
+                "It had " + FormatBytes(memory) + ", and the limit of " + FormatBytes(s.budget) + " is that of allocations of at least " + FormatBytes(s.pages_above) + ". The rest is in smaller ones, stacks and libraries.",
+                "Let it take smaller ones: ramspan run --pages --pages-above 4KiB --page-block 4KiB (or somewhat larger ones of both); or leave room for them beside the limit."},
+               static_cast<double>(memory)};
+}
+
 // In the order of Kind.
-constexpr std::array kAdvisers = {PinsFillLimit, LimitJustUnder, ForgottenConst, ChunksTooLarge, ChunksTooSmall, ReadAheadInVain, ServersFull, DescriptorsFillLimit};
+constexpr std::array kAdvisers = {PinsFillLimit, LimitJustUnder, ForgottenConst, ChunksTooLarge, ChunksTooSmall, ReadAheadInVain, ServersFull, DescriptorsFillLimit, BesideLimit};
 
 std::string NameOf(const ProcessStatistics& s, size_t index) {
   return s.rank >= 0 ? "rank " + std::to_string(s.rank) : "process " + std::to_string(index + 1);

@@ -19,6 +19,7 @@ struct Advice {
     kReadAheadInVain,    // what is fetched ahead is not used
     kServersFull,        // files had to take what the servers had no room for
     kDescriptorsFillLimit,  // so many chunks that their descriptors are a good part of the limit
+    kBesideLimit,        // an unmodified program has much memory that --pages leaves to malloc
   };
   Kind kind;
   std::string finding;   // one sentence

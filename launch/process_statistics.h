@@ -20,6 +20,9 @@ struct ProcessStatistics {
   int64_t rank = -1;
   double seconds = 0;
   uint64_t budget = 0, peak_resident = 0, peak_rss = 0;
+  uint64_t anonymous_rss = 0;  // at the end
+  uint64_t page_block = 0;     // bytes; 0: no memory was swapped by pages
+  uint64_t pages_above = 0;    // bytes; of a program that was not made for Ramspan; else 0
   uint64_t metadata = 0, metadata_beside_limit = 0;
   uint64_t data = 0;         // at most, in bytes of the program
   uint64_t data_frames = 0;  // at most, in whole pages; `data` where the file does not tell

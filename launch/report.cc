@@ -50,7 +50,7 @@ Result<ProcessStatistics> ReadStatistics(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return InvalidArgument(path + " is a folder; name the files in it: " + path + "/*.json");
   std::ifstream file(path);
-  if (!file) return InvalidArgument(path + ": cannot be read: " + strerror(errno) + (errno == ENOENT ? " (a program writes its statistics when it exits, not when it is killed)" : ""));
+  if (!file) return InvalidArgument(path + ": cannot be read: " + strerror(errno) + (errno == ENOENT ? " (a program writes its statistics when it exits, not when it is killed; one that is not linked with Ramspan, or has allocated nothing that --pages takes, writes none)" : ""));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::optional<ProcessStatistics> process = ParseProcessStatistics(text);
   if (!process) return InvalidArgument(path + " is not a statistics file (one JSON object)");
@@ -133,7 +133,11 @@ void AddRows(Table& table, const std::vector<Totals>& totals) {
   AddBytesRow(table, "data", totals, &Totals::data);
   AddBytesRow(table, "memory limit", totals, &Totals::budget);
   AddBytesRow(table, "peak resident", totals, &Totals::peak_resident);
-  AddBytesRow(table, "peak of process (RSS)", totals, &Totals::peak_rss);
+  const bool maps_servers = std::any_of(totals.begin(), totals.end(), [](const Totals& one) {
+    const auto remote = one.tiers.find("remote");
+    return remote != one.tiers.end() && remote->second.servers > 0;
+  });
+  AddBytesRow(table, maps_servers ? "peak of process (RSS; with servers' memory)" : "peak of process (RSS)", totals, &Totals::peak_rss);
   AddTierRows(table, totals);
   AddRow(table, "chunks evicted / without a write", totals, [](const Totals& one) {
     return std::to_string(one.evictions) + " / " + std::to_string(one.clean_evictions);

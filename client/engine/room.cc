@@ -271,8 +271,8 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
     Slot mine(tier_, slot.value(), chunk->bytes);
     const Status others = TryKeepRoom(0, 0, sizes, ask);
     if (others.ok()) {
+      room_.kept = sizes;  // before what is held is told of the slot
       GiveEmptySlot(chunk, mine.release());
-      room_.kept = sizes;
       return others;
     }
     if (others.code() != StatusCode::kMustAsk) return others;

@@ -103,6 +103,10 @@ int FindLibc(dl_phdr_info* info, size_t, void* inside) {
   state.store(State::kReady);
 }
 
+[[gnu::destructor]] void AtEnd() {
+  if (state.load(std::memory_order_relaxed) == State::kReady) ramspan::detail::TellOfNoPages();
+}
+
 void Start() {
   state.store(State::kStarting);
   ramspan::detail::LeaveAddressesToProgram();

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -34,6 +36,7 @@
 #include "common/public_call.h"
 #include "common/raise.h"
 #include "common/reserve_addresses.h"
+#include "common/units.h"
 #include "ramspan/errors.h"
 #include "ramspan/rs_malloc.h"
 
@@ -266,7 +269,45 @@ PageAddresses AddressesOfPages() noexcept {
   return {reinterpret_cast<uintptr_t>(homes.begin), homes.bytes};
 }
 
-void LeaveAddressesToProgram() noexcept { LeaveHalfOfAddresses(); }
+namespace {
+std::atomic<bool> is_unmodified{false};
+
+uint64_t PeakOfProcess() {
+  // Of the programs, too, that this process was before exec; so the exact one is looked at only where this is much.
+  rusage use{};
+  return getrusage(RUSAGE_SELF, &use) == 0 ? static_cast<uint64_t>(use.ru_maxrss) << 10 : 0;
+}
+uint64_t PeakOfProgram() {
+  uint64_t kib = 0;
+  if (FILE* const status = fopen("/proc/self/status", "re")) {
+    char line[256];
+    while (fgets(line, sizeof(line), status) != nullptr && sscanf(line, "VmHWM: %lu", &kib) != 1) {
+    }
+    fclose(status);
+  }
+  return kib << 10;
+}
+}  // namespace
+
+void LeaveAddressesToProgram() noexcept {
+  is_unmodified.store(true, std::memory_order_relaxed);
+  LeaveHalfOfAddresses();
+}
+size_t PagesAboveOfUnmodified() noexcept { return is_unmodified.load(std::memory_order_relaxed) ? PagesAbove() : 0; }
+
+void TellOfNoPages() noexcept {
+  constexpr uint64_t kBesideLeast = 32 << 20;  // libraries, stacks, and what any malloc keeps
+  const char* const text = std::getenv("RAMSPAN_MEMORY");
+  uint64_t limit = 0;
+  try {
+    if (text == nullptr || !SetMemory(text, &limit).ok() || PeakOfProcess() < limit + kBesideLeast) return;
+    const uint64_t peak = PeakOfProgram();
+    if (peak < limit + kBesideLeast) return;
+    LogWarning("--pages has swapped nothing: the program had %s of memory, and no allocation of at least %s, which it would take (ramspan run --pages-above SIZE). The memory limit of %s did not hold",
+               FormatBytes(peak).c_str(), FormatBytes(PagesAboveOfEnvironment()).c_str(), FormatBytes(limit).c_str());
+  } catch (const std::exception&) {
+  }
+}
 
 size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes, are_protected); }
 

@@ -20,8 +20,11 @@ RAMSPAN_API PageAddresses AddressesOfPages() noexcept;
 // Before the start, for a program that knows nothing of it: LeaveHalfOfAddresses.
 RAMSPAN_API void LeaveAddressesToProgram() noexcept;
 RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the start
+RAMSPAN_API size_t PagesAboveOfUnmodified() noexcept;  // 0: not in a program that has called LeaveAddressesToProgram
 // Before it, as far as the environment says it: for who starts with the first allocation that is as large. Does not use the heap.
 RAMSPAN_API size_t PagesAboveOfEnvironment() noexcept;
+// At the end of a program that had no such allocation. Says so where it had more memory than the environment's limit.
+RAMSPAN_API void TellOfNoPages() noexcept;
 RAMSPAN_API int SignalOfPages() noexcept;  // by which they come, after the start; 0: by none
 // The descriptor without which memory that has left is zeros.
 RAMSPAN_API int DescriptorOfPages() noexcept;

@@ -12,6 +12,7 @@
 #include "client/engine/engine.h"
 #include "client/front/bundles.h"
 #include "client/front/pin_registry.h"
+#include "client/runtime/pages_door.h"
 #include "client/runtime/stats_json.h"
 #include "client/swap/file_swap.h"
 #include "client/swap/tiered_swap.h"
@@ -58,6 +59,7 @@ std::string RuntimeStatistics::Json() const {
   in.small_objects = from_.bundles ? from_.bundles->objects() : 0;
   in.rank = rank_.load(std::memory_order_relaxed);
   in.pages = GetPageStatistics();
+  in.pages_above = detail::PagesAboveOfUnmodified();
   in.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - from_.started).count();
   for (size_t i = 0; i < from_.swap->tier_count(); ++i) {  // the program may have added several of a kind
     const SwapTier& tier = from_.swap->tier(i);

@@ -79,9 +79,10 @@ Members AdviceJson(const EngineCounters& c) {
 }
 
 // Memory that is swapped by pages (docs/pages.md); its chunks are in all other counts, too.
-Members PagesJson(const PageStatistics& p) {
+Members PagesJson(const PageStatistics& p, uint64_t above) {
   return Members()
       .Add("block_bytes", p.block_bytes)
+      .Add("above_bytes", above)
       .Add("faults", p.faults)
       .Add("blocks_in", p.blocks_in)
       .Add("blocks_out", p.blocks_out)
@@ -166,7 +167,7 @@ std::string FormatStats(const StatsInput& in) {
       .Add("advice", AdviceJson(c))
       .Add("prefetch", Members().Add("issued", c.prefetch_issued).Add("hits", c.prefetch_hits).Add("wasted", c.prefetch_wasted))
       .Add("waits", Members().Add("count", c.waits).Add("total_us", c.wait_ns_total / 1000).Add("histogram_us", HistogramJson(c)))
-      .Add("pages", PagesJson(in.pages))
+      .Add("pages", PagesJson(in.pages, in.pages_above))
       .Add("pins", Members().Add("waits", c.pin_waits).Add("total_us", c.pin_wait_ns / 1000).Add("refused", c.pin_refusals))
       .text();
 }

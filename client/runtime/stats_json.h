@@ -19,6 +19,7 @@ struct StatsInput {
   std::vector<ServerStats> servers;  // of the tier "remote"
   uint64_t small_objects = 0;
   PageStatistics pages;
+  uint64_t pages_above = 0;  // bytes: larger allocations are swapped, of a program that knows nothing of it
   int rank = -1;
   double seconds = 0;
 };

@@ -121,6 +121,44 @@ TEST(Advice, ChunksThatLeaveUnchangedAskForConst) {
   for (const char* words : {"const adhereTo<T>", "read()", "cview()"}) EXPECT_THAT(advice.change, HasSubstr(words));
 }
 
+// managedPtrs' advice was given for programs that have none.
+const Json kPages = {{"pages", {{"block_bytes", 64 * kKiB}, {"above_bytes", 128 * kKiB}}}};
+
+TEST(Advice, UnmodifiedProgramsGetOptionsToChange) {
+  Json jumps = Changed(kJumps);
+  jumps.merge_patch(kPages);
+  const Advice smaller = TheOne(jumps);
+  EXPECT_EQ(smaller.kind, Kind::kChunksTooLarge);
+  EXPECT_THAT(smaller.change, HasSubstr("--page-block 16KiB"));
+  EXPECT_THAT(smaller.change, Not(HasSubstr("managedVector")));
+  Json sweep = Healthy();
+  sweep.merge_patch(kPages);
+  EXPECT_THAT(KindsOf(sweep), IsEmpty()) << "hardly waits";
+  sweep["waits"]["total_us"] = 3'000'000;
+  const Advice larger = TheOne(sweep);
+  EXPECT_EQ(larger.kind, Kind::kChunksTooSmall);
+  EXPECT_THAT(larger.change, HasSubstr("--page-block 2MiB"));
+  sweep["pages"]["block_bytes"] = 2 * kMiB;
+  EXPECT_THAT(KindsOf(sweep), IsEmpty());
+  sweep["unchanged_writes"] = 23'000;
+  EXPECT_THAT(KindsOf(sweep), IsEmpty()) << "nobody can say const there";
+}
+
+// 98 MiB beside a limit of 32 were "Nothing: all of the data had room in memory".
+TEST(Advice, MemoryBesideTheLimitOfAnUnmodifiedProgramIsNamed) {
+  Json run = Healthy();
+  run.merge_patch(kPages);
+  run["peak_rss_bytes"] = 200 * kMiB;
+  const Advice advice = TheOne(run);
+  EXPECT_EQ(advice.kind, Kind::kBesideLimit);
+  EXPECT_THAT(advice.change, HasSubstr("--pages-above 4KiB"));
+  run["peak_rss_bytes"] = 90 * kMiB;
+  EXPECT_THAT(KindsOf(run), IsEmpty()) << "libraries";
+  run["peak_rss_bytes"] = 200 * kMiB;
+  run["pages"]["above_bytes"] = 0;
+  EXPECT_THAT(KindsOf(run), IsEmpty()) << "its own memory, of which it knows";
+}
+
 TEST(Advice, AFewUnchangedWritesAreChance) {
   EXPECT_THAT(KindsOf(Changed({{"unchanged_writes", 1000}, {"unchanged_bytes", 1000 * 64 * kKiB}})), IsEmpty());
 }

@@ -111,6 +111,13 @@ for way in "--pages-above 32KiB" "--pages-above 4KiB --page-block 4KiB" ""; do
     failed=1
   fi
 done
+# It ran without a limit, and nobody heard of it.
+if "$ramspan" run --pages --memory 32MiB -- ./rows 2>err | grep -q "too much" && grep -q "has swapped nothing" err; then
+  echo "ok: small rows that are left to malloc are told of"
+else
+  echo "FAILED: small rows that are left to malloc are told of"
+  failed=1
+fi
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot; and as in a container without userfaultfd.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect auto"; do
   for scenario in guard_pages remaps calls signals stacks locks child children child_calls child_signals frees_during_forks ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers own_faults rights rights_beside_readers rights_in_children locks_and_rights locks_of_kernel rights_of_calls arguments soak handlers_during_forks children_of_small_files waits_on_stacks late_messages child_handler_masks lengths locks_beside_allocations spawns restarts small_answers; do
