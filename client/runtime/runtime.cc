@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "client/engine/engine.h"
 #include "client/front/bundles.h"
@@ -37,7 +38,7 @@
 namespace ramspan {
 
 namespace {
-constexpr int kSitesTold = 8;  // of pulls that changed nothing; the rest is rare beside them
+constexpr size_t kSitesTold = 8;  // of pulls that changed nothing; the rest is rare beside them
 constexpr auto kTraceWrittenEvery = std::chrono::milliseconds(10);
 }  // namespace
 
@@ -241,10 +242,14 @@ void Runtime::AtExit() {
   if (config_.debug) {
     say("unchanged writes to swap are not told", [this] {
       std::string words = engine_->DescribeUnchangedWrites();
+      std::vector<std::pair<std::string, uint64_t>> places;  // one line may be several places in the code
       for (const auto& [site, times] : engine_->UnchangedBySite()) {
-        words += "ramspan debug:   pulled as T* at " + DescribeSite(site) + " (" + std::to_string(times) + " times)\n";
-        if (std::count(words.begin(), words.end(), '\n') > kSitesTold) break;
+        const std::string place = DescribeSite(site);
+        const auto known = std::find_if(places.begin(), places.end(), [&](const auto& one) { return one.first == place; });
+        known != places.end() ? void(known->second += times) : void(places.emplace_back(place, times));
+        if (places.size() == kSitesTold) break;
       }
+      for (const auto& [place, times] : places) words += "ramspan debug:   pulled as T* at " + place + " (" + std::to_string(times) + " times)\n";
       const WriteSignalsBlocked blocked;
       std::fputs(words.c_str(), stderr);
     });
