@@ -231,7 +231,7 @@ Maybe DescriptorsFillLimit(const ProcessStatistics& s, const JobTotals&) {
   return Found{{Advice::Kind::kDescriptorsFillLimit, "There are so many chunks that their descriptors take a good part of the memory limit.",
                 "Descriptors and tables took " + FormatBytes(within) + " of the limit of " + FormatBytes(s.budget) + " (" + Percent(Share(within, s.budget)) +
                     "), which is missing for data.",
-                s.page_block > 0 ? PagesChange(s, 4 * s.page_block) :
+                s.page_block > 0 ? PagesChange(s, std::min(kLargestPageBlock, 4 * s.page_block)) :
                 "Make fewer and larger chunks: one managedPtr<T>(n) for many elements instead of one for each, or a managedVector<T>."},
                static_cast<double>(within)};
 }

@@ -61,6 +61,7 @@ constexpr size_t kPageBytes = 4096;
 enum class State { kUnborn, kReady, kStarting, kStarted, kForked };
 std::atomic<State> state{State::kUnborn};
 std::once_flag once;
+pid_t loaded_by = 0;  // its forked children had its memory, too, and say nothing of it
 
 [[gnu::noinline]] void Say(const char* what) {
   char text[1200];
@@ -100,11 +101,12 @@ int FindLibc(dl_phdr_info* info, size_t, void* inside) {
   if (void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD)) dl_iterate_phdr(FindLibc, dlsym(libc, "fopen"));
   // The configuration is read at the start, which comes with the first allocation of this size. (The launcher has read it for the environment.)
   taken_from.store(std::max(ramspan::detail::PagesAboveOfEnvironment(), kPageBytes));
+  loaded_by = getpid();
   state.store(State::kReady);
 }
 
 [[gnu::destructor]] void AtEnd() {
-  if (state.load(std::memory_order_relaxed) == State::kReady) ramspan::detail::TellOfNoPages();
+  if (state.load(std::memory_order_relaxed) == State::kReady && getpid() == loaded_by) ramspan::detail::TellOfNoPages();
 }
 
 void Start() {
