@@ -61,13 +61,11 @@ bool IsPlainInChild(uintptr_t begin, size_t bytes) {
   return is_plain;
 }
 
-// What is behind it in the copy of the parent's memory is something else. What has other rights stays, as in the parent.
+// Of whole pages. What is behind it in the copy of the parent's memory is something else. What has other rights stays, as in the parent.
 void* RemappedInChild(char* address, size_t before, size_t bytes, int flags) {
-  before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
-  if (before == 0 || bytes == 0 || (flags & ~MREMAP_MAYMOVE) != 0 || (bytes > before && flags == 0)) return OutOfMemory(), MAP_FAILED;
+  if ((flags & ~MREMAP_MAYMOVE) != 0 || (bytes > before && flags == 0)) return OutOfMemory(), MAP_FAILED;
   if (bytes <= before) {
-    const size_t kept = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-    if (kept < before) ramspan::detail::DropPagesInChild(address + kept, before - kept);
+    if (bytes < before) ramspan::detail::DropPagesInChild(address + bytes, before - bytes);
     return address;
   }
   if (!IsPlainInChild(reinterpret_cast<uintptr_t>(address), before)) return OutOfMemory(), MAP_FAILED;
@@ -89,12 +87,12 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
     if (void* taken = Take((bytes + kPageBytes - 1) & ~(kPageBytes - 1), kPageBytes)) return taken;
   }
   if (IsHome(address) && (flags & MAP_FIXED) != 0 && t_inside_ramspan == 0) {
+    if (bytes == 0 || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) return errno = EINVAL, MAP_FAILED;  // first, as the kernel: all else would round
     if ((flags & ~(kHints | MAP_FIXED)) != (MAP_PRIVATE | MAP_ANONYMOUS) || protection != (PROT_READ | PROT_WRITE)) {
       OutOfMemory();  // a file, or what is shared, cannot be there
       return MAP_FAILED;
     }
     if (IsChildWithCopy()) return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
-    if (bytes == 0) return errno = EINVAL, MAP_FAILED;
     bytes = WholePages(bytes);
     if (bytes == 0 || !AreUsed(address, bytes)) return OutOfMemory(), MAP_FAILED;
     PublicCall call;
@@ -135,14 +133,13 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
     }
     return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
   }
-  if (IsChildWithCopy()) return RemappedInChild(static_cast<char*>(address), before, bytes, flags);
+  const bool is_child = IsChildWithCopy();
+  before = WholePages(before);
+  bytes = WholePages(bytes);
+  const bool is_in_homes = before > 0 && bytes > 0 && reinterpret_cast<uintptr_t>(address) % kPageBytes == 0 && before <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(address);
+  if (!is_in_homes || (!is_child && !AreUsed(address, before))) return errno = EINVAL, MAP_FAILED;
+  if (is_child) return RemappedInChild(static_cast<char*>(address), before, bytes, flags);
   PublicCall call;
-  before = (before + kPageBytes - 1) & ~(kPageBytes - 1);
-  bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
-  if (bytes == 0 || before == 0 || reinterpret_cast<uintptr_t>(address) % kPageBytes != 0 || !ramspan::detail::PagesAreUsed(address, before)) {
-    call.Fail(EINVAL);
-    return MAP_FAILED;
-  }
   if ((flags & ~MREMAP_MAYMOVE) != 0) {  // to a place of the caller's, or with something left behind
     call.Fail(ENOMEM);
     return MAP_FAILED;

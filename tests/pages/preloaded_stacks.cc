@@ -259,6 +259,10 @@ void Lengths() {
     CHECK(fails(munmap(first - reinterpret_cast<uintptr_t>(first) % 4096, wrapped), EINVAL));
   }
   char* const mapped = Map(2 * kMiB);
+  const auto fails_to_move = [&](size_t before, size_t bytes, int flags) { return mremap(mapped, before, bytes, flags) == MAP_FAILED && errno == EINVAL; };
+  for (const size_t wrapped : {size_t{4096}, size_t{8192}, 4 * kMiB}) CHECK(fails_to_move(-wrapped, kMiB, 0) && fails_to_move(-wrapped, -size_t{4096}, MREMAP_MAYMOVE));
+  mapped[0] = mapped[4096] = 2;
+  CHECK(mmap(mapped + 1, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED && errno == EINVAL && mapped[0] == 2 && mapped[4096] == 2);
   CHECK(mmap(mapped, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED && errno == EINVAL);
   int ends[2];
   CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0 && send(ends[0], "abc", 3, 0) == 3);
