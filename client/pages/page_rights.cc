@@ -78,6 +78,10 @@ int PageSpace::Protect(void* begin, size_t bytes, int protection) {
   if ((protection & ~(PROT_READ | PROT_WRITE | PROT_EXEC)) != 0) return EINVAL;
   if (protection != (PROT_READ | PROT_WRITE) && !MayHold(first, bytes, ComesWithRights())) return ENOMEM;
   for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
+    if (protection == (PROT_READ | PROT_WRITE) && rights_.AreNone64(PageOf(at))) {  // they are so already, and perhaps never touched
+      next = std::min(end, Behind64(at));
+      continue;
+    }
     Block* const block = &BlockAt(at);
     next = std::min(end, HomeOf(*block) + block_bytes_);
     if (!ChargeBlock(IndexOf(at)).ok()) return ENOMEM;

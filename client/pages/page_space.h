@@ -209,6 +209,7 @@ class PageSpace {
   bool IsUsed(size_t number) const { return used_[number]; }
   void MarkUsed(size_t first, size_t end, bool used);
   size_t PageOf(const void* home) const { return (reinterpret_cast<uintptr_t>(home) - reinterpret_cast<uintptr_t>(homes_.begin)) / kPageBytes; }
+  char* Behind64(const char* home) const { return homes_.begin + (PageOf(home) / 64 + 1) * 64 * kPageBytes; }  // the pages of a word of rights_ and locks_
   void AddProtections(size_t blocks, std::vector<CopiedRun>* runs) const;
   int CopyHomeTo(int fd, uint64_t offset, char* home);
   // Bytes of a block that were asked for; 0: it is free.

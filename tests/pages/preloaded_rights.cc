@@ -206,6 +206,12 @@ void LocksAndRights() {
   CHECK(munlock(locked, kBlock) == 0);
   char* const in_turns = Filled(8 * kMiB);
   for (size_t i = 0; i < 128; ++i) CHECK(mlock(in_turns + i * kBlock, 4096) == 0 && munlock(in_turns + i * kBlock, 4096) == 0);
+  CHECK(mlock(in_turns, 3 * kMiB) == 0 && munlockall() == 0 && mlock(in_turns + 4 * kMiB, 3 * kMiB) == 0 && munlockall() == 0);  // together they would be too much
+  // What is plain already may become so, however much it is: its descriptors were charged.
+  constexpr size_t kMuch = size_t{20} << 30;
+  char* const much = static_cast<char*>(mmap(nullptr, kMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  CHECK(much != MAP_FAILED && mprotect(much, kMuch, PROT_READ | PROT_WRITE) == 0);
+  CHECK(mmap(much, kMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == much && munmap(much, kMuch) == 0);
   // At the bound, what is protected already may change.
   char* const many = AlignedMap(8 * kMiB);
   memset(many, 1, 8 * kMiB);
