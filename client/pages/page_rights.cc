@@ -62,7 +62,13 @@ Status PageSpace::Lock(void* begin, size_t bytes, bool untouched_too) {
 }
 
 void PageSpace::Unlock(void* begin, size_t bytes) {
-  for (char *at = static_cast<char*>(begin), *const end = at + bytes, *next; at < end; at = next) {
+  // As munlockall gives all homes: behind what was ever used nothing is locked.
+  char* const used_end = homes_.begin + used_end_.load(std::memory_order_relaxed) * block_bytes_;
+  for (char *at = static_cast<char*>(begin), *const end = std::min(at + bytes, used_end), *next; at < end; at = next) {
+    if (locks_.AreNone64(PageOf(at))) {
+      next = std::min(end, Behind64(at));
+      continue;
+    }
     Block* const block = &BlockAt(at);
     next = std::min(end, HomeOf(*block) + block_bytes_);
     if (!block->is_locked.load(std::memory_order_relaxed)) continue;

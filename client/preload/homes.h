@@ -82,6 +82,9 @@ class Libc<Result (*)(Arguments...)> {
   [[gnu::constructor]] void Find_##NAME() { real_##NAME.Find(); }     \
   }
 
+// Of the homes all that the program has locked; not the tops of threads' stacks that are held there. (threads.cc)
+void UnlockAllButStacks();
+
 // A stack beside the thread's own for the handler of SIGBUS, which is not blocked from then on, unless the program has given it one that is large enough. (threads.cc)
 void MakeStackOfThisThread();
 

@@ -257,5 +257,12 @@ RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
   ramspan::detail::UnlockPages(const_cast<void*>(address), bytes);
   return 0;
 }
+RAMSPAN_API int munlockall() noexcept {
+  if (homes.bytes > 0 && t_inside_ramspan == 0 && !IsChildWithCopy()) {
+    const PublicCall call;
+    ramspan::preload::UnlockAllButStacks();
+  }
+  return Returned<int>(syscall(SYS_munlockall));
+}
 
 }  // extern "C"

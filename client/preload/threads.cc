@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -74,6 +76,28 @@ void* RunThread(void* beginning) {
   return begin.run(begin.argument);
 }
 
+// What HoldTopOf holds, for munlockall. Only grows, by what no other thread's stack began at: whose memory is given back may be one again.
+struct HeldTop {
+  uintptr_t begin, end;  // whole pages
+  HeldTop* next;
+};
+std::atomic<HeldTop*> held_tops{nullptr};  // release, acquire: what it points to
+
+bool NoteTop(const char* top, size_t bytes) {
+  constexpr uintptr_t kInPage = 4095;
+  const auto begin = reinterpret_cast<uintptr_t>(top);
+  const HeldTop held = {begin & ~kInPage, (begin + bytes + kInPage) & ~kInPage, held_tops.load(std::memory_order_acquire)};
+  for (const HeldTop* one = held.next; one != nullptr; one = one->next) {
+    if (one->begin == held.begin && one->end == held.end) return true;
+  }
+  auto* const own = static_cast<HeldTop*>(__libc_malloc(sizeof(HeldTop)));
+  if (own == nullptr) return false;
+  *own = held;
+  while (!held_tops.compare_exchange_weak(own->next, own, std::memory_order_release, std::memory_order_acquire)) {
+  }
+  return true;
+}
+
 // A stack of the program's that is swapped by pages: where a thread begins it has no other stack yet, and above that libc keeps what the kernel looks at. It stays until the
 // memory is given back.
 // False: too much is held.
@@ -83,11 +107,23 @@ bool HoldTopOf(const pthread_attr_t& attributes) {
   size_t bytes = 0;
   if (page_signal.load(std::memory_order_relaxed) == 0 || is_forked.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
   char* const top = static_cast<char*>(stack) + (bytes > kTop ? bytes - kTop : 0);
+  const size_t held = static_cast<size_t>(static_cast<char*>(stack) + bytes - top);
   const PublicCall call;
-  return detail::LockPages(top, static_cast<size_t>(static_cast<char*>(stack) + bytes - top), true);
+  return NoteTop(top, held) && detail::LockPages(top, held, true);
 }
 
 }  // namespace
+
+void UnlockAllButStacks() {
+  const uintptr_t end = homes.begin + homes.bytes;
+  for (uintptr_t at = homes.begin, next, behind; at < end; at = behind) {
+    next = behind = end;
+    for (const HeldTop* one = held_tops.load(std::memory_order_acquire); one != nullptr; one = one->next) {
+      if (one->end > at && one->begin < next) next = std::max(at, one->begin), behind = one->end;
+    }
+    if (next > at) detail::UnlockPages(reinterpret_cast<void*>(at), next - at);
+  }
+}
 
 void MakeStackOfThisThread() {
   const detail::Inside inside;  // the program's masks and stacks are kept by others' calls
