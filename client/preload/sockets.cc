@@ -58,18 +58,24 @@ ssize_t SendTo(int fd, const void* from, size_t bytes, int flags, const sockaddr
   return Copied<Way::kOut>(Vectors(&one, 1), IsOfMessages(fd) ? bytes : kPiece, true, move);
 }
 
+// The most that is given beside for what comes beside a message: 253 descriptors take 1 KiB, and no other kind has more.
+constexpr size_t kControlMost = 65536;
+
 // A message's header, its name, and what goes beside its bytes (descriptors), where the program's own may leave meanwhile.
 class MessageBeside {
  public:
-  explicit MessageBeside(const msghdr& theirs) : has_name_(IsPlain(theirs.msg_name, NameBytes(theirs))) {
+  MessageBeside(const msghdr& theirs, Way way) : has_name_(IsPlain(theirs.msg_name, NameBytes(theirs))) {
     own_->header = theirs;
     if (has_name_) {
       own_->header.msg_name = memcpy(&own_->name, theirs.msg_name, NameBytes(theirs));
       own_->header.msg_namelen = static_cast<socklen_t>(NameBytes(theirs));
     }
-    if (theirs.msg_controllen > kControlMost || !IsPlain(theirs.msg_control, theirs.msg_controllen)) return;
-    control_.emplace(theirs.msg_controllen);
-    if (control_->begin() != nullptr) own_->header.msg_control = memcpy(control_->begin(), theirs.msg_control, theirs.msg_controllen);
+    const size_t bytes = way == Way::kIn ? std::min(theirs.msg_controllen, kControlMost) : theirs.msg_controllen;
+    if (bytes > kControlMost || !IsPlain(theirs.msg_control, bytes)) return;
+    control_.emplace(bytes);
+    if (control_->begin() == nullptr) return;
+    own_->header.msg_control = memcpy(control_->begin(), theirs.msg_control, bytes);
+    own_->header.msg_controllen = bytes;
   }
   static bool IsNeededBy(const msghdr& one) { return NeedsPins(&one) || NeedsPins(one.msg_name) || NeedsPins(one.msg_control); }
   msghdr* header() { return &own_->header; }
@@ -83,7 +89,6 @@ class MessageBeside {
   }
 
  private:
-  static constexpr size_t kControlMost = 65536;
   static size_t NameBytes(const msghdr& one) { return std::min<size_t>(one.msg_namelen, sizeof(sockaddr_storage)); }  // more the kernel does not look at
   struct Kept {
     msghdr header;
@@ -94,6 +99,25 @@ class MessageBeside {
   std::optional<Beside> control_;
 };
 bool NeedsBeside(const mmsghdr& one) { return MessageBeside::IsNeededBy(one.msg_hdr) || ReachOf(one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen).bytes > 0; }
+
+// Of a stream of AF_UNIX the kernel gives nothing behind a piece with descriptors, for which there may have been no room. What else comes beside the bytes (times, credentials) comes with each piece.
+bool EndsReceiving(int fd, const msghdr& message) {
+  bool has_credentials = false;
+  for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(const_cast<msghdr*>(&message), one)) {
+    if (one->cmsg_level == SOL_SOCKET && one->cmsg_type == SCM_RIGHTS) return true;
+    has_credentials |= one->cmsg_level == SOL_SOCKET && one->cmsg_type == SCM_CREDENTIALS;
+  }
+  if ((message.msg_flags & MSG_CTRUNC) == 0) return false;
+  const int error = errno;
+  const auto option = [fd](int name) {
+    int value = 0;
+    socklen_t length = sizeof(value);
+    return getsockopt(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : 0;
+  };
+  const bool ends = option(SO_DOMAIN) == AF_UNIX && (has_credentials || option(SO_PASSCRED) == 0);  // it was not the credentials that had no room
+  errno = error;
+  return ends;
+}
 
 ssize_t Receive(int fd, msghdr* message, int flags) {
   const Reach reach = ReachOf(message->msg_iov, message->msg_iovlen);
@@ -110,20 +134,26 @@ ssize_t Receive(int fd, msghdr* message, int flags) {
   };
   Own<Call> call;
   const size_t room = message->msg_controllen;
+  std::optional<Beside> later;  // what came beside the pieces of before stays until there is other
   return Copied<Way::kIn>(all, whole ? all.bytes() : kPiece, !whole && (flags & MSG_WAITALL) != 0, [&](char* at, size_t n, size_t done) -> ssize_t {
-    if (done > 0 && message->msg_controllen > 0) return 0;  // the kernel, too, ends where something came beside the bytes
+    if (done > 0 && EndsReceiving(fd, *message)) return 0;
     msghdr& other = call->header;
     call->one = {at, n};
     other = *message;
     other.msg_iov = &call->one;
     other.msg_iovlen = 1;
     other.msg_controllen = room;
-    if (done > 0) other.msg_name = nullptr, other.msg_namelen = 0;
+    if (done > 0) {
+      if (!later) later.emplace(std::min(room, kControlMost));
+      other.msg_name = nullptr, other.msg_namelen = 0;
+      if (later->begin() != nullptr) other.msg_control = later->begin(), other.msg_controllen = std::min(room, kControlMost);
+    }
     const ssize_t got = real_recvmsg(fd, &other, flags);
-    if (got < 0) return got;
-    if (done == 0) message->msg_namelen = other.msg_namelen;
+    if (got < 0 || (got == 0 && done > 0)) return got;
+    if (done == 0) message->msg_namelen = other.msg_namelen, message->msg_flags = 0;
+    if (other.msg_control != message->msg_control) memcpy(message->msg_control, other.msg_control, other.msg_controllen);
     message->msg_controllen = other.msg_controllen;
-    message->msg_flags = other.msg_flags;
+    message->msg_flags |= other.msg_flags;
     return got;
   });
 }
@@ -179,7 +209,7 @@ RAMSPAN_API ssize_t send(int fd, const void* from, size_t bytes, int flags) {
 RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
   if (message == nullptr) return real_recvmsg(fd, message, flags);
   if (!MessageBeside::IsNeededBy(*message)) return Receive(fd, message, flags);
-  MessageBeside own(*message);
+  MessageBeside own(*message, Way::kIn);
   const ssize_t got = Receive(fd, own.header(), flags);
   if (got >= 0) own.Answer(message);
   return got;
@@ -187,7 +217,7 @@ RAMSPAN_API ssize_t recvmsg(int fd, msghdr* message, int flags) {
 RAMSPAN_API ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   if (message == nullptr) return real_sendmsg(fd, message, flags);
   if (!MessageBeside::IsNeededBy(*message)) return Send(fd, message, flags);
-  MessageBeside own(*message);
+  MessageBeside own(*message, Way::kOut);
   return Send(fd, own.header(), flags);
 }
 // One after the other, where one of them needs it. As the kernel looks at the time: behind each message.
@@ -217,6 +247,7 @@ RAMSPAN_API int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
   return static_cast<int>(got);
 }
 RAMSPAN_API int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+  count = std::min<unsigned>(count, UIO_MAXIOV);  // as the kernel
   if (messages == nullptr || count == 0 || (!NeedsPins(messages) && !std::any_of(messages, messages + count, NeedsBeside))) return real_sendmmsg(fd, messages, count, flags);
   unsigned sent = 0;
   for (; sent < count; ++sent) {

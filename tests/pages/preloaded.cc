@@ -924,7 +924,7 @@ int main(int count, char** arguments) {
                     {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}, {"rights", Rights}, {"rights_beside_readers", RightsBesideReaders},
                     {"rights_in_children", RightsInChildren}, {"locks_and_rights", LocksAndRights}, {"locks_of_kernel", LocksOfKernel}, {"rights_of_calls", RightsOfCalls},
                     {"arguments", Arguments}, {"soak", Soak}, {"handlers_during_forks", HandlersDuringForks}, {"children_of_small_files", ChildrenOfSmallFiles},
-                    {"waits_on_stacks", WaitsOnStacks}, {"late_messages", LateMessages}, {"child_handler_masks", ChildHandlerMasks}, {"lengths", Lengths}, {"locks_beside_allocations", LocksBesideAllocations}, {"spawns", Spawns}, {"restarts", Restarts}, {"small_answers", SmallAnswers}};
+                    {"waits_on_stacks", WaitsOnStacks}, {"late_messages", LateMessages}, {"child_handler_masks", ChildHandlerMasks}, {"lengths", Lengths}, {"locks_beside_allocations", LocksBesideAllocations}, {"spawns", Spawns}, {"restarts", Restarts}, {"small_answers", SmallAnswers}, {"control_data", ControlData}, {"more_names", MoreNames}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();

@@ -63,6 +63,10 @@ void Spawns();
 void Restarts();
 void SmallAnswers();
 
+// Of preloaded_beside.cc.
+void ControlData();
+void MoreNames();
+
 // Of preloaded_rights.cc.
 void GuardPages();
 void Locks();

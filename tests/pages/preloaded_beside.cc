@@ -1,0 +1,206 @@
+// Scenarios of `ramspan run --pages` (preloaded.cc): what comes beside a message's bytes, and calls whose names and small arguments have left.
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/xattr.h>
+#include <utime.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "tests/pages/preloaded.h"
+
+namespace {
+
+void SendAll(int fd, size_t bytes) {
+  const std::vector<char> text(bytes, 'a');
+  for (size_t sent = 0; sent < bytes;) {
+    const ssize_t n = send(fd, text.data() + sent, bytes - sent, MSG_NOSIGNAL);
+    CHECK(n > 0);
+    sent += static_cast<size_t>(n);
+  }
+}
+
+void SendDescriptor(int fd, int descriptor, size_t bytes) {
+  std::vector<char> text(bytes, 'a');
+  iovec piece = {text.data(), bytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(head), &descriptor, sizeof(int));
+  CHECK(sendmsg(fd, &message, 0) == static_cast<ssize_t>(bytes));
+}
+
+// Bytes of one recvmsg that waits for all.
+ssize_t ReceiveAll(int fd, char* to, size_t bytes, msghdr* message) {
+  iovec all = {to, bytes};
+  message->msg_iov = &all;
+  message->msg_iovlen = 1;
+  const ssize_t got = recvmsg(fd, message, MSG_WAITALL);
+  message->msg_iov = nullptr;
+  return got;
+}
+
+void Connect(int* ends) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(bind(listener, reinterpret_cast<sockaddr*>(&address), length) == 0 && listen(listener, 1) == 0 && getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(connect(ends[0], reinterpret_cast<sockaddr*>(&address), length) == 0);
+  // Its address has room for its family only, at the end of an allocation that has left; then the connection was lost.
+  char* const memory = New(kMiB);
+  char* const end = memory + kMiB - sizeof(sa_family_t);
+  auto* const room = reinterpret_cast<socklen_t*>(memory);
+  *room = sizeof(sa_family_t);
+  Sweep();
+  ends[1] = accept(listener, reinterpret_cast<sockaddr*>(end), room);
+  CHECK(ends[1] >= 0 && *room == sizeof(address) && *reinterpret_cast<sa_family_t*>(end) == AF_INET);
+  close(listener);
+}
+
+}  // namespace
+
+// Times and credentials come beside each piece, and end nothing: 1 MiB came of 3. Descriptors do, also where there is no room for them, which was not said.
+void ControlData() {
+  constexpr size_t kBytes = 3 * kMiB;
+  char* const to = New(kBytes);
+  for (const bool is_local : {true, false}) {
+    int ends[2], one = 1;
+    if (is_local) {
+      CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && setsockopt(ends[1], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) == 0);
+    } else {
+      Connect(ends);
+      CHECK(setsockopt(ends[1], SOL_SOCKET, SO_TIMESTAMP, &one, sizeof(one)) == 0);
+    }
+    std::thread sender([&] { SendAll(ends[0], kBytes); });
+    alignas(cmsghdr) char control[256];
+    msghdr message = {};
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    CHECK(ReceiveAll(ends[1], to, kBytes, &message) == static_cast<ssize_t>(kBytes) && message.msg_controllen == 32 && (message.msg_flags & MSG_CTRUNC) == 0 && to[kBytes - 1] == 'a');
+    sender.join();
+    close(ends[0]);
+    close(ends[1]);
+  }
+  int local[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, local) == 0);
+  std::thread sender([&] {
+    SendAll(local[0], kMiB - 1000);
+    SendDescriptor(local[0], 0, 1000);
+    SendAll(local[0], kMiB);
+  });
+  msghdr without = {};
+  CHECK(ReceiveAll(local[1], to, kBytes, &without) == static_cast<ssize_t>(kMiB) && (without.msg_flags & MSG_CTRUNC) != 0);
+  msghdr next = {};
+  CHECK(ReceiveAll(local[1], to, kMiB, &next) == static_cast<ssize_t>(kMiB) && next.msg_flags == 0);
+  sender.join();
+  // More room than is given beside: the descriptor was lost.
+  msghdr roomy = {};
+  roomy.msg_control = New(kMiB);
+  roomy.msg_controllen = 128 << 10;
+  SendDescriptor(local[0], 0, 10);
+  Sweep();
+  CHECK(ReceiveAll(local[1], to, 10, &roomy) == 10 && roomy.msg_controllen == CMSG_SPACE(sizeof(int)) && roomy.msg_flags == 0);
+  int given = -1;
+  std::memcpy(&given, CMSG_DATA(CMSG_FIRSTHDR(&roomy)), sizeof(int));
+  CHECK(close(given) == 0);
+  // As many as the kernel takes at once.
+  constexpr unsigned kMessages = 1100;
+  auto* const many = static_cast<mmsghdr*>(std::memset(New(kMiB), 0, kMiB));
+  iovec byte = {to, 1};
+  for (unsigned i = 0; i < kMessages; ++i) many[i].msg_hdr.msg_iov = &byte, many[i].msg_hdr.msg_iovlen = 1;
+  const int datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  CHECK(bind(datagrams, reinterpret_cast<sockaddr*>(&address), length) == 0 && getsockname(datagrams, reinterpret_cast<sockaddr*>(&address), &length) == 0 && connect(datagrams, reinterpret_cast<sockaddr*>(&address), length) == 0);
+  CHECK(sendmmsg(datagrams, many, kMessages, 0) == 1024);
+}
+
+// Names, each a MiB before what else a call reads or answers.
+void MoreNames() {
+  char folder[] = "/tmp/ramspan-preloaded-XXXXXX", file[] = "/tmp/ramspan-preloaded-XXXXXX";
+  CHECK(mkdtemp(folder) != nullptr);
+  const int fd = mkstemp(file);
+  CHECK(fd >= 0 && chdir(folder) == 0);
+  char* const p = Filled(6 * kMiB);
+  char* const other = p + kMiB;
+  const auto names = [p, other](const char* from, const char* to) {
+    std::strcpy(p, from);
+    std::strcpy(other, to);
+    Sweep();
+  };
+  names(file, "linked");
+  CHECK(linkat(AT_FDCWD, p, AT_FDCWD, other, 0) == 0);
+  names("linked", "renamed");
+  CHECK(renameat2(AT_FDCWD, p, AT_FDCWD, other, 0) == 0 && unlink("renamed") == 0);
+  names(file, "symbolic");
+  CHECK(symlinkat(p, AT_FDCWD, other) == 0 && unlink("symbolic") == 0);
+  names("pipe", "");
+  CHECK(mknod(p, S_IFIFO | 0600, 0) == 0);
+  Sweep();
+  CHECK(euidaccess(p, R_OK) == 0 && unlink("pipe") == 0);
+  auto* const times = reinterpret_cast<utimbuf*>(other);
+  auto* const finer = reinterpret_cast<timeval*>(p + 2 * kMiB);
+  names(file, "");
+  *times = {1000, 2000};
+  finer[0] = finer[1] = {3000, 0};
+  Sweep();
+  struct stat is;
+  CHECK(utime(p, times) == 0 && fstat(fd, &is) == 0 && is.st_mtime == 2000);
+  Sweep();
+  CHECK(lutimes(p, finer) == 0 && fstat(fd, &is) == 0 && is.st_mtime == 3000);
+  const auto is_answered = [](ssize_t result) { return result >= 0 || errno == ENODATA || errno == ENOTSUP; };
+  names(file, "user.of_ramspan");
+  CHECK(is_answered(lgetxattr(p, other, p + 2 * kMiB, 10)));
+  Sweep();
+  CHECK(is_answered(removexattr(p, other)));
+  auto* const hint = reinterpret_cast<uint64_t*>(p);
+  *hint = 1;
+  Sweep();
+  CHECK(fcntl(fd, F_GET_RW_HINT, hint) == 0 && *hint == 0);
+  Sweep();
+  CHECK(fcntl(fd, F_SET_RW_HINT, hint) == 0 && close(fd) == 0 && unlink(file) == 0);
+  auto* const there = reinterpret_cast<unsigned char*>(p);
+  CHECK(mincore(p - reinterpret_cast<uintptr_t>(p) % 4096, 4096, there + 2 * kMiB) == 0);
+  // System V's.
+  const int queue = msgget(IPC_PRIVATE, 0600), set = semget(IPC_PRIVATE, 1, 0600);
+  CHECK(queue >= 0 && set >= 0);
+  struct Message {
+    long type;
+    char text[100];
+  };
+  auto* const message = reinterpret_cast<Message*>(p);
+  message->type = 5;
+  std::strcpy(message->text, "right");
+  Sweep();
+  CHECK(msgsnd(queue, message, 6, 0) == 0);
+  std::memset(message, 0, sizeof(*message));
+  Sweep();
+  CHECK(msgrcv(queue, message, 100, 0, IPC_NOWAIT) == 6 && message->type == 5 && std::strcmp(message->text, "right") == 0);  // it was lost
+  CHECK(msgctl(queue, IPC_RMID, nullptr) == 0);
+  auto* const up = reinterpret_cast<sembuf*>(p);
+  *up = {0, 3, 0};
+  Sweep();
+  CHECK(semop(set, up, 1) == 0 && semctl(set, 0, GETVAL) == 3);
+  auto* const about = reinterpret_cast<semid_ds*>(p + 3 * kMiB);
+  Sweep();
+  CHECK(semctl(set, 0, IPC_STAT, about) == 0 && about->sem_nsems == 1 && semctl(set, 0, IPC_RMID) == 0);
+  CHECK(chdir("/") == 0 && rmdir(folder) == 0);
+}
