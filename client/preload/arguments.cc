@@ -31,12 +31,15 @@
 namespace {
 
 using ramspan::preload::AddressBeside;
+using ramspan::preload::Beside;
 using ramspan::preload::CopyOf;
 using ramspan::preload::IsPlain;
 using ramspan::preload::NeedsPins;
 using ramspan::preload::Own;
 using ramspan::preload::PinnedName;
 using ramspan::preload::PinnedVectors;
+using ramspan::preload::Reach;
+using ramspan::preload::ReachOf;
 
 template <typename T>
 iovec Whole(const T* one) {
@@ -170,14 +173,17 @@ extern "C" RAMSPAN_API int connect(int fd, const sockaddr* address, socklen_t by
 namespace {
 template <typename Accept>
 int Accepted(sockaddr* to, socklen_t* bytes, const Accept& accept_it) {
-  if (bytes == nullptr || (!IsPlain(to, sizeof(sockaddr)) && !IsPlain(bytes, sizeof(*bytes)))) return accept_it(to, bytes);
+  if (to == nullptr || bytes == nullptr || (!NeedsPins(to) && !IsPlain(bytes, sizeof(*bytes)))) return accept_it(to, bytes);
   const socklen_t room = *bytes;
-  if (to == nullptr || static_cast<int>(room) < 0) return accept_it(to, bytes);
+  if (static_cast<int>(room) < 0) return accept_it(to, bytes);
+  // The program may say more room than there is: an address takes less. Of protected pages only the kernel knows what it may use.
+  const Reach reach = NeedsPins(to) ? ReachOf(to, room) : Reach{room, false};
+  if (reach.is_protected || (reach.bytes == 0 && room > 0)) return accept_it(to, bytes);
   Own<AddressBeside> own;
   own->length = std::min<socklen_t>(room, sizeof(own->address));
   const int fd = accept_it(own->get(), &own->length);
   if (fd < 0) return fd;
-  own->Answer(to, room, bytes);
+  own->Answer(to, static_cast<socklen_t>(reach.bytes), bytes);
   return fd;
 }
 }  // namespace
