@@ -1,13 +1,18 @@
 // libramspan-pages, ninth part: calls that start other programs. Their names, arguments and environments are the kernel's to read.
 // Thread-safety, signals: as the calls that they replace.
 #include <alloca.h>
+#include <pthread.h>
+#include <pty.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "client/preload/beside.h"
 
@@ -15,6 +20,15 @@ namespace ramspan::preload {
 namespace {
 
 constexpr int kTriesMost = 100;  // beside threads that use much else; what is wrong stays so
+
+// Whether this is a child of vfork (or clone), which has its parent's memory until it starts another program.
+std::atomic<pid_t> own_pid{0};
+[[gnu::constructor]] void FindOwnPid() {
+  const auto find = [] { own_pid.store(static_cast<pid_t>(syscall(SYS_getpid)), std::memory_order_relaxed); };
+  find();
+  pthread_atfork(nullptr, nullptr, find);
+}
+bool HasMemoryOfParent() { return syscall(SYS_getpid) != own_pid.load(std::memory_order_relaxed); }
 
 // It comes home, where it is looked at next.
 void Bring(const char* text) {
@@ -24,21 +38,16 @@ void BringAll(char* const* texts) {
   static_cast<void>(NeedsPins(texts));  // of a forked child: its copy comes
   for (; texts != nullptr && *texts != nullptr; ++texts) Bring(*texts);
 }
-// start(): the call, which takes all of it at once; what it did not find any more comes again. It is not kept at home: in a child of vfork nobody would let it go behind the call.
-template <typename Start>
-int Started(const char* name, char* const* arguments, char* const* environment, const Start& start) {
-  int result = EFAULT;
-  for (int tries = 0; tries < kTriesMost && result == EFAULT; ++tries) {
+// In a child of vfork, which neither keeps it at home nor beside: nobody would give that back behind the call. The kernel takes all of it at once; what it did not find any more comes again.
+template <typename Exec>
+int ExecutedInPlace(const char* name, char* const* arguments, char* const* environment, Exec& exec) {
+  errno = EFAULT;
+  for (int tries = 0; tries < kTriesMost && errno == EFAULT; ++tries) {
     Bring(name);
     BringAll(arguments);
     BringAll(environment);
-    result = start();
+    exec(name, arguments, environment);
   }
-  return result;
-}
-template <typename Exec>
-int Executed(const char* name, char* const* arguments, char* const* environment, const Exec& exec) {
-  errno = Started(name, arguments, environment, [&] { return exec(), errno; });
   return -1;
 }
 
@@ -74,52 +83,153 @@ class TextBeside {
   const char* const text_;
 };
 
-// posix_spawn and posix_spawnp: what libc reads and answers with all signals blocked.
+// The same of arguments, or an environment: of as many as there are, and where they lie, not all may be at home at once.
+class TextsBeside {
+ public:
+  explicit TextsBeside(char* const* texts) : theirs_(texts), bytes_(BytesOf(texts)), beside_(bytes_) {
+    if (beside_.begin() == nullptr) return;
+    char** to = reinterpret_cast<char**>(beside_.begin());
+    char* text = beside_.begin() + (CountOf(texts) + 1) * sizeof(char*);
+    for (; *texts != nullptr; ++texts, ++to) {
+      *to = *texts;
+      if (!NeedsPins(*texts)) continue;
+      *to = text;
+      text = stpcpy(text, *texts) + 1;
+    }
+    *to = nullptr;
+  }
+  bool is_missing() const { return bytes_ > 0 && beside_.begin() == nullptr; }
+  char* const* get() const { return bytes_ > 0 ? reinterpret_cast<char* const*>(beside_.begin()) : theirs_; }
+
+ private:
+  static size_t CountOf(char* const* texts) {
+    size_t count = 0;
+    while (texts[count] != nullptr) ++count;
+    return count;
+  }
+  static size_t BytesOf(char* const* texts) {
+    bool is_needed = NeedsPins(texts);
+    if (texts == nullptr) return 0;
+    size_t bytes = sizeof(char*);
+    for (; *texts != nullptr; ++texts) {
+      const bool may_leave = NeedsPins(*texts);
+      is_needed |= may_leave;
+      bytes += sizeof(char*) + (may_leave ? strlen(*texts) + 1 : 0);
+    }
+    return is_needed ? bytes : 0;
+  }
+  char* const* const theirs_;
+  const size_t bytes_;
+  const Beside beside_;
+};
+
+// What is read of `environ` with all signals blocked, or by the kernel where libc names it itself, stays at home. kPath: of posix_spawnp, whose child, with its parent's memory, looks for PATH:
+// the beginnings of what is before it, and PATH.
+enum class OfEnvironment { kAll, kPath };
+class PinnedEnvironment {
+ public:
+  explicit PinnedEnvironment(OfEnvironment what) : is_path_(what == OfEnvironment::kPath), count_(CountOf()), beside_((count_ + 1) * sizeof(iovec)), pinned_(Find(), beside_.begin() == nullptr ? 0 : count_ + 1) {}
+
+ private:
+  static constexpr size_t kCompared = 8;  // bytes, with a name that is no longer
+  static bool IsPath(const char* text) { return strncmp(text, "PATH=", 5) == 0; }
+  size_t CountOf() const {
+    size_t count = 0;
+    while (environ != nullptr && environ[count] != nullptr) {
+      if (IsPath(environ[count++]) && is_path_) break;
+    }
+    return count;
+  }
+  const iovec* Find() const {
+    auto* const pieces = reinterpret_cast<iovec*>(beside_.begin());
+    if (pieces == nullptr) return nullptr;
+    for (size_t i = 0; i < count_; ++i) {
+      const size_t bytes = strlen(environ[i]) + 1;
+      pieces[i] = {environ[i], is_path_ && !IsPath(environ[i]) ? std::min(bytes, kCompared) : bytes};
+    }
+    pieces[count_] = {environ, environ == nullptr ? 0 : (count_ + 1) * sizeof(char*)};
+    return pieces;
+  }
+  const bool is_path_;
+  const size_t count_;
+  const Beside beside_;
+  const PinnedVectors pinned_;
+};
+
+template <typename Exec>
+int Executed(const char* name, char* const* arguments, char* const* environment, Exec& exec) {
+  if (HasMemoryOfParent()) return ExecutedInPlace(name, arguments, environment, exec);
+  const TextBeside own_name(name);
+  const TextsBeside own_arguments(arguments), own_environment(environment);
+  if (own_name.is_missing() || own_arguments.is_missing() || own_environment.is_missing()) return errno = ENOMEM, -1;
+  return exec(own_name.get(), own_arguments.get(), own_environment.get());
+}
+
+// posix_spawn and posix_spawnp: what libc reads and answers with all signals blocked. Once: file actions change files.
 template <typename Spawn>
-int Spawned(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment, const Spawn& spawn) {
+int Spawned(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment, Spawn& spawn) {
   const PinnedStack stack;
   CopyOf<pid_t> child(pid);
   CopyOf<const posix_spawn_file_actions_t> acts(actions);
   CopyOf<const posix_spawnattr_t> attributes(how);
-  const int error = Started(name, arguments, environment, [&] { return spawn(child.get(), acts.get(), attributes.get()); });
+  const TextBeside own_name(name);
+  const TextsBeside own_arguments(arguments), own_environment(environment);
+  if (own_name.is_missing() || own_arguments.is_missing() || own_environment.is_missing()) return ENOMEM;
+  const int error = spawn(child.get(), own_name.get(), acts.get(), attributes.get(), own_arguments.get(), own_environment.get());
   if (error == 0) child.Answer();
   return error;
+}
+
+// A child has none of that memory until it asks for it, and cannot ask without a stack.
+bool RefusesFork(const void* stack) {
+  if (__builtin_expect(!IsHome(stack), 1) || IsChildWithCopy()) return false;
+  static constexpr char kText[] = "ramspan: fork on a stack that is swapped by pages (a coroutine's, or one that the program gave its thread) is refused (EAGAIN): fork on another thread, or use posix_spawn\n";
+  static_cast<void>(!write(STDERR_FILENO, kText, sizeof(kText) - 1));
+  errno = EAGAIN;
+  return true;
 }
 
 }  // namespace
 }  // namespace ramspan::preload
 
 using ramspan::preload::Executed;
-using ramspan::preload::IsChildWithCopy;
-using ramspan::preload::IsHome;
+using ramspan::preload::OfEnvironment;
+using ramspan::preload::PinnedEnvironment;
 using ramspan::preload::PinnedStack;
+using ramspan::preload::RefusesFork;
 using ramspan::preload::Spawned;
 using ramspan::preload::TextBeside;
 
 RS_LIBC(execve, int (*)(const char*, char* const*, char* const*))
-RS_LIBC(execv, int (*)(const char*, char* const*))
-RS_LIBC(execvp, int (*)(const char*, char* const*))
 RS_LIBC(execvpe, int (*)(const char*, char* const*, char* const*))
+RS_LIBC(fexecve, int (*)(int, char* const*, char* const*))
+RS_LIBC(execveat, int (*)(int, const char*, char* const*, char* const*, int))
 RS_LIBC(posix_spawn, int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*))
 RS_LIBC(posix_spawnp, int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*))
 RS_LIBC(pclose, int (*)(FILE*))
 RS_LIBC(fork, pid_t (*)())
+RS_LIBC(forkpty, pid_t (*)(int*, char*, const termios*, const winsize*))
+RS_LIBC(daemon, int (*)(int, int))
 RS_LIBC(system, int (*)(const char*))
 RS_LIBC(popen, FILE* (*)(const char*, const char*))
 
 extern "C" {
 
 RAMSPAN_API int execve(const char* name, char* const* arguments, char* const* environment) noexcept {
-  return Executed(name, arguments, environment, [&] { real_execve(name, arguments, environment); });
+  return Executed(name, arguments, environment, real_execve);
 }
-RAMSPAN_API int execv(const char* name, char* const* arguments) noexcept {
-  return Executed(name, arguments, environ, [&] { real_execv(name, arguments); });
-}
-RAMSPAN_API int execvp(const char* name, char* const* arguments) noexcept {
-  return Executed(name, arguments, environ, [&] { real_execvp(name, arguments); });
-}
+RAMSPAN_API int execv(const char* name, char* const* arguments) noexcept { return execve(name, arguments, environ); }
 RAMSPAN_API int execvpe(const char* name, char* const* arguments, char* const* environment) noexcept {
-  return Executed(name, arguments, environment, [&] { real_execvpe(name, arguments, environment); });
+  return Executed(name, arguments, environment, real_execvpe);
+}
+RAMSPAN_API int execvp(const char* name, char* const* arguments) noexcept { return execvpe(name, arguments, environ); }
+RAMSPAN_API int fexecve(int fd, char* const* arguments, char* const* environment) noexcept {
+  const auto exec = [fd](const char*, char* const* a, char* const* e) { return real_fexecve(fd, a, e); };
+  return Executed("", arguments, environment, exec);
+}
+RAMSPAN_API int execveat(int folder, const char* name, char* const* arguments, char* const* environment, int flags) noexcept {
+  const auto exec = [folder, flags](const char* n, char* const* a, char* const* e) { return real_execveat(folder, n, a, e, flags); };
+  return Executed(name, arguments, environment, exec);
 }
 // libc's would not come by here.
 #define RS_LIST(FIRST, ARGUMENTS, ENVIRONMENT)                                      \
@@ -148,21 +258,25 @@ RAMSPAN_API int execle(const char* name, const char* first, ...) noexcept {
 }
 #undef RS_LIST
 RAMSPAN_API int posix_spawn(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment) {
-  return Spawned(pid, name, actions, how, arguments, environment, [&](pid_t* child, const posix_spawn_file_actions_t* acts, const posix_spawnattr_t* attributes) { return real_posix_spawn(child, name, acts, attributes, arguments, environment); });
+  return Spawned(pid, name, actions, how, arguments, environment, real_posix_spawn);
 }
 RAMSPAN_API int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* how, char* const* arguments, char* const* environment) {
-  return Spawned(pid, name, actions, how, arguments, environment, [&](pid_t* child, const posix_spawn_file_actions_t* acts, const posix_spawnattr_t* attributes) { return real_posix_spawnp(child, name, acts, attributes, arguments, environment); });
+  std::optional<PinnedEnvironment> path;
+  if (strchr(name, '/') == nullptr) path.emplace(OfEnvironment::kPath);
+  return Spawned(pid, name, actions, how, arguments, environment, real_posix_spawnp);
 }
 RAMSPAN_API int system(const char* command) {
   const TextBeside own(command);
   if (own.is_missing()) return errno = ENOMEM, -1;
   const PinnedStack stack;
+  const PinnedEnvironment environment(OfEnvironment::kAll);
   return real_system(own.get());
 }
 RAMSPAN_API FILE* popen(const char* command, const char* mode) {
   const TextBeside own(command), how(mode);
   if (own.is_missing() || how.is_missing()) return errno = ENOMEM, nullptr;
   const PinnedStack stack;
+  const PinnedEnvironment environment(OfEnvironment::kAll);
   return real_popen(own.get(), how.get());
 }
 // It waits for the program's end, and has what that was on its stack.
@@ -170,12 +284,11 @@ RAMSPAN_API int pclose(FILE* file) {
   const PinnedStack stack;
   return real_pclose(file);
 }
-// A child has none of that memory until it asks for it, and cannot ask without a stack.
-RAMSPAN_API pid_t fork() noexcept {
-  if (__builtin_expect(!IsHome(__builtin_frame_address(0)), 1) || IsChildWithCopy()) return real_fork();
-  static constexpr char kText[] = "ramspan: fork on a stack that is swapped by pages (a coroutine's, or one that the program gave its thread) is refused (EAGAIN): fork on another thread, or use posix_spawn\n";
-  if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) return errno = EAGAIN, -1;
-  return errno = EAGAIN, -1;
+RAMSPAN_API pid_t fork() noexcept { return RefusesFork(__builtin_frame_address(0)) ? -1 : real_fork(); }
+// libc's do not come by here.
+RAMSPAN_API pid_t forkpty(int* terminal, char* name, const termios* how, const winsize* size) noexcept {
+  return RefusesFork(__builtin_frame_address(0)) ? -1 : real_forkpty(terminal, name, how, size);
 }
+RAMSPAN_API int daemon(int stays, int keeps_files) noexcept { return RefusesFork(__builtin_frame_address(0)) ? -1 : real_daemon(stays, keeps_files); }
 
 }  // extern "C"

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <pty.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/select.h>
@@ -311,7 +312,9 @@ void StartsPrograms() {
     char text[20] = "";
     CHECK(pipe != nullptr && std::fgets(text, sizeof(text), pipe) != nullptr && std::strcmp(text, "right\n") == 0 && pclose(pipe) == 0);
   }
+  int terminal = -1;
   CHECK(fork() == -1 && errno == EAGAIN);  // its child would have no stack
+  CHECK(daemon(1, 1) == -1 && errno == EAGAIN && forkpty(&terminal, nullptr, nullptr, nullptr) == -1 && errno == EAGAIN);
 }
 }  // namespace
 void Spawns() {
@@ -336,6 +339,24 @@ void Spawns() {
     status = system(command);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
   }
+  // More blocks than ever are at home at once; a file that is made once; and what libc looks for in its child.
+  constexpr size_t kMany = 300, kApart = 64 << 10;
+  char** const many = reinterpret_cast<char**>(New(kMiB));
+  char* const texts = New(kMany * kApart);
+  for (size_t i = 0; i < kMany; ++i) many[i] = std::strcpy(texts + i * kApart, "argument");
+  many[kMany] = nullptr;
+  char made[] = "/tmp/ramspan-preloaded-XXXXXX";
+  CHECK(close(mkstemp(made)) == 0 && putenv(std::strcpy(New(kMiB), "PATH=/nowhere:/usr/bin:/bin")) == 0);
+  char* const name = std::strcpy(New(kMiB), "true");
+  CHECK(posix_spawn_file_actions_addopen(actions, 1, made, O_CREAT | O_EXCL | O_WRONLY, 0600) == 0);
+  for (int round = 0; round < 10; ++round) {
+    CHECK(unlink(made) == 0);
+    errno = round % 2 == 0 ? posix_spawn(pid, "/bin/true", actions, attributes, many, environ) : posix_spawnp(pid, name, actions, attributes, many, many);
+    CHECK(errno == 0);
+    int status = -1;
+    CHECK(waitpid(*pid, &status, 0) == *pid && status == 0);
+  }
+  CHECK(unlink(made) == 0);
   constexpr size_t kCoroutine = 256 << 10;
   CHECK(getcontext(&coroutine) == 0);
   coroutine.uc_stack.ss_sp = New(kCoroutine);
