@@ -308,13 +308,14 @@ void PageSpace::DropBlocks(size_t first, size_t end) {
   }
 }
 
-// Descriptors of blocks count in the memory limit as far as they are used. Two threads may charge the same: that is a page too much.
+// Descriptors of blocks count in the memory limit as far as they are used. Two threads may charge the same: one of them gives it back.
 Status PageSpace::ChargeBlock(size_t number) {
   std::atomic<uint64_t>& word = charged_[number / kBlocksACharge / 64];
   const uint64_t bit = uint64_t{1} << number / kBlocksACharge % 64;
   if (word.load(std::memory_order_relaxed) & bit) return Status();
-  Status status = engine_->ChargeMetadata(kBlocksACharge * sizeof(Block));
-  if (status.ok()) word.fetch_or(bit, std::memory_order_relaxed);
+  constexpr uint64_t kBytes = kBlocksACharge * sizeof(Block);
+  Status status = engine_->ChargeMetadata(kBytes);
+  if (status.ok() && (word.fetch_or(bit, std::memory_order_relaxed) & bit) != 0) engine_->budget()->ChargeMetadata(-kBytes);
   return status;
 }
 
