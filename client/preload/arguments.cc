@@ -5,7 +5,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/inotify.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
 #include <sys/signalfd.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -21,6 +25,7 @@
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
+#include <utime.h>
 
 #include <cstdarg>
 #include <iterator>
@@ -72,6 +77,8 @@ RS_WITH_NAME(int, statx, (int folder, const char* path, int flags, unsigned mask
 RS_WITH_NAME(int, statfs, (const char* path, struct statfs* to), (path, to), path, Whole(to))
 RS_WITH_NAME(int, utimes, (const char* path, const timeval times[2]), (path, times), path, {const_cast<timeval*>(times), times == nullptr ? 0 : 2 * sizeof(timeval)})
 RS_WITH_NAME(int, utimensat, (int folder, const char* path, const timespec* times, int flags), (folder, path, times, flags), path, {const_cast<timespec*>(times), times == nullptr ? 0 : 2 * sizeof(timespec)})
+RS_WITH_NAME(int, lutimes, (const char* path, const timeval times[2]), (path, times), path, {const_cast<timeval*>(times), times == nullptr ? 0 : 2 * sizeof(timeval)})
+RS_WITH_NAME(int, utime, (const char* path, const utimbuf* times), (path, times), path, Whole(times))
 RS_WITH_NAME(int, chown, (const char* path, uid_t user, gid_t group), (path, user, group), path, {})
 RS_WITH_NAME(int, lchown, (const char* path, uid_t user, gid_t group), (path, user, group), path, {})
 RS_WITH_NAME(int, fchownat, (int folder, const char* path, uid_t user, gid_t group, int flags), (folder, path, user, group, flags), path, {})
@@ -96,6 +103,16 @@ extern "C" RAMSPAN_API ssize_t getxattr(const char* path, const char* key, void*
 extern "C" RAMSPAN_API ssize_t fgetxattr(int fd, const char* key, void* to, size_t bytes) noexcept {
   return Attribute(key, to, bytes, [&] { return real_fgetxattr(fd, key, to, bytes); });
 }
+RS_LIBC(lgetxattr, ssize_t (*)(const char*, const char*, void*, size_t))
+extern "C" RAMSPAN_API ssize_t lgetxattr(const char* path, const char* key, void* to, size_t bytes) noexcept {
+  const PinnedName name(path);
+  return Attribute(key, to, bytes, [&] { return real_lgetxattr(path, key, to, bytes); });
+}
+RS_WITH_NAME(int, lsetxattr, (const char* path, const char* key, const void* from, size_t bytes, int flags), (path, key, from, bytes, flags), path, {const_cast<void*>(from), bytes}, {const_cast<char*>(key), key == nullptr ? 0 : strlen(key) + 1})
+RS_WITH_NAME(int, removexattr, (const char* path, const char* key), (path, key), path, {const_cast<char*>(key), key == nullptr ? 0 : strlen(key) + 1})
+RS_WITH_NAME(int, lremovexattr, (const char* path, const char* key), (path, key), path, {const_cast<char*>(key), key == nullptr ? 0 : strlen(key) + 1})
+RS_WITH_NAME(int, fremovexattr, (int fd, const char* key), (fd, key), key, {})
+RS_WITH_NAME(ssize_t, llistxattr, (const char* path, char* to, size_t bytes), (path, to, bytes), path, {to, bytes})
 RS_WITH_NAME(int, setxattr, (const char* path, const char* key, const void* from, size_t bytes, int flags), (path, key, from, bytes, flags), path, {const_cast<void*>(from), bytes}, {const_cast<char*>(key), key == nullptr ? 0 : strlen(key) + 1})
 RS_WITH(int, fsetxattr, (int fd, const char* key, const void* from, size_t bytes, int flags), (fd, key, from, bytes, flags), {const_cast<void*>(from), bytes}, {const_cast<char*>(key), key == nullptr ? 0 : strlen(key) + 1})
 RS_WITH_NAME(ssize_t, listxattr, (const char* path, char* to, size_t bytes), (path, to, bytes), path, {to, bytes})
@@ -126,6 +143,12 @@ extern "C" RAMSPAN_API int fcntl(int fd, int what, ...) {
   va_end(rest);
   if (what == F_GETOWN_EX || what == F_SETOWN_EX) {
     CopyOf<f_owner_ex> own(static_cast<f_owner_ex*>(argument));
+    const int result = real_fcntl(fd, what, own.get());
+    if (result == 0) own.Answer();
+    return result;
+  }
+  if (what == F_GET_RW_HINT || what == F_SET_RW_HINT || what == F_GET_FILE_RW_HINT || what == F_SET_FILE_RW_HINT) {
+    CopyOf<uint64_t> own(static_cast<uint64_t*>(argument));
     const int result = real_fcntl(fd, what, own.get());
     if (result == 0) own.Answer();
     return result;
@@ -311,9 +334,64 @@ RS_WITH(int, timer_settime, (timer_t timer, int flags, const itimerspec* now, it
 RS_WITH(int, timer_gettime, (timer_t timer, itimerspec* to), (timer, to), Whole(to))
 RS_WITH(int, timerfd_settime, (int fd, int flags, const itimerspec* now, itimerspec* before), (fd, flags, now, before), Whole(now), Whole(before))
 RS_WITH(int, timerfd_gettime, (int fd, itimerspec* to), (fd, to), Whole(to))
+RS_WITH(int, mincore, (void* begin, size_t bytes, unsigned char* to), (begin, bytes, to), {to, bytes / 4096 + 1})
 RS_WITH(int, sigpending, (sigset_t* to), (to), Whole(to))
 #undef RS_WITH
 #undef RS_WITH_NAME
+
+// ---- Messages and semaphores of System V, which may wait for others ----
+
+RS_LIBC(msgsnd, int (*)(int, const void*, size_t, int))
+RS_LIBC(msgrcv, ssize_t (*)(int, void*, size_t, long, int))
+RS_LIBC(semop, int (*)(int, sembuf*, size_t))
+RS_LIBC(semtimedop, int (*)(int, sembuf*, size_t, const timespec*))
+RS_LIBC(semctl, int (*)(int, int, int, void*))
+namespace {
+// wait(operations): the call.
+template <typename Wait>
+int OnSemaphores(sembuf* operations, size_t count, const Wait& wait) {
+  if (count > UINT16_MAX || !IsPlain(operations, count * sizeof(sembuf))) return wait(operations);
+  const Beside beside(count * sizeof(sembuf));
+  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+  return wait(static_cast<sembuf*>(memcpy(beside.begin(), operations, count * sizeof(sembuf))));
+}
+}  // namespace
+extern "C" {
+RAMSPAN_API int msgsnd(int queue, const void* message, size_t bytes, int flags) {
+  const size_t all = sizeof(long) + bytes;
+  if (all < bytes || !IsPlain(message, all)) return real_msgsnd(queue, message, bytes, flags);
+  const Beside beside(all);
+  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+  return real_msgsnd(queue, memcpy(beside.begin(), message, all), bytes, flags);
+}
+// The program may say more room than there is: what does not fit stays in the queue.
+RAMSPAN_API ssize_t msgrcv(int queue, void* message, size_t bytes, long type, int flags) {
+  const Reach reach = ReachOf(message, std::min<size_t>(bytes, SSIZE_MAX - sizeof(long)) + sizeof(long));
+  if (bytes > SSIZE_MAX || reach.is_protected || reach.bytes < sizeof(long)) return real_msgrcv(queue, message, bytes, type, flags);
+  const Beside beside(reach.bytes);
+  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+  const ssize_t got = real_msgrcv(queue, beside.begin(), reach.bytes - sizeof(long), type, flags);
+  if (got >= 0) memcpy(message, beside.begin(), sizeof(long) + static_cast<size_t>(got));
+  return got;
+}
+RAMSPAN_API int semop(int set, sembuf* operations, size_t count) noexcept {
+  return OnSemaphores(operations, count, [&](sembuf* own) { return real_semop(set, own, count); });
+}
+RAMSPAN_API int semtimedop(int set, sembuf* operations, size_t count, const timespec* time) noexcept {
+  CopyOf<const timespec> most(time);
+  return OnSemaphores(operations, count, [&](sembuf* own) { return real_semtimedop(set, own, count, most.get()); });
+}
+// As ioctl: how much it uses is its own affair. Of most sets a few words.
+RAMSPAN_API int semctl(int set, int number, int what, ...) noexcept {
+  va_list rest;
+  va_start(rest, what);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  const iovec piece = {argument, IsPlain(argument, 1) ? size_t{4096} : 0};
+  const PinnedVectors pinned(&piece, 1);
+  return real_semctl(set, number, what, argument);
+}
+}  // extern "C"
 
 // ---- With 64 bits they are the same here ----
 
