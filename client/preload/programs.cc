@@ -4,9 +4,11 @@
 #include <pthread.h>
 #include <pty.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
@@ -19,8 +21,6 @@
 namespace ramspan::preload {
 namespace {
 
-constexpr int kTriesMost = 100;  // beside threads that use much else; what is wrong stays so
-
 // Whether this is a child of vfork (or clone), which has its parent's memory until it starts another program.
 std::atomic<pid_t> own_pid{0};
 [[gnu::constructor]] void FindOwnPid() {
@@ -30,26 +30,44 @@ std::atomic<pid_t> own_pid{0};
 }
 bool HasMemoryOfParent() { return syscall(SYS_getpid) != own_pid.load(std::memory_order_relaxed); }
 
-// It comes home, where it is looked at next.
-void Bring(const char* text) {
-  if (NeedsPins(text)) static_cast<void>(*const_cast<const volatile char*>(text + strlen(text)));
-}
-void BringAll(char* const* texts) {
-  static_cast<void>(NeedsPins(texts));  // of a forked child: its copy comes
-  for (; texts != nullptr && *texts != nullptr; ++texts) Bring(*texts);
-}
-// In a child of vfork, which neither keeps it at home nor beside: nobody would give that back behind the call. The kernel takes all of it at once; what it did not find any more comes again.
-template <typename Exec>
-int ExecutedInPlace(const char* name, char* const* arguments, char* const* environment, Exec& exec) {
-  errno = EFAULT;
-  for (int tries = 0; tries < kTriesMost && errno == EFAULT; ++tries) {
-    Bring(name);
-    BringAll(arguments);
-    BringAll(environment);
-    exec(name, arguments, environment);
+// Beside, for a child of vfork, in whose parent nobody would give that back. The kernel does: when the child has left its parent's memory it clears the word at its "tid address". What has
+// been mapped stays for the next one: as many pieces as there are children at once, kMost of them.
+class LeftInParent {
+ public:
+  explicit LeftInParent(size_t bytes) {
+    if (bytes == 0) return;
+    const auto take = [](Piece& piece) {
+      int nobody = 0;
+      return piece.user.compare_exchange_strong(nobody, 1, std::memory_order_acquire, std::memory_order_relaxed);
+    };
+    piece_ = std::find_if(pieces, pieces + kMost, take);
+    if (piece_ == pieces + kMost) return;
+    syscall(SYS_set_tid_address, &piece_->user);
+    if (piece_->bytes >= bytes) return;
+    if (piece_->bytes > 0) syscall(SYS_munmap, piece_->begin, piece_->bytes);
+    const long begin = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    piece_->bytes = begin == -1 ? 0 : bytes;
+    piece_->begin = begin == -1 ? nullptr : reinterpret_cast<char*>(begin);
   }
-  return -1;
-}
+  ~LeftInParent() {  // it has started none
+    if (piece_ == nullptr || piece_ == pieces + kMost) return;
+    syscall(SYS_set_tid_address, nullptr);
+    piece_->user.store(0, std::memory_order_release);
+  }
+  LeftInParent(const LeftInParent&) = delete;
+  LeftInParent& operator=(const LeftInParent&) = delete;
+  char* begin() const { return piece_ == nullptr || piece_ == pieces + kMost ? nullptr : piece_->begin; }
+
+ private:
+  static constexpr size_t kMost = 16;
+  struct Piece {
+    std::atomic<int> user;
+    char* begin;
+    size_t bytes;
+  };
+  static inline constinit Piece pieces[kMost] = {};
+  Piece* piece_ = nullptr;
+};
 
 // libc blocks all signals while it starts a program, those by which pages come too: its stack, where that is swapped by pages, stays at home meanwhile.
 class PinnedStack {
@@ -83,45 +101,51 @@ class TextBeside {
   const char* const text_;
 };
 
-// The same of arguments, or an environment: of as many as there are, and where they lie, not all may be at home at once.
-class TextsBeside {
- public:
-  explicit TextsBeside(char* const* texts) : theirs_(texts), bytes_(BytesOf(texts)), beside_(bytes_) {
-    if (beside_.begin() == nullptr) return;
-    char** to = reinterpret_cast<char**>(beside_.begin());
-    char* text = beside_.begin() + (CountOf(texts) + 1) * sizeof(char*);
-    for (; *texts != nullptr; ++texts, ++to) {
-      *to = *texts;
-      if (!NeedsPins(*texts)) continue;
-      *to = text;
-      text = stpcpy(text, *texts) + 1;
-    }
-    *to = nullptr;
+// Arguments, or an environment, and how many bytes their copy takes: of as many as there are, and where they lie, not all may be at home at once. 0: none of it may leave.
+size_t BytesOf(char* const* texts) {
+  bool is_needed = NeedsPins(texts);  // of a forked child: its copy comes
+  if (texts == nullptr) return 0;
+  size_t bytes = sizeof(char*);
+  for (; *texts != nullptr; ++texts) {
+    const bool may_leave = NeedsPins(*texts);
+    is_needed |= may_leave;
+    bytes += sizeof(char*) + (may_leave ? strlen(*texts) + 1 : 0);
   }
-  bool is_missing() const { return bytes_ > 0 && beside_.begin() == nullptr; }
-  char* const* get() const { return bytes_ > 0 ? reinterpret_cast<char* const*>(beside_.begin()) : theirs_; }
+  return is_needed ? (bytes + sizeof(char*) - 1) / sizeof(char*) * sizeof(char*) : 0;
+}
+char* const* CopiedTo(char* at, char* const* texts) {
+  auto* const copy = reinterpret_cast<char**>(at);
+  size_t count = 0;
+  while (texts[count] != nullptr) ++count;
+  char* text = at + (count + 1) * sizeof(char*);
+  for (size_t i = 0; i < count; ++i) {
+    copy[i] = texts[i];
+    if (!NeedsPins(texts[i])) continue;
+    copy[i] = text;
+    text = stpcpy(text, texts[i]) + 1;
+  }
+  copy[count] = nullptr;
+  return copy;
+}
 
- private:
-  static size_t CountOf(char* const* texts) {
-    size_t count = 0;
-    while (texts[count] != nullptr) ++count;
-    return count;
+// start(name, arguments, environment), of copies in Memory where they may leave. False: there is no memory for that.
+template <typename Memory, typename Start>
+bool StartedFrom(const char* name, char* const* arguments, char* const* environment, const Start& start) {
+  char* const names[] = {const_cast<char*>(name), nullptr};
+  char* const* theirs[] = {names, arguments, environment};
+  size_t bytes[3];
+  std::transform(theirs, theirs + 3, bytes, BytesOf);
+  const Memory memory(bytes[0] + bytes[1] + bytes[2]);
+  char* at = memory.begin();
+  for (size_t i = 0; i < 3; ++i) {
+    if (bytes[i] == 0) continue;
+    if (at == nullptr) return false;
+    theirs[i] = CopiedTo(at, theirs[i]);
+    at += bytes[i];
   }
-  static size_t BytesOf(char* const* texts) {
-    bool is_needed = NeedsPins(texts);
-    if (texts == nullptr) return 0;
-    size_t bytes = sizeof(char*);
-    for (; *texts != nullptr; ++texts) {
-      const bool may_leave = NeedsPins(*texts);
-      is_needed |= may_leave;
-      bytes += sizeof(char*) + (may_leave ? strlen(*texts) + 1 : 0);
-    }
-    return is_needed ? bytes : 0;
-  }
-  char* const* const theirs_;
-  const size_t bytes_;
-  const Beside beside_;
-};
+  start(theirs[0][0], theirs[1], theirs[2]);
+  return true;
+}
 
 // What is read of `environ` with all signals blocked, or by the kernel where libc names it itself, stays at home. kPath: of posix_spawnp, whose child, with its parent's memory, looks for PATH:
 // the beginnings of what is before it, and PATH.
@@ -158,11 +182,10 @@ class PinnedEnvironment {
 
 template <typename Exec>
 int Executed(const char* name, char* const* arguments, char* const* environment, Exec& exec) {
-  if (HasMemoryOfParent()) return ExecutedInPlace(name, arguments, environment, exec);
-  const TextBeside own_name(name);
-  const TextsBeside own_arguments(arguments), own_environment(environment);
-  if (own_name.is_missing() || own_arguments.is_missing() || own_environment.is_missing()) return errno = ENOMEM, -1;
-  return exec(own_name.get(), own_arguments.get(), own_environment.get());
+  const auto start = [&exec](const char* n, char* const* a, char* const* e) { exec(n, a, e); };
+  const bool is_tried = HasMemoryOfParent() ? StartedFrom<LeftInParent>(name, arguments, environment, start) : StartedFrom<Beside>(name, arguments, environment, start);
+  if (!is_tried) errno = ENOMEM;
+  return -1;
 }
 
 // posix_spawn and posix_spawnp: what libc reads and answers with all signals blocked. Once: file actions change files.
@@ -172,10 +195,8 @@ int Spawned(pid_t* pid, const char* name, const posix_spawn_file_actions_t* acti
   CopyOf<pid_t> child(pid);
   CopyOf<const posix_spawn_file_actions_t> acts(actions);
   CopyOf<const posix_spawnattr_t> attributes(how);
-  const TextBeside own_name(name);
-  const TextsBeside own_arguments(arguments), own_environment(environment);
-  if (own_name.is_missing() || own_arguments.is_missing() || own_environment.is_missing()) return ENOMEM;
-  const int error = spawn(child.get(), own_name.get(), acts.get(), attributes.get(), own_arguments.get(), own_environment.get());
+  int error = ENOMEM;
+  static_cast<void>(StartedFrom<Beside>(name, arguments, environment, [&](const char* n, char* const* a, char* const* e) { error = spawn(child.get(), n, acts.get(), attributes.get(), a, e); }));
   if (error == 0) child.Answer();
   return error;
 }

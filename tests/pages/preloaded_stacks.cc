@@ -357,6 +357,12 @@ void Spawns() {
     CHECK(waitpid(*pid, &status, 0) == *pid && status == 0);
   }
   CHECK(unlink(made) == 0);
+  for (int round = 0; round < 5; ++round) {
+    const pid_t child = vfork();
+    if (child == 0) _exit(execve("/bin/true", many, environ));
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  }
   constexpr size_t kCoroutine = 256 << 10;
   CHECK(getcontext(&coroutine) == 0);
   coroutine.uc_stack.ss_sp = New(kCoroutine);
