@@ -150,7 +150,10 @@ RAMSPAN_API FILE* freopen(const char* path, const char* mode, FILE* file) {
 RAMSPAN_API FILE* freopen64(const char* path, const char* mode, FILE* file) __attribute__((alias("freopen")));
 RAMSPAN_API int creat(const char* path, mode_t mode) { return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
 RAMSPAN_API int creat64(const char* path, mode_t mode) __attribute__((alias("creat")));
-RS_ONE_NAME(DIR*, opendir, (const char* path), path, path)
+RAMSPAN_API DIR* opendir(const char* path) {
+  const PinnedName name(path);
+  return real_opendir(path);
+}
 RS_ONE_NAME(int, access, (const char* path, int mode), path, path, mode)
 RS_ONE_NAME(int, faccessat, (int folder, const char* path, int mode, int flags), path, folder, path, mode, flags)
 RS_ONE_NAME(int, euidaccess, (const char* path, int mode), path, path, mode)
@@ -191,7 +194,7 @@ RAMSPAN_API int epoll_ctl(int fd, int what, int of, epoll_event* event) noexcept
   const Pinned pinned(event, sizeof(*event));
   return real_epoll_ctl(fd, what, of, event);
 }
-RAMSPAN_API int getentropy(void* to, size_t bytes) noexcept {
+RAMSPAN_API int getentropy(void* to, size_t bytes) {
   const Pinned pinned(to, bytes);
   return real_getentropy(to, bytes);
 }

@@ -103,7 +103,7 @@ void Rights() {
 namespace {
 char* read_while_rights_change = nullptr;
 void* ReadAll(void* stop) {
-  for (unsigned sum = 0; !*static_cast<volatile bool*>(stop); sum += 1) {
+  while (!*static_cast<volatile bool*>(stop)) {
     for (size_t i = 0; i < 16 * kMiB; i += 4096) CHECK(read_while_rights_change[i] == 5);
   }
   return nullptr;
