@@ -45,6 +45,7 @@ using ramspan::preload::PinnedName;
 using ramspan::preload::PinnedVectors;
 using ramspan::preload::Reach;
 using ramspan::preload::ReachOf;
+using ramspan::preload::ReachOfAddress;
 
 template <typename T>
 iovec Whole(const T* one) {
@@ -199,8 +200,7 @@ int Accepted(sockaddr* to, socklen_t* bytes, const Accept& accept_it) {
   if (to == nullptr || bytes == nullptr || (!NeedsPins(to) && !IsPlain(bytes, sizeof(*bytes)))) return accept_it(to, bytes);
   const socklen_t room = *bytes;
   if (static_cast<int>(room) < 0) return accept_it(to, bytes);
-  // The program may say more room than there is: an address takes less. Of protected pages only the kernel knows what it may use.
-  const Reach reach = NeedsPins(to) ? ReachOf(to, room) : Reach{room, false};
+  const Reach reach = ReachOfAddress(to, room);
   if (reach.is_protected || (reach.bytes == 0 && room > 0)) return accept_it(to, bytes);
   Own<AddressBeside> own;
   own->length = std::min<socklen_t>(room, sizeof(own->address));

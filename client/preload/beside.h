@@ -150,6 +150,8 @@ inline Reach ReachOf(const void* begin, size_t bytes) {
   if (NeedsPins(begin) && bytes <= SSIZE_MAX) reach.bytes = detail::UsedPages(const_cast<void*>(begin), bytes, &reach.is_protected);
   return reach;
 }
+// Where a socket's address is answered. The program may say more room than there is: an address takes less. Null bytes of some room, or protected: only the kernel knows what it may use.
+inline Reach ReachOfAddress(const sockaddr* address, socklen_t room) { return NeedsPins(address) ? ReachOf(address, room) : Reach{room, false}; }
 // Whether all of it may be read and written by who stands before the call, and may leave meanwhile: it can go beside.
 inline bool IsPlain(const void* begin, size_t bytes) {
   const Reach reach = ReachOf(begin, bytes);

@@ -22,6 +22,7 @@ using ramspan::preload::Own;
 using ramspan::preload::PinnedVectors;
 using ramspan::preload::Reach;
 using ramspan::preload::ReachOf;
+using ramspan::preload::ReachOfAddress;
 using ramspan::preload::Straight;
 using ramspan::preload::Vectors;
 using ramspan::preload::Way;
@@ -183,13 +184,14 @@ extern "C" {
 
 // Their addresses may leave meanwhile; the library's own do not.
 RAMSPAN_API ssize_t recvfrom(int fd, void* to, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
-  if (address == nullptr || length == nullptr) return ReceiveFrom(fd, to, bytes, flags, address, length);
-  if (!IsPlain(length, sizeof(*length)) && !IsPlain(address, *length)) return ReceiveFrom(fd, to, bytes, flags, address, length);
+  if (address == nullptr || length == nullptr || (!NeedsPins(address) && !IsPlain(length, sizeof(*length)))) return ReceiveFrom(fd, to, bytes, flags, address, length);
   const socklen_t room = *length;
+  const Reach reach = ReachOfAddress(address, room);
+  if (reach.is_protected || (reach.bytes == 0 && room > 0)) return ReceiveFrom(fd, to, bytes, flags, address, length);
   Own<AddressBeside> own;
   own->length = static_cast<int>(room) < 0 ? room : std::min<socklen_t>(room, sizeof(own->address));
   const ssize_t got = ReceiveFrom(fd, to, bytes, flags, own->get(), &own->length);
-  if (got >= 0) own->Answer(address, room, length);
+  if (got >= 0) own->Answer(address, static_cast<socklen_t>(reach.bytes), length);
   return got;
 }
 RAMSPAN_API ssize_t sendto(int fd, const void* from, size_t bytes, int flags, const sockaddr* address, socklen_t length) {

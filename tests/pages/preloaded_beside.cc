@@ -131,6 +131,11 @@ void ControlData() {
   socklen_t length = sizeof(address);
   CHECK(bind(datagrams, reinterpret_cast<sockaddr*>(&address), length) == 0 && getsockname(datagrams, reinterpret_cast<sockaddr*>(&address), &length) == 0 && connect(datagrams, reinterpret_cast<sockaddr*>(&address), length) == 0);
   CHECK(sendmmsg(datagrams, many, kMessages, 0) == 1024);
+  // An address at the end of an allocation, with more room, says the program, than there is.
+  auto* const name = static_cast<sockaddr_in*>(roomy.msg_control) + kMiB / sizeof(sockaddr_in) - 1;
+  socklen_t room = sizeof(sockaddr_storage);
+  Sweep();
+  CHECK(recvfrom(datagrams, to, 1, 0, reinterpret_cast<sockaddr*>(name), &room) == 1 && room == sizeof(*name) && name->sin_port == address.sin_port);
 }
 
 // Names, each a MiB before what else a call reads or answers.
