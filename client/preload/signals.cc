@@ -139,13 +139,14 @@ RAMSPAN_API int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) 
 RAMSPAN_API int sigprocmask(int how, const sigset_t* set, sigset_t* before) noexcept {
   return Masked(how, set, before, [](int h, const sigset_t* s, sigset_t* b) { return real_sigprocmask(h, s, b); });
 }
-RAMSPAN_API int pthread_attr_setsigmask_np(pthread_attr_t* attributes, const sigset_t* set) noexcept {
+RAMSPAN_API int pthread_attr_setsigmask_np(pthread_attr_t* attributes, const sigset_t* set) {
   sigset_t own;
   return real_pthread_attr_setsigmask_np(attributes, Unblockable(set, &own));
 }
 RAMSPAN_API int sigsuspend(const sigset_t* set) {
   sigset_t own;
-  return real_sigsuspend(Unblockable(set, &own));
+  CopyOf<const sigset_t> wanted(set);
+  return real_sigsuspend(Unblockable(wanted.get(), &own));
 }
 RAMSPAN_API int sighold(int number) noexcept { return (number == SIGBUS || number == SIGSEGV) && MayComeBySignal() ? 0 : real_sighold(number); }
 RAMSPAN_API int sigblock(int mask) noexcept { return real_sigblock(MayComeBySignal() ? mask & ~kOurs : mask); }

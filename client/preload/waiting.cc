@@ -99,7 +99,8 @@ RAMSPAN_API int poll(pollfd* descriptors, nfds_t count, int timeout) {
 }
 RAMSPAN_API int ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* set) {
   sigset_t mask;
-  const sigset_t* const unblocked = Unblockable(set, &mask);
+  CopyOf<const sigset_t> wanted(set);
+  const sigset_t* const unblocked = Unblockable(wanted.get(), &mask);
   return Polled(descriptors, count, [&](pollfd* own) { return real_ppoll(own, count, timeout, unblocked); });
 }
 
@@ -108,7 +109,8 @@ RAMSPAN_API int select(int count, fd_set* in, fd_set* out, fd_set* failed, timev
 }
 RAMSPAN_API int pselect(int count, fd_set* in, fd_set* out, fd_set* failed, const timespec* timeout, const sigset_t* set) {
   sigset_t mask;
-  const sigset_t* const unblocked = Unblockable(set, &mask);
+  CopyOf<const sigset_t> wanted(set);
+  const sigset_t* const unblocked = Unblockable(wanted.get(), &mask);
   return Selected(count, in, out, failed, [&](fd_set* i, fd_set* o, fd_set* f) { return real_pselect(count, i, o, f, timeout, unblocked); });
 }
 
@@ -117,12 +119,14 @@ RAMSPAN_API int epoll_wait(int fd, epoll_event* events, int count, int timeout) 
 }
 RAMSPAN_API int epoll_pwait(int fd, epoll_event* events, int count, int timeout, const sigset_t* set) {
   sigset_t mask;
-  const sigset_t* const unblocked = Unblockable(set, &mask);
+  CopyOf<const sigset_t> wanted(set);
+  const sigset_t* const unblocked = Unblockable(wanted.get(), &mask);
   return WaitedFor(events, count, [&](epoll_event* own) { return real_epoll_pwait(fd, own, count, timeout, unblocked); });
 }
 RAMSPAN_API int epoll_pwait2(int fd, epoll_event* events, int count, const timespec* timeout, const sigset_t* set) {
   sigset_t mask;
-  const sigset_t* const unblocked = Unblockable(set, &mask);
+  CopyOf<const sigset_t> wanted(set);
+  const sigset_t* const unblocked = Unblockable(wanted.get(), &mask);
   CopyOf<const timespec> most(timeout);
   return WaitedFor(events, count, [&](epoll_event* own) { return real_epoll_pwait2(fd, own, count, most.get(), unblocked); });
 }

@@ -418,5 +418,10 @@ void SmallAnswers() {
     CHECK(pthread_sigmask(SIG_BLOCK, nullptr, mask) == 0 && sigismember(mask, SIGUSR1) == 1 && sigismember(mask, SIGUSR2) == 0);
     Sweep();
     CHECK(sigprocmask(SIG_BLOCK, mask, nullptr) == 0);
+    const timespec at_once = {};
+    Sweep();
+    CHECK(ppoll(nullptr, 0, &at_once, mask) == 0);
+    Sweep();
+    CHECK(pselect(0, nullptr, nullptr, nullptr, &at_once, mask) == 0);
   }
 }
