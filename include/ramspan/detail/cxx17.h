@@ -3,7 +3,7 @@
 
 #if __cplusplus < 201703L
 #error "Ramspan needs C++17 (-std=c++17) or later"
-#include "Ramspan needs -std=c++17 or later"  // is not there: the compiler ends here, before a hundred errors that say nothing
+#include "ramspan/needs -std=c++17 or later"  // is not there: the compiler ends here, before a hundred errors that say nothing
 #endif
 
 // Behind a method whose result is good for no longer than its object. clang then warns where it is kept longer than a temporary lives.
