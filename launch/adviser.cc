@@ -236,14 +236,13 @@ Maybe DescriptorsFillLimit(const ProcessStatistics& s, const JobTotals&) {
                static_cast<double>(within)};
 }
 
-// At the end of the run where servers of this host are mapped: those pages count in the peak.
+// At the end of the run: in the peak count files, and memory servers of this host, that are mapped.
 Maybe BesideLimit(const ProcessStatistics& s, const JobTotals&) {
   if (s.pages_above == 0) return {};
-  const auto remote = s.tiers.find("remote");
-  const uint64_t memory = remote != s.tiers.end() && remote->second.servers > 0 ? s.anonymous_rss : s.peak_rss;
+  const uint64_t memory = s.anonymous_rss;
   if (memory < s.budget + std::max(kBesideLeast, s.budget / kBesidePart)) return {};
   return Found{{Advice::Kind::kBesideLimit, "The process had much memory beside the limit, which --pages leaves to malloc.",
-                "It had " + FormatBytes(memory) + ", and the limit of " + FormatBytes(s.budget) + " is that of allocations of at least " + FormatBytes(s.pages_above) + ". The rest is in smaller ones, stacks and libraries.",
+                "It had " + FormatBytes(memory) + " at its end, and the limit of " + FormatBytes(s.budget) + " is that of allocations of at least " + FormatBytes(s.pages_above) + ". The rest is in smaller ones, stacks and libraries.",
                 "Let it take smaller ones: ramspan run --pages --pages-above 4KiB --page-block 4KiB (or somewhat larger ones of both); or leave room for them beside the limit."},
                static_cast<double>(memory)};
 }

@@ -133,7 +133,11 @@ Facts HostFacts(const RunOptions& options) {
   facts.mpi_use = MpiUseOf;
   facts.is_static = IsStatic;
   // What the system has installed are interpreters, and programs that start others.
-  facts.uses_ramspan = [](const std::string& program) { return program.starts_with("/usr/") || program.starts_with("/bin/") ? std::nullopt : UsesRamspan(program); };
+  facts.uses_ramspan = [](const std::string& program) {
+    std::error_code error;
+    const std::string file = std::filesystem::canonical(program, error).string();
+    return file.starts_with("/usr/") || file.starts_with("/bin/") ? std::nullopt : UsesRamspan(program);
+  };
   facts.cores = std::max(std::thread::hardware_concurrency(), 1U);
   facts.available_memory = AvailableMemory();
   facts.shared_memory_free = SharedMemoryFree();

@@ -137,10 +137,16 @@ Status Planner::FindApp() {
   return {};
 }
 
+// The dynamic linker itself, by which a program may be started, looks like a static one.
+bool Planner::IsBeyondPreload() const {
+  const std::string name = app_[0].substr(app_[0].rfind('/') + 1);
+  return facts_.is_static && facts_.is_static(app_[0]) == true && name.rfind("ld-", 0) != 0 && name.rfind("ld.so", 0) != 0;
+}
+
 // What its file shows of an option that will do nothing. Of another program that it starts, or a library of it, the file says nothing.
 Status Planner::WarnOfTheApp() {
   const std::string& app = plan_.app_name;
-  if (options_.pages && facts_.is_static && facts_.is_static(app_[0]) == true) {
+  if (options_.pages && IsBeyondPreload()) {
     plan_.notes.push_back("warning: " + app + " is linked statically: nothing can be preloaded into it, so --pages does nothing for it, and there is no memory limit. Link it dynamically");
   }
   const std::optional<bool> uses_ramspan = facts_.uses_ramspan ? facts_.uses_ramspan(app_[0]) : std::nullopt;
@@ -174,6 +180,7 @@ Status Planner::PreloadPages() {
   if (!options_.pages_above.empty()) {
     if (const Status status = SetPagesAbove(options_.pages_above, &above); !status.ok()) return InvalidArgument("--pages-above: " + status.message());
   }
+  const bool is_reached = !IsBeyondPreload();
   const std::string preloaded = Setting("LD_PRELOAD");
   std::vector<std::string> app = {"/usr/bin/env", "LD_PRELOAD=" + facts_.pages_library + (preloaded.empty() ? "" : ":" + preloaded)};
   if (!options_.page_block.empty()) app.push_back("RAMSPAN_PAGE_BLOCK=" + options_.page_block);
@@ -183,6 +190,11 @@ Status Planner::PreloadPages() {
   if ((facts_.pages_mode.find("EFAULT") != std::string::npos || facts_.pages_mode.find("copies") != std::string::npos) && !UserHas("UCX_TLS")) app.push_back("UCX_TLS=^cma");
   app.insert(app.end(), app_.begin(), app_.end());
   app_ = std::move(app);
+  if (!is_reached) return {};
+  constexpr uint64_t kWasteMost = 4;  // times what was asked for, of an allocation as small as it may be
+  if (above < kPagesAbove && above * kWasteMost < block) {
+    plan_.notes.push_back("warning: each allocation takes whole blocks, " + FormatBytes(block) + " of memory and of swap for one of " + FormatBytes(above) + ": give a --page-block of about the size of --pages-above");
+  }
   plan_.notes.push_back("--pages: allocations from " + FormatBytes(above) + " on are swapped in blocks of " + FormatBytes(block) + "; " + facts_.pages_mode);
   return {};
 }

@@ -30,6 +30,7 @@ class Planner {
   Status CountRanks();
   Status FindApp();
   Status PreloadPages();
+  bool IsBeyondPreload() const;
   Status WarnOfTheApp();
   Status FindHosts();
   Status CheckProcesses();

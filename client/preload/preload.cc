@@ -10,6 +10,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -61,6 +62,7 @@ constexpr size_t kPageBytes = 4096;
 enum class State { kUnborn, kReady, kStarting, kStarted, kForked };
 std::atomic<State> state{State::kUnborn};
 std::once_flag once;
+struct stat standard_error {};
 pid_t loaded_by = 0;  // its forked children had its memory, too, and say nothing of it
 
 [[gnu::noinline]] void Say(const char* what) {
@@ -102,11 +104,15 @@ int FindLibc(dl_phdr_info* info, size_t, void* inside) {
   // The configuration is read at the start, which comes with the first allocation of this size. (The launcher has read it for the environment.)
   taken_from.store(std::max(ramspan::detail::PagesAboveOfEnvironment(), kPageBytes));
   loaded_by = getpid();
+  if (fstat(STDERR_FILENO, &standard_error) != 0) standard_error.st_ino = 0;
   state.store(State::kReady);
 }
 
 [[gnu::destructor]] void AtEnd() {
-  if (state.load(std::memory_order_relaxed) == State::kReady && getpid() == loaded_by) ramspan::detail::TellOfNoPages();
+  struct stat now {};
+  // The program may have closed its standard error, and opened a file of its own under that number.
+  const bool may_tell = fstat(STDERR_FILENO, &now) == 0 && now.st_dev == standard_error.st_dev && now.st_ino == standard_error.st_ino;
+  if (state.load(std::memory_order_relaxed) == State::kReady && getpid() == loaded_by && may_tell) ramspan::detail::TellOfNoPages();
 }
 
 void Start() {

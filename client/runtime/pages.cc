@@ -273,15 +273,15 @@ namespace {
 std::atomic<bool> is_unmodified{false};
 
 uint64_t PeakOfProcess() {
-  // Of the programs, too, that this process was before exec; so the exact one is looked at only where this is much.
+  // With mapped files, and of the programs, too, that this process was before exec; so the exact one is looked at only where this is much.
   rusage use{};
   return getrusage(RUSAGE_SELF, &use) == 0 ? static_cast<uint64_t>(use.ru_maxrss) << 10 : 0;
 }
-uint64_t PeakOfProgram() {
+uint64_t OwnMemory() {
   uint64_t kib = 0;
   if (FILE* const status = fopen("/proc/self/status", "re")) {
     char line[256];
-    while (fgets(line, sizeof(line), status) != nullptr && sscanf(line, "VmHWM: %lu", &kib) != 1) {
+    while (fgets(line, sizeof(line), status) != nullptr && sscanf(line, "RssAnon: %lu", &kib) != 1) {
     }
     fclose(status);
   }
@@ -301,10 +301,10 @@ void TellOfNoPages() noexcept {
   uint64_t limit = 0;
   try {
     if (text == nullptr || !SetMemory(text, &limit).ok() || PeakOfProcess() < limit + kBesideLeast) return;
-    const uint64_t peak = PeakOfProgram();
-    if (peak < limit + kBesideLeast) return;
-    LogWarning("--pages has swapped nothing: the program had %s of memory, and no allocation of at least %s, which it would take (ramspan run --pages-above SIZE). The memory limit of %s did not hold",
-               FormatBytes(peak).c_str(), FormatBytes(PagesAboveOfEnvironment()).c_str(), FormatBytes(limit).c_str());
+    const uint64_t memory = OwnMemory();
+    if (memory < limit + kBesideLeast) return;
+    LogWarning("--pages has swapped nothing: the program has %s of memory at its end, and had no allocation of at least %s, which it would take (ramspan run --pages-above SIZE). The memory limit of %s did not hold",
+               FormatBytes(memory).c_str(), FormatBytes(PagesAboveOfEnvironment()).c_str(), FormatBytes(limit).c_str());
   } catch (const std::exception&) {
   }
 }

@@ -102,8 +102,8 @@ class vectorView {
   }
   // The block's elements are the nearest from here on.
   void EnterRun(T* elements, size_t block) const {
-    if (gathers_) return;  // as BlockCache::Find: elements are looked for at one place then
     if (__builtin_expect(detail::t_pins != thread_, 0)) ThrowForOtherThread();
+    if (gathers_) return;  // as BlockCache::Find: elements are looked for at one place then
     elements_ = elements;
     first_ = index_.First(block);
     count_ = std::min(index_.elements(), size_ - first_);

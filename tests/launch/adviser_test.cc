@@ -148,13 +148,13 @@ TEST(Advice, UnmodifiedProgramsGetOptionsToChange) {
 TEST(Advice, MemoryBesideTheLimitOfAnUnmodifiedProgramIsNamed) {
   Json run = Healthy();
   run.merge_patch(kPages);
-  run["peak_rss_bytes"] = 200 * kMiB;
+  run["rss_anon_bytes"] = 200 * kMiB;
   const Advice advice = TheOne(run);
   EXPECT_EQ(advice.kind, Kind::kBesideLimit);
   EXPECT_THAT(advice.change, HasSubstr("--pages-above 4KiB"));
-  run["peak_rss_bytes"] = 90 * kMiB;
+  run["rss_anon_bytes"] = 90 * kMiB;
   EXPECT_THAT(KindsOf(run), IsEmpty()) << "libraries";
-  run["peak_rss_bytes"] = 200 * kMiB;
+  run["rss_anon_bytes"] = 200 * kMiB;
   run["pages"]["above_bytes"] = 0;
   EXPECT_THAT(KindsOf(run), IsEmpty()) << "its own memory, of which it knows";
 }

@@ -171,6 +171,23 @@ TEST_F(PlanTest, ProgramsThatTheLimitCannotReachAreToldOf) {
   EXPECT_EQ(Make().notes.size(), 1u);
   facts_.is_static = [](const std::string&) { return std::optional(true); };
   EXPECT_TRUE(Notes(Make(), "./app is linked statically"));
+  EXPECT_EQ(Make().notes.size(), 1u) << "not also what is taken of its allocations";
+  options_.app = {"/lib64/ld-linux-x86-64.so.2", "./app"};
+  EXPECT_FALSE(Notes(Make(), "is linked statically"));
+}
+
+// 16 seconds instead of a quarter of one.
+TEST_F(PlanTest, BlocksMuchLargerThanAllocationsAreToldOf) {
+  Ranks(1, 0);
+  facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
+  facts_.pages_mode = "it works";
+  options_.pages = true;
+  options_.page_block = "2MiB";
+  EXPECT_FALSE(Notes(Make(), "takes whole blocks"));
+  options_.pages_above = "4KiB";
+  EXPECT_TRUE(Notes(Make(), "takes whole blocks"));
+  options_.page_block = "16KiB";
+  EXPECT_FALSE(Notes(Make(), "takes whole blocks"));
 }
 
 TEST_F(PlanTest, RanksOfAProgramWithoutMpiAreToldOf) {
