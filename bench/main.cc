@@ -174,7 +174,7 @@ po::options_description Describe(BenchOptions* o, Texts* texts, bool* no_checksu
   add("json", po::bool_switch(&o->json), "JSON, one object a line, with the whole configuration");
   add("data", po::value(&texts->data)->value_name("SIZE"), "bytes of data (stream, random: 1GiB; rambrain, pages 256MiB; vector 128MiB; compute 64MiB)");
   add("chunk", po::value(&texts->chunk)->value_name("SIZE"),
-      "bytes of a chunk (pages: of a block, each of 4KiB to 256KiB, and 2MiB; stream 1MiB, random, rambrain, compute, vector 64KiB, memory, buddy 4KiB) or a small object (8B)");
+      "bytes of a chunk (pages: of a block, adaptive, each of 4KiB to 256KiB, and 2MiB; stream 1MiB, random, rambrain, compute, vector 64KiB, memory, buddy 4KiB) or a small object (8B)");
   add("limit", po::value(&texts->limit)->value_name("SIZE"), "memory limit (a quarter of the data; memory 64MiB; vector has --lmr)");
   add("mode", po::value(&o->mode)->value_name("rmw|read"), "stream: read-modify-write, or read only");
   add("threads", po::value(&texts->threads)->value_name("N"), "stream: OpenMP threads, each with its own part of the data (1); compute, vector: of its parallel loops (all cores)");
@@ -230,7 +230,9 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (o->name == "memory") o->chunk = 4 << 10;
   if (small) o->chunk = sizeof(uint64_t);
   if (!texts.data.empty()) o->data = BytesInRange("data", texts.data);
-  if (!texts.chunk.empty()) o->chunk = BytesInRange("chunk", texts.chunk);
+  o->adapts = o->name == "pages" && texts.chunk == "adaptive";
+  if (o->adapts) o->chunk = 4096;
+  if (!texts.chunk.empty() && !o->adapts) o->chunk = BytesInRange("chunk", texts.chunk);
   const bool contention = o->name == "contention";
   if (o->chunks == 0) o->chunks = small ? 1'000'000 : contention ? (o->quick ? 200'000 : 10'000'000) : 100'000;
   if (contention && (o->chunks < 20'000 || o->chunks > 100'000'000)) throw po::error("--chunks: 20000 to 100000000");
@@ -263,7 +265,7 @@ void Complete(BenchOptions* o, const Texts& texts, const po::variables_map& give
   if (rambrain && o->limit < uint64_t{8} << 20) throw po::error("--limit: at least 8MiB (a quarter of --data by default)");
   if (buddy) CompleteBuddy(o, texts);
   if (!buddy && !texts.threads.empty()) o->threads = ThreadCount(texts.threads);
-  if (pages && ((o->chunk & (o->chunk - 1)) != 0 || o->chunk > uint64_t{2} << 20)) throw po::error("--chunk of pages: a power of two from 4KiB to 2MiB");
+  if (pages && ((o->chunk & (o->chunk - 1)) != 0 || o->chunk > uint64_t{2} << 20)) throw po::error("--chunk of pages: adaptive, or a power of two from 4KiB to 2MiB");
   if (o->busy < 0 || o->busy > 1024) throw po::error("--busy: 0 to 1024");
   if (o->threads > 1 && o->name != "stream" && !compute && !targets && !vector) throw po::error("--threads is for stream, compute, vector and swap-targets");
   if (o->busy > 0 && o->name != "stream") throw po::error("--busy is stream's");
@@ -376,7 +378,7 @@ int Main(int argc, char** argv) {
   const std::string self = SelfPath();
   const bool in_job = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
   if (name == "random" && texts.preemptive.empty() && !in_job) return RunEach(argc, argv, "--preemptive", {"on", "off"});
-  if (name == "pages" && texts.chunk.empty() && !in_job) return RunEach(argc, argv, "--chunk", {"4KiB", "16KiB", "64KiB", "256KiB", "2MiB"});
+  if (name == "pages" && texts.chunk.empty() && !in_job) return RunEach(argc, argv, "--chunk", {"adaptive", "4KiB", "16KiB", "64KiB", "256KiB", "2MiB"});
   if (name == "contention") return RunContention(options);
   if (name == "rambrain" && options.only.empty()) return RunEach(argc, argv, "--only", ChosenExperiments(options));
   if (!options.only.empty()) prctl(PR_SET_PDEATHSIG, SIGTERM);  // not to be left behind by the process that runs all

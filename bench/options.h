@@ -13,6 +13,7 @@ struct BenchOptions {
 
   uint64_t data = uint64_t{1} << 30;  // bytes
   uint64_t chunk = uint64_t{1} << 20;
+  bool adapts = false;  // pages: blocks of the size that suits their use; `chunk` is a page
   uint64_t limit = uint64_t{256} << 20;
   std::string mode = "rmw";   // rmw, read
   std::string tier = "auto";  // auto: memory servers, then files; file

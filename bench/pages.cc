@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -30,6 +31,8 @@ namespace {
 constexpr uint64_t kSweepMost = 3;  // element i is i times it, and what passes have added
 constexpr double kFaultsUsOf4K = 5, kFaultsUs = 10, kSweepShare = 0.85, kFittingRatio = 1.01, kBesideLimitMib = 4;
 constexpr double kFaulted = 1.5e-6;  // no access to memory takes as long, and no fault is as short
+constexpr uint64_t kLargePiece = 2 << 20;
+constexpr int kPassesToAdapt = 4;  // each area has to see some dozens of faults
 
 double AnonymousBytes() {
   std::ifstream file("/proc/self/status");
@@ -165,7 +168,7 @@ SweepFigures MeasureSweeps(const BenchOptions& o, PagedWords* pages, TierRooflin
 }  // namespace
 
 int RunPages(const BenchOptions& options) {
-  setenv("RAMSPAN_PAGE_BLOCK", std::to_string(options.chunk).c_str(), 1);
+  setenv("RAMSPAN_PAGE_BLOCK", options.adapts ? "adaptive" : std::to_string(options.chunk).c_str(), 1);
   ConfigureLibrary(options);
   EffectiveOptions();  // starts the library
   const double before = AnonymousBytes();
@@ -184,10 +187,15 @@ int RunPages(const BenchOptions& options) {
     for (int i = 0; i < options.repetitions; ++i) pages.Sweep(true, threads);
     beside.push_back((watch.End() - before - static_cast<double>(options.limit)) / 1048576);
   }
+  // Of what suits either: sweeps by hand are fastest by large pieces.
   TierRoofline roofline(options, options.chunk);
-  const SweepFigures read = MeasureSweeps(options, &pages, &roofline, false), write = MeasureSweeps(options, &pages, &roofline, true);
+  std::optional<TierRoofline> of_large;
+  if (options.adapts) of_large.emplace(options, kLargePiece);
+  TierRoofline* const of_sweeps = of_large ? &*of_large : &roofline;
+  const SweepFigures read = MeasureSweeps(options, &pages, of_sweeps, false), write = MeasureSweeps(options, &pages, of_sweeps, true);
+  of_large.reset();
   std::vector<double> faults, late, writing, raws;
-  pages.Faults(accesses, false, options.chunk);  // what leaves is clean after a while
+  for (int i = 0; i < (options.adapts ? kPassesToAdapt : 1); ++i) pages.Faults(accesses, false, options.chunk);  // what leaves is clean after a while
   for (int i = 0; i < options.repetitions; ++i) {
     raws.push_back(roofline.ReadAnywhere(accesses));
     const std::vector<double> seconds = pages.Faults(accesses, false, options.chunk);
@@ -206,12 +214,12 @@ int RunPages(const BenchOptions& options) {
                  {"serves_system_calls", statistics.serves_system_calls}, {"verified", right}, {"stats", stats}};
   const auto verdict = [](bool held) { return std::string(held ? "held" : "MISSED"); };
   Report(options, std::move(result),
-         "pages: " + FormatBytes(options.data) + " in blocks of " + FormatBytes(options.chunk) + ", limit " + FormatBytes(options.limit) + ", " + PlacesUsed(stats) + ", " +
+         "pages: " + FormatBytes(options.data) + " in blocks " + (options.adapts ? "as large as suits their use" : "of " + FormatBytes(options.chunk)) + ", limit " + FormatBytes(options.limit) + ", " + PlacesUsed(stats) + ", " +
              (statistics.serves_system_calls ? "faults served by a thread" : "faults served by a signal"),
          {{"a fault", Fixed(fault_us, 1) + " us", "median; 99 % below " + Fixed(1e6 * Median(late), 1) + " us; where what leaves was written " + Fixed(1e6 * Median(writing), 1) + " us"},
           {"raw transfer", Fixed(raw_us, 1) + " us", "as many bytes, by hand"},
           {"beyond it", Fixed(beyond_us, 1) + " us", "target " + Fixed(target_us, 0) + " us: " + verdict(beyond_us <= target_us)},
-          {"managedPtr's miss", Fixed(miss_us, 1) + " us", "chunks of the same size"},
+          {"managedPtr's miss", Fixed(miss_us, 1) + " us", options.adapts ? "chunks of 4 KiB" : "chunks of the same size"},
           {"sweep, reading", Fixed(read.gb_s, 2) + " GB/s", Fixed(100 * read.share, 0) + " % of its transfers and its loop by hand; target 85 %: " + verdict(read.share >= kSweepShare)},
           {"sweep, writing", Fixed(write.gb_s, 2) + " GB/s", Fixed(100 * write.share, 0) + " % of it; target 85 %: " + verdict(write.share >= kSweepShare)},
           {"all in memory", Fixed(fitting, 3), "time over that of plain memory; target 1.01: " + verdict(fitting <= kFittingRatio)},

@@ -35,7 +35,10 @@ enum class PageMoves {
   kCopy,  // they come as copies, and leave by a mapping of theirs that moves. Where a device writes to a page that leaves, what it writes is lost
 };
 
-inline constexpr uint64_t kPageBlock = 64 << 10, kPagesAbove = 128 << 10;  // where nobody says otherwise
+// Of the size that suits its use; of sizes by lot, again and again: for tests.
+inline constexpr uint64_t kPageBlockAdapts = 0, kPageBlockRestless = 1;
+inline constexpr uint64_t kPageUnit = 64 << 10;  // of which allocations take whole ones there
+inline constexpr uint64_t kPageBlock = kPageBlockAdapts, kPagesAbove = 128 << 10;  // where nobody says otherwise
 
 struct Config {
   uint64_t memory = 0;       // bytes; 0 = choose by the machine
@@ -55,7 +58,7 @@ struct Config {
   bool bundles = true;
   std::string stats;  // empty = none
   std::string trace;  // empty = none
-  uint64_t page_block = kPageBlock;   // bytes; a power of two
+  uint64_t page_block = kPageBlock;   // bytes; a power of two; or one of the two above
   FaultMode page_faults = FaultMode::kAuto;
   PageMoves page_moves = PageMoves::kAuto;
   bool page_children = true;          // a forked child gets a copy

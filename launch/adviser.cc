@@ -112,7 +112,7 @@ uint64_t NeededLimit(const ProcessStatistics& s) {
 // Of a program that may be somebody else's.
 std::string PagesChange(const ProcessStatistics& s, uint64_t block) {
   return "Blocks of pages of another size: ramspan run --pages --page-block " + (block < 1 << 20 ? std::to_string(block >> 10) + "KiB" : SizeArgument(block)) +
-         " (RAMSPAN_PAGE_BLOCK); they are " + FormatBytes(s.page_block) + " now. Or a higher limit (--memory).";
+         " (RAMSPAN_PAGE_BLOCK); they are " + (s.pages_adapt ? "of several sizes, by their use" : FormatBytes(s.page_block)) + " now. Or a higher limit (--memory).";
 }
 
 Maybe PinsFillLimit(const ProcessStatistics& s, const JobTotals&) {
@@ -163,7 +163,7 @@ Maybe ForgottenConst(const ProcessStatistics& s, const JobTotals&) {
 }
 
 Maybe ChunksTooLarge(const ProcessStatistics& s, const JobTotals&) {
-  if (!s.misses_in_order || s.misses < kTransfersLeast || WaitShare(s) < kWaitShareLeast) return {};
+  if (s.pages_adapt || !s.misses_in_order || s.misses < kTransfersLeast || WaitShare(s) < kWaitShareLeast) return {};
   const uint64_t scattered = s.misses - std::min(s.misses, *s.misses_in_order), chunk = MeanLoad(s), in = s.Moved().bytes_in;
   if (Share(scattered, Loads(s)) < kScatteredLeast || chunk <= kRandomChunkMost || Share(in, s.data) < kTimesDataLeast) return {};
   return Found{{Advice::Kind::kChunksTooLarge, "The chunks are large for data that is used in no order.",
@@ -182,7 +182,7 @@ Maybe ChunksTooSmall(const ProcessStatistics& s, const JobTotals&) {
   // By pages a sweep gains up to the largest ones, which move as one huge page.
   const uint64_t larger = s.page_block == 0 ? 0 : std::min(kLargestPageBlock, std::bit_floor(s.budget / kBlocksInLimit));
   const bool small = s.page_block == 0 ? transfers >= kSmallTransfersLeast && chunk <= kSmallTransferMost : transfers >= kTransfersLeast && larger >= 4 * s.page_block;
-  if (!s.misses_in_order || !small || WaitShare(s) < kWaitShareLeast) return {};
+  if (s.pages_adapt || !s.misses_in_order || !small || WaitShare(s) < kWaitShareLeast) return {};
   if (Share(std::min(s.misses, *s.misses_in_order) + s.prefetch_hits, Loads(s)) < kInOrderLeast) return {};
   return Found{{Advice::Kind::kChunksTooSmall, "The chunks are small for data that is used in order.",
                 std::to_string(transfers) + " transfers from swap moved " + FormatBytes(chunk) +

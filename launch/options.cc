@@ -42,7 +42,7 @@ po::options_description Description(RunOptions& options) {
       "beyond --memory. Needs Linux 5.11 on the ranks' hosts, is faster from 6.8 on");
   add("pages-above", po::value(&options.pages_above)->value_name("SIZE"), "with --pages: smaller allocations are left to malloc. Default: 128KiB");
   add("page-block", po::value(&options.page_block)->value_name("SIZE"),
-      "with --pages: what moves as one, a power of two from 4KiB (scattered use) to 2MiB (sweeps; huge pages). Default: 64KiB");
+      "with --pages: what moves as one. Default: adaptive, of the size that suits its use. Or a power of two from 4KiB (scattered use) to 2MiB (sweeps; huge pages)");
   add("dry-run", po::bool_switch(&options.dry_run), "print the lines that would be started, and start nothing");
   add("help,h", "this text");
   return text;

@@ -192,10 +192,12 @@ Status Planner::PreloadPages() {
   app_ = std::move(app);
   if (!is_reached) return {};
   constexpr uint64_t kWasteMost = 4;  // times what was asked for, of an allocation as small as it may be
-  if (above < kPagesAbove && above * kWasteMost < block) {
-    plan_.notes.push_back("warning: each allocation takes whole blocks, " + FormatBytes(block) + " of memory and of swap for one of " + FormatBytes(above) + ": give a --page-block of about the size of --pages-above");
+  const bool adapts = block <= kPageBlockRestless;
+  const uint64_t whole = adapts ? kPageUnit : block;
+  if (above < kPagesAbove && above * kWasteMost < whole) {
+    plan_.notes.push_back("warning: each allocation takes whole blocks, " + FormatBytes(whole) + " of memory and of swap for one of " + FormatBytes(above) + ": give a --page-block of about the size of --pages-above");
   }
-  plan_.notes.push_back("--pages: allocations from " + FormatBytes(above) + " on are swapped in blocks of " + FormatBytes(block) + "; " + facts_.pages_mode);
+  plan_.notes.push_back("--pages: allocations from " + FormatBytes(above) + " on are swapped in blocks " + (adapts ? "as large as suits their use" : "of " + FormatBytes(block)) + "; " + facts_.pages_mode);
   return {};
 }
 

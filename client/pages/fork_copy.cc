@@ -82,7 +82,7 @@ enum class State { kParent, kMayAsk, kAsks, kHas, kHasNone };
 std::atomic<State> state{State::kParent};
 std::atomic<int> asks_by{-1};
 Answer answer;  // the child's; complete when `state` says so
-uint64_t given[kBlocksOne];  // homes of blocks that the child has already, and may have changed
+CopiedRun given[kBlocksOne];  // blocks that the child has already, and may have changed
 int given_count = 0;
 
 void CloseEnd(int* fd) {
@@ -172,17 +172,17 @@ int ReceiveAnswer(int from, Answer* what) {
 // But for blocks that the child has already. The system call itself: libc's name may be the preloaded library's, which keeps such addresses free.
 bool MapRun(int fd, const CopiedRun& run) {
   for (uint64_t at = 0, next; at < run.bytes; at = next) {
-    bool is_given = false;
-    next = run.bytes;
+    const uint64_t here = run.home + at;
+    uint64_t end = run.home + run.bytes, given_end = here;
     for (int i = 0; i < given_count; ++i) {
-      const uint64_t ahead = given[i] - run.home;  // beyond the run, where it is before it
-      if (ahead == at) is_given = true;
-      if (ahead > at) next = std::min(next, ahead);
+      if (given[i].home <= here) given_end = std::max(given_end, given[i].home + given[i].bytes);
+      if (given[i].home > here) end = std::min(end, given[i].home);
     }
-    if (is_given) {
-      next = at + Space()->block_bytes();
+    if (given_end > here) {
+      next = given_end - run.home;
       continue;
     }
+    next = end - run.home;
     char* const home = Space()->homes().begin + run.home + at;
     constexpr int kFlags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
     const long mapped = run.is_zeros ? syscall(SYS_mmap, home, next - at, PROT_READ | PROT_WRITE, kFlags | MAP_ANONYMOUS, -1, 0)
@@ -220,21 +220,22 @@ bool MapRuns(int fd, Answer* what) {
     }
     done += count;
   }
-  if (what->may_ask_again && what->runs == 1) given[given_count++] = runs[0].home;
+  if (what->may_ask_again && what->runs == 1) given[given_count++] = runs[0];
   return true;
 }
 
-// The block at `home`, behind those that were given before.
-void GiveBlock(int to, int fd, uint64_t home, uint64_t offset) {
+// The block that has `home`, to `*offset` in the file, which is behind it then.
+void GiveBlock(int to, int fd, uint64_t home, uint64_t* offset) {
   Answer what;
   what.may_ask_again = true;
-  CopiedRun run = {home, Space()->block_bytes(), offset};
+  CopiedRun run;
   Status status;
   if (Space()->IsUsed(Space()->homes().begin + home, 1)) {
     what.runs = 1;
-    what.table = offset + run.bytes;
-    status = Space()->CopyBlockTo(fd, offset, home / run.bytes, &run.is_zeros);
+    status = Space()->CopyBlockTo(fd, home, *offset, &run);
+    what.table = *offset + run.bytes;
     if (status.ok()) status = PageSpace::WriteTo(fd, &run, sizeof(run), what.table);
+    *offset = what.table + kAlignmentOfFile;
   }
   if (!status.ok()) what.runs = 0;  // it asks again, until it gets all, or the reason
   SendAnswer(to, what, fd);
@@ -243,10 +244,10 @@ void GiveBlock(int to, int fd, uint64_t home, uint64_t offset) {
 // Whether the child may want a copy: it asks for all, or for more and more, or has done nothing else for too long.
 bool MayWantCopy(int from) {
   const auto until = Clock::now() + std::min<std::chrono::milliseconds>(kPatience + std::chrono::milliseconds(Space()->touched_bytes() / kCopiedAMs / 4), kPatienceMost);
-  const uint64_t block = Space()->block_bytes();
   int fd = -1;
   bool wants = false;
-  for (uint64_t blocks = 0; !wants;) {
+  uint64_t offset = 0;
+  for (int blocks = 0; !wants;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
     pollfd one = {from, POLLIN, 0};
     const int ready = poll(&one, 1, static_cast<int>(std::max<int64_t>(left, 0)));
@@ -257,7 +258,8 @@ bool MayWantCopy(int from) {
     if (!wants && fd < 0) fd = OpenFile(options->folder);
     wants |= fd < 0;
     if (wants) break;
-    GiveBlock(from, fd, home, blocks++ * (block + kAlignmentOfFile));
+    GiveBlock(from, fd, home, &offset);
+    ++blocks;
   }
   CloseEnd(&fd);
   return wants;
@@ -358,7 +360,7 @@ void ForkCopy::InChild() {
 bool ForkCopy::Ask(const void* address) {
   const detail::Inside inside;  // libc's names may be the preloaded library's, which would ask itself
   const int error = errno;
-  const uint64_t home = address == nullptr ? kAll : static_cast<uint64_t>(static_cast<const char*>(address) - Space()->homes().begin) / Space()->block_bytes() * Space()->block_bytes();
+  const uint64_t home = address == nullptr ? kAll : static_cast<uint64_t>(static_cast<const char*>(address) - Space()->homes().begin) / kAlignmentOfFile * kAlignmentOfFile;
   sigset_t all, before;  // a handler that touches such memory would wait for its own thread
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);

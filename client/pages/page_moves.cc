@@ -22,57 +22,65 @@ constexpr auto kPatienceWithPins = std::chrono::seconds(10);
 
 int64_t BlockClockNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
+}  // namespace
+
 // Most memory differs from zero within its first bytes.
-bool IsZero(const char* begin, size_t bytes) {
+bool PageSpace::IsZero(const char* begin, size_t bytes) {
   const auto* const words = reinterpret_cast<const uint64_t*>(begin);
   const size_t count = bytes / sizeof(uint64_t);
   return std::all_of(words, words + count, [](uint64_t word) { return word == 0; });
 }
 
-}  // namespace
-
-// The frame goes back to the arena with its pages.
-void PageSpace::DropChunk(Block* block) {
+// The frame goes back to the arena with its pages. False: it is of another size meanwhile, and nothing was done.
+bool PageSpace::DropChunk(const Sized& one) {
+  Block* const block = one.block;
   Chunk* chunk = nullptr;
   for (bool copied = false, first = true; copied || first; first = false) {
     if (copied) std::this_thread::sleep_for(kNap);
     const Locked locked(block);
+    if (!IsStill(one)) return false;
     chunk = block->chunk.load(std::memory_order_relaxed);
-    if (chunk == nullptr) return;
+    if (chunk == nullptr) return true;
     copied = block->is_copied;
     if (copied) continue;
     if (block->home) {
       auto* const frame = static_cast<std::byte*>(chunk->frame);
       // Pages that a device holds stay its own until it lets them go. The frame gets others when it is written to, which nobody watches any more.
-      if (block->is_protected || !userfault_.moves() || MoveAway(block, frame) != 0) {
-        static_cast<void>(userfault_.Drop(HomeOf(*block), block_bytes_));
-        LeaveFrame(frame);
+      if (block->is_protected || !userfault_.moves() || MoveAway(one.home, frame, one.bytes) != 0) {
+        static_cast<void>(userfault_.Drop(one.home, one.bytes));
+        LeaveFrame(frame, one.bytes);
       }
       block->home = false;
-      CountHeld(block);
+      CountHeld(one);
     }
     chunk->refs.store(UINT32_MAX, std::memory_order_release);  // TakeAway looks for its block no longer
     block->chunk.store(nullptr, std::memory_order_release);
-    touched_blocks_.fetch_sub(1, std::memory_order_relaxed);
+    touched_bytes_.fetch_sub(one.bytes, std::memory_order_relaxed);
   }
   // A thread that was about to bring it sees that the block has no such chunk any more, and lets go.
+  FreeChunk(chunk);
+  return true;
+}
+
+void PageSpace::FreeChunk(Chunk* chunk) {
   while (!engine_->FreeUnpinned(chunk)) std::this_thread::sleep_for(kNap);
 }
 
-Status PageSpace::MakeChunk(Block* block) {
-  if (Status status = ChargeBlock(static_cast<size_t>(block - blocks_)); !status.ok()) return status;
-  Result<Chunk*> made = engine_->Create(block_bytes_);
+Status PageSpace::MakeChunk(const void* address) {
+  const Sized one = At(address);
+  if (Status status = ChargeBlock(one.block); !status.ok()) return status;
+  Result<Chunk*> made = engine_->Create(one.bytes);
   if (!made.ok()) return made.status();
   Chunk* const chunk = made.value();
-  chunk->refs.store(static_cast<uint32_t>(block - blocks_), std::memory_order_relaxed);
+  chunk->refs.store(static_cast<uint32_t>(one.block - blocks_), std::memory_order_relaxed);
   SetBits(chunk, kPages);
   {
-    const Locked locked(block);
-    if (block->chunk.load(std::memory_order_relaxed) == nullptr) {
-      block->blank = true;
-      block->chunk.store(chunk);
-      if (IsUsed(static_cast<size_t>(block - blocks_))) return touched_blocks_.fetch_add(1, std::memory_order_relaxed), Status();
-      block->chunk.store(nullptr, std::memory_order_release);
+    const Locked locked(one.block);
+    if (IsStill(one) && one.block->chunk.load(std::memory_order_relaxed) == nullptr) {
+      one.block->blank = true;
+      one.block->chunk.store(chunk);
+      if (IsUsed(UnitOf(address))) return touched_bytes_.fetch_add(one.bytes, std::memory_order_relaxed), Status();
+      one.block->chunk.store(nullptr, std::memory_order_release);
     }
     chunk->refs.store(UINT32_MAX, std::memory_order_release);
   }
@@ -81,27 +89,29 @@ Status PageSpace::MakeChunk(Block* block) {
 }
 
 // A touch that another thread's has served, before the block was freed. Or the program uses what it has freed, again and again.
-Status PageSpace::OfFreeBlock(Block* block) {
-  if (faults_of_free_.fetch_add(1, std::memory_order_relaxed) >= kFaultsOfFree) EndForTheProgram("uses memory at %p that it has freed, or not allocated", static_cast<void*>(HomeOf(*block)));
-  userfault_.Wake(HomeOf(*block), block_bytes_);
+Status PageSpace::OfFreeBlock(const void* address) {
+  if (faults_of_free_.fetch_add(1, std::memory_order_relaxed) >= kFaultsOfFree) EndForTheProgram("uses memory at %p that it has freed, or not allocated", address);
+  userfault_.Wake(HomeOfUnit(UnitOf(address)), unit_bytes_);
   return Status();
 }
 
 // Does not wait for pins in the engine, which judges by who waits there whether others may let go: a thread that the kernel keeps waiting passes for one
 // that goes on.
 Status PageSpace::TryBring(const void* address) {
-  Block* const block = &BlockAt(address);
+  if (adapts_) Adapt(address);
   for (;;) {
-    Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
-    if (chunk == nullptr && !IsUsed(static_cast<size_t>(block - blocks_))) return OfFreeBlock(block);
-    const Status status = chunk == nullptr ? MakeChunk(block) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &block->chunk);
-    if (status.ok() && chunk != nullptr && ShowPinned(block, chunk, address)) {
+    const Sized one = At(address);
+    Chunk* const chunk = one.block->chunk.load(std::memory_order_acquire);
+    if (chunk == nullptr && !IsUsed(UnitOf(address))) return OfFreeBlock(address);
+    const Status status = chunk == nullptr ? MakeChunk(address) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk);
+    if (status.ok() && chunk != nullptr && ShowPinned(one.block, chunk, address)) {
       faults_.fetch_add(1, std::memory_order_relaxed);
-      ShowAhead(block);
+      if (adapts_) Judge(one);
+      ShowAhead(one);
       return status;
     }
-    if (!status.ok() && block->chunk.load(std::memory_order_acquire) == chunk) return status;
-    // It has just been made, or was given back meanwhile.
+    if (!status.ok() && one.block->chunk.load(std::memory_order_acquire) == chunk) return status;
+    // It has just been made, or was given back meanwhile, or is of another size.
   }
 }
 
@@ -109,7 +119,7 @@ bool PageSpace::MayWaitOn(const Status& status, Clock::time_point since, bool* t
   if (Clock::now() - since < kPatienceWithPins) return true;
   if (const uint64_t held = held_.load(std::memory_order_relaxed); held > HeldMost()) {
     EndForTheProgram("has locked or protected (mlockall, mlock2, mprotect) memory before it was touched, and uses %llu MiB of it now: it has to stay in memory, and fills the memory limit (--memory)",
-                     static_cast<unsigned long long>(held * block_bytes_ >> 20));
+                     static_cast<unsigned long long>(held >> 20));
   }
   if (status.code() != StatusCode::kAborted) return false;
   if (!std::exchange(*told, true)) {
@@ -129,23 +139,25 @@ Status PageSpace::Bring(const void* address) {
 }
 
 // Those behind `block` that are in memory, but not at home, where it goes on a sweep. Does not wait for transfers, but for one that begins just now.
-void PageSpace::ShowAhead(Block* block) {
-  if (block == blocks_) return;
-  const Block& before = block[-1];
+void PageSpace::ShowAhead(const Sized& block) {
+  if (block.home == homes_.begin) return;
+  const Block& before = BlockAt(block.home - 1);
   const bool goes_on = BlockClockNs() - before.shown_ns.load(std::memory_order_relaxed) < std::chrono::nanoseconds(kRowRecent).count();
   auto row = static_cast<uint8_t>(goes_on ? std::min(before.row.load(std::memory_order_relaxed) + 1, int{kRowMost}) : 0);
-  block->row.store(row, std::memory_order_relaxed);
+  block.block->row.store(row, std::memory_order_relaxed);
   if (row < kRowLeast) return;
-  const uint64_t most = std::min<uint64_t>({row, engine_->budget()->limit() / kAheadInLimit / block_bytes_, static_cast<uint64_t>(blocks_ + homes_.bytes / block_bytes_ - block) - 1});
-  for (Block* next = block + 1; next <= block + most; ++next) {
-    Chunk* const chunk = next->chunk.load(std::memory_order_acquire);
+  const uint64_t most = std::min<uint64_t>(row, engine_->budget()->limit() / kAheadInLimit / block.bytes);
+  Sized next = block;
+  for (uint64_t i = 0; i < most && next.end() < homes_.begin + homes_.bytes; ++i) {
+    next = At(next.end());
+    Chunk* const chunk = next.block->chunk.load(std::memory_order_acquire);
     // Of a chunk that is freed just now the descriptor stays readable (chunk_table.h), and AcquireCounted looks again.
-    if (chunk == nullptr || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
+    if (chunk == nullptr || next.bytes > block.bytes || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
     row = static_cast<uint8_t>(std::min(row + 1, int{kRowMost}));
-    if (!IsInGrace(next->shown_ns.load(std::memory_order_relaxed))) {
-      if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next->chunk).ok() || !ShowPinned(next, chunk, nullptr)) return;
+    if (!IsInGrace(next.block->shown_ns.load(std::memory_order_relaxed))) {
+      if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next.block->chunk).ok() || !ShowPinned(next.block, chunk, nullptr)) return;
     }
-    next->row.store(row, std::memory_order_relaxed);
+    next.block->row.store(row, std::memory_order_relaxed);
   }
 }
 
@@ -168,69 +180,74 @@ bool PageSpace::ShowPinned(Block* block, Chunk* chunk, const void* address) {
 void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
   if (block->home && address == nullptr) return;
   if (faults_of_free_.load(std::memory_order_relaxed) != 0) faults_of_free_.store(0, std::memory_order_relaxed);
+  char* const home = HomeOf(*block);
+  const uint64_t bytes = chunk->bytes;
   if (block->home) {
     // Another thread was faster. Or the program has given the page back to the kernel by a call that nobody here sees.
     userfault_.FillHole(address);
-    userfault_.Wake(HomeOf(*block), block_bytes_);
+    userfault_.Wake(home, bytes);
   } else {
     auto* const frame = static_cast<std::byte*>(chunk->frame);
-    if (block->blank && !userfault_.moves() && userfault_.Zero(HomeOf(*block), block_bytes_) == 0) {
-      LeaveFrame(frame);
+    if (block->blank && !userfault_.moves() && userfault_.Zero(home, bytes) == 0) {
+      LeaveFrame(frame, bytes);
     } else {
-      if (block->blank) memset(frame, 0, block_bytes_);
-      if (const int error = MoveHome(block, frame); error != 0) CopyHome(block, frame, error);
+      if (block->blank) {
+        if (adapts_ && bytes >= kHugePageBytes) LeaveFrame(frame, bytes);  // else it may have the pages of small ones
+        memset(frame, 0, bytes);
+      }
+      if (const int error = MoveHome(home, frame, bytes); error != 0) CopyHome(home, frame, bytes, error);
     }
     moves_home_.fetch_add(1, std::memory_order_relaxed);
     block->home = true;
-    CountHeld(block);
+    CountHeld({block, home, bytes});
     block->blank = false;
     SetBits(chunk, kDirty);
   }
   const int64_t now = BlockClockNs();
   block->shown_ns.store(now, std::memory_order_relaxed);
   last_shown_ns_.store(now, std::memory_order_relaxed);
+  block->shown_at.store(FaultsNow(), std::memory_order_relaxed);
 }
 
-int PageSpace::MoveHome(Block* block, std::byte* frame) {
-  if (!userfault_.moves() || !NoteFrame(frame)) return ENOTSUP;
-  if (block_bytes_ >= kHugePageBytes) Userfault::FreeTables(HomeOf(*block), block_bytes_);  // the fault's
-  return userfault_.Move(HomeOf(*block), frame, block_bytes_, Userfault::MayBeShared::kYes);
+int PageSpace::MoveHome(char* home, std::byte* frame, uint64_t bytes) {
+  if (!userfault_.moves() || !NoteFrame(frame, bytes)) return ENOTSUP;
+  if (bytes >= kHugePageBytes) Userfault::FreeTables(home, bytes);  // the fault's
+  return userfault_.Move(home, frame, bytes, Userfault::MayBeShared::kYes);
 }
 
 // The frame has no pages, and no network knows any.
-int PageSpace::MoveAway(Block* block, std::byte* frame) {
-  if (!userfault_.moves()) return userfault_.TakeAway(frame, HomeOf(*block), block_bytes_);
-  if (!NoteFrame(frame)) return ENOMEM;
-  return userfault_.Move(frame, HomeOf(*block), block_bytes_, Userfault::MayBeShared::kNo);
+int PageSpace::MoveAway(char* home, std::byte* frame, uint64_t bytes) {
+  if (!userfault_.moves()) return userfault_.TakeAway(frame, home, bytes);
+  if (!NoteFrame(frame, bytes)) return ENOMEM;
+  return userfault_.Move(frame, home, bytes, Userfault::MayBeShared::kNo);
 }
 
 // Where pages cannot be moved: a device or a network holds the frame's, or those at home have another protection. The frame's go back to the kernel.
-void PageSpace::CopyHome(Block* block, std::byte* frame, int move_error) {
-  char* const home = HomeOf(*block);
+void PageSpace::CopyHome(char* home, std::byte* frame, uint64_t bytes, int move_error) {
   size_t done = 0;
-  int error = userfault_.Copy(home, frame, block_bytes_, &done);
+  int error = userfault_.Copy(home, frame, bytes, &done);
   if (error == ENOMEM && ComesWithRights()) {
     EndForTheProgram("has too many mappings (sysctl vm.max_map_count) for its memory that is swapped by pages: without userfaultfd each block of %llu KiB is one. Larger blocks (--page-block) need fewer",
-                     static_cast<unsigned long long>(block_bytes_ >> 10));
+                     static_cast<unsigned long long>(bytes >> 10));
   }
   while (error != 0) {
     // A page that is home already: it was moved, and could not be moved back. (What was copied just now the program may have changed since.)
     const bool is_home = error == EEXIST && (!Userfault::IsThere(frame + done) || memcmp(home + done, frame + done, kPageBytes) == 0);
-    RS_CHECK(is_home, "page %zu of block %zu can neither be moved home (error %d) nor copied (error %d); a page is there: %d, and in its frame: %d", done / kPageBytes,
-             static_cast<size_t>(block - blocks_), move_error, error, Userfault::IsThere(home + done), Userfault::IsThere(frame + done));
+    RS_CHECK(is_home, "page %zu of the block of %zu bytes at %p can neither be moved home (error %d) nor copied (error %d); a page is there: %d, and in its frame: %d", done / kPageBytes,
+             static_cast<size_t>(bytes), static_cast<void*>(home), move_error, error, Userfault::IsThere(home + done), Userfault::IsThere(frame + done));
     done += kPageBytes;
     size_t more = 0;
-    error = done < block_bytes_ ? userfault_.Copy(home + done, frame + done, block_bytes_ - done, &more) : 0;
+    error = done < bytes ? userfault_.Copy(home + done, frame + done, bytes - done, &more) : 0;
     done += more;
   }
-  LeaveFrame(frame);
+  LeaveFrame(frame, bytes);
 }
 
 // Its pages go back to the kernel, and the next ones are watched by nobody.
-void PageSpace::LeaveFrame(std::byte* frame) {
-  engine_->ForgetFrame({frame, block_bytes_});
-  ForgetFrames({frame, block_bytes_});
-  static_cast<void>(userfault_.Empty(frame, block_bytes_));
+void PageSpace::LeaveFrame(std::byte* frame, uint64_t bytes) {
+  engine_->ForgetFrame({frame, bytes});
+  ForgetFrames({frame, bytes});
+  static_cast<void>(userfault_.Empty(frame, bytes));
 }
 
 bool PageSpace::IsInGrace(int64_t shown_ns) const { return BlockClockNs() - shown_ns < std::chrono::nanoseconds(kGrace).count(); }
@@ -254,7 +271,7 @@ bool PageSpace::Hide(Block* block, Chunk* chunk) {
   if (HasCountedPins(chunk) || block->held || block->calls > 0) return false;
   if (!block->home) return true;
   if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;
-  if (MoveAway(block, static_cast<std::byte*>(chunk->frame)) != 0) {
+  if (MoveAway(HomeOf(*block), static_cast<std::byte*>(chunk->frame), chunk->bytes) != 0) {
     stuck_.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
@@ -262,7 +279,7 @@ bool PageSpace::Hide(Block* block, Chunk* chunk) {
   block->home = false;
   // Zeros without a place in swap need none: the frame is dropped as one that never had contents. (Where swap runs full the engine gives chunks their places
   // before they are written. Those are written.)
-  if (!Has(chunk, kHasSlot) && IsZero(static_cast<const char*>(chunk->frame), block_bytes_) && ForgetContents(chunk)) {
+  if (!Has(chunk, kHasSlot) && IsZero(static_cast<const char*>(chunk->frame), chunk->bytes) && ForgetContents(chunk)) {
     block->blank = true;
     zero_blocks_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -285,11 +302,11 @@ void PageSpace::TakeAway(std::span<Chunk* const> chunks, std::span<bool> pinned)
 }
 
 // Where pages are moved to has to be registered. All frames of one run of the arena's addresses are, or none is.
-bool PageSpace::NoteFrame(std::byte* frame) {
+bool PageSpace::NoteFrame(std::byte* frame, uint64_t bytes) {
   const auto page = static_cast<size_t>(reinterpret_cast<char*>(frame) - frames_.begin) / kPageBytes;
   if (registered_[page]) return true;
-  if (userfault_.Register(frame, block_bytes_) != 0) return false;  // too many mappings
-  registered_.Set(page, page + block_bytes_ / kPageBytes, true);
+  if (userfault_.Register(frame, bytes) != 0) return false;  // too many mappings
+  registered_.Set(page, page + bytes / kPageBytes, true);
   return true;
 }
 

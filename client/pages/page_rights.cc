@@ -17,22 +17,25 @@
 namespace ramspan {
 
 // REQUIRES: locked.
-void PageSpace::CountHeld(Block* block) {
+void PageSpace::CountHeld(const Sized& one) {
+  Block* const block = one.block;
   const bool holds = block->home && (block->is_protected || block->is_locked);
   if (std::exchange(block->held, holds) == holds) return;
-  holds ? held_.fetch_add(1, std::memory_order_relaxed) : held_.fetch_sub(1, std::memory_order_relaxed);
+  holds ? held_.fetch_add(one.bytes, std::memory_order_relaxed) : held_.fetch_sub(one.bytes, std::memory_order_relaxed);
 }
 
-uint64_t PageSpace::HeldMost() const { return engine_->budget()->limit() / 2 / block_bytes_; }
+uint64_t PageSpace::HeldMost() const { return engine_->budget()->limit() / 2; }
 
 // Whether all blocks of the range may be held, beside those that are.
 bool PageSpace::MayHold(const char* begin, size_t bytes, bool untouched_too) const {
   uint64_t more = 0;
-  for (size_t b = IndexOf(begin); b <= IndexOf(begin + bytes - 1); ++b) {
-    Block& block = blocks_[b];
-    if (!untouched_too && block.chunk.load(std::memory_order_acquire) == nullptr) continue;
-    const Locked locked(&block);
-    more += block.held ? 0 : 1;
+  for (const char *at = begin, *const end = begin + bytes, *next; at < end; at = next) {
+    const Sized seen = At(at);
+    next = seen.end();
+    if (!untouched_too && seen.block->chunk.load(std::memory_order_acquire) == nullptr) continue;
+    const LockedAt one(this, at);
+    next = one.end();
+    more += one.block->held ? 0 : one.bytes;
   }
   return more == 0 || held_.load(std::memory_order_relaxed) + more <= HeldMost();
 }
@@ -41,41 +44,38 @@ Status PageSpace::Lock(void* begin, size_t bytes, bool untouched_too) {
   auto* const first = static_cast<char*>(begin);
   if (!MayHold(first, bytes, untouched_too)) return Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit"));
   for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
-    Block* const block = &BlockAt(at);
-    next = std::min(end, HomeOf(*block) + block_bytes_);
-    if (Status status = ChargeBlock(IndexOf(at)); !status.ok()) return status;
-    for (bool done = false; !done;) {
-      {
-        const Locked locked(block);
-        done = block->home || (!untouched_too && block->chunk.load(std::memory_order_relaxed) == nullptr);  // that comes with its lock (Show)
-        if (done) {
-          locks_.Set(PageOf(at), PageOf(next - 1) + 1, true);
-          block->is_locked = true;
-          CountHeld(block);
-        }
+    next = at;
+    KeepSizes(at);  // may be the top of a stack
+    if (Status status = ChargeBlock(&BlockAt(at)); !status.ok()) return status;
+    {
+      const LockedAt one(this, at);
+      if (one.block->home || (!untouched_too && one.block->chunk.load(std::memory_order_relaxed) == nullptr)) {  // that comes with its lock (Show)
+        next = std::min(end, one.end());
+        locks_.Set(PageOf(at), PageOf(next - 1) + 1, true);
+        one.block->is_locked = true;
+        CountHeld(one);
       }
-      if (done) break;
-      if (Status status = Bring(HomeOf(*block)); !status.ok()) return status;
     }
+    if (next != at) continue;
+    if (Status status = Bring(at); !status.ok()) return status;
   }
   return Status();
 }
 
 void PageSpace::Unlock(void* begin, size_t bytes) {
   // As munlockall gives all homes: behind what was ever used nothing is locked.
-  char* const used_end = homes_.begin + used_end_.load(std::memory_order_relaxed) * block_bytes_;
+  char* const used_end = HomeOfUnit(used_end_.load(std::memory_order_relaxed));
   for (char *at = static_cast<char*>(begin), *const end = std::min(at + bytes, used_end), *next; at < end; at = next) {
     if (locks_.AreNone64(PageOf(at))) {
       next = std::min(end, Behind64(at));
       continue;
     }
-    Block* const block = &BlockAt(at);
-    next = std::min(end, HomeOf(*block) + block_bytes_);
-    if (!block->is_locked.load(std::memory_order_relaxed)) continue;
-    const Locked locked(block);
+    const LockedAt one(this, at);
+    next = std::min(end, one.end());
+    if (!one.block->is_locked.load(std::memory_order_relaxed)) continue;
     locks_.Set(PageOf(at), PageOf(next - 1) + 1, false);
-    block->is_locked = locks_.Any(PageOf(HomeOf(*block)), PageOf(HomeOf(*block) + block_bytes_ - 1) + 1);
-    CountHeld(block);
+    one.block->is_locked = locks_.Any(PageOf(one.home), PageOf(one.end() - 1) + 1);
+    CountHeld(one);
   }
 }
 
@@ -88,44 +88,44 @@ int PageSpace::Protect(void* begin, size_t bytes, int protection) {
       next = std::min(end, Behind64(at));
       continue;
     }
-    Block* const block = &BlockAt(at);
-    next = std::min(end, HomeOf(*block) + block_bytes_);
-    if (!ChargeBlock(IndexOf(at)).ok()) return ENOMEM;
-    if (const int error = ProtectIn(block, at, static_cast<size_t>(next - at), protection); error != 0) return error;
+    if (!ChargeBlock(&BlockAt(at)).ok()) return ENOMEM;
+    if (const int error = ProtectIn(at, end, protection, &next); error != 0) return error;
   }
   return 0;
 }
 
-// Pages of one block; all of it in one step for who brings it, or takes it away. What has never been touched keeps the mapping of its home, and with it its rights, but where it
-// comes as another mapping.
-int PageSpace::ProtectIn(Block* block, char* at, size_t bytes, int protection) {
+// Pages of one block, from `at` to `*next`, `end` at most; all of it in one step for who brings it, or takes it away. What has never been touched keeps the mapping of its home, and with it its rights, but
+// where it comes as another mapping.
+int PageSpace::ProtectIn(char* at, char* end, int protection, char** next) {
   const bool is_plain = protection == (PROT_READ | PROT_WRITE);
   for (;;) {
     bool is_read = false;
     {
-      const Locked locked(block);
+      const LockedAt one(this, at);
+      Block* const block = one.block;
+      *next = std::min(end, one.end());
+      const auto bytes = static_cast<size_t>(*next - at);
       is_read = block->is_copied;  // for a child, which may need other rights for a moment
       const bool needs_home = !is_plain && (ComesWithRights() || block->chunk.load(std::memory_order_relaxed) != nullptr);
       if (!is_read && (block->home || !needs_home)) {
         if ((block->home || !ComesWithRights()) && syscall(SYS_mprotect, at, bytes, protection) != 0) return errno;
         rights_.Set(PageOf(at), PageOf(at) + bytes / kPageBytes, !is_plain);
-        block->is_protected = rights_.Any(PageOf(HomeOf(*block)), PageOf(HomeOf(*block)) + block_bytes_ / kPageBytes);
-        CountHeld(block);
+        block->is_protected = rights_.Any(PageOf(one.home), PageOf(one.home) + one.bytes / kPageBytes);
+        CountHeld(one);
         return 0;
       }
     }
     if (is_read) {
       std::this_thread::sleep_for(kNap);
-    } else if (!Bring(HomeOf(*block)).ok()) {
+    } else if (!Bring(at).ok()) {
       return ENOMEM;
     }
   }
 }
 
 bool PageSpace::IsRefusedByProgram(const void* address) const {
-  Block& block = BlockAt(address);
-  const Locked locked(&block);
-  return block.home && rights_[PageOf(address)];
+  const LockedAt one(this, address);
+  return one.block->home && rights_[PageOf(address)];
 }
 
 // Mapping by mapping. Of one that has gone meanwhile the kernel says the same as of too much; and another one may be there by the time of the next look.

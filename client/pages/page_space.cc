@@ -28,7 +28,8 @@ namespace {
 
 constexpr uint64_t kHomeAddresses = uint64_t{1} << 40;  // of homes, where the system lets us; they cost nothing
 constexpr uint64_t kLeastPerLimit = 4;             // times the limit, where addresses are limited
-constexpr uint64_t kBlocksACharge = 128;            // whose descriptors are charged to the memory limit in one go: a page
+constexpr uint64_t kBlocksACharge = 128;            // whose descriptors are charged to the memory limit in one go
+constexpr uint64_t kLargeInLimit = 64;              // large blocks are at most this part of the limit, or nothing else has room beside those of some threads
 constexpr uint64_t kMappingsOfProgram = 4096;       // its libraries, stacks and allocations
 constexpr uint64_t kAlignment = uint64_t{1} << 30;  // what huge pages and aligned allocators may ask for
 
@@ -50,6 +51,9 @@ Result<std::unique_ptr<PageSpace>> PageSpace::Create(Engine* engine, const PageO
   return space;
 }
 
+PageSpace::PageSpace(Engine* engine, const PageOptions& options)
+    : engine_(engine), adapts_(options.block_bytes <= kPageBlockRestless), is_restless_(options.block_bytes == kPageBlockRestless), unit_bytes_(adapts_ ? kPageUnit : options.block_bytes) {}
+
 Status PageSpace::Open(const PageOptions& options) {
   if (Status status = userfault_.Open(options.mode, options.moves); !status.ok()) return status;
   engine_->LeaveHugePages();  // pages move one by one, and leave holes in frames
@@ -58,19 +62,13 @@ Status PageSpace::Open(const PageOptions& options) {
   bool has_tables = false;
   if (homes_.begin != nullptr) {
     // Blocks that are aligned in the address space, too, and no block that is there only in part.
-    alignment_ = homes_.bytes >= 64 * kAlignment ? kAlignment : std::max(block_bytes_, kHugePageBytes);
+    alignment_ = homes_.bytes >= 64 * kAlignment ? kAlignment : kHugePageBytes;
     const uint64_t skip = -reinterpret_cast<uintptr_t>(homes_.begin) % alignment_;
     munmap(homes_.begin, skip);
-    const uint64_t whole = (homes_.bytes - skip) / block_bytes_ * block_bytes_;
+    const uint64_t whole = (homes_.bytes - skip) / kHugePageBytes * kHugePageBytes;
     munmap(homes_.begin + skip + whole, homes_.bytes - skip - whole);
     homes_ = {homes_.begin + skip, whole};
-    const uint64_t blocks = whole / block_bytes_, table_bytes = RoundUpToGranule(blocks * sizeof(Block));
-    table_ = ReserveAddresses(table_bytes, table_bytes);
-    const std::span<std::byte> frames = engine_->frame_addresses();
-    frames_ = {reinterpret_cast<char*>(frames.data()), frames.size()};
-    const uint64_t charges_bytes = RoundUpToGranule(blocks / kBlocksACharge / 8 + sizeof(uint64_t));
-    charged_ = reinterpret_cast<std::atomic<uint64_t>*>(ReserveAddresses(charges_bytes, charges_bytes).begin);
-    has_tables = charged_ != nullptr && used_.Reserve(blocks) && rights_.Reserve(whole / kPageBytes) && locks_.Reserve(whole / kPageBytes) && registered_.Reserve(frames.size() / kPageBytes);
+    has_tables = ReserveTables();
   }
   if (homes_.begin == nullptr || table_.begin == nullptr || !has_tables) {
     return InvalidArgument("memory that is swapped by pages needs " + FormatBytes(least) +
@@ -83,13 +81,33 @@ Status PageSpace::Open(const PageOptions& options) {
   blocks_ = reinterpret_cast<Block*>(table_.begin);  // all zeros is what a Block begins with
   {
     MutexLock lock(mutex_);
-    free_blocks_ = std::make_unique<BuddyAllocator>(homes_.bytes / block_bytes_);
+    free_blocks_ = std::make_unique<BuddyAllocator>(homes_.bytes / unit_bytes_);
   }
   if (Status status = CheckMappings(); !status.ok()) return status;
   if (const int error = userfault_.Register(homes_.begin, homes_.bytes); error != 0) {
     return Unavailable(std::string("the kernel does not let a userfaultfd watch the memory that is to be swapped: ") + strerror(error));
   }
   return Status();
+}
+
+// False: there are no addresses.
+bool PageSpace::ReserveTables() {
+  sizes_[kUnit] = sizes_[kPage] = sizes_[kLarge] = unit_bytes_;
+  if (adapts_) {
+    if (userfault_.mode() != FaultMode::kProtect) sizes_[kPage] = kPageBytes;  // there each is a mapping
+    sizes_[kLarge] = std::clamp(std::bit_floor(engine_->budget()->limit() / kLargeInLimit), unit_bytes_, kHugePageBytes);
+  }
+  area_entry_bits_ = kAreaBits - std::countr_zero(sizes_[kPage] / kPageBytes);
+  const uint64_t areas = homes_.bytes / kAreaBytes + (homes_.bytes % kAreaBytes != 0 ? 1 : 0), units = homes_.bytes / unit_bytes_, descriptors = areas << area_entry_bits_;
+  const auto reserve = [](uint64_t bytes) { return ReserveAddresses(RoundUpToGranule(bytes), RoundUpToGranule(bytes)); };
+  table_ = reserve(descriptors * sizeof(Block));
+  const std::span<std::byte> frames = engine_->frame_addresses();
+  frames_ = {reinterpret_cast<char*>(frames.data()), frames.size()};
+  charged_ = reinterpret_cast<std::atomic<uint64_t>*>(reserve(descriptors / kBlocksACharge / 8 + sizeof(uint64_t)).begin);
+  areas_ = reinterpret_cast<Area*>(reserve(areas * sizeof(Area)).begin);
+  sizes_of_ = reinterpret_cast<std::atomic<uint8_t>*>(reserve(units).begin);
+  return table_.begin != nullptr && charged_ != nullptr && areas_ != nullptr && sizes_of_ != nullptr && used_.Reserve(units) && rights_.Reserve(homes_.bytes / kPageBytes) &&
+         locks_.Reserve(homes_.bytes / kPageBytes) && registered_.Reserve(frames.size() / kPageBytes);
 }
 
 // In kProtect a block at home is a mapping, and so is what is between two of them.
@@ -100,7 +118,7 @@ Status PageSpace::CheckMappings() const {
     if (fscanf(file, "%lu", &most) != 1) most = 0;
     fclose(file);
   }
-  const uint64_t needed = 2 * (engine_->budget()->limit() / block_bytes_) + kMappingsOfProgram;
+  const uint64_t needed = 2 * (engine_->budget()->limit() / unit_bytes_) + kMappingsOfProgram;
   if (most == 0 || needed <= most) return Status();
   return InvalidArgument("memory that is swapped by pages, without userfaultfd (pageFaults = protect), needs up to " + std::to_string(needed) + " mappings for this memory limit, of which the kernel lets a process have " +
                          std::to_string(most) + ": use larger blocks (ramspan run --page-block, key pageBlock), a lower limit, raise vm.max_map_count, or let the system call userfaultfd through");
@@ -108,8 +126,8 @@ Status PageSpace::CheckMappings() const {
 
 void* PageSpace::Allocate(size_t bytes, size_t alignment) {
   if (bytes > homes_.bytes || alignment > alignment_) return nullptr;
-  const uint64_t count = BlocksFor(bytes);
-  const uint64_t aligned = std::max(count, alignment / block_bytes_);
+  const uint64_t count = UnitsFor(bytes);
+  const uint64_t aligned = std::max(count, alignment / unit_bytes_);
   std::optional<uint64_t> first;
   {
     MutexLock lock(mutex_);
@@ -117,21 +135,21 @@ void* PageSpace::Allocate(size_t bytes, size_t alignment) {
     if (first && aligned > count) free_blocks_->Free(*first + count, aligned - count);
   }
   if (!first) return nullptr;
-  if (!ChargeBlock(*first).ok() || !ChargeBlock(*first + count - 1).ok()) {
+  if (!ChargeBlock(&OfUnit(*first)).ok() || !ChargeBlock(&OfUnit(*first + count - 1)).ok()) {
     MutexLock lock(mutex_);
     free_blocks_->Free(*first, count);
     return nullptr;
   }
   SetUsed(*first, bytes);
-  return HomeOf(blocks_[*first]);
+  return HomeOfUnit(*first);
 }
 
-// Touches descriptors of the first block and of the last one only: the others' are to take no memory before they are used.
+// Touches descriptors of the first unit and of the last one only: the others' are to take no memory before they are used.
 void PageSpace::SetUsed(size_t first, size_t bytes) {
-  const size_t last = first + BlocksFor(bytes) - 1;
-  blocks_[first].bytes.store(bytes, std::memory_order_relaxed);
-  const size_t tail = std::max<size_t>(1, bytes - (last - first) * block_bytes_);
-  blocks_[last].tail.store(static_cast<uint32_t>(tail < block_bytes_ ? tail : 0), std::memory_order_relaxed);
+  const size_t last = first + UnitsFor(bytes) - 1;
+  OfUnit(first).bytes.store(bytes, std::memory_order_relaxed);
+  const size_t tail = std::max<size_t>(1, bytes - (last - first) * unit_bytes_);
+  OfUnit(last).tail.store(static_cast<uint32_t>(tail < unit_bytes_ ? tail : 0), std::memory_order_relaxed);
   MarkUsed(first, last + 1, true);
 }
 
@@ -143,175 +161,224 @@ void PageSpace::MarkUsed(size_t first, size_t end, bool used) {
 }
 
 void PageSpace::Free(void* begin) {
-  const Block& block = BlockAt(begin);
-  if (HomeOf(block) != begin || !IsUsed(IndexOf(begin)) || block.bytes.load(std::memory_order_relaxed) == 0) {
+  const size_t first = UnitOf(begin);
+  const uint64_t bytes = OfUnit(first).bytes.load(std::memory_order_relaxed);
+  if (HomeOfUnit(first) != begin || !IsUsed(first) || bytes == 0) {
     EndForTheProgram("frees %p, which was not allocated, or was freed before, or is in the middle of an allocation", begin);
   }
-  const size_t first = IndexOf(begin);
-  FreeBlocks(first, first + BlocksFor(block.bytes.load(std::memory_order_relaxed)));
+  FreeUnits(first, first + UnitsFor(bytes));
 }
 
 // A thread that comes for a block late, after another one has served the same touch, makes no chunk of it any more (used_).
-void PageSpace::FreeBlocks(size_t first, size_t end) {
+void PageSpace::FreeUnits(size_t first, size_t end) {
   MarkUsed(first, end, false);
-  for (size_t b = first; b < end; ++b) {
-    Block& block = blocks_[b];
-    LeavePlain(HomeOf(block), block_bytes_);  // nobody else uses it
-    if (block.tail.load(std::memory_order_relaxed) != 0) block.tail.store(0, std::memory_order_relaxed);
-    if (block.bytes.load(std::memory_order_relaxed) != 0) block.bytes.store(0, std::memory_order_relaxed);
+  LeavePlain(HomeOfUnit(first), (end - first) * unit_bytes_);  // nobody else uses it
+  for (size_t u = first; u < end; ++u) {
+    Block& unit = OfUnit(u);
+    if (unit.tail.load(std::memory_order_relaxed) != 0) unit.tail.store(0, std::memory_order_relaxed);
+    if (unit.bytes.load(std::memory_order_relaxed) != 0) unit.bytes.store(0, std::memory_order_relaxed);
   }
-  DropBlocks(first, end);
+  DropChunks(HomeOfUnit(first), HomeOfUnit(end));
+  if (adapts_) ResetSizes(HomeOfUnit(first), HomeOfUnit(end));
   MutexLock lock(mutex_);
   free_blocks_->Free(first, end - first);
 }
 
+// Pages that are the program's no more, or others'.
+void PageSpace::LeavePlain(char* begin, size_t bytes) {
+  for (char *at = begin, *const end = begin + bytes, *next; at < end; at = next) {
+    const Sized one = At(at);
+    next = std::min(end, one.end());
+    if (one.block->is_protected) Protect(at, static_cast<size_t>(next - at), PROT_READ | PROT_WRITE);
+    if (one.block->is_locked) Unlock(at, static_cast<size_t>(next - at));
+  }
+}
+
 void* PageSpace::Reallocate(void* begin, size_t bytes) {
-  const size_t before = BytesOf(begin), first = IndexOf(begin), count = BlocksFor(before), needed = BlocksFor(bytes);
-  if (bytes > before) Discard(static_cast<char*>(begin) + before, count * block_bytes_ - before);  // something else may have been there
+  const size_t before = BytesOf(begin), first = UnitOf(begin), count = UnitsFor(before), needed = UnitsFor(bytes);
+  auto* const from = static_cast<char*>(begin);
+  if (bytes > before) Discard(from + before, count * unit_bytes_ - before);  // something else may have been there
   if (needed <= count) {
-    if (needed < count) FreeBlocks(first + needed, first + count);
+    if (needed < count) FreeUnits(first + needed, first + count);
     SetUsed(first, bytes);
     return begin;
   }
-  void* const larger = Allocate(bytes, block_bytes_);
+  auto* const larger = static_cast<char*>(Allocate(bytes, unit_bytes_));
   if (larger == nullptr) return nullptr;
-  for (size_t b = 0; b < count; ++b) {
-    if (Rehome(blocks_ + first + b, blocks_ + IndexOf(larger) + b)) continue;
-    // A device holds its pages, or they have another protection.
-    LeavePlain(HomeOf(blocks_[first + b]), block_bytes_);
-    memcpy(static_cast<char*>(larger) + b * block_bytes_, static_cast<char*>(begin) + b * block_bytes_, block_bytes_);
+  for (size_t at = 0, end = count * unit_bytes_; at < end;) {
+    uint64_t done = 0;
+    if (!Rehome(from + at, larger + at, &done)) {
+      // A device holds its pages, or they have another protection, or it is of another size there.
+      done = std::min<uint64_t>(At(from + at).bytes, end - at);
+      LeavePlain(from + at, done);
+      memcpy(larger + at, from + at, done);
+    }
+    at += done;
   }
   Free(begin);
   return larger;
 }
 
-// Also where an eviction is under way: who looks for the chunk's block finds the one or the other (TakeAway). False: nothing was done.
-bool PageSpace::Rehome(Block* from, Block* to) {
-  const Locked first(std::min(from, to)), second(std::max(from, to));
-  Chunk* const chunk = from->chunk.load(std::memory_order_relaxed);
+// The block that begins at `from`, of which `bytes` are said. Also where an eviction is under way: who looks for the chunk's block finds the one or the other (TakeAway). False: nothing was done.
+bool PageSpace::Rehome(char* from, char* to, uint64_t* bytes) {
+  const Sized before = At(from), after = At(to);
+  if (before.bytes != after.bytes || before.home != from || after.home != to || !ChargeBlock(after.block).ok()) return false;
+  const Locked first(std::min(before.block, after.block)), second(std::max(before.block, after.block));
+  if (At(from).bytes != before.bytes || At(to).bytes != after.bytes) return false;
+  *bytes = before.bytes;
+  Block &old = *before.block, &now = *after.block;
+  Chunk* const chunk = old.chunk.load(std::memory_order_relaxed);
   if (chunk == nullptr) return true;
-  if (from->held || from->calls > 0 || to->chunk.load(std::memory_order_relaxed) != nullptr) return false;
-  if (from->home && (!userfault_.moves() || userfault_.Move(HomeOf(*to), HomeOf(*from), block_bytes_, Userfault::MayBeShared::kNo) != 0)) return false;
-  to->home = std::exchange(from->home, false);
-  to->blank = std::exchange(from->blank, false);
-  to->shown_ns.store(from->shown_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  chunk->refs.store(static_cast<uint32_t>(to - blocks_), std::memory_order_release);
-  to->chunk.store(chunk, std::memory_order_release);
-  from->chunk.store(nullptr, std::memory_order_release);
+  if (old.held || old.calls > 0 || old.is_copied || now.chunk.load(std::memory_order_relaxed) != nullptr) return false;
+  if (old.home && (!userfault_.moves() || userfault_.Move(to, from, before.bytes, Userfault::MayBeShared::kNo) != 0)) return false;
+  now.home = std::exchange(old.home, false);
+  now.blank = std::exchange(old.blank, false);
+  now.shown_ns.store(old.shown_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  now.shown_at.store(old.shown_at.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  chunk->refs.store(static_cast<uint32_t>(&now - blocks_), std::memory_order_release);
+  now.chunk.store(chunk, std::memory_order_release);
+  old.chunk.store(nullptr, std::memory_order_release);
   return true;
 }
 
 void PageSpace::Release(void* begin, size_t bytes) {
-  const auto offset = static_cast<size_t>(static_cast<char*>(begin) - homes_.begin);
+  const auto offset = OffsetOf(begin);
+  size_t free_first = 0, free_end = 0;  // units that go as a whole
+  const auto free_them = [&] {
+    if (free_end > free_first) FreeUnits(free_first, free_end);
+    free_end = free_first = 0;
+  };
   for (size_t at = offset, end = offset + bytes, next; at < end; at = next) {
-    const size_t b = at / block_bytes_, from = at % block_bytes_;
-    next = std::min(end, (b + 1) * block_bytes_);
+    const size_t u = at / unit_bytes_, from = at % unit_bytes_;
+    next = std::min(end, (u + 1) * unit_bytes_);
     const size_t to = from + (next - at);
-    const uint64_t used = UsedBytes(b);
-    if (used == 0) continue;
-    if (from == 0 && to >= used) {
-      FreeBlocks(b, b + 1);
-    } else {
-      LeavePlain(homes_.begin + at, next - at);
-      Discard(homes_.begin + at, next - at);
-      if (to >= used) blocks_[b].tail.store(static_cast<uint32_t>(from), std::memory_order_relaxed);
+    const uint64_t used = UsedBytes(u);
+    if (used != 0 && from == 0 && to >= used) {
+      if (free_end != u) free_them();
+      if (free_end == 0) free_first = u;
+      free_end = u + 1;
+      continue;
     }
+    free_them();
+    if (used == 0) continue;
+    LeavePlain(homes_.begin + at, next - at);
+    Discard(homes_.begin + at, next - at);
+    if (to >= used) OfUnit(u).tail.store(static_cast<uint32_t>(from), std::memory_order_relaxed);
   }
+  free_them();
 }
 
 bool PageSpace::IsUsed(const void* begin, size_t bytes) const {
   const auto* const last = static_cast<const char*>(begin) + (bytes == 0 ? 0 : bytes - 1);
   if (!Owns(begin) || !Owns(last)) return false;
-  for (size_t b = IndexOf(begin); b <= IndexOf(last); ++b) {
-    if (!IsUsed(b)) return false;
+  for (size_t u = UnitOf(begin); u <= UnitOf(last); ++u) {
+    if (!IsUsed(u)) return false;
   }
   return true;
 }
 
 size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes, bool* are_protected) const {
-  const auto at = static_cast<size_t>(static_cast<const char*>(begin) - homes_.begin);
+  const auto at = OffsetOf(begin);
   bytes = std::min(bytes, homes_.bytes - at);
   size_t end = at;
   *are_protected = false;
-  for (; end < at + bytes && IsUsed(end / block_bytes_); end = (end / block_bytes_ + 1) * block_bytes_) {
-    *are_protected |= blocks_[end / block_bytes_].is_protected.load(std::memory_order_relaxed);
+  for (; end < at + bytes && IsUsed(end / unit_bytes_); end = (end / unit_bytes_ + 1) * unit_bytes_) {
+    char* const unit = homes_.begin + end / unit_bytes_ * unit_bytes_;
+    for (const char* one = unit; !*are_protected && one < unit + unit_bytes_; one = At(one).end()) *are_protected = BlockAt(one).is_protected.load(std::memory_order_relaxed);
   }
   return std::min(bytes, end - std::min(end, at));
 }
 
 // The program may have given pages of a block back that has to stay (Clear). REQUIRES: locked.
-void PageSpace::FillHoles(Block* block, const char* begin, const char* end) {
-  const char* const home = HomeOf(*block);
-  for (const char* page = std::max(begin, home); page < std::min(end, home + block_bytes_); page += kPageBytes) userfault_.FillHole(page);
+void PageSpace::FillHoles(const Sized& block, const char* begin, const char* end) {
+  for (const char *page = std::max<const char*>(begin, block.home), *const last = std::min<const char*>(end, block.end()); page < last; page += kPageBytes) userfault_.FillHole(page);
 }
 
 size_t PageSpace::PinForCall(const void* begin, size_t bytes) {
   if (bytes == 0) return 0;
+  const auto* const first = static_cast<const char*>(begin);
+  const char* const end = first + bytes;
   const uint64_t limit = engine_->budget()->limit();
-  const size_t first = IndexOf(begin), most = std::max<size_t>(2, limit / kCallInLimit / block_bytes_);
-  const size_t end = std::min(IndexOf(static_cast<const char*>(begin) + bytes - 1) + 1, first + most);
-  size_t b = first;
-  for (; b < end && IsUsed(b); ++b) {
-    bool pinned = false;
-    if (in_calls_.fetch_add(1, std::memory_order_relaxed) * block_bytes_ < limit / kCallsInLimit || b == first) {
-      while (!pinned && Bring(HomeOf(blocks_[b])).ok()) {
-        const Locked locked(&blocks_[b]);
-        pinned = blocks_[b].home && blocks_[b].calls < UINT16_MAX;
-        if (pinned && blocks_[b].is_protected) FillHoles(&blocks_[b], static_cast<const char*>(begin), static_cast<const char*>(begin) + bytes);
-        blocks_[b].calls = static_cast<uint16_t>(blocks_[b].calls + pinned);
-      }
+  const char* at = first;
+  for (int blocks = 0; at < end && IsUsed(UnitOf(at)) && (blocks < 2 || static_cast<uint64_t>(at - first) < limit / kCallInLimit); ++blocks) {
+    const char* next = nullptr;
+    while (next == nullptr && BringForCall(at)) {
+      const LockedAt one(this, at);
+      if (!one.block->home) continue;
+      if (one.block->calls == UINT16_MAX || (in_calls_.load(std::memory_order_relaxed) >= limit / kCallsInLimit && at != first)) break;
+      in_calls_.fetch_add(one.bytes, std::memory_order_relaxed);
+      if (one.block->is_protected) FillHoles(one, first, end);
+      ++one.block->calls;
+      next = one.end();
     }
-    if (!pinned) {
-      in_calls_.fetch_sub(1, std::memory_order_relaxed);
-      break;
-    }
+    if (next == nullptr) break;
+    at = next;
   }
-  return b == first ? 0 : std::min(bytes, static_cast<size_t>(homes_.begin + b * block_bytes_ - static_cast<const char*>(begin)));
+  return std::min(bytes, static_cast<size_t>(at - first));
 }
 
+// On a stack that is of such memory it is a touch that brings the block, by another stack or thread: the engine's mutex is not for who may have to wait for his own stack.
+bool PageSpace::BringForCall(const char* at) {
+  const void* const here = __builtin_frame_address(0);
+  if (__builtin_expect(!Owns(here), 1)) return Bring(at).ok();
+  KeepSizes(here);
+  if (BlockAt(at).is_protected) return Bring(at).ok();
+  static_cast<void>(*const_cast<const volatile char*>(at));
+  return true;
+}
+
+// What is used by a call keeps its size.
 void PageSpace::UnpinForCall(const void* begin, size_t bytes) {
-  for (size_t b = IndexOf(begin); b <= IndexOf(static_cast<const char*>(begin) + bytes - 1); ++b) {
-    const Locked locked(&blocks_[b]);
-    --blocks_[b].calls;
-    in_calls_.fetch_sub(1, std::memory_order_relaxed);
+  for (const char *at = static_cast<const char*>(begin), *const end = at + bytes; at < end;) {
+    const LockedAt one(this, at);
+    --one.block->calls;
+    in_calls_.fetch_sub(one.bytes, std::memory_order_relaxed);
+    at = one.end();
   }
 }
 
-void PageSpace::Discard(void* begin, size_t bytes) {
-  for (char *at = static_cast<char*>(begin), *const end = at + bytes, *next; at < end; at = next) {
-    const size_t b = IndexOf(at);
-    next = std::min(end, HomeOf(blocks_[b]) + block_bytes_);
-    if (blocks_[b].chunk.load(std::memory_order_acquire) == nullptr) continue;
-    const bool is_whole = static_cast<size_t>(next - at) == block_bytes_;
-    // Where it would come as a mapping that is not protected it stays.
-    is_whole && !(ComesWithRights() && blocks_[b].is_protected) ? DropChunk(&blocks_[b]) : Clear(at, next);
+void PageSpace::Discard(void* begin, size_t bytes) { DropChunks(static_cast<char*>(begin), static_cast<char*>(begin) + bytes); }
+
+// What is there of whole blocks; zeros in what is there of others. Sizes may change meanwhile: then it looks again.
+void PageSpace::DropChunks(char* begin, char* end) {
+  for (char *at = begin, *next; at < end; at = next) {
+    const Sized one = At(at);
+    next = std::min(end, one.end());
+    if (one.block->chunk.load() == nullptr) {
+      if (!IsStill(one)) next = at;
+      continue;
+    }
+    const bool is_whole = at == one.home && next == one.end();
+    if (is_whole && !(ComesWithRights() && one.block->is_protected)) {  // where it would come as a mapping that is not protected it stays
+      if (!DropChunk(one)) next = at;
+    } else if (!is_whole && one.bytes > unit_bytes_ && SplitLarge(at)) {
+      next = at;
+    } else {
+      next = Clear(at, next);
+    }
   }
 }
 
-// In one block. Where pages may not be written to they are zeros because they are not there: a fault finds none, and the block at home (Show).
-void PageSpace::Clear(char* begin, char* end) {
-  Block& block = BlockAt(begin);
+// In one block; where what has been done ends. Where pages may not be written to they are zeros because they are not there: a fault finds none, and the block at home (Show).
+char* PageSpace::Clear(char* begin, char* end) {
   {
-    const Locked locked(&block);
-    if (block.is_protected) {
+    const LockedAt one(this, begin);
+    end = std::min(end, one.end());
+    if (one.block->is_protected) {
       char* const page = begin + -reinterpret_cast<uintptr_t>(begin) % kPageBytes;
-      if (block.home && page < end) static_cast<void>(userfault_.Empty(page, static_cast<size_t>(end - page) / kPageBytes * kPageBytes));
-      return;
+      if (one.block->home && page < end) static_cast<void>(userfault_.Empty(page, static_cast<size_t>(end - page) / kPageBytes * kPageBytes));
+      return end;
     }
   }
   memset(begin, 0, static_cast<size_t>(end - begin));
-}
-
-void PageSpace::DropBlocks(size_t first, size_t end) {
-  for (size_t b = first; b < end; ++b) {
-    if (blocks_[b].chunk.load(std::memory_order_acquire) != nullptr) DropChunk(&blocks_[b]);
-  }
+  return end;
 }
 
 // Descriptors of blocks count in the memory limit as far as they are used. Two threads may charge the same: one of them gives it back.
-Status PageSpace::ChargeBlock(size_t number) {
-  std::atomic<uint64_t>& word = charged_[number / kBlocksACharge / 64];
-  const uint64_t bit = uint64_t{1} << number / kBlocksACharge % 64;
+Status PageSpace::ChargeBlock(const Block* block) {
+  const auto group = static_cast<size_t>(block - blocks_) / kBlocksACharge;
+  std::atomic<uint64_t>& word = charged_[group / 64];
+  const uint64_t bit = uint64_t{1} << group % 64;
   if (word.load(std::memory_order_relaxed) & bit) return Status();
   constexpr uint64_t kBytes = kBlocksACharge * sizeof(Block);
   Status status = engine_->ChargeMetadata(kBytes);
@@ -320,7 +387,7 @@ Status PageSpace::ChargeBlock(size_t number) {
 }
 
 PageSpace::Counters PageSpace::counters() const {
-  return {.faults = faults_, .moves_home = moves_home_, .moves_away = moves_away_, .zero_blocks = zero_blocks_, .stuck = stuck_};
+  return {.faults = faults_, .moves_home = moves_home_, .moves_away = moves_away_, .zero_blocks = zero_blocks_, .stuck = stuck_, .merges = merges_, .splits = splits_};
 }
 
 }  // namespace ramspan

@@ -1,5 +1,6 @@
 // PageSpace: memory that the program uses by plain pointers and that is swapped by blocks of pages (URSL, DLM). A range of addresses, the
-// *homes*, is reserved at start and cut by a buddy allocator. A block that has been touched is a chunk of the engine's. Where its pages are:
+// *homes*, is reserved at start and cut by a buddy allocator, in *units*. A block is a unit, or, where sizes adapt (page_sizes.cc), one of several units or a
+// page of one. A block that has been touched is a chunk of the engine's. Where its pages are:
 //
 //   chunk        pages of the block
 //   none         nowhere: it has never been touched, or was given back; it reads as zeros
@@ -26,11 +27,13 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/chunk/chunk.h"
 #include "client/pages/bit_table.h"
 #include "common/buddy_allocator.h"
+#include "common/config.h"
 #include "common/mutex.h"
 #include "common/reserve_addresses.h"
 #include "common/status.h"
@@ -42,7 +45,7 @@ class Engine;
 struct CopiedRun;
 
 struct PageOptions {
-  uint64_t block_bytes = 64 << 10;  // a power of two from 4 KiB to 2 MiB
+  uint64_t block_bytes = kPageBlockAdapts;  // or a power of two from 4 KiB to 2 MiB
   FaultMode mode = FaultMode::kAuto;
   PageMoves moves = PageMoves::kAuto;
 };
@@ -57,7 +60,7 @@ class PageSpace {
   // REQUIRES: `begin` came from Allocate, and nobody uses it any more.
   void Free(void* begin);
   // As asked of Allocate. REQUIRES: as Free.
-  size_t BytesOf(const void* begin) const { return BlockAt(begin).bytes.load(std::memory_order_relaxed); }
+  size_t BytesOf(const void* begin) const { return OfUnit(UnitOf(begin)).bytes.load(std::memory_order_relaxed); }
   // Whether it is an address of a home. Any address may be asked for.
   bool Owns(const void* address) const {
     return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(homes_.begin) < homes_.bytes;
@@ -91,16 +94,20 @@ class PageSpace {
   void UnpinForCall(const void* begin, size_t bytes);
   // All of it as it is, at its distance from the first home, for a forked child: what is not allocated, or was never touched, is a hole. And the rights of pages that have others. Blocks, and brings what has left. Errors: of the file; as Bring.
   Status CopyTo(int fd, std::vector<CopiedRun>* runs);
-  Status CopyBlockTo(int fd, uint64_t offset, size_t number, bool* is_zeros);  // the same of one. `is_zeros`: and nothing was written
+  // The same of the block that is `at` bytes from the first home: to `offset`; to the block's own distance, where that is kAtHome.
+  Status CopyBlockTo(int fd, uint64_t at, uint64_t offset, CopiedRun* run);
+  static constexpr uint64_t kAtHome = UINT64_MAX;
   static Status WriteTo(int fd, const void* begin, size_t bytes, uint64_t offset);  // what belongs to that copy beside
   // Of blocks that have been touched.
-  uint64_t touched_bytes() const { return touched_blocks_.load(std::memory_order_relaxed) * block_bytes_; }
+  uint64_t touched_bytes() const { return touched_bytes_.load(std::memory_order_relaxed); }
   bool IsProtected(const void* address) const { return BlockAt(address).is_protected; }
   // The chunks of what is there of the range, for advice.
   template <typename F>
   void ForEachChunk(const void* begin, size_t bytes, const F& f) const {
-    for (size_t b = IndexOf(begin); bytes > 0 && b <= IndexOf(static_cast<const char*>(begin) + bytes - 1); ++b) {
-      if (Chunk* chunk = blocks_[b].chunk.load(std::memory_order_acquire)) f(chunk);
+    for (const char *at = static_cast<const char*>(begin), *const end = at + bytes; at < end;) {
+      const Sized one = At(at);
+      if (Chunk* chunk = one.block->chunk.load(std::memory_order_acquire)) f(chunk);
+      at = one.home + one.bytes;
     }
   }
 
@@ -125,14 +132,19 @@ class PageSpace {
   // For before frames' pages go back to the kernel.
   void ForgetFrames(std::span<std::byte> frames);
 
+  // What the program says of its use: a first guess of its blocks' size, where that adapts. Of parts that are much smaller than an area nothing is learned.
+  void ExpectUse(const void* begin, size_t bytes, bool is_random);
+
   AddressRange homes() const { return homes_; }
   Userfault& userfault() { return userfault_; }
-  uint64_t block_bytes() const { return block_bytes_; }
+  uint64_t unit_bytes() const { return unit_bytes_; }
+  bool adapts() const { return adapts_; }
   struct Counters {
     uint64_t faults = 0;       // that Bring has served
     uint64_t moves_home = 0, moves_away = 0;  // blocks
     uint64_t zero_blocks = 0;  // that left as a mark
     uint64_t stuck = 0;        // times that a block could not leave: the kernel, or a device, held its pages
+    uint64_t merges = 0, splits = 0;  // of blocks, to one of another size, or to several
   };
   Counters counters() const;
 
@@ -149,9 +161,10 @@ class PageSpace {
 
   struct Block {
     std::atomic<Chunk*> chunk{nullptr};
-    std::atomic<uint64_t> bytes{0};   // of an allocation, at its first block
     std::atomic<int64_t> shown_ns{0};  // when it came home
-    std::atomic<uint32_t> tail{0};   // bytes of it that were asked for, where that is not all of it
+    std::atomic<uint64_t> bytes{0};    // of an allocation, at its first unit
+    std::atomic<uint32_t> tail{0};     // bytes of a unit that were asked for, where that is not all of it
+    std::atomic<uint32_t> shown_at{0};  // by the count of faults; 0: never
     std::atomic<bool> locked{false};
     bool home = false;   // guarded by locked, as is what follows
     bool blank = false;  // the chunk has no contents yet, which are zeros
@@ -162,101 +175,203 @@ class PageSpace {
     std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
   };
   static constexpr auto kNap = std::chrono::microseconds(50);
+  // The caller's stack may be in that block. It is touched before each try, and then has its grace: who found it gone when the lock is his would wait for himself.
+  static void LockBlock(Block* block) {
+    volatile int looks = 0;
+    for (; looks = looks + 1, block->locked.exchange(true, std::memory_order_acquire);) {
+      if (looks >= kLooksBeforeNap) std::this_thread::sleep_for(kNap);  // who has it may get no core otherwise (real-time)
+      if (looks >= kLooksAtBlock) std::this_thread::yield();
+      __builtin_ia32_pause();
+    }
+  }
+  static bool TryLockBlock(Block* block) {
+    for (int looks = 0; looks < kLooksAtBlock; ++looks) {
+      if (!block->locked.exchange(true, std::memory_order_acquire)) return true;
+      __builtin_ia32_pause();
+    }
+    return false;
+  }
+  static void UnlockBlock(Block* block) { block->locked.store(false, std::memory_order_release); }
+  // A look takes some ns: the lock is held for a move, of 5 to 15 us. Who holds it may have been preempted.
+  static constexpr int kLooksAtBlock = 2000, kLooksBeforeNap = 4000;
+  // For who looks whether the block has the chunk that it had. A block that has one is a block, and as large as that.
   class Locked {
    public:
-    explicit Locked(Block* block) : block_(block) {
-      for (int looks = 0; block_->locked.exchange(true, std::memory_order_acquire); ++looks) {
-        if (looks >= kLooksBeforeNap) std::this_thread::sleep_for(kNap);  // who has it may get no core otherwise (real-time)
-        if (looks >= kLooksAtBlock) std::this_thread::yield();
-        __builtin_ia32_pause();
-      }
-    }
-    ~Locked() { block_->locked.store(false, std::memory_order_release); }
+    explicit Locked(Block* block) : block_(block) { LockBlock(block_); }
+    ~Locked() { UnlockBlock(block_); }
     Locked(const Locked&) = delete;
     Locked& operator=(const Locked&) = delete;
 
    private:
-    // A look takes some ns: the lock is held for a move, of 5 to 15 us. Who holds it may have been preempted.
-    static constexpr int kLooksAtBlock = 2000, kLooksBeforeNap = 4000;
     Block* const block_;
+  };
+  // A block of its size, as it was when somebody looked.
+  struct Sized {
+    Block* block;
+    char* home;
+    uint64_t bytes;
+    char* end() const { return home + bytes; }
+  };
+  // The block that `address` is in, whose size does not change as long as it is locked.
+  class LockedAt : public Sized {
+   public:
+    LockedAt(const PageSpace* space, const void* address) : Sized(space->At(address)) {
+      for (;;) {
+        LockBlock(block);
+        const Sized now = space->At(address);
+        Block* const before = std::exchange(block, now.block);
+        bytes = now.bytes;
+        home = now.home;
+        if (before == block) return;
+        UnlockBlock(before);
+      }
+    }
+    ~LockedAt() { UnlockBlock(block); }
+    LockedAt(const LockedAt&) = delete;
+    LockedAt& operator=(const LockedAt&) = delete;
   };
   // For what the program does wrong, not Ramspan.
   [[noreturn, gnu::format(printf, 1, 2)]] static void EndForTheProgram(const char* format, ...);
 
-  PageSpace(Engine* engine, const PageOptions& options) : engine_(engine), block_bytes_(options.block_bytes) {}
+  PageSpace(Engine* engine, const PageOptions& options);
   Status Open(const PageOptions& options);
+  bool ReserveTables();
   Status CheckMappings() const;
-  size_t IndexOf(const void* address) const {
-    return (reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(homes_.begin)) / block_bytes_;
+  // Units, pages and descriptors, by number. A descriptor is that of the block that begins with its page. Within an area the numbers' bits are reversed, so that those of blocks of one
+  // size lie side by side, and those of pages that never are a block take no memory.
+  size_t UnitOf(const void* address) const { return OffsetOf(address) / unit_bytes_; }
+  uint64_t OffsetOf(const void* address) const { return static_cast<uint64_t>(static_cast<const char*>(address) - homes_.begin); }
+  size_t UnitsFor(size_t bytes) const { return bytes == 0 ? 1 : bytes / unit_bytes_ + (bytes % unit_bytes_ != 0 ? 1 : 0); }
+  char* HomeOfUnit(size_t unit) const { return homes_.begin + unit * unit_bytes_; }
+  static constexpr int kAreaBits = 13;  // of its pages: 32 MiB
+  static constexpr uint64_t kAreaBytes = kPageBytes << kAreaBits;
+  static size_t Reversed(size_t page) {
+    page = (page & 0x5555) << 1 | (page >> 1 & 0x5555);
+    page = (page & 0x3333) << 2 | (page >> 2 & 0x3333);
+    page = (page & 0x0f0f) << 4 | (page >> 4 & 0x0f0f);
+    page = (page & 0x00ff) << 8 | (page >> 8 & 0x00ff);
+    return page >> (16 - kAreaBits);
   }
-  size_t BlocksFor(size_t bytes) const { return bytes == 0 ? 1 : bytes / block_bytes_ + (bytes % block_bytes_ != 0 ? 1 : 0); }
-  Block& BlockAt(const void* address) const { return blocks_[IndexOf(address)]; }
-  char* HomeOf(const Block& block) const { return homes_.begin + static_cast<size_t>(&block - blocks_) * block_bytes_; }
-  Status MakeChunk(Block* block);
-  Status OfFreeBlock(Block* block);
+  size_t NumberOf(uint64_t offset) const {
+    const size_t page = offset / kPageBytes;
+    return (page >> kAreaBits << area_entry_bits_) + Reversed(page & ((size_t{1} << kAreaBits) - 1));
+  }
+  char* HomeOf(const Block& block) const {
+    const auto number = static_cast<size_t>(&block - blocks_);
+    return homes_.begin + ((number >> area_entry_bits_ << kAreaBits) + Reversed(number & ((size_t{1} << area_entry_bits_) - 1))) * kPageBytes;
+  }
+  Block& OfUnit(size_t unit) const { return blocks_[NumberOf(unit * unit_bytes_)]; }
+  Sized At(const void* address) const {
+    const uint64_t offset = OffsetOf(address), bytes = adapts_ ? sizes_[sizes_of_[offset / unit_bytes_].load()] : unit_bytes_, first = offset & -bytes;
+    return {&blocks_[NumberOf(first)], homes_.begin + first, bytes};
+  }
+  bool IsStill(const Sized& one) const {
+    const Sized now = At(one.home);
+    return now.block == one.block && now.bytes == one.bytes;
+  }
+  Block& BlockAt(const void* address) const { return *At(address).block; }
+  Status MakeChunk(const void* address);
+  Status OfFreeBlock(const void* address);
   bool ShowPinned(Block* block, Chunk* chunk, const void* address);
   void Show(Block* block, Chunk* chunk, const void* address);
-  void ShowAhead(Block* block);
-  int MoveHome(Block* block, std::byte* frame);
-  int MoveAway(Block* block, std::byte* frame);
-  void CopyHome(Block* block, std::byte* frame, int move_error);
-  void LeaveFrame(std::byte* frame);
-  void Clear(char* begin, char* end);
+  void ShowAhead(const Sized& block);
+  int MoveHome(char* home, std::byte* frame, uint64_t bytes);
+  int MoveAway(char* home, std::byte* frame, uint64_t bytes);
+  void CopyHome(char* home, std::byte* frame, uint64_t bytes, int move_error);
+  void LeaveFrame(std::byte* frame, uint64_t bytes);
+  char* Clear(char* begin, char* end);
   bool Hide(Block* block, Chunk* chunk);
   static bool ForgetContents(Chunk* chunk);
   bool IsInGrace(int64_t shown_ns) const;
-  void DropChunk(Block* block);
+  bool DropChunk(const Sized& one);
+  void FreeChunk(Chunk* chunk);
+  static bool IsZero(const char* begin, size_t bytes);
+  uint32_t FaultsNow() const { return static_cast<uint32_t>(faults_.load(std::memory_order_relaxed)) | 1; }  // never 0
   bool IsUsed(size_t number) const { return used_[number]; }
   void MarkUsed(size_t first, size_t end, bool used);
   size_t PageOf(const void* home) const { return (reinterpret_cast<uintptr_t>(home) - reinterpret_cast<uintptr_t>(homes_.begin)) / kPageBytes; }
   char* Behind64(const char* home) const { return homes_.begin + (PageOf(home) / 64 + 1) * 64 * kPageBytes; }  // the pages of a word of rights_ and locks_
-  void AddProtections(size_t blocks, std::vector<CopiedRun>* runs) const;
-  int CopyHomeTo(int fd, uint64_t offset, char* home);
-  // Bytes of a block that were asked for; 0: it is free.
+  void AddProtections(size_t units, std::vector<CopiedRun>* runs) const;
+  int CopyHomeTo(int fd, uint64_t offset, char* home, uint64_t bytes);
+  // Bytes of a unit that were asked for; 0: it is free.
   uint64_t UsedBytes(size_t number) const {
-    const uint32_t tail = blocks_[number].tail.load(std::memory_order_relaxed);
-    return !IsUsed(number) ? 0 : tail != 0 ? tail : block_bytes_;
+    const uint32_t tail = OfUnit(number).tail.load(std::memory_order_relaxed);
+    return !IsUsed(number) ? 0 : tail != 0 ? tail : unit_bytes_;
   }
   void SetUsed(size_t first, size_t bytes);
   // Whether a block comes as a mapping of its own: with what rights that has, not those of its home.
   bool ComesWithRights() const { return userfault_.mode() == FaultMode::kProtect; }
-  void CountHeld(Block* block);
-  uint64_t HeldMost() const;  // blocks
+  void CountHeld(const Sized& block);
+  uint64_t HeldMost() const;  // bytes
   bool MayHold(const char* begin, size_t bytes, bool untouched_too) const;
-  int ProtectIn(Block* block, char* at, size_t bytes, int protection);
-  // Pages that are the program's no more, or others'.
-  void LeavePlain(char* begin, size_t bytes) {
-    if (BlockAt(begin).is_protected) Protect(begin, bytes, PROT_READ | PROT_WRITE);
-    if (BlockAt(begin).is_locked) Unlock(begin, bytes);
+  int ProtectIn(char* at, char* end, int protection, char** next);
+  void LeavePlain(char* begin, size_t bytes);
+  void FillHoles(const Sized& block, const char* begin, const char* end);
+  bool Rehome(char* from, char* to, uint64_t* bytes);
+  void FreeUnits(size_t first, size_t end);
+  void DropChunks(char* begin, char* end);
+  Status ChargeBlock(const Block* block);
+  bool NoteFrame(std::byte* frame, uint64_t bytes);
+
+  // Sizes that adapt (page_sizes.cc).
+  enum Size : uint8_t { kUnit, kPage, kLarge, kSizes };  // kUnit is what a unit has at first
+  struct Area {
+    std::atomic<uint8_t> wanted{kUnit};
+    std::atomic<bool> keeps{false};  // sizes: a thread's stack is in it, whose blocks are not to go while it is in here
+    std::atomic<uint8_t> begun{0}, failures{0};  // faults were there; times that a smaller size was none for long
+    std::atomic<int16_t> score{0};               // of the faults that show which size it should be
+    std::atomic<uint32_t> not_before{0};         // by the count of faults: no size changes
+  };
+  Area& AreaOf(const void* address) const { return areas_[OffsetOf(address) / kAreaBytes]; }
+  void Adapt(const void* address);
+  void Judge(const Sized& block);
+  bool CameNear(const void* address, uint32_t now) const;
+  void KeepSizes(const void* address) const {
+    if (adapts_) AreaOf(address).keeps.store(true, std::memory_order_relaxed);
   }
-  void FillHoles(Block* block, const char* begin, const char* end);
-  bool Rehome(Block* from, Block* to);
-  void FreeBlocks(size_t first, size_t end);
-  void DropBlocks(size_t first, size_t end);
-  Status ChargeBlock(size_t number);
-  bool NoteFrame(std::byte* frame);
+  bool BringForCall(const char* at);
+  bool IsAnyInGrace(const char* begin, uint64_t bytes) const;
+  bool IsOneAllocation(const char* begin, uint64_t bytes) const;
+  bool Resize(char* begin, Size from, Size to);
+  bool Exchange(char* begin, Size from, Size to);
+  void DropUnused(char* begin, uint64_t bytes);
+  bool SplitLarge(char* address);
+  void SetSizes(char* begin, uint64_t bytes, Size size);
+  void ResetSizes(char* begin, char* end);
+  class Converting;
 
   Engine* const engine_;
-  const uint64_t block_bytes_;
+  const bool adapts_, is_restless_;
+  const uint64_t unit_bytes_;
+  int area_entry_bits_ = kAreaBits;  // of the numbers of an area's descriptors
+  uint64_t sizes_[kSizes] = {};      // bytes of blocks
+  std::atomic<uint8_t>* sizes_of_ = nullptr;  // by unit
+  Area* areas_ = nullptr;
+  std::atomic<bool> converts_{false};  // somebody changes sizes, who may use what follows
+  static constexpr size_t kPiecesMost = 32;
+  Chunk* of_old_[kPiecesMost] = {};
+  Chunk* of_new_[kPiecesMost] = {};
+  Block* olds_[kPiecesMost] = {};
+  bool is_used_[kPiecesMost] = {};  // of the new ones: they get a block
   Userfault userfault_;
   AddressRange homes_, table_, frames_;
   Block* blocks_ = nullptr;
   BitTable registered_;  // by page of the arena's addresses
   Mutex mutex_{LockRank::kMetadata};
   std::unique_ptr<BuddyAllocator> free_blocks_ RS_GUARDED_BY(mutex_);
-  // By block. In the total order with the blocks' `chunk`: who makes a chunk stores it and then looks whether the block is free, who frees a block
+  // By unit. In the total order with the blocks' `chunk`: who makes a chunk stores it and then looks whether the block is free, who frees a block
   // says so and then looks for a chunk, so at least one of them sees the other.
   BitTable used_;
-  std::atomic<uint64_t> used_end_{0};     // behind the last block that ever was used
-  std::atomic<uint64_t> touched_blocks_{0};
+  std::atomic<uint64_t> used_end_{0};     // behind the last unit that ever was used
+  std::atomic<uint64_t> touched_bytes_{0};
   BitTable rights_, locks_;  // by page of the homes: it is not readable and writable; it is locked. Changed with its block's `locked`
   std::atomic<uint64_t>* charged_ = nullptr;  // a bit for each kBlocksACharge descriptors that count in the memory limit
   uint64_t alignment_ = 0;  // of the homes' begin
-  std::atomic<uint64_t> held_{0}, in_calls_{0};  // blocks
+  std::atomic<uint64_t> held_{0}, in_calls_{0};  // bytes
   std::atomic<uint32_t> faults_of_free_{0};  // in a row
   std::atomic<int64_t> last_shown_ns_{0};
   std::atomic<uint32_t> showing_{0};
-  mutable std::atomic<uint64_t> faults_{0}, moves_home_{0}, moves_away_{0}, zero_blocks_{0}, stuck_{0};
+  mutable std::atomic<uint64_t> faults_{0}, moves_home_{0}, moves_away_{0}, zero_blocks_{0}, stuck_{0}, merges_{0}, splits_{0};
 };
 
 }  // namespace ramspan

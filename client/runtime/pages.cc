@@ -192,8 +192,8 @@ void DiscardInChild(char* begin, size_t bytes) {
 }
 
 void FreeInChild(void* begin) {
-  const size_t bytes = parents_space->BytesOf(begin), block = parents_space->block_bytes();
-  if (ForkCopy::why_not() == nullptr && ForkCopy::descriptor() < 0) DropInChild(begin, (bytes + block - 1) / block * block);  // else there is no copy, or not yet
+  const size_t bytes = parents_space->BytesOf(begin), unit = parents_space->unit_bytes();
+  if (ForkCopy::why_not() == nullptr && ForkCopy::descriptor() < 0) DropInChild(begin, (bytes + unit - 1) / unit * unit);  // else there is no copy, or not yet
 }
 
 }  // namespace
@@ -236,7 +236,9 @@ void advise(const void* begin, size_t bytes, advice what) noexcept {
   if (!IsPaged(begin) || Session::InForkedChild()) return;
   const PublicCall call;
   Runtime* const runtime = Runtime::IfStarted();
-  PagesIfStarted()->ForEachChunk(begin, bytes, [&](Chunk* chunk) { runtime->engine().Advise(chunk, what); });
+  PageSpace* const space = PagesIfStarted();
+  if (what == advice::sequential || what == advice::random) space->ExpectUse(begin, bytes, what == advice::random);
+  space->ForEachChunk(begin, bytes, [&](Chunk* chunk) { runtime->engine().Advise(chunk, what); });
 }
 
 void discard(void* begin, size_t bytes) noexcept {
@@ -250,12 +252,15 @@ PageStatistics GetPageStatistics() noexcept {
   PageSpace* const space = PagesIfStarted();
   if (space == nullptr) return {};
   const PageSpace::Counters counters = space->counters();
-  return {.block_bytes = space->block_bytes(),
+  return {.block_bytes = space->unit_bytes(),
           .faults = counters.faults,
           .blocks_in = counters.moves_home,
           .blocks_out = counters.moves_away,
           .zero_blocks = counters.zero_blocks,
           .stuck = counters.stuck,
+          .adapts = space->adapts(),
+          .merges = counters.merges,
+          .splits = counters.splits,
           .serves_system_calls = space->userfault().serves_system_calls(),
           .copies = !space->userfault().moves()};
 }

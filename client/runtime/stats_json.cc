@@ -87,7 +87,10 @@ Members PagesJson(const PageStatistics& p, uint64_t above) {
       .Add("blocks_in", p.blocks_in)
       .Add("blocks_out", p.blocks_out)
       .Add("zero_blocks", p.zero_blocks)
-      .Add("stuck", p.stuck);
+      .Add("stuck", p.stuck)
+      .Add("adapts", p.adapts)
+      .Add("merges", p.merges)
+      .Add("splits", p.splits);
 }
 
 std::string ServersJson(const std::vector<ServerStats>& servers) {

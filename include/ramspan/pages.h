@@ -42,11 +42,13 @@ RAMSPAN_API void discard(void* begin, size_t bytes) noexcept;
 
 // Counts since the start.
 struct PageStatistics {
-  uint64_t block_bytes = 0;  // that are swapped as one; 0: no such memory has been asked for
+  uint64_t block_bytes = 0;  // that are swapped as one, where their size does not adapt; 0: no such memory has been asked for
   uint64_t faults = 0;       // touches of what was not there
   uint64_t blocks_in = 0, blocks_out = 0;  // that came where the program sees them, and were taken from there
   uint64_t zero_blocks = 0;  // that left as a mark, because they were all zeros
   uint64_t stuck = 0;        // times that a block had to stay because the kernel or a device held its pages
+  bool adapts = false;       // blocks are larger or smaller than block_bytes where that suits their use
+  uint64_t merges = 0, splits = 0;  // of several blocks to a larger one; of one to several
   bool serves_system_calls = false;  // read(2) into what is not there waits for it, and does not fail
   bool copies = false;               // pages come as copies, because the kernel cannot move them (before Linux 6.8)
 };

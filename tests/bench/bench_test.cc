@@ -297,7 +297,8 @@ TEST_F(Rambrain, PagesAreMeasuredWithEachSizeOfBlocks) {
   if (outcome.status != 0 && outcome.err.find("userfaultfd") != std::string::npos) GTEST_SKIP() << outcome.err;
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   const std::vector<json> lines = Lines(outcome);
-  ASSERT_EQ(lines.size(), 5u) << outcome.out;
+  ASSERT_EQ(lines.size(), 6u) << outcome.out;
+  EXPECT_TRUE(lines[0]["stats"]["pages"]["adapts"].get<bool>());
   for (const json& line : lines) {
     const bool is_huge = line["config"]["chunk"].get<int>() == 2 << 20;  // eight blocks, of which two are in memory
     EXPECT_TRUE(line["verified"].get<bool>()) << line;

@@ -84,6 +84,7 @@ TEST(Pages, InASweepThoseThatWereReadAheadComeWithTheOneBefore) {
   Pages pages(24 * kMiB);
   memset(pages.begin, 7, pages.bytes);
   const size_t block = GetPageStatistics().block_bytes;
+  if (GetPageStatistics().adapts) GTEST_SKIP() << "in blocks of several sizes";
   if (block > 8 * kMiB / 32) GTEST_SKIP() << "no block of this size is brought before it is touched, under a limit this small";
   bool held = false;
   for (int tries = 0; tries < 20 && !held; ++tries) {
@@ -98,6 +99,36 @@ TEST(Pages, InASweepThoseThatWereReadAheadComeWithTheOneBefore) {
     held = now.faults - before.faults < (now.blocks_in - before.blocks_in) * 9 / 10;
   }
   EXPECT_TRUE(held) << GetPageStatistics().faults << " faults for " << GetPageStatistics().blocks_in << " blocks";
+}
+
+// Large where they are used in order, small where they are used here and there; and what was written is there in each size.
+TEST(Pages, TheirBlocksGrowInOrderAndShrinkAtRandom) {
+  constexpr size_t kWords = 32 * kMiB / sizeof(uint64_t);
+  const Pages started(kMiB);
+  const PageStatistics first = GetPageStatistics();
+  const char* const block = getenv("RAMSPAN_PAGE_BLOCK");
+  if (!first.adapts || std::string(block == nullptr ? "adaptive" : block) != "adaptive") GTEST_SKIP() << "in blocks of one size, or of sizes by lot";
+  std::vector<uint64_t, PagedAllocator<uint64_t>> words(kWords);  // zeros are written, too
+  for (size_t i = 0; i < kWords; ++i) words[i] = i;
+  const PageStatistics grown = GetPageStatistics();
+  EXPECT_GT(grown.merges, first.merges + 100);   // to 256, of 128 KiB each
+  EXPECT_LT(grown.faults - first.faults, 800u);  // of units there would be 1024
+  std::mt19937_64 random(1);
+  const auto touch = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      const size_t at = random() % kWords;
+      ASSERT_EQ(words[at] % kWords, at);
+      words[at] += kWords;
+    }
+  };
+  touch(4000);
+  const PageStatistics shrunk = GetPageStatistics();
+  EXPECT_GT(shrunk.splits, grown.splits + 100);
+  const uint64_t changes = shrunk.merges + shrunk.splits;
+  touch(4000);
+  const PageStatistics now = GetPageStatistics();
+  EXPECT_LT(now.merges + now.splits - changes, changes / 2) << "they go on changing their sizes";
+  for (size_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i] % kWords, i);
 }
 
 // The table of pages that the touch of a missing one leaves behind split them: a move took 50 us instead of 2, and none was huge any more.

@@ -96,7 +96,7 @@ TEST_F(ConfigOf, NothingIsTheDefaults) {
   EXPECT_TRUE(config.bundles);
   EXPECT_EQ(config.stats, "");
   EXPECT_EQ(config.trace, "");
-  EXPECT_EQ(config.page_block, 64u << 10);
+  EXPECT_EQ(config.page_block, kPageBlockAdapts);
   EXPECT_EQ(config.page_faults, FaultMode::kAuto);
   EXPECT_EQ(config.page_moves, PageMoves::kAuto);
   EXPECT_TRUE(config.page_children);

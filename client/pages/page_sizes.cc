@@ -1,0 +1,303 @@
+// PageSpace, fourth part: sizes of blocks that adapt to their use (URSL's future work). A unit's block begins as the unit. Where faults come to one block after the other, a whole run of units becomes
+// one large block, which moves as a huge page and comes by one fault; where they come here and there, a unit becomes blocks of one page, so that nothing is read for a page that nobody uses.
+//
+// Judged by area (32 MiB), by what can be seen without a cost: whether a fault's neighbours came within the last kNear faults. What an area's blocks should be is only a wish: a block changes its size
+// when it is touched the next time (Adapt), because its data has to come then anyway. A wrong guess costs a copy, and each time that an area turns out to have been right before, the next guess needs four times the
+// evidence.
+//
+// A change: all old blocks and all new ones are pinned in the engine; then, with the old blocks locked, what is at home moves to its frame, data is copied from frame to frame, and descriptors change
+// hands. Whoever has seen the old ones finds that they have no chunk any more, and looks again. One thread at a time; who finds another one at it goes on with the blocks as they are. Whatever fails,
+// nothing has happened, but that blocks have left their home, to which the next touch brings them.
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "client/engine/engine.h"
+#include "client/pages/page_space.h"
+#include "common/huge_page.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint32_t kNear = 64;       // faults
+constexpr int kGrow = 16;            // so many more faults with a neighbour than without
+constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
+constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
+constexpr uint32_t kAfterFailure = 64;  // faults, until sizes change again where that could not be done
+
+constexpr uint64_t kAdvice = kAdvisedKeep | kAdvisedOnce | kAdvisedSequential | kAdvisedRandom;
+
+}  // namespace
+
+class PageSpace::Converting {
+ public:
+  // Not on a stack that is of such memory: it would leave with its blocks.
+  explicit Converting(PageSpace* space) : space_(space), does_(!space->Owns(__builtin_frame_address(0)) && !space->converts_.exchange(true, std::memory_order_acquire)) {}
+  ~Converting() {
+    if (does_) space_->converts_.store(false, std::memory_order_release);
+  }
+  Converting(const Converting&) = delete;
+  Converting& operator=(const Converting&) = delete;
+  explicit operator bool() const { return does_; }
+
+ private:
+  PageSpace* const space_;
+  const bool does_;
+};
+
+// Before the block comes for a touch of `address`.
+void PageSpace::Adapt(const void* address) {
+  Area& area = AreaOf(address);
+  const Size wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
+  if (area.keeps.load(std::memory_order_relaxed)) return;
+  if (At(address).bytes == sizes_[wanted] || static_cast<int32_t>(FaultsNow() - area.not_before.load(std::memory_order_relaxed)) < 0) return;
+  const Converting converting(this);
+  if (!converting) return;
+  const Sized one = At(address);
+  bool done = true;
+  if (one.bytes == sizes_[wanted]) {
+    // Another thread has done it.
+  } else if (one.bytes > unit_bytes_) {
+    done = Resize(one.home, kLarge, kUnit);
+  } else if (one.bytes < unit_bytes_) {
+    done = Resize(HomeOfUnit(UnitOf(address)), kPage, kUnit);
+  } else if (wanted == kPage) {
+    done = Resize(one.home, kUnit, kPage);
+  } else {
+    char* const begin = homes_.begin + (OffsetOf(address) & -sizes_[kLarge]);
+    done = IsOneAllocation(begin, sizes_[kLarge]);
+    if (done && IsAnyInGrace(begin, sizes_[kLarge])) return;
+    for (char* at = begin; done && at < begin + sizes_[kLarge]; at += unit_bytes_) done = At(at).bytes == unit_bytes_ || Resize(at, kPage, kUnit);
+    done = done && Resize(begin, kUnit, kLarge);
+  }
+  if (!done && !is_restless_) area.not_before.store(FaultsNow() + kAfterFailure, std::memory_order_relaxed);
+}
+
+// After it has come.
+void PageSpace::Judge(const Sized& block) {
+  Area& area = AreaOf(block.home);
+  if (area.begun.load(std::memory_order_relaxed) == 0 && area.begun.exchange(1, std::memory_order_relaxed) == 0 && OffsetOf(block.home) >= kAreaBytes) {
+    area.wanted.store(AreaOf(block.home - kAreaBytes).wanted.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  const auto wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
+  if (is_restless_) {
+    const uint32_t lot = FaultsNow() * 2654435761U >> 16;
+    if (lot % 4 == 0) area.wanted.store(static_cast<uint8_t>(lot / 4 % kSizes), std::memory_order_relaxed);
+    return;
+  }
+  if (block.bytes != sizes_[wanted]) return;
+  const uint32_t now = FaultsNow();
+  const bool is_near = (block.home > homes_.begin && CameNear(block.home - 1, now)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now));
+  const int score = area.score.load(std::memory_order_relaxed) + (is_near ? 1 : -1), failures = area.failures.load(std::memory_order_relaxed);
+  Size next = wanted;
+  if (score >= kGrow) next = wanted == kPage ? kUnit : kLarge;
+  if (score <= -(wanted == kLarge ? kShrinkLarge : kShrinkUnit) << failures) next = wanted == kLarge ? kUnit : kPage;
+  if (sizes_[next] == sizes_[wanted]) {
+    area.score.store(static_cast<int16_t>(std::clamp(score, -(kShrinkUnit << kFailuresMost), kGrow)), std::memory_order_relaxed);
+    return;
+  }
+  if (sizes_[next] > sizes_[wanted] && wanted == kPage) area.failures.store(static_cast<uint8_t>(std::min(failures + kFailureWeighs, kFailuresMost)), std::memory_order_relaxed);
+  area.score.store(0, std::memory_order_relaxed);
+  area.wanted.store(next, std::memory_order_relaxed);
+}
+
+void PageSpace::ExpectUse(const void* begin, size_t bytes, bool is_random) {
+  if (!adapts_) return;
+  for (uint64_t at = OffsetOf(begin), end = at + bytes, next; at < end; at = next) {
+    next = std::min(end, (at / kAreaBytes + 1) * kAreaBytes);
+    if (next - at < kAreaBytes / 2) continue;
+    Area& area = areas_[at / kAreaBytes];
+    area.begun.store(1, std::memory_order_relaxed);
+    area.score.store(0, std::memory_order_relaxed);
+    area.wanted.store(is_random ? kPage : kLarge, std::memory_order_relaxed);
+  }
+}
+
+bool PageSpace::CameNear(const void* address, uint32_t now) const {
+  const uint32_t shown = BlockAt(address).shown_at.load(std::memory_order_relaxed);
+  return shown != 0 && now - shown <= kNear;
+}
+
+bool PageSpace::IsAnyInGrace(const char* begin, uint64_t bytes) const {
+  for (const char* at = begin; at < begin + bytes; at = At(at).end()) {
+    if (IsInGrace(BlockAt(at).shown_ns.load(std::memory_order_relaxed))) return true;
+  }
+  return false;
+}
+
+bool PageSpace::IsOneAllocation(const char* begin, uint64_t bytes) const {
+  if (begin + bytes > homes_.begin + homes_.bytes) return false;
+  for (size_t first = UnitOf(begin), u = first; u < first + bytes / unit_bytes_; ++u) {
+    if (!IsUsed(u) || (u != first && OfUnit(u).bytes.load(std::memory_order_relaxed) != 0)) return false;
+  }
+  return true;
+}
+
+// From several to one, or from one to several; it begins at `begin`. False: nothing was done. REQUIRES: Converting.
+bool PageSpace::Resize(char* begin, Size from, Size to) {
+  const uint64_t bytes = std::max(sizes_[from], sizes_[to]);
+  const size_t olds = bytes / sizes_[from], news = bytes / sizes_[to];
+  std::fill_n(of_old_, olds, nullptr);
+  std::fill_n(of_new_, news, nullptr);
+  bool done = true;
+  for (size_t i = 0; done && i < olds; ++i) {
+    Block* const block = olds_[i] = &BlockAt(begin + i * sizes_[from]);
+    Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
+    done = chunk == nullptr || engine_->AcquireCounted(chunk, false, Engine::WhenPinned::kReturn, &block->chunk).ok();
+    if (done) of_old_[i] = chunk;
+  }
+  const bool is_touched = std::any_of(of_old_, of_old_ + olds, [](const Chunk* chunk) { return chunk != nullptr; });
+  for (size_t i = 0; done && i < news; ++i) {
+    done = ChargeBlock(&blocks_[NumberOf(OffsetOf(begin + i * sizes_[to]))]).ok();
+    if (!done || !is_touched) continue;
+    Result<Chunk*> made = engine_->Create(sizes_[to]);
+    done = made.ok();
+    if (!done) break;
+    made.value()->refs.store(UINT32_MAX, std::memory_order_relaxed);
+    SetBits(made.value(), kPages);
+    done = engine_->AcquireCounted(made.value(), true, Engine::WhenPinned::kReturn).ok();
+    done ? static_cast<void>(of_new_[i] = made.value()) : engine_->Free(made.value());
+  }
+  if (done) done = Exchange(begin, from, to);
+  // What has no block now goes.
+  const auto let_go = [this](Chunk* chunk, bool frees) {
+    if (chunk == nullptr) return;
+    chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+    if (frees) FreeChunk(chunk);
+  };
+  for (size_t i = 0; i < news; ++i) let_go(of_new_[i], !done || !is_used_[i]);
+  for (size_t i = 0; i < olds; ++i) let_go(of_old_[i], done);
+  if (!done) return false;
+  (sizes_[from] < sizes_[to] ? merges_ : splits_).fetch_add(1, std::memory_order_relaxed);
+  // Who gives it back meanwhile may have looked for a chunk where there is none any more (used_).
+  for (size_t u = UnitOf(begin), end = UnitOf(begin + bytes - 1); u <= end; ++u) {
+    if (is_touched && !IsUsed(u)) return DropUnused(begin, bytes), true;
+  }
+  return true;
+}
+
+// With everything pinned. REQUIRES: as Resize.
+bool PageSpace::Exchange(char* begin, Size from, Size to) {
+  const uint64_t old_bytes = sizes_[from], new_bytes = sizes_[to], bytes = std::max(old_bytes, new_bytes);
+  const size_t olds = bytes / old_bytes, news = bytes / new_bytes;
+  // Who waits for one of them while he has another one may keep somebody waiting who has that and waits for him: so it does not wait for long.
+  size_t locked = 0;
+  while (locked < olds && TryLockBlock(olds_[locked])) ++locked;
+  bool done = locked == olds;
+  for (size_t i = 0; done && i < olds; ++i) {
+    Block* const block = olds_[i];
+    done = block->chunk.load(std::memory_order_relaxed) == of_old_[i] && !block->held && block->calls == 0 && !block->is_copied && !block->is_protected && !block->is_locked;
+    if (!done || !block->home) continue;
+    done = !IsInGrace(block->shown_ns.load(std::memory_order_relaxed)) && MoveAway(begin + i * old_bytes, static_cast<std::byte*>(of_old_[i]->frame), old_bytes) == 0;
+    if (!done) continue;
+    block->home = false;
+    moves_away_.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (done) {
+    const auto is_zeros = [&](size_t i) { return of_old_[i] == nullptr || olds_[i]->blank; };
+    bool are_zeros = true;
+    for (size_t i = 0; i < olds; ++i) are_zeros &= is_zeros(i);
+    uint64_t touched = 0;
+    for (size_t i = 0; i < olds; ++i) touched += of_old_[i] != nullptr ? old_bytes : 0;
+    std::fill_n(is_used_, news, false);
+    for (size_t i = 0; i < news; ++i) {
+      if (of_new_[i] == nullptr || are_zeros) continue;
+      auto* const frame = static_cast<std::byte*>(of_new_[i]->frame);
+      if (new_bytes >= kHugePageBytes) LeaveFrame(frame, new_bytes);  // what is copied there gets a huge page instead of those of the small frames that were there
+      if (new_bytes > old_bytes) {
+        for (size_t k = 0; k < olds; ++k) is_zeros(k) ? memset(frame + k * old_bytes, 0, old_bytes) : memcpy(frame + k * old_bytes, of_old_[k]->frame, old_bytes);
+      } else {
+        const auto* const data = static_cast<const char*>(of_old_[0]->frame) + i * new_bytes;
+        if (IsZero(data, new_bytes)) continue;  // as never touched
+        memcpy(frame, data, new_bytes);
+      }
+      is_used_[i] = true;
+      SetBits(of_new_[i], kDirty);
+      uint64_t advice = 0;
+      for (size_t k = 0; k < olds; ++k) advice |= of_old_[k] == nullptr ? 0 : of_old_[k]->state.load(std::memory_order_relaxed) & kAdvice;
+      SetBits(of_new_[i], advice);
+    }
+    // Whoever finds an old descriptor without its chunk finds the new size, too.
+    for (size_t i = 0; i < news; ++i) {
+      Block& block = blocks_[NumberOf(OffsetOf(begin) + i * new_bytes)];
+      block.home = block.blank = false;
+      block.row.store(0, std::memory_order_relaxed);
+      if (news > 1) block.shown_at.store(0, std::memory_order_relaxed);
+      if (is_used_[i]) of_new_[i]->refs.store(static_cast<uint32_t>(&block - blocks_), std::memory_order_release);
+      if (is_used_[i]) touched -= new_bytes;
+      if (&block != olds_[0] || is_used_[i]) block.chunk.store(is_used_[i] ? of_new_[i] : nullptr);
+    }
+    SetSizes(begin, bytes, to);
+    for (size_t i = 0; i < olds; ++i) {
+      if (of_old_[i] != nullptr) of_old_[i]->refs.store(UINT32_MAX, std::memory_order_release);
+      if (i > 0 || !is_used_[0]) olds_[i]->chunk.store(nullptr);
+    }
+    touched_bytes_.fetch_sub(touched, std::memory_order_relaxed);
+  }
+  for (Block* const block : std::span(olds_, locked)) UnlockBlock(block);
+  return done;
+}
+
+// In the total order with the blocks' `chunk`.
+void PageSpace::SetSizes(char* begin, uint64_t bytes, Size size) {
+  for (size_t u = UnitOf(begin), end = UnitOf(begin + bytes - 1); u <= end; ++u) sizes_of_[u].store(size);
+}
+
+// Of blocks that changed their size while parts of them were given back. Not by a touch of those parts: this may be what serves touches.
+void PageSpace::DropUnused(char* begin, uint64_t bytes) {
+  for (char *at = begin, *next; at < begin + bytes; at = next) {
+    next = at + unit_bytes_;
+    if (IsUsed(UnitOf(at))) continue;
+    const Sized one = At(at);
+    if (one.bytes <= unit_bytes_) {
+      DropChunks(at, next);
+      continue;
+    }
+    Chunk* const chunk = one.block->chunk.load(std::memory_order_acquire);
+    if (chunk == nullptr) continue;
+    bool done = false;
+    if (engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk).ok()) {
+      {
+        const Locked locked(one.block);
+        auto* const frame = static_cast<std::byte*>(chunk->frame);
+        done = one.block->chunk.load(std::memory_order_relaxed) != chunk || one.block->blank;
+        if (!done && (!one.block->home || MoveAway(one.home, frame, one.bytes) == 0)) {
+          one.block->home = false;
+          memset(frame + (at - one.home), 0, unit_bytes_);
+          SetBits(chunk, kDirty);
+          done = true;
+        }
+      }
+      chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+    }
+    if (done) continue;
+    next = at;
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
+// False: it is as large as it was.
+bool PageSpace::SplitLarge(char* address) {
+  const Converting converting(this);
+  const Sized one = At(address);
+  return converting && one.bytes > unit_bytes_ && Resize(one.home, kLarge, kUnit);
+}
+
+// What nobody uses any more is to be units for the next ones.
+void PageSpace::ResetSizes(char* begin, char* end) {
+  const Converting converting(this);
+  if (!converting) return;
+  for (char *at = begin, *next; at < end; at = next) {
+    const Sized one = At(at);
+    next = std::max(one.end(), HomeOfUnit(UnitOf(at) + 1));
+    if (one.bytes == unit_bytes_ || one.home < begin || one.end() > end) continue;
+    if (one.bytes > unit_bytes_) {
+      Resize(one.home, kLarge, kUnit);
+    } else {
+      Resize(HomeOfUnit(UnitOf(at)), kPage, kUnit);
+    }
+  }
+}
+
+}  // namespace ramspan
