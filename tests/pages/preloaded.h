@@ -64,6 +64,8 @@ void Restarts();
 void SmallAnswers();
 
 // Of preloaded_beside.cc.
+void SendAll(int fd, size_t bytes);                         // to a stream; all are 'a'
+void SendDescriptor(int fd, int descriptor, size_t bytes);  // as one message of so many bytes
 void ControlData();
 void MoreNames();
 

@@ -15,8 +15,6 @@
 
 #include "tests/pages/preloaded.h"
 
-namespace {
-
 void SendAll(int fd, size_t bytes) {
   const std::vector<char> text(bytes, 'a');
   for (size_t sent = 0; sent < bytes;) {
@@ -27,7 +25,7 @@ void SendAll(int fd, size_t bytes) {
 }
 
 void SendDescriptor(int fd, int descriptor, size_t bytes) {
-  std::vector<char> text(bytes, 'a');
+  std::vector<char> text(bytes + kMiB, 'a');  // large enough to be swapped by pages
   iovec piece = {text.data(), bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message = {};
@@ -42,6 +40,8 @@ void SendDescriptor(int fd, int descriptor, size_t bytes) {
   std::memcpy(CMSG_DATA(head), &descriptor, sizeof(int));
   CHECK(sendmsg(fd, &message, 0) == static_cast<ssize_t>(bytes));
 }
+
+namespace {
 
 // Bytes of one recvmsg that waits for all.
 ssize_t ReceiveAll(int fd, char* to, size_t bytes, msghdr* message) {

@@ -17,7 +17,6 @@
 #include <cstring>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/pages/preloaded.h"
 
@@ -190,25 +189,8 @@ void LateMessages() {
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, stream) == 0);
   const size_t bytes = kMiB + 1000;
   std::thread sender([&] {
-    std::vector<char> text(kMiB, 'a');
-    for (size_t sent = 0; sent < kMiB;) {
-      const ssize_t n = send(stream[0], text.data(), kMiB - sent, 0);
-      CHECK(n > 0);
-      sent += static_cast<size_t>(n);
-    }
-    iovec last = {text.data(), 1000};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message = {};
-    message.msg_iov = &last;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(head), stream, sizeof(int));
-    CHECK(sendmsg(stream[0], &message, 0) == 1000);
+    SendAll(stream[0], kMiB);
+    SendDescriptor(stream[0], stream[0], bytes - kMiB);
     close(stream[0]);
   });
   char* const all = New(2 * kMiB);
