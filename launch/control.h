@@ -8,9 +8,10 @@
 // command line; programs do not inherit it. On the wire it is not encrypted, as nothing is between hydra's processes.
 //
 //   keeper -> launcher   hello SECRET RANK HOST | pid PID | init | end CODE SIGNAL LEFT_MPI AT_NS ORDERED
-//   launcher -> keeper   go (the answer to hello; may carry a descriptor) | signal N | kill | end
+//   launcher -> keeper   go (the answer to hello; may carry a descriptor) | signal N | kill | end | told
 //
-// "kill" ends the program; "end" does it so that hydra sees a rank that ends well.
+// "kill" ends the program; "end" does it so that hydra sees a rank that ends well. "told": the end of each rank is
+// known, and a keeper whose own end makes hydra kill all others may go.
 //
 // Thread-safety: none; all of it runs in one event loop.
 #pragma once

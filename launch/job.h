@@ -59,6 +59,7 @@ class Job {
   bool end_servers() const { return ending_servers_ || killing_; }
   bool started() const { return heard_ > 0; }  // a keeper has been heard
   int heard() const { return heard_; }         // how many have
+  bool told() const { return !AnyRunning(0, size()); }  // each rank's end is known, or no report will come of it
 
   struct Verdict {
     int status = 0;

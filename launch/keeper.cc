@@ -34,7 +34,8 @@ namespace {
 
 constexpr int kCannotRun = 126;                             // a shell's status for it
 constexpr std::chrono::milliseconds kOrphansMayTake{1000};  // a shell's `| tee log` ends a little after the shell
-constexpr int64_t kReportsMayTake = 300'000'000;
+constexpr int64_t kReportsMayTake = 1'000'000'000;           // of other keepers on a machine under heavy load; what is later explains nothing (launch/job.cc)
+constexpr std::chrono::milliseconds kAbortMayWait{300};      // for reports, too: the program is still there, and nobody ends it meanwhile
 constexpr int64_t kSweepBack = 10'000'000'000;              // the job may have started this long before this keeper
 
 class Keeper {
@@ -70,6 +71,7 @@ class Keeper {
   int wait_status_ = 0;
   bool ended_ = false, killed_ = false, ordered_ = false, launcher_lost_ = false, proxy_lost_ = false;
   bool init_told_ = false, reported_ = false;
+  bool others_told_ = false;     // the launcher has all reports
   bool leaves_quietly_ = false;  // a server that is not needed any more
 };
 
@@ -168,6 +170,7 @@ void Keeper::OnLauncher() {
   }
   while (const std::optional<std::string> line = lines_.Next()) {
     if (*line == "end") leaves_quietly_ = true;
+    if (*line == "told") others_told_ = true;
     if (*line == "end" || *line == "kill") KillProgram();
     if (line->rfind("signal ", 0) != 0) continue;
     const int number = std::atoi(line->c_str() + std::strlen("signal "));
@@ -220,7 +223,7 @@ void Keeper::OnPmiNews() {
   const int code = relay_->scanner().abort_code();
   if (code < 0 || reported_) return;
   Report((code & 0xff) == 0 ? 1 : code & 0xff, 0);
-  std::this_thread::sleep_for(std::chrono::nanoseconds(kReportsMayTake));
+  std::this_thread::sleep_for(kAbortMayWait);
 }
 
 void Keeper::OnProxyGone() {
@@ -236,11 +239,12 @@ void Keeper::Report(int code, int signal_number) {
 }
 
 // hydra kills all other keepers as soon as this one ends with an error. One of their programs may have died before this
-// keeper's did, and be the cause; a process with much memory is not dead at once, and its keeper is to report it.
+// keeper's did, and be the cause; a process with much memory is not dead at once, and its keeper is to report it. That holds
+// behind an order to kill as well: it follows from the first report, and the cause's may be the second.
 void Keeper::LetOthersReport(bool failed) {
-  if (!failed || relay_ == nullptr || !relay_->scanner().init() || LeftMpi()) return;
+  if (!failed || leaves_quietly_ || !launcher_ || relay_ == nullptr || !relay_->scanner().init() || LeftMpi()) return;
   const int64_t until_ns = RunningNs() + kReportsMayTake;
-  while (RunningNs() < until_ns && !proxy_lost_ && !launcher_lost_) loop_.RunOnce(10);
+  while (RunningNs() < until_ns && !others_told_ && !proxy_lost_ && !launcher_lost_) loop_.RunOnce(10);
 }
 
 // A process that may make shared memory, for those who clean up when everything was killed.
@@ -272,7 +276,8 @@ int Keeper::Run() {
   if (relay_ != nullptr) relay_->Drain();
   const int signal_number = WIFSIGNALED(wait_status_) ? WTERMSIG(wait_status_) : 0;
   Report(signal_number == 0 ? WEXITSTATUS(wait_status_) : 0, signal_number);
-  if (!killed_) LetOthersReport(signal_number != 0 || WEXITSTATUS(wait_status_) != 0);
+  if (killed_) EndChildren(std::chrono::milliseconds(0));
+  LetOthersReport(signal_number != 0 || WEXITSTATUS(wait_status_) != 0);
   EndChildren(killed_ ? std::chrono::milliseconds(0) : kOrphansMayTake);
   if (launcher_lost_) CleanUpAfterLauncher();
   if (leaves_quietly_) {

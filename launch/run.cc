@@ -81,7 +81,7 @@ class Runner {
   rlim_t soft_file_limit_ = RLIM_INFINITY;  // the user's
   bool child_ended_ = false;
   int stops_ = 0;
-  bool kill_sent_ = false, servers_end_sent_ = false;
+  bool kill_sent_ = false, servers_end_sent_ = false, told_sent_ = false;
   int64_t kill_sent_ns_ = 0, idle_since_ns_ = 0;
   Streams streams_{loop_};  // only with mpiexec
 };
@@ -227,6 +227,10 @@ void Runner::GiveOrders() {
   if (job_.end_servers() && !servers_end_sent_) {
     servers_end_sent_ = true;
     for (int rank = plan_.ranks; rank < job_.size(); ++rank) control_->Send(rank, "end");
+  }
+  if (job_.told() && !told_sent_) {
+    told_sent_ = true;
+    for (int rank = 0; rank < job_.size(); ++rank) control_->Send(rank, "told");
   }
   if (!job_.kill_all() || kill_sent_) return;
   kill_sent_ = true;

@@ -69,6 +69,15 @@ TEST_F(JobTest, TheEarliestFailureIsTheCauseWhateverIsHeardFirst) {
   EXPECT_TRUE(Says("memory server rank 2 was killed by signal 9; the chunks that it held are lost. Remedy:"));
 }
 
+TEST_F(JobTest, AllIsToldWhenOfEachRankTheEndIsKnownOrCannotBe) {
+  job_.OnEnd(1, Ended(1, kSecond));
+  job_.OnKeeperLost(0, kSecond);
+  EXPECT_TRUE(job_.kill_all());
+  EXPECT_FALSE(job_.told());
+  job_.OnEnd(2, Killed(SIGKILL, kSecond));
+  EXPECT_TRUE(job_.told());
+}
+
 TEST_F(JobTest, WhatTheKillOrderCausesIsNoFailure) {
   job_.OnEnd(0, {7, 0, false, kSecond});
   job_.OnEnd(1, Killed(SIGKILL, 2 * kSecond));
