@@ -138,8 +138,14 @@ void Start() {
 }
 
 constexpr size_t kLargeForLibc = size_t{1} << 20;
+// Before the start nobody knows yet whether the kernel would find it, and what is taken now stays: it is libc's then, too. Start says it before it stores homes.bytes.
+bool MayNeedPins() {
+  if (homes.bytes == 0) return true;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return ramspan::preload::pins_calls.load(std::memory_order_relaxed);
+}
 bool IsLibcs(size_t bytes, const void* caller) {
-  return bytes < kLargeForLibc && ramspan::preload::pins_calls.load(std::memory_order_relaxed) && reinterpret_cast<uintptr_t>(caller) - libc_code.begin < libc_code.bytes;
+  return bytes < kLargeForLibc && reinterpret_cast<uintptr_t>(caller) - libc_code.begin < libc_code.bytes && MayNeedPins();
 }
 
 bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }

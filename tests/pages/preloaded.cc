@@ -41,6 +41,10 @@ void Remaps() {
   CHECK(mprotect(p + 1, 4096, PROT_READ) == -1 && errno == EINVAL);
   CHECK(mprotect(p, 8192, 0x7000) == -1 && errno == EINVAL && p[0] == 1);
   CHECK(mremap(Map(8192, PROT_READ), 8192, 8192, MREMAP_MAYMOVE | MREMAP_FIXED, p + 65536) == MAP_FAILED && p[65536] == 1);  // nobody would have known
+  char* const cut = Map(4 * kMiB);
+  cut[0] = 3;
+  CHECK(munmap(cut + 2 * kMiB, 2 * kMiB) == 0);
+  CHECK(mremap(cut, 4 * kMiB, 6 * kMiB, MREMAP_MAYMOVE) == MAP_FAILED && errno == EFAULT && cut[0] == 3);
   char* const place = Map(8 * kMiB, PROT_NONE);
   auto* const moved = static_cast<char*>(mremap(p, 8 * kMiB, 8 * kMiB, MREMAP_MAYMOVE | MREMAP_FIXED, place));
   CHECK(moved == static_cast<void*>(MAP_FAILED) ? p[5 * kMiB] == 1 : moved == place && moved[5 * kMiB] == 1);
@@ -924,7 +928,8 @@ int main(int count, char** arguments) {
                     {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}, {"rights", Rights}, {"rights_beside_readers", RightsBesideReaders},
                     {"rights_in_children", RightsInChildren}, {"locks_and_rights", LocksAndRights}, {"locks_of_kernel", LocksOfKernel}, {"rights_of_calls", RightsOfCalls},
                     {"arguments", Arguments}, {"soak", Soak}, {"handlers_during_forks", HandlersDuringForks}, {"children_of_small_files", ChildrenOfSmallFiles},
-                    {"waits_on_stacks", WaitsOnStacks}, {"late_messages", LateMessages}, {"child_handler_masks", ChildHandlerMasks}, {"lengths", Lengths}, {"locks_beside_allocations", LocksBesideAllocations}, {"spawns", Spawns}, {"restarts", Restarts}, {"small_answers", SmallAnswers}, {"control_data", ControlData}, {"more_names", MoreNames}};
+                    {"waits_on_stacks", WaitsOnStacks}, {"late_messages", LateMessages}, {"child_handler_masks", ChildHandlerMasks}, {"lengths", Lengths}, {"locks_beside_allocations", LocksBesideAllocations}, {"spawns", Spawns}, {"restarts", Restarts}, {"small_answers", SmallAnswers}, {"control_data", ControlData}, {"more_names", MoreNames},
+                    {"rooms_that_end", RoomsThatEnd}, {"first_buffer", FirstBuffer}, {"environments", Environments}, {"signals_of_vfork", SignalsOfVfork}, {"words_of_clone", WordsOfClone}, {"bad_pointers", BadPointers}, {"terminals", Terminals}, {"locks_of_stacks", LocksOfStacks}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();

@@ -68,6 +68,15 @@ void SendAll(int fd, size_t bytes);                         // to a stream; all 
 void SendDescriptor(int fd, int descriptor, size_t bytes);  // as one message of so many bytes
 void ControlData();
 void MoreNames();
+void RoomsThatEnd();
+
+// Of preloaded_programs.cc.
+void FirstBuffer();
+void Environments();
+void SignalsOfVfork();
+void WordsOfClone();
+void BadPointers();
+void Terminals();
 
 // Of preloaded_rights.cc.
 void GuardPages();
@@ -78,5 +87,6 @@ void RightsInChildren();
 void LocksAndRights();
 void LocksOfKernel();
 void RightsOfCalls();
+void LocksOfStacks();
 // Of preloaded_soak.cc.
 void Soak();

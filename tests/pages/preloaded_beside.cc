@@ -227,3 +227,64 @@ void MoreNames() {
   CHECK(semctl(set, 0, IPC_STAT, about) == 0 && about->sem_nsems == 1 && semctl(set, 0, IPC_RMID) == 0);
   CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }
+
+// What the program says is larger than what is there, or than what others have room for.
+void RoomsThatEnd() {
+  constexpr size_t kPageBytes = 4096, kBlock = 65536;
+  char* const memory = Map(2 * kMiB);
+  CHECK(munmap(memory + kMiB, kMiB) == 0);
+  char* const end = memory + kMiB;
+  char byte = 'x';
+  iovec piece = {&byte, 1};
+  // A name, with the room that any address needs.
+  const int datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  CHECK(bind(datagrams, reinterpret_cast<sockaddr*>(&address), length) == 0 && getsockname(datagrams, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  for (int i = 0; i < 2; ++i) CHECK(sendto(datagrams, &byte, 1, 0, reinterpret_cast<sockaddr*>(&address), length) == 1);
+  auto* const name = reinterpret_cast<sockaddr_in*>(end) - 1;
+  mmsghdr many = {};
+  msghdr& named = many.msg_hdr;
+  for (const bool is_one : {true, false}) {
+    named = {name, sizeof(sockaddr_storage), &piece, 1, nullptr, 0, 0};
+    name->sin_port = 0;
+    Sweep();
+    CHECK(is_one ? recvmsg(datagrams, &named, 0) == 1 : recvmmsg(datagrams, &many, 1, 0, nullptr) == 1);
+    CHECK(named.msg_namelen == sizeof(*name) && name->sin_port == address.sin_port);
+  }
+  // A descriptor, with room for many.
+  int local[2];
+  CHECK(socketpair(AF_UNIX, SOCK_DGRAM, 0, local) == 0);
+  SendDescriptor(local[0], 0, 1);
+  msghdr message = {nullptr, 0, &piece, 1, end - CMSG_SPACE(sizeof(int)), kPageBytes, 0};
+  std::memset(message.msg_control, 0, CMSG_SPACE(sizeof(int)));
+  Sweep();
+  CHECK(recvmsg(local[1], &message, 0) == 1 && message.msg_controllen == CMSG_SPACE(sizeof(int)) && message.msg_flags == 0);
+  int given = -1;
+  std::memcpy(&given, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+  CHECK(close(given) == 0);
+  // All semaphores of a set, which begin at the end of a block.
+  constexpr size_t kSemaphores = 3000;
+  const int set = semget(IPC_PRIVATE, kSemaphores, 0600);
+  CHECK(set >= 0);
+  auto* const values = reinterpret_cast<unsigned short*>(memory + -reinterpret_cast<uintptr_t>(memory) % kBlock + kBlock - 5000);
+  for (size_t i = 0; i < kSemaphores; ++i) values[i] = static_cast<unsigned short>(i);
+  Sweep();
+  CHECK(semctl(set, 0, SETALL, values) == 0);
+  std::memset(values, 0, kSemaphores * sizeof(*values));
+  Sweep();
+  CHECK(semctl(set, 0, GETALL, values) == 0 && semctl(set, 0, IPC_RMID) == 0);
+  for (size_t i = 0; i < kSemaphores; ++i) CHECK(values[i] == i);
+  // A message, with more room than the system has memory: there was none.
+  constexpr size_t kMuch = size_t{256} << 30;
+  auto* const text = static_cast<char*>(mmap(nullptr, kMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  const int queue = msgget(IPC_PRIVATE, 0600);
+  struct {
+    long type;
+    char text[6];
+  } const sent = {5, "right"};
+  CHECK(static_cast<void*>(text) != MAP_FAILED && queue >= 0 && msgsnd(queue, &sent, 6, 0) == 0 && msgrcv(queue, text, kMuch - sizeof(long), 0, IPC_NOWAIT) == 6 && std::strcmp(text + sizeof(long), "right") == 0);
+  CHECK(msgsnd(queue, &sent, 6, 0) == 0 && msgrcv(queue, text, 3, 0, IPC_NOWAIT) == -1 && errno == E2BIG && msgrcv(queue, text, 3, 0, IPC_NOWAIT | MSG_NOERROR) == 3 && msgctl(queue, IPC_RMID, nullptr) == 0);
+}

@@ -266,3 +266,51 @@ void RightsOfCalls() {
   CHECK(send(pair[0], p + 4096, 150'000, 0) == 150'000 && recv(pair[1], to, kMiB, 0) == 150'000 && to[149'999] == 6);
   CHECK(write(pair[0], p + 4096, 150'000) == 150'000 && read(pair[1], p + 4096, kMiB - 4096) == 150'000);
 }
+
+// What munlockall leaves locked is threads' stacks, and no longer than they are some.
+void LocksOfStacks() {
+  const auto is_unlocked_by_all = [](char* at) {
+    CHECK(mlock(at, kBlock) == 0 && munlockall() == 0);
+    Sweep();
+    Sweep();
+    return PagesInMemory(at, kBlock) == 0;
+  };
+  const auto run_on = [](char* stack) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, kMiB) == 0);
+    const int error = pthread_create(&thread, &attributes, [](void* nothing) { return nothing; }, nullptr);
+    if (error == 0) CHECK(pthread_join(thread, nullptr) == 0);
+    return error;
+  };
+  constexpr size_t kTop = kMiB - kBlock;
+  char* const stack = AlignedMap(kMiB);
+  std::memset(stack, 1, kMiB);
+  CHECK(run_on(stack) == 0);
+  // Memory that was one, and is something else.
+  CHECK(madvise(stack, kMiB, MADV_DONTNEED) == 0);
+  std::memset(stack, 1, kMiB);
+  CHECK(is_unlocked_by_all(stack + kTop));
+  CHECK(run_on(stack) == 0 && munmap(stack, kMiB) == 0);
+  for (int round = 0; round < 5; ++round) {
+    char* const again = AlignedMap(kMiB);
+    std::memset(again, 1, kMiB);
+    CHECK(is_unlocked_by_all(again + kTop));
+    CHECK(run_on(again) == 0);
+    char* const larger = static_cast<char*>(mremap(again, kMiB, 2 * kMiB, MREMAP_MAYMOVE));
+    CHECK(larger != MAP_FAILED && is_unlocked_by_all(larger + kTop) && munmap(larger, 2 * kMiB) == 0);
+    auto* const allocated = static_cast<char*>(aligned_alloc(kBlock, kMiB));
+    std::memset(allocated, 1, kMiB);
+    CHECK(is_unlocked_by_all(allocated + kTop) && run_on(allocated) == 0);
+    free(allocated);
+  }
+  // One that could not be held.
+  char* const full = AlignedMap(8 * kMiB);
+  std::memset(full, 1, 8 * kMiB);
+  size_t count = 0;
+  while (count < 128 && mlock(full + count * kBlock, kBlock) == 0) ++count;
+  char* const refused = AlignedMap(kMiB);
+  std::memset(refused, 1, kMiB);
+  const int error = run_on(refused);
+  CHECK(munlockall() == 0 && (error == EAGAIN ? is_unlocked_by_all(refused + kTop) : error == 0));
+}
