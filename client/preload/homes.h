@@ -36,6 +36,9 @@ inline bool NeedsPins(const void* address) {
   return __builtin_expect(pins_calls.load(std::memory_order_relaxed), 0) && IsHome(address) && detail::t_inside_ramspan == 0 && !IsChildWithCopy();
 }
 
+// Whether this is a child of vfork (or clone), which has its parent's memory until it starts another program. (programs.cc)
+bool HasMemoryOfParent();
+
 // Whether an allocation of that size is to come from Take, which starts the page mode where that has not been done. Null: it is libc's turn. (preload.cc)
 inline bool MayTake(size_t bytes) { return __builtin_expect(bytes >= taken_from.load(std::memory_order_relaxed), 0); }
 void* Take(size_t bytes, size_t alignment);

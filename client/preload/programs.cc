@@ -5,6 +5,7 @@
 #include <pty.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,28 +22,35 @@
 namespace ramspan::preload {
 namespace {
 
-// Whether this is a child of vfork (or clone), which has its parent's memory until it starts another program.
 std::atomic<pid_t> own_pid{0};
 [[gnu::constructor]] void FindOwnPid() {
   const auto find = [] { own_pid.store(static_cast<pid_t>(syscall(SYS_getpid)), std::memory_order_relaxed); };
   find();
   pthread_atfork(nullptr, nullptr, find);
 }
-bool HasMemoryOfParent() { return syscall(SYS_getpid) != own_pid.load(std::memory_order_relaxed); }
 
 // Beside, for a child of vfork, in whose parent nobody would give that back. The kernel does: when the child has left its parent's memory it clears the word at its "tid address". What has
-// been mapped stays for the next one: as many pieces as there are children at once, kMost of them.
+// been mapped stays for the next one: as many pieces as there are children at once, kMost of them. A child of clone may have such a word already (CLONE_CHILD_CLEARTID), for which others wait: it
+// keeps that, and its piece is taken over when it is gone. (A forked child has no use for pieces: what it has of such memory is a copy.)
 class LeftInParent {
  public:
   explicit LeftInParent(size_t bytes) {
     if (bytes == 0) return;
-    const auto take = [](Piece& piece) {
+    const auto own = static_cast<int>(syscall(SYS_getpid));
+    const auto take = [own](Piece& piece) {
       int nobody = 0;
-      return piece.user.compare_exchange_strong(nobody, 1, std::memory_order_acquire, std::memory_order_relaxed);
+      return piece.user.compare_exchange_strong(nobody, own, std::memory_order_acquire, std::memory_order_relaxed);
+    };
+    const auto take_over = [own](Piece& piece) {
+      int user = piece.user.load(std::memory_order_relaxed);
+      return user != 0 && IsGone(user) && piece.user.compare_exchange_strong(user, own, std::memory_order_acquire, std::memory_order_relaxed);
     };
     piece_ = std::find_if(pieces, pieces + kMost, take);
+    if (piece_ == pieces + kMost && own != 1) piece_ = std::find_if(pieces, pieces + kMost, take_over);  // 1: of a new namespace, where nobody else is seen
     if (piece_ == pieces + kMost) return;
-    syscall(SYS_set_tid_address, &piece_->user);
+    int* word = nullptr;  // where the kernel does not tell (CONFIG_CHECKPOINT_RESTORE) there is none, as of vfork
+    has_own_word_ = prctl(PR_GET_TID_ADDRESS, &word) == 0 && word != nullptr;
+    if (!has_own_word_) syscall(SYS_set_tid_address, &piece_->user);
     if (piece_->bytes >= bytes) return;
     if (piece_->bytes > 0) syscall(SYS_munmap, piece_->begin, piece_->bytes);
     const long begin = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -51,7 +59,7 @@ class LeftInParent {
   }
   ~LeftInParent() {  // it has started none
     if (piece_ == nullptr || piece_ == pieces + kMost) return;
-    syscall(SYS_set_tid_address, nullptr);
+    if (!has_own_word_) syscall(SYS_set_tid_address, nullptr);
     piece_->user.store(0, std::memory_order_release);
   }
   LeftInParent(const LeftInParent&) = delete;
@@ -61,12 +69,19 @@ class LeftInParent {
  private:
   static constexpr size_t kMost = 16;
   struct Piece {
-    std::atomic<int> user;
+    std::atomic<int> user;  // its pid; 0: nobody
     char* begin;
     size_t bytes;
   };
+  static bool IsGone(int pid) {
+    const int error = errno;
+    const bool is_gone = syscall(SYS_kill, pid, 0) != 0 && errno == ESRCH;
+    errno = error;
+    return is_gone;
+  }
   static inline constinit Piece pieces[kMost] = {};
   Piece* piece_ = nullptr;
+  bool has_own_word_ = false;
 };
 
 // libc blocks all signals while it starts a program, those by which pages come too: its stack, where that is swapped by pages, stays at home meanwhile.
@@ -101,81 +116,104 @@ class TextBeside {
   const char* const text_;
 };
 
-// Arguments, or an environment, and how many bytes their copy takes: of as many as there are, and where they lie, not all may be at home at once. 0: none of it may leave.
+// Of arguments, or an environment: one, which another thread may change meanwhile (setenv).
+char* TextAt(char* const* text) { return __atomic_load_n(text, __ATOMIC_RELAXED); }
+
+// How many bytes their copy takes: of as many as there are, and where they lie, not all may be at home at once. 0: none of it may leave, and who is wrong about them hears it from the kernel.
 size_t BytesOf(char* const* texts) {
+  if (texts == nullptr || !pins_calls.load(std::memory_order_relaxed)) return 0;
   bool is_needed = NeedsPins(texts);  // of a forked child: its copy comes
-  if (texts == nullptr) return 0;
   size_t bytes = sizeof(char*);
-  for (; *texts != nullptr; ++texts) {
-    const bool may_leave = NeedsPins(*texts);
+  for (char* text = nullptr; (text = TextAt(texts)) != nullptr; ++texts) {
+    const bool may_leave = NeedsPins(text);
     is_needed |= may_leave;
-    bytes += sizeof(char*) + (may_leave ? strlen(*texts) + 1 : 0);
+    bytes += sizeof(char*) + (may_leave ? strlen(text) + 1 : 0);
   }
   return is_needed ? (bytes + sizeof(char*) - 1) / sizeof(char*) * sizeof(char*) : 0;
 }
-char* const* CopiedTo(char* at, char* const* texts) {
+// Null: since BytesOf they have become more.
+char* const* CopiedTo(char* at, size_t bytes, char* const* texts) {
   auto* const copy = reinterpret_cast<char**>(at);
   size_t count = 0;
-  while (texts[count] != nullptr) ++count;
+  while (TextAt(texts + count) != nullptr) ++count;
+  if (count >= bytes / sizeof(char*)) return nullptr;
   char* text = at + (count + 1) * sizeof(char*);
   for (size_t i = 0; i < count; ++i) {
-    copy[i] = texts[i];
-    if (!NeedsPins(texts[i])) continue;
-    copy[i] = text;
-    text = stpcpy(text, texts[i]) + 1;
+    char* const theirs = TextAt(texts + i);
+    copy[i] = theirs;
+    if (!NeedsPins(theirs)) continue;
+    const auto room = static_cast<size_t>(at + bytes - text);
+    const size_t length = strnlen(theirs, room);
+    if (length == room) return nullptr;
+    copy[i] = static_cast<char*>(memcpy(text, theirs, length));
+    text[length] = 0;
+    text += length + 1;
   }
   copy[count] = nullptr;
   return copy;
 }
 
-// start(name, arguments, environment), of copies in Memory where they may leave. False: there is no memory for that.
+// start(name, arguments, environment), of copies in Memory where they may leave. False: there is no memory for that, or another thread makes them more whenever they are looked at.
 template <typename Memory, typename Start>
 bool StartedFrom(const char* name, char* const* arguments, char* const* environment, const Start& start) {
+  constexpr int kLooksMost = 8;
   char* const names[] = {const_cast<char*>(name), nullptr};
-  char* const* theirs[] = {names, arguments, environment};
-  size_t bytes[3];
-  std::transform(theirs, theirs + 3, bytes, BytesOf);
-  const Memory memory(bytes[0] + bytes[1] + bytes[2]);
-  char* at = memory.begin();
-  for (size_t i = 0; i < 3; ++i) {
-    if (bytes[i] == 0) continue;
-    if (at == nullptr) return false;
-    theirs[i] = CopiedTo(at, theirs[i]);
-    at += bytes[i];
+  for (int look = 0; look < kLooksMost; ++look) {
+    char* const* theirs[] = {names, arguments, environment};
+    size_t bytes[3];
+    std::transform(theirs, theirs + 3, bytes, BytesOf);
+    const Memory memory(bytes[0] + bytes[1] + bytes[2]);
+    char* at = memory.begin();
+    bool is_whole = true;
+    for (size_t i = 0; i < 3 && is_whole; ++i) {
+      if (bytes[i] == 0) continue;
+      if (at == nullptr) return false;
+      theirs[i] = CopiedTo(at, bytes[i], theirs[i]);
+      is_whole = theirs[i] != nullptr;
+      at += bytes[i];
+    }
+    if (!is_whole) continue;
+    start(theirs[0][0], theirs[1], theirs[2]);
+    return true;
   }
-  start(theirs[0][0], theirs[1], theirs[2]);
-  return true;
+  return false;
 }
 
 // What is read of `environ` with all signals blocked, or by the kernel where libc names it itself, stays at home. kPath: of posix_spawnp, whose child, with its parent's memory, looks for PATH:
-// the beginnings of what is before it, and PATH.
+// the beginnings of what is before it, and PATH. Another thread may make it shorter meanwhile (unsetenv).
 enum class OfEnvironment { kAll, kPath };
 class PinnedEnvironment {
  public:
-  explicit PinnedEnvironment(OfEnvironment what) : is_path_(what == OfEnvironment::kPath), count_(CountOf()), beside_((count_ + 1) * sizeof(iovec)), pinned_(Find(), beside_.begin() == nullptr ? 0 : count_ + 1) {}
+  explicit PinnedEnvironment(OfEnvironment what)
+      : is_path_(what == OfEnvironment::kPath), texts_(pins_calls.load(std::memory_order_relaxed) ? environ : nullptr), most_(CountOf()),
+        beside_(texts_ == nullptr ? 0 : (most_ + 1) * sizeof(iovec)), pinned_(reinterpret_cast<iovec*>(beside_.begin()), Find()) {}
 
  private:
   static constexpr size_t kCompared = 8;  // bytes, with a name that is no longer
   static bool IsPath(const char* text) { return strncmp(text, "PATH=", 5) == 0; }
   size_t CountOf() const {
     size_t count = 0;
-    while (environ != nullptr && environ[count] != nullptr) {
-      if (IsPath(environ[count++]) && is_path_) break;
+    for (const char* text = nullptr; texts_ != nullptr && (text = TextAt(texts_ + count)) != nullptr;) {
+      ++count;
+      if (is_path_ && IsPath(text)) break;
     }
     return count;
   }
-  const iovec* Find() const {
+  // How many pieces.
+  size_t Find() const {
     auto* const pieces = reinterpret_cast<iovec*>(beside_.begin());
-    if (pieces == nullptr) return nullptr;
-    for (size_t i = 0; i < count_; ++i) {
-      const size_t bytes = strlen(environ[i]) + 1;
-      pieces[i] = {environ[i], is_path_ && !IsPath(environ[i]) ? std::min(bytes, kCompared) : bytes};
+    if (pieces == nullptr) return 0;
+    size_t count = 0;
+    for (char* text = nullptr; count < most_ && (text = TextAt(texts_ + count)) != nullptr; ++count) {
+      const size_t bytes = NeedsPins(text) ? strlen(text) + 1 : 0;
+      pieces[count] = {text, is_path_ && !IsPath(text) ? std::min(bytes, kCompared) : bytes};
     }
-    pieces[count_] = {environ, environ == nullptr ? 0 : (count_ + 1) * sizeof(char*)};
-    return pieces;
+    pieces[count] = {const_cast<char**>(texts_), (count + 1) * sizeof(char*)};
+    return count + 1;
   }
   const bool is_path_;
-  const size_t count_;
+  char* const* const texts_;  // null: there is nothing to do
+  const size_t most_;
   const Beside beside_;
   const PinnedVectors pinned_;
 };
@@ -211,8 +249,12 @@ bool RefusesFork(const void* stack) {
 }
 
 }  // namespace
+
+bool HasMemoryOfParent() { return syscall(SYS_getpid) != own_pid.load(std::memory_order_relaxed); }
+
 }  // namespace ramspan::preload
 
+using ramspan::preload::CopyOf;
 using ramspan::preload::Executed;
 using ramspan::preload::OfEnvironment;
 using ramspan::preload::PinnedEnvironment;
@@ -229,6 +271,7 @@ RS_LIBC(posix_spawn, int (*)(pid_t*, const char*, const posix_spawn_file_actions
 RS_LIBC(posix_spawnp, int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*))
 RS_LIBC(pclose, int (*)(FILE*))
 RS_LIBC(fork, pid_t (*)())
+RS_LIBC(openpty, int (*)(int*, int*, char*, const termios*, const winsize*))
 RS_LIBC(forkpty, pid_t (*)(int*, char*, const termios*, const winsize*))
 RS_LIBC(daemon, int (*)(int, int))
 RS_LIBC(system, int (*)(const char*))
@@ -308,7 +351,16 @@ RAMSPAN_API int pclose(FILE* file) {
 RAMSPAN_API pid_t fork() noexcept { return RefusesFork(__builtin_frame_address(0)) ? -1 : real_fork(); }
 // libc's do not come by here.
 RAMSPAN_API pid_t forkpty(int* terminal, char* name, const termios* how, const winsize* size) noexcept {
-  return RefusesFork(__builtin_frame_address(0)) ? -1 : real_forkpty(terminal, name, how, size);
+  if (RefusesFork(__builtin_frame_address(0))) return -1;
+  CopyOf<const termios> modes(how);
+  CopyOf<const winsize> wanted(size);
+  return real_forkpty(terminal, name, modes.get(), wanted.get());
+}
+RAMSPAN_API int openpty(int* ours, int* theirs, char* name, const termios* how, const winsize* size) noexcept {
+  const PinnedStack stack;
+  CopyOf<const termios> modes(how);
+  CopyOf<const winsize> wanted(size);
+  return real_openpty(ours, theirs, name, modes.get(), wanted.get());
 }
 RAMSPAN_API int daemon(int stays, int keeps_files) noexcept { return RefusesFork(__builtin_frame_address(0)) ? -1 : real_daemon(stays, keeps_files); }
 
