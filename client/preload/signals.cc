@@ -20,6 +20,9 @@ void __libc_free(void*);
 namespace ramspan::preload {
 namespace {
 
+// As sigaction. A child of vfork has its parent's memory, but signals of its own, which end where it starts a program: it must not change what the parent's are, and is answered only.
+void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) { detail::ExchangeHandlerOfOthers(HasMemoryOfParent() ? nullptr : action, before); }
+
 // In a forked child SIGSEGV brings the copy of its parent's memory.
 bool IsOurs(int number) {
   if (detail::t_inside_ramspan != 0) return false;
@@ -95,7 +98,7 @@ Handler SetOfOthers(Handler handler, int flags) {
   struct sigaction action = {}, before = {};
   action.sa_handler = handler;
   action.sa_flags = flags;
-  ramspan::detail::ExchangeHandlerOfOthers(&action, &before);
+  ramspan::preload::ExchangeHandlerOfOthers(&action, &before);
   return before.sa_handler;
 }
 
@@ -107,7 +110,7 @@ RAMSPAN_API int sigaction(int number, const struct sigaction* action, struct sig
   if (IsOurs(number)) {
     struct sigaction now = {};
     const struct sigaction next = action != nullptr ? *action : now;  // pages may come while they are read and written
-    ramspan::detail::ExchangeHandlerOfOthers(action != nullptr ? &next : nullptr, &now);
+    ramspan::preload::ExchangeHandlerOfOthers(action != nullptr ? &next : nullptr, &now);
     if (before != nullptr) *before = now;
     return 0;
   }
@@ -129,7 +132,7 @@ RAMSPAN_API Handler sigset(int number, Handler handler) noexcept {
   if (!IsOurs(number)) return real_sigset(number, handler);
   if (handler != SIG_HOLD) return SetOfOthers(handler, 0);
   struct sigaction before = {};
-  ramspan::detail::ExchangeHandlerOfOthers(nullptr, &before);
+  ramspan::preload::ExchangeHandlerOfOthers(nullptr, &before);
   return before.sa_handler;
 }
 
