@@ -355,6 +355,27 @@ int OnSemaphores(sembuf* operations, size_t count, const Wait& wait) {
   if (beside.begin() == nullptr) return errno = ENOMEM, -1;
   return wait(static_cast<sembuf*>(memcpy(beside.begin(), operations, count * sizeof(sembuf))));
 }
+// GETALL and SETALL, beside: they may be too many for what can be at home at once. Who may not ask how many there are may have as many as there can be.
+int OfAllSemaphores(int set, int number, int what, unsigned short* values) {
+  constexpr size_t kMost = 32000;  // SEMMSL
+  Own<semid_ds> about;
+  const int error = errno;
+  const bool is_known = real_semctl(set, 0, IPC_STAT, about.get()) == 0;
+  errno = error;
+  const size_t bytes = (is_known ? about->sem_nsems : kMost) * sizeof(*values);
+  const Reach reach = ReachOf(values, bytes);
+  if (reach.is_protected || (is_known && reach.bytes < bytes)) {  // only the kernel knows what it may use
+    const iovec piece = {values, reach.bytes};
+    const PinnedVectors pinned(&piece, 1);
+    return real_semctl(set, number, what, values);
+  }
+  const Beside beside(bytes);
+  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+  memcpy(beside.begin(), values, reach.bytes);
+  const int result = real_semctl(set, number, what, beside.begin());
+  if (result == 0 && what == GETALL) memcpy(values, beside.begin(), reach.bytes);
+  return result;
+}
 }  // namespace
 extern "C" {
 RAMSPAN_API int msgsnd(int queue, const void* message, size_t bytes, int flags) {
@@ -364,15 +385,20 @@ RAMSPAN_API int msgsnd(int queue, const void* message, size_t bytes, int flags) 
   if (beside.begin() == nullptr) return errno = ENOMEM, -1;
   return real_msgsnd(queue, memcpy(beside.begin(), message, all), bytes, flags);
 }
-// The program may say more room than there is: what does not fit stays in the queue.
+// The program may say more room than there is, or than others have memory for: what does not fit stays in the queue. Messages are of 8 KiB at most where nobody has raised kernel.msgmax: only
+// for one that does not fit into that much beside, all of the room is there.
 RAMSPAN_API ssize_t msgrcv(int queue, void* message, size_t bytes, long type, int flags) {
+  constexpr size_t kUsualMost = size_t{64} << 10;
   const Reach reach = ReachOf(message, std::min<size_t>(bytes, SSIZE_MAX - sizeof(long)) + sizeof(long));
   if (bytes > SSIZE_MAX || reach.is_protected || reach.bytes < sizeof(long)) return real_msgrcv(queue, message, bytes, type, flags);
-  const Beside beside(reach.bytes);
-  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
-  const ssize_t got = real_msgrcv(queue, beside.begin(), reach.bytes - sizeof(long), type, flags);
-  if (got >= 0) memcpy(message, beside.begin(), sizeof(long) + static_cast<size_t>(got));
-  return got;
+  for (size_t room = std::min(reach.bytes, kUsualMost);; room = reach.bytes) {
+    const bool is_all = room == reach.bytes;
+    const Beside beside(room);
+    if (beside.begin() == nullptr) return errno = ENOMEM, -1;
+    const ssize_t got = real_msgrcv(queue, beside.begin(), room - sizeof(long), type, is_all ? flags : flags & ~MSG_NOERROR);
+    if (got >= 0) memcpy(message, beside.begin(), sizeof(long) + static_cast<size_t>(got));
+    if (got >= 0 || errno != E2BIG || is_all) return got;
+  }
 }
 RAMSPAN_API int semop(int set, sembuf* operations, size_t count) noexcept {
   return OnSemaphores(operations, count, [&](sembuf* own) { return real_semop(set, own, count); });
@@ -381,12 +407,13 @@ RAMSPAN_API int semtimedop(int set, sembuf* operations, size_t count, const time
   CopyOf<const timespec> most(time);
   return OnSemaphores(operations, count, [&](sembuf* own) { return real_semtimedop(set, own, count, most.get()); });
 }
-// As ioctl: how much it uses is its own affair. Of most sets a few words.
+// As ioctl: how much it uses is its own affair. But for the values of all semaphores of a set it is a few words.
 RAMSPAN_API int semctl(int set, int number, int what, ...) noexcept {
   va_list rest;
   va_start(rest, what);
   void* const argument = va_arg(rest, void*);
   va_end(rest);
+  if ((what == GETALL || what == SETALL) && NeedsPins(argument)) return OfAllSemaphores(set, number, what, static_cast<unsigned short*>(argument));
   const iovec piece = {argument, IsPlain(argument, 1) ? size_t{4096} : 0};
   const PinnedVectors pinned(&piece, 1);
   return real_semctl(set, number, what, argument);

@@ -65,25 +65,28 @@ constexpr size_t kControlMost = 65536;
 // A message's header, its name, and what goes beside its bytes (descriptors), where the program's own may leave meanwhile.
 class MessageBeside {
  public:
-  MessageBeside(const msghdr& theirs, Way way) : has_name_(IsPlain(theirs.msg_name, NameBytes(theirs))) {
+  // Of what is received the program may say more room than there is: a name, or what comes beside, may need less.
+  MessageBeside(const msghdr& theirs, Way way) : name_there_(There(theirs.msg_name, NameBytes(theirs), way)) {
     own_->header = theirs;
-    if (has_name_) {
-      own_->header.msg_name = memcpy(&own_->name, theirs.msg_name, NameBytes(theirs));
+    if (name_there_ > 0) {
+      own_->header.msg_name = memcpy(&own_->name, theirs.msg_name, name_there_);
       own_->header.msg_namelen = static_cast<socklen_t>(NameBytes(theirs));
     }
     const size_t bytes = way == Way::kIn ? std::min(theirs.msg_controllen, kControlMost) : theirs.msg_controllen;
-    if (bytes > kControlMost || !IsPlain(theirs.msg_control, bytes)) return;
+    if (bytes > kControlMost) return;
+    control_there_ = There(theirs.msg_control, bytes, way);
+    if (control_there_ == 0) return;
     control_.emplace(bytes);
     if (control_->begin() == nullptr) return;
-    own_->header.msg_control = memcpy(control_->begin(), theirs.msg_control, bytes);
+    own_->header.msg_control = memcpy(control_->begin(), theirs.msg_control, control_there_);
     own_->header.msg_controllen = bytes;
   }
   static bool IsNeededBy(const msghdr& one) { return NeedsPins(&one) || NeedsPins(one.msg_name) || NeedsPins(one.msg_control); }
   msghdr* header() { return &own_->header; }
   void Answer(msghdr* theirs) {
     const msghdr& header = own_->header;
-    if (has_name_) memcpy(theirs->msg_name, &own_->name, NameBytes(*theirs));
-    if (header.msg_control != theirs->msg_control) memcpy(theirs->msg_control, header.msg_control, std::min(theirs->msg_controllen, header.msg_controllen));
+    if (name_there_ > 0) memcpy(theirs->msg_name, &own_->name, std::min<size_t>(name_there_, header.msg_namelen));
+    if (header.msg_control != theirs->msg_control) memcpy(theirs->msg_control, header.msg_control, std::min(control_there_, header.msg_controllen));
     theirs->msg_namelen = header.msg_namelen;
     theirs->msg_controllen = header.msg_controllen;
     theirs->msg_flags = header.msg_flags;
@@ -91,11 +94,17 @@ class MessageBeside {
 
  private:
   static size_t NameBytes(const msghdr& one) { return std::min<size_t>(one.msg_namelen, sizeof(sockaddr_storage)); }  // more the kernel does not look at
+  // Bytes of it that can go beside; 0: none, and the kernel is given the program's own.
+  static size_t There(const void* begin, size_t bytes, Way way) {
+    const Reach reach = ReachOf(begin, bytes);
+    return reach.is_protected || (way == Way::kOut && reach.bytes < bytes) ? 0 : reach.bytes;
+  }
   struct Kept {
     msghdr header;
     sockaddr_storage name;
   };
-  const bool has_name_;
+  const size_t name_there_;
+  size_t control_there_ = 0;
   Own<Kept> own_;
   std::optional<Beside> control_;
 };
@@ -152,8 +161,9 @@ ssize_t Receive(int fd, msghdr* message, int flags) {
     const ssize_t got = real_recvmsg(fd, &other, flags);
     if (got < 0 || (got == 0 && done > 0)) return got;
     if (done == 0) message->msg_namelen = other.msg_namelen, message->msg_flags = 0;
-    if (other.msg_control != message->msg_control) memcpy(message->msg_control, other.msg_control, other.msg_controllen);
-    message->msg_controllen = other.msg_controllen;
+    const bool has_control = done == 0 || other.msg_controllen > 0;  // else what came before stays
+    if (has_control && other.msg_control != message->msg_control) memcpy(message->msg_control, other.msg_control, other.msg_controllen);
+    if (has_control) message->msg_controllen = other.msg_controllen;
     message->msg_flags |= other.msg_flags;
     return got;
   });
