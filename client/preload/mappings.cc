@@ -137,7 +137,8 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
   before = WholePages(before);
   bytes = WholePages(bytes);
   const bool is_in_homes = before > 0 && bytes > 0 && reinterpret_cast<uintptr_t>(address) % kPageBytes == 0 && before <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(address);
-  if (!is_in_homes || (!is_child && !AreUsed(address, before))) return errno = EINVAL, MAP_FAILED;
+  if (!is_in_homes) return errno = EINVAL, MAP_FAILED;
+  if (!is_child && !AreUsed(address, before)) return errno = EFAULT, MAP_FAILED;
   if (is_child) return RemappedInChild(static_cast<char*>(address), before, bytes, flags);
   PublicCall call;
   if ((flags & ~MREMAP_MAYMOVE) != 0) {  // to a place of the caller's, or with something left behind
