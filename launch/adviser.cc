@@ -64,6 +64,7 @@ constexpr uint64_t kDescriptorPart = 8, kDescriptorsLeast = 1 << 20;
 // Beside the limit of an unmodified program: less is libraries, stacks and what any malloc keeps.
 constexpr uint64_t kBesideLeast = 32 << 20;
 constexpr uint64_t kBesidePart = 4;  // of the limit
+constexpr uint64_t kLeastPagesAbove = 4 << 10;  // bytes: a page
 constexpr uint64_t kLargestPageBlock = 2 << 20, kBlocksInLimit = 32;  // with fewer of them there is no room for read-ahead
 
 struct Found {
@@ -111,6 +112,7 @@ uint64_t NeededLimit(const ProcessStatistics& s) {
 
 // Of a program that may be somebody else's.
 std::string PagesChange(const ProcessStatistics& s, uint64_t block) {
+  if (block == s.page_block) return "A higher limit (--memory): blocks of pages are of " + FormatBytes(s.page_block) + " already, the largest that there are.";
   return "Blocks of pages of another size: ramspan run --pages --page-block " + (block < 1 << 20 ? std::to_string(block >> 10) + "KiB" : SizeArgument(block)) +
          " (RAMSPAN_PAGE_BLOCK); they are " + (s.pages_adapt ? "of several sizes, by their use" : FormatBytes(s.page_block)) + " now. Or a higher limit (--memory).";
 }
@@ -241,8 +243,10 @@ Maybe BesideLimit(const ProcessStatistics& s, const JobTotals&) {
   if (s.pages_above == 0) return {};
   const uint64_t memory = s.anonymous_rss;
   if (memory < s.budget + std::max(kBesideLeast, s.budget / kBesidePart)) return {};
+  const bool takes_all = s.pages_above <= kLeastPagesAbove;
   return Found{{Advice::Kind::kBesideLimit, "The process had much memory beside the limit, which --pages leaves to malloc.",
                 "It had " + FormatBytes(memory) + " at its end, and the limit of " + FormatBytes(s.budget) + " is that of allocations of at least " + FormatBytes(s.pages_above) + ". The rest is in smaller ones, stacks and libraries.",
+                takes_all ? "Leave room for them beside the limit: --pages takes allocations of " + FormatBytes(s.pages_above) + " already, and no smaller ones." :
                 "Let it take smaller ones: ramspan run --pages --pages-above 4KiB --page-block 4KiB (or somewhat larger ones of both); or leave room for them beside the limit."},
                static_cast<double>(memory)};
 }

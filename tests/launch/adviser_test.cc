@@ -152,6 +152,9 @@ TEST(Advice, MemoryBesideTheLimitOfAnUnmodifiedProgramIsNamed) {
   const Advice advice = TheOne(run);
   EXPECT_EQ(advice.kind, Kind::kBesideLimit);
   EXPECT_THAT(advice.change, HasSubstr("--pages-above 4KiB"));
+  run["pages"]["above_bytes"] = 4 * kKiB;
+  EXPECT_THAT(TheOne(run).change, Not(HasSubstr("--pages-above"))) << "it is so already";
+  run["pages"]["above_bytes"] = 128 * kKiB;
   run["rss_anon_bytes"] = 90 * kMiB;
   EXPECT_THAT(KindsOf(run), IsEmpty()) << "libraries";
   run["rss_anon_bytes"] = 200 * kMiB;
@@ -273,6 +276,11 @@ TEST(Advice, ManyDescriptorsAskForFewerChunks) {
   const Advice advice = TheOne(Changed({{"metadata_bytes", 16 * kMiB}}));
   EXPECT_EQ(advice.kind, Kind::kDescriptorsFillLimit);
   EXPECT_THAT(advice.evidence, HasSubstr("16 MiB of the limit of 64 MiB (25 %)"));
+  Json pages = Changed({{"metadata_bytes", 16 * kMiB}});
+  pages.merge_patch(kPages);
+  EXPECT_THAT(TheOne(pages).change, HasSubstr("--page-block 256KiB"));
+  pages["pages"]["block_bytes"] = 2 * kMiB;
+  EXPECT_THAT(TheOne(pages).change, Not(HasSubstr("--page-block"))) << "it is as large already";
 }
 
 TEST(Advice, WhatTablesTakeOfATinyLimitIsNoReasonForFewerChunks) {
