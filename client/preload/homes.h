@@ -87,6 +87,10 @@ class Libc<Result (*)(Arguments...)> {
 
 // Of the homes all that the program has locked; not the tops of threads' stacks that are held there. (threads.cc)
 void UnlockAllButStacks();
+// Before memory of the homes is given back: what was a stack's is something else from then on. kEmptied: it is mapped still, and only what it covers whole is no stack any more. (threads.cc)
+enum class Given { kBack, kEmptied };
+void ForgetTops(const void* begin, size_t bytes, Given given);
+extern std::atomic<bool> holds_tops;  // or did once: else there is nothing to forget
 
 // A stack beside the thread's own for the handler of SIGBUS, which is not blocked from then on, unless the program has given it one that is large enough. (threads.cc)
 void MakeStackOfThisThread();

@@ -20,6 +20,7 @@ namespace {
 
 using ramspan::PublicCall;
 using ramspan::detail::t_inside_ramspan;
+using ramspan::preload::Given;
 using ramspan::preload::homes;
 using ramspan::preload::IsChildWithCopy;
 using ramspan::preload::IsHome;
@@ -44,6 +45,10 @@ size_t WholePages(size_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes
 
 bool AreUsed(const void* begin, size_t bytes) {
   return bytes <= homes.begin + homes.bytes - reinterpret_cast<uintptr_t>(begin) && ramspan::detail::PagesAreUsed(begin, bytes);
+}
+
+void Forget(const void* begin, size_t bytes, Given given) {
+  if (__builtin_expect(ramspan::preload::holds_tops.load(std::memory_order_relaxed), 0)) ramspan::preload::ForgetTops(begin, bytes, given);
 }
 
 // Whether the program may read and write all of it.
@@ -97,6 +102,7 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
     if (bytes == 0 || !AreUsed(address, bytes)) return OutOfMemory(), MAP_FAILED;
     PublicCall call;
     if (ramspan::detail::ProtectPages(address, bytes, PROT_READ | PROT_WRITE) != 0) return call.Fail(ENOMEM), MAP_FAILED;
+    Forget(address, bytes, Given::kBack);
     ramspan::detail::UnlockPages(address, bytes);
     ramspan::discard(address, bytes);
     return address;
@@ -113,6 +119,7 @@ RAMSPAN_API int munmap(void* address, size_t bytes) noexcept {
   }
   const PublicCall call;
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+  Forget(address, bytes, Given::kBack);
   IsChildWithCopy() ? ramspan::detail::DropPagesInChild(address, bytes) : ramspan::detail::ReleasePages(address, bytes);
   return 0;
 }
@@ -146,6 +153,7 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
     return MAP_FAILED;
   }
   if (bytes <= before) {
+    if (bytes < before) Forget(static_cast<char*>(address) + bytes, before - bytes, Given::kBack);
     if (bytes < before) ramspan::detail::ReleasePages(static_cast<char*>(address) + bytes, before - bytes);
     return address;
   }
@@ -154,6 +162,7 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
   ramspan::detail::UsedPages(address, before, &are_protected);
   void* moved = nullptr;
   if ((flags & MREMAP_MAYMOVE) != 0 && !are_protected) {  // those stay where they are
+    Forget(address, before, Given::kBack);
     if (is_whole) {
       moved = ramspan::detail::ReallocatePages(address, bytes);
     } else {
@@ -183,6 +192,7 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
   switch (what) {
     case MADV_DONTNEED:
     case MADV_FREE:
+      Forget(address, bytes, Given::kEmptied);
       ramspan::discard(address, bytes);
       break;
     case MADV_NORMAL: ramspan::advise(address, bytes, ramspan::advice::normal); break;

@@ -148,6 +148,12 @@ bool IsLibcs(size_t bytes, const void* caller) {
   return bytes < kLargeForLibc && reinterpret_cast<uintptr_t>(caller) - libc_code.begin < libc_code.bytes && MayNeedPins();
 }
 
+// REQUIRES: a PublicCall.
+void ForgetTopsOf(const void* allocation) {
+  using namespace ramspan::preload;
+  if (__builtin_expect(holds_tops.load(std::memory_order_relaxed), 0)) ForgetTops(allocation, ramspan::PagedBytes(allocation), Given::kBack);
+}
+
 bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 }  // namespace
@@ -194,6 +200,7 @@ RAMSPAN_API void* calloc(size_t count, size_t bytes) {
 RAMSPAN_API void free(void* begin) {
   if (!IsHome(begin)) return __libc_free(begin);
   const PublicCall call;
+  ForgetTopsOf(begin);
   ramspan::FreePages(begin);
 }
 
@@ -221,6 +228,7 @@ RAMSPAN_API void* realloc(void* begin, size_t bytes) {
   if (bytes > PTRDIFF_MAX) return OutOfMemory();
   if (MayTake(bytes)) {
     PublicCall call;
+    ForgetTopsOf(begin);
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
     if (moved == nullptr) call.Fail(ENOMEM);
     return moved;

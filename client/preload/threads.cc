@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "client/preload/homes.h"
 
@@ -76,26 +77,34 @@ void* RunThread(void* beginning) {
   return begin.run(begin.argument);
 }
 
-// What HoldTopOf holds, for munlockall. Only grows, by what no other thread's stack began at: whose memory is given back may be one again.
+// What HoldTopOf holds, for munlockall, until its memory is given back: whole pages, [begin, begin + pages) as the sum of both; 0: none. The list only grows, to as many as were held at a time, which
+// half of the memory limit bounds.
+constexpr uintptr_t kPageBytes = 4096;
 struct HeldTop {
-  uintptr_t begin, end;  // whole pages
+  std::atomic<uintptr_t> pages;
   HeldTop* next;
 };
 std::atomic<HeldTop*> held_tops{nullptr};  // release, acquire: what it points to
+uintptr_t BeginOf(uintptr_t pages) { return pages & ~(kPageBytes - 1); }
+uintptr_t EndOf(uintptr_t pages) { return BeginOf(pages) + pages % kPageBytes * kPageBytes; }
 
-bool NoteTop(const char* top, size_t bytes) {
-  constexpr uintptr_t kInPage = 4095;
-  const auto begin = reinterpret_cast<uintptr_t>(top);
-  const HeldTop held = {begin & ~kInPage, (begin + bytes + kInPage) & ~kInPage, held_tops.load(std::memory_order_acquire)};
-  for (const HeldTop* one = held.next; one != nullptr; one = one->next) {
-    if (one->begin == held.begin && one->end == held.end) return true;
+enum class Noted { kAlready, kNow, kNot };
+Noted NoteTop(uintptr_t pages) {
+  HeldTop* const first = held_tops.load(std::memory_order_acquire);
+  for (const HeldTop* one = first; one != nullptr; one = one->next) {
+    if (one->pages.load(std::memory_order_relaxed) == pages) return Noted::kAlready;
   }
-  auto* const own = static_cast<HeldTop*>(__libc_malloc(sizeof(HeldTop)));
-  if (own == nullptr) return false;
-  *own = held;
-  while (!held_tops.compare_exchange_weak(own->next, own, std::memory_order_release, std::memory_order_acquire)) {
+  holds_tops.store(true, std::memory_order_relaxed);
+  for (HeldTop* one = first; one != nullptr; one = one->next) {
+    uintptr_t none = 0;
+    if (one->pages.compare_exchange_strong(none, pages, std::memory_order_relaxed)) return Noted::kNow;
   }
-  return true;
+  void* const memory = __libc_malloc(sizeof(HeldTop));
+  if (memory == nullptr) return Noted::kNot;
+  auto* const own = new (memory) HeldTop{pages, first};
+  while (!held_tops.compare_exchange_weak(own->next, own, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+  return Noted::kNow;
 }
 
 // A stack of the program's that is swapped by pages: where a thread begins it has no other stack yet, and above that libc keeps what the kernel looks at. It stays until the
@@ -108,18 +117,36 @@ bool HoldTopOf(const pthread_attr_t& attributes) {
   if (page_signal.load(std::memory_order_relaxed) == 0 || is_forked.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
   char* const top = static_cast<char*>(stack) + (bytes > kTop ? bytes - kTop : 0);
   const size_t held = static_cast<size_t>(static_cast<char*>(stack) + bytes - top);
+  const uintptr_t begin = BeginOf(reinterpret_cast<uintptr_t>(top)), end = reinterpret_cast<uintptr_t>(top) + held;
+  const uintptr_t pages = begin + (end - begin + kPageBytes - 1) / kPageBytes;
   const PublicCall call;
-  return NoteTop(top, held) && detail::LockPages(top, held, true);
+  const Noted noted = NoteTop(pages);  // first: munlockall may come at once
+  if (noted == Noted::kNot) return false;
+  if (detail::LockPages(top, held, true)) return true;
+  if (noted == Noted::kNow) ForgetTops(reinterpret_cast<void*>(begin), EndOf(pages) - begin, Given::kEmptied);
+  return false;
 }
 
 }  // namespace
+
+std::atomic<bool> holds_tops{false};
+
+void ForgetTops(const void* begin, size_t bytes, Given given) {
+  const auto first = reinterpret_cast<uintptr_t>(begin);
+  for (HeldTop* one = held_tops.load(std::memory_order_acquire); one != nullptr; one = one->next) {
+    uintptr_t pages = one->pages.load(std::memory_order_relaxed);
+    const bool is_touched = EndOf(pages) > first && BeginOf(pages) < first + bytes, is_covered = BeginOf(pages) >= first && EndOf(pages) <= first + bytes;
+    if (pages != 0 && (given == Given::kBack ? is_touched : is_covered)) one->pages.compare_exchange_strong(pages, 0, std::memory_order_relaxed);
+  }
+}
 
 void UnlockAllButStacks() {
   const uintptr_t end = homes.begin + homes.bytes;
   for (uintptr_t at = homes.begin, next, behind; at < end; at = behind) {
     next = behind = end;
     for (const HeldTop* one = held_tops.load(std::memory_order_acquire); one != nullptr; one = one->next) {
-      if (one->end > at && one->begin < next) next = std::max(at, one->begin), behind = one->end;
+      const uintptr_t pages = one->pages.load(std::memory_order_relaxed);
+      if (EndOf(pages) > at && BeginOf(pages) < next) next = std::max(at, BeginOf(pages)), behind = EndOf(pages);
     }
     if (next > at) detail::UnlockPages(reinterpret_cast<void*>(at), next - at);
   }
