@@ -87,7 +87,7 @@ void Environments() {
     for (size_t i = 0; i < kTexts; ++i) Put(own + i, of(i));
     for (size_t i = 0; i < kTexts; ++i) Put(own + i, of(kTexts));
   });
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 50; ++round) {
     pid_t pid = -1;
     const int error = posix_spawn(&pid, "/bin/true", nullptr, nullptr, arguments, own);
     CHECK(error == ENOMEM || (error == 0 && StatusOf(pid) == 0));
