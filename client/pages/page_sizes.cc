@@ -24,6 +24,7 @@ constexpr uint32_t kNear = 64;       // faults
 constexpr int kGrow = 16;            // so many more faults with a neighbour than without
 constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
 constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
+constexpr uint64_t kLargestInLimit = 16;  // large blocks are at most this part of it, also where it is lower than at the start
 constexpr uint32_t kAfterFailure = 64;  // faults, until sizes change again where that could not be done
 
 constexpr uint64_t kAdvice = kAdvisedKeep | kAdvisedOnce | kAdvisedSequential | kAdvisedRandom;
@@ -49,7 +50,8 @@ class PageSpace::Converting {
 // Before the block comes for a touch of `address`.
 void PageSpace::Adapt(const void* address) {
   Area& area = AreaOf(address);
-  const Size wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
+  Size wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
+  if (wanted == kLarge && sizes_[kLarge] > engine_->budget()->limit() / kLargestInLimit) wanted = kUnit;  // the limit has been lowered
   if (area.keeps.load(std::memory_order_relaxed)) return;
   if (At(address).bytes == sizes_[wanted] || static_cast<int32_t>(FaultsNow() - area.not_before.load(std::memory_order_relaxed)) < 0) return;
   const Converting converting(this);
@@ -186,10 +188,14 @@ bool PageSpace::Exchange(char* begin, Size from, Size to) {
   while (locked < olds && TryLockBlock(olds_[locked])) ++locked;
   bool done = locked == olds;
   for (size_t i = 0; done && i < olds; ++i) {
+    const Block* const block = olds_[i];
+    done = block->chunk.load(std::memory_order_relaxed) == of_old_[i] && !block->held && block->calls == 0 && !block->is_copied && !block->is_protected && !block->is_locked &&
+           (!block->home || !IsInGrace(block->shown_ns.load(std::memory_order_relaxed)));
+  }
+  for (size_t i = 0; done && i < olds; ++i) {
     Block* const block = olds_[i];
-    done = block->chunk.load(std::memory_order_relaxed) == of_old_[i] && !block->held && block->calls == 0 && !block->is_copied && !block->is_protected && !block->is_locked;
-    if (!done || !block->home) continue;
-    done = !IsInGrace(block->shown_ns.load(std::memory_order_relaxed)) && MoveAway(begin + i * old_bytes, static_cast<std::byte*>(of_old_[i]->frame), old_bytes) == 0;
+    if (!block->home) continue;
+    done = MoveAway(begin + i * old_bytes, static_cast<std::byte*>(of_old_[i]->frame), old_bytes) == 0;
     if (!done) continue;
     block->home = false;
     moves_away_.fetch_add(1, std::memory_order_relaxed);
@@ -208,10 +214,9 @@ bool PageSpace::Exchange(char* begin, Size from, Size to) {
       if (new_bytes > old_bytes) {
         for (size_t k = 0; k < olds; ++k) is_zeros(k) ? memset(frame + k * old_bytes, 0, old_bytes) : memcpy(frame + k * old_bytes, of_old_[k]->frame, old_bytes);
       } else {
-        const auto* const data = static_cast<const char*>(of_old_[0]->frame) + i * new_bytes;
-        if (IsZero(data, new_bytes)) continue;  // as never touched
-        memcpy(frame, data, new_bytes);
+        memcpy(frame, static_cast<const char*>(of_old_[0]->frame) + i * new_bytes, new_bytes);
       }
+      if (IsZero(reinterpret_cast<const char*>(frame), new_bytes)) continue;  // as never touched
       is_used_[i] = true;
       SetBits(of_new_[i], kDirty);
       uint64_t advice = 0;

@@ -21,6 +21,7 @@
 #include "common/huge_page.h"
 #include "common/log.h"
 #include "common/slot_ref.h"
+#include "common/topology.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -29,7 +30,8 @@ namespace {
 constexpr uint64_t kHomeAddresses = uint64_t{1} << 40;  // of homes, where the system lets us; they cost nothing
 constexpr uint64_t kLeastPerLimit = 4;             // times the limit, where addresses are limited
 constexpr uint64_t kBlocksACharge = 128;            // whose descriptors are charged to the memory limit in one go
-constexpr uint64_t kLargeInLimit = 64;              // large blocks are at most this part of the limit, or nothing else has room beside those of some threads
+// Large blocks are at most this part of the limit: each core may go through several arrays at once.
+constexpr uint64_t kLargeInLimit = 64, kLargeACore = 16;
 constexpr uint64_t kMappingsOfProgram = 4096;       // its libraries, stacks and allocations
 constexpr uint64_t kAlignment = uint64_t{1} << 30;  // what huge pages and aligned allocators may ask for
 
@@ -95,7 +97,7 @@ bool PageSpace::ReserveTables() {
   sizes_[kUnit] = sizes_[kPage] = sizes_[kLarge] = unit_bytes_;
   if (adapts_) {
     if (userfault_.mode() != FaultMode::kProtect) sizes_[kPage] = kPageBytes;  // there each is a mapping
-    sizes_[kLarge] = std::clamp(std::bit_floor(engine_->budget()->limit() / kLargeInLimit), unit_bytes_, kHugePageBytes);
+    sizes_[kLarge] = std::clamp(std::bit_floor(engine_->budget()->limit() / std::max(kLargeInLimit, kLargeACore * static_cast<uint64_t>(UsableCores()))), unit_bytes_, kHugePageBytes);
   }
   area_entry_bits_ = kAreaBits - std::countr_zero(sizes_[kPage] / kPageBytes);
   const uint64_t areas = homes_.bytes / kAreaBytes + (homes_.bytes % kAreaBytes != 0 ? 1 : 0), units = homes_.bytes / unit_bytes_, descriptors = areas << area_entry_bits_;
