@@ -5,8 +5,9 @@
 
 namespace ramspan {
 
-void Engine::Advise(Chunk* chunk, advice what) {
+void Engine::Advise(Chunk* chunk, advice what, const std::atomic<Chunk*>* place) {
   MutexLock lock(mutex_);
+  if (place != nullptr && place->load(std::memory_order_acquire) != chunk) return;
   ++counters_.advised[static_cast<size_t>(what)];
   switch (what) {
     case advice::normal: return ClearBits(chunk, kAdvisedKeep | kAdvisedOnce | kAdvisedSequential | kAdvisedRandom | kAdvisedWillNeed);

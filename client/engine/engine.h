@@ -101,8 +101,8 @@ class Engine {
   void CountPinWait(PinClock::Time waited) RS_EXCLUDES(mutex_);
   // A hint. Starts the read if a frame is at hand without evicting; else nothing happens, and the pull reads.
   void Prefetch(Chunk* chunk) RS_EXCLUDES(mutex_);
-  // What the program knows of the chunk's use (include/ramspan/advice.h). Does not wait for data.
-  void Advise(Chunk* chunk, advice what) RS_EXCLUDES(mutex_);
+  // What the program knows of the chunk's use (include/ramspan/advice.h). Does not wait for data. `place`: as AcquireCounted's.
+  void Advise(Chunk* chunk, advice what, const std::atomic<Chunk*>* place = nullptr) RS_EXCLUDES(mutex_);
 
   // kFailedPrecondition: with `bytes` as the limit, what descriptors take now would leave too little to use the objects.
   Status LeavesRoomForData(uint64_t bytes) RS_EXCLUDES(mutex_);

@@ -32,7 +32,7 @@ bool PageSpace::IsZero(const char* begin, size_t bytes) {
 }
 
 // The frame goes back to the arena with its pages. False: it is of another size meanwhile, and nothing was done.
-bool PageSpace::DropChunk(const Sized& one) {
+bool PageSpace::DropChunk(const Sized& one, bool if_unused) {
   Block* const block = one.block;
   Chunk* chunk = nullptr;
   for (bool copied = false, first = true; copied || first; first = false) {
@@ -43,6 +43,12 @@ bool PageSpace::DropChunk(const Sized& one) {
     if (chunk == nullptr) return true;
     copied = block->is_copied;
     if (copied) continue;
+    if (if_unused) {
+      // Who has got a part of it meanwhile has said so before he wrote there; from now on he has to wait for this lock.
+      if (block->held || block->calls > 0 || (block->home && MoveAway(one.home, static_cast<std::byte*>(chunk->frame), one.bytes) != 0)) return false;
+      block->home = false;
+      if (used_.Any(UnitOf(one.home), UnitOf(one.end() - 1) + 1)) return false;
+    }
     if (block->home) {
       auto* const frame = static_cast<std::byte*>(chunk->frame);
       // Pages that a device holds stay its own until it lets them go. The frame gets others when it is written to, which nobody watches any more.
@@ -84,7 +90,7 @@ Status PageSpace::MakeChunk(const void* address) {
     }
     chunk->refs.store(UINT32_MAX, std::memory_order_release);
   }
-  engine_->Free(chunk);  // another thread was faster, or has freed the block
+  FreeChunk(chunk);  // another thread was faster, or has freed the block
   return Status();
 }
 
@@ -167,7 +173,8 @@ bool PageSpace::ShowPinned(Block* block, Chunk* chunk, const void* address) {
   bool shown = false;
   {
     const Locked locked(block);
-    shown = block->chunk.load(std::memory_order_relaxed) == chunk;
+    // Of a block that has just become several the first one has its descriptor: what was touched may be in another one.
+    shown = block->chunk.load(std::memory_order_relaxed) == chunk && (address == nullptr || static_cast<size_t>(static_cast<const char*>(address) - HomeOf(*block)) < chunk->bytes);
     if (shown) Show(block, chunk, address);
   }
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);

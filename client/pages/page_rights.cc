@@ -42,6 +42,7 @@ bool PageSpace::MayHold(const char* begin, size_t bytes, bool untouched_too) con
 
 Status PageSpace::Lock(void* begin, size_t bytes, bool untouched_too) {
   auto* const first = static_cast<char*>(begin);
+  SplitEdges(first, first + bytes);
   if (!MayHold(first, bytes, untouched_too)) return Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit"));
   for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
     next = at;
@@ -82,6 +83,7 @@ void PageSpace::Unlock(void* begin, size_t bytes) {
 int PageSpace::Protect(void* begin, size_t bytes, int protection) {
   auto* const first = static_cast<char*>(begin);
   if ((protection & ~(PROT_READ | PROT_WRITE | PROT_EXEC)) != 0) return EINVAL;
+  if (protection != (PROT_READ | PROT_WRITE)) SplitEdges(first, first + bytes);
   if (protection != (PROT_READ | PROT_WRITE) && !MayHold(first, bytes, ComesWithRights())) return ENOMEM;
   for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
     if (protection == (PROT_READ | PROT_WRITE) && rights_.AreNone64(PageOf(at))) {  // they are so already, and perhaps never touched

@@ -25,6 +25,7 @@ constexpr int kGrow = 16;            // so many more faults with a neighbour tha
 constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
 constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
 constexpr uint64_t kLargestInLimit = 16;  // large blocks are at most this part of it, also where it is lower than at the start
+constexpr uint64_t kDescriptorsInLimit = 12;  // beyond that part of it no more blocks become pages; frames give way to descriptors up to 7/8
 constexpr uint32_t kAfterFailure = 64;  // faults, until sizes change again where that could not be done
 
 constexpr uint64_t kAdvice = kAdvisedKeep | kAdvisedOnce | kAdvisedSequential | kAdvisedRandom;
@@ -53,6 +54,8 @@ void PageSpace::Adapt(const void* address) {
   Size wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
   if (wanted == kLarge && sizes_[kLarge] > engine_->budget()->limit() / kLargestInLimit) wanted = kUnit;  // the limit has been lowered
   if (area.keeps.load(std::memory_order_relaxed)) return;
+  // Descriptors of pages are not to take what the first touch of other blocks needs.
+  if (wanted == kPage && engine_->budget()->metadata() > engine_->budget()->limit() / kDescriptorsInLimit) return;
   if (At(address).bytes == sizes_[wanted] || static_cast<int32_t>(FaultsNow() - area.not_before.load(std::memory_order_relaxed)) < 0) return;
   const Converting converting(this);
   if (!converting) return;
@@ -106,7 +109,7 @@ void PageSpace::Judge(const Sized& block) {
 
 void PageSpace::ExpectUse(const void* begin, size_t bytes, bool is_random) {
   if (!adapts_) return;
-  for (uint64_t at = OffsetOf(begin), end = at + bytes, next; at < end; at = next) {
+  for (uint64_t at = OffsetOf(begin), end = at + std::min<uint64_t>(bytes, homes_.bytes - at), next; at < end; at = next) {
     next = std::min(end, (at / kAreaBytes + 1) * kAreaBytes);
     if (next - at < kAreaBytes / 2) continue;
     Area& area = areas_[at / kAreaBytes];
@@ -142,40 +145,48 @@ bool PageSpace::Resize(char* begin, Size from, Size to) {
   const size_t olds = bytes / sizes_[from], news = bytes / sizes_[to];
   std::fill_n(of_old_, olds, nullptr);
   std::fill_n(of_new_, news, nullptr);
-  bool done = true;
-  for (size_t i = 0; done && i < olds; ++i) {
-    Block* const block = olds_[i] = &BlockAt(begin + i * sizes_[from]);
-    Chunk* const chunk = block->chunk.load(std::memory_order_acquire);
-    done = chunk == nullptr || engine_->AcquireCounted(chunk, false, Engine::WhenPinned::kReturn, &block->chunk).ok();
-    if (done) of_old_[i] = chunk;
+  bool done = true, is_touched = false;
+  for (size_t i = 0; i < olds; ++i) {
+    olds_[i] = &BlockAt(begin + i * sizes_[from]);
+    is_touched |= olds_[i]->chunk.load(std::memory_order_acquire) != nullptr;
   }
-  const bool is_touched = std::any_of(of_old_, of_old_ + olds, [](const Chunk* chunk) { return chunk != nullptr; });
+  // Descriptors first: they may have to wait for memory, and nothing is pinned yet.
   for (size_t i = 0; done && i < news; ++i) {
     done = ChargeBlock(&blocks_[NumberOf(OffsetOf(begin + i * sizes_[to]))]).ok();
     if (!done || !is_touched) continue;
     Result<Chunk*> made = engine_->Create(sizes_[to]);
     done = made.ok();
     if (!done) break;
-    made.value()->refs.store(UINT32_MAX, std::memory_order_relaxed);
-    SetBits(made.value(), kPages);
-    done = engine_->AcquireCounted(made.value(), true, Engine::WhenPinned::kReturn).ok();
-    done ? static_cast<void>(of_new_[i] = made.value()) : engine_->Free(made.value());
+    of_new_[i] = made.value();
+    of_new_[i]->refs.store(UINT32_MAX, std::memory_order_relaxed);
+    SetBits(of_new_[i], kPages);
+  }
+  size_t pinned_olds = 0, pinned_news = 0;
+  for (; done && pinned_olds < olds; ++pinned_olds) {
+    std::atomic<Chunk*>& place = olds_[pinned_olds]->chunk;
+    Chunk* const chunk = place.load(std::memory_order_acquire);
+    done = chunk == nullptr || (is_touched && engine_->AcquireCounted(chunk, false, Engine::WhenPinned::kReturn, &place).ok());
+    if (!done) break;
+    of_old_[pinned_olds] = chunk;
+  }
+  for (; done && is_touched && pinned_news < news; ++pinned_news) {
+    done = engine_->AcquireCounted(of_new_[pinned_news], true, Engine::WhenPinned::kReturn).ok();
+    if (!done) break;
   }
   if (done) done = Exchange(begin, from, to);
   // What has no block now goes.
-  const auto let_go = [this](Chunk* chunk, bool frees) {
-    if (chunk == nullptr) return;
-    chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
-    if (frees) FreeChunk(chunk);
-  };
-  for (size_t i = 0; i < news; ++i) let_go(of_new_[i], !done || !is_used_[i]);
-  for (size_t i = 0; i < olds; ++i) let_go(of_old_[i], done);
+  for (size_t i = 0; i < news; ++i) {
+    if (of_new_[i] == nullptr) continue;
+    if (i < pinned_news) of_new_[i]->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+    if (!done || !is_used_[i]) FreeChunk(of_new_[i]);
+  }
+  for (size_t i = 0; i < pinned_olds; ++i) {
+    if (of_old_[i] == nullptr) continue;
+    of_old_[i]->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+    if (done) FreeChunk(of_old_[i]);
+  }
   if (!done) return false;
   (sizes_[from] < sizes_[to] ? merges_ : splits_).fetch_add(1, std::memory_order_relaxed);
-  // Who gives it back meanwhile may have looked for a chunk where there is none any more (used_).
-  for (size_t u = UnitOf(begin), end = UnitOf(begin + bytes - 1); u <= end; ++u) {
-    if (is_touched && !IsUsed(u)) return DropUnused(begin, bytes), true;
-  }
   return true;
 }
 
@@ -249,39 +260,6 @@ void PageSpace::SetSizes(char* begin, uint64_t bytes, Size size) {
   for (size_t u = UnitOf(begin), end = UnitOf(begin + bytes - 1); u <= end; ++u) sizes_of_[u].store(size);
 }
 
-// Of blocks that changed their size while parts of them were given back. Not by a touch of those parts: this may be what serves touches.
-void PageSpace::DropUnused(char* begin, uint64_t bytes) {
-  for (char *at = begin, *next; at < begin + bytes; at = next) {
-    next = at + unit_bytes_;
-    if (IsUsed(UnitOf(at))) continue;
-    const Sized one = At(at);
-    if (one.bytes <= unit_bytes_) {
-      DropChunks(at, next);
-      continue;
-    }
-    Chunk* const chunk = one.block->chunk.load(std::memory_order_acquire);
-    if (chunk == nullptr) continue;
-    bool done = false;
-    if (engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk).ok()) {
-      {
-        const Locked locked(one.block);
-        auto* const frame = static_cast<std::byte*>(chunk->frame);
-        done = one.block->chunk.load(std::memory_order_relaxed) != chunk || one.block->blank;
-        if (!done && (!one.block->home || MoveAway(one.home, frame, one.bytes) == 0)) {
-          one.block->home = false;
-          memset(frame + (at - one.home), 0, unit_bytes_);
-          SetBits(chunk, kDirty);
-          done = true;
-        }
-      }
-      chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
-    }
-    if (done) continue;
-    next = at;
-    std::this_thread::sleep_for(kNap);
-  }
-}
-
 // False: it is as large as it was.
 bool PageSpace::SplitLarge(char* address) {
   const Converting converting(this);
@@ -289,18 +267,49 @@ bool PageSpace::SplitLarge(char* address) {
   return converting && one.bytes > unit_bytes_ && Resize(one.home, kLarge, kUnit);
 }
 
-// What nobody uses any more is to be units for the next ones.
+// What nobody uses any more is to be units for the next ones. Large blocks of which other parts are used stay, until those go, too.
 void PageSpace::ResetSizes(char* begin, char* end) {
-  const Converting converting(this);
-  if (!converting) return;
   for (char *at = begin, *next; at < end; at = next) {
     const Sized one = At(at);
     next = std::max(one.end(), HomeOfUnit(UnitOf(at) + 1));
-    if (one.bytes == unit_bytes_ || one.home < begin || one.end() > end) continue;
+    AreaOf(at).keeps.store(false, std::memory_order_relaxed);
+    if (one.bytes == unit_bytes_ || used_.Any(UnitOf(one.home), UnitOf(one.end() - 1) + 1)) continue;
+    if (one.block->chunk.load() != nullptr && !DropChunk(one, true)) continue;
+    const Converting converting(this);
+    if (!converting || !IsStill(one)) continue;
     if (one.bytes > unit_bytes_) {
       Resize(one.home, kLarge, kUnit);
     } else {
       Resize(HomeOfUnit(UnitOf(at)), kPage, kUnit);
+    }
+  }
+}
+
+// An untouched block at `to` becomes as large as that at `from`, whose place it is to take.
+void PageSpace::MatchSizes(char* from, char* to) {
+  if (!adapts_) return;
+  const Converting converting(this);
+  const Sized one = At(from), there = At(to);
+  if (!converting || one.bytes == there.bytes || one.home != from || there.bytes != unit_bytes_) return;
+  if (one.bytes < unit_bytes_) {
+    if (there.home == to && there.block->chunk.load() == nullptr) Resize(to, kUnit, kPage);
+    return;
+  }
+  if (OffsetOf(to) % one.bytes != 0 || !IsOneAllocation(to, one.bytes)) return;
+  for (const char* at = to; at < to + one.bytes; at += unit_bytes_) {
+    if (At(at).bytes != unit_bytes_ || BlockAt(at).chunk.load() != nullptr) return;
+  }
+  Resize(to, kUnit, kLarge);
+}
+
+// Large blocks of which only a part is in the range: what is done with that is done with all of the block.
+void PageSpace::SplitEdges(char* begin, char* end) {
+  constexpr int kTries = 10;  // one that has just come stays for its grace
+  for (char* const at : {begin, end - 1}) {
+    for (int i = 0; i < kTries; ++i) {
+      const Sized one = At(at);
+      if (one.bytes <= unit_bytes_ || (one.home >= begin && one.end() <= end) || SplitLarge(at)) break;
+      std::this_thread::sleep_for(kNap);
     }
   }
 }

@@ -30,6 +30,7 @@ namespace {
 constexpr uint64_t kHomeAddresses = uint64_t{1} << 40;  // of homes, where the system lets us; they cost nothing
 constexpr uint64_t kLeastPerLimit = 4;             // times the limit, where addresses are limited
 constexpr uint64_t kBlocksACharge = 128;            // whose descriptors are charged to the memory limit in one go
+constexpr uint64_t kTablesInHomes = 64;             // of the homes' addresses, for descriptors of their pages
 // Large blocks are at most this part of the limit: each core may go through several arrays at once.
 constexpr uint64_t kLargeInLimit = 64, kLargeACore = 16;
 constexpr uint64_t kMappingsOfProgram = 4096;       // its libraries, stacks and allocations
@@ -67,7 +68,9 @@ Status PageSpace::Open(const PageOptions& options) {
     alignment_ = homes_.bytes >= 64 * kAlignment ? kAlignment : kHugePageBytes;
     const uint64_t skip = -reinterpret_cast<uintptr_t>(homes_.begin) % alignment_;
     munmap(homes_.begin, skip);
-    const uint64_t whole = (homes_.bytes - skip) / kHugePageBytes * kHugePageBytes;
+    uint64_t whole = homes_.bytes - skip;
+    if (adapts_ && homes_.bytes < std::max(kHomeAddresses, least)) whole -= whole / kTablesInHomes;  // addresses are limited, and the tables are behind
+    whole = whole / kHugePageBytes * kHugePageBytes;
     munmap(homes_.begin + skip + whole, homes_.bytes - skip - whole);
     homes_ = {homes_.begin + skip, whole};
     has_tables = ReserveTables();
@@ -209,11 +212,14 @@ void* PageSpace::Reallocate(void* begin, size_t bytes) {
   if (larger == nullptr) return nullptr;
   for (size_t at = 0, end = count * unit_bytes_; at < end;) {
     uint64_t done = 0;
-    if (!Rehome(from + at, larger + at, &done)) {
+    MatchSizes(from + at, larger + at);
+    if (!Rehome(from + at, larger + at, end - at, &done)) {
       // A device holds its pages, or they have another protection, or it is of another size there.
-      done = std::min<uint64_t>(At(from + at).bytes, end - at);
+      const Sized one = At(from + at);
+      done = std::min<uint64_t>(static_cast<uint64_t>(one.end() - (from + at)), end - at);
       LeavePlain(from + at, done);
       memcpy(larger + at, from + at, done);
+      if (one.home == from + at && one.bytes <= done) DropChunk(one);
     }
     at += done;
   }
@@ -221,10 +227,11 @@ void* PageSpace::Reallocate(void* begin, size_t bytes) {
   return larger;
 }
 
-// The block that begins at `from`, of which `bytes` are said. Also where an eviction is under way: who looks for the chunk's block finds the one or the other (TakeAway). False: nothing was done.
-bool PageSpace::Rehome(char* from, char* to, uint64_t* bytes) {
+// The block that begins at `from`, if it is of not more than `most` bytes; `bytes`: how many. Also where an eviction is under way: who looks for the chunk's block finds the one or the other (TakeAway). False: nothing was done.
+bool PageSpace::Rehome(char* from, char* to, uint64_t most, uint64_t* bytes) {
   const Sized before = At(from), after = At(to);
-  if (before.bytes != after.bytes || before.home != from || after.home != to || !ChargeBlock(after.block).ok()) return false;
+  if (before.block->chunk.load() == nullptr && IsStill(before)) return *bytes = std::min(most, static_cast<uint64_t>(before.end() - from)), true;
+  if (before.bytes > most || before.bytes != after.bytes || before.home != from || after.home != to || !ChargeBlock(after.block).ok()) return false;
   const Locked first(std::min(before.block, after.block)), second(std::max(before.block, after.block));
   if (At(from).bytes != before.bytes || At(to).bytes != after.bytes) return false;
   *bytes = before.bytes;
@@ -355,10 +362,39 @@ void PageSpace::DropChunks(char* begin, char* end) {
       if (!DropChunk(one)) next = at;
     } else if (!is_whole && one.bytes > unit_bytes_ && SplitLarge(at)) {
       next = at;
+    } else if (!is_whole && one.bytes > unit_bytes_ && !IsUsed(UnitOf(at))) {
+      if (!ClearInFrame(one, at, next)) next = at;
     } else {
       next = Clear(at, next);
     }
   }
+}
+
+// Of units that nobody may touch any more (OfFreeBlock). False: another thread changes the block, or it cannot be in memory just now: again.
+bool PageSpace::ClearInFrame(const Sized& one, char* begin, char* end) {
+  bool done = false;
+  Chunk* const chunk = one.block->chunk.load();
+  if (chunk == nullptr) return IsStill(one);
+  Status status = engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk);
+  if (status.code() == StatusCode::kDataLoss) return true;  // who touches it finds out
+  if (status.ok()) {
+    {
+      const Locked locked(one.block);
+      auto* const frame = static_cast<std::byte*>(chunk->frame);
+      Block* const block = one.block;
+      const bool is_this = block->chunk.load(std::memory_order_relaxed) == chunk && chunk->bytes == one.bytes;
+      done = is_this && block->blank;
+      if (is_this && !done && !block->held && block->calls == 0 && !block->is_copied && (!block->home || MoveAway(one.home, frame, one.bytes) == 0)) {
+        block->home = false;
+        memset(frame + (begin - one.home), 0, static_cast<size_t>(end - begin));
+        SetBits(chunk, kDirty);
+        done = true;
+      }
+    }
+    chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+  }
+  if (!done) std::this_thread::sleep_for(kNap);
+  return done;
 }
 
 // In one block; where what has been done ends. Where pages may not be written to they are zeros because they are not there: a fault finds none, and the block at home (Show).

@@ -101,12 +101,12 @@ class PageSpace {
   // Of blocks that have been touched.
   uint64_t touched_bytes() const { return touched_bytes_.load(std::memory_order_relaxed); }
   bool IsProtected(const void* address) const { return BlockAt(address).is_protected; }
-  // The chunks of what is there of the range, for advice.
+  // The chunks of what is there of the range, for advice, and where they are named as long as they are that.
   template <typename F>
   void ForEachChunk(const void* begin, size_t bytes, const F& f) const {
     for (const char *at = static_cast<const char*>(begin), *const end = at + bytes; at < end;) {
       const Sized one = At(at);
-      if (Chunk* chunk = one.block->chunk.load(std::memory_order_acquire)) f(chunk);
+      if (Chunk* chunk = one.block->chunk.load(std::memory_order_acquire)) f(chunk, &one.block->chunk);
       at = one.home + one.bytes;
     }
   }
@@ -283,7 +283,7 @@ class PageSpace {
   bool Hide(Block* block, Chunk* chunk);
   static bool ForgetContents(Chunk* chunk);
   bool IsInGrace(int64_t shown_ns) const;
-  bool DropChunk(const Sized& one);
+  bool DropChunk(const Sized& one, bool if_unused = false);
   void FreeChunk(Chunk* chunk);
   static bool IsZero(const char* begin, size_t bytes);
   uint32_t FaultsNow() const { return static_cast<uint32_t>(faults_.load(std::memory_order_relaxed)) | 1; }  // never 0
@@ -307,7 +307,10 @@ class PageSpace {
   int ProtectIn(char* at, char* end, int protection, char** next);
   void LeavePlain(char* begin, size_t bytes);
   void FillHoles(const Sized& block, const char* begin, const char* end);
-  bool Rehome(char* from, char* to, uint64_t* bytes);
+  bool Rehome(char* from, char* to, uint64_t most, uint64_t* bytes);
+  void MatchSizes(char* from, char* to);
+  void SplitEdges(char* begin, char* end);
+  bool ClearInFrame(const Sized& one, char* begin, char* end);
   void FreeUnits(size_t first, size_t end);
   void DropChunks(char* begin, char* end);
   Status ChargeBlock(const Block* block);
@@ -334,7 +337,6 @@ class PageSpace {
   bool IsOneAllocation(const char* begin, uint64_t bytes) const;
   bool Resize(char* begin, Size from, Size to);
   bool Exchange(char* begin, Size from, Size to);
-  void DropUnused(char* begin, uint64_t bytes);
   bool SplitLarge(char* address);
   void SetSizes(char* begin, uint64_t bytes, Size size);
   void ResetSizes(char* begin, char* end);

@@ -238,7 +238,7 @@ void advise(const void* begin, size_t bytes, advice what) noexcept {
   Runtime* const runtime = Runtime::IfStarted();
   PageSpace* const space = PagesIfStarted();
   if (what == advice::sequential || what == advice::random) space->ExpectUse(begin, bytes, what == advice::random);
-  space->ForEachChunk(begin, bytes, [&](Chunk* chunk) { runtime->engine().Advise(chunk, what); });
+  space->ForEachChunk(begin, bytes, [&](Chunk* chunk, const std::atomic<Chunk*>* place) { runtime->engine().Advise(chunk, what, place); });
 }
 
 void discard(void* begin, size_t bytes) noexcept {

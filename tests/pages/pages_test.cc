@@ -131,6 +131,53 @@ TEST(Pages, TheirBlocksGrowInOrderAndShrinkAtRandom) {
   for (size_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i] % kWords, i);
 }
 
+// Blocks that are large had to be copied, and so read and written, because they were units where they went.
+TEST(Pages, AGrowingReallocReadsNothing) {
+  char* data = static_cast<char*>(rs_malloc(24 * kMiB));
+  for (size_t round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < 24 * kMiB; i += 8) *reinterpret_cast<uint64_t*>(data + i) = i;
+  }
+  const uint64_t before = GetStatistics().bytes_in;
+  data = static_cast<char*>(rs_realloc(data, 48 * kMiB));
+  ASSERT_NE(data, nullptr);
+  EXPECT_LT(GetStatistics().bytes_in - before, 9 * kMiB);  // what takes the place of what is copied, where pages cannot be moved
+  for (size_t i = 0; i < 24 * kMiB; i += 8) ASSERT_EQ(*reinterpret_cast<uint64_t*>(data + i), i);
+  rs_free(data);
+}
+
+// What was given back of a block whose other part is kept was cleared by touching it: "uses memory that it has freed", where it left meanwhile.
+TEST(Pages, AShrinkingReallocTouchesNothingThatItGivesBack) {
+  Pages other(16 * kMiB);
+  std::atomic<bool> stop{false};
+  std::thread sweeps([&] {
+    while (!stop) {
+      for (size_t i = 0; i < other.bytes; i += 4096) other.begin[i] = static_cast<char>(other.begin[i] + 1);
+    }
+  });
+  std::mt19937 random(3);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
+  for (size_t round = 0; std::chrono::steady_clock::now() < until; ++round) {
+    const size_t bytes = (256 << 10) + random() % (2 * kMiB), fewer = (128 << 10) + random() % (bytes - (128 << 10));
+    char* data = static_cast<char*>(rs_malloc(bytes));
+    memset(data, static_cast<int>(1 + round % 200), bytes);
+    data = static_cast<char*>(rs_realloc(data, fewer));
+    ASSERT_TRUE(std::all_of(data, data + fewer, [&](char c) { return c == static_cast<char>(1 + round % 200); }));
+    rs_free(data);
+  }
+  stop = true;
+  sweeps.join();
+}
+
+// Each touched unit became pages, until their descriptors filled the limit and the process was ended.
+TEST(Pages, ScatteredUseOfMuchMemoryLeavesRoomForData) {
+  constexpr size_t kStride = 256 << 10, kTouched = 8000;
+  Pages pages(kTouched * kStride);
+  std::mt19937_64 random(1);
+  for (size_t i = 0; i < kTouched; ++i) *reinterpret_cast<uint64_t*>(pages.begin + i * 4999 % kTouched * kStride) = i;
+  for (size_t i = 0; i < 3 * kTouched; ++i) ASSERT_EQ(*reinterpret_cast<uint64_t*>(pages.begin + i * 4999 % kTouched * kStride), i % kTouched);
+  EXPECT_LE(GetStatistics().memory_used, 8 * kMiB);
+}
+
 // The table of pages that the touch of a missing one leaves behind split them: a move took 50 us instead of 2, and none was huge any more.
 TEST(Pages, BlocksAsLargeAsHugePagesStayHuge) {
   Pages pages(24 * kMiB);
