@@ -48,14 +48,22 @@ class PageSpace::Converting {
   const bool does_;
 };
 
+// Descriptors of pages are not to take what the first touch of other blocks needs.
+bool PageSpace::IsFullOfDescriptors() const { return engine_->budget()->metadata() > engine_->budget()->limit() / kDescriptorsInLimit; }
+
+// As far as it can be.
+PageSpace::Size PageSpace::Wanted(const Area& area) const {
+  const auto wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
+  if (wanted == kLarge && sizes_[kLarge] > engine_->budget()->limit() / kLargestInLimit) return kUnit;  // the limit has been lowered
+  return wanted == kPage && IsFullOfDescriptors() ? kUnit : wanted;
+}
+
 // Before the block comes for a touch of `address`.
 void PageSpace::Adapt(const void* address) {
   Area& area = AreaOf(address);
-  Size wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
-  if (wanted == kLarge && sizes_[kLarge] > engine_->budget()->limit() / kLargestInLimit) wanted = kUnit;  // the limit has been lowered
+  const Size wanted = Wanted(area);
   if (area.keeps.load(std::memory_order_relaxed)) return;
-  // Descriptors of pages are not to take what the first touch of other blocks needs.
-  if (wanted == kPage && engine_->budget()->metadata() > engine_->budget()->limit() / kDescriptorsInLimit) return;
+  if (wanted == kUnit && area.wanted.load(std::memory_order_relaxed) == kPage && At(address).bytes < unit_bytes_) return;  // those that are pages may stay so
   if (At(address).bytes == sizes_[wanted] || static_cast<int32_t>(FaultsNow() - area.not_before.load(std::memory_order_relaxed)) < 0) return;
   const Converting converting(this);
   if (!converting) return;
@@ -85,7 +93,7 @@ void PageSpace::Judge(const Sized& block) {
   if (area.begun.load(std::memory_order_relaxed) == 0 && area.begun.exchange(1, std::memory_order_relaxed) == 0 && OffsetOf(block.home) >= kAreaBytes) {
     area.wanted.store(AreaOf(block.home - kAreaBytes).wanted.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
-  const auto wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
+  const Size wanted = Wanted(area);
   if (is_restless_) {
     const uint32_t lot = FaultsNow() * 2654435761U >> 16;
     if (lot % 4 == 0) area.wanted.store(static_cast<uint8_t>(lot / 4 % kSizes), std::memory_order_relaxed);
@@ -272,7 +280,8 @@ void PageSpace::ResetSizes(char* begin, char* end) {
   for (char *at = begin, *next; at < end; at = next) {
     const Sized one = At(at);
     next = std::max(one.end(), HomeOfUnit(UnitOf(at) + 1));
-    AreaOf(at).keeps.store(false, std::memory_order_relaxed);
+    const size_t area_first = UnitOf(at) & ~(kAreaBytes / unit_bytes_ - 1);
+    if (!used_.Any(area_first, std::min(area_first + kAreaBytes / unit_bytes_, homes_.bytes / unit_bytes_))) AreaOf(at).keeps.store(false, std::memory_order_relaxed);
     if (one.bytes == unit_bytes_ || used_.Any(UnitOf(one.home), UnitOf(one.end() - 1) + 1)) continue;
     if (one.block->chunk.load() != nullptr && !DropChunk(one, true)) continue;
     const Converting converting(this);
@@ -292,7 +301,7 @@ void PageSpace::MatchSizes(char* from, char* to) {
   const Sized one = At(from), there = At(to);
   if (!converting || one.bytes == there.bytes || one.home != from || there.bytes != unit_bytes_) return;
   if (one.bytes < unit_bytes_) {
-    if (there.home == to && there.block->chunk.load() == nullptr) Resize(to, kUnit, kPage);
+    if (!IsFullOfDescriptors() && there.home == to && there.block->chunk.load() == nullptr) Resize(to, kUnit, kPage);
     return;
   }
   if (OffsetOf(to) % one.bytes != 0 || !IsOneAllocation(to, one.bytes)) return;
@@ -308,6 +317,7 @@ void PageSpace::SplitEdges(char* begin, char* end) {
   for (char* const at : {begin, end - 1}) {
     for (int i = 0; i < kTries; ++i) {
       const Sized one = At(at);
+      if (one.block->is_protected || one.block->is_locked || Owns(__builtin_frame_address(0))) break;
       if (one.bytes <= unit_bytes_ || (one.home >= begin && one.end() <= end) || SplitLarge(at)) break;
       std::this_thread::sleep_for(kNap);
     }

@@ -183,7 +183,7 @@ void PageSpace::FreeUnits(size_t first, size_t end) {
     if (unit.tail.load(std::memory_order_relaxed) != 0) unit.tail.store(0, std::memory_order_relaxed);
     if (unit.bytes.load(std::memory_order_relaxed) != 0) unit.bytes.store(0, std::memory_order_relaxed);
   }
-  DropChunks(HomeOfUnit(first), HomeOfUnit(end));
+  if (!DropChunks(HomeOfUnit(first), HomeOfUnit(end))) return;
   if (adapts_) ResetSizes(HomeOfUnit(first), HomeOfUnit(end));
   MutexLock lock(mutex_);
   free_blocks_->Free(first, end - first);
@@ -348,8 +348,10 @@ void PageSpace::UnpinForCall(const void* begin, size_t bytes) {
 
 void PageSpace::Discard(void* begin, size_t bytes) { DropChunks(static_cast<char*>(begin), static_cast<char*>(begin) + bytes); }
 
-// What is there of whole blocks; zeros in what is there of others. Sizes may change meanwhile: then it looks again.
-void PageSpace::DropChunks(char* begin, char* end) {
+// What is there of whole blocks; zeros in what is there of others. Sizes may change meanwhile: then it looks again. False: not all are zeros, because memory or swap is full, or the data is lost.
+bool PageSpace::DropChunks(char* begin, char* end) {
+  const auto since = Clock::now();
+  bool all = true, told = false;
   for (char *at = begin, *next; at < end; at = next) {
     const Sized one = At(at);
     next = std::min(end, one.end());
@@ -363,38 +365,47 @@ void PageSpace::DropChunks(char* begin, char* end) {
     } else if (!is_whole && one.bytes > unit_bytes_ && SplitLarge(at)) {
       next = at;
     } else if (!is_whole && one.bytes > unit_bytes_ && !IsUsed(UnitOf(at))) {
-      if (!ClearInFrame(one, at, next)) next = at;
+      const Status status = ClearFreed(one, at, next);
+      if (!status.ok() && PassesByItself(status) && MayWaitOn(status, since, &told)) {
+        next = at;
+        std::this_thread::sleep_for(kNap);
+      } else if (!status.ok()) {
+        LogWarning("memory of %zu KiB that is swapped by pages was given back and is not used again: it cannot be cleared: %s", static_cast<size_t>(next - at) >> 10, status.c_str());
+        all = false;
+      }
     } else {
       next = Clear(at, next);
     }
   }
+  return all;
 }
 
-// Of units that nobody may touch any more (OfFreeBlock). False: another thread changes the block, or it cannot be in memory just now: again.
-bool PageSpace::ClearInFrame(const Sized& one, char* begin, char* end) {
-  bool done = false;
+// Of units that nobody may touch any more (OfFreeBlock). kAborted: another thread changes the block: again. As Bring otherwise. What is at home stays there: it may be held, or the stack that this runs on.
+Status PageSpace::ClearFreed(const Sized& one, char* begin, char* end) {
+  const Status again(StatusCode::kAborted, StaticText("another thread changes the block"));
   Chunk* const chunk = one.block->chunk.load();
-  if (chunk == nullptr) return IsStill(one);
-  Status status = engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk);
-  if (status.code() == StatusCode::kDataLoss) return true;  // who touches it finds out
-  if (status.ok()) {
-    {
-      const Locked locked(one.block);
-      auto* const frame = static_cast<std::byte*>(chunk->frame);
-      Block* const block = one.block;
-      const bool is_this = block->chunk.load(std::memory_order_relaxed) == chunk && chunk->bytes == one.bytes;
-      done = is_this && block->blank;
-      if (is_this && !done && !block->held && block->calls == 0 && !block->is_copied && (!block->home || MoveAway(one.home, frame, one.bytes) == 0)) {
-        block->home = false;
-        memset(frame + (begin - one.home), 0, static_cast<size_t>(end - begin));
-        SetBits(chunk, kDirty);
-        done = true;
-      }
-    }
-    chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+  const auto clear = [&](bool has_frame) {
+    const Locked locked(one.block);
+    Block* const block = one.block;
+    if (block->chunk.load(std::memory_order_relaxed) != chunk || !IsStill(one) || block->is_copied) return again;
+    if (block->blank) return Status();
+    if (block->home) return userfault_.Empty(begin, static_cast<size_t>(end - begin)) == 0 ? Status() : again;
+    if (!has_frame) return again;
+    memset(static_cast<std::byte*>(chunk->frame) + (begin - one.home), 0, static_cast<size_t>(end - begin));
+    SetBits(chunk, kDirty);
+    return Status();
+  };
+  if (chunk == nullptr) return IsStill(one) ? Status() : again;
+  if (clear(false).ok()) return Status();
+  if (Owns(__builtin_frame_address(0))) {  // as BringForCall
+    static_cast<void>(*const_cast<const volatile char*>(begin));
+    return clear(false);
   }
-  if (!done) std::this_thread::sleep_for(kNap);
-  return done;
+  Status status = engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk);
+  if (!status.ok()) return status;
+  status = clear(true);
+  chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
+  return status;
 }
 
 // In one block; where what has been done ends. Where pages may not be written to they are zeros because they are not there: a fault finds none, and the block at home (Show).

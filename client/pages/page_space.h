@@ -20,6 +20,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -104,7 +105,7 @@ class PageSpace {
   // The chunks of what is there of the range, for advice, and where they are named as long as they are that.
   template <typename F>
   void ForEachChunk(const void* begin, size_t bytes, const F& f) const {
-    for (const char *at = static_cast<const char*>(begin), *const end = at + bytes; at < end;) {
+    for (const char *at = static_cast<const char*>(begin), *const end = at + std::min<uint64_t>(bytes, homes_.bytes - OffsetOf(at)); at < end;) {
       const Sized one = At(at);
       if (Chunk* chunk = one.block->chunk.load(std::memory_order_acquire)) f(chunk, &one.block->chunk);
       at = one.home + one.bytes;
@@ -310,9 +311,9 @@ class PageSpace {
   bool Rehome(char* from, char* to, uint64_t most, uint64_t* bytes);
   void MatchSizes(char* from, char* to);
   void SplitEdges(char* begin, char* end);
-  bool ClearInFrame(const Sized& one, char* begin, char* end);
+  Status ClearFreed(const Sized& one, char* begin, char* end);
   void FreeUnits(size_t first, size_t end);
-  void DropChunks(char* begin, char* end);
+  bool DropChunks(char* begin, char* end);
   Status ChargeBlock(const Block* block);
   bool NoteFrame(std::byte* frame, uint64_t bytes);
 
@@ -326,6 +327,8 @@ class PageSpace {
     std::atomic<uint32_t> not_before{0};         // by the count of faults: no size changes
   };
   Area& AreaOf(const void* address) const { return areas_[OffsetOf(address) / kAreaBytes]; }
+  Size Wanted(const Area& area) const;
+  bool IsFullOfDescriptors() const;
   void Adapt(const void* address);
   void Judge(const Sized& block);
   bool CameNear(const void* address, uint32_t now) const;

@@ -224,6 +224,11 @@ void LocksAndRights() {
   CHECK(mprotect(many, kBlock, PROT_READ) == 0 && many[4096] == 0 && Faults(many, true));
   CHECK(mremap(many, kBlock, 2 * kMiB, MREMAP_MAYMOVE) == MAP_FAILED && errno == ENOMEM);  // it came without them, or not at all
   CHECK(madvise(many, kBlock, 102) == -1 && errno == EINVAL);                              // MADV_GUARD_INSTALL: there would be no guard
+  // A part of a large block is given back while all of it is held: it was waited for, for ever.
+  char* const held = AlignedMap(4 * kMiB);
+  for (int round = 0; round < 3; ++round) memset(held, 1, 4 * kMiB);
+  CHECK(mlock(held, kMiB) == 0 && munmap(held + 3 * kBlock, kBlock) == 0 && munlock(held, kBlock) == 0 && held[2 * kBlock] == 1 && held[4 * kBlock] == 1);
+  CHECK(mprotect(held + 2 * kMiB, kMiB, PROT_READ) == 0 && munmap(held + 2 * kMiB + 3 * kBlock, kBlock) == 0 && held[2 * kMiB + 2 * kBlock] == 1);
 }
 
 // What is locked by the kernel cannot be given back: it was what it had been, after free, and not in children.
