@@ -1,4 +1,4 @@
-// PageSpace, fourth part: sizes of blocks that adapt to their use (URSL's future work). A unit's block begins as the unit. Where faults come to one block after the other, a whole run of units becomes
+// PageSpace, sixth part: sizes of blocks that adapt to their use (URSL's future work). A unit's block begins as the unit. Where faults come to one block after the other, a whole run of units becomes
 // one large block, which moves as a huge page and comes by one fault; where they come here and there, a unit becomes blocks of one page, so that nothing is read for a page that nobody uses.
 //
 // Judged by area (32 MiB), by what can be seen without a cost: whether a fault's neighbours came within the last kNear faults. What an area's blocks should be is only a wish: a block changes its size
