@@ -25,7 +25,8 @@ constexpr int kGrow = 16;            // so many more faults with a neighbour tha
 constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
 constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
 constexpr uint64_t kLargestInLimit = 16;  // large blocks are at most this part of it, also where it is lower than at the start
-constexpr uint64_t kDescriptorsInLimit = 12;  // beyond that part of it no more blocks become pages; frames give way to descriptors up to 7/8
+// Of the limit: beyond it no more blocks become pages. Frames give way to descriptors up to 7/8, and small limits are soon full of what each block has anyway.
+constexpr uint64_t kDescriptorsInLimit = 4, kDescriptorsInSmallLimit = 12, kSmallLimit = 64 << 20;
 constexpr uint32_t kAfterFailure = 64;  // faults, until sizes change again where that could not be done
 
 constexpr uint64_t kAdvice = kAdvisedKeep | kAdvisedOnce | kAdvisedSequential | kAdvisedRandom;
@@ -49,7 +50,10 @@ class PageSpace::Converting {
 };
 
 // Descriptors of pages are not to take what the first touch of other blocks needs.
-bool PageSpace::IsFullOfDescriptors() const { return engine_->budget()->metadata() > engine_->budget()->limit() / kDescriptorsInLimit; }
+bool PageSpace::IsFullOfDescriptors() const {
+  const uint64_t limit = engine_->budget()->limit();
+  return engine_->budget()->metadata() > limit / (limit < kSmallLimit ? kDescriptorsInSmallLimit : kDescriptorsInLimit);
+}
 
 // As far as it can be.
 PageSpace::Size PageSpace::Wanted(const Area& area) const {
