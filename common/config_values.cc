@@ -76,6 +76,7 @@ Status SetPageBlock(const std::string& text, uint64_t* out) {
   constexpr const char* kRemedy = "; of memory that is swapped by pages that is what moves as one: adaptive, or a power of two: 64 KiB for mixed use, 4 KiB for scattered use, 2 MiB (huge pages) for sweeps";
   if (text == "adaptive") return *out = kPageBlockAdapts, Status();
   if (text == "restless") return *out = kPageBlockRestless, Status();
+  if (text.empty() || text[0] < '0' || text[0] > '9') return InvalidArgument("\"" + Printable(text) + "\" is neither adaptive nor a size in bytes" + kRemedy);
   uint64_t bytes = 0;
   if (Status status = SetBytes(text, kPageBlockMin, kPageBlockMax, kRemedy, &bytes); !status.ok()) return status;
   if (!std::has_single_bit(bytes)) return InvalidArgument("\"" + Printable(text) + "\" is no power of two" + kRemedy);

@@ -218,6 +218,8 @@ TEST_F(PlanTest, SizesOfPagesThatCannotBeAreErrorsBeforeAnythingStarts) {
     options_.page_block = wrong;
     EXPECT_NE(Error().find("--page-block: "), std::string::npos) << wrong;
   }
+  options_.page_block = "adaptiv";  // was told what sizes look like, and not of the word
+  EXPECT_NE(Error().find("neither adaptive nor a size"), std::string::npos);
   options_.page_block = "";
   options_.pages_above = "1";
   EXPECT_NE(Error().find("--pages-above: "), std::string::npos);
