@@ -34,6 +34,7 @@ constexpr unsigned long kNewFromDevice = _IO(0xAA, 0x00);  // USERFAULTFD_IOC_NE
 
 constexpr uint32_t kTriesALook = 16;  // at the clock
 constexpr auto kBusyPatience = std::chrono::milliseconds(2);  // with what holds a page; then the caller does without
+constexpr auto kBackPatience = std::chrono::seconds(10);  // the way back is the only one; forks, one after the other, may share its pages again and again
 // A program that closes what it has not opened begins at 3, and ends at some number that it takes for large. No higher: select(2) reads and writes as many bits as the kernel's
 // table has descriptors where a program says `getdtablesize()`, and an fd_set has 1024.
 constexpr int kHighFd = 1023;
@@ -134,17 +135,19 @@ int Userfault::Move(void* to, void* from, size_t bytes, MayBeShared shared) {
   auto* const there = static_cast<char*>(to);
   auto* const here = static_cast<char*>(from);
   size_t done = 0;
-  const int error = TryMove(there, here, bytes, shared, &done);
+  const int error = TryMove(there, here, bytes, shared, kBusyPatience, &done);
   if (error == 0) return 0;
   size_t back = 0;
-  const int failed = done == 0 ? 0 : TryMove(here, there, done, MayBeShared::kNo, &back);
+  // The other side: of homes and frames only the latter may be shared with a forked child.
+  const MayBeShared back_shared = shared == MayBeShared::kYes ? MayBeShared::kNo : MayBeShared::kYes;
+  const int failed = done == 0 ? 0 : TryMove(here, there, done, back_shared, kBackPatience, &back);
   RS_CHECK(failed == 0, "of %zu bytes of pages that could not be moved (%s), %zu could not be moved back (%s)", bytes, strerror(error), done - back,
            strerror(failed));
   return error;
 }
 
 // All at once; page by page where they lie in several mappings (memory policies, protections), or one of them is not there or held.
-int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, size_t* done) {
+int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, std::chrono::steady_clock::duration patience, size_t* done) {
   size_t step = bytes;
   const auto since = std::chrono::steady_clock::now();
   for (uint32_t tries = 1; *done < bytes; ++tries) {
@@ -163,7 +166,7 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, s
       *done += kPageBytes;
     } else if (error == EBUSY || error == EAGAIN) {
       // Shared with a forked child, or held for a moment by a system call of another thread, a device, or the kernel's own housekeeping.
-      if (tries % kTriesALook == 0 && std::chrono::steady_clock::now() - since > kBusyPatience) return error;
+      if (tries % kTriesALook == 0 && std::chrono::steady_clock::now() - since > patience) return error;
       if (error == EBUSY && shared == MayBeShared::kYes) Unshare(from + *done);
       if (tries % kTriesALook == 0) sched_yield();
     } else {

@@ -8,6 +8,7 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -75,7 +76,7 @@ class Userfault {
 
  private:
   Status OpenWithout(PageMoves how);
-  int TryMove(char* to, char* from, size_t bytes, MayBeShared shared, size_t* done);
+  int TryMove(char* to, char* from, size_t bytes, MayBeShared shared, std::chrono::steady_clock::duration patience, size_t* done);
 
   int fd_ = -1;
   FaultMode mode_ = FaultMode::kAuto;

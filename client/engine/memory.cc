@@ -422,6 +422,15 @@ Status Engine::TooLarge(uint64_t bytes) const {
                             "or split the object into smaller managedPtrs"); }, OutOfHeap());
 }
 
+namespace {
+std::string WhoPins(const PinScanner::Pins& pins) {
+  std::string text;
+  if (pins.adhered > 0) text = std::to_string(pins.adhered) + " pins by adhereTos, blocks or spans of " + std::to_string(pins.threads) + (pins.threads == 1 ? " thread" : " threads");
+  if (pins.counted > 0) text += (text.empty() ? "" : ", and ") + std::to_string(pins.counted) + " by views or bundles";
+  return (text.empty() ? "adhereTos or views" : text + ",") + " take all of the memory limit of ";
+}
+}  // namespace
+
 // Without the mutex: the range of addresses is constant.
 Status Engine::FullOfPinsStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYSIS {
   pin_refusals_.fetch_add(1, std::memory_order_relaxed);
@@ -429,7 +438,8 @@ Status Engine::FullOfPinsStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYS
   const bool few = arena_.has_few_addresses();
   const uint64_t addresses = arena_.addresses(), tables = budget_.limit() - std::min(budget_.limit(), budget_.frames_limit());
   const bool much = tables > budget_.limit() / 4;
-  return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": adhereTos pin all of the memory limit of " +
+  const PinScanner::Pins pins = pins_->CountPins();
+  return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": " + WhoPins(pins) +
                             FormatBytes(budget_.limit()) +
                             (much ? ", of which descriptors of objects and tables take " + FormatBytes(tables) + " (fewer and larger objects need less)," : "") +
                             (few ? ", or all places of that size in the " + FormatBytes(addresses) + " of addresses that were left for it (ulimit -v)," : "") +

@@ -31,6 +31,13 @@ class PinScanner {
   };
   // Of the threads beside the calling one.
   virtual Verdict JudgeWaiters() = 0;
+  // For messages: how many pins there are just now, of all threads.
+  struct Pins {
+    uint64_t adhered = 0;  // in threads' tables: adhereTos, blocks, spans
+    uint64_t counted = 0;  // in chunks: views, bundles, setUse, and adhereTos for which the tables had no slot
+    uint32_t threads = 0;  // that hold those of the former
+  };
+  virtual Pins CountPins() const { return {}; }
   // Whether the calling thread, which has waited for so long, may wait on for others' pins. Not for ever where it is ending, or the
   // process is: then it holds up an exit() for threads that need not release anything any more.
   virtual bool MayWait(std::chrono::steady_clock::duration /*waited*/) { return true; }

@@ -263,15 +263,16 @@ void PinRegistry::SetWaitingForTurn(PinTable* table, bool waits) {
 
 namespace {
 
+bool Holds(const std::atomic<detail::ChunkHead*>& slot) {
+  const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
+  return held != nullptr && held != NoChunk();
+}
+
 // Elements do not count: their thread does not know that it holds them, and may wait for the one that needs the memory in
 // ways that nobody sees here (a join, a barrier).
 bool HasPins(const ThreadTable* table) {
-  const auto holds = [](const auto& slot) {
-    const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
-    return held != nullptr && held != NoChunk();
-  };
   const MorePins* const more = table->more.load(std::memory_order_acquire);
-  return std::any_of(table->slots, table->slots + PinTable::kAdhereToSlots, holds) || (more != nullptr && std::any_of(more->slots, more->used_end(), holds));
+  return std::any_of(table->slots, table->slots + PinTable::kAdhereToSlots, Holds) || (more != nullptr && std::any_of(more->slots, more->used_end(), Holds));
 }
 
 }  // namespace
@@ -307,6 +308,18 @@ void PinRegistry::NoteHandedOver(Counted counted) {
 bool PinRegistry::HoldsPins() {
   const auto* const table = static_cast<const ThreadTable*>(detail::t_pins);
   return table != nullptr && (HasPins(table) || CountedBy(table).In(all_counted_.load(std::memory_order_relaxed).generation) > 0);
+}
+
+PinScanner::Pins PinRegistry::CountPins() const {
+  Pins pins{.counted = static_cast<uint64_t>(std::max(0, all_counted_.load(std::memory_order_relaxed).pins))};
+  ForEachTable([&](const ThreadTable* table) {
+    const MorePins* const more = table->more.load(std::memory_order_acquire);
+    auto held = std::count_if(table->slots, table->slots + PinTable::kAdhereToSlots, Holds);
+    if (more != nullptr) held += std::count_if(more->slots, more->used_end(), Holds);
+    pins.adhered += static_cast<uint64_t>(held);
+    pins.threads += held > 0;
+  });
+  return pins;
 }
 
 PinScanner::Verdict PinRegistry::JudgeWaiters() {

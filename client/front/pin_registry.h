@@ -99,6 +99,7 @@ class PinRegistry final : public PinScanner {
   void FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) override;
   void SetWaiting(Chunk* chunk) override;
   Verdict JudgeWaiters() override;
+  Pins CountPins() const override;
   bool MayWait(std::chrono::steady_clock::duration waited) override;
   void HoldUpOthers(const void* who, std::chrono::steady_clock::duration waited, uint64_t bytes) override {
     detail::BlockCache::Call();  // again: each time half of what is left

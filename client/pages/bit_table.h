@@ -31,6 +31,16 @@ class BitTable {
       return true;
     });
   }
+  // The same as Set to false. Touches no memory of the table's where none is set.
+  void Clear(size_t first, size_t end) {
+    ForEachWord(first, end, [this](size_t word, uint64_t bits) {
+      if ((words_[word].load() & bits) != 0) words_[word].fetch_and(~bits);
+      return true;
+    });
+  }
+  bool All(size_t first, size_t end) const {
+    return ForEachWord(first, end, [this](size_t word, uint64_t bits) { return (words_[word].load() & bits) == bits; });
+  }
   bool Any(size_t first, size_t end) const {
     return !ForEachWord(first, end, [this](size_t word, uint64_t bits) { return (words_[word].load() & bits) == 0; });
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "client/engine/engine.h"
 #include "client/pages/page_space.h"
@@ -38,7 +39,13 @@ void PageSpace::SetUsed(size_t first, size_t bytes) {
   OfUnit(first).bytes.store(bytes, std::memory_order_relaxed);
   const size_t tail = std::max<size_t>(1, bytes - (last - first) * unit_bytes_);
   OfUnit(last).tail.store(static_cast<uint32_t>(tail < unit_bytes_ ? tail : 0), std::memory_order_relaxed);
+  NoteTaken(HomeOfUnit(first), bytes);
   MarkUsed(first, last + 1, true);
+}
+
+// Pages of units that are used are so again, or nobody's.
+void PageSpace::NoteTaken(const char* begin, size_t bytes) {
+  if (gives_back_.load(std::memory_order_relaxed) && bytes > 0) given_back_.Clear(PageOf(begin), PageOf(begin + bytes - 1) + 1);
 }
 
 void PageSpace::MarkUsed(size_t first, size_t end, bool used) {
@@ -60,26 +67,30 @@ void PageSpace::Free(void* begin) {
 // A thread that comes for a block late, after another one has served the same touch, makes no chunk of it any more (used_).
 void PageSpace::FreeUnits(size_t first, size_t end) {
   MarkUsed(first, end, false);
-  LeavePlain(HomeOfUnit(first), (end - first) * unit_bytes_);  // nobody else uses it
+  const bool is_plain = LeavePlain(HomeOfUnit(first), (end - first) * unit_bytes_);  // nobody else uses it
+  NoteTaken(HomeOfUnit(first), (end - first) * unit_bytes_);
   for (size_t u = first; u < end; ++u) {
     Block& unit = OfUnit(u);
     if (unit.tail.load(std::memory_order_relaxed) != 0) unit.tail.store(0, std::memory_order_relaxed);
     if (unit.bytes.load(std::memory_order_relaxed) != 0) unit.bytes.store(0, std::memory_order_relaxed);
   }
   if (!DropChunks(HomeOfUnit(first), HomeOfUnit(end))) return;
+  if (!is_plain) return LogWarning("memory of %zu KiB that is swapped by pages was given back and is not used again: its protection cannot be changed (sysctl vm.max_map_count)", static_cast<size_t>((end - first) * unit_bytes_) >> 10);
   if (adapts_) ResetSizes(HomeOfUnit(first), HomeOfUnit(end));
   MutexLock lock(mutex_);
   free_blocks_->Free(first, end - first);
 }
 
-// Pages that are the program's no more, or others'.
-void PageSpace::LeavePlain(char* begin, size_t bytes) {
+// Pages that are the program's no more, or others'. False: the kernel does not let all of them be plain.
+bool PageSpace::LeavePlain(char* begin, size_t bytes) {
+  bool all = true;
   for (char *at = begin, *const end = begin + bytes, *next; at < end; at = next) {
     const Sized one = At(at);
     next = std::min(end, one.end());
-    if (one.block->is_protected) Protect(at, static_cast<size_t>(next - at), PROT_READ | PROT_WRITE);
+    if (one.block->is_protected) all &= Protect(at, static_cast<size_t>(next - at), PROT_READ | PROT_WRITE) == 0;
     if (one.block->is_locked) Unlock(at, static_cast<size_t>(next - at));
   }
+  return all;
 }
 
 void* PageSpace::Reallocate(void* begin, size_t bytes) {
@@ -100,7 +111,7 @@ void* PageSpace::Reallocate(void* begin, size_t bytes) {
       // A device holds its pages, or they have another protection, or it is of another size there.
       const Sized one = At(from + at);
       done = std::min<uint64_t>(static_cast<uint64_t>(one.end() - (from + at)), end - at);
-      LeavePlain(from + at, done);
+      static_cast<void>(LeavePlain(from + at, done));
       memcpy(larger + at, from + at, done);
       if (one.home == from + at && one.bytes <= done) DropChunk(one);
     }
@@ -153,8 +164,16 @@ void PageSpace::Release(void* begin, size_t bytes) {
     }
     free_them();
     if (used == 0) continue;
-    LeavePlain(homes_.begin + at, next - at);
-    Discard(homes_.begin + at, next - at);
+    // Units go with the last of their pages, in whatever order these are given back.
+    char* const begins = homes_.begin + at;
+    gives_back_.store(true, std::memory_order_relaxed);
+    given_back_.Set(PageOf(begins), PageOf(begins + (next - at) - 1) + 1, true);
+    if (given_back_.All(PageOf(HomeOfUnit(u)), PageOf(HomeOfUnit(u) + used - 1) + 1)) {
+      FreeUnits(u, u + 1);
+      continue;
+    }
+    static_cast<void>(LeavePlain(begins, next - at));
+    static_cast<void>(DropChunks(begins, begins + (next - at)));
     if (to >= used) OfUnit(u).tail.store(static_cast<uint32_t>(from), std::memory_order_relaxed);
   }
   free_them();
@@ -181,11 +200,16 @@ size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes, bool* are_prote
   return std::min(bytes, end - std::min(end, at));
 }
 
-void PageSpace::Discard(void* begin, size_t bytes) { DropChunks(static_cast<char*>(begin), static_cast<char*>(begin) + bytes); }
+void PageSpace::Discard(void* begin, size_t bytes) {
+  auto* const first = static_cast<char*>(begin);
+  NoteTaken(first, bytes);  // something else may be mapped there now
+  DropChunks(first, first + bytes);
+}
 
 // What is there of whole blocks; zeros in what is there of others. Sizes may change meanwhile: then it looks again. False: not all are zeros, because memory or swap is full, or the data is lost.
 bool PageSpace::DropChunks(char* begin, char* end) {
-  const auto since = Clock::now();
+  const char* waits_at = nullptr;
+  Clock::time_point since;
   bool all = true, told = false;
   for (char *at = begin, *next; at < end; at = next) {
     const Sized one = At(at);
@@ -201,6 +225,7 @@ bool PageSpace::DropChunks(char* begin, char* end) {
       next = at;
     } else if (!is_whole && one.bytes > unit_bytes_ && !IsUsed(UnitOf(at))) {
       const Status status = ClearFreed(one, at, next);
+      if (!status.ok() && std::exchange(waits_at, at) != at) since = Clock::now();
       if (!status.ok() && PassesByItself(status) && MayWaitOn(status, since, &told)) {
         next = at;
         std::this_thread::sleep_for(kNap);
@@ -232,10 +257,6 @@ Status PageSpace::ClearFreed(const Sized& one, char* begin, char* end) {
   };
   if (chunk == nullptr) return IsStill(one) ? Status() : again;
   if (clear(false).ok()) return Status();
-  if (Owns(__builtin_frame_address(0))) {  // as BringForCall
-    static_cast<void>(*const_cast<const volatile char*>(begin));
-    return clear(false);
-  }
   Status status = engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk);
   if (!status.ok()) return status;
   status = clear(true);

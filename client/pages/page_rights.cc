@@ -24,7 +24,8 @@ void PageSpace::CountHeld(const Sized& one) {
   holds ? held_.fetch_add(one.bytes, std::memory_order_relaxed) : held_.fetch_sub(one.bytes, std::memory_order_relaxed);
 }
 
-uint64_t PageSpace::HeldMost() const { return engine_->budget()->limit() / 2; }
+// Descriptors may have taken most of the limit: what is held has to leave some frames to others all the same.
+uint64_t PageSpace::HeldMost() const { return std::min(engine_->budget()->limit() / 2, engine_->budget()->frames_limit() * 2 / 3); }
 
 // Whether all blocks of the range may be held, beside those that are.
 bool PageSpace::MayHold(const char* begin, size_t bytes, bool untouched_too) const {
@@ -43,7 +44,7 @@ bool PageSpace::MayHold(const char* begin, size_t bytes, bool untouched_too) con
 Status PageSpace::Lock(void* begin, size_t bytes, bool untouched_too) {
   auto* const first = static_cast<char*>(begin);
   SplitEdges(first, first + bytes);
-  if (!MayHold(first, bytes, untouched_too)) return Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit"));
+  if (!MayHold(first, bytes, untouched_too)) return Status(StatusCode::kResourceExhausted, StaticText("what is locked or protected would be more than half of the memory limit, or two thirds of what descriptors leave of it"));
   for (char *at = first, *const end = first + bytes, *next; at < end; at = next) {
     next = at;
     KeepSizes(at);  // may be the top of a stack

@@ -31,6 +31,7 @@ class PageScanner final : public PinScanner {
     const PageSpace* const here = space();
     return here != nullptr && here->WillLetGo() ? Verdict::kSomebodyMayUnpin : front_->JudgeWaiters();
   }
+  Pins CountPins() const override { return front_->CountPins(); }
   bool MayWait(std::chrono::steady_clock::duration waited) override { return front_->MayWait(waited); }
   void HoldUpOthers(const void* who, std::chrono::steady_clock::duration waited, uint64_t bytes) override { front_->HoldUpOthers(who, waited, bytes); }
   void DataHasOutgrownMemory() override { front_->DataHasOutgrownMemory(); }

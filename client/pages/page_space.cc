@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "client/engine/engine.h"
 #include "common/huge_page.h"
@@ -54,8 +55,13 @@ PageSpace::PageSpace(Engine* engine, const PageOptions& options)
 Status PageSpace::Open(const PageOptions& options) {
   if (Status status = userfault_.Open(options.mode, options.moves); !status.ok()) return status;
   engine_->LeaveHugePages();  // pages move one by one, and leave holes in frames
-  const uint64_t least = std::bit_ceil(engine_->budget()->limit()) * kLeastPerLimit;
-  homes_ = ReserveAddresses(std::max(kHomeAddresses, least), least);
+  // Blocks have numbers of 32 bits, of which the last one is none.
+  const uint64_t most = ((adapts_ ? kPageBytes : unit_bytes_) << 32) - kAreaBytes, limit = engine_->budget()->limit();
+  if (limit > most / kLeastPerLimit) {
+    return InvalidArgument("memory that is swapped by pages takes a limit of " + FormatBytes(most / kLeastPerLimit) + " at most with blocks of this size: use larger ones (ramspan run --page-block 2MiB, key pageBlock), or a lower limit (RAMSPAN_MEMORY)");
+  }
+  const uint64_t least = std::min(std::bit_ceil(limit) * kLeastPerLimit, most);
+  homes_ = ReserveAddresses(std::min(std::max(kHomeAddresses, least), most), least);
   bool has_tables = false;
   if (homes_.begin != nullptr) {
     // Blocks that are aligned in the address space, too, and no block that is there only in part.
@@ -105,7 +111,7 @@ bool PageSpace::ReserveTables() {
   charged_ = reinterpret_cast<std::atomic<uint64_t>*>(reserve(descriptors / kBlocksACharge / 8 + sizeof(uint64_t)).begin);
   areas_ = reinterpret_cast<Area*>(reserve(areas * sizeof(Area)).begin);
   sizes_of_ = reinterpret_cast<std::atomic<uint8_t>*>(reserve(units).begin);
-  return table_.begin != nullptr && charged_ != nullptr && areas_ != nullptr && sizes_of_ != nullptr && used_.Reserve(units) && rights_.Reserve(homes_.bytes / kPageBytes) &&
+  return table_.begin != nullptr && charged_ != nullptr && areas_ != nullptr && sizes_of_ != nullptr && used_.Reserve(units) && rights_.Reserve(homes_.bytes / kPageBytes) && given_back_.Reserve(homes_.bytes / kPageBytes) &&
          locks_.Reserve(homes_.bytes / kPageBytes) && registered_.Reserve(frames.size() / kPageBytes);
 }
 
@@ -151,12 +157,29 @@ size_t PageSpace::PinForCall(const void* begin, size_t bytes) {
   return std::min(bytes, static_cast<size_t>(at - first));
 }
 
+// From what is used downwards, as far as there is a stack. Pages there that the program has protected are guards, and stay.
+void PageSpace::StackHeld::Hold(const char* here) {
+  PageSpace* const space = space_;
+  const char* const least = here - std::min<uint64_t>(space->OffsetOf(here), kBelow);
+  const char* begin = here;
+  while (begin > least && space->IsUsed(space->UnitOf(begin - 1)) && !space->rights_[space->PageOf(begin - 1)]) begin = std::max<const char*>(least, space->homes_.begin + space->PageOf(begin - 1) * kPageBytes);
+  const char* const end = here + std::min<uint64_t>(kAbove, space->homes_.bytes - space->OffsetOf(here));
+  begin_ = begin;
+  while (begin < end && space->IsUsed(space->UnitOf(begin))) {
+    // In parts, of which the first block always finds room. It cannot be had for a moment only, where it is being copied or changed.
+    const size_t held = space->PinForCall(begin, static_cast<size_t>(end - begin));
+    begin += held;
+    if (held == 0) std::this_thread::sleep_for(kNap);
+  }
+  bytes_ = static_cast<size_t>(begin - begin_);
+}
+
 // On a stack that is of such memory it is a touch that brings the block, by another stack or thread: the engine's mutex is not for who may have to wait for his own stack.
 bool PageSpace::BringForCall(const char* at) {
   const void* const here = __builtin_frame_address(0);
   if (__builtin_expect(!Owns(here), 1)) return Bring(at).ok();
   KeepSizes(here);
-  if (BlockAt(at).is_protected) return Bring(at).ok();
+  if (BlockAt(at).is_protected && rights_[PageOf(at)]) return Bring(at).ok();  // a call's argument: the stack is held (StackHeld)
   static_cast<void>(*const_cast<const volatile char*>(at));
   return true;
 }

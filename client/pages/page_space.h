@@ -93,6 +93,28 @@ class PageSpace {
   // UnpinForCall gets the same. At most `bytes`, and a part of the memory limit; 0: the first block cannot be brought. Blocks. As Bring otherwise.
   size_t PinForCall(const void* begin, size_t bytes);
   void UnpinForCall(const void* begin, size_t bytes);
+  // A thread's stack may be of such memory. It stays at home as long as one of these is, above all the calls here that take the engine's mutex, or make others leave: who faults on
+  // it meanwhile would wait for himself. Blocks. `space` may be null.
+  class StackHeld {
+   public:
+    explicit StackHeld(PageSpace* space) : space_(space) {
+      const auto* const here = static_cast<const char*>(__builtin_frame_address(0));
+      if (__builtin_expect(space != nullptr && space->Owns(here), 0)) Hold(here);
+    }
+    ~StackHeld() {
+      if (__builtin_expect(bytes_ > 0, 0)) space_->UnpinForCall(begin_, bytes_);
+    }
+    StackHeld(const StackHeld&) = delete;
+    StackHeld& operator=(const StackHeld&) = delete;
+
+   private:
+    static constexpr size_t kBelow = size_t{64} << 10, kAbove = size_t{4} << 10;  // what calls here use of it, and who called them
+    [[gnu::noinline]] void Hold(const char* here);
+
+    PageSpace* const space_;
+    const char* begin_ = nullptr;
+    size_t bytes_ = 0;
+  };
   // All of it as it is, at its distance from the first home, for a forked child: what is not allocated, or was never touched, is a hole. And the rights of pages that have others. Blocks, and brings what has left. Errors: of the file; as Bring.
   Status CopyTo(int fd, std::vector<CopiedRun>* runs);
   // The same of the block that is `at` bytes from the first home: to `offset`; to the block's own distance, where that is kAtHome.
@@ -300,13 +322,14 @@ class PageSpace {
     return !IsUsed(number) ? 0 : tail != 0 ? tail : unit_bytes_;
   }
   void SetUsed(size_t first, size_t bytes);
+  void NoteTaken(const char* begin, size_t bytes);
   // Whether a block comes as a mapping of its own: with what rights that has, not those of its home.
   bool ComesWithRights() const { return userfault_.mode() == FaultMode::kProtect; }
   void CountHeld(const Sized& block);
   uint64_t HeldMost() const;  // bytes
   bool MayHold(const char* begin, size_t bytes, bool untouched_too) const;
   int ProtectIn(char* at, char* end, int protection, char** next);
-  void LeavePlain(char* begin, size_t bytes);
+  bool LeavePlain(char* begin, size_t bytes);
   void FillHoles(const Sized& block, const char* begin, const char* end);
   bool Rehome(char* from, char* to, uint64_t most, uint64_t* bytes);
   void MatchSizes(char* from, char* to);
@@ -369,6 +392,8 @@ class PageSpace {
   BitTable used_;
   std::atomic<uint64_t> used_end_{0};     // behind the last unit that ever was used
   std::atomic<uint64_t> touched_bytes_{0};
+  BitTable given_back_;      // by page of the homes: by Release, of a unit of which other pages are not
+  std::atomic<bool> gives_back_{false};  // some ever were
   BitTable rights_, locks_;  // by page of the homes: it is not readable and writable; it is locked. Changed with its block's `locked`
   std::atomic<uint64_t>* charged_ = nullptr;  // a bit for each kBlocksACharge descriptors that count in the memory limit
   uint64_t alignment_ = 0;  // of the homes' begin

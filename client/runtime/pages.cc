@@ -155,6 +155,13 @@ PageSpace* PagesIfStarted() {
   return runtime == nullptr ? nullptr : runtime->pages_if_started();
 }
 
+// A public call that may take the engine's mutex, or make blocks leave.
+struct PageCall {
+  const PublicCall call;
+  PageSpace* const space = PagesIfStarted();
+  const PageSpace::StackHeld stack{space};
+};
+
 // As malloc says it, and the reason once.
 template <typename F>
 void* OrNull(const F& call) {
@@ -204,7 +211,7 @@ void* AllocatePages(size_t bytes, size_t alignment) {
     if (begin == nullptr) throw std::bad_alloc();
     return memset(begin, 0, bytes);
   }
-  const PublicCall call;
+  const PageCall call;
   RefuseWithinProgramCode("AllocatePages");
   return AsPublicCall([&] {
     void* const begin = Runtime::Get().pages().Allocate(bytes, alignment);
@@ -216,13 +223,12 @@ void* AllocatePages(size_t bytes, size_t alignment) {
 void FreePages(void* begin) noexcept {
   if (begin == nullptr) return;
   if (Session::InForkedChild()) return IsPaged(begin) ? FreeInChild(begin) : free(begin);
-  const PublicCall call;
-  PageSpace* const space = PagesIfStarted();
-  if (space == nullptr || !space->Owns(begin)) {
+  const PageCall call;
+  if (call.space == nullptr || !call.space->Owns(begin)) {
     LogWarning("the process ends: the program calls FreePages(%p), which is not memory of AllocatePages", begin);
     std::abort();
   }
-  space->Free(begin);
+  call.space->Free(begin);
 }
 
 bool IsPaged(const void* address) noexcept { return IsHome(address); }
@@ -234,18 +240,17 @@ size_t PagedBytes(const void* begin) noexcept {
 
 void advise(const void* begin, size_t bytes, advice what) noexcept {
   if (!IsPaged(begin) || Session::InForkedChild()) return;
-  const PublicCall call;
+  const PageCall call;
   Runtime* const runtime = Runtime::IfStarted();
-  PageSpace* const space = PagesIfStarted();
-  if (what == advice::sequential || what == advice::random) space->ExpectUse(begin, bytes, what == advice::random);
-  space->ForEachChunk(begin, bytes, [&](Chunk* chunk, const std::atomic<Chunk*>* place) { runtime->engine().Advise(chunk, what, place); });
+  if (what == advice::sequential || what == advice::random) call.space->ExpectUse(begin, bytes, what == advice::random);
+  call.space->ForEachChunk(begin, bytes, [&](Chunk* chunk, const std::atomic<Chunk*>* place) { runtime->engine().Advise(chunk, what, place); });
 }
 
 void discard(void* begin, size_t bytes) noexcept {
   if (!IsPaged(begin) || bytes == 0) return;
   if (Session::InForkedChild()) return DiscardInChild(static_cast<char*>(begin), bytes);
-  const PublicCall call;
-  PagesIfStarted()->Discard(begin, bytes);
+  const PageCall call;
+  call.space->Discard(begin, bytes);
 }
 
 PageStatistics GetPageStatistics() noexcept {
@@ -341,17 +346,17 @@ size_t PagesAboveOfEnvironment() noexcept {
 size_t PagesAbove() noexcept { return Runtime::IfStarted()->pages_above(); }
 
 void* ReallocatePages(void* begin, size_t bytes) noexcept {
-  const PublicCall call;
-  return PagesIfStarted()->Reallocate(begin, bytes);
+  const PageCall call;
+  return call.space->Reallocate(begin, bytes);
 }
 void ReleasePages(void* begin, size_t bytes) noexcept {
-  const PublicCall call;
-  PagesIfStarted()->Release(begin, bytes);
+  const PageCall call;
+  call.space->Release(begin, bytes);
 }
 bool PagesAreUsed(const void* begin, size_t bytes) noexcept { return PagesIfStarted()->IsUsed(begin, bytes); }
 size_t PinPagesForCall(void* begin, size_t bytes) noexcept {
-  const PublicCall call;
-  return PagesIfStarted()->PinForCall(begin, bytes);
+  const PageCall call;
+  return call.space->PinForCall(begin, bytes);
 }
 void UnpinPagesForCall(const void* begin, size_t bytes) noexcept {
   const PublicCall call;
@@ -373,8 +378,8 @@ void RegisterForkHandlers() noexcept {
   if (!registered.exchange(true)) pthread_atfork(BeforeFork, InParentAfterFork, InForkedChild);
 }
 bool LockPages(void* begin, size_t bytes, bool untouched_too) noexcept {
-  const PublicCall call;
-  return PagesIfStarted()->Lock(begin, bytes, untouched_too).ok();
+  const PageCall call;
+  return call.space->Lock(begin, bytes, untouched_too).ok();
 }
 void UnlockPages(void* begin, size_t bytes) noexcept {
   const PublicCall call;
@@ -386,8 +391,8 @@ int LockOthers() noexcept {
 }
 
 int ProtectPages(void* begin, size_t bytes, int protection) noexcept {
-  const PublicCall call;
-  return PagesIfStarted()->Protect(begin, bytes, protection);
+  const PageCall call;
+  return call.space->Protect(begin, bytes, protection);
 }
 
 }  // namespace detail

@@ -1,4 +1,5 @@
 // Views of vectors: what they hold, what references into them are good for, how they give way.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -332,6 +333,33 @@ TEST(ManagedVector, ViewsGiveWayToEachOtherWhereOthersPinTheRest) {
   for (std::thread& one : team) one.join();
   EXPECT_EQ(failed, 0);
   EXPECT_EQ(wrong, 0);
+}
+
+// The message named adhereTos where the program had none, and no number (findings of strangers).
+TEST(ManagedVector, OutOfMemoryNamesWhatPins) {
+  const uint64_t blocks = ramspan::MemoryLimit() / 1_MiB + 1;
+  managedVector<char> x(blocks * 1_MiB, uninitialized, {.chunk = 1_MiB}), y(8_MiB, uninitialized, {.chunk = 1_MiB});
+  struct Held {
+    Held(const managedVector<char>& x, size_t at) : span(x.span(at * 1_MiB, 1_MiB)) {}
+    ramspan::vectorSpan<const char> span;
+  };
+  std::list<Held> spans;
+  const auto fill = [&]() -> std::string {
+    try {
+      while (spans.size() < blocks) spans.emplace_back(x, spans.size());
+    } catch (const ramspan::OutOfMemory& e) {
+      return e.what();
+    }
+    return "all of the limit and one block more were pinned";
+  };
+  std::string text = fill();
+  EXPECT_THAT(text, testing::HasSubstr(": " + std::to_string(spans.size()) + " pins by adhereTos, blocks or spans of 1 thread, take all of the memory limit of"));
+  spans.clear();
+  const auto view = y.cview();
+  const char first = view[0];
+  EXPECT_EQ(view[0], first);
+  text = fill();
+  EXPECT_THAT(text, testing::HasSubstr(": " + std::to_string(spans.size()) + " pins by adhereTos, blocks or spans of 1 thread, and 1 by views or bundles, take all of the memory limit of"));
 }
 
 // Views held what had been used last, which is what has to leave first in sweeps: seven times the traffic. What was pinned when it should have left

@@ -90,3 +90,8 @@ void RightsOfCalls();
 void LocksOfStacks();
 // Of preloaded_soak.cc.
 void Soak();
+// Of preloaded_held.cc.
+void CallsOnStacks();
+void GivenBackInPieces();
+void ForksBesideDevices();
+void LocksBesideDescriptors();

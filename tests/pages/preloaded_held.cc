@@ -1,0 +1,133 @@
+// Scenarios of `ramspan run --pages` (preloaded.cc), what a reader found: calls on stacks that are swapped themselves, addresses that are given back in pieces, forks beside what a device holds, and
+// locks where descriptors have taken most of the limit.
+#include <linux/io_uring.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "tests/pages/preloaded.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kStack = 2 * kMiB;
+constexpr auto kLong = std::chrono::milliseconds(600);
+
+// Calls that take locks of Ramspan's, or make others' memory leave, while the stack under them may leave: they waited for themselves, or ended the process.
+void* CallsOnOwnStack(void*) {
+  volatile char deep[kStack / 2];  // below what stays because a thread begins there
+  deep[0] = 1;
+  char* const memory = Map(2 * kMiB);
+  std::memset(memory, 1, 2 * kMiB);
+  for (const auto begin = Clock::now(); Clock::now() - begin < kLong;) {
+    Sweep();
+    CHECK(mprotect(memory, 2 * kMiB, PROT_READ) == 0 && memory[kMiB] == 1);
+    CHECK(mprotect(memory, 2 * kMiB, PROT_READ | PROT_WRITE) == 0);
+    CHECK(mlock(memory, 2 * kMiB) == 0 && munlock(memory, 2 * kMiB) == 0);
+  }
+  long rounds = 0;
+  for (const auto begin = Clock::now(); Clock::now() - begin < kLong; ++rounds) {
+    CHECK(madvise(memory, 2 * kMiB, MADV_NORMAL) == 0);
+    char* const more = Map(2 * kMiB);
+    for (size_t i = 0; i < 2 * kMiB; i += 65536) more[i] = 1;
+    CHECK(munmap(more, 2 * kMiB) == 0);
+  }
+  CHECK(rounds > 0 && deep[0] == 1 && memory[2 * kMiB - 1] == 1);
+  return nullptr;
+}
+
+}  // namespace
+
+void CallsOnStacks() {
+  void* const stack = aligned_alloc(65536, kStack);
+  std::memset(stack, 0, kStack);
+  Sweep();
+  pthread_attr_t attributes;
+  CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, kStack) == 0);
+  std::atomic<bool> stop{false};
+  char* const much = New(24 * kMiB);
+  std::thread sweeper([&] {
+    while (!stop.load()) {
+      for (size_t i = 0; i < 24 * kMiB; i += 4096) ++much[i];
+    }
+  });
+  pthread_t thread;
+  CHECK(pthread_create(&thread, &attributes, CallsOnOwnStack, nullptr) == 0);
+  CHECK(pthread_join(thread, nullptr) == 0);
+  stop.store(true);
+  sweeper.join();
+}
+
+// In pieces smaller than a unit, front to back, addresses were used up and their descriptors stayed, until the limit did not hold.
+void GivenBackInPieces() {
+  constexpr size_t kBytes = 2 * kMiB;
+  for (const size_t piece : {65536, 32768, 16384, 4096}) {
+    std::set<char*> places;
+    for (int i = 0; i < 200; ++i) {
+      char* const begin = Map(kBytes);
+      begin[0] = begin[kBytes - 1] = 1;
+      places.insert(begin);
+      for (size_t at = 0; at < kBytes; at += piece) CHECK(munmap(begin + at, piece) == 0);
+    }
+    CHECK(places.size() < 20);
+  }
+  // What is mapped again in the place of what was given back is not given back with the rest.
+  char* const begin = Map(kBytes);
+  std::memset(begin, 1, kBytes);
+  for (size_t at = 0; at < kBytes; at += 65536) {
+    CHECK(munmap(begin + at, 32768) == 0);
+    CHECK(mmap(begin + at, 32768, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == begin + at);
+    CHECK(begin[at] == 0);
+    std::memset(begin + at, 2, 32768);
+    CHECK(munmap(begin + at + 32768, 32768) == 0);
+  }
+  char* const others = Map(kBytes);
+  std::memset(others, 3, kBytes);
+  Sweep();
+  for (size_t at = 0; at < kBytes; at += 65536) CHECK(begin[at] == 2 && begin[at + 32767] == 2 && others[at] == 3);
+}
+
+// A block of which a device holds a page in the middle leaves in part, and what has left came back by a move that no fork may come between: it aborted.
+void ForksBesideDevices() {
+  constexpr size_t kUnit = 65536, kBuffers = 4;
+  char* const memory = Map(2 * kMiB);
+  std::memset(memory, 5, kBuffers * kUnit);
+  io_uring_params parameters{};
+  const int ring = static_cast<int>(syscall(SYS_io_uring_setup, 8, &parameters));
+  if (ring < 0) return;  // none here
+  iovec buffers[kBuffers];
+  for (size_t i = 0; i < kBuffers; ++i) buffers[i] = {memory + i * kUnit + kUnit / 2, 4096};
+  if (syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, buffers, kBuffers) != 0) return;  // may not be locked (ulimit -l), or the kernel's faults are not served
+  std::atomic<bool> stop{false};
+  char* const much = New(64 * kMiB);
+  std::thread sweeper([&] {
+    while (!stop.load()) {
+      for (size_t i = 0; i < 64 * kMiB; i += 4096) ++much[i];
+    }
+  });
+  for (const auto begin = Clock::now(); Clock::now() - begin < 5 * kLong;) CHECK(InChild([] { return 3; }) == 3);
+  stop.store(true);
+  sweeper.join();
+  for (size_t i = 0; i < kBuffers * kUnit; ++i) CHECK(memory[i] == 5);
+  close(ring);
+}
+
+// Half of the limit was allowed to be locked, also where frames had less than that: it waited for ever. With blocks of 4 KiB under 16 MiB.
+void LocksBesideDescriptors() {
+  constexpr size_t kMuch = 260 * kMiB;
+  char* const memory = Map(kMuch);
+  for (size_t i = 0; i < kMuch; i += 4096) memory[i] = 1;
+  for (size_t bytes = 8 * kMiB; bytes > 0; bytes /= 2) {
+    const bool locked = mlock(memory, bytes) == 0;
+    CHECK(locked || errno == ENOMEM);
+    for (size_t i = 0; i < 16 * kMiB; i += 4096) CHECK(memory[i] == 1);
+    if (locked) CHECK(munlock(memory, bytes) == 0);
+  }
+}
