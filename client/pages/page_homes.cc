@@ -48,6 +48,19 @@ void PageSpace::NoteTaken(const char* begin, size_t bytes) {
   if (gives_back_.load(std::memory_order_relaxed) && bytes > 0) given_back_.Clear(PageOf(begin), PageOf(begin + bytes - 1) + 1);
 }
 
+// Of one unit, whatever was there has gone already. Units go with the last of their pages, in whatever order, and by whichever threads, these are given back: whether that is now.
+bool PageSpace::IsLastGivenBack(const char* begin, size_t bytes) {
+  const size_t unit = UnitOf(begin);
+  gives_back_.store(true, std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  const uint64_t used = UsedBytes(unit);
+  if (used == 0) return false;
+  given_back_.Set(PageOf(begin), PageOf(begin + bytes - 1) + 1, true);
+  if (!given_back_.All(PageOf(HomeOfUnit(unit)), PageOf(HomeOfUnit(unit) + used - 1) + 1)) return false;
+  MarkUsed(unit, unit + 1, false);  // nobody else frees it
+  return true;
+}
+
 void PageSpace::MarkUsed(size_t first, size_t end, bool used) {
   used_.Set(first, end, used);
   uint64_t last = used_end_.load(std::memory_order_relaxed);
@@ -164,17 +177,10 @@ void PageSpace::Release(void* begin, size_t bytes) {
     }
     free_them();
     if (used == 0) continue;
-    // Units go with the last of their pages, in whatever order these are given back.
-    char* const begins = homes_.begin + at;
-    gives_back_.store(true, std::memory_order_relaxed);
-    given_back_.Set(PageOf(begins), PageOf(begins + (next - at) - 1) + 1, true);
-    if (given_back_.All(PageOf(HomeOfUnit(u)), PageOf(HomeOfUnit(u) + used - 1) + 1)) {
-      FreeUnits(u, u + 1);
-      continue;
-    }
-    static_cast<void>(LeavePlain(begins, next - at));
-    static_cast<void>(DropChunks(begins, begins + (next - at)));
-    if (to >= used) OfUnit(u).tail.store(static_cast<uint32_t>(from), std::memory_order_relaxed);
+    char* const part = homes_.begin + at;
+    static_cast<void>(LeavePlain(part, next - at));
+    static_cast<void>(DropChunks(part, part + (next - at)));
+    if (IsLastGivenBack(part, next - at)) FreeUnits(u, u + 1);
   }
   free_them();
 }
@@ -203,6 +209,12 @@ size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes, bool* are_prote
 void PageSpace::Discard(void* begin, size_t bytes) {
   auto* const first = static_cast<char*>(begin);
   NoteTaken(first, bytes);  // something else may be mapped there now
+  if (bytes > 0) {
+    // Also behind what was asked for.
+    std::atomic<uint32_t>& tail = OfUnit(UnitOf(first + bytes - 1)).tail;
+    const uint64_t end = OffsetOf(first + bytes - 1) % unit_bytes_ + 1;
+    if (const uint32_t before = tail.load(std::memory_order_relaxed); before != 0 && before < end) tail.store(end < unit_bytes_ ? static_cast<uint32_t>(end) : 0, std::memory_order_relaxed);
+  }
   DropChunks(first, first + bytes);
 }
 

@@ -24,8 +24,7 @@ void PageSpace::CountHeld(const Sized& one) {
   holds ? held_.fetch_add(one.bytes, std::memory_order_relaxed) : held_.fetch_sub(one.bytes, std::memory_order_relaxed);
 }
 
-// Descriptors may have taken most of the limit: what is held has to leave some frames to others all the same.
-uint64_t PageSpace::HeldMost() const { return std::min(engine_->budget()->limit() / 2, engine_->budget()->frames_limit() * 2 / 3); }
+uint64_t PageSpace::HeldMost() const { return engine_->budget()->limit() / 2; }
 
 // Whether all blocks of the range may be held, beside those that are.
 bool PageSpace::MayHold(const char* begin, size_t bytes, bool untouched_too) const {
@@ -38,7 +37,8 @@ bool PageSpace::MayHold(const char* begin, size_t bytes, bool untouched_too) con
     next = one.end();
     more += one.block->held ? 0 : one.bytes;
   }
-  return more == 0 || held_.load(std::memory_order_relaxed) + more <= HeldMost();
+  // Descriptors may have taken most of the limit: what is held has to leave some frames to others all the same.
+  return more == 0 || held_.load(std::memory_order_relaxed) + more <= std::min(HeldMost(), engine_->budget()->frames_limit() * 2 / 3);
 }
 
 Status PageSpace::Lock(void* begin, size_t bytes, bool untouched_too) {

@@ -208,7 +208,7 @@ bool PageSpace::Exchange(char* begin, Size from, Size to) {
   const size_t olds = bytes / old_bytes, news = bytes / new_bytes;
   // Who waits for one of them while he has another one may keep somebody waiting who has that and waits for him: so it does not wait for long.
   size_t locked = 0;
-  while (locked < olds && TryLockBlock(olds_[locked])) ++locked;
+  while (locked < olds && olds_[locked]->TryLock()) ++locked;
   bool done = locked == olds;
   for (size_t i = 0; done && i < olds; ++i) {
     const Block* const block = olds_[i];
@@ -263,7 +263,7 @@ bool PageSpace::Exchange(char* begin, Size from, Size to) {
     }
     touched_bytes_.fetch_sub(touched, std::memory_order_relaxed);
   }
-  for (Block* const block : std::span(olds_, locked)) UnlockBlock(block);
+  for (Block* const block : std::span(olds_, locked)) block->Unlock();
   return done;
 }
 
@@ -321,7 +321,7 @@ void PageSpace::SplitEdges(char* begin, char* end) {
   for (char* const at : {begin, end - 1}) {
     for (int i = 0; i < kTries; ++i) {
       const Sized one = At(at);
-      if (one.block->is_protected || one.block->is_locked || Owns(__builtin_frame_address(0))) break;
+      if (one.block->is_protected || one.block->is_locked) break;
       if (one.bytes <= unit_bytes_ || (one.home >= begin && one.end() <= end) || SplitLarge(at)) break;
       std::this_thread::sleep_for(kNap);
     }

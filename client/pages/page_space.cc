@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include "client/engine/engine.h"
 #include "common/huge_page.h"
@@ -142,7 +141,7 @@ size_t PageSpace::PinForCall(const void* begin, size_t bytes) {
   const char* at = first;
   for (int blocks = 0; at < end && IsUsed(UnitOf(at)) && (blocks < 2 || static_cast<uint64_t>(at - first) < limit / kCallInLimit); ++blocks) {
     const char* next = nullptr;
-    while (next == nullptr && BringForCall(at)) {
+    while (next == nullptr && Bring(at).ok()) {
       const LockedAt one(this, at);
       if (!one.block->home) continue;
       if (one.block->calls == UINT16_MAX || (in_calls_.load(std::memory_order_relaxed) >= limit / kCallsInLimit && at != first)) break;
@@ -155,33 +154,6 @@ size_t PageSpace::PinForCall(const void* begin, size_t bytes) {
     at = next;
   }
   return std::min(bytes, static_cast<size_t>(at - first));
-}
-
-// From what is used downwards, as far as there is a stack. Pages there that the program has protected are guards, and stay.
-void PageSpace::StackHeld::Hold(const char* here) {
-  PageSpace* const space = space_;
-  const char* const least = here - std::min<uint64_t>(space->OffsetOf(here), kBelow);
-  const char* begin = here;
-  while (begin > least && space->IsUsed(space->UnitOf(begin - 1)) && !space->rights_[space->PageOf(begin - 1)]) begin = std::max<const char*>(least, space->homes_.begin + space->PageOf(begin - 1) * kPageBytes);
-  const char* const end = here + std::min<uint64_t>(kAbove, space->homes_.bytes - space->OffsetOf(here));
-  begin_ = begin;
-  while (begin < end && space->IsUsed(space->UnitOf(begin))) {
-    // In parts, of which the first block always finds room. It cannot be had for a moment only, where it is being copied or changed.
-    const size_t held = space->PinForCall(begin, static_cast<size_t>(end - begin));
-    begin += held;
-    if (held == 0) std::this_thread::sleep_for(kNap);
-  }
-  bytes_ = static_cast<size_t>(begin - begin_);
-}
-
-// On a stack that is of such memory it is a touch that brings the block, by another stack or thread: the engine's mutex is not for who may have to wait for his own stack.
-bool PageSpace::BringForCall(const char* at) {
-  const void* const here = __builtin_frame_address(0);
-  if (__builtin_expect(!Owns(here), 1)) return Bring(at).ok();
-  KeepSizes(here);
-  if (BlockAt(at).is_protected && rights_[PageOf(at)]) return Bring(at).ok();  // a call's argument: the stack is held (StackHeld)
-  static_cast<void>(*const_cast<const volatile char*>(at));
-  return true;
 }
 
 // What is used by a call keeps its size.

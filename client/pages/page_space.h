@@ -14,7 +14,7 @@
 // writes and reads frames only, and no thread is ever stopped. A block stays at home for kGrace at least, in which the instruction that
 // needed it runs.
 //
-// Thread-safety: any thread; a block's lock guards where its pages are, and is never held while the engine's mutex is taken. Bring and TakeAway allocate
+// Thread-safety: any thread, but not on a stack of such memory (client/runtime/page_call.h): who holds the engine's mutex, or a block's lock, must not fault. A block's lock guards where its pages are, and is never held while the engine's mutex is taken. Bring and TakeAway allocate
 // nothing. Ownership: of the homes; borrows the engine. Made once a process and never destroyed, for pages are used until its end.
 #pragma once
 
@@ -33,6 +33,7 @@
 
 #include "client/chunk/chunk.h"
 #include "client/pages/bit_table.h"
+#include "client/pages/page_block.h"
 #include "common/buddy_allocator.h"
 #include "common/config.h"
 #include "common/mutex.h"
@@ -93,28 +94,6 @@ class PageSpace {
   // UnpinForCall gets the same. At most `bytes`, and a part of the memory limit; 0: the first block cannot be brought. Blocks. As Bring otherwise.
   size_t PinForCall(const void* begin, size_t bytes);
   void UnpinForCall(const void* begin, size_t bytes);
-  // A thread's stack may be of such memory. It stays at home as long as one of these is, above all the calls here that take the engine's mutex, or make others leave: who faults on
-  // it meanwhile would wait for himself. Blocks. `space` may be null.
-  class StackHeld {
-   public:
-    explicit StackHeld(PageSpace* space) : space_(space) {
-      const auto* const here = static_cast<const char*>(__builtin_frame_address(0));
-      if (__builtin_expect(space != nullptr && space->Owns(here), 0)) Hold(here);
-    }
-    ~StackHeld() {
-      if (__builtin_expect(bytes_ > 0, 0)) space_->UnpinForCall(begin_, bytes_);
-    }
-    StackHeld(const StackHeld&) = delete;
-    StackHeld& operator=(const StackHeld&) = delete;
-
-   private:
-    static constexpr size_t kBelow = size_t{64} << 10, kAbove = size_t{4} << 10;  // what calls here use of it, and who called them
-    [[gnu::noinline]] void Hold(const char* here);
-
-    PageSpace* const space_;
-    const char* begin_ = nullptr;
-    size_t bytes_ = 0;
-  };
   // All of it as it is, at its distance from the first home, for a forked child: what is not allocated, or was never touched, is a hole. And the rights of pages that have others. Blocks, and brings what has left. Errors: of the file; as Bring.
   Status CopyTo(int fd, std::vector<CopiedRun>* runs);
   // The same of the block that is `at` bytes from the first home: to `offset`; to the block's own distance, where that is kAtHome.
@@ -182,52 +161,9 @@ class PageSpace {
   static constexpr uint64_t kAheadInLimit = 32;  // all of them are at most this part of the memory limit
   static constexpr uint64_t kCallInLimit = 16, kCallsInLimit = 4;  // the same, of what one system call, and all that are under way, keep at home
 
-  struct Block {
-    std::atomic<Chunk*> chunk{nullptr};
-    std::atomic<int64_t> shown_ns{0};  // when it came home
-    std::atomic<uint64_t> bytes{0};    // of an allocation, at its first unit
-    std::atomic<uint32_t> tail{0};     // bytes of a unit that were asked for, where that is not all of it
-    std::atomic<uint32_t> shown_at{0};  // by the count of faults; 0: never
-    std::atomic<bool> locked{false};
-    bool home = false;   // guarded by locked, as is what follows
-    bool blank = false;  // the chunk has no contents yet, which are zeros
-    std::atomic<bool> is_protected{false}, is_locked{false};  // pages of it are (rights_, locks_); stored with `locked`
-    bool held = false;   // is at home, where it stays, because of the one or the other
-    uint16_t calls = 0;  // system calls that use it: the same
-    bool is_copied = false;  // just now, for a forked child: its chunk is not given back meanwhile
-    std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
-  };
-  static constexpr auto kNap = std::chrono::microseconds(50);
-  // The caller's stack may be in that block. It is touched before each try, and then has its grace: who found it gone when the lock is his would wait for himself.
-  static void LockBlock(Block* block) {
-    volatile int looks = 0;
-    for (; looks = looks + 1, block->locked.exchange(true, std::memory_order_acquire);) {
-      if (looks >= kLooksBeforeNap) std::this_thread::sleep_for(kNap);  // who has it may get no core otherwise (real-time)
-      if (looks >= kLooksAtBlock) std::this_thread::yield();
-      __builtin_ia32_pause();
-    }
-  }
-  static bool TryLockBlock(Block* block) {
-    for (int looks = 0; looks < kLooksAtBlock; ++looks) {
-      if (!block->locked.exchange(true, std::memory_order_acquire)) return true;
-      __builtin_ia32_pause();
-    }
-    return false;
-  }
-  static void UnlockBlock(Block* block) { block->locked.store(false, std::memory_order_release); }
-  // A look takes some ns: the lock is held for a move, of 5 to 15 us. Who holds it may have been preempted.
-  static constexpr int kLooksAtBlock = 2000, kLooksBeforeNap = 4000;
-  // For who looks whether the block has the chunk that it had. A block that has one is a block, and as large as that.
-  class Locked {
-   public:
-    explicit Locked(Block* block) : block_(block) { LockBlock(block_); }
-    ~Locked() { UnlockBlock(block_); }
-    Locked(const Locked&) = delete;
-    Locked& operator=(const Locked&) = delete;
-
-   private:
-    Block* const block_;
-  };
+  using Block = PageBlock;
+  using Locked = PageBlock::Locked;
+  static constexpr auto kNap = PageBlock::kNap;
   // A block of its size, as it was when somebody looked.
   struct Sized {
     Block* block;
@@ -240,16 +176,16 @@ class PageSpace {
    public:
     LockedAt(const PageSpace* space, const void* address) : Sized(space->At(address)) {
       for (;;) {
-        LockBlock(block);
+        block->Lock();
         const Sized now = space->At(address);
         Block* const before = std::exchange(block, now.block);
         bytes = now.bytes;
         home = now.home;
         if (before == block) return;
-        UnlockBlock(before);
+        before->Unlock();
       }
     }
-    ~LockedAt() { UnlockBlock(block); }
+    ~LockedAt() { block->Unlock(); }
     LockedAt(const LockedAt&) = delete;
     LockedAt& operator=(const LockedAt&) = delete;
   };
@@ -323,6 +259,7 @@ class PageSpace {
   }
   void SetUsed(size_t first, size_t bytes);
   void NoteTaken(const char* begin, size_t bytes);
+  bool IsLastGivenBack(const char* begin, size_t bytes);
   // Whether a block comes as a mapping of its own: with what rights that has, not those of its home.
   bool ComesWithRights() const { return userfault_.mode() == FaultMode::kProtect; }
   void CountHeld(const Sized& block);
@@ -358,7 +295,6 @@ class PageSpace {
   void KeepSizes(const void* address) const {
     if (adapts_) AreaOf(address).keeps.store(true, std::memory_order_relaxed);
   }
-  bool BringForCall(const char* at);
   bool IsAnyInGrace(const char* begin, uint64_t bytes) const;
   bool IsOneAllocation(const char* begin, uint64_t bytes) const;
   bool Resize(char* begin, Size from, Size to);

@@ -107,14 +107,14 @@ Noted NoteTop(uintptr_t pages) {
   return Noted::kNow;
 }
 
-// A stack of the program's that is swapped by pages: where a thread begins it has no other stack yet, and above that libc keeps what the kernel looks at. It stays until the
-// memory is given back.
+// A stack of the program's that is swapped by pages: where a thread begins it has no other stack yet, and above that libc keeps what the kernel looks at, and the thread's own variables, which are used
+// with locks of Ramspan's. It stays until the memory is given back.
 // False: too much is held.
 bool HoldTopOf(const pthread_attr_t& attributes) {
   constexpr size_t kTop = size_t{64} << 10;
   void* stack = nullptr;
   size_t bytes = 0;
-  if (page_signal.load(std::memory_order_relaxed) == 0 || is_forked.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
+  if (is_forked.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
   char* const top = static_cast<char*>(stack) + (bytes > kTop ? bytes - kTop : 0);
   const size_t held = static_cast<size_t>(static_cast<char*>(stack) + bytes - top);
   const uintptr_t begin = BeginOf(reinterpret_cast<uintptr_t>(top)), end = reinterpret_cast<uintptr_t>(top) + held;
@@ -185,8 +185,8 @@ RS_LIBC(pthread_create, int (*)(pthread_t*, const pthread_attr_t*, void* (*)(voi
 extern "C" {
 
 RAMSPAN_API int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) noexcept {
-  if (t_inside_ramspan == 0 && !MayComeBySignal()) return real_pthread_create(thread, attributes, run, argument);
   if (attributes != nullptr && t_inside_ramspan == 0 && !HoldTopOf(*attributes)) return EAGAIN;
+  if (t_inside_ramspan == 0 && !MayComeBySignal()) return real_pthread_create(thread, attributes, run, argument);
   auto* const begin = static_cast<Beginning*>(__libc_malloc(sizeof(Beginning)));
   if (begin == nullptr) return EAGAIN;
   *begin = {run, argument, t_inside_ramspan};

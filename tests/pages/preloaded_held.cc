@@ -92,6 +92,41 @@ void GivenBackInPieces() {
   std::memset(others, 3, kBytes);
   Sweep();
   for (size_t at = 0; at < kBytes; at += 65536) CHECK(begin[at] == 2 && begin[at + 32767] == 2 && others[at] == 3);
+  // The same at the units' ends.
+  char* const ends = Map(kBytes);
+  std::memset(ends, 1, kBytes);
+  for (size_t at = 0; at < kBytes; at += 65536) {
+    CHECK(munmap(ends + at + 32768, 32768) == 0);
+    CHECK(mmap(ends + at + 32768, 32768, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == ends + at + 32768);
+    std::memset(ends + at + 32768, 4, 32768);
+    CHECK(munmap(ends + at, 32768) == 0);
+  }
+  char* const more = Map(kBytes);
+  std::memset(more, 5, kBytes);
+  Sweep();
+  for (size_t at = 0; at < kBytes; at += 65536) CHECK(ends[at + 32768] == 4 && ends[at + 65535] == 4 && more[at] == 5);
+  // Two threads, each a part of each unit, and a third one that gets what becomes free.
+  std::atomic<bool> stop{false};
+  std::thread third([&] {
+    while (!stop.load()) {
+      char* const own = Map(kMiB);
+      std::memset(own, 6, kMiB);
+      for (size_t at = 0; at < kMiB; ++at) CHECK(own[at] == 6);
+      CHECK(munmap(own, kMiB) == 0);
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    char* const both = Map(kBytes);
+    for (size_t at = 0; at < kBytes; at += 4096) both[at] = 1;
+    const auto unmap = [both](size_t from, size_t bytes) {
+      for (size_t at = from; at < kBytes; at += 65536) CHECK(munmap(both + at, bytes) == 0);
+    };
+    std::thread front(unmap, 0, 20480);
+    unmap(20480, 65536 - 20480);
+    front.join();
+  }
+  stop.store(true);
+  third.join();
 }
 
 // A block of which a device holds a page in the middle leaves in part, and what has left came back by a move that no fork may come between: it aborted.

@@ -1,0 +1,135 @@
+#include "client/runtime/pages_door.h"
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "client/front/session.h"
+#include "client/front/throw_status.h"
+#include "client/pages/fault_server.h"
+#include "client/pages/fork_copy.h"
+#include "client/runtime/forked_pages.h"
+#include "client/runtime/page_call.h"
+#include "common/config_values.h"
+#include "common/log.h"
+#include "common/reserve_addresses.h"
+#include "common/units.h"
+
+namespace ramspan::detail {
+
+PageAddresses AddressesOfPages() noexcept {
+  PageSpace* const space = PagesIfStarted();
+  if (space == nullptr) return {};
+  const AddressRange homes = space->homes();
+  return {reinterpret_cast<uintptr_t>(homes.begin), homes.bytes};
+}
+
+namespace {
+std::atomic<bool> is_unmodified{false};
+
+uint64_t PeakOfProcess() {
+  // With mapped files, and of the programs, too, that this process was before exec; so the exact one is looked at only where this is much.
+  rusage use{};
+  return getrusage(RUSAGE_SELF, &use) == 0 ? static_cast<uint64_t>(use.ru_maxrss) << 10 : 0;
+}
+uint64_t OwnMemory() {
+  uint64_t kib = 0;
+  if (FILE* const status = fopen("/proc/self/status", "re")) {
+    char line[256];
+    while (fgets(line, sizeof(line), status) != nullptr && sscanf(line, "RssAnon: %lu", &kib) != 1) {
+    }
+    fclose(status);
+  }
+  return kib << 10;
+}
+}  // namespace
+
+void LeaveAddressesToProgram() noexcept {
+  is_unmodified.store(true, std::memory_order_relaxed);
+  LeaveHalfOfAddresses();
+}
+size_t PagesAboveOfUnmodified() noexcept { return is_unmodified.load(std::memory_order_relaxed) ? PagesAbove() : 0; }
+
+void TellOfNoPages() noexcept {
+  constexpr uint64_t kBesideLeast = 32 << 20;  // libraries, stacks, and what any malloc keeps
+  const char* const text = std::getenv("RAMSPAN_MEMORY");
+  uint64_t limit = 0;
+  try {
+    if (text == nullptr || !SetMemory(text, &limit).ok() || PeakOfProcess() < limit + kBesideLeast) return;
+    const uint64_t memory = OwnMemory();
+    if (memory < limit + kBesideLeast) return;
+    LogWarning("--pages has swapped nothing: the program has %s of memory at its end, and had no allocation of at least %s, which it would take (ramspan run --pages-above SIZE). The memory limit of %s did not hold",
+               FormatBytes(memory).c_str(), FormatBytes(PagesAboveOfEnvironment()).c_str(), FormatBytes(limit).c_str());
+  } catch (const std::exception&) {
+  }
+}
+
+size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes, are_protected); }
+
+int SignalOfPages() noexcept { return PagesIfStarted()->userfault().signal(); }
+
+bool CopyOfParentsPages() noexcept { return ForkCopy::Ask(nullptr); }
+int DescriptorOfCopy() noexcept { return ForkCopy::descriptor(); }
+void DropPagesInChild(void* begin, size_t bytes) noexcept {
+  if (ForkCopy::Ask(nullptr)) forked_pages::Drop(begin, bytes);
+}
+
+int DescriptorOfPages() noexcept { return PagesIfStarted()->userfault().fd(); }
+
+// What is wrong is an error at the start.
+size_t PagesAboveOfEnvironment() noexcept {
+  uint64_t bytes = kPagesAbove;
+  const char* const text = std::getenv("RAMSPAN_PAGES_ABOVE");
+  if (text == nullptr) return bytes;
+  try {
+    static_cast<void>(SetPagesAbove(text, &bytes));
+  } catch (const std::exception&) {
+  }
+  return bytes;
+}
+
+size_t PagesAbove() noexcept { return Runtime::IfStarted()->pages_above(); }
+
+void* ReallocatePages(void* begin, size_t bytes) noexcept {
+  const PageCall call;
+  return call.Run([begin, bytes](PageSpace& space) { return space.Reallocate(begin, bytes); });
+}
+void ReleasePages(void* begin, size_t bytes) noexcept {
+  const PageCall call;
+  call.Run([begin, bytes](PageSpace& space) { space.Release(begin, bytes); });
+}
+bool PagesAreUsed(const void* begin, size_t bytes) noexcept { return PagesIfStarted()->IsUsed(begin, bytes); }
+size_t PinPagesForCall(void* begin, size_t bytes) noexcept {
+  const PageCall call;
+  return call.Run([begin, bytes](PageSpace& space) { return space.PinForCall(begin, bytes); });
+}
+void UnpinPagesForCall(const void* begin, size_t bytes) noexcept {
+  const PageCall call;
+  call.Run([begin, bytes](PageSpace& space) { space.UnpinForCall(begin, bytes); });
+}
+void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept {
+  Session::InForkedChild() ? forked_pages::ExchangeHandler(action, before) : FaultServer::ExchangeHandlerOfOthers(action, before);
+}
+void RegisterForkHandlers() noexcept { forked_pages::RegisterHandlers(); }
+bool LockPages(void* begin, size_t bytes, bool untouched_too) noexcept {
+  const PageCall call;
+  return call.Run([begin, bytes, untouched_too](PageSpace& space) { return space.Lock(begin, bytes, untouched_too).ok(); });
+}
+void UnlockPages(void* begin, size_t bytes) noexcept {
+  const PageCall call;
+  call.Run([begin, bytes](PageSpace& space) { space.Unlock(begin, bytes); });
+}
+int LockOthers() noexcept {
+  const PublicCall call;
+  return WithinHeap([] { return PagesIfStarted()->LockOthers(); }, ENOMEM);
+}
+
+int ProtectPages(void* begin, size_t bytes, int protection) noexcept {
+  const PageCall call;
+  return call.Run([begin, bytes, protection](PageSpace& space) { return space.Protect(begin, bytes, protection); });
+}
+
+}  // namespace ramspan::detail
