@@ -28,25 +28,32 @@ void Start(unsigned high, unsigned low) {
   contexts->function(contexts->argument);
 }
 
-// By the system call: libc's names may be the preloaded library's.
+// A guard, the stack, and above it what it must not reach. By the system calls: libc's names may be the preloaded library's. Null: there is no memory.
 char* Map(size_t bytes) {
-  const long begin = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-  RS_CHECK(begin != -1, "no memory for a stack of %zu KiB", bytes >> 10);
-  return reinterpret_cast<char*>(begin);
+  const long all = syscall(SYS_mmap, nullptr, kPage + kStackBytes + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  if (all == -1) return nullptr;
+  char* const begin = reinterpret_cast<char*>(all);
+  if (syscall(SYS_mprotect, begin + kPage, kStackBytes + bytes, PROT_READ | PROT_WRITE) == 0) return begin;
+  syscall(SYS_munmap, begin, kPage + kStackBytes + bytes);
+  return nullptr;
 }
 
 }  // namespace
 
-OtherStack::OtherStack(size_t bytes) : begin_(Map(WholePages(bytes) + WholePages(sizeof(Contexts)) + kStackBytes)), before_(WholePages(bytes) + WholePages(sizeof(Contexts))) {}
+OtherStack::OtherStack(size_t bytes) : above_(WholePages(sizeof(Contexts)) + WholePages(bytes)), mapping_(Map(above_)) {}
 
-OtherStack::~OtherStack() { syscall(SYS_munmap, begin_, before_ + kStackBytes); }
+OtherStack::~OtherStack() {
+  if (mapping_ != nullptr) syscall(SYS_munmap, mapping_, kPage + kStackBytes + above_);
+}
+
+void* OtherStack::room() const { return mapping_ == nullptr ? nullptr : mapping_ + kPage + kStackBytes + WholePages(sizeof(Contexts)); }
 
 void OtherStack::Run(void (*function)(void*), void* argument) const {
-  auto* const contexts = reinterpret_cast<Contexts*>(begin_ + before_ - WholePages(sizeof(Contexts)));
+  auto* const contexts = reinterpret_cast<Contexts*>(mapping_ + kPage + kStackBytes);
   contexts->function = function;
   contexts->argument = argument;
   RS_CHECK(getcontext(&contexts->there) == 0, "getcontext failed");
-  contexts->there.uc_stack.ss_sp = begin_ + before_;
+  contexts->there.uc_stack.ss_sp = mapping_ + kPage;
   contexts->there.uc_stack.ss_size = kStackBytes;
   contexts->there.uc_link = &contexts->back;
   const auto address = reinterpret_cast<uintptr_t>(contexts);

@@ -9,23 +9,23 @@
 namespace ramspan {
 
 namespace detail {
-// A mapping that nobody else knows, with `bytes` for what runs there at its begin, aligned as a page. It ends with the object, which is not used on it.
+// A mapping that nobody else knows, with room for `bytes` above the stack, aligned as a page. It ends with the object, which is not used on it.
 class OtherStack {
  public:
   explicit OtherStack(size_t bytes);
   ~OtherStack();
   OtherStack(const OtherStack&) = delete;
   OtherStack& operator=(const OtherStack&) = delete;
-  void* begin() const { return begin_; }
+  void* room() const;  // null: there is no memory for a stack
   void Run(void (*function)(void*), void* argument) const;
 
  private:
-  char* const begin_;
-  const size_t before_;  // bytes that are not stack
+  const size_t above_;
+  char* const mapping_;
 };
 }  // namespace detail
 
-// What `function` returns. It is moved there, so what it captures by value is not on the caller's stack either. It must not throw. Ends the process where there is no memory for a stack.
+// What `function` returns. It is moved there, so what it captures by value is not on the caller's stack either. It must not throw. Where there is no memory for a stack it runs on the caller's.
 template <typename F>
 auto OnOtherStack(F function) {
   using Result = decltype(function());
@@ -35,7 +35,8 @@ auto OnOtherStack(F function) {
   };
   static_assert(alignof(Job) <= 4096);
   const detail::OtherStack stack(sizeof(Job));
-  Job* const job = new (stack.begin()) Job{std::move(function), {}};
+  if (stack.room() == nullptr) return function();
+  Job* const job = new (stack.room()) Job{std::move(function), {}};
   stack.Run(
       [](void* argument) {
         Job* const here = static_cast<Job*>(argument);

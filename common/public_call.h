@@ -44,7 +44,7 @@ class __attribute__((visibility("default"))) PublicCall {
   void Fail(int error) { errno_.Set(error); }
 
   // From now on, in all threads: a call that has begun before does not do so yet. Before there are pages.
-  static void PutHandlersOff() { put_off_.store(true, std::memory_order_relaxed); }
+  static void PutHandlersOff();
 
  private:
   void Block();
@@ -53,7 +53,6 @@ class __attribute__((visibility("default"))) PublicCall {
   static std::atomic<bool> put_off_;
   ErrnoGuard errno_;
   const bool is_first_;
-  sigset_t before_;
   int cancel_before_;
 };
 

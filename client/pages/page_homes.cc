@@ -109,7 +109,10 @@ bool PageSpace::LeavePlain(char* begin, size_t bytes) {
 void* PageSpace::Reallocate(void* begin, size_t bytes) {
   const size_t before = BytesOf(begin), first = UnitOf(begin), count = UnitsFor(before), needed = UnitsFor(bytes);
   auto* const from = static_cast<char*>(begin);
-  if (bytes > before) Discard(from + before, count * unit_bytes_ - before);  // something else may have been there
+  if (bytes > before) {  // something else may have been there
+    NoteTaken(from + before, count * unit_bytes_ - before);
+    DropChunks(from + before, from + count * unit_bytes_);
+  }
   if (needed <= count) {
     if (needed < count) FreeUnits(first + needed, first + count);
     SetUsed(first, bytes);
@@ -213,7 +216,9 @@ void PageSpace::Discard(void* begin, size_t bytes) {
     // Also behind what was asked for.
     std::atomic<uint32_t>& tail = OfUnit(UnitOf(first + bytes - 1)).tail;
     const uint64_t end = OffsetOf(first + bytes - 1) % unit_bytes_ + 1;
-    if (const uint32_t before = tail.load(std::memory_order_relaxed); before != 0 && before < end) tail.store(end < unit_bytes_ ? static_cast<uint32_t>(end) : 0, std::memory_order_relaxed);
+    uint32_t before = tail.load(std::memory_order_relaxed);
+    while (before != 0 && before < end && !tail.compare_exchange_weak(before, end < unit_bytes_ ? static_cast<uint32_t>(end) : 0, std::memory_order_relaxed)) {
+    }
   }
   DropChunks(first, first + bytes);
 }

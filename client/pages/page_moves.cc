@@ -123,8 +123,9 @@ Status PageSpace::TryBring(const void* address) {
 
 bool PageSpace::MayWaitOn(const Status& status, Clock::time_point since, bool* told) const {
   if (Clock::now() - since < kPatienceWithPins) return true;
-  if (const uint64_t held = held_.load(std::memory_order_relaxed); held > HeldMost()) {
-    EndForTheProgram("has locked or protected (mlockall, mlock2, mprotect) memory before it was touched, and uses %llu MiB of it now: it has to stay in memory, and fills the memory limit (--memory)",
+  // What was locked before it was touched, or has less room since descriptors of blocks have taken more of the limit.
+  if (const uint64_t held = held_.load(std::memory_order_relaxed); held > std::min(HeldMost(), engine_->budget()->frames_limit() * 7 / 8)) {
+    EndForTheProgram("has locked or protected (mlock, mlockall, mprotect) %llu MiB of memory that it uses: it has to stay in memory, and fills the memory limit (--memory), or what descriptors of blocks leave of it",
                      static_cast<unsigned long long>(held >> 20));
   }
   if (status.code() != StatusCode::kAborted) return false;

@@ -1,6 +1,7 @@
 // libramspan-pages, fourth part: threads. Those that Ramspan starts are Ramspan's, and so are those that they start; all others get a stack for the handler that brings
 // pages, where that is how they are brought.
 // Thread-safety: as the call that it replaces.
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -107,15 +108,27 @@ Noted NoteTop(uintptr_t pages) {
   return Noted::kNow;
 }
 
+// Of the libraries that are there now: libc puts those of all at the top of a thread's stack.
+size_t BytesOfThreadVariables() {
+  size_t bytes = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, size_t, void* sum) {
+        for (int i = 0; i < library->dlpi_phnum; ++i) *static_cast<size_t*>(sum) += library->dlpi_phdr[i].p_type == PT_TLS ? library->dlpi_phdr[i].p_memsz : 0;
+        return 0;
+      },
+      &bytes);
+  return bytes;
+}
+
 // A stack of the program's that is swapped by pages: where a thread begins it has no other stack yet, and above that libc keeps what the kernel looks at, and the thread's own variables, which are used
 // with locks of Ramspan's. It stays until the memory is given back.
 // False: too much is held.
 bool HoldTopOf(const pthread_attr_t& attributes) {
-  constexpr size_t kTop = size_t{64} << 10;
+  static const size_t top_bytes = (size_t{64} << 10) + BytesOfThreadVariables();
   void* stack = nullptr;
   size_t bytes = 0;
   if (is_forked.load(std::memory_order_relaxed) || pthread_attr_getstack(&attributes, &stack, &bytes) != 0 || bytes == 0 || !IsHome(stack)) return true;
-  char* const top = static_cast<char*>(stack) + (bytes > kTop ? bytes - kTop : 0);
+  char* const top = static_cast<char*>(stack) + (bytes > top_bytes ? bytes - top_bytes : 0);
   const size_t held = static_cast<size_t>(static_cast<char*>(stack) + bytes - top);
   const uintptr_t begin = BeginOf(reinterpret_cast<uintptr_t>(top)), end = reinterpret_cast<uintptr_t>(top) + held;
   const uintptr_t pages = begin + (end - begin + kPageBytes - 1) / kPageBytes;

@@ -95,3 +95,4 @@ void CallsOnStacks();
 void GivenBackInPieces();
 void ForksBesideDevices();
 void LocksBesideDescriptors();
+void LocksBeforeTheyAreTouched();

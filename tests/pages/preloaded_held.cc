@@ -2,6 +2,7 @@
 // locks where descriptors have taken most of the limit.
 #include <linux/io_uring.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -39,6 +40,9 @@ void* CallsOnOwnStack(void*) {
     for (size_t i = 0; i < 2 * kMiB; i += 65536) more[i] = 1;
     CHECK(munmap(more, 2 * kMiB) == 0);
   }
+  // Calls put signals off, with a mask that lay on the stack when the kernel looked.
+  sigset_t mask;
+  CHECK(pthread_sigmask(SIG_BLOCK, nullptr, &mask) == 0 && sigismember(&mask, SIGUSR1) == 0 && sigismember(&mask, SIGBUS) == 0);
   CHECK(rounds > 0 && deep[0] == 1 && memory[2 * kMiB - 1] == 1);
   return nullptr;
 }
@@ -165,4 +169,14 @@ void LocksBesideDescriptors() {
     for (size_t i = 0; i < 16 * kMiB; i += 4096) CHECK(memory[i] == 1);
     if (locked) CHECK(munlock(memory, bytes) == 0);
   }
+}
+
+// What is locked before it is touched may come to more than there is room for beside descriptors: it waited for ever, and now ends, with the reason. As LocksBesideDescriptors.
+void LocksBeforeTheyAreTouched() {
+  constexpr size_t kMuch = 260 * kMiB, kLocked = 8 * kMiB;
+  char* const memory = Map(kMuch);
+  for (size_t i = 0; i < kMuch; i += 4096) memory[i] = 1;
+  char* const locked = Map(kLocked);
+  CHECK(mlock2(locked, kLocked, MLOCK_ONFAULT) == 0);
+  for (size_t i = 0; i < kLocked; i += 4096) locked[i] = 1;
 }
