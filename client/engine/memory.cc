@@ -423,11 +423,11 @@ Status Engine::TooLarge(uint64_t bytes) const {
 }
 
 namespace {
-std::string WhoPins(const PinScanner::Pins& pins) {
-  std::string text;
-  if (pins.adhered > 0) text = std::to_string(pins.adhered) + " pins by adhereTos, blocks or spans of " + std::to_string(pins.threads) + (pins.threads == 1 ? " thread" : " threads");
-  if (pins.counted > 0) text += (text.empty() ? "" : ", and ") + std::to_string(pins.counted) + " by views or bundles";
-  return (text.empty() ? "adhereTos or views" : text + ",") + " take all of the memory limit of ";
+std::string WhoPins(const PinScanner::Pins& pins, uint64_t limit) {
+  std::string who = pins.counted == 0 ? "adhereTos" : pins.adhered == 0 ? "views" : "views and adhereTos", how_many;
+  if (pins.adhered > 0) how_many = std::to_string(pins.adhered) + " of adhereTos or spans, in " + std::to_string(pins.threads) + (pins.threads == 1 ? " thread" : " threads");
+  if (pins.counted > 0) how_many += (how_many.empty() ? "" : "; ") + std::to_string(pins.counted) + " others, of views, bundles or further adhereTos";
+  return std::move(who) + " pin all of the memory limit of " + FormatBytes(limit) + (how_many.empty() ? "" : " (pins: " + how_many + ")");
 }
 }  // namespace
 
@@ -439,8 +439,11 @@ Status Engine::FullOfPinsStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYS
   const uint64_t addresses = arena_.addresses(), tables = budget_.limit() - std::min(budget_.limit(), budget_.frames_limit());
   const bool much = tables > budget_.limit() / 4;
   const PinScanner::Pins pins = pins_->CountPins();
-  return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": " + WhoPins(pins) +
-                            FormatBytes(budget_.limit()) +
+  if (const uint64_t most = budget_.frames_limit(); bytes > most) {
+    return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + " at once: the memory limit of " + FormatBytes(budget_.limit()) + " has room for " + FormatBytes(most) +
+                            " beside descriptors and tables. Use less at once (a shorter span, fewer objects in one adhereAll, smaller chunks or parts of a loop), or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)"); }, OutOfHeap());
+  }
+  return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": " + WhoPins(pins, budget_.limit()) +
                             (much ? ", of which descriptors of objects and tables take " + FormatBytes(tables) + " (fewer and larger objects need less)," : "") +
                             (few ? ", or all places of that size in the " + FormatBytes(addresses) + " of addresses that were left for it (ulimit -v)," : "") +
                             " and no thread can go on to release one. Hold fewer adhereTos or views at once (a smaller scope), "

@@ -312,10 +312,14 @@ bool PinRegistry::HoldsPins() {
 
 PinScanner::Pins PinRegistry::CountPins() const {
   Pins pins{.counted = static_cast<uint64_t>(std::max(0, all_counted_.load(std::memory_order_relaxed).pins))};
+  // A pin that waits for its chunk is in a slot already, and takes no memory. Descriptors stay readable (chunk_table.h).
+  const auto holds = [](const std::atomic<detail::ChunkHead*>& slot) {
+    return Holds(slot) && PhaseOf(static_cast<const Chunk*>(slot.load(std::memory_order_relaxed))) != Phase::kSwapped;
+  };
   ForEachTable([&](const ThreadTable* table) {
     const MorePins* const more = table->more.load(std::memory_order_acquire);
-    auto held = std::count_if(table->slots, table->slots + PinTable::kAdhereToSlots, Holds);
-    if (more != nullptr) held += std::count_if(more->slots, more->used_end(), Holds);
+    auto held = std::count_if(table->slots, table->slots + PinTable::kAdhereToSlots, holds);
+    if (more != nullptr) held += std::count_if(more->slots, more->used_end(), holds);
     pins.adhered += static_cast<uint64_t>(held);
     pins.threads += held > 0;
   });

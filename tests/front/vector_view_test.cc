@@ -353,13 +353,20 @@ TEST(ManagedVector, OutOfMemoryNamesWhatPins) {
     return "all of the limit and one block more were pinned";
   };
   std::string text = fill();
-  EXPECT_THAT(text, testing::HasSubstr(": " + std::to_string(spans.size()) + " pins by adhereTos, blocks or spans of 1 thread, take all of the memory limit of"));
+  EXPECT_THAT(text, testing::HasSubstr(" (pins: " + std::to_string(spans.size()) + " of adhereTos or spans, in 1 thread) and no"));
   spans.clear();
+  // Nothing is pinned, and it named pins.
+  try {
+    x.span(0, x.size());
+    ADD_FAILURE() << "a span larger than the limit was made";
+  } catch (const ramspan::OutOfMemory& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("at once: the memory limit of 16 MiB has room for"));
+  }
   const auto view = y.cview();
   const char first = view[0];
   EXPECT_EQ(view[0], first);
   text = fill();
-  EXPECT_THAT(text, testing::HasSubstr(": " + std::to_string(spans.size()) + " pins by adhereTos, blocks or spans of 1 thread, and 1 by views or bundles, take all of the memory limit of"));
+  EXPECT_THAT(text, testing::HasSubstr(": views and adhereTos pin all of the memory limit of 16 MiB (pins: " + std::to_string(spans.size()) + " of adhereTos or spans, in 1 thread; 1 others, of views, bundles or further adhereTos)"));
 }
 
 // Views held what had been used last, which is what has to leave first in sweeps: seven times the traffic. What was pinned when it should have left
