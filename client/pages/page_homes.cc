@@ -257,7 +257,7 @@ bool PageSpace::DropChunks(char* begin, char* end) {
   return all;
 }
 
-// Of units that nobody may touch any more (OfFreeBlock). kAborted: another thread changes the block: again. As Bring otherwise. What is at home stays there: it may be held, or the stack that this runs on.
+// Of units that nobody may touch any more (OfFreeBlock). kAborted: another thread changes the block: again. As Bring otherwise. What is at home stays there: it may be held.
 Status PageSpace::ClearFreed(const Sized& one, char* begin, char* end) {
   const Status again(StatusCode::kAborted, StaticText("another thread changes the block"));
   Chunk* const chunk = one.block->chunk.load();

@@ -1,7 +1,6 @@
 // What public calls on memory that is swapped by pages have in common.
 #pragma once
 
-#include <type_traits>
 #include <utility>
 
 #include "client/pages/page_space.h"

@@ -366,7 +366,7 @@ TEST(ManagedVector, OutOfMemoryNamesWhatPins) {
   const char first = view[0];
   EXPECT_EQ(view[0], first);
   text = fill();
-  EXPECT_THAT(text, testing::HasSubstr(": views and adhereTos pin all of the memory limit of 16 MiB (pins: " + std::to_string(spans.size()) + " of adhereTos or spans, in 1 thread; 1 others, of views, bundles or further adhereTos)"));
+  EXPECT_THAT(text, testing::HasSubstr(": views and adhereTos pin all of the memory limit of 16 MiB (pins: " + std::to_string(spans.size()) + " of adhereTos or spans, in 1 thread; 1 other, of views, bundles or further adhereTos)"));
 }
 
 // Views held what had been used last, which is what has to leave first in sweeps: seven times the traffic. What was pinned when it should have left
