@@ -65,6 +65,8 @@ inline constexpr SlotRef FromGranule(uint32_t region, uint64_t granule) {
 // REQUIRES: !IsRow(slot). Region + 1; 0: the slot names no region.
 inline constexpr uint64_t RegionPlusOne(SlotRef slot) { return (slot.bits & kRegionMask) >> kRegionShift; }
 inline constexpr uint64_t GranuleOf(SlotRef slot) { return slot.bits & kGranuleMask; }
+// What begins so many bytes behind the slot's begin. REQUIRES: !IsRow(slot), it is a tier's with regions, `offset` is within it and a multiple of the granule.
+inline constexpr SlotRef PartOf(SlotRef slot, uint64_t offset) { return {slot.bits + offset / kSwapGranule}; }
 
 }  // namespace slot_bits
 }  // namespace ramspan

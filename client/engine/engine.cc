@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/checksum.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -186,6 +187,26 @@ void Engine::ReplaceSlot(Chunk* chunk, SlotRef contents) {
   static_cast<void>(DetachSlot(chunk));
   AttachSlot(chunk, Slot(tier_, contents, chunk->bytes));
   ClearBits(chunk, kDirty | (HasReadOnlySlot(chunk) ? kWritable : 0));
+}
+
+bool Engine::Cut(Chunk* chunk, std::span<Chunk* const> parts) {
+  const size_t bytes = parts[0]->bytes;
+  if (!Has(chunk, kHasSlot) || Has(chunk, kDirty)) return false;
+  if (options_.checksum) {
+    // Should somebody write there meanwhile, they are wrong, and it has become changed.
+    for (size_t i = 0; i < parts.size(); ++i) parts[i]->checksum = Checksum(static_cast<const std::byte*>(chunk->frame) + i * bytes, bytes);
+  }
+  MutexLock lock(mutex_);
+  if (chunk->op != nullptr || !chunk->slot || Has(chunk, kDirty | kReadOnlySlot) || !tier_->MayCut(chunk->slot, chunk->bytes)) return false;
+  const SlotRef slot = DetachSlot(chunk).release();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const uint64_t checksum = parts[i]->checksum;
+    AttachSlot(parts[i], Slot(tier_, slot_bits::PartOf(slot, i * bytes), bytes));
+    parts[i]->checksum = checksum;
+    room_.CountSwapped(bytes, true);
+    room_.kept.Note(bytes);
+  }
+  return true;
 }
 
 std::string Engine::DescribeUnchangedWrites() const {

@@ -72,6 +72,10 @@ class Engine {
   // `contents` (as Create's) holds the chunk's bytes now; its old slot is given back. REQUIRES: the caller has it pinned for reading, and
   // nobody for writing. Blocks while a transfer of it is in flight.
   void ReplaceSlot(Chunk* chunk, SlotRef contents) RS_EXCLUDES(mutex_);
+  // The chunk's slot becomes those of `parts`, which hold the chunk's bytes, in order, from then on; what is in memory is the caller's only: it drops the chunk,
+  // or makes it changed again (kDirty). False: nothing was done, because it is changed, its slot cannot be cut, or a transfer of it is in flight. REQUIRES: the caller
+  // has it pinned, in memory, and who writes there has pinned it for that; `parts` are new, equally large (a multiple of the granule) and as large as it together.
+  bool Cut(Chunk* chunk, std::span<Chunk* const> parts) RS_EXCLUDES(mutex_);
   // Whether the chunk's data is gone, or will be found to be when somebody asks for it. Takes the engine's mutex for chunks
   // that are not in memory only.
   bool IsLost(const Chunk* chunk) const RS_EXCLUDES(mutex_);
@@ -94,6 +98,8 @@ class Engine {
   Status AcquireCounted(Chunk* chunk, bool write, WhenPinned when_pinned = WhenPinned::kWait, const std::atomic<Chunk*>* place = nullptr) RS_EXCLUDES(mutex_);
   // kFailedPrecondition: pins fill the budget, `bytes` more do not fit; with the remedy.
   Status FullOfPinsStatus(uint64_t bytes) const;
+  // The same where not even an empty memory has room for what one request wants.
+  Status TooMuchAtOnceStatus(uint64_t bytes) const;
   // A thread that holds nothing gives up waiting for others' pins: none of those that wait can go on. They would have seen that, too, if it
   // had not tried and let go again and again, and it may do so anew. So the oldest of them is told, if there is no memory for it.
   void RefuseOldest() RS_EXCLUDES(mutex_);

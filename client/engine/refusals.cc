@@ -26,6 +26,14 @@ std::string WhoPins(const PinScanner::Pins& pins, uint64_t limit) {
 
 }  // namespace
 
+// As FullOfPinsStatus.
+Status Engine::TooMuchAtOnceStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYSIS {
+  pin_refusals_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t most = budget_.frames_limit();
+  return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + " at once: the memory limit of " + FormatBytes(budget_.limit()) + " has room for " + FormatBytes(most) +
+                            " beside descriptors and tables. Use less at once (a shorter span, fewer objects in one adhereAll, smaller chunks or parts of a loop), or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)"); }, OutOfHeap());
+}
+
 // Without the mutex: the range of addresses is constant.
 Status Engine::FullOfPinsStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYSIS {
   pin_refusals_.fetch_add(1, std::memory_order_relaxed);
@@ -34,10 +42,6 @@ Status Engine::FullOfPinsStatus(uint64_t bytes) const RS_NO_THREAD_SAFETY_ANALYS
   const uint64_t addresses = arena_.addresses(), tables = budget_.limit() - std::min(budget_.limit(), budget_.frames_limit());
   const bool much = tables > budget_.limit() / 4;
   const PinScanner::Pins pins = pins_->CountPins();
-  if (const uint64_t most = budget_.frames_limit(); bytes > most) {
-    return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + " at once: the memory limit of " + FormatBytes(budget_.limit()) + " has room for " + FormatBytes(most) +
-                            " beside descriptors and tables. Use less at once (a shorter span, fewer objects in one adhereAll, smaller chunks or parts of a loop), or raise the limit (RAMSPAN_MEMORY, ramspan run --memory)"); }, OutOfHeap());
-  }
   return WithinHeap([&] { return FailedPrecondition("no memory for " + FormatBytes(bytes) + ": " + WhoPins(pins, budget_.limit()) +
                             (much ? ", of which descriptors of objects and tables take " + FormatBytes(tables) + " (fewer and larger objects need less)," : "") +
                             (few ? ", or all places of that size in the " + FormatBytes(addresses) + " of addresses that were left for it (ulimit -v)," : "") +

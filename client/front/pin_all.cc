@@ -138,7 +138,8 @@ void PinRequests(PinRequest* first, size_t count, PinTable* table, Slots slots) 
   }
   Engine& engine = *Session::Get().engine;
   const uint64_t bytes = AsPublicCall([&] { return FrameBytes(requests); });
-  if (!may_wait || bytes > engine.budget()->frames_limit()) ThrowStatus(engine.FullOfPinsStatus(bytes));
+  if (bytes > engine.budget()->frames_limit()) ThrowStatus(engine.TooMuchAtOnceStatus(bytes));
+  if (!may_wait) ThrowStatus(engine.FullOfPinsStatus(bytes));
   BlockCache::SpareAll();  // or the views of this thread would be what it, or who is in turn before it, waits for
   TurnQueue::Turn turn(&TurnsOfAll(), table);
   CountedWait wait{&engine};

@@ -263,10 +263,12 @@ void PinRegistry::SetWaitingForTurn(PinTable* table, bool waits) {
 
 namespace {
 
-bool Holds(const std::atomic<detail::ChunkHead*>& slot) {
-  const detail::ChunkHead* held = slot.load(std::memory_order_relaxed);
-  return held != nullptr && held != NoChunk();
+// Null: none. Its thread may unpin at any time: who looks further does so at what this returned.
+const detail::ChunkHead* Held(const std::atomic<detail::ChunkHead*>& slot) {
+  const detail::ChunkHead* const held = slot.load(std::memory_order_relaxed);
+  return held == NoChunk() ? nullptr : held;
 }
+bool Holds(const std::atomic<detail::ChunkHead*>& slot) { return Held(slot) != nullptr; }
 
 // Elements do not count: their thread does not know that it holds them, and may wait for the one that needs the memory in
 // ways that nobody sees here (a join, a barrier).
@@ -314,7 +316,8 @@ PinScanner::Pins PinRegistry::CountPins() const {
   Pins pins{.counted = static_cast<uint64_t>(std::max(0, all_counted_.load(std::memory_order_relaxed).pins))};
   // A pin that waits for its chunk is in a slot already, and takes no memory. Descriptors stay readable (chunk_table.h).
   const auto holds = [](const std::atomic<detail::ChunkHead*>& slot) {
-    return Holds(slot) && PhaseOf(static_cast<const Chunk*>(slot.load(std::memory_order_relaxed))) != Phase::kSwapped;
+    const detail::ChunkHead* const held = Held(slot);
+    return held != nullptr && PhaseOf(static_cast<const Chunk*>(held)) != Phase::kSwapped;
   };
   ForEachTable([&](const ThreadTable* table) {
     const MorePins* const more = table->more.load(std::memory_order_acquire);

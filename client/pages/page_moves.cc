@@ -112,6 +112,7 @@ Status PageSpace::TryBring(const void* address) {
     const Status status = chunk == nullptr ? MakeChunk(address) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk);
     if (status.ok() && chunk != nullptr && ShowPinned(one.block, chunk, address)) {
       faults_.fetch_add(1, std::memory_order_relaxed);
+      NoteRow(one);
       if (adapts_) Judge(one);
       ShowAhead(one);
       return status;
@@ -145,22 +146,35 @@ Status PageSpace::Bring(const void* address) {
   }
 }
 
+// A sweep passes over what is at home still, of which nothing is heard.
+void PageSpace::NoteRow(const Sized& block) {
+  const int64_t since = BlockClockNs() - std::chrono::nanoseconds(kRowRecent).count();
+  uint8_t row = 0;
+  Sized before = block;
+  for (int i = 0; i <= kRowPasses && before.home > homes_.begin; ++i) {
+    before = At(before.home - 1);
+    if (before.block->shown_ns.load(std::memory_order_relaxed) > since) {
+      row = RowAfter(before.block->row.load(std::memory_order_relaxed));
+      break;
+    }
+    const Chunk* const chunk = before.block->chunk.load(std::memory_order_acquire);
+    if (chunk == nullptr || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) break;
+  }
+  block.block->row.store(row, std::memory_order_relaxed);
+}
+
 // Those behind `block` that are in memory, but not at home, where it goes on a sweep. Does not wait for transfers, but for one that begins just now.
 void PageSpace::ShowAhead(const Sized& block) {
-  if (block.home == homes_.begin) return;
-  const Block& before = BlockAt(block.home - 1);
-  const bool goes_on = BlockClockNs() - before.shown_ns.load(std::memory_order_relaxed) < std::chrono::nanoseconds(kRowRecent).count();
-  auto row = static_cast<uint8_t>(goes_on ? std::min(before.row.load(std::memory_order_relaxed) + 1, int{kRowMost}) : 0);
-  block.block->row.store(row, std::memory_order_relaxed);
+  uint8_t row = block.block->row.load(std::memory_order_relaxed);
   if (row < kRowLeast) return;
-  const uint64_t most = std::min<uint64_t>(row, engine_->budget()->limit() / kAheadInLimit / block.bytes);
+  const uint64_t most = std::min<uint64_t>(std::min(row, kRowMost), engine_->budget()->limit() / kAheadInLimit / block.bytes);
   Sized next = block;
   for (uint64_t i = 0; i < most && next.end() < homes_.begin + homes_.bytes; ++i) {
     next = At(next.end());
     Chunk* const chunk = next.block->chunk.load(std::memory_order_acquire);
     // Of a chunk that is freed just now the descriptor stays readable (chunk_table.h), and AcquireCounted looks again.
-    if (chunk == nullptr || next.bytes > block.bytes || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
-    row = static_cast<uint8_t>(std::min(row + 1, int{kRowMost}));
+    if (chunk == nullptr || next.bytes > block.bytes || (adapts_ && BeginsLarger(next)) || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
+    row = RowAfter(row);
     if (!IsInGrace(next.block->shown_ns.load(std::memory_order_relaxed))) {
       if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next.block->chunk).ok() || !ShowPinned(next.block, chunk, nullptr)) return;
     }

@@ -22,7 +22,9 @@ namespace {
 
 constexpr uint32_t kNear = 64;       // faults
 constexpr int kGrow = 16;            // so many more faults with a neighbour than without
+constexpr uint8_t kRowOfSweep = 32;  // pages that came one after the other: a record of several is shorter, and where all are used at random there is no such row
 constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
+constexpr int kSureOfLarge = 4;      // where faults are few, so that it is soon seen when they come here and there
 constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
 constexpr uint64_t kLargestInLimit = 16;  // large blocks are at most this part of it, also where it is lower than at the start
 // Of the limit: beyond it no more blocks become pages. Frames give way to descriptors up to 7/8, and small limits are soon full of what each block has anyway.
@@ -62,6 +64,12 @@ PageSpace::Size PageSpace::Wanted(const Area& area) const {
   return wanted == kPage && IsFullOfDescriptors() ? kUnit : wanted;
 }
 
+// A block that begins there is the first of what becomes one larger block with its first touch.
+bool PageSpace::BeginsLarger(const Sized& block) const {
+  const Size wanted = Wanted(AreaOf(block.home));
+  return block.bytes < sizes_[wanted] && OffsetOf(block.home) % sizes_[wanted] == 0;
+}
+
 // Before the block comes for a touch of `address`.
 void PageSpace::Adapt(const void* address) {
   Area& area = AreaOf(address);
@@ -76,15 +84,20 @@ void PageSpace::Adapt(const void* address) {
   if (one.bytes == sizes_[wanted]) {
     // Another thread has done it.
   } else if (one.bytes > unit_bytes_) {
-    done = Resize(one.home, kLarge, kUnit);
-  } else if (one.bytes < unit_bytes_) {
-    done = Resize(HomeOfUnit(UnitOf(address)), kPage, kUnit);
+    done = Resize(one.home, kLarge, kUnit) && (wanted != kPage || Resize(HomeOfUnit(UnitOf(address)), kUnit, kPage));
+  } else if (wanted == kUnit) {
+    char* const begin = HomeOfUnit(UnitOf(address));
+    if (IsAnyInGrace(begin, unit_bytes_)) return;
+    done = Resize(begin, kPage, kUnit);
   } else if (wanted == kPage) {
     done = Resize(one.home, kUnit, kPage);
   } else {
     char* const begin = homes_.begin + (OffsetOf(address) & -sizes_[kLarge]);
     done = IsOneAllocation(begin, sizes_[kLarge]);
-    if (done && IsAnyInGrace(begin, sizes_[kLarge])) return;
+    if (done && IsAnyInGrace(begin, sizes_[kLarge])) {
+      if (char* const unit = HomeOfUnit(UnitOf(address)); one.bytes < unit_bytes_ && !IsAnyInGrace(unit, unit_bytes_)) Resize(unit, kPage, kUnit);
+      return;
+    }
     for (char* at = begin; done && at < begin + sizes_[kLarge]; at += unit_bytes_) done = At(at).bytes == unit_bytes_ || Resize(at, kPage, kUnit);
     done = done && Resize(begin, kUnit, kLarge);
   }
@@ -110,8 +123,9 @@ void PageSpace::Judge(const Sized& block) {
   Size next = wanted;
   if (score >= kGrow) next = wanted == kPage ? kUnit : kLarge;
   if (score <= -(wanted == kLarge ? kShrinkLarge : kShrinkUnit) << failures) next = wanted == kLarge ? kUnit : kPage;
+  if (wanted == kPage && block.block->row.load(std::memory_order_relaxed) >= kRowOfSweep) next = kUnit;
   if (sizes_[next] == sizes_[wanted]) {
-    area.score.store(static_cast<int16_t>(std::clamp(score, -(kShrinkUnit << kFailuresMost), kGrow)), std::memory_order_relaxed);
+    area.score.store(static_cast<int16_t>(std::clamp(score, -(kShrinkUnit << kFailuresMost), wanted == kLarge ? kSureOfLarge : kGrow)), std::memory_order_relaxed);
     return;
   }
   if (sizes_[next] > sizes_[wanted] && wanted == kPage) area.failures.store(static_cast<uint8_t>(std::min(failures + kFailureWeighs, kFailuresMost)), std::memory_order_relaxed);
@@ -181,11 +195,14 @@ bool PageSpace::Resize(char* begin, Size from, Size to) {
     if (!done) break;
     of_old_[pinned_olds] = chunk;
   }
-  for (; done && is_touched && pinned_news < news; ++pinned_news) {
+  // What swap holds already stays there.
+  const bool is_cut = done && is_touched && news > 1 && engine_->Cut(of_old_[0], {of_new_, news});
+  for (; done && is_touched && !is_cut && pinned_news < news; ++pinned_news) {
     done = engine_->AcquireCounted(of_new_[pinned_news], true, Engine::WhenPinned::kReturn).ok();
     if (!done) break;
   }
-  if (done) done = Exchange(begin, from, to);
+  if (done) done = Exchange(begin, from, to, is_cut);
+  if (is_cut && !done) SetBits(of_old_[0], kDirty);
   // What has no block now goes.
   for (size_t i = 0; i < news; ++i) {
     if (of_new_[i] == nullptr) continue;
@@ -203,7 +220,7 @@ bool PageSpace::Resize(char* begin, Size from, Size to) {
 }
 
 // With everything pinned. REQUIRES: as Resize.
-bool PageSpace::Exchange(char* begin, Size from, Size to) {
+bool PageSpace::Exchange(char* begin, Size from, Size to, bool is_cut) {
   const uint64_t old_bytes = sizes_[from], new_bytes = sizes_[to], bytes = std::max(old_bytes, new_bytes);
   const size_t olds = bytes / old_bytes, news = bytes / new_bytes;
   // Who waits for one of them while he has another one may keep somebody waiting who has that and waits for him: so it does not wait for long.
@@ -214,6 +231,7 @@ bool PageSpace::Exchange(char* begin, Size from, Size to) {
     const Block* const block = olds_[i];
     done = block->chunk.load(std::memory_order_relaxed) == of_old_[i] && !block->held && block->calls == 0 && !block->is_copied && !block->is_protected && !block->is_locked &&
            (!block->home || !IsInGrace(block->shown_ns.load(std::memory_order_relaxed)));
+    done = done && !(is_cut && (block->home || Has(of_old_[i], kDirty)));  // who brings it home has made it changed before
   }
   for (size_t i = 0; done && i < olds; ++i) {
     Block* const block = olds_[i];
@@ -229,8 +247,8 @@ bool PageSpace::Exchange(char* begin, Size from, Size to) {
     for (size_t i = 0; i < olds; ++i) are_zeros &= is_zeros(i);
     uint64_t touched = 0;
     for (size_t i = 0; i < olds; ++i) touched += of_old_[i] != nullptr ? old_bytes : 0;
-    std::fill_n(is_used_, news, false);
-    for (size_t i = 0; i < news; ++i) {
+    std::fill_n(is_used_, news, is_cut);
+    for (size_t i = 0; i < news && !is_cut; ++i) {
       if (of_new_[i] == nullptr || are_zeros) continue;
       auto* const frame = static_cast<std::byte*>(of_new_[i]->frame);
       if (new_bytes >= kHugePageBytes) LeaveFrame(frame, new_bytes);  // what is copied there gets a huge page instead of those of the small frames that were there
@@ -242,10 +260,9 @@ bool PageSpace::Exchange(char* begin, Size from, Size to) {
       if (IsZero(reinterpret_cast<const char*>(frame), new_bytes)) continue;  // as never touched
       is_used_[i] = true;
       SetBits(of_new_[i], kDirty);
-      uint64_t advice = 0;
-      for (size_t k = 0; k < olds; ++k) advice |= of_old_[k] == nullptr ? 0 : of_old_[k]->state.load(std::memory_order_relaxed) & kAdvice;
-      SetBits(of_new_[i], advice);
     }
+    uint64_t advice = 0;
+    for (size_t k = 0; k < olds; ++k) advice |= of_old_[k] == nullptr ? 0 : of_old_[k]->state.load(std::memory_order_relaxed) & kAdvice;
     // Whoever finds an old descriptor without its chunk finds the new size, too.
     for (size_t i = 0; i < news; ++i) {
       Block& block = blocks_[NumberOf(OffsetOf(begin) + i * new_bytes)];
@@ -253,6 +270,7 @@ bool PageSpace::Exchange(char* begin, Size from, Size to) {
       block.row.store(0, std::memory_order_relaxed);
       if (news > 1) block.shown_at.store(0, std::memory_order_relaxed);
       if (is_used_[i]) of_new_[i]->refs.store(static_cast<uint32_t>(&block - blocks_), std::memory_order_release);
+      if (is_used_[i]) SetBits(of_new_[i], advice);
       if (is_used_[i]) touched -= new_bytes;
       if (&block != olds_[0] || is_used_[i]) block.chunk.store(is_used_[i] ? of_new_[i] : nullptr);
     }

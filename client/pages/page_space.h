@@ -157,6 +157,7 @@ class PageSpace {
   static constexpr auto kGrace = std::chrono::microseconds(300);
   // In a sweep, blocks that have been read ahead come home with the one before them, as the kernel maps what is around a page of a file.
   static constexpr uint8_t kRowLeast = 2, kRowMost = 8;
+  static constexpr int kRowPasses = 8;
   static constexpr auto kRowRecent = std::chrono::milliseconds(50);
   static constexpr uint64_t kAheadInLimit = 32;  // all of them are at most this part of the memory limit
   static constexpr uint64_t kCallInLimit = 16, kCallsInLimit = 4;  // the same, of what one system call, and all that are under way, keep at home
@@ -233,6 +234,8 @@ class PageSpace {
   Status OfFreeBlock(const void* address);
   bool ShowPinned(Block* block, Chunk* chunk, const void* address);
   void Show(Block* block, Chunk* chunk, const void* address);
+  void NoteRow(const Sized& block);
+  static uint8_t RowAfter(uint8_t row) { return row == UINT8_MAX ? row : static_cast<uint8_t>(row + 1); }
   void ShowAhead(const Sized& block);
   int MoveHome(char* home, std::byte* frame, uint64_t bytes);
   int MoveAway(char* home, std::byte* frame, uint64_t bytes);
@@ -288,6 +291,7 @@ class PageSpace {
   };
   Area& AreaOf(const void* address) const { return areas_[OffsetOf(address) / kAreaBytes]; }
   Size Wanted(const Area& area) const;
+  bool BeginsLarger(const Sized& block) const;
   bool IsFullOfDescriptors() const;
   void Adapt(const void* address);
   void Judge(const Sized& block);
@@ -298,7 +302,7 @@ class PageSpace {
   bool IsAnyInGrace(const char* begin, uint64_t bytes) const;
   bool IsOneAllocation(const char* begin, uint64_t bytes) const;
   bool Resize(char* begin, Size from, Size to);
-  bool Exchange(char* begin, Size from, Size to);
+  bool Exchange(char* begin, Size from, Size to, bool is_cut);
   bool SplitLarge(char* address);
   void SetSizes(char* begin, uint64_t bytes, Size size);
   void ResetSizes(char* begin, char* end);

@@ -34,6 +34,7 @@ class FileSwap final : public PlainTier {
   Result<SlotRef> Reserve(size_t bytes) override;
   Result<SlotRef> TryReserve(size_t bytes) override;
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
+  bool MayCut(SlotRef slot, size_t) const noexcept override { return !slot_bits::IsRow(slot); }
   void Free(SlotRef slot, size_t bytes) noexcept override;
   void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Submit(batch, false); }

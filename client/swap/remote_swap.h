@@ -38,6 +38,9 @@ class RemoteSwap final : public PlainTier {
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override {
     return room_.TryExchange(given, bytes, taken);
   }
+  bool MayCut(SlotRef slot, size_t bytes) const noexcept override {
+    return !slot_bits::IsRow(slot) && !room_.IsLeaving(slot, bytes) && !IsLost(slot, bytes);
+  }
   void Free(SlotRef slot, size_t bytes) noexcept override { room_.Free(slot, bytes); }
 
   // Where the server is dead, writes end with kUnavailable and reads with kDataLoss; the log names server and remedy.

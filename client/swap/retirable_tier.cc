@@ -115,6 +115,12 @@ SlotRef RetirableTier::TryExchange(std::span<const HeldSlot> given, size_t bytes
   return use->TryExchange(given, bytes, taken);
 }
 
+// Closed, it gets no more slots: who brings home what is in it looks at each only once.
+bool RetirableTier::MayCut(SlotRef slot, size_t bytes) const noexcept {
+  Use use(this);
+  return use && !closed_.load(std::memory_order_relaxed) && use->MayCut(slot, bytes);
+}
+
 void RetirableTier::Free(SlotRef slot, size_t bytes) noexcept {
   if (Use use(this); use) use->Free(slot, bytes);
 }

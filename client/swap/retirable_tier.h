@@ -44,6 +44,7 @@ class RetirableTier final : public SwapTier {
   Result<SlotRef> TryReserve(size_t bytes) override;
   Status MakeRoom(size_t bytes, Patience patience) override;
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
+  bool MayCut(SlotRef slot, size_t bytes) const noexcept override;
   void Free(SlotRef slot, size_t bytes) noexcept override;
   void SubmitWrite(std::span<IoRequest* const> batch) noexcept override;
   void SubmitRead(std::span<IoRequest* const> batch) noexcept override;

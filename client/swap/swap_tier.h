@@ -165,6 +165,10 @@ class SwapTier {
   static constexpr size_t kExchangeMax = 64;
   virtual SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) = 0;
 
+  // Whether parts of the slot may be slots of their own from now on (slot_bits::PartOf), each to be given back by itself. Not where it is about to go, or
+  // has several extents. REQUIRES: as IsLost.
+  virtual bool MayCut(SlotRef slot, size_t bytes) const noexcept = 0;
+
   // Gives a slot back. REQUIRES: no request on it is in flight (I4); `bytes` as at Reserve.
   virtual void Free(SlotRef slot, size_t bytes) noexcept = 0;
 
@@ -214,6 +218,7 @@ class PlainTier : public SwapTier {
   bool HasLeaving() const noexcept override { return false; }
   bool IsLeaving(SlotRef, size_t) const noexcept override { return false; }
   SlotRef TryExchange(std::span<const HeldSlot>, size_t, size_t*) override { return {}; }
+  bool MayCut(SlotRef, size_t) const noexcept override { return false; }
   void ForgetMemory(std::span<std::byte>) noexcept override {}
   void Upkeep() override {}
   uint64_t metadata_bytes() const noexcept override { return stats().metadata_bytes; }

@@ -223,6 +223,10 @@ bool TieredSwap::HasLeaving() const noexcept {
   return false;
 }
 
+bool TieredSwap::MayCut(SlotRef slot, size_t bytes) const noexcept {
+  return At(TierOf(slot, tier_count()))->MayCut(WithoutTier(slot), bytes);
+}
+
 bool TieredSwap::IsLeaving(SlotRef slot, size_t bytes) const noexcept {
   return At(TierOf(slot, tier_count()))->IsLeaving(WithoutTier(slot), bytes);
 }

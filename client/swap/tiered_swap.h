@@ -47,6 +47,7 @@ class TieredSwap final : public SwapTier {
   Status MakeRoom(size_t bytes, Patience patience) override;
   // Within the tier of the first slot, if it is among those that get new slots.
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t bytes, size_t* taken) override;
+  bool MayCut(SlotRef slot, size_t bytes) const noexcept override;
   void Free(SlotRef slot, size_t bytes) noexcept override;
   void SubmitWrite(std::span<IoRequest* const> batch) noexcept override { Submit(batch, true); }
   void SubmitRead(std::span<IoRequest* const> batch) noexcept override { Submit(batch, false); }

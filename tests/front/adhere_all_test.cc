@@ -99,6 +99,42 @@ TEST(AdhereAll, HundredsOfPinsArePinnedOrNone) {
   for (const auto& one : too_many) EXPECT_STRNE(ramspan::detail::DescribeChunk(chunk(one)), "in use");
 }
 
+// What is said counts pins, and looked twice at one that its thread had released meanwhile: the process ended by SIGSEGV after some thousand refusals.
+TEST(AdhereAll, IsRefusedWhileOthersUnpin) {
+  std::vector<managedPtr<uint64_t>> half = Chunks(9, kMibElements), more = Chunks(9, kMibElements);
+  managedPtr<uint64_t> own(1024);
+  const auto pinned = adhereAll(half);
+  std::atomic<bool> stop{false};
+  std::thread worker([&] {
+    while (!stop) {
+      adhereTo<uint64_t> glue(own);
+      uint64_t* const x = glue;
+      ++x[0];
+    }
+  });
+  ramspan::SetWaitForPins(false);
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1); std::chrono::steady_clock::now() < end;) {
+    EXPECT_THROW(static_cast<void>(adhereAll(more)), ramspan::OutOfMemory);
+  }
+  ramspan::SetWaitForPins(true);
+  stop = true;
+  worker.join();
+}
+
+// It spoke of a request that is too large.
+TEST(AdhereAll, WhatPinsIsNamedWhereTheLimitCannotBeLowered) {
+  const uint64_t limit = ramspan::MemoryLimit();
+  std::vector<managedPtr<uint64_t>> half = Chunks(8, kMibElements);
+  const auto pinned = adhereAll(half);
+  try {
+    ramspan::SetMemoryLimit(limit / 4);
+    ADD_FAILURE() << "half of the limit is pinned, and a quarter of it became the limit";
+  } catch (const ramspan::OutOfMemory& e) {
+    EXPECT_NE(std::string(e.what()).find("adhereTos pin all of the memory limit"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(ramspan::MemoryLimit(), limit);
+}
+
 TEST(AdhereAll, MoreThanTheLimitIsRefusedAtOnceAndNothingStaysPinned) {
   std::vector<managedPtr<uint64_t>> data = Chunks(4, 6 * kMibElements);
   constexpr std::chrono::milliseconds kGrace{1000};  // the shortest wait for pins that may go

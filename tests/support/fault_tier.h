@@ -28,6 +28,7 @@ class FaultTier final : public SwapTier {
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return real_->IsLost(slot, bytes); }
   uint32_t LostWith(SlotRef slot, size_t bytes) const override { return real_->LostWith(slot, bytes); }
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override { return real_->TryMoveUp(slot, bytes); }
+  bool MayCut(SlotRef slot, size_t bytes) const noexcept override { return real_->MayCut(slot, bytes); }
   bool StandsStill(SlotRef slot, size_t bytes) noexcept override { return real_->StandsStill(slot, bytes); }
   bool HasLeaving() const noexcept override { return real_->HasLeaving(); }
   bool IsLeaving(SlotRef slot, size_t bytes) const noexcept override { return real_->IsLeaving(slot, bytes); }

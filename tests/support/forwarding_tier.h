@@ -19,6 +19,7 @@ class ForwardingTier : public SwapTier {
   Status MakeRoom(size_t bytes, Patience patience) override { return to_.MakeRoom(bytes, patience); }
   bool ShouldMove(SlotRef slot, size_t bytes) const noexcept override { return to_.ShouldMove(slot, bytes); }
   SlotRef TryMoveUp(SlotRef slot, size_t bytes) override { return to_.TryMoveUp(slot, bytes); }
+  bool MayCut(SlotRef slot, size_t bytes) const noexcept override { return to_.MayCut(slot, bytes); }
   bool IsLost(SlotRef slot, size_t bytes) const noexcept override { return to_.IsLost(slot, bytes); }
   uint32_t LostWith(SlotRef slot, size_t bytes) const override { return to_.LostWith(slot, bytes); }
   bool StandsStill(SlotRef slot, size_t bytes) noexcept override { return to_.StandsStill(slot, bytes); }

@@ -98,7 +98,7 @@ TEST(RetirableTier, CountsWhatEndsWithIt) {
 // a call that is added to the port and not here does not compile.
 class NotingTier final : public SwapTier {
  public:
-  static constexpr size_t kCalls = 21;  // of the port, but for capabilities(), which wrappers may ask once for all
+  static constexpr size_t kCalls = 22;  // of the port, but for capabilities(), which wrappers may ask once for all
   explicit NotingTier(std::set<std::string>* calls) : calls_(*calls) {}
   Capabilities capabilities() const noexcept override { return {.name = "noting", .max_in_flight = 7}; }
   Capabilities CapabilitiesOf(SlotRef) const noexcept override { return Note("CapabilitiesOf"), Capabilities{.checksums = true}; }
@@ -112,6 +112,7 @@ class NotingTier final : public SwapTier {
   bool StandsStill(SlotRef, size_t) noexcept override { return Note("StandsStill"), true; }
   bool HasLeaving() const noexcept override { return Note("HasLeaving"), true; }
   bool IsLeaving(SlotRef, size_t) const noexcept override { return Note("IsLeaving"), true; }
+  bool MayCut(SlotRef, size_t) const noexcept override { return Note("MayCut"), true; }
   SlotRef TryExchange(std::span<const HeldSlot> given, size_t, size_t* taken) override {
     Note("TryExchange");
     *taken = given.size();
@@ -143,6 +144,7 @@ void ExpectPassesAllOn(SwapTier& tier, const std::set<std::string>& calls, SlotR
   EXPECT_TRUE(tier.StandsStill(slot, 1));
   EXPECT_TRUE(tier.HasLeaving());
   EXPECT_TRUE(tier.IsLeaving(slot, 1));
+  EXPECT_TRUE(tier.MayCut(slot, 1));
   const HeldSlot given[] = {{slot, 1}};
   size_t taken = 0;
   EXPECT_TRUE(tier.TryExchange(given, 1, &taken));
