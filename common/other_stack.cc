@@ -5,7 +5,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
+#include <ctime>
 
 #include "common/check.h"
 
@@ -20,7 +22,13 @@ struct Contexts {
   void* argument;
 };
 
-size_t WholePages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+constexpr size_t kContextsBytes = kPage, kMappingBytes = kPage + kStackBytes + kContextsBytes + OtherStack::kRoom;
+static_assert(sizeof(Contexts) <= kContextsBytes);
+
+constexpr size_t kKeptMost = 4;
+std::atomic<char*> kept[kKeptMost];  // who takes one out has it
+
+constexpr timespec kNap = {0, 100'000};
 
 // makecontext passes int arguments only.
 void Start(unsigned high, unsigned low) {
@@ -29,24 +37,40 @@ void Start(unsigned high, unsigned low) {
 }
 
 // A guard, the stack, and above it what it must not reach. By the system calls: libc's names may be the preloaded library's. Null: there is no memory.
-char* Map(size_t bytes) {
-  const long all = syscall(SYS_mmap, nullptr, kPage + kStackBytes + bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+char* Map() {
+  const long all = syscall(SYS_mmap, nullptr, kMappingBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (all == -1) return nullptr;
   char* const begin = reinterpret_cast<char*>(all);
-  if (syscall(SYS_mprotect, begin + kPage, kStackBytes + bytes, PROT_READ | PROT_WRITE) == 0) return begin;
-  syscall(SYS_munmap, begin, kPage + kStackBytes + bytes);
+  if (syscall(SYS_mprotect, begin + kPage, kMappingBytes - kPage, PROT_READ | PROT_WRITE) == 0) return begin;
+  syscall(SYS_munmap, begin, kMappingBytes);
   return nullptr;
+}
+
+char* Take() {
+  for (;;) {
+    for (std::atomic<char*>& one : kept) {
+      if (char* const mapping = one.exchange(nullptr, std::memory_order_acquire)) return mapping;
+    }
+    if (char* const mapping = Map()) return mapping;
+    syscall(SYS_nanosleep, &kNap, nullptr);
+  }
+}
+
+// Release: who takes it next writes where this thread has.
+void Keep(char* mapping) {
+  for (std::atomic<char*>& one : kept) {
+    char* none = nullptr;
+    if (one.compare_exchange_strong(none, mapping, std::memory_order_release, std::memory_order_relaxed)) return;
+  }
+  syscall(SYS_munmap, mapping, kMappingBytes);
 }
 
 }  // namespace
 
-OtherStack::OtherStack(size_t bytes) : above_(WholePages(sizeof(Contexts)) + WholePages(bytes)), mapping_(Map(above_)) {}
+OtherStack::OtherStack() : mapping_(Take()) {}
+OtherStack::~OtherStack() { Keep(mapping_); }
 
-OtherStack::~OtherStack() {
-  if (mapping_ != nullptr) syscall(SYS_munmap, mapping_, kPage + kStackBytes + above_);
-}
-
-void* OtherStack::room() const { return mapping_ == nullptr ? nullptr : mapping_ + kPage + kStackBytes + WholePages(sizeof(Contexts)); }
+void* OtherStack::room() const { return mapping_ + kPage + kStackBytes + kContextsBytes; }
 
 void OtherStack::Run(void (*function)(void*), void* argument) const {
   auto* const contexts = reinterpret_cast<Contexts*>(mapping_ + kPage + kStackBytes);
@@ -62,3 +86,9 @@ void OtherStack::Run(void (*function)(void*), void* argument) const {
 }
 
 }  // namespace ramspan::detail
+
+bool ramspan::ReserveOtherStack() {
+  char* const mapping = detail::Map();
+  if (mapping != nullptr) detail::Keep(mapping);
+  return mapping != nullptr;
+}

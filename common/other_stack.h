@@ -1,4 +1,5 @@
-// Runs a function on a stack of its own, and returns to the caller's.
+// Runs a function on a stack of its own, and returns to the caller's. Some stacks are kept: to make one and give it back costs 40 us, and there may be no memory for it.
+// Thread-safety: any thread.
 #pragma once
 
 #include <cstddef>
@@ -8,24 +9,28 @@
 
 namespace ramspan {
 
+// False: there is no memory for a stack. Else there is always one from now on, for which a thread may have to wait until another one has returned.
+bool ReserveOtherStack();
+
 namespace detail {
-// A mapping that nobody else knows, with room for `bytes` above the stack, aligned as a page. It ends with the object, which is not used on it.
+// A mapping that nobody else knows, with room above the stack for what is passed to it. The object is not used on it.
 class OtherStack {
  public:
-  explicit OtherStack(size_t bytes);
+  static constexpr size_t kRoom = 4096;  // bytes, aligned as a page
+
+  OtherStack();  // waits until there is one
   ~OtherStack();
   OtherStack(const OtherStack&) = delete;
   OtherStack& operator=(const OtherStack&) = delete;
-  void* room() const;  // null: there is no memory for a stack
+  void* room() const;
   void Run(void (*function)(void*), void* argument) const;
 
  private:
-  const size_t above_;
   char* const mapping_;
 };
 }  // namespace detail
 
-// What `function` returns. It is moved there, so what it captures by value is not on the caller's stack either. It must not throw. Where there is no memory for a stack it runs on the caller's.
+// What `function` returns. It is moved there, so what it captures by value is not on the caller's stack either. It must not throw.
 template <typename F>
 auto OnOtherStack(F function) {
   using Result = decltype(function());
@@ -33,9 +38,8 @@ auto OnOtherStack(F function) {
     F function;
     std::conditional_t<std::is_void_v<Result>, char, Result> result;
   };
-  static_assert(alignof(Job) <= 4096);
-  const detail::OtherStack stack(sizeof(Job));
-  if (stack.room() == nullptr) return function();
+  static_assert(alignof(Job) <= detail::OtherStack::kRoom && sizeof(Job) <= detail::OtherStack::kRoom);
+  const detail::OtherStack stack;
   Job* const job = new (stack.room()) Job{std::move(function), {}};
   stack.Run(
       [](void* argument) {

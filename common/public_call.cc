@@ -2,6 +2,10 @@
 
 #include <pthread.h>
 
+#include <cstdlib>
+
+#include "common/log.h"
+
 namespace ramspan {
 
 namespace detail {
@@ -9,6 +13,7 @@ __thread int t_inside_ramspan = 0;
 }  // namespace detail
 
 std::atomic<bool> PublicCall::put_off_{false};
+std::atomic<uintptr_t> PublicCall::pages_begin_{0}, PublicCall::pages_bytes_{0};
 
 namespace {
 // Not on the stack, which may be memory that is away when the kernel looks.
@@ -16,12 +21,20 @@ sigset_t put_off_signals;
 __thread sigset_t t_before __attribute__((tls_model("initial-exec")));
 }  // namespace
 
-void PublicCall::PutHandlersOff() {
+void PublicCall::BeginPages(const void* begin, uint64_t bytes) {
   sigset_t all;
   sigfillset(&all);
   for (const int own : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS}) sigdelset(&all, own);
   put_off_signals = all;
+  pages_begin_.store(reinterpret_cast<uintptr_t>(begin), std::memory_order_relaxed);
+  pages_bytes_.store(bytes, std::memory_order_relaxed);
   put_off_.store(true, std::memory_order_release);
+}
+
+void PublicCall::EndOnSuchStack() {
+  LogWarning("the process ends: a thread uses managedPtr, or another of Ramspan's own calls, on a stack that is swapped by pages (a coroutine's, or one that the program gave its thread), and would wait for "
+             "that for ever. Let such stacks be malloc's: ramspan run --pages-above SIZE (RAMSPAN_PAGES_ABOVE) with more than a stack takes");
+  std::abort();
 }
 
 void PublicCall::Block() {

@@ -4,13 +4,16 @@
 //   needs them for that (Inside).
 // - Where the program has memory that is swapped by pages, its signal handlers come after the call: one that touched a page that is away would wait for who needs
 //   the locks that this thread holds. What the thread itself does wrong, or where it touches pages (SIGBUS), is not put off. Nor is it cancelled meanwhile.
+// - Its stack is not such memory, which would be away sooner or later while it holds a lock: the process ends, with the reason, instead of waiting for ever. Calls that go on
+//   on another stack (client/runtime/page_call.h) say so.
 //
-// Thread-safety: the thread's own; PutHandlersOff once, by any.
+// Thread-safety: the thread's own; BeginPages once, by any.
 #pragma once
 
 #include <signal.h>
 
 #include <atomic>
+#include <cstdint>
 
 #include "common/errno_guard.h"
 
@@ -30,8 +33,11 @@ class Inside {
 
 class __attribute__((visibility("default"))) PublicCall {
  public:
-  PublicCall() : is_first_(detail::t_inside_ramspan++ == 0 && put_off_.load(std::memory_order_relaxed)) {
+  enum class Stack { kStays, kAny };
+  explicit PublicCall(Stack stack = Stack::kStays) : is_first_(detail::t_inside_ramspan++ == 0 && put_off_.load(std::memory_order_relaxed)) {
     if (__builtin_expect(is_first_, 0)) Block();
+    const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+    if (stack == Stack::kStays && __builtin_expect(here - pages_begin_.load(std::memory_order_relaxed) < pages_bytes_.load(std::memory_order_relaxed), 0)) EndOnSuchStack();
   }
   ~PublicCall() {
     if (__builtin_expect(is_first_, 0)) Unblock();
@@ -43,14 +49,17 @@ class __attribute__((visibility("default"))) PublicCall {
   // What the program finds in errno after it, of a call that stands for one of libc's.
   void Fail(int error) { errno_.Set(error); }
 
-  // From now on, in all threads: a call that has begun before does not do so yet. Before there are pages.
-  static void PutHandlersOff();
+  // There are pages at these addresses from now on, which threads may use that see it: before they do. A call that has begun before does not put handlers off yet.
+  static void BeginPages(const void* begin, uint64_t bytes);
 
  private:
   void Block();
   void Unblock();
 
+  [[noreturn]] static void EndOnSuchStack();
+
   static std::atomic<bool> put_off_;
+  static std::atomic<uintptr_t> pages_begin_, pages_bytes_;
   ErrnoGuard errno_;
   const bool is_first_;
   int cancel_before_;

@@ -324,7 +324,7 @@ void ForkCopy::InParent() {
   if (ends.parent < 0) return;
   const int error = errno;
   {
-    const PublicCall call;
+    const PublicCall call(PublicCall::Stack::kAny);
     const WriteSignalsBlocked blocked;
     CloseEnd(&ends.child);
     if (MayWantCopy(ends.parent)) Answered(ends.parent);

@@ -29,10 +29,9 @@ struct PageBlock {
   // For who waits for another thread.
   static constexpr auto kNap = std::chrono::microseconds(50);
 
-  // The caller's stack may be in that block. It is touched before each try, and then has its grace: who found it gone when the lock is his would wait for himself.
+  // REQUIRES: the caller's stack is not in a block (client/runtime/page_call.h): he would wait for himself where that leaves.
   void Lock() {
-    volatile int looks = 0;
-    for (; looks = looks + 1, locked.exchange(true, std::memory_order_acquire);) {
+    for (int looks = 0; locked.exchange(true, std::memory_order_acquire); ++looks) {
       if (looks >= kLooksBeforeNap) std::this_thread::sleep_for(kNap);  // who has it may get no core otherwise (real-time)
       if (looks >= kLooks) std::this_thread::yield();
       __builtin_ia32_pause();

@@ -209,18 +209,27 @@ size_t PageSpace::UsedBytesFrom(const void* begin, size_t bytes, bool* are_prote
   return std::min(bytes, end - std::min(end, at));
 }
 
-void PageSpace::Discard(void* begin, size_t bytes) {
+// With the mutex by which units go: another thread may be giving the rest of one back just now.
+bool PageSpace::TakeAgain(void* begin, size_t bytes) {
   auto* const first = static_cast<char*>(begin);
-  NoteTaken(first, bytes);  // something else may be mapped there now
-  if (bytes > 0) {
-    // Also behind what was asked for.
-    std::atomic<uint32_t>& tail = OfUnit(UnitOf(first + bytes - 1)).tail;
-    const uint64_t end = OffsetOf(first + bytes - 1) % unit_bytes_ + 1;
-    uint32_t before = tail.load(std::memory_order_relaxed);
-    while (before != 0 && before < end && !tail.compare_exchange_weak(before, end < unit_bytes_ ? static_cast<uint32_t>(end) : 0, std::memory_order_relaxed)) {
-    }
+  MutexLock lock(mutex_);
+  if (bytes == 0 || !IsUsed(begin, bytes)) return false;
+  NoteTaken(first, bytes);
+  // Also behind what was asked for: the unit goes without what is between.
+  const size_t unit = UnitOf(first + bytes - 1);
+  const uint64_t end = OffsetOf(first + bytes - 1) % unit_bytes_ + 1, used = UsedBytes(unit);
+  if (used >= end) return true;
+  const char* const gap = HomeOfUnit(unit) + (used + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if (gap < first) {
+    gives_back_.store(true, std::memory_order_relaxed);
+    given_back_.Set(PageOf(gap), PageOf(first), true);
   }
-  DropChunks(first, first + bytes);
+  OfUnit(unit).tail.store(end < unit_bytes_ ? static_cast<uint32_t>(end) : 0, std::memory_order_relaxed);
+  return true;
+}
+
+void PageSpace::Discard(void* begin, size_t bytes) {
+  DropChunks(static_cast<char*>(begin), static_cast<char*>(begin) + bytes);
 }
 
 // What is there of whole blocks; zeros in what is there of others. Sizes may change meanwhile: then it looks again. False: not all are zeros, because memory or swap is full, or the data is lost.

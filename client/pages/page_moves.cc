@@ -249,7 +249,7 @@ void PageSpace::CopyHome(char* home, std::byte* frame, uint64_t bytes, int move_
   size_t done = 0;
   int error = userfault_.Copy(home, frame, bytes, &done);
   if (error == ENOMEM && ComesWithRights()) {
-    EndForTheProgram("has too many mappings (sysctl vm.max_map_count) for its memory that is swapped by pages: without userfaultfd each block of %llu KiB is one. Larger blocks (--page-block) need fewer",
+    EndForTheProgram("has too many mappings (sysctl vm.max_map_count), or no addresses left (ulimit -v), for its memory that is swapped by pages: without userfaultfd each block of %llu KiB is a mapping. Larger blocks (--page-block) need fewer",
                      static_cast<unsigned long long>(bytes >> 10));
   }
   while (error != 0) {

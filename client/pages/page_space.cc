@@ -14,6 +14,7 @@
 #include "client/engine/engine.h"
 #include "common/huge_page.h"
 #include "common/log.h"
+#include "common/other_stack.h"
 #include "common/slot_ref.h"
 #include "common/topology.h"
 #include "common/units.h"
@@ -53,6 +54,7 @@ PageSpace::PageSpace(Engine* engine, const PageOptions& options)
 
 Status PageSpace::Open(const PageOptions& options) {
   if (Status status = userfault_.Open(options.mode, options.moves); !status.ok()) return status;
+  if (!ReserveOtherStack()) return Unavailable("there is no memory, or no address space, for a stack of 256 KiB (ulimit -v)");
   engine_->LeaveHugePages();  // pages move one by one, and leave holes in frames
   // Blocks have numbers of 32 bits, of which the last one is none.
   const uint64_t most = ((adapts_ ? kPageBytes : unit_bytes_) << 32) - kAreaBytes, limit = engine_->budget()->limit();

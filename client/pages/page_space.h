@@ -75,6 +75,9 @@ class PageSpace {
   // The same, and the addresses of whole blocks are given back (munmap). They may be of several allocations, and parts of them, which are no more Free's
   // and Reallocate's then.
   void Release(void* begin, size_t bytes);
+  // Whole pages that the program maps again, of which some may have been given back (Release) and the rest of their units be about to; what is there stays as it is. False: not all of it
+  // is allocated, and nothing was done.
+  bool TakeAgain(void* begin, size_t bytes);
   // Whether all of the range is allocated.
   bool IsUsed(const void* begin, size_t bytes) const;
   // How many bytes from `begin` on are in allocated blocks, `bytes` at most, and whether pages of one of those blocks have another protection.

@@ -99,8 +99,8 @@ RAMSPAN_API void* mmap(void* address, size_t bytes, int protection, int flags, i
     }
     if (IsChildWithCopy()) return Returned<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
     bytes = WholePages(bytes);
-    if (bytes == 0 || !AreUsed(address, bytes)) return OutOfMemory(), MAP_FAILED;
-    PublicCall call;
+    if (bytes == 0 || !AreUsed(address, bytes) || !ramspan::detail::TakePagesAgain(address, bytes)) return OutOfMemory(), MAP_FAILED;
+    PublicCall call(PublicCall::Stack::kAny);
     if (ramspan::detail::ProtectPages(address, bytes, PROT_READ | PROT_WRITE) != 0) return call.Fail(ENOMEM), MAP_FAILED;
     Forget(address, bytes, Given::kBack);
     ramspan::detail::UnlockPages(address, bytes);
@@ -117,7 +117,7 @@ RAMSPAN_API int munmap(void* address, size_t bytes) noexcept {
     errno = EINVAL;
     return -1;
   }
-  const PublicCall call;
+  const PublicCall call(PublicCall::Stack::kAny);
   bytes = (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
   Forget(address, bytes, Given::kBack);
   IsChildWithCopy() ? ramspan::detail::DropPagesInChild(address, bytes) : ramspan::detail::ReleasePages(address, bytes);
@@ -147,7 +147,7 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
   if (!is_in_homes) return errno = EINVAL, MAP_FAILED;
   if (!is_child && !AreUsed(address, before)) return errno = EFAULT, MAP_FAILED;
   if (is_child) return RemappedInChild(static_cast<char*>(address), before, bytes, flags);
-  PublicCall call;
+  PublicCall call(PublicCall::Stack::kAny);
   if ((flags & ~MREMAP_MAYMOVE) != 0) {  // to a place of the caller's, or with something left behind
     call.Fail(ENOMEM);
     return MAP_FAILED;
@@ -188,7 +188,7 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
     return -1;
   }
   if (bytes > 0 && !IsChildWithCopy() && !AreUsed(address, bytes)) return static_cast<int>(reinterpret_cast<intptr_t>(OutOfMemory())) - 1;
-  PublicCall call;
+  PublicCall call(PublicCall::Stack::kAny);
   switch (what) {
     case MADV_DONTNEED:
     case MADV_FREE:
@@ -223,7 +223,7 @@ RAMSPAN_API int madvise(void* address, size_t bytes, int what) noexcept {
 // Pages whose protection differs from the others' cannot be moved: they stay.
 RAMSPAN_API int mprotect(void* address, size_t bytes, int protection) noexcept {
   if (!IsHome(address) || bytes == 0 || t_inside_ramspan != 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mprotect, address, bytes, protection));
-  PublicCall call;
+  PublicCall call(PublicCall::Stack::kAny);
   if (reinterpret_cast<uintptr_t>(address) % kPageBytes != 0) return call.Fail(EINVAL), -1;
   bytes = WholePages(bytes);
   if (bytes == 0 || !AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
@@ -241,7 +241,7 @@ RAMSPAN_API int pkey_mprotect(void* address, size_t bytes, int protection, int k
 
 RAMSPAN_API int mlock2(const void* address, size_t bytes, unsigned flags) noexcept {
   if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mlock2, address, bytes, flags));
-  PublicCall call;
+  PublicCall call(PublicCall::Stack::kAny);
   if ((flags & ~MLOCK_ONFAULT) != 0) return call.Fail(EINVAL), -1;
   if (AreUsed(address, bytes) && ramspan::detail::LockPages(const_cast<void*>(address), bytes, (flags & MLOCK_ONFAULT) == 0)) return 0;
   call.Fail(ENOMEM);
@@ -253,7 +253,7 @@ RAMSPAN_API int mlock(const void* address, size_t bytes) noexcept { return mlock
 RAMSPAN_API int mlockall(int flags) noexcept {
   ramspan::preload::AwaitStart();  // the addresses of frames may be reserved already
   if (homes.bytes == 0 || t_inside_ramspan != 0 || (flags & MCL_CURRENT) == 0 || (flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) != 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_mlockall, flags));
-  PublicCall call;
+  PublicCall call(PublicCall::Stack::kAny);
   int error = ramspan::detail::LockOthers();
   if (error == 0 && (flags & MCL_FUTURE) != 0 && syscall(SYS_mlockall, (flags & ~MCL_CURRENT) | MCL_ONFAULT) != 0) error = errno;
   if (error == 0) return 0;
@@ -263,14 +263,14 @@ RAMSPAN_API int mlockall(int flags) noexcept {
 
 RAMSPAN_API int munlock(const void* address, size_t bytes) noexcept {
   if (!IsHome(address) || bytes == 0 || IsChildWithCopy()) return Returned<int>(syscall(SYS_munlock, address, bytes));
-  PublicCall call;
+  PublicCall call(PublicCall::Stack::kAny);
   if (!AreUsed(address, bytes)) return call.Fail(ENOMEM), -1;
   ramspan::detail::UnlockPages(const_cast<void*>(address), bytes);
   return 0;
 }
 RAMSPAN_API int munlockall() noexcept {
   if (homes.bytes > 0 && t_inside_ramspan == 0 && !IsChildWithCopy()) {
-    const PublicCall call;
+    const PublicCall call(PublicCall::Stack::kAny);
     ramspan::preload::UnlockAllButStacks();
   }
   return Returned<int>(syscall(SYS_munlockall));

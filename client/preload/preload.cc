@@ -165,7 +165,7 @@ void ramspan::preload::AwaitStart() {
 void* ramspan::preload::Take(size_t bytes, size_t alignment) {
   if (t_inside_ramspan != 0 || bytes > PTRDIFF_MAX) return nullptr;
   if (const State now = state.load(std::memory_order_relaxed); now == State::kUnborn || now == State::kForked) return nullptr;
-  const PublicCall call;
+  const PublicCall call(PublicCall::Stack::kAny);
   const int error = errno;
   if (state.load(std::memory_order_acquire) != State::kStarted) std::call_once(once, Start);
   if (bytes < taken_from.load(std::memory_order_relaxed)) return nullptr;  // as configured
@@ -199,7 +199,7 @@ RAMSPAN_API void* calloc(size_t count, size_t bytes) {
 
 RAMSPAN_API void free(void* begin) {
   if (!IsHome(begin)) return __libc_free(begin);
-  const PublicCall call;
+  const PublicCall call(PublicCall::Stack::kAny);
   ForgetTopsOf(begin);
   ramspan::FreePages(begin);
 }
@@ -227,7 +227,7 @@ RAMSPAN_API void* realloc(void* begin, size_t bytes) {
   }
   if (bytes > PTRDIFF_MAX) return OutOfMemory();
   if (MayTake(bytes)) {
-    PublicCall call;
+    PublicCall call(PublicCall::Stack::kAny);
     ForgetTopsOf(begin);
     void* const moved = ramspan::detail::ReallocatePages(begin, bytes);
     if (moved == nullptr) call.Fail(ENOMEM);

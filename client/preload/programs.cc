@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "client/preload/beside.h"
+#include "client/preload/pinned_stack.h"
 
 namespace ramspan::preload {
 namespace {
@@ -82,23 +83,6 @@ class LeftInParent {
   static inline constinit Piece pieces[kMost] = {};
   Piece* piece_ = nullptr;
   bool has_own_word_ = false;
-};
-
-// libc blocks all signals while it starts a program, those by which pages come too: its stack, where that is swapped by pages, stays at home meanwhile.
-class PinnedStack {
- public:
-  PinnedStack() : PinnedStack(static_cast<const char*>(__builtin_frame_address(0))) {}
-
- private:
-  static constexpr size_t kBelow = size_t{48} << 10, kAbove = size_t{4} << 10;  // what libc's calls use of it (the program that starts has another one), and who called them
-  explicit PinnedStack(const char* here) : used_(here, kAbove), below_(here - Below(here), Below(here)) {}
-  // As much of it as there is.
-  static size_t Below(const char* here) {
-    size_t below = NeedsPins(here) ? kBelow : 0;
-    while (below > 0 && (!IsHome(here - below) || !detail::PagesAreUsed(here - below, below))) below /= 2;
-    return below;
-  }
-  const Pinned used_, below_;  // the first block of either always finds room
 };
 
 // The text beside, where it may leave before it is read. Null: there is no memory for that.

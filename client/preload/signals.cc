@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "client/preload/beside.h"
+#include "client/preload/pinned_stack.h"
 
 extern "C" {
 void* __libc_malloc(size_t);
@@ -46,6 +47,7 @@ using ramspan::preload::CopyOf;
 using ramspan::preload::IsOurs;
 using ramspan::preload::MayComeBySignal;
 using ramspan::preload::NeedsPins;
+using ramspan::preload::PinnedStack;
 using ramspan::preload::Unblockable;
 
 RS_LIBC(sigaction, int (*)(int, const struct sigaction*, struct sigaction*))
@@ -114,6 +116,7 @@ RAMSPAN_API int sigaction(int number, const struct sigaction* action, struct sig
     if (before != nullptr) *before = now;
     return 0;
   }
+  const PinnedStack stack;
   if (action == nullptr) return real_sigaction(number, action, before);
   struct sigaction own = *action;
   if (ramspan::detail::t_inside_ramspan == 0) Unblock(&own.sa_mask);  // also where pages come by no signal: to a forked child they do

@@ -16,6 +16,7 @@
 #include <new>
 
 #include "client/preload/homes.h"
+#include "client/preload/pinned_stack.h"
 
 extern "C" {
 void* __libc_malloc(size_t);
@@ -132,7 +133,7 @@ bool HoldTopOf(const pthread_attr_t& attributes) {
   const size_t held = static_cast<size_t>(static_cast<char*>(stack) + bytes - top);
   const uintptr_t begin = BeginOf(reinterpret_cast<uintptr_t>(top)), end = reinterpret_cast<uintptr_t>(top) + held;
   const uintptr_t pages = begin + (end - begin + kPageBytes - 1) / kPageBytes;
-  const PublicCall call;
+  const PublicCall call(PublicCall::Stack::kAny);
   const Noted noted = NoteTop(pages);  // first: munlockall may come at once
   if (noted == Noted::kNot) return false;
   if (detail::LockPages(top, held, true)) return true;
@@ -187,6 +188,7 @@ using ramspan::preload::IsLargeEnough;
 using ramspan::preload::kLeastOfSystem;
 using ramspan::preload::MakeStackOfThisThread;
 using ramspan::preload::MayComeBySignal;
+using ramspan::preload::PinnedStack;
 using ramspan::preload::RunThread;
 using ramspan::preload::SetStack;
 using ramspan::preload::t_has_ours;
@@ -194,11 +196,15 @@ using ramspan::preload::t_programs;
 using ramspan::preload::TakeOurs;
 
 RS_LIBC(pthread_create, int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))
+RS_LIBC(pthread_kill, int (*)(pthread_t, int))
+RS_LIBC(pthread_sigqueue, int (*)(pthread_t, int, const sigval))
+RS_LIBC(pthread_cancel, int (*)(pthread_t))
 
 extern "C" {
 
 RAMSPAN_API int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) noexcept {
   if (attributes != nullptr && t_inside_ramspan == 0 && !HoldTopOf(*attributes)) return EAGAIN;
+  const PinnedStack stack;
   if (t_inside_ramspan == 0 && !MayComeBySignal()) return real_pthread_create(thread, attributes, run, argument);
   auto* const begin = static_cast<Beginning*>(__libc_malloc(sizeof(Beginning)));
   if (begin == nullptr) return EAGAIN;
@@ -206,6 +212,19 @@ RAMSPAN_API int pthread_create(pthread_t* thread, const pthread_attr_t* attribut
   const int error = real_pthread_create(thread, attributes, RunThread, begin);
   if (error != 0) __libc_free(begin);
   return error;
+}
+
+RAMSPAN_API int pthread_kill(pthread_t thread, int number) noexcept {
+  const PinnedStack stack;
+  return real_pthread_kill(thread, number);
+}
+RAMSPAN_API int pthread_sigqueue(pthread_t thread, int number, const sigval value) noexcept {
+  const PinnedStack stack;
+  return real_pthread_sigqueue(thread, number, value);
+}
+RAMSPAN_API int pthread_cancel(pthread_t thread) {
+  const PinnedStack stack;
+  return real_pthread_cancel(thread);
 }
 
 RAMSPAN_API int sigaltstack(const stack_t* stack, stack_t* before) noexcept {

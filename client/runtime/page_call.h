@@ -28,7 +28,7 @@ class PageCall {
   }
 
  private:
-  const PublicCall call_;
+  const PublicCall call_{PublicCall::Stack::kAny};
   PageSpace* const space_ = PagesIfStarted();
 };
 

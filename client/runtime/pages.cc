@@ -48,7 +48,7 @@ PageSpace& Runtime::StartPages() {
   const size_t slash = mask.rfind('/');
   ForkCopy::Open(space, {.folder = slash == std::string::npos ? "." : mask.substr(0, slash + 1), .copies = config_.page_children});
   forked_pages::RegisterHandlers();
-  PublicCall::PutHandlersOff();
+  PublicCall::BeginPages(space->homes().begin, space->homes().bytes);
   scanner_->SetSpace(space);
   pages_.store(space, std::memory_order_release);
   return *space;

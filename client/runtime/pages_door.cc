@@ -101,6 +101,10 @@ void ReleasePages(void* begin, size_t bytes) noexcept {
   const PageCall call;
   call.Run([begin, bytes](PageSpace& space) { space.Release(begin, bytes); });
 }
+bool TakePagesAgain(void* begin, size_t bytes) noexcept {
+  const PageCall call;
+  return call.Run([begin, bytes](PageSpace& space) { return space.TakeAgain(begin, bytes); });
+}
 bool PagesAreUsed(const void* begin, size_t bytes) noexcept { return PagesIfStarted()->IsUsed(begin, bytes); }
 size_t PinPagesForCall(void* begin, size_t bytes) noexcept {
   const PageCall call;
@@ -111,7 +115,18 @@ void UnpinPagesForCall(const void* begin, size_t bytes) noexcept {
   call.Run([begin, bytes](PageSpace& space) { space.UnpinForCall(begin, bytes); });
 }
 void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept {
-  Session::InForkedChild() ? forked_pages::ExchangeHandler(action, before) : FaultServer::ExchangeHandlerOfOthers(action, before);
+  if (Session::InForkedChild()) return forked_pages::ExchangeHandler(action, before);
+  // With all signals blocked, those by which pages come too.
+  const bool changes = action != nullptr;
+  struct sigaction next = {};
+  if (changes) next = *action;
+  const PageCall call;
+  const struct sigaction was = call.Run([changes, next](PageSpace&) {
+    struct sigaction of_before = {};
+    FaultServer::ExchangeHandlerOfOthers(changes ? &next : nullptr, &of_before);
+    return of_before;
+  });
+  if (before != nullptr) *before = was;
 }
 void RegisterForkHandlers() noexcept { forked_pages::RegisterHandlers(); }
 bool LockPages(void* begin, size_t bytes, bool untouched_too) noexcept {
@@ -123,8 +138,8 @@ void UnlockPages(void* begin, size_t bytes) noexcept {
   call.Run([begin, bytes](PageSpace& space) { space.Unlock(begin, bytes); });
 }
 int LockOthers() noexcept {
-  const PublicCall call;
-  return WithinHeap([] { return PagesIfStarted()->LockOthers(); }, ENOMEM);
+  const PageCall call;
+  return call.Run([](PageSpace& space) { return WithinHeap([&space] { return space.LockOthers(); }, ENOMEM); });
 }
 
 int ProtectPages(void* begin, size_t bytes, int protection) noexcept {

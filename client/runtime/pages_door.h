@@ -37,6 +37,7 @@ RAMSPAN_API void DropPagesInChild(void* begin, size_t bytes) noexcept;  // gives
 // As PageSpace's.
 RAMSPAN_API void* ReallocatePages(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void ReleasePages(void* begin, size_t bytes) noexcept;
+RAMSPAN_API bool TakePagesAgain(void* begin, size_t bytes) noexcept;
 RAMSPAN_API bool PagesAreUsed(const void* begin, size_t bytes) noexcept;  // REQUIRES: no Free beside it
 RAMSPAN_API size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept;
 RAMSPAN_API size_t PinPagesForCall(void* begin, size_t bytes) noexcept;

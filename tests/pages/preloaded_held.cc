@@ -5,12 +5,14 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "tests/pages/preloaded.h"
 
@@ -39,6 +41,17 @@ void* CallsOnOwnStack(void*) {
     char* const more = Map(2 * kMiB);
     for (size_t i = 0; i < 2 * kMiB; i += 65536) more[i] = 1;
     CHECK(munmap(more, 2 * kMiB) == 0);
+  }
+  // What blocks all signals, those by which pages come too: in libc, and in Ramspan for the handler that the program sets of such a signal.
+  for (const auto begin = Clock::now(); Clock::now() - begin < kLong;) {
+    for (const int number : {SIGBUS, SIGSEGV, SIGUSR1}) {
+      struct sigaction own = {}, before = {};
+      own.sa_handler = [](int) {};
+      CHECK(sigaction(number, &own, &before) == 0 && sigaction(number, &before, &own) == 0);
+    }
+    pthread_t other;
+    CHECK(pthread_create(&other, nullptr, [](void*) -> void* { return pause(), nullptr; }, nullptr) == 0);
+    CHECK(pthread_kill(other, 0) == 0 && pthread_cancel(other) == 0 && pthread_join(other, nullptr) == 0);
   }
   // Calls put signals off, with a mask that lay on the stack when the kernel looked.
   sigset_t mask;
@@ -109,6 +122,33 @@ void GivenBackInPieces() {
   std::memset(more, 5, kBytes);
   Sweep();
   for (size_t at = 0; at < kBytes; at += 65536) CHECK(ends[at + 32768] == 4 && ends[at + 65535] == 4 && more[at] == 5);
+  // Another thread gives the rest of a unit back while its first half is mapped again: what mmap says is there was free.
+  std::atomic<char*> rest{nullptr};
+  std::atomic<bool> ends_racing{false};
+  std::thread racing([&] {
+    while (!ends_racing.load()) {
+      char* const at = rest.load();
+      if (at == nullptr) continue;
+      CHECK(munmap(at, 32768) == 0);
+      rest.store(nullptr);
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    char* const units = Map(kBytes);
+    std::vector<char*> again;
+    for (size_t at = 0; at < kBytes; at += 65536) {
+      CHECK(munmap(units + at, 32768) == 0);
+      rest.store(units + at + 32768);
+      for (int wait = (i * 7 + static_cast<int>(at >> 16) * 13) % 300; wait > 0; --wait) __builtin_ia32_pause();
+      if (mmap(units + at, 32768, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) again.push_back(units + at);
+      while (rest.load() != nullptr) {
+      }
+    }
+    for (char* const one : again) CHECK(mprotect(one, 4096, PROT_READ | PROT_WRITE) == 0);
+    for (char* const one : again) CHECK(munmap(one, 32768) == 0);
+  }
+  ends_racing.store(true);
+  racing.join();
   // Two threads, each a part of each unit, and a third one that gets what becomes free.
   std::atomic<bool> stop{false};
   std::thread third([&] {

@@ -1,9 +1,14 @@
 #include "common/other_stack.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <thread>
+#include <vector>
 
 namespace ramspan {
 namespace {
@@ -31,6 +36,44 @@ int Deep(int n) {
 TEST(OtherStack, HasRoomAndNests) {
   EXPECT_EQ(OnOtherStack([] { return Deep(150); }), 150);
   EXPECT_EQ(OnOtherStack([] { return OnOtherStack([] { return 3; }) + 1; }), 4);
+}
+
+// 0: all went well.
+int RunWithoutAddresses() {
+  if (!ReserveOtherStack()) return 3;
+  rlimit addresses;
+  if (getrlimit(RLIMIT_AS, &addresses) != 0) return 4;
+  addresses.rlim_cur = 1 << 20;
+  if (setrlimit(RLIMIT_AS, &addresses) != 0) return 5;
+  for (int i = 0; i < 1000; ++i) {
+    const uintptr_t here = Here(), there = OnOtherStack([] { return Here(); });
+    if ((there > here ? there - here : here - there) < uintptr_t{1} << 16) return 6;
+  }
+  return 0;
+}
+
+// A call on a stack that is swapped ran there all the same where the addresses were used up (ulimit -v), and waited for itself (a reader's run).
+TEST(OtherStack, IsThereAlsoWithoutAddresses) { EXPECT_EXIT(_exit(RunWithoutAddresses()), testing::ExitedWithCode(0), ""); }
+
+TEST(OtherStack, ManyThreadsHaveOneEach) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&wrong, t] {
+      for (int i = 0; i < 2000; ++i) {
+        const int got = OnOtherStack([t, i] {
+          volatile int kept[64];
+          for (volatile int& one : kept) one = t * 10000 + i;
+          int sum = 0;
+          for (const volatile int& one : kept) sum += one == t * 10000 + i;
+          return sum;
+        });
+        wrong += got != 64;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace
