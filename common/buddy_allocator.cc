@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <new>
 #include <sys/mman.h>
 
@@ -96,6 +97,16 @@ class SummarisedBitmap {
   std::array<uint64_t, kStoreysMax> words_on_{};
 };
 
+// Small ones would take a page each as mappings: there may be a thousand swap files of some units (ulimit -f).
+constexpr uint64_t kHeapMost = 4096;  // bytes
+bool IsOnHeap(uint64_t bytes) { return bytes < kHeapMost; }
+// Zeros. Null: there are no addresses, or there is no heap.
+uint64_t* MakeMap(uint64_t bytes) {
+  if (IsOnHeap(bytes)) return static_cast<uint64_t*>(std::calloc(bytes, 1));
+  void* const map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return map == MAP_FAILED ? nullptr : static_cast<uint64_t*>(map);
+}
+
 int LevelFor(uint64_t units) { return units <= 1 ? 0 : std::bit_width(units - 1); }
 
 }  // namespace
@@ -148,13 +159,11 @@ BuddyAllocator::BuddyAllocator(uint64_t units) : impl_(new Impl) {
   uint64_t words = 0;
   for (int k = 0; k < impl_->levels; ++k) words += SummarisedBitmap::WordsNeeded(units >> k);
   impl_->map_bytes = words * sizeof(uint64_t);
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void* map = mmap(nullptr, impl_->map_bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
-  if (map == MAP_FAILED) {
+  impl_->map = MakeMap(impl_->map_bytes);
+  if (impl_->map == nullptr) {
     delete impl_;
     throw std::bad_alloc();
   }
-  impl_->map = static_cast<uint64_t*>(map);
   uint64_t* next = impl_->map;
   for (int k = 0; k < impl_->levels; ++k) {
     impl_->level[k].Init(units >> k, next);
@@ -164,7 +173,7 @@ BuddyAllocator::BuddyAllocator(uint64_t units) : impl_(new Impl) {
 }
 
 BuddyAllocator::~BuddyAllocator() {
-  munmap(impl_->map, impl_->map_bytes);
+  IsOnHeap(impl_->map_bytes) ? std::free(impl_->map) : static_cast<void>(munmap(impl_->map, impl_->map_bytes));
   delete impl_;
 }
 

@@ -1,16 +1,40 @@
 // Descriptor: owns a file descriptor and closes it at its end. Move-only value.
+//
+// A program may have been started without standard streams (`2>&-`), or have closed them. What it, or anybody, prints then goes to whatever has got their
+// numbers since: so nothing of Ramspan's has one of them.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace ramspan {
 
+// The same under another number, if it has that of a standard stream; it itself, where there is no other one (ulimit -n), or it is none. Takes it over. Keeps errno.
+inline int BeyondStandardStreams(int number) {
+  if (number < 0 || number > STDERR_FILENO) return number;
+  const int before = errno, other = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (other >= 0) close(number);
+  errno = before;
+  return other >= 0 ? other : number;
+}
+
+// Standard streams that are closed are /dev/null from now on: for libraries that open what they need by themselves. Keeps errno.
+inline void FillStandardStreams() {
+  const int before = errno;
+  int number = 0;
+  while ((number = open("/dev/null", O_RDWR)) >= 0 && number <= STDERR_FILENO) {
+  }
+  if (number >= 0) close(number);
+  errno = before;
+}
+
 class Descriptor {
  public:
   Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
+  explicit Descriptor(int number) : number_(BeyondStandardStreams(number)) {}
   ~Descriptor() { Close(); }
   Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {

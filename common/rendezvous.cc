@@ -165,7 +165,7 @@ Result<RendezvousFolder> RendezvousFolder::Open(const std::string& path, bool ma
   struct stat status {};
   if (fstat(folder.number(), &status) != 0) return problem(LastError());
   if (status.st_uid != geteuid()) return problem("it belongs to another user");
-  if ((status.st_mode & 077) != 0) return problem("others may use it: chmod 700 it");
+  if ((status.st_mode & 077) != 0) return problem((status.st_mode & S_ISVTX) != 0 ? "it is for all users: name a folder of your own" : "others may use it: chmod 700 it, or name another folder of your own");
   return RendezvousFolder(path, std::move(folder));
 }
 

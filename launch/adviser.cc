@@ -45,6 +45,10 @@ constexpr double kUnchangedLeast = 0.1;
 // everything is read at random (measured), and that costs nearly nothing.
 constexpr double kInVainLeast = 0.1;
 
+// Times the data, where the program does hardly anything but wait. A loop over the columns of a matrix that is stored by rows reads all of it for each of them, in an
+// order that is foreseen: a newcomer's program read 20 times its data, and was told nothing.
+constexpr double kManyTimes = 10, kMostlyWaits = 0.5;
+
 // How much more than the limit everything needs, where raising it is worth a try: a quarter more can be asked of most machines and batch
 // queues, twice as much often cannot.
 constexpr double kWithinReach = 1.25;
@@ -206,6 +210,17 @@ Maybe ReadAheadInVain(const ProcessStatistics& s, const JobTotals&) {
                static_cast<double>(s.prefetch_wasted)};
 }
 
+Maybe ReadManyTimes(const ProcessStatistics& s, const JobTotals&) {
+  const uint64_t in = s.Moved().bytes_in;
+  if (!s.misses_in_order || WaitShare(s) < kMostlyWaits || Share(in, s.data) < kManyTimes) return {};
+  if (Share(s.misses - std::min(s.misses, *s.misses_in_order), Loads(s)) >= kScatteredLeast) return {};
+  return Found{{Advice::Kind::kReadManyTimes, "The data came back from swap again and again, and the program did little but wait for it.",
+                FormatBytes(in) + " came back from swap, " + Times(Share(in, s.data)) + " the data (" + FormatBytes(s.data) + "). " + WaitText(s),
+                "Where the program goes through its data as often as that, only a higher limit (--memory) helps. Where it does not, its loops go across the data and use little of each piece before the next one "
+                "comes, as by columns through a matrix that is stored by rows: let the inner loop run in the order in which the data is stored, or work by tiles."},
+               static_cast<double>(in)};
+}
+
 Maybe ServersFull(const ProcessStatistics& s, const JobTotals& job) {
   const auto remote = s.tiers.find("remote"), files = s.tiers.find("file");
   if (remote == s.tiers.end() || files == s.tiers.end() || remote->second.servers == 0) return {};
@@ -252,7 +267,7 @@ Maybe BesideLimit(const ProcessStatistics& s, const JobTotals&) {
 }
 
 // In the order of Kind.
-constexpr std::array kAdvisers = {PinsFillLimit, LimitJustUnder, ForgottenConst, ChunksTooLarge, ChunksTooSmall, ReadAheadInVain, ServersFull, DescriptorsFillLimit, BesideLimit};
+constexpr std::array kAdvisers = {PinsFillLimit, LimitJustUnder, ForgottenConst, ChunksTooLarge, ChunksTooSmall, ReadAheadInVain, ReadManyTimes, ServersFull, DescriptorsFillLimit, BesideLimit};
 
 std::string NameOf(const ProcessStatistics& s, size_t index) {
   return s.rank >= 0 ? "rank " + std::to_string(s.rank) : "process " + std::to_string(index + 1);

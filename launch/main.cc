@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/config.h"
+#include "common/descriptor.h"
 #include "common/topology.h"
 #include "common/units.h"
 #include "common/userfault.h"
@@ -255,10 +256,6 @@ int Dispatch(const Arguments& all) {
 int main(int argc, char** argv) {
   ramspan::HoldReportSignals();
   // A closed stream's number would go to some descriptor of the launcher's, which would then pass for the user's input.
-  for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = dup(fd)) {
-    if (fd <= STDERR_FILENO) continue;
-    close(fd);
-    break;
-  }
+  ramspan::FillStandardStreams();
   return ramspan::Dispatch({argv + 1, argv + argc});
 }

@@ -92,7 +92,9 @@ std::optional<ProcessStatistics> ParseProcessStatistics(std::string_view text) {
   s.peak_rss = Number(process, "peak_rss_bytes");
   s.anonymous_rss = Number(process, "rss_anon_bytes");
   s.page_block = Number(Child(process, "pages"), "block_bytes");
-  s.pages_adapt = Child(process, "pages").value("adapts", false);
+  const Json pages = Child(process, "pages");
+  const auto adapts = pages.find("adapts");
+  s.pages_adapt = adapts != pages.end() && adapts->is_boolean() && adapts->get<bool>();
   s.pages_above = Number(Child(process, "pages"), "above_bytes");
   s.data = Number(process, "peak_data_bytes");
   s.data_frames = process.contains("peak_data_frame_bytes") ? Number(process, "peak_data_frame_bytes") : s.data;

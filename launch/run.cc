@@ -80,6 +80,7 @@ class Runner {
   pid_t child_ = -1;         // mpiexec, or the keeper
   rlim_t soft_file_limit_ = RLIM_INFINITY;  // the user's
   bool child_ended_ = false;
+  int stop_signal_ = 0;  // for ranks that are heard of later; 0: none
   int stops_ = 0;
   bool kill_sent_ = false, servers_end_sent_ = false, told_sent_ = false;
   int64_t kill_sent_ns_ = 0, idle_since_ns_ = 0;
@@ -109,6 +110,7 @@ void Runner::OnHello(int rank, const std::string& host, bool local) {
   } else {
     control_->Send(rank, "go");
   }
+  if (stop_signal_ != 0 && !job_.IsServer(rank)) control_->Send(rank, "signal " + std::to_string(stop_signal_));
 }
 
 void Runner::OnEnd(int rank, const RankEnd& end) {
@@ -200,10 +202,14 @@ void Runner::OnSignal(int signal_number, bool by_terminal) {
 void Runner::Stop(int signal_number, bool app_has_it) {
   ++stops_;
   job_.OnSignal(signal_number);
-  if (!child_ended_ && child_ > 0 && control_->connected() == 0) kill(child_, SIGTERM);  // still starting
+  if (!child_ended_ && child_ > 0 && control_->connected() == 0) {  // still starting: what comes later is not let begin
+    kill(child_, SIGTERM);
+    if (plan_.by_mpiexec) job_.OnSignal(signal_number);  // which may not hear it yet
+  }
   if (app_has_it) return;
   if (signal_number == SIGHUP) signal_number = SIGTERM;  // UCX takes a SIGHUP as a wish to debug
   // Not to the servers: an application that ends in order still needs them.
+  stop_signal_ = signal_number;
   for (int rank = 0; rank < plan_.ranks; ++rank) control_->Send(rank, "signal " + std::to_string(signal_number));
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <unistd.h>
 
+#include "common/descriptor.h"
 #include "common/log.h"
 #include "common/mpi_world.h"
 #include "common/units.h"
@@ -131,6 +132,7 @@ Status ServeJob() {
 }  // namespace ramspan
 
 int main(int argc, char** argv) {
+  ramspan::FillStandardStreams();
   if (argc > 1) {
     const bool help = std::string(argv[1]) == "--help" || std::string(argv[1]) == "-h";
     std::fputs(ramspan::kHelp, help ? stdout : stderr);

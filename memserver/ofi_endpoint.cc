@@ -77,14 +77,20 @@ Status OfiEndpoint::Make() {
   return made;
 }
 
-Status OfiEndpoint::AddListener(const std::string& where, bool near, SocketAddress* bound) {
-  const Result<SocketPlace> place = ParseSocketPlace(where);
+Result<SocketPlace> OfiEndpoint::PlaceToListen(const std::string& where, bool near) {
+  Result<SocketPlace> place = ParseSocketPlace(where);
   if (!place.ok()) {
     return InvalidArgument(near ? "--socket " + where + ": write the /path of a Unix socket" : "--listen " + where + ": write HOST:PORT or [IPV6]:PORT (port 0: any free one)");
   }
   if (place.value().is_local() != near) {
     return InvalidArgument(near ? where + ": not the /path of a Unix socket (--socket)" : where + ": not HOST:PORT (--listen)");
   }
+  return place;
+}
+
+Status OfiEndpoint::AddListener(const std::string& where, bool near, SocketAddress* bound) {
+  const Result<SocketPlace> place = PlaceToListen(where, near);
+  if (!place.ok()) return place.status();
   Result<Descriptor> listener = Listen(place.value(), bound);
   if (!listener.ok()) return listener.status();
   if (bound->host() == "0.0.0.0" || bound->host() == "::" || bound->host() == "::ffff:0.0.0.0") {

@@ -50,6 +50,8 @@ class OfiEndpoint final : public Endpoint {
   static Result<std::unique_ptr<OfiEndpoint>> Open(const OfiEndpointOptions& options, const Secret& secret);
   ~OfiEndpoint() override;
 
+  // What `listen` (or, where `near`, `socket`) names. kInvalidArgument, with what to write.
+  static Result<SocketPlace> PlaceToListen(const std::string& where, bool near);
   // Where clients find it, with the port that was chosen; the Unix socket's path, or its name, without `listen`.
   const std::string& place() const { return place_; }
   const char* provider() const { return fabrics_ ? fabrics_->provider() : "none"; }

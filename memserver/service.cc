@@ -13,6 +13,7 @@
 #include <string>
 
 #include "common/command_line.h"
+#include "common/descriptor.h"
 #include "common/log.h"
 #include "common/place_file_post.h"
 #include "common/rendezvous.h"
@@ -112,6 +113,12 @@ Result<ServiceOptions> Parse(int argc, char** argv) {
   if (options.endpoint.threads < 1 || options.endpoint.threads > kThreadsMax) {
     return InvalidArgument("--threads goes from 1 to " + std::to_string(kThreadsMax));
   }
+  // Before anything is made: a rendezvous folder, a key.
+  for (const bool near : {false, true}) {
+    const std::string& where = near ? options.endpoint.socket : options.endpoint.listen;
+    if (where.empty()) continue;
+    if (const Result<SocketPlace> place = OfiEndpoint::PlaceToListen(where, near); !place.ok()) return place.status();
+  }
   const Result<uint64_t> bytes = PoolBytes(options.memory);
   if (!bytes.ok()) return bytes.status();
   options.endpoint.pool_bytes = bytes.value();
@@ -163,6 +170,7 @@ Status PostIn(std::optional<RendezvousFolder> folder, const std::string& file, c
 }
 
 Status ServeAll(const ServiceOptions& options) {
+  FillStandardStreams();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a lease or a key that is too large a file (ulimit -f) is refused by an errno
   const Result<EndsBySignals*> signals = EndsBySignals::Begin();

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "common/checksum.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -191,16 +190,11 @@ void Engine::ReplaceSlot(Chunk* chunk, SlotRef contents) {
 
 bool Engine::Cut(Chunk* chunk, std::span<Chunk* const> parts) {
   const size_t bytes = parts[0]->bytes;
-  if (!Has(chunk, kHasSlot) || Has(chunk, kDirty)) return false;
-  if (options_.checksum) {
-    // Should somebody write there meanwhile, they are wrong, and it has become changed.
-    for (size_t i = 0; i < parts.size(); ++i) parts[i]->checksum = Checksum(static_cast<const std::byte*>(chunk->frame) + i * bytes, bytes);
-  }
   MutexLock lock(mutex_);
   if (chunk->op != nullptr || !chunk->slot || Has(chunk, kDirty | kReadOnlySlot) || !tier_->MayCut(chunk->slot, chunk->bytes)) return false;
   const SlotRef slot = DetachSlot(chunk).release();
   for (size_t i = 0; i < parts.size(); ++i) {
-    const uint64_t checksum = parts[i]->checksum;
+    const uint64_t checksum = options_.checksum ? parts[i]->checksum : 0;
     AttachSlot(parts[i], Slot(tier_, slot_bits::PartOf(slot, i * bytes), bytes));
     parts[i]->checksum = checksum;
     room_.CountSwapped(bytes, true);

@@ -74,7 +74,8 @@ class Engine {
   void ReplaceSlot(Chunk* chunk, SlotRef contents) RS_EXCLUDES(mutex_);
   // The chunk's slot becomes those of `parts`, which hold the chunk's bytes, in order, from then on; what is in memory is the caller's only: it drops the chunk,
   // or makes it changed again (kDirty). False: nothing was done, because it is changed, its slot cannot be cut, or a transfer of it is in flight. REQUIRES: the caller
-  // has it pinned, in memory, and who writes there has pinned it for that; `parts` are new, equally large (a multiple of the granule) and as large as it together.
+  // has it pinned, in memory, and who writes there has pinned it for that; `parts` are new, equally large (a multiple of the granule), as large as it together, and have the checksums of
+  // what it held when it was not changed.
   bool Cut(Chunk* chunk, std::span<Chunk* const> parts) RS_EXCLUDES(mutex_);
   // Whether the chunk's data is gone, or will be found to be when somebody asks for it. Takes the engine's mutex for chunks
   // that are not in memory only.

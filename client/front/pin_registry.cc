@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <new>
+#include <type_traits>
 
 #include "common/public_call.h"
 #include "common/raise.h"
@@ -30,17 +31,19 @@ using detail::PinTable;
 namespace {
 
 
+// Both take nothing from the heap, which may have no more: callers have done half of their work.
 // Fills slots that no pin may take.
 Chunk* NoChunk() {
-  static auto* none = new Chunk{};
-  return none;
+  static constinit Chunk none{};
+  return &none;
 }
 
 // What a thread waits for that waits for its turn in adhereAll.
 Chunk* TheTurn() {
-  static auto* turn = new Chunk{};
-  return turn;
+  static constinit Chunk turn{};
+  return &turn;
 }
+static_assert(std::is_trivially_destructible_v<Chunk>, "threads may look at them after static objects are destroyed");
 
 // Set by the destructors of the thread's own objects, the first thing that exit() runs, and one of the last of a thread. What comes
 // here afterwards is the destructor of a static object, on the thread that called exit(), or of another thread_local one.

@@ -15,6 +15,7 @@
 
 #include "client/engine/engine.h"
 #include "client/pages/page_space.h"
+#include "common/checksum.h"
 #include "common/huge_page.h"
 
 namespace ramspan {
@@ -196,7 +197,7 @@ bool PageSpace::Resize(char* begin, Size from, Size to) {
     of_old_[pinned_olds] = chunk;
   }
   // What swap holds already stays there.
-  const bool is_cut = done && is_touched && news > 1 && engine_->Cut(of_old_[0], {of_new_, news});
+  const bool is_cut = done && is_touched && news > 1 && SumParts(olds_[0], of_old_[0], {of_new_, news}) && engine_->Cut(of_old_[0], {of_new_, news});
   for (; done && is_touched && !is_cut && pinned_news < news; ++pinned_news) {
     done = engine_->AcquireCounted(of_new_[pinned_news], true, Engine::WhenPinned::kReturn).ok();
     if (!done) break;
@@ -216,6 +217,15 @@ bool PageSpace::Resize(char* begin, Size from, Size to) {
   }
   if (!done) return false;
   (sizes_[from] < sizes_[to] ? merges_ : splits_).fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+// Checksums of what will be each part's. With the lock: the frame has no pages where the block goes home. False: it is changed, or at home.
+bool PageSpace::SumParts(Block* block, const Chunk* chunk, std::span<Chunk* const> parts) {
+  const Locked locked(block);
+  if (block->chunk.load(std::memory_order_relaxed) != chunk || block->home || !Has(chunk, kHasSlot) || Has(chunk, kDirty)) return false;
+  const uint64_t bytes = parts[0]->bytes;
+  for (size_t i = 0; i < parts.size(); ++i) parts[i]->checksum = Checksum(static_cast<const std::byte*>(chunk->frame) + i * bytes, bytes);
   return true;
 }
 

@@ -305,6 +305,7 @@ class PageSpace {
   bool IsAnyInGrace(const char* begin, uint64_t bytes) const;
   bool IsOneAllocation(const char* begin, uint64_t bytes) const;
   bool Resize(char* begin, Size from, Size to);
+  static bool SumParts(Block* block, const Chunk* chunk, std::span<Chunk* const> parts);
   bool Exchange(char* begin, Size from, Size to, bool is_cut);
   bool SplitLarge(char* address);
   void SetSizes(char* begin, uint64_t bytes, Size size);

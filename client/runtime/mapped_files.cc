@@ -13,6 +13,7 @@
 #include "client/runtime/swaps.h"
 #include "client/swap/file_map.h"
 #include "client/swap/tiered_swap.h"
+#include "common/descriptor.h"
 #include "common/public_call.h"
 #include "common/raise.h"
 #include "common/write_signals_blocked.h"
@@ -57,7 +58,7 @@ namespace {
 class Writer {
  public:
   explicit Writer(const MappedFile& file)
-      : fd_(open(("/proc/self/fd/" + std::to_string(file.fd())).c_str(), O_WRONLY | O_CLOEXEC)), path_(file.path()) {
+      : fd_(BeyondStandardStreams(open(("/proc/self/fd/" + std::to_string(file.fd())).c_str(), O_WRONLY | O_CLOEXEC))), path_(file.path()) {
     if (fd_ < 0) Fail();
   }
   ~Writer() {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
@@ -16,6 +17,7 @@
 #include "client/runtime/stats_json.h"
 #include "client/swap/file_swap.h"
 #include "client/swap/tiered_swap.h"
+#include "common/descriptor.h"
 #include "common/log.h"
 #include "common/write_signals_blocked.h"
 
@@ -104,6 +106,10 @@ void RuntimeStatistics::WarnUnwritable(const std::string& path, int error) {
 void RuntimeStatistics::CheckFile() {
   if (from_.config->stats.empty()) return;
   const std::string path = ExpandStatsPath(from_.config->stats, rank_.load(std::memory_order_relaxed));
+  if (char* const folder = getcwd(nullptr, 0)) {
+    folder_ = std::string(folder) + "/";
+    free(folder);
+  }
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   struct stat facts;
@@ -117,7 +123,7 @@ void RuntimeStatistics::WriteFile() {
   const std::string path = ExpandStatsPath(from_.config->stats, rank_.load(std::memory_order_relaxed));
   const std::string text = Json() + "\n";  // before the file is emptied: there may be no heap for it
   const WriteSignalsBlocked blocked;
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+  const int fd = BeyondStandardStreams(open((path[0] == '/' ? path : folder_ + path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
   if (fd < 0) return WarnUnwritable(path, errno);
   int error = WriteWhole(fd, text);
   if (close(fd) != 0 && error == 0) error = errno;

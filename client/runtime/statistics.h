@@ -43,6 +43,7 @@ class RuntimeStatistics {
   void WarnUnwritable(const std::string& path, int error);
 
   const Sources from_;
+  std::string folder_;  // of the start, with a slash at its end: a program may have gone to another one; empty: not known
   std::atomic<int> rank_{-1};
   std::atomic<int> told_{0};  // the errno of which the program's user knows; only a warning hangs on it
 };

@@ -92,7 +92,7 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
     if (!file.ok()) return file.status();
     AddFile(std::move(file).value());
   }
-  return maker_.FullError("no room was left after " + std::to_string(kGrowthsMax) + " new files");
+  return maker_.FullError("no room was left after " + std::to_string(kGrowthsMax) + " new files" + (maker_.AreFilesLimited() ? ", which `ulimit -f` makes small: raise that" : ""));
 }
 
 Result<SlotRef> FileSwap::TryReserve(size_t bytes) {

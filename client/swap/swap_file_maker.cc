@@ -128,6 +128,8 @@ Result<SwapFileMaker::File> SwapFileMaker::Make(uint64_t need, uint64_t have) {
   return File{std::move(file).value(), bytes};
 }
 
+bool SwapFileMaker::AreFilesLimited() { return FileSizeLimit() != UINT64_MAX; }
+
 void SwapFileMaker::SetLimit(uint64_t bytes) {
   limit_bytes_ = bytes;
   refused_ = false;

@@ -57,6 +57,7 @@ class SwapFileMaker {
   SwapPolicy policy() const { return policy_; }
   std::string folder() const;
   Status FullError(const std::string& why) const;
+  static bool AreFilesLimited();  // `ulimit -f`
 
  private:
   // A file's bitmaps, 2.1 bits a granule, count in the budget when it is made, and nothing can be evicted for them then: it may

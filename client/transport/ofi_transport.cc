@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/contention.h"
+#include "common/descriptor.h"
 #include "common/limit_of_threads.h"
 #include "common/log.h"
 #include "common/meeting.h"
@@ -167,6 +168,7 @@ Result<std::unique_ptr<OfiServer>> OfiTransport::Meet(const SocketPlace& place, 
 
 Result<std::unique_ptr<OfiLane>> OfiTransport::OpenLane(const Introduction& introduction, FabricAddress* here) {
   if (introduction.fabric.bytes.empty()) return InvalidArgument("it can be used on its own host only (it was started without --listen)");
+  FillStandardStreams();  // or libfabric's sockets may be what the program prints to
   Result<std::shared_ptr<FabricDomain>> opened = FabricDomain::OpenTowards(introduction.fabric, options_.fabric);
   if (!opened.ok()) return opened.status();
   std::shared_ptr<OfiRegistrations> network;

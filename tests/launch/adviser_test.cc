@@ -84,9 +84,27 @@ TEST(Advice, JumpsBetweenSmallChunksAreAsTheyShouldBe) {
   EXPECT_THAT(KindsOf(run), IsEmpty());
 }
 
-TEST(Advice, MissesInOrderAreNoJumps) {  // a policy or a limit with no room for read-ahead
+// A policy or a limit with no room for read-ahead; or columns through a matrix that is stored by rows.
+TEST(Advice, MissesInOrderAreNoJumpsButReadTheDataManyTimes) {
   Json run = Changed(kJumps);
   run["misses_in_order"] = 200'000;
+  const Advice advice = TheOne(run);
+  EXPECT_EQ(advice.kind, Kind::kReadManyTimes);
+  EXPECT_THAT(advice.evidence, HasSubstr("59 times the data (256 MiB)"));
+  EXPECT_THAT(advice.change, HasSubstr("by columns through a matrix that is stored by rows"));
+}
+
+TEST(Advice, DataThatComesBackSomeTimesOrBesideMuchElseIsLeftAlone) {
+  Json run = Changed(kJumps);
+  run["misses_in_order"] = 200'000;
+  const auto read = [&run](uint64_t times) {
+    run["tiers"]["file"]["bytes_in"] = times * 256 * kMiB;
+    run["tiers"]["file"]["ops_in"] = times * 4096;
+  };
+  read(9);
+  EXPECT_THAT(KindsOf(run), IsEmpty());
+  read(20);
+  run["waits"]["total_us"] = 4'000'000;
   EXPECT_THAT(KindsOf(run), IsEmpty());
 }
 

@@ -10,6 +10,7 @@
 #include "client/engine/engine.h"
 #include "client/swap/retirable_tier.h"
 #include "client/swap/slot_space.h"
+#include "common/checksum.h"
 #include "tests/support/no_pins.h"
 #include "tests/support/policies.h"
 #include "tests/support/sizes.h"
@@ -94,9 +95,12 @@ class Cut : public testing::TestWithParam<bool> {
     EXPECT_TRUE(engine_->AcquireCounted(chunk, false).ok());
     return chunk;
   }
-  std::vector<Chunk*> Parts() {
+  std::vector<Chunk*> PartsOf(const Chunk* whole) {
     std::vector<Chunk*> parts;
-    for (size_t i = 0; i < kParts; ++i) parts.push_back(engine_->Create(kPart).value());
+    for (size_t i = 0; i < kParts; ++i) {
+      parts.push_back(engine_->Create(kPart).value());
+      parts[i]->checksum = Checksum(static_cast<const std::byte*>(whole->frame) + i * kPart, kPart);
+    }
     return parts;
   }
   void EvictAll() {
@@ -125,7 +129,7 @@ class Cut : public testing::TestWithParam<bool> {
 
 TEST_P(Cut, PartsHoldWhatTheWholeHeldAndNothingIsWritten) {
   Chunk* const whole = Whole();
-  const std::vector<Chunk*> parts = Parts();
+  const std::vector<Chunk*> parts = PartsOf(whole);
   const uint64_t written = region_->writes, used = region_->used();
   ASSERT_TRUE(engine_->Cut(whole, parts));
   EXPECT_TRUE(engine_->IsValid());
@@ -144,7 +148,7 @@ TEST_P(Cut, PartsHoldWhatTheWholeHeldAndNothingIsWritten) {
 
 TEST_P(Cut, APartThatChangesIsWrittenAlone) {
   Chunk* const whole = Whole();
-  const std::vector<Chunk*> parts = Parts();
+  const std::vector<Chunk*> parts = PartsOf(whole);
   ASSERT_TRUE(engine_->Cut(whole, parts));
   Unpin(whole);
   engine_->Free(whole);
@@ -163,7 +167,7 @@ TEST_P(Cut, APartThatChangesIsWrittenAlone) {
 
 TEST_P(Cut, WhatIsNotInSwapAsItIsStaysWhole) {
   Chunk* const whole = Whole();
-  const std::vector<Chunk*> parts = Parts();
+  const std::vector<Chunk*> parts = PartsOf(whole);
   region_->may_cut = false;
   EXPECT_FALSE(engine_->Cut(whole, parts)) << "its tier cannot";
   region_->may_cut = true;
@@ -184,7 +188,7 @@ TEST_P(Cut, WhatIsNotInSwapAsItIsStaysWhole) {
 // The caller has found that it cannot be several, and says that what is in memory is all that there is of it.
 TEST_P(Cut, TheWholeLivesOnWhereItsPartsAreDropped) {
   Chunk* const whole = Whole();
-  const std::vector<Chunk*> parts = Parts();
+  const std::vector<Chunk*> parts = PartsOf(whole);
   ASSERT_TRUE(engine_->Cut(whole, parts));
   SetBits(whole, kDirty);
   for (Chunk* part : parts) engine_->Free(part);
@@ -197,7 +201,7 @@ TEST_P(Cut, TheWholeLivesOnWhereItsPartsAreDropped) {
 TEST_P(Cut, WhatIsWrongInSwapIsFoundInThePart) {
   if (!GetParam()) GTEST_SKIP() << "without checksums nobody sees it";
   Chunk* const whole = Whole();
-  const std::vector<Chunk*> parts = Parts();
+  const std::vector<Chunk*> parts = PartsOf(whole);
   ASSERT_TRUE(engine_->Cut(whole, parts));
   Unpin(whole);
   engine_->Free(whole);

@@ -6,12 +6,17 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <memory>
+#include <string>
 #include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "client/policy/trace_file.h"
+#include "client/swap/file_map.h"
+#include "common/descriptor.h"
 #include "tests/support/shortest_of.h"
 
 namespace ramspan {
@@ -123,6 +128,31 @@ TEST(AioFile, AMovedFileIsClosedOnce) {
     EXPECT_FALSE(moved.direct());
   }
   EXPECT_EQ(write(fd, "x", 1), -1);
+}
+
+// 0: all went well.
+int OpenWithoutStandardStreams(const std::string& folder, const std::string& path) {
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(number);
+  uint64_t number = 0;
+  const Result<AioFile> swap = AioFile::Create(folder + "ramspan-aio-%d-%d", false, &number);
+  const Result<std::unique_ptr<TraceFile>> trace = TraceFile::Create(path);
+  const Result<std::shared_ptr<const MappedFile>> mapped = MappedFile::Open(path);
+  if (!swap.ok() || !trace.ok() || !mapped.ok()) return 1;
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1) return 2;
+  }
+  FillStandardStreams();
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) == -1) return 3;
+  }
+  return write(STDERR_FILENO, "goes nowhere", 12) == 12 ? 0 : 4;
+}
+
+// What a program that was started with `2>&-` printed went over its swapped data (a stranger's run).
+TEST(AioFileAndOthers, HaveNoNumberOfAStandardStream) {
+  const std::string trace = testing::TempDir() + "ramspan-trace-" + std::to_string(getpid());
+  EXPECT_EXIT(_exit(OpenWithoutStandardStreams(testing::TempDir(), trace)), testing::ExitedWithCode(0), "");
+  unlink(trace.c_str());
 }
 
 }  // namespace
