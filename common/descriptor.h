@@ -12,13 +12,21 @@
 
 namespace ramspan {
 
-// The same under another number, if it has that of a standard stream; it itself, where there is no other one (ulimit -n), or it is none. Takes it over. Keeps errno.
-inline int BeyondStandardStreams(int number) {
-  if (number < 0 || number > STDERR_FILENO) return number;
-  const int before = errno, other = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+// The same under a number of at least `least`; it itself, where there is none (ulimit -n), or it is none. Takes it over. Keeps errno.
+inline int MovedUp(int number, int least) {
+  if (number < 0 || number >= least) return number;
+  const int before = errno, other = fcntl(number, F_DUPFD_CLOEXEC, least);
   if (other >= 0) close(number);
   errno = before;
   return other >= 0 ? other : number;
+}
+
+inline int BeyondStandardStreams(int number) { return MovedUp(number, STDERR_FILENO + 1); }
+
+// Beyond those that programs count on to get, and below the usual limit of 1024: for what must not be taken for a file of a program's that has closed it with all others (closefrom).
+inline int BeyondPrograms(int number) {
+  constexpr int kHigh = 700;
+  return BeyondStandardStreams(MovedUp(number, kHigh));
 }
 
 // Standard streams that are closed are /dev/null from now on: for libraries that open what they need by themselves. Keeps errno.

@@ -26,7 +26,7 @@ std::string Remedy(int signal_number) {
     case SIGKILL: return "; if the kernel ran out of memory (dmesg), lower --memory or --server-memory";
     case SIGXFSZ: return "; a file grew beyond the limit of file sizes: raise it (ulimit -f, in kilobytes or blocks)";
     case SIGXCPU: return "; it used more CPU time than the limit allows: raise it (ulimit -t, in seconds)";
-    case SIGBUS: return "; a file in memory may have found no room: look at df /dev/shm, and at df $TMPDIR";
+    case SIGBUS: return "; a file in memory may have found no room: look at df /dev/shm, and at df $TMPDIR. (With --pages: or a stack that is swapped was needed by the kernel, docs/pages.md)";
     default: return "";
   }
 }

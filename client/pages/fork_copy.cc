@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "client/pages/page_space.h"
+#include "common/descriptor.h"
 #include "common/log.h"
 #include "common/public_call.h"
 #include "common/units.h"
@@ -35,7 +36,6 @@ constexpr auto kPatience = std::chrono::milliseconds(50);
 constexpr auto kPatienceMost = std::chrono::milliseconds(1000);
 constexpr uint64_t kCopiedAMs = uint64_t{4} << 20;  // bytes; about, beside page-cache files
 constexpr auto kLongForAFork = std::chrono::seconds(2);
-constexpr int kHighDescriptor = 700;  // beyond those that programs count on to get
 constexpr size_t kRunsAtOnce = 128;
 constexpr uint64_t kAlignmentOfFile = 4096;  // of what is mapped
 
@@ -91,13 +91,6 @@ void CloseEnd(int* fd) {
   }
   if (*fd >= 0) close(*fd);
   *fd = -1;
-}
-
-int Higher(int fd) {
-  const int higher = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, kHighDescriptor);
-  if (higher < 0) return fd;
-  close(fd);
-  return higher;
 }
 
 // Without a name. In memory where the folder is out of reach.
@@ -310,8 +303,8 @@ void ForkCopy::Prepare() {
     for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, own);  // by which pages come
     pthread_sigmask(SIG_BLOCK, &all, &fork.mask);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
-      fork.parent = Listed(Higher(ends[0]));
-      fork.child = Listed(Higher(ends[1]));
+      fork.parent = Listed(BeyondPrograms(ends[0]));
+      fork.child = Listed(BeyondPrograms(ends[1]));
     } else {
       pthread_sigmask(SIG_SETMASK, &fork.mask, nullptr);
     }

@@ -15,6 +15,7 @@
 #include "client/front/throw_status.h"
 #include "client/front/write_sites.h"
 #include "client/pages/page_scanner.h"
+#include "client/pages/page_space.h"
 #include "client/policy/policy_factory.h"
 #include "client/policy/trace_file.h"
 #include "client/policy/trace_policy.h"
@@ -30,6 +31,7 @@
 #include "client/transport/mpi_door.h"
 #include "client/transport/ofi_door.h"
 #include "common/log.h"
+#include "common/other_stack.h"
 #include "common/public_call.h"
 #include "common/raise.h"
 #include "common/write_signals_blocked.h"
@@ -82,7 +84,11 @@ Runtime& Runtime::TryStart() {
     if (Runtime* here = instance_.load()) here->LeaveRemote();
   });
   std::atexit([] {
-    if (Runtime* here = instance_.load()) here->AtExit();
+    Runtime* const here = instance_.load();
+    if (here == nullptr) return;
+    const PageSpace* const pages = here->pages_if_started();
+    if (pages != nullptr && pages->Owns(__builtin_frame_address(0))) return OnOtherStack([here] { here->AtExit(); });  // a coroutine has called exit()
+    here->AtExit();
   });
   pthread_atfork(nullptr, nullptr, [] {
     instance_.store(nullptr);

@@ -289,7 +289,9 @@ void FileSwap::WarnOfFirstError() {
   const std::string folder = WithinHeap([this] { return maker_.folder(); }, std::string("swapfiles"));
   mutex_.unlock();
   LogWarning("a swap file in %s failed: %s%s", folder.c_str(), std::strerror(error),
-             full ? "; make room there or set swapfiles to another disk" : "");
+             full             ? "; make room there or set swapfiles to another disk"
+             : error == EBADF ? "; the program has closed its descriptor (closefrom, or a loop over all), and what it held is lost: close before the first managedPtr, or what is yours only"
+                              : "");
   mutex_.lock();
 }
 

@@ -54,7 +54,7 @@ std::string NameFor(const std::string& mask, uint64_t number) {
 int OpenNamed(const std::string& mask, uint64_t* number) {
   for (int i = 0; i < kNamesMax; ++i) {
     const std::string name = NameFor(mask, (*number)++);
-    const int fd = BeyondStandardStreams(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const int fd = BeyondPrograms(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (fd >= 0 && unlink(name.c_str()) == 0) return fd;
     const int error = errno;
     if (fd >= 0) close(fd);
@@ -73,7 +73,7 @@ std::string DirectoryOf(const std::string& mask) {
 
 Result<AioFile> AioFile::Create(const std::string& mask, bool direct, uint64_t* number) {
   const std::string directory = DirectoryOf(mask);
-  int fd = BeyondStandardStreams(open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+  int fd = BeyondPrograms(open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
   if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
     fd = OpenNamed(mask, number);
     if (fd < 0) errno = -fd;

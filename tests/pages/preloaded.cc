@@ -922,7 +922,7 @@ int main(int count, char** arguments) {
   static constexpr struct {
     const char* name;
     void (*run)();
-  } kScenarios[] = {{"calls_on_stacks", CallsOnStacks}, {"given_back_in_pieces", GivenBackInPieces}, {"forks_beside_devices", ForksBesideDevices}, {"locks_beside_descriptors", LocksBesideDescriptors}, {"locks_before_they_are_touched", LocksBeforeTheyAreTouched}, {"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child}, {"children", Children}, {"child_calls", ChildCalls}, {"child_signals", ChildSignals}, {"frees_during_forks", FreesDuringForks},
+  } kScenarios[] = {{"exits_on_stacks", ExitsOnStacks}, {"calls_on_stacks", CallsOnStacks}, {"given_back_in_pieces", GivenBackInPieces}, {"forks_beside_devices", ForksBesideDevices}, {"locks_beside_descriptors", LocksBesideDescriptors}, {"locks_before_they_are_touched", LocksBeforeTheyAreTouched}, {"guard_pages", GuardPages}, {"remaps", Remaps}, {"calls", Calls}, {"signals", Signals}, {"stacks", Stacks}, {"locks", Locks}, {"child", Child}, {"children", Children}, {"child_calls", ChildCalls}, {"child_signals", ChildSignals}, {"frees_during_forks", FreesDuringForks},
                     {"ticks", Ticks}, {"small_stack", SmallStack}, {"descriptors", Descriptors}, {"streams", Streams}, {"messages", Messages}, {"waiting", Waiting}, {"masks", Masks},
                     {"cancelled", Cancelled}, {"devices", Devices}, {"appends", Appends}, {"blocking", Blocking}, {"handler_calls", HandlerCalls},
                     {"refused", Refused}, {"answers", Answers}, {"own_faults", OwnFaults}, {"rights", Rights}, {"rights_beside_readers", RightsBesideReaders},

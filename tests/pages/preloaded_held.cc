@@ -82,6 +82,30 @@ void CallsOnStacks() {
   sweeper.join();
 }
 
+// What is done at the end of a process, the statistics above all, was done on that stack, and could wait for itself.
+void ExitsOnStacks() {
+  void* const stack = aligned_alloc(65536, kStack);
+  std::memset(stack, 0, kStack);
+  static char* const much = New(24 * kMiB);
+  std::thread([] {
+    for (;;) {
+      for (size_t i = 0; i < 24 * kMiB; i += 4096) ++much[i];
+    }
+  }).detach();
+  pthread_attr_t attributes;
+  CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, kStack) == 0);
+  pthread_t thread;
+  const auto exits = [](void*) -> void* {
+    volatile char deep[kStack / 2];
+    deep[0] = 1;
+    std::this_thread::sleep_for(kLong / 4);
+    puts("good");
+    exit(deep[0] - 1);
+  };
+  CHECK(pthread_create(&thread, &attributes, exits, nullptr) == 0);
+  CHECK(pthread_join(thread, nullptr) == 0);
+}
+
 // In pieces smaller than a unit, front to back, addresses were used up and their descriptors stayed, until the limit did not hold.
 void GivenBackInPieces() {
   constexpr size_t kBytes = 2 * kMiB;

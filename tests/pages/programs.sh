@@ -139,6 +139,17 @@ for scenario in locks_beside_descriptors:good locks_before_they_are_touched:'has
     failed=1
   fi
 done
+# What is done at the end comes from whatever stack exit() was called on.
+for mode in thread signal protect; do
+  rm -f end.json
+  if [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 8MiB --stats end.json -s 0 -- "$preloaded" exits_on_stacks 2>err)" = good ] && grep -q '"faults"' end.json; then
+    echo "ok: exits_on_stacks, $mode"
+  else
+    echo "FAILED: exits_on_stacks, $mode"
+    tail -5 err
+    failed=1
+  fi
+done
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot; and as in a container without userfaultfd.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect auto"; do
   for scenario in guard_pages remaps calls signals stacks locks child children child_calls child_signals frees_during_forks ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers own_faults rights rights_beside_readers rights_in_children locks_and_rights locks_of_kernel rights_of_calls arguments soak handlers_during_forks children_of_small_files waits_on_stacks late_messages child_handler_masks lengths locks_beside_allocations spawns restarts small_answers control_data more_names locks_of_stacks rooms_that_end environments signals_of_vfork words_of_clone bad_pointers terminals calls_on_stacks given_back_in_pieces forks_beside_devices; do
