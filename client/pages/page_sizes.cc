@@ -111,7 +111,9 @@ void PageSpace::Judge(const Sized& block) {
   if (area.begun.load(std::memory_order_relaxed) == 0 && area.begun.exchange(1, std::memory_order_relaxed) == 0 && OffsetOf(block.home) >= kAreaBytes) {
     area.wanted.store(AreaOf(block.home - kAreaBytes).wanted.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
-  const Size wanted = Wanted(area);
+  // Pages that are more than descriptors have room for may stay so, and are seen to be used in order, too.
+  const bool is_page = block.bytes < unit_bytes_ && area.wanted.load(std::memory_order_relaxed) == kPage;
+  const Size wanted = is_page ? kPage : Wanted(area);
   if (is_restless_) {
     const uint32_t lot = FaultsNow() * 2654435761U >> 16;
     if (lot % 4 == 0) area.wanted.store(static_cast<uint8_t>(lot / 4 % kSizes), std::memory_order_relaxed);

@@ -131,6 +131,33 @@ TEST(Pages, TheirBlocksGrowInOrderAndShrinkAtRandom) {
   for (size_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i] % kWords, i);
 }
 
+// Each split made all of its block changed; and where descriptors had their part of the limit, an area that had been used at random stayed in pages.
+TEST(Pages, SplitsWriteNothingAndASweepJoinsAtOnce) {
+  constexpr size_t kWords = 32 * kMiB / sizeof(uint64_t);
+  const char* const block = getenv("RAMSPAN_PAGE_BLOCK");
+  if (!GetPageStatistics().adapts || std::string(block == nullptr ? "adaptive" : block) != "adaptive") GTEST_SKIP() << "in blocks of one size, or of sizes by lot";
+  std::vector<uint64_t, PagedAllocator<uint64_t>> words(kWords);
+  for (size_t i = 0; i < kWords; ++i) words[i] = i + 1;
+  const auto faults_of_sweep = [&] {
+    const uint64_t before = GetPageStatistics().faults;
+    uint64_t sum = 0;
+    for (const uint64_t& word : words) sum += word;
+    EXPECT_EQ(sum, kWords / 2 * (kWords + 1));
+    return GetPageStatistics().faults - before;
+  };
+  faults_of_sweep();
+  const uint64_t in_order = faults_of_sweep(), written = GetStatistics().bytes_out, splits = GetPageStatistics().splits;
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 12000; ++i) {
+    const size_t at = random() % kWords;
+    ASSERT_EQ(words[at], at + 1);
+  }
+  EXPECT_GT(GetPageStatistics().splits, splits + 100);
+  EXPECT_LT(GetStatistics().bytes_out - written, 16 * kMiB);  // it was more than all data
+  EXPECT_LT(faults_of_sweep(), in_order + 1200);  // there are 8192 pages
+  EXPECT_LT(faults_of_sweep(), in_order + 700);
+}
+
 // Blocks that are large had to be copied, and so read and written, because they were units where they went.
 TEST(Pages, AGrowingReallocReadsNothing) {
   char* data = static_cast<char*>(rs_malloc(24 * kMiB));
