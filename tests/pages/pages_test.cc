@@ -153,7 +153,7 @@ TEST(Pages, SplitsWriteNothingAndASweepJoinsAtOnce) {
     ASSERT_EQ(words[at], at + 1);
   }
   EXPECT_GT(GetPageStatistics().splits, splits + 100);
-  EXPECT_LT(GetStatistics().bytes_out - written, 16 * kMiB);  // it was more than all data
+  EXPECT_LT(GetStatistics().bytes_out - written, 28 * kMiB);  // it was more than all data. What has just been used counts as changed
   EXPECT_LT(faults_of_sweep(), in_order + 1200);  // there are 8192 pages
   EXPECT_LT(faults_of_sweep(), in_order + 700);
 }
