@@ -29,6 +29,30 @@ inline int BeyondPrograms(int number) {
   return BeyondStandardStreams(MovedUp(number, kHigh));
 }
 
+// While it lives no other descriptor gets the number of a standard stream that is closed: for two that are made at once, before they are moved up.
+class HeldStandardStreams {
+ public:
+  HeldStandardStreams() {
+    const int before = errno;
+    int number = 0;
+    while ((number = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && number <= STDERR_FILENO) held_[number] = true;
+    if (number >= 0) close(number);
+    errno = before;
+  }
+  ~HeldStandardStreams() {
+    const int before = errno;
+    for (int number = 0; number <= STDERR_FILENO; ++number) {
+      if (held_[number]) close(number);
+    }
+    errno = before;
+  }
+  HeldStandardStreams(const HeldStandardStreams&) = delete;
+  HeldStandardStreams& operator=(const HeldStandardStreams&) = delete;
+
+ private:
+  bool held_[STDERR_FILENO + 1] = {};
+};
+
 // Standard streams that are closed are /dev/null from now on: for libraries that open what they need by themselves. Keeps errno.
 inline void FillStandardStreams() {
   const int before = errno;

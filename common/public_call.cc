@@ -27,7 +27,7 @@ void PublicCall::BeginPages(const void* begin, uint64_t bytes) {
   for (const int own : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS}) sigdelset(&all, own);
   put_off_signals = all;
   pages_begin_.store(reinterpret_cast<uintptr_t>(begin), std::memory_order_relaxed);
-  pages_bytes_.store(bytes, std::memory_order_relaxed);
+  pages_bytes_.store(bytes, std::memory_order_release);
   put_off_.store(true, std::memory_order_release);
 }
 

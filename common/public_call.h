@@ -37,7 +37,7 @@ class __attribute__((visibility("default"))) PublicCall {
   explicit PublicCall(Stack stack = Stack::kStays) : is_first_(detail::t_inside_ramspan++ == 0 && put_off_.load(std::memory_order_relaxed)) {
     if (__builtin_expect(is_first_, 0)) Block();
     const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-    if (stack == Stack::kStays && __builtin_expect(here - pages_begin_.load(std::memory_order_relaxed) < pages_bytes_.load(std::memory_order_relaxed), 0)) EndOnSuchStack();
+    if (stack == Stack::kStays && __builtin_expect(IsOfPages(here), 0)) EndOnSuchStack();
   }
   ~PublicCall() {
     if (__builtin_expect(is_first_, 0)) Unblock();
@@ -57,6 +57,10 @@ class __attribute__((visibility("default"))) PublicCall {
   void Unblock();
 
   [[noreturn]] static void EndOnSuchStack();
+  static bool IsOfPages(uintptr_t address) {
+    const uintptr_t bytes = pages_bytes_.load(std::memory_order_acquire);  // then their begin is known, too
+    return address - pages_begin_.load(std::memory_order_relaxed) < bytes;
+  }
 
   static std::atomic<bool> put_off_;
   static std::atomic<uintptr_t> pages_begin_, pages_bytes_;

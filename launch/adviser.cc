@@ -234,11 +234,11 @@ Maybe ServersFull(const ProcessStatistics& s, const JobTotals& job) {
                  static_cast<double>(files->second.bytes_out)};
   }
   const uint64_t each = (job.data + job.data / kServerMarginPart) / servers;
-  return Found{{Advice::Kind::kServersFull, "Files are used, because the memory servers are full.",
+  return Found{{Advice::Kind::kServersFull, "Files are used beside the memory servers: they are full, or not asked in time.",
                 went + "The number of servers was " + std::to_string(servers) + ".",
-                "Let the servers lend more: ramspan run --server-memory " + SizeArgument(each) + " with " + std::to_string(servers) +
+                "Where the servers lend less than the data, let them lend more: ramspan run --server-memory " + SizeArgument(each) + " with " + std::to_string(servers) +
                     (servers == 1 ? " server" : " servers") + " has room for all the data of this job (" + FormatBytes(job.data) +
-                    "); or start more servers (-s), or ramspan server --memory."},
+                    "); or start more servers (-s), or ramspan server --memory. Where they lend more, their answers came late, because other programs have the cores: leave them some."},
                static_cast<double>(files->second.bytes_out)};
 }
 

@@ -192,7 +192,9 @@ bool Engine::Cut(Chunk* chunk, std::span<Chunk* const> parts) {
   const size_t bytes = parts[0]->bytes;
   MutexLock lock(mutex_);
   if (chunk->op != nullptr || !chunk->slot || Has(chunk, kDirty | kReadOnlySlot) || !tier_->MayCut(chunk->slot, chunk->bytes)) return false;
+  const uint64_t full = room_.full_bytes();
   const SlotRef slot = DetachSlot(chunk).release();
+  room_.ForgetFreed(full);  // nothing is free of it
   for (size_t i = 0; i < parts.size(); ++i) {
     const uint64_t checksum = options_.checksum ? parts[i]->checksum : 0;
     AttachSlot(parts[i], Slot(tier_, slot_bits::PartOf(slot, i * bytes), bytes));

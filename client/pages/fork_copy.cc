@@ -95,15 +95,15 @@ void CloseEnd(int* fd) {
 
 // Without a name. In memory where the folder is out of reach.
 int OpenFile(const std::string& folder) {
-  int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  int fd = BeyondPrograms(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (fd < 0) {
     std::string name = folder + "/ramspan-fork-XXXXXX";
-    fd = mkostemp(name.data(), O_CLOEXEC);
+    fd = BeyondPrograms(mkostemp(name.data(), O_CLOEXEC));
     if (fd >= 0) unlink(name.c_str());
   }
   if (fd < 0) {
     const int error = errno;
-    fd = memfd_create("ramspan-fork", MFD_CLOEXEC);
+    fd = BeyondPrograms(memfd_create("ramspan-fork", MFD_CLOEXEC));
     static std::atomic<bool> told{false};
     if (fd >= 0 && !told.exchange(true)) {
       LogWarning("copies of memory that is swapped by pages, for forked children, are in memory, beside the limit: no file can be made in %s (%s). The key swapfiles names another folder", folder.c_str(), strerror(error));
@@ -302,6 +302,7 @@ void ForkCopy::Prepare() {
     sigfillset(&all);
     for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, own);  // by which pages come
     pthread_sigmask(SIG_BLOCK, &all, &fork.mask);
+    const HeldStandardStreams held;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
       fork.parent = Listed(BeyondPrograms(ends[0]));
       fork.child = Listed(BeyondPrograms(ends[1]));

@@ -1,7 +1,7 @@
 // PageSpace, sixth part: sizes of blocks that adapt to their use (URSL's future work). A unit's block begins as the unit. Where faults come to one block after the other, a whole run of units becomes
 // one large block, which moves as a huge page and comes by one fault; where they come here and there, a unit becomes blocks of one page, so that nothing is read for a page that nobody uses.
 //
-// Judged by area (32 MiB), by what can be seen without a cost: whether a fault's neighbours came within the last kNear faults. What an area's blocks should be is only a wish: a block changes its size
+// Judged by area (32 MiB), by what can be seen without a cost: whether a fault's neighbours came within the last kNear faults (fewer, where blocks are few). What an area's blocks should be is only a wish: a block changes its size
 // when it is touched the next time (Adapt), because its data has to come then anyway. A wrong guess costs a copy, and each time that an area turns out to have been right before, the next guess needs four times the
 // evidence.
 //
@@ -21,7 +21,7 @@
 namespace ramspan {
 namespace {
 
-constexpr uint32_t kNear = 64;       // faults
+constexpr uint32_t kNear = 64, kNearLeast = 4;  // faults: at most, at least
 constexpr int kGrow = 16;            // so many more faults with a neighbour than without
 constexpr uint8_t kRowOfSweep = 32;  // pages that came one after the other: a record of several is shorter, and where all are used at random there is no such row
 constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
@@ -86,7 +86,7 @@ void PageSpace::Adapt(const void* address) {
     // Another thread has done it.
   } else if (one.bytes > unit_bytes_) {
     done = Resize(one.home, kLarge, kUnit) && (wanted != kPage || Resize(HomeOfUnit(UnitOf(address)), kUnit, kPage));
-  } else if (wanted == kUnit) {
+  } else if (one.bytes < unit_bytes_ && (wanted == kUnit || !MayBeLarge(address))) {
     char* const begin = HomeOfUnit(UnitOf(address));
     if (IsAnyInGrace(begin, unit_bytes_)) return;
     done = Resize(begin, kPage, kUnit);
@@ -94,7 +94,7 @@ void PageSpace::Adapt(const void* address) {
     done = Resize(one.home, kUnit, kPage);
   } else {
     char* const begin = homes_.begin + (OffsetOf(address) & -sizes_[kLarge]);
-    done = IsOneAllocation(begin, sizes_[kLarge]);
+    done = MayBeLarge(address);
     if (done && IsAnyInGrace(begin, sizes_[kLarge])) {
       if (char* const unit = HomeOfUnit(UnitOf(address)); one.bytes < unit_bytes_ && !IsAnyInGrace(unit, unit_bytes_)) Resize(unit, kPage, kUnit);
       return;
@@ -113,7 +113,8 @@ void PageSpace::Judge(const Sized& block) {
   }
   // Pages that are more than descriptors have room for may stay so, and are seen to be used in order, too.
   const bool is_page = block.bytes < unit_bytes_ && area.wanted.load(std::memory_order_relaxed) == kPage;
-  const Size wanted = is_page ? kPage : Wanted(area);
+  Size wanted = is_page ? kPage : Wanted(area);
+  if (wanted == kLarge && block.bytes == unit_bytes_ && !MayBeLarge(block.home)) wanted = kUnit;  // what cannot be larger
   if (is_restless_) {
     const uint32_t lot = FaultsNow() * 2654435761U >> 16;
     if (lot % 4 == 0) area.wanted.store(static_cast<uint8_t>(lot / 4 % kSizes), std::memory_order_relaxed);
@@ -121,7 +122,9 @@ void PageSpace::Judge(const Sized& block) {
   }
   if (block.bytes != sizes_[wanted]) return;
   const uint32_t now = FaultsNow();
-  const bool is_near = (block.home > homes_.begin && CameNear(block.home - 1, now)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now));
+  // Where blocks are few, one beside it came lately by chance: of blocks that are touched anywhere, this one's neighbours in one case of six.
+  const auto near = static_cast<uint32_t>(std::clamp<uint64_t>(touched_bytes() / block.bytes / 12, kNearLeast, kNear));
+  const bool is_near = (block.home > homes_.begin && CameNear(block.home - 1, now, near)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now, near));
   const int score = area.score.load(std::memory_order_relaxed) + (is_near ? 1 : -1), failures = area.failures.load(std::memory_order_relaxed);
   Size next = wanted;
   if (score >= kGrow) next = wanted == kPage ? kUnit : kLarge;
@@ -148,9 +151,9 @@ void PageSpace::ExpectUse(const void* begin, size_t bytes, bool is_random) {
   }
 }
 
-bool PageSpace::CameNear(const void* address, uint32_t now) const {
+bool PageSpace::CameNear(const void* address, uint32_t now, uint32_t near) const {
   const uint32_t shown = BlockAt(address).shown_at.load(std::memory_order_relaxed);
-  return shown != 0 && now - shown <= kNear;
+  return shown != 0 && now - shown <= near;
 }
 
 bool PageSpace::IsAnyInGrace(const char* begin, uint64_t bytes) const {
@@ -159,6 +162,8 @@ bool PageSpace::IsAnyInGrace(const char* begin, uint64_t bytes) const {
   }
   return false;
 }
+
+bool PageSpace::MayBeLarge(const void* address) const { return IsOneAllocation(homes_.begin + (OffsetOf(address) & -sizes_[kLarge]), sizes_[kLarge]); }
 
 bool PageSpace::IsOneAllocation(const char* begin, uint64_t bytes) const {
   if (begin + bytes > homes_.begin + homes_.bytes) return false;
@@ -218,14 +223,15 @@ bool PageSpace::Resize(char* begin, Size from, Size to) {
     if (done) FreeChunk(of_old_[i]);
   }
   if (!done) return false;
-  (sizes_[from] < sizes_[to] ? merges_ : splits_).fetch_add(1, std::memory_order_relaxed);
+  if (is_touched || sizes_[from] < sizes_[to]) (sizes_[from] < sizes_[to] ? merges_ : splits_).fetch_add(1, std::memory_order_relaxed);  // what is nothing any more is not split
   return true;
 }
 
-// Checksums of what will be each part's. With the lock: the frame has no pages where the block goes home. False: it is changed, or at home.
+// Checksums of what will be each part's. With the lock: the frame has no pages where the block goes home. False: there is none (any more), it is zeros whatever its frame and slot hold, is changed, or
+// at home.
 bool PageSpace::SumParts(Block* block, const Chunk* chunk, std::span<Chunk* const> parts) {
   const Locked locked(block);
-  if (block->chunk.load(std::memory_order_relaxed) != chunk || block->home || !Has(chunk, kHasSlot) || Has(chunk, kDirty)) return false;
+  if (chunk == nullptr || block->chunk.load(std::memory_order_relaxed) != chunk || block->blank || block->home || !Has(chunk, kHasSlot) || Has(chunk, kDirty)) return false;
   const uint64_t bytes = parts[0]->bytes;
   for (size_t i = 0; i < parts.size(); ++i) parts[i]->checksum = Checksum(static_cast<const std::byte*>(chunk->frame) + i * bytes, bytes);
   return true;

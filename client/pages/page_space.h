@@ -295,10 +295,11 @@ class PageSpace {
   Area& AreaOf(const void* address) const { return areas_[OffsetOf(address) / kAreaBytes]; }
   Size Wanted(const Area& area) const;
   bool BeginsLarger(const Sized& block) const;
+  bool MayBeLarge(const void* address) const;
   bool IsFullOfDescriptors() const;
   void Adapt(const void* address);
   void Judge(const Sized& block);
-  bool CameNear(const void* address, uint32_t now) const;
+  bool CameNear(const void* address, uint32_t now, uint32_t near) const;
   void KeepSizes(const void* address) const {
     if (adapts_) AreaOf(address).keeps.store(true, std::memory_order_relaxed);
   }

@@ -123,15 +123,22 @@ RAMSPAN_API int sigaction(int number, const struct sigaction* action, struct sig
   return real_sigaction(number, &own, before);
 }
 
-RAMSPAN_API Handler signal(int number, Handler handler) noexcept { return IsOurs(number) ? SetOfOthers(handler, SA_RESTART) : real_signal(number, handler); }
+RAMSPAN_API Handler signal(int number, Handler handler) noexcept {
+  if (IsOurs(number)) return SetOfOthers(handler, SA_RESTART);
+  const PinnedStack stack;
+  return real_signal(number, handler);
+}
 RAMSPAN_API Handler bsd_signal(int number, Handler handler) noexcept __attribute__((alias("signal")));
 RAMSPAN_API Handler ssignal(int number, Handler handler) noexcept __attribute__((alias("signal")));
 RAMSPAN_API Handler __sysv_signal(int number, Handler handler) noexcept {
-  return IsOurs(number) ? SetOfOthers(handler, static_cast<int>(SA_RESETHAND | SA_NODEFER)) : real___sysv_signal(number, handler);
+  if (IsOurs(number)) return SetOfOthers(handler, static_cast<int>(SA_RESETHAND | SA_NODEFER));
+  const PinnedStack stack;
+  return real___sysv_signal(number, handler);
 }
 RAMSPAN_API Handler sysv_signal(int number, Handler handler) noexcept __attribute__((alias("__sysv_signal")));
 // To hold it is to block it, which it is not.
 RAMSPAN_API Handler sigset(int number, Handler handler) noexcept {
+  const PinnedStack stack;
   if (!IsOurs(number)) return real_sigset(number, handler);
   if (handler != SIG_HOLD) return SetOfOthers(handler, 0);
   struct sigaction before = {};

@@ -214,11 +214,16 @@ RAMSPAN_API int pthread_create(pthread_t* thread, const pthread_attr_t* attribut
   return error;
 }
 
-RAMSPAN_API int pthread_kill(pthread_t thread, int number) noexcept {
+// Under other names, because a handler that the signal runs on this thread may leave by pthread_exit: libc's headers say that nothing is thrown through them. To itself a thread
+// sends it without blocking any.
+RAMSPAN_API int SendToThread(pthread_t thread, int number) __asm__("pthread_kill");
+int SendToThread(pthread_t thread, int number) {
+  if (pthread_equal(thread, pthread_self())) return real_pthread_kill(thread, number);
   const PinnedStack stack;
   return real_pthread_kill(thread, number);
 }
-RAMSPAN_API int pthread_sigqueue(pthread_t thread, int number, const sigval value) noexcept {
+RAMSPAN_API int QueueToThread(pthread_t thread, int number, const sigval value) __asm__("pthread_sigqueue");
+int QueueToThread(pthread_t thread, int number, const sigval value) {
   const PinnedStack stack;
   return real_pthread_sigqueue(thread, number, value);
 }

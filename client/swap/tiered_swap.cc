@@ -224,7 +224,7 @@ bool TieredSwap::HasLeaving() const noexcept {
 }
 
 bool TieredSwap::MayCut(SlotRef slot, size_t bytes) const noexcept {
-  return At(TierOf(slot, tier_count()))->MayCut(WithoutTier(slot), bytes);
+  return !is_closed() && At(TierOf(slot, tier_count()))->MayCut(WithoutTier(slot), bytes);
 }
 
 bool TieredSwap::IsLeaving(SlotRef slot, size_t bytes) const noexcept {

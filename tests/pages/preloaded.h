@@ -92,6 +92,8 @@ void LocksOfStacks();
 void Soak();
 // Of preloaded_held.cc.
 void CallsOnStacks();
+void SplitsBesideDiscards();
+void ZerosThatChildrenRead();
 void ExitsOnStacks();
 void GivenBackInPieces();
 void ForksBesideDevices();

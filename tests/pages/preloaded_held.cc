@@ -5,11 +5,14 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <set>
 #include <thread>
 #include <vector>
@@ -104,6 +107,62 @@ void ExitsOnStacks() {
   };
   CHECK(pthread_create(&thread, &attributes, exits, nullptr) == 0);
   CHECK(pthread_join(thread, nullptr) == 0);
+}
+
+// Blocks whose sizes change while others give parts of them back: a chunk that was not there any more was looked at (SIGSEGV).
+void SplitsBesideDiscards() {
+  constexpr size_t kBytes = 24 * kMiB;
+  char* const memory = Map(kBytes);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (unsigned t = 1; t <= 5; ++t) {
+    threads.emplace_back([&, t] {
+      std::minstd_rand random(t);
+      while (!stop.load()) {
+        const size_t at = (size_t{random()} << 7) % kBytes;
+        if (t <= 3) {
+          memory[at] = static_cast<char>(t);
+        } else {
+          const size_t begin = at & ~size_t{65535}, bytes = std::min(kBytes - begin, size_t{65536} << (random() % 3));
+          CHECK(madvise(memory + begin, bytes, MADV_DONTNEED) == 0);
+        }
+      }
+    });
+  }
+  for (int i = 0; i < 400; ++i) {
+    CHECK(madvise(memory, kBytes, i % 2 == 0 ? MADV_RANDOM : MADV_SEQUENTIAL) == 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  stop.store(true);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Zeros that have left as a mark, and got a place in swap while a forked child was given them: what was in their frame was taken for them where the block became several.
+void ZerosThatChildrenRead() {
+  constexpr size_t kZeros = 32 * kMiB, kBytes = 96 * kMiB;
+  char* const zeros = Map(kZeros);
+  char* const bytes = Map(kBytes);
+  for (int round = 0; round < 3; ++round) {
+    CHECK(madvise(zeros, kZeros, MADV_DONTNEED) == 0 && madvise(bytes, kBytes, MADV_DONTNEED) == 0);
+    CHECK(madvise(zeros, kZeros, round % 2 == 1 ? MADV_SEQUENTIAL : MADV_NORMAL) == 0);
+    const auto are_zeros = [zeros] {
+      for (size_t i = 0; i < kZeros; i += 8) {
+        if (*reinterpret_cast<const uint64_t*>(zeros + i) != 0) return false;
+      }
+      return true;
+    };
+    CHECK(are_zeros());
+    for (size_t i = 0; i < kBytes; i += 64) bytes[i] = static_cast<char>(i / 64 % 255 + 1);
+    const pid_t child = fork();
+    if (child == 0) _exit(are_zeros() ? 0 : 1);
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    for (int sweep = 0; sweep < 2; ++sweep) {
+      for (size_t i = 0; i < kBytes; i += 4096) ++bytes[i];
+    }
+    CHECK(madvise(zeros, kZeros, MADV_RANDOM) == 0);
+    CHECK(are_zeros());
+  }
 }
 
 // In pieces smaller than a unit, front to back, addresses were used up and their descriptors stayed, until the limit did not hold.

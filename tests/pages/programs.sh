@@ -150,9 +150,18 @@ for mode in thread signal protect; do
     failed=1
   fi
 done
+for mode in thread signal; do
+  if [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 32MiB -s 0 -- "$preloaded" zeros_that_children_read 2>err)" = good ]; then
+    echo "ok: zeros_that_children_read, $mode"
+  else
+    echo "FAILED: zeros_that_children_read, $mode"
+    tail -5 err
+    failed=1
+  fi
+done
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot; and as in a container without userfaultfd.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect auto"; do
-  for scenario in guard_pages remaps calls signals stacks locks child children child_calls child_signals frees_during_forks ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers own_faults rights rights_beside_readers rights_in_children locks_and_rights locks_of_kernel rights_of_calls arguments soak handlers_during_forks children_of_small_files waits_on_stacks late_messages child_handler_masks lengths locks_beside_allocations spawns restarts small_answers control_data more_names locks_of_stacks rooms_that_end environments signals_of_vfork words_of_clone bad_pointers terminals calls_on_stacks given_back_in_pieces forks_beside_devices; do
+  for scenario in guard_pages remaps calls signals stacks locks child children child_calls child_signals frees_during_forks ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers own_faults rights rights_beside_readers rights_in_children locks_and_rights locks_of_kernel rights_of_calls arguments soak handlers_during_forks children_of_small_files waits_on_stacks late_messages child_handler_masks lengths locks_beside_allocations spawns restarts small_answers control_data more_names locks_of_stacks rooms_that_end environments signals_of_vfork words_of_clone bad_pointers terminals calls_on_stacks given_back_in_pieces forks_beside_devices splits_beside_discards; do
     servers="-s 0"
     [ $scenario != descriptors ] || servers="-s 1 --server-memory 64MiB"  # files are closed, too, which ends the process
     children=copy
