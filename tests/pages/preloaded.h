@@ -92,6 +92,7 @@ void LocksOfStacks();
 void Soak();
 // Of preloaded_held.cc.
 void CallsOnStacks();
+void ChildrenWithoutStandardError();
 void SplitsBesideDiscards();
 void ZerosThatChildrenRead();
 void ExitsOnStacks();
