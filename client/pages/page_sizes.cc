@@ -6,7 +6,7 @@
 // evidence.
 //
 // A change: all old blocks and all new ones are pinned in the engine; then, with the old blocks locked, what is at home moves to its frame, data is copied from frame to frame, and descriptors change
-// hands. Whoever has seen the old ones finds that they have no chunk any more, and looks again. One thread at a time; who finds another one at it goes on with the blocks as they are. Whatever fails,
+// hands. Where a block becomes several and swap holds it as it is, no data is touched: their slots are parts of its own (Engine::Cut). Whoever has seen the old ones finds that they have no chunk any more, and looks again. One thread at a time; who finds another one at it goes on with the blocks as they are. Whatever fails,
 // nothing has happened, but that blocks have left their home, to which the next touch brings them.
 #include <algorithm>
 #include <cstring>
