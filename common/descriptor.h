@@ -1,7 +1,7 @@
 // Descriptor: owns a file descriptor and closes it at its end. Move-only value.
 //
 // A program may have been started without standard streams (`2>&-`), or have closed them. What it, or anybody, prints then goes to whatever has got their
-// numbers since: so nothing of Ramspan's has one of them.
+// numbers since: so no swap file, socket, trace or copy of Ramspan's has one of them.
 #pragma once
 
 #include <fcntl.h>
@@ -29,16 +29,25 @@ inline int BeyondPrograms(int number) {
   return BeyondStandardStreams(MovedUp(number, kHigh));
 }
 
-// While it lives no other descriptor gets the number of a standard stream that is closed: for two that are made at once, before they are moved up.
+// Opens /dev/null under the number of each standard stream that is closed; `opened` says which those are. Keeps errno.
+inline void OpenClosedStandardStreams(int flags, bool (&opened)[STDERR_FILENO + 1]) {
+  const int before = errno;
+  int number = 0;
+  while ((number = open("/dev/null", O_RDWR | flags)) >= 0 && number <= STDERR_FILENO) opened[number] = true;
+  if (number >= 0) close(number);
+  errno = before;
+}
+
+// Standard streams that are closed are /dev/null from now on: for libraries that open what they need by themselves.
+inline void FillStandardStreams() {
+  bool opened[STDERR_FILENO + 1] = {};
+  OpenClosedStandardStreams(0, opened);
+}
+
+// The same while it lives: for two descriptors that are made at once, before they are moved up.
 class HeldStandardStreams {
  public:
-  HeldStandardStreams() {
-    const int before = errno;
-    int number = 0;
-    while ((number = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && number <= STDERR_FILENO) held_[number] = true;
-    if (number >= 0) close(number);
-    errno = before;
-  }
+  HeldStandardStreams() { OpenClosedStandardStreams(O_CLOEXEC, held_); }
   ~HeldStandardStreams() {
     const int before = errno;
     for (int number = 0; number <= STDERR_FILENO; ++number) {
@@ -52,16 +61,6 @@ class HeldStandardStreams {
  private:
   bool held_[STDERR_FILENO + 1] = {};
 };
-
-// Standard streams that are closed are /dev/null from now on: for libraries that open what they need by themselves. Keeps errno.
-inline void FillStandardStreams() {
-  const int before = errno;
-  int number = 0;
-  while ((number = open("/dev/null", O_RDWR)) >= 0 && number <= STDERR_FILENO) {
-  }
-  if (number >= 0) close(number);
-  errno = before;
-}
 
 class Descriptor {
  public:

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <random>
 #include <set>
@@ -304,10 +305,10 @@ void ForksBesideDevices() {
   std::memset(memory, 5, kBuffers * kUnit);
   io_uring_params parameters{};
   const int ring = static_cast<int>(syscall(SYS_io_uring_setup, 8, &parameters));
-  if (ring < 0) return;  // none here
+  if (ring < 0) return static_cast<void>(std::fputs("skipped: there is no io_uring here\n", stderr));
   iovec buffers[kBuffers];
   for (size_t i = 0; i < kBuffers; ++i) buffers[i] = {memory + i * kUnit + kUnit / 2, 4096};
-  if (syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, buffers, kBuffers) != 0) return;  // may not be locked (ulimit -l), or the kernel's faults are not served
+  if (syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, buffers, kBuffers) != 0) return static_cast<void>(std::fputs("skipped: no memory may be registered (ulimit -l), or the kernel's faults are not served\n", stderr));
   std::atomic<bool> stop{false};
   char* const much = New(64 * kMiB);
   std::thread sweeper([&] {

@@ -139,25 +139,25 @@ for scenario in locks_beside_descriptors:good locks_before_they_are_touched:'has
     failed=1
   fi
 done
+# A scenario's: 0 is success. One that could not be tried says so.
+verdict() {
+  if [ "$1" = 0 ]; then
+    echo "ok: $2$(sed -n 's/^skipped: / (skipped: /p' err | sed 's/$/)/')"
+  else
+    echo "FAILED: $2"
+    tail -5 err
+    failed=1
+  fi
+}
 # What is done at the end comes from whatever stack exit() was called on.
 for mode in thread signal protect; do
   rm -f end.json
-  if [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 8MiB --stats end.json -s 0 -- "$preloaded" exits_on_stacks 2>err)" = good ] && grep -q '"faults"' end.json; then
-    echo "ok: exits_on_stacks, $mode"
-  else
-    echo "FAILED: exits_on_stacks, $mode"
-    tail -5 err
-    failed=1
-  fi
+  [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 8MiB --stats end.json -s 0 -- "$preloaded" exits_on_stacks 2>err)" = good ] && grep -q '"faults"' end.json
+  verdict $? "exits_on_stacks, $mode"
 done
 for mode in thread signal; do
-  if [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 32MiB -s 0 -- "$preloaded" zeros_that_children_read 2>err)" = good ]; then
-    echo "ok: zeros_that_children_read, $mode"
-  else
-    echo "FAILED: zeros_that_children_read, $mode"
-    tail -5 err
-    failed=1
-  fi
+  [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 32MiB -s 0 -- "$preloaded" zeros_that_children_read 2>err)" = good ]
+  verdict $? "zeros_that_children_read, $mode"
 done
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot; and as in a container without userfaultfd.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect auto"; do
@@ -166,13 +166,8 @@ for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect aut
     [ $scenario != descriptors ] || servers="-s 1 --server-memory 64MiB"  # files are closed, too, which ends the process
     children=copy
     [ $scenario != child ] || children=none
-    if [ "$(RAMSPAN_PAGE_CHILDREN=$children RAMSPAN_PAGE_FAULTS=${mode% *} RAMSPAN_PAGE_MOVES=${mode#* } timeout 60 "$ramspan" run --pages --memory 8MiB $servers -- "$preloaded" $scenario 2>err)" = good ]; then
-      echo "ok: $scenario, $mode"
-    else
-      echo "FAILED: $scenario, $mode"
-      tail -5 err
-      failed=1
-    fi
+    [ "$(RAMSPAN_PAGE_CHILDREN=$children RAMSPAN_PAGE_FAULTS=${mode% *} RAMSPAN_PAGE_MOVES=${mode#* } timeout 60 "$ramspan" run --pages --memory 8MiB $servers -- "$preloaded" $scenario 2>err)" = good ]
+    verdict $? "$scenario, $mode"
   done
 done
 if "$no_userfaultfd" "$ramspan" run --pages --memory 8MiB -- "$preloaded" children >out 2>err && grep -q 'SIGSEGV' err && grep -q good out; then
