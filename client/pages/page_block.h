@@ -18,13 +18,14 @@ struct PageBlock {
   std::atomic<uint32_t> tail{0};      // bytes of a unit that were asked for, where that is not all of it
   std::atomic<uint32_t> shown_at{0};  // by the count of faults; 0: never
   std::atomic<bool> locked{false};
-  bool home = false;   // guarded by locked, as is what follows
+  std::atomic<bool> home{false};  // changed with `locked`, which guards what follows
   bool blank = false;  // the chunk has no contents yet, which are zeros
   std::atomic<bool> is_protected{false}, is_locked{false};  // pages of it are (rights_, locks_); stored with `locked`
   bool held = false;            // is at home, where it stays, because of the one or the other
   uint16_t calls = 0;           // that use it: the same
   bool is_copied = false;       // just now, for a forked child: its chunk is not given back meanwhile
   std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
+  std::atomic<uint32_t> heard_at{0};  // its last place among those that were heard of (page_hearing.cc)
 
   // For who waits for another thread.
   static constexpr auto kNap = std::chrono::microseconds(50);

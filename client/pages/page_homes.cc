@@ -150,7 +150,7 @@ bool PageSpace::Rehome(char* from, char* to, uint64_t most, uint64_t* bytes) {
   if (chunk == nullptr) return true;
   if (old.held || old.calls > 0 || old.is_copied || now.chunk.load(std::memory_order_relaxed) != nullptr) return false;
   if (old.home && (!userfault_.moves() || userfault_.Move(to, from, before.bytes, Userfault::MayBeShared::kNo) != 0)) return false;
-  now.home = std::exchange(old.home, false);
+  now.home = old.home.exchange(false);
   now.blank = std::exchange(old.blank, false);
   now.shown_ns.store(old.shown_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
   now.shown_at.store(old.shown_at.load(std::memory_order_relaxed), std::memory_order_relaxed);

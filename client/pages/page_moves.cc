@@ -20,6 +20,12 @@ constexpr uint32_t kFaultsOfFree = 100'000;  // in blocks that nobody has alloca
 // What fills the memory limit may be blocks in their grace, and frames of those that are being brought.
 constexpr auto kPatienceWithPins = std::chrono::seconds(10);
 
+// Not on its way, nor fetched ahead.
+bool IsInMemory(const Chunk* chunk) {
+  const uint64_t word = chunk->state.load(std::memory_order_relaxed);
+  return PhaseOf(word) == Phase::kResident && (word & kPrefetched) == 0;
+}
+
 int64_t BlockClockNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 }  // namespace
@@ -109,12 +115,14 @@ Status PageSpace::TryBring(const void* address) {
     const Sized one = At(address);
     Chunk* const chunk = one.block->chunk.load(std::memory_order_acquire);
     if (chunk == nullptr && !IsUsed(UnitOf(address))) return OfFreeBlock(address);
+    const bool is_there = chunk != nullptr && IsInMemory(chunk);
     const Status status = chunk == nullptr ? MakeChunk(address) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk);
     if (status.ok() && chunk != nullptr && ShowPinned(one.block, chunk, address)) {
       faults_.fetch_add(1, std::memory_order_relaxed);
       NoteRow(one);
       if (adapts_) Judge(one);
       ShowAhead(one);
+      NoteHeard(one, is_there);
       return status;
     }
     if (!status.ok() && one.block->chunk.load(std::memory_order_acquire) == chunk) return status;
@@ -175,8 +183,11 @@ void PageSpace::ShowAhead(const Sized& block) {
     // Of a chunk that is freed just now the descriptor stays readable (chunk_table.h), and AcquireCounted looks again.
     if (chunk == nullptr || next.bytes > block.bytes || (adapts_ && BeginsLarger(next)) || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
     row = RowAfter(row);
-    if (!IsInGrace(next.block->shown_ns.load(std::memory_order_relaxed))) {
+    // Who serves faults may be late, and the program have passed it already: no use is to be heard then.
+    if (!next.block->home.load(std::memory_order_relaxed)) {
+      const bool was_hidden = IsInMemory(chunk);
       if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next.block->chunk).ok() || !ShowPinned(next.block, chunk, nullptr)) return;
+      NoteHeard(next, was_hidden);
     }
     next.block->row.store(row, std::memory_order_relaxed);
   }
@@ -291,14 +302,16 @@ bool PageSpace::ForgetContents(Chunk* chunk) {
 // From home to the frame; false: it stays. REQUIRES: locked, and the chunk is closed.
 bool PageSpace::Hide(Block* block, Chunk* chunk) {
   if (HasCountedPins(chunk) || block->held || block->calls > 0) return false;
-  if (!block->home) return true;
-  if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;
-  if (MoveAway(HomeOf(*block), static_cast<std::byte*>(chunk->frame), chunk->bytes) != 0) {
-    stuck_.fetch_add(1, std::memory_order_relaxed);
-    return false;
+  if (block->blank && !block->home) return true;
+  if (block->home) {
+    if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;
+    if (MoveAway(HomeOf(*block), static_cast<std::byte*>(chunk->frame), chunk->bytes) != 0) {
+      stuck_.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+    moves_away_.fetch_add(1, std::memory_order_relaxed);
+    block->home = false;
   }
-  moves_away_.fetch_add(1, std::memory_order_relaxed);
-  block->home = false;
   // Zeros without a place in swap need none: the frame is dropped as one that never had contents. (Where swap runs full the engine gives chunks their places
   // before they are written. Those are written.)
   if (!Has(chunk, kHasSlot) && IsZero(static_cast<const char*>(chunk->frame), chunk->bytes) && ForgetContents(chunk)) {

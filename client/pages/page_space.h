@@ -313,6 +313,11 @@ class PageSpace {
   void ResetSizes(char* begin, char* end);
   class Converting;
 
+  // What policies hear of uses at home (page_hearing.cc).
+  static constexpr uint32_t kHeardMost = 256;
+  void NoteHeard(const Sized& block, bool was_hidden);
+  void HideToHear(Block* block, uint32_t place);
+
   Engine* const engine_;
   const bool adapts_, is_restless_;
   const uint64_t unit_bytes_;
@@ -326,6 +331,9 @@ class PageSpace {
   Chunk* of_new_[kPiecesMost] = {};
   Block* olds_[kPiecesMost] = {};
   bool is_used_[kPiecesMost] = {};  // of the new ones: they get a block
+  std::atomic<uint32_t> heard_[kHeardMost] = {};  // a ring of descriptors' numbers
+  std::atomic<uint32_t> heard_next_{0}, heard_late_{0};  // the place of the next; after so many others one leaves its home to be heard of. 0: as few as that may be
+  std::atomic<int32_t> may_hide_{0};  // so many more of them; an estimate where threads count at once
   Userfault userfault_;
   AddressRange homes_, table_, frames_;
   Block* blocks_ = nullptr;
