@@ -24,7 +24,7 @@ fragment() {
 
 take README.md readme 1
 take docs/configuration.md configuration 1
-take docs/porting.md porting 10
+take docs/porting.md porting 11
 take docs/pages.md pages 1
 
 program readme-1
@@ -46,8 +46,36 @@ fragment porting-6 '' ''
 fragment porting-7 '' ''
 fragment porting-8 '' ''
 fragment porting-9 '' ''
-fragment porting-10 '#include <rambrain/rambrain.h>
+fragment porting-11 '#include <rambrain/rambrain.h>
 using rambrain::managedMemory;' ''
+
+# The stencil against the same by plain arrays, bit by bit.
+cat >> "$work/porting-10.cc" <<'EOF'
+#include <cstdio>
+#include <vector>
+int main() {
+  const size_t n = 48;
+  std::vector<double> plain(n * n * n), plain_next;
+  Grid now = MakeGrid(n), next = MakeGrid(n);
+  for (size_t i = 0; i < plain.size(); ++i) now[i] = plain[i] = static_cast<double>(i * 31 % 1000);
+  for (int step = 0; step < 3; ++step) {
+    Step(now, next, n);
+    std::swap(now, next);
+    plain_next = plain;
+    for (size_t z = 1; z + 1 < n; ++z)
+      for (size_t y = 1; y + 1 < n; ++y)
+        for (size_t x = 1; x + 1 < n; ++x) {
+          const size_t i = (z * n + y) * n + x;
+          plain_next[i] = plain[i] + 0.1 * (plain[i - n * n] + plain[i + n * n] + plain[i - 1] + plain[i + 1] + plain[i - n] + plain[i + n] - 6 * plain[i]);
+        }
+    std::swap(plain, plain_next);
+  }
+  for (size_t i = 0; i < plain.size(); ++i)
+    if (now[i] != plain[i]) return std::printf("wrong at %zu\n", i), 1;
+}
+EOF
+program porting-10
+RAMSPAN_MEMORY=1MiB "$work/porting-10"
 
 program porting-1
 program porting-2

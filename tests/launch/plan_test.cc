@@ -477,6 +477,8 @@ TEST_F(PlanTest, ServersThatDoNotFitAreAnErrorThatNamesWhatFits) {
   facts_.shared_memory_free = 100 * kGiB;
   options_.server_memory = "5GiB";
   EXPECT_NE(Error().find("--server-memory 4096MiB or less"), std::string::npos);
+  facts_.shared_memory_free = 0;  // it said "--server-memory 0MiB or less"
+  EXPECT_NE(Error().find("Remedy: fewer servers (-s), or -s 0: files only"), std::string::npos);
 }
 
 // --memory 1TiB on a host with 24 GiB was accepted without a word.
