@@ -25,7 +25,8 @@ struct PageBlock {
   uint16_t calls = 0;           // that use it: the same
   bool is_copied = false;       // just now, for a forked child: its chunk is not given back meanwhile
   std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
-  std::atomic<uint32_t> heard_at{0};  // its last place among those that were heard of (page_hearing.cc)
+  bool is_hidden = false;       // only to be heard of (page_hearing.cc): guarded by locked
+  std::atomic<uint32_t> heard_at{0};  // its last place among those that were heard of
 
   // For who waits for another thread.
   static constexpr auto kNap = std::chrono::microseconds(50);
@@ -46,6 +47,7 @@ struct PageBlock {
     }
     return false;
   }
+  bool TryLockOnce() { return !locked.exchange(true, std::memory_order_acquire); }
   void Unlock() { locked.store(false, std::memory_order_release); }
 
   // For who looks whether the block has the chunk that it had. A block that has one is a block, and as large as that.

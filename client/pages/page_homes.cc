@@ -152,6 +152,7 @@ bool PageSpace::Rehome(char* from, char* to, uint64_t most, uint64_t* bytes) {
   if (old.home && (!userfault_.moves() || userfault_.Move(to, from, before.bytes, Userfault::MayBeShared::kNo) != 0)) return false;
   now.home = old.home.exchange(false);
   now.blank = std::exchange(old.blank, false);
+  now.is_hidden = std::exchange(old.is_hidden, false);
   now.shown_ns.store(old.shown_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
   now.shown_at.store(old.shown_at.load(std::memory_order_relaxed), std::memory_order_relaxed);
   chunk->refs.store(static_cast<uint32_t>(&now - blocks_), std::memory_order_release);

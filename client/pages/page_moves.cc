@@ -20,12 +20,6 @@ constexpr uint32_t kFaultsOfFree = 100'000;  // in blocks that nobody has alloca
 // What fills the memory limit may be blocks in their grace, and frames of those that are being brought.
 constexpr auto kPatienceWithPins = std::chrono::seconds(10);
 
-// Not on its way, nor fetched ahead.
-bool IsInMemory(const Chunk* chunk) {
-  const uint64_t word = chunk->state.load(std::memory_order_relaxed);
-  return PhaseOf(word) == Phase::kResident && (word & kPrefetched) == 0;
-}
-
 int64_t BlockClockNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 }  // namespace
@@ -90,6 +84,7 @@ Status PageSpace::MakeChunk(const void* address) {
     const Locked locked(one.block);
     if (IsStill(one) && one.block->chunk.load(std::memory_order_relaxed) == nullptr) {
       one.block->blank = true;
+      one.block->is_hidden = false;
       one.block->chunk.store(chunk);
       if (IsUsed(UnitOf(address))) return touched_bytes_.fetch_add(one.bytes, std::memory_order_relaxed), Status();
       one.block->chunk.store(nullptr, std::memory_order_release);
@@ -115,14 +110,14 @@ Status PageSpace::TryBring(const void* address) {
     const Sized one = At(address);
     Chunk* const chunk = one.block->chunk.load(std::memory_order_acquire);
     if (chunk == nullptr && !IsUsed(UnitOf(address))) return OfFreeBlock(address);
-    const bool is_there = chunk != nullptr && IsInMemory(chunk);
     const Status status = chunk == nullptr ? MakeChunk(address) : engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &one.block->chunk);
-    if (status.ok() && chunk != nullptr && ShowPinned(one.block, chunk, address)) {
+    Came came;
+    if (status.ok() && chunk != nullptr && ShowPinned(one.block, chunk, address, &came)) {
       faults_.fetch_add(1, std::memory_order_relaxed);
       NoteRow(one);
-      if (adapts_) Judge(one);
+      if (adapts_ && came != Came::kHeard) Judge(one);
       ShowAhead(one);
-      NoteHeard(one, is_there);
+      NoteHeard(one, came);
       return status;
     }
     if (!status.ok() && one.block->chunk.load(std::memory_order_acquire) == chunk) return status;
@@ -185,23 +180,23 @@ void PageSpace::ShowAhead(const Sized& block) {
     row = RowAfter(row);
     // Who serves faults may be late, and the program have passed it already: no use is to be heard then.
     if (!next.block->home.load(std::memory_order_relaxed)) {
-      const bool was_hidden = IsInMemory(chunk);
-      if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next.block->chunk).ok() || !ShowPinned(next.block, chunk, nullptr)) return;
-      NoteHeard(next, was_hidden);
+      Came came;
+      if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next.block->chunk).ok() || !ShowPinned(next.block, chunk, nullptr, &came)) return;
+      NoteHeard(next, came);
     }
     next.block->row.store(row, std::memory_order_relaxed);
   }
 }
 
 // Ends the caller's counted pin. False: the block was given back meanwhile. `address`: what was touched; null: nothing yet.
-bool PageSpace::ShowPinned(Block* block, Chunk* chunk, const void* address) {
+bool PageSpace::ShowPinned(Block* block, Chunk* chunk, const void* address, Came* came) {
   showing_.fetch_add(1, std::memory_order_relaxed);
   bool shown = false;
   {
     const Locked locked(block);
     // Of a block that has just become several the first one has its descriptor: what was touched may be in another one.
     shown = block->chunk.load(std::memory_order_relaxed) == chunk && (address == nullptr || static_cast<size_t>(static_cast<const char*>(address) - HomeOf(*block)) < chunk->bytes);
-    if (shown) Show(block, chunk, address);
+    if (shown) *came = Show(block, chunk, address);
   }
   chunk->state.fetch_sub(kOneCountedPin, std::memory_order_release);
   showing_.fetch_sub(1, std::memory_order_relaxed);
@@ -210,8 +205,9 @@ bool PageSpace::ShowPinned(Block* block, Chunk* chunk, const void* address) {
 
 // From the frame to its home. REQUIRES: locked, and the chunk is pinned. What the program writes there, nobody hears of: so it counts as changed,
 // also where it was taken away between the pull and this, and its bit with it.
-void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
-  if (block->home && address == nullptr) return;
+PageSpace::Came PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
+  if (block->home && address == nullptr) return Came::kWasThere;
+  const Came came = block->home || block->blank ? Came::kWasThere : block->is_hidden ? Came::kHeard : Came::kFromSwap;
   if (faults_of_free_.load(std::memory_order_relaxed) != 0) faults_of_free_.store(0, std::memory_order_relaxed);
   char* const home = HomeOf(*block);
   const uint64_t bytes = chunk->bytes;
@@ -233,13 +229,14 @@ void PageSpace::Show(Block* block, Chunk* chunk, const void* address) {
     moves_home_.fetch_add(1, std::memory_order_relaxed);
     block->home = true;
     CountHeld({block, home, bytes});
-    block->blank = false;
+    block->blank = block->is_hidden = false;
     SetBits(chunk, kDirty);
   }
   const int64_t now = BlockClockNs();
   block->shown_ns.store(now, std::memory_order_relaxed);
   last_shown_ns_.store(now, std::memory_order_relaxed);
   block->shown_at.store(FaultsNow(), std::memory_order_relaxed);
+  return came;
 }
 
 int PageSpace::MoveHome(char* home, std::byte* frame, uint64_t bytes) {
@@ -302,6 +299,7 @@ bool PageSpace::ForgetContents(Chunk* chunk) {
 // From home to the frame; false: it stays. REQUIRES: locked, and the chunk is closed.
 bool PageSpace::Hide(Block* block, Chunk* chunk) {
   if (HasCountedPins(chunk) || block->held || block->calls > 0) return false;
+  block->is_hidden = false;
   if (block->blank && !block->home) return true;
   if (block->home) {
     if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;

@@ -76,6 +76,7 @@ void PageSpace::Adapt(const void* address) {
   Area& area = AreaOf(address);
   const Size wanted = Wanted(area);
   if (area.keeps.load(std::memory_order_relaxed)) return;
+  if (IsHeardOnly(At(address))) return;
   if (wanted == kUnit && area.wanted.load(std::memory_order_relaxed) == kPage && At(address).bytes < unit_bytes_) return;  // those that are pages may stay so
   if (At(address).bytes == sizes_[wanted] || static_cast<int32_t>(FaultsNow() - area.not_before.load(std::memory_order_relaxed)) < 0) return;
   const Converting converting(this);
@@ -284,7 +285,7 @@ bool PageSpace::Exchange(char* begin, Size from, Size to, bool is_cut) {
     // Whoever finds an old descriptor without its chunk finds the new size, too.
     for (size_t i = 0; i < news; ++i) {
       Block& block = blocks_[NumberOf(OffsetOf(begin) + i * new_bytes)];
-      block.home = block.blank = false;
+      block.home = block.blank = block.is_hidden = false;
       block.row.store(0, std::memory_order_relaxed);
       if (news > 1) block.shown_at.store(0, std::memory_order_relaxed);
       if (is_used_[i]) of_new_[i]->refs.store(static_cast<uint32_t>(&block - blocks_), std::memory_order_release);

@@ -137,6 +137,10 @@ class PageSpace {
   // For before frames' pages go back to the kernel.
   void ForgetFrames(std::span<std::byte> frames);
 
+  // A forked child has frames, but no homes: what is in frames only to be heard of comes home before a fork, and stays there during it.
+  void ShowHidden();
+  void CountForks(int more) { forks_.fetch_add(static_cast<uint32_t>(more), std::memory_order_relaxed); }
+
   // What the program says of its use: a first guess of its blocks' size, where that adapts. Of parts that are much smaller than an area nothing is learned.
   void ExpectUse(const void* begin, size_t bytes, bool is_random);
 
@@ -235,8 +239,10 @@ class PageSpace {
   Block& BlockAt(const void* address) const { return *At(address).block; }
   Status MakeChunk(const void* address);
   Status OfFreeBlock(const void* address);
-  bool ShowPinned(Block* block, Chunk* chunk, const void* address);
-  void Show(Block* block, Chunk* chunk, const void* address);
+  // How it came home for somebody: he found it there, or it had its first touch; from swap, or where an eviction had begun; from where it was hidden to be heard of.
+  enum class Came { kWasThere, kFromSwap, kHeard };
+  bool ShowPinned(Block* block, Chunk* chunk, const void* address, Came* came);
+  Came Show(Block* block, Chunk* chunk, const void* address);
   void NoteRow(const Sized& block);
   static uint8_t RowAfter(uint8_t row) { return row == UINT8_MAX ? row : static_cast<uint8_t>(row + 1); }
   void ShowAhead(const Sized& block);
@@ -315,8 +321,9 @@ class PageSpace {
 
   // What policies hear of uses at home (page_hearing.cc).
   static constexpr uint32_t kHeardMost = 256;
-  void NoteHeard(const Sized& block, bool was_hidden);
+  void NoteHeard(const Sized& block, Came came);
   void HideToHear(Block* block, uint32_t place);
+  bool IsHeardOnly(const Sized& block) const;
 
   Engine* const engine_;
   const bool adapts_, is_restless_;
@@ -331,9 +338,10 @@ class PageSpace {
   Chunk* of_new_[kPiecesMost] = {};
   Block* olds_[kPiecesMost] = {};
   bool is_used_[kPiecesMost] = {};  // of the new ones: they get a block
-  std::atomic<uint32_t> heard_[kHeardMost] = {};  // a ring of descriptors' numbers
+  std::atomic<uint32_t> heard_[kHeardMost] = {};  // a ring of descriptors' numbers, and one
   std::atomic<uint32_t> heard_next_{0}, heard_late_{0};  // the place of the next; after so many others one leaves its home to be heard of. 0: as few as that may be
-  std::atomic<int32_t> may_hide_{0};  // so many more of them; an estimate where threads count at once
+  std::atomic<int32_t> may_hide_{0};  // so many more of them
+  std::atomic<uint32_t> forks_{0};    // under way
   Userfault userfault_;
   AddressRange homes_, table_, frames_;
   Block* blocks_ = nullptr;

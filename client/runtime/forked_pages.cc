@@ -14,6 +14,8 @@
 #include "client/pages/fault_server.h"
 #include "client/pages/fork_copy.h"
 #include "client/pages/page_space.h"
+#include "client/runtime/page_call.h"
+#include "common/errno_guard.h"
 #include "common/public_call.h"
 
 namespace ramspan::forked_pages {
@@ -72,10 +74,19 @@ void BringToChild(int number, siginfo_t* info, void* context) {
 }
 
 void BeforeFork() {
+  if (parents_space != nullptr && !Session::InForkedChild()) {
+    const ErrnoGuard guard;
+    parents_space->CountForks(1);
+    const PageCall call;
+    if (call.space() != nullptr) call.Run([](PageSpace& space) { space.ShowHidden(); });
+  }
   ForkCopy::Prepare();
   FaultServer::BeforeFork();
 }
-void InParentAfterFork() { ForkCopy::InParent(); }
+void InParentAfterFork() {
+  if (parents_space != nullptr && !Session::InForkedChild()) parents_space->CountForks(-1);
+  ForkCopy::InParent();
+}
 void InForkedChild() {
   FaultServer::InForkedChild();
   // Nobody else's: what is mapped later would pass for memory that was the parent's.
