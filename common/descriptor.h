@@ -5,6 +5,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,7 +27,9 @@ inline int BeyondStandardStreams(int number) { return MovedUp(number, STDERR_FIL
 // Beyond those that programs count on to get, and below the usual limit of 1024: for what must not be taken for a file of a program's that has closed it with all others (closefrom).
 inline int BeyondPrograms(int number) {
   constexpr int kHigh = 700;
-  return BeyondStandardStreams(MovedUp(number, kHigh));
+  rlimit files{};
+  const bool are_few = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 4 * 3 < kHigh;
+  return BeyondStandardStreams(MovedUp(number, are_few ? static_cast<int>(files.rlim_cur / 4 * 3) : kHigh));
 }
 
 // Opens /dev/null under the number of each standard stream that is closed; `opened` says which those are. Keeps errno.

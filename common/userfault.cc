@@ -18,6 +18,7 @@
 #include <string>
 
 #include "common/away_pages.h"
+#include "common/descriptor.h"
 
 namespace ramspan {
 namespace {
@@ -95,7 +96,7 @@ Status Userfault::Open(FaultMode wanted, PageMoves how) {
   rlimit files{};
   const int high = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kHighFd ? static_cast<int>(files.rlim_cur) - 1 : kHighFd;
   fd_ = fcntl(fd, F_DUPFD_CLOEXEC, high);
-  fd_ < 0 ? fd_ = fd : close(fd);
+  fd_ < 0 ? fd_ = BeyondStandardStreams(fd) : close(fd);
   mode_ = wanted != FaultMode::kAuto ? wanted : user_mode_only_ ? FaultMode::kSignal : FaultMode::kThread;
   const auto agree = [this](uint64_t features) {
     uffdio_api api{};

@@ -58,6 +58,17 @@ struct Fork {
   int parent = -1, child = -1;
   sigset_t mask = {};
 };
+// fork and loads are no cancellation points, and what they do here may not end half-way.
+class CancelDisabled {
+ public:
+  CancelDisabled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~CancelDisabled() { pthread_setcancelstate(before_, nullptr); }
+  CancelDisabled(const CancelDisabled&) = delete;
+  CancelDisabled& operator=(const CancelDisabled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
 // A handler of forks that the program has may fork itself.
 constexpr size_t kForksInForks = 4;
 thread_local Fork t_forks[kForksInForks];
@@ -140,6 +151,13 @@ void SendAnswer(int to, const Answer& what, int fd) {
   }
 }
 
+// Of the child's file, whose number there may be that of a standard stream that is closed, until it is moved up: who prints to that may not write into it.
+void SendFile(int to, const Answer& what, int fd) {
+  const int read_only = fd < 0 ? -1 : open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC);
+  SendAnswer(to, what, read_only < 0 ? fd : read_only);
+  if (read_only >= 0) close(read_only);
+}
+
 // The descriptor of the file; -1: `what` says why not.
 int ReceiveAnswer(int from, Answer* what) {
   iovec bytes = {what, sizeof(*what)};
@@ -158,6 +176,7 @@ int ReceiveAnswer(int from, Answer* what) {
   if (got == static_cast<ssize_t>(sizeof(*what)) && (message.msg_flags & MSG_CTRUNC) != 0) strcpy(what->why_not, "there is no descriptor left for its file (ulimit -n)");
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
   if (got == static_cast<ssize_t>(sizeof(*what)) && header != nullptr && header->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(header), sizeof(int));
+  fd = BeyondPrograms(fd);
   if (fd < 0 && (got != static_cast<ssize_t>(sizeof(*what)) || what->why_not[0] == '\0')) strcpy(what->why_not, "its parent has ended, or the program has closed Ramspan's descriptor");
   return fd;
 }
@@ -231,7 +250,7 @@ void GiveBlock(int to, int fd, uint64_t home, uint64_t* offset) {
     *offset = what.table + kAlignmentOfFile;
   }
   if (!status.ok()) what.runs = 0;  // it asks again, until it gets all, or the reason
-  SendAnswer(to, what, fd);
+  SendFile(to, what, fd);
 }
 
 // Whether the child may want a copy: it asks for all, or for more and more, or has done nothing else for too long.
@@ -246,7 +265,9 @@ bool MayWantCopy(int from) {
     const int ready = poll(&one, 1, static_cast<int>(std::max<int64_t>(left, 0)));
     if (ready < 0 && errno == EINTR) continue;
     uint64_t home = kAll;
-    if (ready > 0 && recv(from, &home, sizeof(home), 0) != static_cast<ssize_t>(sizeof(home))) break;  // it has closed its end
+    const ssize_t got = ready > 0 ? recv(from, &home, sizeof(home), MSG_TRUNC) : 0;
+    if (ready > 0 && got <= 0) break;  // it has closed its end
+    if (ready > 0 && got != static_cast<ssize_t>(sizeof(home))) continue;  // a print of its own to a standard stream that is closed
     wants = ready <= 0 || home >= Space()->homes().bytes || blocks == kBlocksOne || Space()->IsProtected(Space()->homes().begin + home);
     if (!wants && fd < 0) fd = OpenFile(options->folder);
     wants |= fd < 0;
@@ -268,7 +289,7 @@ void Answered(int to) {
     snprintf(what.why_not, sizeof(what.why_not), "the copy for it cannot be written to %s: %s", options->folder.c_str(), status.message().c_str());
     CloseEnd(&fd);
   }
-  SendAnswer(to, what, fd);
+  SendFile(to, what, fd);
   CloseEnd(&fd);
   if (Clock::now() - since < kLongForAFork) return;
   LogWarning("fork has taken %.0f s, in which %s of memory that is swapped by pages were copied for the child (pageChildren = none leaves that out: for children that do not use it)",
@@ -295,6 +316,7 @@ void ForkCopy::Prepare() {
     return;
   }
   const detail::Inside inside;
+  const CancelDisabled uncancelled;
   const int error = errno;
   int ends[2];
   if (options->copies) {
@@ -302,8 +324,13 @@ void ForkCopy::Prepare() {
     sigfillset(&all);
     for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, own);  // by which pages come
     pthread_sigmask(SIG_BLOCK, &all, &fork.mask);
-    const HeldStandardStreams held;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
+    bool made = false;
+    {
+      const HeldStandardStreams held;
+      made = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
+    }
+    made = made || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;  // there may be no other numbers left than those
+    if (made) {
       fork.parent = Listed(BeyondPrograms(ends[0]));
       fork.child = Listed(BeyondPrograms(ends[1]));
     } else {
@@ -335,6 +362,7 @@ void ForkCopy::InChild() {
   Fork ends = TakeFork();
   if (Space() == nullptr || state.load() != State::kParent) return;
   const detail::Inside inside;
+  const CancelDisabled uncancelled;
   for (size_t i = 0; i < t_fork_depth; ++i) t_forks[i] = {};  // they are the parent's
   const bool is_masked = ends.parent >= 0;  // Prepare's mask
   for (std::atomic<int>& place : open_ends) {
@@ -353,6 +381,7 @@ void ForkCopy::InChild() {
 
 bool ForkCopy::Ask(const void* address) {
   const detail::Inside inside;  // libc's names may be the preloaded library's, which would ask itself
+  const CancelDisabled uncancelled;
   const int error = errno;
   const uint64_t home = address == nullptr ? kAll : static_cast<uint64_t>(static_cast<const char*>(address) - Space()->homes().begin) / kAlignmentOfFile * kAlignmentOfFile;
   sigset_t all, before;  // a handler that touches such memory would wait for its own thread

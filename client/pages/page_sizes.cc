@@ -94,9 +94,9 @@ void PageSpace::Adapt(const void* address) {
   } else if (wanted == kPage) {
     done = Resize(one.home, kUnit, kPage);
   } else {
+    if (!MayBeLarge(address)) return;  // at an edge of its allocation; others of its area may
     char* const begin = homes_.begin + (OffsetOf(address) & -sizes_[kLarge]);
-    done = MayBeLarge(address);
-    if (done && IsAnyInGrace(begin, sizes_[kLarge])) {
+    if (IsAnyInGrace(begin, sizes_[kLarge])) {
       if (char* const unit = HomeOfUnit(UnitOf(address)); one.bytes < unit_bytes_ && !IsAnyInGrace(unit, unit_bytes_)) Resize(unit, kPage, kUnit);
       return;
     }

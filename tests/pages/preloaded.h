@@ -93,6 +93,7 @@ void Soak();
 // Of preloaded_held.cc.
 void CallsOnStacks();
 void ChildrenWithoutStandardError();
+void ForksOfCancelled();
 void SplitsBesideDiscards();
 void ZerosThatChildrenRead();
 void ExitsOnStacks();

@@ -113,6 +113,12 @@ void ChildrenWithoutStandardError() {
   for (int i = 0; i < 4; ++i) {
     const pid_t child = fork();
     if (child == 0) {
+      // The file of its copy had that number there, too, and was written over.
+      std::thread([] {
+        const std::string line(100, 'e');
+        for (;;) static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
+      }).detach();
+      std::this_thread::sleep_for(std::chrono::milliseconds(i));
       for (size_t at = kWords; at > 0; --at) {
         if (words[at - 1] != at - 1) _exit(1);
       }
@@ -123,6 +129,41 @@ void ChildrenWithoutStandardError() {
   }
   stop.store(true);
   prints.join();
+}
+
+// fork and loads are no cancellation points: what Ramspan does there ended the process, and a child waited for ever for a thread that had gone.
+void ForksOfCancelled() {
+  static char* const memory = New(4 * kMiB);
+  std::memset(memory, 1, 4 * kMiB);
+  static int forked = 0;
+  const auto forks_when_cancelled = [](void*) -> void* {
+    pthread_cancel(pthread_self());
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    int status = 1;
+    if (waitpid(child, &status, 0) == child && status == 0) ++forked;
+    pthread_setcancelstate(before, nullptr);
+    pthread_testcancel();
+    return nullptr;
+  };
+  const auto touches_when_cancelled = [](void*) -> void* {
+    pthread_cancel(pthread_self());
+    memory[2 * kMiB] = 2;
+    pthread_testcancel();
+    return nullptr;
+  };
+  const auto end_of = [](void* (*function)(void*)) {
+    pthread_t thread;
+    void* result = nullptr;
+    return pthread_create(&thread, nullptr, function, nullptr) == 0 && pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED;
+  };
+  CHECK(end_of(forks_when_cancelled) && forked == 1);
+  const pid_t child = fork();
+  if (child == 0) _exit(end_of(touches_when_cancelled) && memory[2 * kMiB] == 2 && memory[5] == 1 ? 0 : 1);
+  int status = 1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 // What is done at the end of a process, the statistics above all, was done on that stack, and could wait for itself.

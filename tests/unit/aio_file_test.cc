@@ -155,5 +155,12 @@ TEST(AioFileAndOthers, HaveNoNumberOfAStandardStream) {
   unlink(trace.c_str());
 }
 
+// With `ulimit -n` of 700 and less they had the lowest free numbers, and a program that closed all descriptors had its next file overwritten.
+int NumberWithFewOthers() {
+  const rlimit few = {256, 256};
+  return setrlimit(RLIMIT_NOFILE, &few) != 0 ? 1 : BeyondPrograms(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+TEST(AioFileAndOthers, HaveHighNumbersWhereThereAreFew) { EXPECT_EXIT(_exit(NumberWithFewOthers()), testing::ExitedWithCode(192), ""); }
+
 }  // namespace
 }  // namespace ramspan
