@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "client/pages/page_space.h"
+#include "common/cancel_disabled.h"
 #include "common/descriptor.h"
 #include "common/log.h"
 #include "common/public_call.h"
@@ -57,17 +58,6 @@ PageSpace* Space() { return opened.load(std::memory_order_acquire); }
 struct Fork {
   int parent = -1, child = -1;
   sigset_t mask = {};
-};
-// fork and loads are no cancellation points, and what they do here may not end half-way.
-class CancelDisabled {
- public:
-  CancelDisabled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~CancelDisabled() { pthread_setcancelstate(before_, nullptr); }
-  CancelDisabled(const CancelDisabled&) = delete;
-  CancelDisabled& operator=(const CancelDisabled&) = delete;
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
 };
 // A handler of forks that the program has may fork itself.
 constexpr size_t kForksInForks = 4;
@@ -153,9 +143,11 @@ void SendAnswer(int to, const Answer& what, int fd) {
 
 // Of the child's file, whose number there may be that of a standard stream that is closed, until it is moved up: who prints to that may not write into it.
 void SendFile(int to, const Answer& what, int fd) {
-  const int read_only = fd < 0 ? -1 : open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC);
+  char name[40];
+  snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", fd);
+  int read_only = fd < 0 ? -1 : Listed(BeyondPrograms(open(name, O_RDONLY | O_CLOEXEC)));
   SendAnswer(to, what, read_only < 0 ? fd : read_only);
-  if (read_only >= 0) close(read_only);
+  CloseEnd(&read_only);
 }
 
 // The descriptor of the file; -1: `what` says why not.
@@ -267,7 +259,10 @@ bool MayWantCopy(int from) {
     uint64_t home = kAll;
     const ssize_t got = ready > 0 ? recv(from, &home, sizeof(home), MSG_TRUNC) : 0;
     if (ready > 0 && got <= 0) break;  // it has closed its end
-    if (ready > 0 && got != static_cast<ssize_t>(sizeof(home))) continue;  // a print of its own to a standard stream that is closed
+    if (ready > 0 && got != static_cast<ssize_t>(sizeof(home))) {  // a print of its own to a standard stream that is closed
+      wants = left <= 0;
+      continue;
+    }
     wants = ready <= 0 || home >= Space()->homes().bytes || blocks == kBlocksOne || Space()->IsProtected(Space()->homes().begin + home);
     if (!wants && fd < 0) fd = OpenFile(options->folder);
     wants |= fd < 0;

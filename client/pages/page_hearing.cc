@@ -39,9 +39,9 @@ void PageSpace::NoteHeard(const Sized& block, Came came) {
 
 // Unless it was heard of later, too, or has to stay.
 void PageSpace::HideToHear(Block* block, uint32_t place) {
-  if (block->heard_at.load(std::memory_order_relaxed) != place || may_hide_.load(std::memory_order_relaxed) <= 0 || forks_.load(std::memory_order_relaxed) > 0 || !block->TryLockOnce()) return;
+  if (block->heard_at.load(std::memory_order_relaxed) != place || may_hide_.load(std::memory_order_relaxed) <= 0 || !block->TryLockOnce()) return;
   const Chunk* const chunk = block->chunk.load(std::memory_order_relaxed);
-  const bool may = chunk != nullptr && block->home && !Has(chunk, kReferenced) && !HasCountedPins(chunk) && !block->held && block->calls == 0 && !block->is_copied &&
+  const bool may = chunk != nullptr && (chunk->bytes >= kHugePageBytes || is_restless_) && forks_.load(std::memory_order_relaxed) == 0 && block->home && !Has(chunk, kReferenced) && !HasCountedPins(chunk) && !block->held && block->calls == 0 && !block->is_copied &&
                    !IsInGrace(block->shown_ns.load(std::memory_order_relaxed));
   if (may) {
     may_hide_.fetch_sub(1, std::memory_order_relaxed);
@@ -56,21 +56,22 @@ void PageSpace::HideToHear(Block* block, uint32_t place) {
 // Its size is to be changed when it comes from swap: its use was in order here, too.
 bool PageSpace::IsHeardOnly(const Sized& block) const {
   if (block.bytes <= unit_bytes_ || !block.block->TryLockOnce()) return false;
-  const bool is = block.block->is_hidden;
+  const bool is = block.block->is_hidden && block.block->chunk.load(std::memory_order_relaxed) != nullptr;
   block.block->Unlock();
   return is;
 }
 
-// Who has such a block's lock has its frame, too: an eviction takes it by that (Hide), and all else that needs it has made it no longer hidden.
+// Who has such a block's lock has its frame, too: an eviction takes it by that (Hide), and all else that needs it has made it no longer hidden. One that another thread has for long stays: it costs the child its pages.
 void PageSpace::ShowHidden() {
   if (heard_next_.load(std::memory_order_relaxed) == 0) return;
   for (char *at = homes_.begin, *const end = HomeOfUnit(used_end_.load(std::memory_order_relaxed)); at < end;) {
     const Sized one = At(at);
     at = is_restless_ ? one.end() : std::max(one.end(), HomeOfUnit(UnitOf(at) + 1));
     if (one.bytes < kHugePageBytes && !is_restless_) continue;
-    const Locked locked(one.block);
+    if (!one.block->TryLock()) continue;
     Chunk* const chunk = one.block->chunk.load(std::memory_order_relaxed);
     if (chunk != nullptr && one.block->is_hidden && !one.block->home) Show(one.block, chunk, one.home);
+    one.block->Unlock();
   }
 }
 

@@ -60,6 +60,7 @@ bool PageSpace::DropChunk(const Sized& one, bool if_unused) {
       CountHeld(one);
     }
     chunk->refs.store(UINT32_MAX, std::memory_order_release);  // TakeAway looks for its block no longer
+    block->is_hidden = false;
     block->chunk.store(nullptr, std::memory_order_release);
     touched_bytes_.fetch_sub(one.bytes, std::memory_order_relaxed);
   }

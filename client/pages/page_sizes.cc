@@ -76,9 +76,9 @@ void PageSpace::Adapt(const void* address) {
   Area& area = AreaOf(address);
   const Size wanted = Wanted(area);
   if (area.keeps.load(std::memory_order_relaxed)) return;
-  if (IsHeardOnly(At(address))) return;
   if (wanted == kUnit && area.wanted.load(std::memory_order_relaxed) == kPage && At(address).bytes < unit_bytes_) return;  // those that are pages may stay so
   if (At(address).bytes == sizes_[wanted] || static_cast<int32_t>(FaultsNow() - area.not_before.load(std::memory_order_relaxed)) < 0) return;
+  if (IsHeardOnly(At(address))) return;
   const Converting converting(this);
   if (!converting) return;
   const Sized one = At(address);

@@ -15,6 +15,7 @@
 #include "client/pages/fork_copy.h"
 #include "client/pages/page_space.h"
 #include "client/runtime/page_call.h"
+#include "common/cancel_disabled.h"
 #include "common/errno_guard.h"
 #include "common/public_call.h"
 
@@ -22,7 +23,7 @@ namespace ramspan::forked_pages {
 namespace {
 
 // Also in a child, which has none of it.
-PageSpace* parents_space = nullptr;
+std::atomic<PageSpace*> parents_space{nullptr};
 std::atomic<char*> homes_begin{nullptr};
 std::atomic<size_t> homes_bytes{0};  // stored last
 
@@ -36,6 +37,7 @@ constexpr int kFaultsWithCopy = 1000;
 std::atomic<int> faults_with_copy{0};
 
 void ExplainInChild(const char* why_not) {
+  const CancelDisabled uncancelled;
   static constexpr char kText[] = "ramspan: a forked child uses memory of its parent that is swapped by pages, and has no copy of it: ";
   static constexpr char kRemedy[] =
       "\nramspan: let the child exec another program, or use threads; ramspan run --pages-above SIZE leaves smaller allocations to malloc, which children share\n";
@@ -73,18 +75,25 @@ void BringToChild(int number, siginfo_t* info, void* context) {
   if (info->si_code <= 0) raise(number);
 }
 
+// Of the forks that this thread is in, one in the other: whether the space counts them, which may have been made in the middle of one.
+thread_local uint32_t t_counted = 0;
+
 void BeforeFork() {
-  if (parents_space != nullptr && !Session::InForkedChild()) {
+  PageSpace* const space = Session::InForkedChild() ? nullptr : Space();
+  t_counted = t_counted << 1 | (space != nullptr ? 1 : 0);
+  if (space != nullptr) {
     const ErrnoGuard guard;
-    parents_space->CountForks(1);
+    space->CountForks(1);
+    const bool may_hold_locks = detail::t_inside_ramspan > 0;  // a handler of SIGABRT, where Ramspan ends the process
     const PageCall call;
-    if (call.space() != nullptr) call.Run([](PageSpace& space) { space.ShowHidden(); });
+    if (!may_hold_locks && call.space() != nullptr) call.Run([](PageSpace& pages) { pages.ShowHidden(); });
   }
   ForkCopy::Prepare();
   FaultServer::BeforeFork();
 }
 void InParentAfterFork() {
-  if (parents_space != nullptr && !Session::InForkedChild()) parents_space->CountForks(-1);
+  if ((t_counted & 1) != 0) Space()->CountForks(-1);
+  t_counted >>= 1;
   ForkCopy::InParent();
 }
 void InForkedChild() {
@@ -100,8 +109,8 @@ void InForkedChild() {
   if (sigaction(SIGSEGV, &action, &segv_of_program) != 0) return;
   struct sigaction own;
   FaultServer::ExchangeHandlerOfOthers(nullptr, &own);
-  if (parents_space->userfault().signal() == SIGSEGV) segv_of_program = own;
-  if (parents_space->userfault().signal() == SIGBUS) sigaction(SIGBUS, &own, nullptr);  // nothing comes by it here
+  if (Space()->userfault().signal() == SIGSEGV) segv_of_program = own;
+  if (Space()->userfault().signal() == SIGBUS) sigaction(SIGBUS, &own, nullptr);  // nothing comes by it here
   ForkCopy::InChild();
 }
 
@@ -138,7 +147,7 @@ void Discard(char* begin, size_t bytes) {
 }
 
 void Free(void* begin) {
-  const size_t bytes = parents_space->BytesOf(begin), unit = parents_space->unit_bytes();
+  const size_t bytes = Space()->BytesOf(begin), unit = Space()->unit_bytes();
   if (ForkCopy::why_not() == nullptr && ForkCopy::descriptor() < 0) Drop(begin, (bytes + unit - 1) / unit * unit);  // else there is no copy, or not yet
 }
 
