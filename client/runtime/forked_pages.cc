@@ -97,6 +97,7 @@ void InParentAfterFork() {
   ForkCopy::InParent();
 }
 void InForkedChild() {
+  const CancelDisabled uncancelled;
   FaultServer::InForkedChild();
   // Nobody else's: what is mapped later would pass for memory that was the parent's.
   if (!ForkCopy::is_first_child()) return ForkCopy::InChild();

@@ -27,6 +27,7 @@
 #include "client/runtime/page_call.h"
 #include "client/runtime/pages_door.h"
 #include "client/runtime/runtime.h"
+#include "common/cancel_disabled.h"
 #include "common/log.h"
 #include "common/public_call.h"
 #include "common/raise.h"
@@ -36,6 +37,7 @@
 namespace ramspan {
 
 PageSpace& Runtime::StartPages() {
+  const CancelDisabled uncancelled;
   MutexLock lock(pages_mutex_);
   if (PageSpace* space = pages_.load(std::memory_order_acquire)) return *space;
   Result<std::unique_ptr<PageSpace>> made = PageSpace::Create(engine_.get(), {config_.page_block, config_.page_faults, config_.page_moves});

@@ -30,6 +30,7 @@
 #include "client/swap/retirable_tier.h"
 #include "client/transport/mpi_door.h"
 #include "client/transport/ofi_door.h"
+#include "common/cancel_disabled.h"
 #include "common/log.h"
 #include "common/other_stack.h"
 #include "common/public_call.h"
@@ -52,6 +53,7 @@ Runtime::~Runtime() = default;
 Session& Session::Start() { return Runtime::Get().session_; }
 
 Runtime& Runtime::Start() {
+  const CancelDisabled uncancelled;  // neither malloc nor an object's making is a cancellation point
   const PublicCall call;
   return AsPublicCall([]() -> Runtime& { return TryStart(); });
 }
@@ -91,6 +93,7 @@ Runtime& Runtime::TryStart() {
     here->AtExit();
   });
   pthread_atfork(nullptr, nullptr, [] {
+    const CancelDisabled uncancelled;
     instance_.store(nullptr);
     Session::CloseInForkedChild();
   });

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/cancel_disabled.h"
 #include "common/contention.h"
 #include "common/descriptor.h"
 #include "common/limit_of_threads.h"
@@ -91,6 +92,7 @@ Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& optio
     return ResourceExhausted(std::string("no thread for the memory servers' links: ") + error.what() + "; " + LimitOfThreads());
   }
   static const bool registered = pthread_atfork(nullptr, nullptr, [] {
+    const CancelDisabled uncancelled;  // fork is no cancellation point
     // Once: the child's own children have nothing of the parent's any more.
     const OfiTransport* parents = of_this_process.exchange(nullptr, std::memory_order_relaxed);
     for (uint32_t i = 0; parents != nullptr && i < parents->servers(); ++i) parents->servers_[i]->CloseInForkedChild();

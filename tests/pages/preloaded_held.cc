@@ -133,7 +133,14 @@ void ChildrenWithoutStandardError() {
 
 // fork and loads are no cancellation points: what Ramspan does there ended the process, and a child waited for ever for a thread that had gone.
 void ForksOfCancelled() {
-  static char* const memory = New(4 * kMiB);
+  static char* memory = nullptr;
+  // The first allocation starts Ramspan, in a thread that was cancelled there.
+  std::thread([] {
+    pthread_cancel(pthread_self());
+    memory = New(4 * kMiB);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+  }).join();
+  CHECK(memory != nullptr);
   std::memset(memory, 1, 4 * kMiB);
   static int forked = 0;
   const auto forks_when_cancelled = [](void*) -> void* {

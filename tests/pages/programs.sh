@@ -156,6 +156,8 @@ for mode in thread signal protect; do
   verdict $? "exits_on_stacks, $mode"
 done
 for mode in thread signal; do
+  [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 8MiB -s 1 --server-memory 64MiB -- "$preloaded" forks_of_cancelled 2>err)" = good ]
+  verdict $? "forks_of_cancelled beside a memory server, $mode"
   [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 32MiB -s 0 -- "$preloaded" zeros_that_children_read 2>err)" = good ]
   verdict $? "zeros_that_children_read, $mode"
 done
