@@ -9,7 +9,7 @@ namespace ramspan {
 class CancelDisabled {
  public:
   CancelDisabled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~CancelDisabled() { pthread_setcancelstate(before_, nullptr); }
+  ~CancelDisabled() noexcept(false) { pthread_setcancelstate(before_, nullptr); }  // may be the end of this thread, where it is cancelled at once (asynchronously)
   CancelDisabled(const CancelDisabled&) = delete;
   CancelDisabled& operator=(const CancelDisabled&) = delete;
 
