@@ -83,6 +83,13 @@ void ReplayPolicy::Judge(uint32_t chunk) {
   trust_ = in_time_[i];
 }
 
+void ReplayPolicy::HearOfThread(uint32_t place) {
+  static_assert(UseHistory::kThreads <= 64);
+  threads_end_ = std::max(threads_end_, place + 1);
+  if (history_.now() % kThreadsLately == 0) threads_before_ = std::exchange(threads_now_, 0);
+  threads_now_ |= uint64_t{1} << place;
+}
+
 void ReplayPolicy::Use(Chunk* chunk, uint32_t by) {
   const uint32_t thread = by + 1;  // those of whom nobody knows are one thread: 0
   const uint32_t id = chunk->id;
@@ -92,7 +99,7 @@ void ReplayPolicy::Use(Chunk* chunk, uint32_t by) {
   const uint32_t interval = history_.Use(id, thread, queue_.IsInTime(id, NextUseQueue::kSlackMost));
   queue_.Advance(history_.now());
   queue_.Use(id, interval);
-  threads_ = std::max(threads_, thread % UseHistory::kThreads + 1);
+  HearOfThread(thread % UseHistory::kThreads);
   Stepper& stepper = StepperOf(thread);
   const auto step = static_cast<int32_t>(id - stepper.last);
   stepper.run = step == stepper.step && step != 0 ? stepper.run + 1 : 0;
@@ -183,7 +190,7 @@ void ReplayPolicy::OnPrefetchIssued(Chunk* chunk) {
   const Ahead ahead = picked == picked_.end() ? Ahead{chunk->id, 0, static_cast<uint32_t>(kMaxAhead)} : *picked;
   ahead_.push_back(ahead);
   const OrderChange change(this, chunk->id);
-  queue_.Expect(chunk->id, kHeardAfter + 2 * ahead.steps * static_cast<uint32_t>(std::max(threads_ - 1, 1u)));
+  queue_.Expect(chunk->id, kHeardAfter + 2 * ahead.steps * Threads());
 }
 
 // Whose sequence it was fetched for.
@@ -304,7 +311,7 @@ bool ReplayPolicy::Follows(uint32_t thread) const {
 
 bool ReplayPolicy::WantsReadAhead() const {
   if (all_ahead_ || credit_ < 0 || preemptive_bytes_ > window_bytes_ - window_bytes_ / 4 || ahead_.size() > kMaxAhead - kMaxAhead / 4) return false;
-  for (uint32_t thread = 0; thread < threads_; ++thread) {
+  for (uint32_t thread = 0; thread < threads_end_; ++thread) {
     if (Follows(thread)) return true;
   }
   return false;
@@ -325,7 +332,7 @@ size_t ReplayPolicy::PickReadAhead(std::span<Chunk*> out) {
   uint64_t bytes = preemptive_bytes_;
   picked_.clear();
   if (credit_ < 0) return 0;
-  for (uint32_t thread = 0; thread < threads_ && n < out.size(); ++thread) {
+  for (uint32_t thread = 0; thread < threads_end_ && n < out.size(); ++thread) {
     if (!Follows(thread)) continue;
     uint64_t walked = 0;
     uint32_t steps = 0;

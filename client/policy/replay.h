@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <vector>
 
@@ -71,6 +72,7 @@ class ReplayPolicy final : public CachePolicy {
   static constexpr uint32_t kOne = 1 << 16;     // parts of it: of the latest uses, the last 256 mostly
   static constexpr uint32_t kTrusted = kOne / 10 * 7;  // come in time where those are dead that do not
   static constexpr uint32_t kYoungLeast = 2;    // how soon the chunks of the latest uses come again may be new; one for each thread, which holds it
+  static constexpr uint32_t kThreadsLately = 1024;  // uses, in which who goes on is heard of
   static constexpr int64_t kAwayMost = 1 << 20;
   static constexpr uint64_t kSparePart = 32;
   static constexpr uint32_t kAgainMost = 8;     // chunks that were set aside are looked at in a step
@@ -100,6 +102,7 @@ class ReplayPolicy final : public CachePolicy {
   void Weigh(uint32_t id);
   void Judge(uint32_t id);
   void Use(Chunk* chunk, uint32_t thread);
+  void HearOfThread(uint32_t place);
   void HearAgain(uint32_t id);
   bool IsQuiet() const { return quiet_uses_ > history_.uses() / 2; }
   using Walk = uint32_t (NextUseQueue::*)(uint32_t) const;
@@ -107,7 +110,8 @@ class ReplayPolicy final : public CachePolicy {
   Chunk* NextVictim();
   void NameAgain(uint64_t bytes, std::span<Chunk*> out, size_t* n, uint64_t* sum);
   uint32_t LeaveWindow(Chunk* chunk);
-  uint32_t YoungLeast() const { return std::max(kYoungLeast, threads_); }
+  uint32_t Threads() const { return static_cast<uint32_t>(std::max(std::popcount((threads_now_ | threads_before_) & ~uint64_t{1}), 1)); }
+  uint32_t YoungLeast() const { return std::max(kYoungLeast, Threads() + 1); }
   bool Take(uint32_t id, std::span<Chunk*> out, size_t* n, uint64_t* bytes) const;
   void SetWindow(uint64_t bytes);
   void Earn(int32_t credit);
@@ -116,7 +120,9 @@ class ReplayPolicy final : public CachePolicy {
   const ChunkTable* const chunks_;
   UseHistory history_;
   NextUseQueue queue_;
-  uint32_t threads_ = 0;  // of whom it has heard; those with higher numbers share places
+  // By the places of threads; 0 is of those whom nobody knows. Their numbers have gaps where faults of pages are served by a thread, and threads end.
+  uint32_t threads_end_ = 0;                          // behind the last one of whom it has ever heard
+  uint64_t threads_now_ = 0, threads_before_ = 0;     // a bit for each of whom it has heard since some uses ago, and in as many before that
   std::array<Stepper, UseHistory::kThreads> steppers_;
   std::array<uint32_t, kHeardAfter> latest_{};  // a ring of ids
   size_t latest_at_ = 0;
