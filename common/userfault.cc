@@ -19,6 +19,7 @@
 
 #include "common/away_pages.h"
 #include "common/descriptor.h"
+#include "common/process_mark.h"
 
 namespace ramspan {
 namespace {
@@ -97,6 +98,7 @@ Status Userfault::Open(FaultMode wanted, PageMoves how) {
   const int high = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kHighFd ? static_cast<int>(files.rlim_cur) - 1 : kHighFd;
   fd_ = fcntl(fd, F_DUPFD_CLOEXEC, high);
   fd_ < 0 ? fd_ = BeyondStandardStreams(fd) : close(fd);
+  static_cast<void>(ProcessMark::Set());  // where there is no page for that, there is no memory for much else either
   mode_ = wanted != FaultMode::kAuto ? wanted : user_mode_only_ ? FaultMode::kSignal : FaultMode::kThread;
   const auto agree = [this](uint64_t features) {
     uffdio_api api{};
@@ -118,18 +120,24 @@ Status Userfault::OpenWithout(PageMoves how) {
   return Status();
 }
 
+// errno. In a child that has the descriptor, too, it would be asked of the parent's memory.
+int Userfault::Ask(unsigned long what, void* of) const {
+  if (ProcessMark::IsOfParent()) return EPERM;
+  return ioctl(fd_, what, of) == 0 ? 0 : errno;
+}
+
 int Userfault::Register(void* begin, size_t bytes) {
   if (mode_ == FaultMode::kProtect) return mprotect(begin, bytes, PROT_NONE) == 0 ? 0 : errno;
   uffdio_register range{};
   range.range = {reinterpret_cast<uintptr_t>(begin), bytes};
   range.mode = UFFDIO_REGISTER_MODE_MISSING;
-  return ioctl(fd_, UFFDIO_REGISTER, &range) == 0 ? 0 : errno;
+  return Ask(UFFDIO_REGISTER, &range);
 }
 
 int Userfault::Unregister(void* begin, size_t bytes) {
   if (mode_ == FaultMode::kProtect) return 0;
   uffdio_range range{reinterpret_cast<uintptr_t>(begin), bytes};
-  return ioctl(fd_, UFFDIO_UNREGISTER, &range) == 0 ? 0 : errno;
+  return Ask(UFFDIO_UNREGISTER, &range);
 }
 
 int Userfault::Move(void* to, void* from, size_t bytes, MayBeShared shared) {
@@ -153,7 +161,7 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, s
   const auto since = std::chrono::steady_clock::now();
   for (uint32_t tries = 1; *done < bytes; ++tries) {
     MoveRequest request{reinterpret_cast<uintptr_t>(to) + *done, reinterpret_cast<uintptr_t>(from) + *done, std::min(step, bytes - *done), 0, 0};
-    const int error = ioctl(fd_, kMove, &request) == 0 ? 0 : errno;
+    const int error = Ask(kMove, &request);
     if (request.moved > 0) *done += static_cast<size_t>(request.moved);
     if (error == 0 || *done == bytes) continue;
     if ((error == EINVAL || error == ENOENT || error == EBUSY || error == EEXIST) && step > kPageBytes) {
@@ -212,7 +220,7 @@ int Userfault::Copy(void* to, const void* from, size_t bytes, size_t* done) {
     copy.dst = reinterpret_cast<uintptr_t>(to) + *done;
     copy.src = reinterpret_cast<uintptr_t>(from) + *done;
     copy.len = std::min(step, bytes - *done);
-    const int error = ioctl(fd_, UFFDIO_COPY, &copy) == 0 ? 0 : errno;
+    const int error = Ask(UFFDIO_COPY, &copy);
     if (copy.copy > 0) *done += static_cast<size_t>(copy.copy);
     if (error == 0 || error == EAGAIN) continue;
     if (step == kPageBytes) return error;
@@ -226,7 +234,7 @@ int Userfault::Zero(void* begin, size_t bytes) {
   for (size_t done = 0;;) {
     uffdio_zeropage zero{};
     zero.range = {reinterpret_cast<uintptr_t>(begin) + done, bytes - done};
-    const int error = ioctl(fd_, UFFDIO_ZEROPAGE, &zero) == 0 ? 0 : errno;
+    const int error = Ask(UFFDIO_ZEROPAGE, &zero);
     if (zero.zeropage > 0) done += static_cast<size_t>(zero.zeropage);
     if (done == bytes) return 0;
     if (error != EAGAIN && zero.zeropage <= 0) return error;
@@ -264,7 +272,7 @@ void Userfault::FreeTables(void* begin, size_t bytes) { syscall(SYS_madvise, beg
 void Userfault::Wake(void* begin, size_t bytes) {
   if (mode_ == FaultMode::kProtect) return;
   uffdio_range range{reinterpret_cast<uintptr_t>(begin), bytes};
-  static_cast<void>(ioctl(fd_, UFFDIO_WAKE, &range));
+  static_cast<void>(Ask(UFFDIO_WAKE, &range));
 }
 
 bool Userfault::Next(Fault* fault, int timeout_ms) {

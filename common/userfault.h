@@ -76,6 +76,7 @@ class Userfault {
 
  private:
   Status OpenWithout(PageMoves how);
+  int Ask(unsigned long what, void* of) const;
   int TryMove(char* to, char* from, size_t bytes, MayBeShared shared, std::chrono::steady_clock::duration patience, size_t* done);
 
   int fd_ = -1;

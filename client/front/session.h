@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+#include "common/process_mark.h"
+
 namespace ramspan {
 
 class Bundles;
@@ -26,9 +28,9 @@ struct Session {
   // Null before the first use, and in a forked child, which must not touch what belongs to its parent.
   static Session* IfStarted() { return open_.load(std::memory_order_acquire); }
 
-  // Whether this is a child that was forked from a process with a session and has not called exec. Other threads of the
+  // Whether this is a child that was forked from a process with a session and has not called exec, or was made by _Fork or clone. Other threads of the
   // parent may have held any mutex at the fork, so none of the library's may be taken.
-  static bool InForkedChild() { return forked_.load(std::memory_order_relaxed); }
+  static bool InForkedChild() { return forked_.load(std::memory_order_relaxed) || ProcessMark::IsOfParent(); }
 
   // What CallBeforeEnd (include/ramspan/detail/object.h) was given; called by End.
   static inline constinit std::atomic<void (*)()> before_end{nullptr};

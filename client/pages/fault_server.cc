@@ -21,6 +21,7 @@
 #include "common/limit_of_threads.h"
 #include "common/log.h"
 #include "common/own_thread.h"
+#include "common/process_mark.h"
 #include "common/public_call.h"
 #include "common/topology.h"
 
@@ -199,7 +200,7 @@ bool FaultServer::IsRefused(const void* address) {
 
 void FaultServer::OnSignal(int number, siginfo_t* info, void* context) {
   const bool fetches_code = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kFetchesCode) != 0;
-  const bool of_memory = info->si_code > 0 && !fetches_code && the_server->space_->Owns(info->si_addr) && !(number == SIGSEGV && IsRefused(info->si_addr));
+  const bool of_memory = info->si_code > 0 && !fetches_code && !ProcessMark::IsOfParent() && the_server->space_->Owns(info->si_addr) && !(number == SIGSEGV && IsRefused(info->si_addr));
   if (of_memory) {
     int cancel = PTHREAD_CANCEL_ENABLE;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);

@@ -23,6 +23,7 @@
 #include "common/cancel_disabled.h"
 #include "common/descriptor.h"
 #include "common/log.h"
+#include "common/process_mark.h"
 #include "common/public_call.h"
 #include "common/units.h"
 #include "common/write_signals_blocked.h"
@@ -85,6 +86,7 @@ std::atomic<int> asks_by{-1};
 Answer answer;  // the child's; complete when `state` says so
 CopiedRun given[kBlocksOne];  // blocks that the child has already, and may have changed
 int given_count = 0;
+bool is_unknown_child = false;  // made by _Fork, or clone: nobody was asked whether it may ask
 
 void CloseEnd(int* fd) {
   for (std::atomic<int>& place : open_ends) {
@@ -310,6 +312,10 @@ void ForkCopy::Prepare() {
     Ask(nullptr);  // a child's child has what its parent has
     return;
   }
+  if (ProcessMark::IsOfParent()) {
+    is_unknown_child = true;
+    return;
+  }
   const detail::Inside inside;
   const CancelDisabled uncancelled;
   const int error = errno;
@@ -365,7 +371,7 @@ void ForkCopy::InChild() {
   }
   asks_by.store(ends.child);
   if (ends.child < 0) {
-    strcpy(answer.why_not, options->copies ? "there was no descriptor left at the fork to ask for it (ulimit -n)" : "pageChildren = none");
+    strcpy(answer.why_not, is_unknown_child ? "its parent was itself made by _Fork or clone, and has none" : options->copies ? "there was no descriptor left at the fork to ask for it (ulimit -n)" : "pageChildren = none");
     state.store(State::kHasNone);
   } else {
     state.store(State::kMayAsk);

@@ -19,38 +19,48 @@ constexpr int32_t kHeardAnArrival = 8;  // a fault of 5 to 20 us each, beside th
 
 }  // namespace
 
+bool PageSpace::IsHeardOf(uint64_t bytes) const { return bytes >= kHugePageBytes || is_restless_; }
+
 // After the block has come home.
 void PageSpace::NoteHeard(const Sized& block, Came came) {
-  if ((block.bytes < kHugePageBytes && !is_restless_) || !userfault_.moves() || came == Came::kWasThere) return;
+  if (!IsHeardOf(block.bytes) || !userfault_.moves() || came == Came::kWasThere) return;
   const auto most = static_cast<uint32_t>(std::min<uint64_t>(engine_->budget()->limit() / block.bytes / kLateInMemory, kHeardMost - 1));
   if (most < kLateLeast) return;
-  uint32_t late = std::clamp(heard_late_.load(std::memory_order_relaxed), kLateLeast, most);
   const uint32_t place = heard_next_.fetch_add(1, std::memory_order_relaxed), before = block.block->heard_at.exchange(place, std::memory_order_relaxed);
+  const uint32_t late = std::clamp(heard_late_.load(std::memory_order_relaxed), kLateLeast, most);
   const bool is_early = came == Came::kHeard && place - before <= 2 * late;
-  if (came == Came::kFromSwap && may_hide_.load(std::memory_order_relaxed) < static_cast<int32_t>(kHeardAnArrival * most)) may_hide_.fetch_add(kHeardAnArrival, std::memory_order_relaxed);
-  if (is_early && may_hide_.load(std::memory_order_relaxed) > 0) may_hide_.fetch_sub(kHeardAnArrival, std::memory_order_relaxed);
-  const uint32_t decays = place % kLateDecays == 0 ? 1 : 0;
-  late = is_early ? std::min(2 * late, most) : std::max(late - decays, kLateLeast);
-  heard_late_.store(late, std::memory_order_relaxed);
-  heard_[place % kHeardMost].store(static_cast<uint32_t>(block.block - blocks_) + 1, std::memory_order_relaxed);
-  const uint32_t number = heard_[(place - late) % kHeardMost].exchange(0, std::memory_order_relaxed);
-  if (number != 0) HideToHear(blocks_ + number - 1, place - late);
+  PayForHearing(came, is_early, static_cast<int32_t>(kHeardAnArrival * most));
+  const uint32_t decays = place % kLateDecays == 0 ? 1 : 0, later = is_early ? std::min(2 * late, most) : std::max(late - decays, kLateLeast);
+  heard_late_.store(later, std::memory_order_relaxed);
+  heard_[place % kHeardMost].store(NumberHeard(block.block), std::memory_order_relaxed);
+  HideIfDue(place - later);
 }
 
-// Unless it was heard of later, too, or has to stay.
-void PageSpace::HideToHear(Block* block, uint32_t place) {
-  if (block->heard_at.load(std::memory_order_relaxed) != place || may_hide_.load(std::memory_order_relaxed) <= 0 || !block->TryLockOnce()) return;
-  const Chunk* const chunk = block->chunk.load(std::memory_order_relaxed);
-  const bool may = chunk != nullptr && (chunk->bytes >= kHugePageBytes || is_restless_) && forks_.load(std::memory_order_relaxed) == 0 && block->home && !Has(chunk, kReferenced) && !HasCountedPins(chunk) && !block->held && block->calls == 0 && !block->is_copied &&
-                   !IsInGrace(block->shown_ns.load(std::memory_order_relaxed));
-  if (may) {
-    may_hide_.fetch_sub(1, std::memory_order_relaxed);
-    const bool done = MoveAway(HomeOf(*block), static_cast<std::byte*>(chunk->frame), chunk->bytes) == 0;
-    if (done) block->home = false;
-    block->is_hidden = done;
-    (done ? moves_away_ : stuck_).fetch_add(1, std::memory_order_relaxed);
-  }
+void PageSpace::PayForHearing(Came came, bool is_early, int32_t most) {
+  const int32_t left = may_hide_.load(std::memory_order_relaxed);
+  if (came == Came::kFromSwap && left < most) may_hide_.fetch_add(kHeardAnArrival, std::memory_order_relaxed);
+  if (is_early && left > 0) may_hide_.fetch_sub(kHeardAnArrival, std::memory_order_relaxed);
+}
+
+// The block that was heard of at that place, unless it was heard of later, too.
+void PageSpace::HideIfDue(uint32_t place) {
+  const uint32_t number = heard_[place % kHeardMost].exchange(0, std::memory_order_relaxed);
+  if (number == 0) return;
+  Block* const block = blocks_ + number - 1;
+  if (block->heard_at.load(std::memory_order_relaxed) != place || !block->TryLockOnce()) return;
+  if (!IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) HideToHear(block);
   block->Unlock();
+}
+
+// Where the policy wants to hear of it, and nobody needs it at home. REQUIRES: locked.
+void PageSpace::HideToHear(Block* block) {
+  const Chunk* const chunk = block->chunk.load(std::memory_order_relaxed);
+  if (chunk == nullptr || !IsHeardOf(chunk->bytes) || Has(chunk, kReferenced) || !block->home || block->is_copied || HasToStay(block, chunk) || may_hide_.load(std::memory_order_relaxed) <= 0) return;
+  NoteHidden(HomeOf(*block));
+  if (forks_.load() != 0) return;  // in the total order with the table of what is hidden: a fork sees this one, or this one sees the fork
+  if (!LeaveHome(block, chunk)) return;
+  block->is_hidden = true;
+  may_hide_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // Its size is to be changed when it comes from swap: its use was in order here, too.
@@ -61,18 +71,46 @@ bool PageSpace::IsHeardOnly(const Sized& block) const {
   return is;
 }
 
+void PageSpace::NoteHidden(const char* home) { hidden_.Set(OffsetOf(home) / kAreaBytes, OffsetOf(home) / kAreaBytes + 1, true); }
+
+// Blocks that are heard of, in areas in which one was hidden. `f` gets the number of the area, too.
+template <typename F>
+void PageSpace::ForEachInHidden(F f) {
+  if (heard_next_.load(std::memory_order_relaxed) == 0) return;
+  const size_t areas = (used_end_.load(std::memory_order_relaxed) * unit_bytes_ + kAreaBytes - 1) / kAreaBytes;
+  for (size_t area = 0; area < areas; ++area) {
+    if (area % 64 == 0 && hidden_.AreNone64(area)) area += 63;
+    if (area >= areas || !hidden_[area]) continue;
+    for (char *at = homes_.begin + area * kAreaBytes, *const end = std::min(at + kAreaBytes, homes_.begin + homes_.bytes); at < end;) {
+      const Sized one = At(at);
+      at = one.end();
+      if (IsHeardOf(one.bytes) && one.block->chunk.load(std::memory_order_relaxed) != nullptr) f(one, area);  // descriptors of what was never touched take no memory
+    }
+  }
+}
+
 // Who has such a block's lock has its frame, too: an eviction takes it by that (Hide), and all else that needs it has made it no longer hidden. One that another thread has for long stays: it costs the child its pages.
 void PageSpace::ShowHidden() {
-  if (heard_next_.load(std::memory_order_relaxed) == 0) return;
-  for (char *at = homes_.begin, *const end = HomeOfUnit(used_end_.load(std::memory_order_relaxed)); at < end;) {
-    const Sized one = At(at);
-    at = is_restless_ ? one.end() : std::max(one.end(), HomeOfUnit(UnitOf(at) + 1));
-    if (one.bytes < kHugePageBytes && !is_restless_) continue;
-    if (!one.block->TryLock()) continue;
+  ForEachInHidden([this, before = SIZE_MAX](const Sized& one, size_t area) mutable {
+    if (area != before) hidden_.Clear(area, area + 1);
+    before = area;
+    if (!one.block->TryLock()) return NoteHidden(one.home);
     Chunk* const chunk = one.block->chunk.load(std::memory_order_relaxed);
-    if (chunk != nullptr && one.block->is_hidden && !one.block->home) Show(one.block, chunk, one.home);
+    if (chunk != nullptr && one.block->is_hidden && !one.block->home) {
+      Show(one.block, chunk, one.home);
+      NoteHidden(one.home);  // to be so again
+    }
     one.block->Unlock();
-  }
+  });
+}
+
+void PageSpace::HideShown() {
+  if (forks_.load() != 0) return;
+  ForEachInHidden([this](const Sized& one, size_t) {
+    if (!one.block->TryLockOnce()) return;
+    HideToHear(one.block);
+    one.block->Unlock();
+  });
 }
 
 }  // namespace ramspan

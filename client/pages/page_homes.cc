@@ -153,6 +153,7 @@ bool PageSpace::Rehome(char* from, char* to, uint64_t most, uint64_t* bytes) {
   now.home = old.home.exchange(false);
   now.blank = std::exchange(old.blank, false);
   now.is_hidden = std::exchange(old.is_hidden, false);
+  if (now.is_hidden) NoteHidden(to);
   now.shown_ns.store(old.shown_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
   now.shown_at.store(old.shown_at.load(std::memory_order_relaxed), std::memory_order_relaxed);
   chunk->refs.store(static_cast<uint32_t>(&now - blocks_), std::memory_order_release);

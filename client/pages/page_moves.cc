@@ -297,19 +297,23 @@ bool PageSpace::ForgetContents(Chunk* chunk) {
   return false;
 }
 
+bool PageSpace::HasToStay(const Block* block, const Chunk* chunk) { return HasCountedPins(chunk) || block->held || block->calls > 0; }
+
+// False: somebody holds its pages, and it stays. REQUIRES: locked, and it is at home.
+bool PageSpace::LeaveHome(Block* block, const Chunk* chunk) {
+  const bool done = MoveAway(HomeOf(*block), static_cast<std::byte*>(chunk->frame), chunk->bytes) == 0;
+  (done ? moves_away_ : stuck_).fetch_add(1, std::memory_order_relaxed);
+  if (done) block->home = false;
+  return done;
+}
+
 // From home to the frame; false: it stays. REQUIRES: locked, and the chunk is closed.
 bool PageSpace::Hide(Block* block, Chunk* chunk) {
-  if (HasCountedPins(chunk) || block->held || block->calls > 0) return false;
+  if (HasToStay(block, chunk)) return false;
   block->is_hidden = false;
   if (block->blank && !block->home) return true;
   if (block->home) {
-    if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) return false;
-    if (MoveAway(HomeOf(*block), static_cast<std::byte*>(chunk->frame), chunk->bytes) != 0) {
-      stuck_.fetch_add(1, std::memory_order_relaxed);
-      return false;
-    }
-    moves_away_.fetch_add(1, std::memory_order_relaxed);
-    block->home = false;
+    if (IsInGrace(block->shown_ns.load(std::memory_order_relaxed)) || !LeaveHome(block, chunk)) return false;
   }
   // Zeros without a place in swap need none: the frame is dropped as one that never had contents. (Where swap runs full the engine gives chunks their places
   // before they are written. Those are written.)

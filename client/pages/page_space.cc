@@ -113,7 +113,7 @@ bool PageSpace::ReserveTables() {
   areas_ = reinterpret_cast<Area*>(reserve(areas * sizeof(Area)).begin);
   sizes_of_ = reinterpret_cast<std::atomic<uint8_t>*>(reserve(units).begin);
   return table_.begin != nullptr && charged_ != nullptr && areas_ != nullptr && sizes_of_ != nullptr && used_.Reserve(units) && rights_.Reserve(homes_.bytes / kPageBytes) && given_back_.Reserve(homes_.bytes / kPageBytes) &&
-         locks_.Reserve(homes_.bytes / kPageBytes) && registered_.Reserve(frames.size() / kPageBytes);
+         locks_.Reserve(homes_.bytes / kPageBytes) && hidden_.Reserve(areas) && registered_.Reserve(frames.size() / kPageBytes);
 }
 
 // In kProtect a block at home is a mapping, and so is what is between two of them.

@@ -137,9 +137,10 @@ class PageSpace {
   // For before frames' pages go back to the kernel.
   void ForgetFrames(std::span<std::byte> frames);
 
-  // A forked child has frames, but no homes: what is in frames only to be heard of comes home before a fork, and stays there during it.
+  // A forked child has frames, but no homes: what is in frames only to be heard of comes home before a fork, stays there during it, and goes back.
+  void CountForks(int more) { forks_.fetch_add(static_cast<uint32_t>(more)); }
   void ShowHidden();
-  void CountForks(int more) { forks_.fetch_add(static_cast<uint32_t>(more), std::memory_order_relaxed); }
+  void HideShown();
 
   // What the program says of its use: a first guess of its blocks' size, where that adapts. Of parts that are much smaller than an area nothing is learned.
   void ExpectUse(const void* begin, size_t bytes, bool is_random);
@@ -252,6 +253,8 @@ class PageSpace {
   void LeaveFrame(std::byte* frame, uint64_t bytes);
   char* Clear(char* begin, char* end);
   bool Hide(Block* block, Chunk* chunk);
+  static bool HasToStay(const Block* block, const Chunk* chunk);
+  bool LeaveHome(Block* block, const Chunk* chunk);
   static bool ForgetContents(Chunk* chunk);
   bool IsInGrace(int64_t shown_ns) const;
   bool DropChunk(const Sized& one, bool if_unused = false);
@@ -321,8 +324,15 @@ class PageSpace {
 
   // What policies hear of uses at home (page_hearing.cc).
   static constexpr uint32_t kHeardMost = 256;
+  bool IsHeardOf(uint64_t bytes) const;
+  uint32_t NumberHeard(const Block* block) const { return static_cast<uint32_t>(block - blocks_) + 1; }
   void NoteHeard(const Sized& block, Came came);
-  void HideToHear(Block* block, uint32_t place);
+  void PayForHearing(Came came, bool is_early, int32_t most);
+  void HideIfDue(uint32_t place);
+  void HideToHear(Block* block);
+  void NoteHidden(const char* home);
+  template <typename F>
+  void ForEachInHidden(F f);
   bool IsHeardOnly(const Sized& block) const;
 
   Engine* const engine_;
@@ -338,10 +348,11 @@ class PageSpace {
   Chunk* of_new_[kPiecesMost] = {};
   Block* olds_[kPiecesMost] = {};
   bool is_used_[kPiecesMost] = {};  // of the new ones: they get a block
-  std::atomic<uint32_t> heard_[kHeardMost] = {};  // a ring of descriptors' numbers, and one
+  std::atomic<uint32_t> heard_[kHeardMost] = {};  // a ring: NumberHeard of who was heard of at a place; 0: of nobody
   std::atomic<uint32_t> heard_next_{0}, heard_late_{0};  // the place of the next; after so many others one leaves its home to be heard of. 0: as few as that may be
   std::atomic<int32_t> may_hide_{0};  // so many more of them
-  std::atomic<uint32_t> forks_{0};    // under way
+  BitTable hidden_;                   // by area: a block of it was hidden, and perhaps still is
+  std::atomic<uint32_t> forks_{0};    // under way. In the total order with hidden_
   Userfault userfault_;
   AddressRange homes_, table_, frames_;
   Block* blocks_ = nullptr;

@@ -78,21 +78,30 @@ void BringToChild(int number, siginfo_t* info, void* context) {
 // Of the forks that this thread is in, one in the other: whether the space counts them, which may have been made in the middle of one.
 thread_local uint32_t t_counted = 0;
 
+template <typename F>
+void Run(const F& f) {
+  const bool may_hold_locks = detail::t_inside_ramspan > 0;  // a handler of SIGABRT, where Ramspan ends the process
+  const PageCall call;
+  if (!may_hold_locks && call.space() != nullptr) call.Run(f);
+}
+
 void BeforeFork() {
   PageSpace* const space = Session::InForkedChild() ? nullptr : Space();
   t_counted = t_counted << 1 | (space != nullptr ? 1 : 0);
   if (space != nullptr) {
     const ErrnoGuard guard;
     space->CountForks(1);
-    const bool may_hold_locks = detail::t_inside_ramspan > 0;  // a handler of SIGABRT, where Ramspan ends the process
-    const PageCall call;
-    if (!may_hold_locks && call.space() != nullptr) call.Run([](PageSpace& pages) { pages.ShowHidden(); });
+    Run([](PageSpace& pages) { pages.ShowHidden(); });
   }
   ForkCopy::Prepare();
   FaultServer::BeforeFork();
 }
 void InParentAfterFork() {
-  if ((t_counted & 1) != 0) Space()->CountForks(-1);
+  if ((t_counted & 1) != 0) {
+    const ErrnoGuard guard;
+    Space()->CountForks(-1);
+    Run([](PageSpace& pages) { pages.HideShown(); });
+  }
   t_counted >>= 1;
   ForkCopy::InParent();
 }

@@ -33,6 +33,7 @@
 #include "common/cancel_disabled.h"
 #include "common/log.h"
 #include "common/other_stack.h"
+#include "common/process_mark.h"
 #include "common/public_call.h"
 #include "common/raise.h"
 #include "common/write_signals_blocked.h"
@@ -80,14 +81,15 @@ Runtime& Runtime::TryStart() {
   // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
   static_cast<void>(runtime->outside_.release());
   Runtime* started = runtime.release();
+  static_cast<void>(ProcessMark::Set());  // children of fork are told of by handlers, too
   instance_.store(started, std::memory_order_release);
   Session::Open(&started->session_);
   SetBeforeLeaveHook([] {
-    if (Runtime* here = instance_.load()) here->LeaveRemote();
+    if (Runtime* here = instance_.load(); here != nullptr && !Session::InForkedChild()) here->LeaveRemote();
   });
   std::atexit([] {
     Runtime* const here = instance_.load();
-    if (here == nullptr) return;
+    if (here == nullptr || Session::InForkedChild()) return;
     const PageSpace* const pages = here->pages_if_started();
     if (pages != nullptr && pages->Owns(__builtin_frame_address(0))) return OnOtherStack([here] { here->AtExit(); });  // a coroutine has called exit()
     here->AtExit();

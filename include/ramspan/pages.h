@@ -43,7 +43,7 @@ RAMSPAN_API void discard(void* begin, size_t bytes) noexcept;
 // Counts since the start.
 struct PageStatistics {
   uint64_t block_bytes = 0;  // that are swapped as one, where their size does not adapt; 0: no such memory has been asked for
-  uint64_t faults = 0;       // touches of what was not there
+  uint64_t faults = 0;       // touches of what was not there, or was in memory and to be heard of
   uint64_t blocks_in = 0, blocks_out = 0;  // that came where the program sees them, and were taken from there
   uint64_t zero_blocks = 0;  // that left as a mark, because they were all zeros
   uint64_t stuck = 0;        // times that a block had to stay because the kernel or a device held its pages
