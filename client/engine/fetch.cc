@@ -143,9 +143,9 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told
   const SlotRef slot = chunk->slot;
   const auto submitted = timed ? Clock::now() : since;
   IoRequest* const request = &op->io;
+  if (load_ahead() && policy_->WantsReadAhead()) mover_bell_.Ring();  // first: where the transfer is a copy, it takes as long as the mover's next one
   SubmitAndPoll(std::span(&request, 1), false, true);
   --op->waiters;
-  if (load_ahead() && policy_->WantsReadAhead()) mover_bell_.Ring();
   const uint64_t bytes = op->io.bytes;
   Status status = WaitFor(op, since);
   if (timed && status.ok()) {

@@ -2,8 +2,7 @@
 // memory limit would read all of the data each time instead of half of it. So a huge page of which the policy wants to hear again (it has cleared kReferenced) moves back to its frame, and its next touch is a fault without a transfer. That
 // is of some us, beside the 100 or more that its bytes take to be used once. Smaller blocks are moved page by page, and would have more faults than bytes.
 //
-// Not at once: a thread that goes through several arrays, and others beside it, are in some blocks each. It leaves home when some others have been heard of after it, and where such a block is touched again soon, that was too
-// early, and twice as many have to come first. And not oftener than it can be worth: each block that came from swap pays for a few of such faults, and one that was too early costs as many.
+// Not at once: a thread that goes through several arrays, and others beside it, are in some blocks each; and not oftener than it can be worth (heard_ring.h).
 #include <algorithm>
 
 #include "client/engine/engine.h"
@@ -13,9 +12,7 @@
 namespace ramspan {
 namespace {
 
-constexpr uint32_t kLateLeast = 8, kLateInMemory = 2;  // blocks that are heard of first: at least; at most this part of those that memory holds
-constexpr uint32_t kLateDecays = 16;                   // by one, with each so many that were heard of
-constexpr int32_t kHeardAnArrival = 8;  // a fault of 5 to 20 us each, beside the 100 to 250 of a transfer; at an eighth of the data in swap, all that is in memory is heard of
+constexpr uint64_t kLateInMemory = 2;  // blocks are due when at most this part of those that memory holds have been heard of after them
 
 }  // namespace
 
@@ -24,43 +21,27 @@ bool PageSpace::IsHeardOf(uint64_t bytes) const { return bytes >= kHugePageBytes
 // After the block has come home.
 void PageSpace::NoteHeard(const Sized& block, Came came) {
   if (!IsHeardOf(block.bytes) || !userfault_.moves() || came == Came::kWasThere) return;
-  const auto most = static_cast<uint32_t>(std::min<uint64_t>(engine_->budget()->limit() / block.bytes / kLateInMemory, kHeardMost - 1));
-  if (most < kLateLeast) return;
-  const uint32_t place = heard_next_.fetch_add(1, std::memory_order_relaxed), before = block.block->heard_at.exchange(place, std::memory_order_relaxed);
-  const uint32_t late = std::clamp(heard_late_.load(std::memory_order_relaxed), kLateLeast, most);
-  const bool is_early = came == Came::kHeard && place - before <= 2 * late;
-  PayForHearing(came, is_early, static_cast<int32_t>(kHeardAnArrival * most));
-  const uint32_t decays = place % kLateDecays == 0 ? 1 : 0, later = is_early ? std::min(2 * late, most) : std::max(late - decays, kLateLeast);
-  heard_late_.store(later, std::memory_order_relaxed);
-  heard_[place % kHeardMost].store(NumberHeard(block.block), std::memory_order_relaxed);
-  HideIfDue(place - later);
-}
-
-void PageSpace::PayForHearing(Came came, bool is_early, int32_t most) {
-  const int32_t left = may_hide_.load(std::memory_order_relaxed);
-  if (came == Came::kFromSwap && left < most) may_hide_.fetch_add(kHeardAnArrival, std::memory_order_relaxed);
-  if (is_early && left > 0) may_hide_.fetch_sub(kHeardAnArrival, std::memory_order_relaxed);
-}
-
-// The block that was heard of at that place, unless it was heard of later, too.
-void PageSpace::HideIfDue(uint32_t place) {
-  const uint32_t number = heard_[place % kHeardMost].exchange(0, std::memory_order_relaxed);
-  if (number == 0) return;
-  Block* const block = blocks_ + number - 1;
-  if (block->heard_at.load(std::memory_order_relaxed) != place || !block->TryLockOnce()) return;
-  if (!IsInGrace(block->shown_ns.load(std::memory_order_relaxed))) HideToHear(block);
-  block->Unlock();
+  const auto most = static_cast<uint32_t>(std::min<uint64_t>(engine_->budget()->limit() / block.bytes / kLateInMemory, HeardRing::kMost));
+  if (most < HeardRing::kLateLeast) return;
+  uint32_t place = 0;
+  const uint32_t number = heard_.Note(static_cast<uint32_t>(block.block - blocks_), &block.block->heard_at,
+                                      came == Came::kHeard ? HeardRing::Came::kToBeHeard : HeardRing::Came::kFromSwap, most, &place);
+  if (number == UINT32_MAX) return;
+  Block* const due = blocks_ + number;
+  if (due->heard_at.load(std::memory_order_relaxed) != place || !due->TryLockOnce()) return;  // heard of later, too; or somebody has it
+  if (!IsInGrace(due->shown_ns.load(std::memory_order_relaxed))) HideToHear(due);
+  due->Unlock();
 }
 
 // Where the policy wants to hear of it, and nobody needs it at home. REQUIRES: locked.
 void PageSpace::HideToHear(Block* block) {
   const Chunk* const chunk = block->chunk.load(std::memory_order_relaxed);
-  if (chunk == nullptr || !IsHeardOf(chunk->bytes) || Has(chunk, kReferenced) || !block->home || block->is_copied || HasToStay(block, chunk) || may_hide_.load(std::memory_order_relaxed) <= 0) return;
+  if (chunk == nullptr || !IsHeardOf(chunk->bytes) || Has(chunk, kReferenced) || !block->home || block->is_copied || HasToStay(block, chunk) || !heard_.MayHide()) return;
   NoteHidden(HomeOf(*block));
   if (forks_.load() != 0) return;  // in the total order with the table of what is hidden: a fork sees this one, or this one sees the fork
   if (!LeaveHome(block, chunk)) return;
   block->is_hidden = true;
-  may_hide_.fetch_sub(1, std::memory_order_relaxed);
+  heard_.CountHidden();
 }
 
 // Its size is to be changed when it comes from swap: its use was in order here, too.
@@ -76,7 +57,7 @@ void PageSpace::NoteHidden(const char* home) { hidden_.Set(OffsetOf(home) / kAre
 // Blocks that are heard of, in areas in which one was hidden. `f` gets the number of the area, too.
 template <typename F>
 void PageSpace::ForEachInHidden(F f) {
-  if (heard_next_.load(std::memory_order_relaxed) == 0) return;
+  if (heard_.IsUnused()) return;
   const size_t areas = (used_end_.load(std::memory_order_relaxed) * unit_bytes_ + kAreaBytes - 1) / kAreaBytes;
   for (size_t area = 0; area < areas; ++area) {
     if (area % 64 == 0 && hidden_.AreNone64(area)) area += 63;

@@ -33,6 +33,7 @@
 
 #include "client/chunk/chunk.h"
 #include "client/pages/bit_table.h"
+#include "client/pages/heard_ring.h"
 #include "client/pages/page_block.h"
 #include "common/buddy_allocator.h"
 #include "common/config.h"
@@ -323,12 +324,8 @@ class PageSpace {
   class Converting;
 
   // What policies hear of uses at home (page_hearing.cc).
-  static constexpr uint32_t kHeardMost = 256;
   bool IsHeardOf(uint64_t bytes) const;
-  uint32_t NumberHeard(const Block* block) const { return static_cast<uint32_t>(block - blocks_) + 1; }
   void NoteHeard(const Sized& block, Came came);
-  void PayForHearing(Came came, bool is_early, int32_t most);
-  void HideIfDue(uint32_t place);
   void HideToHear(Block* block);
   void NoteHidden(const char* home);
   template <typename F>
@@ -348,11 +345,9 @@ class PageSpace {
   Chunk* of_new_[kPiecesMost] = {};
   Block* olds_[kPiecesMost] = {};
   bool is_used_[kPiecesMost] = {};  // of the new ones: they get a block
-  std::atomic<uint32_t> heard_[kHeardMost] = {};  // a ring: NumberHeard of who was heard of at a place; 0: of nobody
-  std::atomic<uint32_t> heard_next_{0}, heard_late_{0};  // the place of the next; after so many others one leaves its home to be heard of. 0: as few as that may be
-  std::atomic<int32_t> may_hide_{0};  // so many more of them
-  BitTable hidden_;                   // by area: a block of it was hidden, and perhaps still is
-  std::atomic<uint32_t> forks_{0};    // under way. In the total order with hidden_
+  HeardRing heard_;
+  BitTable hidden_;                 // by area: a block of it was hidden, and perhaps still is
+  std::atomic<uint32_t> forks_{0};  // under way. In the total order with hidden_
   Userfault userfault_;
   AddressRange homes_, table_, frames_;
   Block* blocks_ = nullptr;
