@@ -81,6 +81,7 @@ class Descriptor {
 
   explicit operator bool() const { return number_ >= 0; }
   int number() const { return number_; }
+  void MoveBeyondPrograms() { number_ = BeyondPrograms(number_); }
   void Close() {
     if (number_ >= 0) close(std::exchange(number_, -1));
   }

@@ -45,7 +45,9 @@ Result<Descriptor> ConnectToOneOf(std::span<const SocketAddress> addresses, Runn
     }
     if (!socket.ok()) last = socket.status();
     else last = AwaitReady(socket.value().number(), POLLOUT, clock, end, until) ? FinishConnect(socket.value()) : Unavailable("nobody answers");
-    if (last.ok()) return socket;
+    if (!last.ok()) continue;
+    socket.value().MoveBeyondPrograms();
+    return socket;
   }
   return last;
 }

@@ -57,6 +57,8 @@ void Signal(const Descriptor& event) {
   static_cast<void>(!write(event.number(), &one, sizeof one));  // full: it is signalled
 }
 
+Descriptor NewEvent() { return Descriptor(BeyondPrograms(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))); }
+
 void Forget(const Descriptor& event) {
   uint64_t count = 0;
   static_cast<void>(!read(event.number(), &count, sizeof count));
@@ -65,8 +67,7 @@ void Forget(const Descriptor& event) {
 }  // namespace
 
 OfiTransport::OfiTransport(const OfiOptions& options, const Secret& secret)
-    : options_(options), secret_(secret), self_(RandomNumber()), ended_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      joined_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), news_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : options_(options), secret_(secret), self_(RandomNumber()), ended_(NewEvent()), joined_(NewEvent()), news_(NewEvent()) {
 }
 
 Result<std::unique_ptr<OfiTransport>> OfiTransport::Open(const OfiOptions& options, const Secret& secret) {
