@@ -156,7 +156,8 @@ bool LeaseKeeper::MayHaveRoomSoon() const {
 // A little of that wait; false: it is over, or there is nothing to wait for.
 bool LeaseKeeper::WaitForRoom(Time since) {
   MutexLock lock(mutex_);
-  if (Now() >= std::max(since, last_grant_) + options_.answer_timeout || !MayHaveRoomSoon()) return false;
+  const bool stands_still = options_.is_all && silent_servers_.load(std::memory_order_relaxed) > 0;
+  if (Now() >= std::max(since, last_grant_) + (stands_still ? options_.silence_most : options_.answer_timeout) || !(stands_still || MayHaveRoomSoon())) return false;
   news_.WaitFor(mutex_, kFullPauseMin);
   return true;
 }
@@ -254,7 +255,9 @@ Status LeaseKeeper::FullStatus() const {
     }
   }
   const ServersStartedBy by = transport_.capabilities().started_by;
-  return FullCode() == StatusCode::kResourceExhausted ? ResourceExhausted(ServersAreFull(by, largest)) : Unavailable(AllServersAreDead(by));
+  if (FullCode() == StatusCode::kUnavailable) return Unavailable(AllServersAreDead(by));
+  const uint32_t silent = silent_servers_.load(std::memory_order_relaxed);
+  return ResourceExhausted(ServersAreFull(by, largest) + (silent > 0 ? "; " + std::to_string(silent) + " of them did not answer in time: see what stopped the server, or the network" : ""));
 }
 
 // ---- Leases ----

@@ -59,8 +59,10 @@ struct RemoteSwapOptions {
   std::chrono::milliseconds last_answers{100};     // what the end waits for answers that are still under way
   // Of near servers, and of far ones: a slot's bits name no more (common/slot_ref.h). Fewer for tests.
   size_t leases_max = slot_bits::kRegionsMax;
-  // There is no other swap: who is patient waits, as long as for an answer, for a server that makes room for this client, or drains.
+  // There is no other swap: who is patient waits, as long as for an answer, for a server that makes room for this client, or drains; and for one
+  // that stands still until it goes on or the transport gives it up, which takes less than silence_most.
   bool is_all = false;
+  std::chrono::milliseconds silence_most{60'000};
 };
 
 class LeaseKeeper {

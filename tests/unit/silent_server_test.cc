@@ -312,6 +312,33 @@ TEST(SilentServer, WhoHasNotRunForAWhileFindsNobodySilentForThat) {
   EXPECT_EQ(servers.server(1 - other).leases().leases(), 1u);
 }
 
+// A network that was gone for 10 s ended programs without other swap: servers were full, they said.
+TEST(SilentServer, WhoHasNoOtherSwapWaitsUntilItGoesOn) {
+  LocalServers servers({});
+  const std::unique_ptr<ServerTransport> transport = servers.Connect(0);
+  RemoteSwap tier(*transport, WithoutOtherSwap({.answer_timeout = milliseconds(300)}));
+  servers.Freeze(0, true);
+  std::thread thaw([&] {
+    std::this_thread::sleep_for(milliseconds(1500));
+    servers.Freeze(0, false);
+  });
+  EXPECT_TRUE(tier.MakeRoom(4096, SwapTier::Patience::kWait).ok());
+  EXPECT_TRUE(tier.Reserve(4096).ok());
+  thaw.join();
+}
+
+TEST(SilentServer, WhoWaitedForItInVainHearsThatItDidNotAnswer) {
+  LocalServers servers({});
+  const std::unique_ptr<ServerTransport> transport = servers.Connect(0);
+  RemoteSwapOptions options = WithoutOtherSwap({.answer_timeout = milliseconds(300)});
+  options.silence_most = milliseconds(900);
+  RemoteSwap tier(*transport, options);
+  servers.Freeze(0, true);
+  const Status status = tier.Reserve(4096).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("1 of them did not answer in time"), std::string::npos) << status.message();
+}
+
 // It was waited for in full by each who came.
 TEST(SilentServer, WhoHasNotAnsweredInTimeCountsAsFull) {
   LocalServers servers({});
