@@ -39,6 +39,7 @@ PolicyMemory::~PolicyMemory() = default;
 void PolicyMemory::TellLimits() { policy_->SetLimits(setting_.bare ? 0 : setting_.limit, swapped_bytes_); }
 
 Chunk* PolicyMemory::Create(uint64_t bytes) {
+  if (chunks_.next_charge() > 0) policy_->FitChunks(chunks_.ids_with_next_charge());
   policy_->Reserve(chunks_.next_id() + 1);
   Chunk* const chunk = chunks_.New(bytes);
   policy_->OnCreate(chunk);

@@ -113,8 +113,9 @@ void LookForPages(Facts* facts) {
     facts->pages_mode = "who touches what has left gets it by SIGSEGV, which takes some times as long as by userfaultfd: the kernel gives none here (in containers a seccomp profile that lets that system "
                         "call through allows it); libc's calls for files and sockets bring it before, other system calls on it may fail (EFAULT); pages come as copies";
   } else {
-    facts->pages_mode = "who touches what has left gets it by a signal; libc's calls for files and sockets bring it before, other system calls on it may fail (EFAULT), because this "
-                        "user may not have the kernel's own page faults served (sysctl vm.unprivileged_userfaultfd=1, or access to /dev/userfaultfd, allows it)";
+    facts->pages_mode = std::string("who touches what has left gets it by a signal; libc's calls for files and sockets bring it before, other system calls on it may fail (EFAULT), because ") +
+                        (faults == FaultMode::kSignal ? "RAMSPAN_PAGE_FAULTS=signal asks for that"
+                                                      : "this user may not have the kernel's own page faults served (sysctl vm.unprivileged_userfaultfd=1, or access to /dev/userfaultfd, allows it)");
   }
   if (facts->pages_why_not.empty() && !userfault.moves() && userfault.mode() != FaultMode::kProtect) {
     facts->pages_mode += "; pages come as copies, because this kernel cannot move them (Linux 6.8 can): no device may write to memory of the program's but by libc's calls (no io_uring with "

@@ -22,6 +22,7 @@ class ChunkTable {
   uint64_t next_charge() const {  // bytes that the next New charges to the budget
     return free_head_ == UINT32_MAX && used_ == slabs_.size() * kSlab ? SlabCharge() : 0;
   }
+  uint32_t ids_with_next_charge() const { return used_ + kSlab; }
   uint32_t next_id() const { return free_head_ != UINT32_MAX ? free_head_ : used_; }  // of the next New
   // What others keep for each chunk, in slabs like these: charged together with the descriptors from now on.
   void SetBytesBeside(uint32_t bytes);

@@ -44,6 +44,7 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
     const bool still_fits = fits();
     budget_.ChargeMetadata(-slab);  // New charges it, if it is still needed
     if (!still_fits) return TooLarge(bytes);
+    FitPolicyToChunks(bytes);
   }
   Chunk* const chunk = FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS {
     policy_->Reserve(chunks_.next_id() + 1);
@@ -69,6 +70,22 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   counters_.peak_data_frame_bytes = std::max(counters_.peak_data_frame_bytes, live_bytes());
   static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // a program's own policy knows its objects
   return chunk;
+}
+
+// For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way.
+void Engine::FitPolicyToChunks(uint64_t bytes) {
+  const uint32_t ids = chunks_.ids_with_next_charge();
+  const uint64_t now = policy_->memory().fixed, then = policy_->FixedBeside(ids);
+  if (then <= now) return;
+  const uint64_t more = then - now + chunks_.next_charge();
+  const uint64_t frames = budget_.frames_limit() - std::min(budget_.frames_limit(), more);
+  arena_.Trim(frames);
+  if (arena_.committed() > frames || RoundUpToGranule(bytes) > frames || !TakeMetadata(more).ok()) return;
+  const bool still_fits = RoundUpToGranule(bytes) <= budget_.frames_limit();
+  budget_.ChargeMetadata(-more);
+  if (!still_fits) return;
+  policy_->FitChunks(ids);
+  ChargePolicy();
 }
 
 void Engine::CountLive(uint64_t bytes) {

@@ -375,6 +375,7 @@ class Engine {
   Status LeaveToMetadata() RS_REQUIRES(mutex_);  // lets go
   Status HoldLimit() RS_REQUIRES(mutex_);  // lets go
   bool MetadataMayGrow(bool of_tiers) RS_REQUIRES(mutex_);
+  void FitPolicyToChunks(uint64_t bytes) RS_REQUIRES(mutex_);
   Status NoRoomForDescriptors(StatusCode code = StatusCode::kFailedPrecondition) const;
   void TellLimits() RS_REQUIRES(mutex_);
 

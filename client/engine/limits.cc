@@ -147,6 +147,8 @@ Status Engine::SetBudget(uint64_t bytes) {
   // Frames must not have to give way: where a little more memory would double what a policy takes, it stays as it is.
   const uint64_t growth = PoliciesWith(bytes) - std::min(PoliciesWith(bytes), policy_bytes_);
   if (bytes > old && (growth <= bytes - old || arena_.committed() + growth <= budget_.frames_limit())) FitPolicies(bytes);
+  policy_->SettleLimit();
+  if (reserved_policy_ != nullptr) reserved_policy_->SettleLimit();
   room_.Hold();
   TellLimits();
   ServeWaiters();

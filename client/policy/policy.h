@@ -45,16 +45,20 @@ class CachePolicy {
   virtual Interests interests() const { return {}; }
   // Before all other calls. `costs` outlives the policy; it stays empty without the interest.
   virtual void SetCosts(const TierCosts* /*costs*/) {}
-  // What it allocates, for the budget. Constant but for FitLimit. What is allocated for a chunk is so when Reserve returns, for as many as a slab of ChunkTable has.
+  // What it allocates, for the budget. Constant but for FitLimit and FitChunks. What is allocated for a chunk is so when Reserve returns, for as many as a slab of ChunkTable has.
   struct Memory {
     uint64_t fixed = 0;
     uint32_t per_chunk = 0;
   };
   virtual Memory memory() const { return {}; }
-  // The limit is lowered or raised: what is fixed becomes smaller or larger with it, as far as that can be done.
+  // The limit is lowered or raised: what is fixed becomes smaller or larger with it, as far as that can be done. Until SettleLimit the old limit may come again.
   virtual void FitLimit(uint64_t /*memory_bytes*/) noexcept {}
+  virtual void SettleLimit() noexcept {}
   // What would be fixed with that limit.
   virtual uint64_t FixedWith(uint64_t /*memory_bytes*/) const { return memory().fixed; }
+  // The same where there are chunks with ids below this, and it may have memory for them: what is fixed becomes larger with their number.
+  virtual void FitChunks(uint32_t /*ids*/) noexcept {}
+  virtual uint64_t FixedBeside(uint32_t /*ids*/) const { return memory().fixed; }
   // Room for chunks with ids below this, before OnCreate of any such. May throw std::bad_alloc.
   virtual void Reserve(uint32_t /*ids*/) {}
   // Whether a new epoch should begin; asked by the mover. OnEpoch says that it has begun: the first touches of `epoch`

@@ -29,14 +29,23 @@ class ReplayPolicy::OrderChange {
 };
 
 namespace {
-uint32_t UsesToRemember(uint64_t memory_bytes) {
-  return std::bit_floor(static_cast<uint32_t>(std::clamp<uint64_t>(memory_bytes / 256 / UseHistory::kBytesAUse, 256, 1 << 22)));
+// A program that iterates goes through its chunks several times in each iteration, and foresees nothing unless it remembers one of those whole: small chunks are
+// many. (A finite-volume code, 64 KiB a chunk, limit 25, 50, 75 % of its data: 1.54, 2.42, 6.84 times what MIN reads with 3 uses remembered for each
+// chunk at 25 %, 1.17, 1.23, 1.78 with 24.) What is remembered takes memory from chunks, where there are few for no use.
+constexpr uint64_t kUsesAChunk = 32;
+constexpr uint64_t kPartOfLimit = 256, kPartForChunks = 32;
+constexpr uint64_t kLeastForChunks = uint64_t{4} << 20;  // of a lower limit all but a few chunks may be in use at once
+
+// `wanted` for chunks.
+uint32_t UsesToRemember(uint64_t memory_bytes, uint64_t wanted) {
+  const uint64_t usual = memory_bytes / kPartOfLimit / UseHistory::kBytesAUse, most = memory_bytes < kLeastForChunks ? 0 : memory_bytes / kPartForChunks / UseHistory::kBytesAUse;
+  return std::bit_floor(static_cast<uint32_t>(std::clamp<uint64_t>(std::max(usual, std::min(most, wanted)), 256, 1 << 22)));
 }
 
 uint64_t FixedBytes(uint64_t uses) { return uses * UseHistory::kBytesAUse + sizeof(ReplayPolicy); }
 }  // namespace
 
-ReplayPolicy::ReplayPolicy(const ChunkTable* chunks) : chunks_(chunks), history_(UsesToRemember(chunks->budget().limit())), queue_(chunks) {
+ReplayPolicy::ReplayPolicy(const ChunkTable* chunks) : chunks_(chunks), history_(UsesToRemember(chunks->budget().limit(), 0)), queue_(chunks), fitted_limit_(chunks->budget().limit()) {
   queue_.SetYoung(young_);
   ahead_.reserve(kMaxAhead);
   picked_.reserve(kMaxAhead);
@@ -46,9 +55,19 @@ CachePolicy::Memory ReplayPolicy::memory() const {
   return {.fixed = FixedBytes(history_.uses()), .per_chunk = UseHistory::kBytesAChunk + NextUseQueue::kBytesAChunk + sizeof(search_)};
 }
 
-void ReplayPolicy::FitLimit(uint64_t memory_bytes) noexcept { history_.Resize(UsesToRemember(memory_bytes)); }
+void ReplayPolicy::FitLimit(uint64_t memory_bytes) noexcept {
+  fitted_limit_ = memory_bytes;
+  history_.Resize(UsesToRemember(memory_bytes, uses_for_chunks_));
+}
 
-uint64_t ReplayPolicy::FixedWith(uint64_t memory_bytes) const { return FixedBytes(UsesToRemember(memory_bytes)); }
+uint64_t ReplayPolicy::FixedWith(uint64_t memory_bytes) const { return FixedBytes(UsesToRemember(memory_bytes, uses_for_chunks_)); }
+
+void ReplayPolicy::FitChunks(uint32_t ids) noexcept {
+  history_.Resize(UsesToRemember(fitted_limit_, std::max(uses_for_chunks_, kUsesAChunk * ids)));
+  SettleLimit();
+}
+
+uint64_t ReplayPolicy::FixedBeside(uint32_t ids) const { return FixedBytes(UsesToRemember(fitted_limit_, std::max(uses_for_chunks_, kUsesAChunk * ids))); }
 
 void ReplayPolicy::Reserve(uint32_t ids) {
   history_.Reserve(ids);
