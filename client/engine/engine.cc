@@ -72,18 +72,18 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   return chunk;
 }
 
-// For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way.
+// For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way, and nobody waits.
 void Engine::FitPolicyToChunks(uint64_t bytes) {
   const uint32_t ids = chunks_.ids_with_next_charge();
-  const uint64_t now = policy_->memory().fixed, then = policy_->FixedBeside(ids);
-  if (then <= now) return;
-  const uint64_t more = then - now + chunks_.next_charge();
-  const uint64_t frames = budget_.frames_limit() - std::min(budget_.frames_limit(), more);
-  arena_.Trim(frames);
-  if (arena_.committed() > frames || RoundUpToGranule(bytes) > frames || !TakeMetadata(more).ok()) return;
-  const bool still_fits = RoundUpToGranule(bytes) <= budget_.frames_limit();
-  budget_.ChargeMetadata(-more);
-  if (!still_fits) return;
+  const uint64_t now = policy_->memory().fixed, then = policy_->FixedBeside(ids), more = then - std::min(now, then), slab = chunks_.next_charge();
+  if (more > 0) {
+    budget_.ChargeMetadata(more + slab);
+    arena_.Trim(budget_.frames_limit());
+    const uint64_t frames = budget_.frames_limit(), slotless = room_.Excess(room_.slotless(), 0, room_.Needed(room_.all, true), budget_.frames_usual());
+    const bool is_free = MetadataMayGrow(/*of_tiers=*/false) && arena_.committed() <= frames && RoundUpToGranule(bytes) <= frames && slotless == 0;
+    budget_.ChargeMetadata(-(more + slab));
+    if (!is_free) return;
+  }
   policy_->FitChunks(ids);
   ChargePolicy();
 }

@@ -359,6 +359,8 @@ void ForkCopy::InParent() {
 
 bool ForkCopy::is_first_child() { return Space() != nullptr && state.load() == State::kParent; }
 
+bool ForkCopy::is_of_unknown_child() { return is_unknown_child; }
+
 void ForkCopy::InChild() {
   Fork ends = TakeFork();
   if (Space() == nullptr || state.load() != State::kParent) return;

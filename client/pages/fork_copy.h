@@ -46,6 +46,7 @@ class ForkCopy {
   static void InParent();
   static void InChild();
   static bool is_first_child();  // before InChild: not a child's child, which has what its parent has
+  static bool is_of_unknown_child();  // its parent is itself a child, of which no handler was told (_Fork, clone), and may have other memory where homes were
   // In a child: gets the block of the parent's memory that has `address`, or more; null: all of it. False: it has none. Waits for the parent. Async-signal-safe.
   static bool Ask(const void* address);
   // Why it has none; null: it has one, or may have.

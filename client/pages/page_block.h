@@ -25,7 +25,7 @@ struct PageBlock {
   uint16_t calls = 0;           // that use it: the same
   bool is_copied = false;       // just now, for a forked child: its chunk is not given back meanwhile
   std::atomic<uint8_t> row{0};  // so many before it came home just before it, one after the other
-  bool is_hidden = false;       // only to be heard of (page_hearing.cc): guarded by locked
+  bool is_hidden = false, was_hidden = false;  // only to be heard of (page_hearing.cc); until a fork showed it: guarded by locked
   std::atomic<uint32_t> heard_at{0};  // its last place among those that were heard of
 
   // For who waits for another thread.

@@ -4,6 +4,7 @@
 //
 // Not at once: a thread that goes through several arrays, and others beside it, are in some blocks each; and not oftener than it can be worth (heard_ring.h).
 #include <algorithm>
+#include <utility>
 
 #include "client/engine/engine.h"
 #include "client/pages/page_space.h"
@@ -54,7 +55,7 @@ bool PageSpace::IsHeardOnly(const Sized& block) const {
 
 void PageSpace::NoteHidden(const char* home) { hidden_.Set(OffsetOf(home) / kAreaBytes, OffsetOf(home) / kAreaBytes + 1, true); }
 
-// Blocks that are heard of, in areas in which one was hidden. `f` gets the number of the area, too.
+// Blocks that are heard of, area by area in which one was hidden. `f` says of each whether its area is to be looked at again next time.
 template <typename F>
 void PageSpace::ForEachInHidden(F f) {
   if (heard_.IsUnused()) return;
@@ -62,35 +63,39 @@ void PageSpace::ForEachInHidden(F f) {
   for (size_t area = 0; area < areas; ++area) {
     if (area % 64 == 0 && hidden_.AreNone64(area)) area += 63;
     if (area >= areas || !hidden_[area]) continue;
+    bool again = false;
     for (char *at = homes_.begin + area * kAreaBytes, *const end = std::min(at + kAreaBytes, homes_.begin + homes_.bytes); at < end;) {
       const Sized one = At(at);
       at = one.end();
-      if (IsHeardOf(one.bytes) && one.block->chunk.load(std::memory_order_relaxed) != nullptr) f(one, area);  // descriptors of what was never touched take no memory
+      if (IsHeardOf(one.bytes) && one.block->chunk.load(std::memory_order_relaxed) != nullptr) again |= f(one.block);  // descriptors of what was never touched take no memory
     }
+    if (!again) hidden_.Clear(area, area + 1);
   }
 }
 
 // Who has such a block's lock has its frame, too: an eviction takes it by that (Hide), and all else that needs it has made it no longer hidden. One that another thread has for long stays: it costs the child its pages.
+// REQUIRES: CountForks has counted this fork, so that none is hidden meanwhile.
 void PageSpace::ShowHidden() {
-  ForEachInHidden([this, before = SIZE_MAX](const Sized& one, size_t area) mutable {
-    if (area != before) hidden_.Clear(area, area + 1);
-    before = area;
-    if (!one.block->TryLock()) return NoteHidden(one.home);
-    Chunk* const chunk = one.block->chunk.load(std::memory_order_relaxed);
-    if (chunk != nullptr && one.block->is_hidden && !one.block->home) {
-      Show(one.block, chunk, one.home);
-      NoteHidden(one.home);  // to be so again
+  ForEachInHidden([this](Block* block) {
+    if (!block->TryLock()) return true;
+    Chunk* const chunk = block->chunk.load(std::memory_order_relaxed);
+    if (chunk != nullptr && block->is_hidden && !block->home) {
+      Show(block, chunk, HomeOf(*block));
+      block->was_hidden = true;
     }
-    one.block->Unlock();
+    const bool again = block->was_hidden;
+    block->Unlock();
+    return again;
   });
 }
 
 void PageSpace::HideShown() {
   if (forks_.load() != 0) return;
-  ForEachInHidden([this](const Sized& one, size_t) {
-    if (!one.block->TryLockOnce()) return;
-    HideToHear(one.block);
-    one.block->Unlock();
+  ForEachInHidden([this](Block* block) {
+    if (!block->TryLockOnce()) return true;
+    if (std::exchange(block->was_hidden, false)) HideToHear(block);
+    block->Unlock();
+    return true;  // others may be hidden meanwhile
   });
 }
 

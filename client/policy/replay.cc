@@ -63,7 +63,8 @@ void ReplayPolicy::FitLimit(uint64_t memory_bytes) noexcept {
 uint64_t ReplayPolicy::FixedWith(uint64_t memory_bytes) const { return FixedBytes(UsesToRemember(memory_bytes, uses_for_chunks_)); }
 
 void ReplayPolicy::FitChunks(uint32_t ids) noexcept {
-  history_.Resize(UsesToRemember(fitted_limit_, std::max(uses_for_chunks_, kUsesAChunk * ids)));
+  uses_for_chunks_ = std::max(uses_for_chunks_, kUsesAChunk * ids);
+  history_.Resize(UsesToRemember(fitted_limit_, uses_for_chunks_));
   SettleLimit();
 }
 

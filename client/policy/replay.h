@@ -38,7 +38,7 @@ class ReplayPolicy final : public CachePolicy {
   Memory memory() const override;
   void FitLimit(uint64_t memory_bytes) noexcept override;
   uint64_t FixedWith(uint64_t memory_bytes) const override;
-  void SettleLimit() noexcept override { uses_for_chunks_ = history_.uses(); }
+  void SettleLimit() noexcept override { uses_for_chunks_ = std::min(uses_for_chunks_, history_.uses()); }
   void FitChunks(uint32_t ids) noexcept override;
   uint64_t FixedBeside(uint32_t ids) const override;
   void Reserve(uint32_t ids) override;
@@ -134,7 +134,7 @@ class ReplayPolicy final : public CachePolicy {
   uint32_t quiet_uses_ = 0;  // heard since the last arrival
   uint64_t memory_bytes_ = 0, swapped_bytes_ = 0;
   uint64_t fitted_limit_;         // what the history was made for, ...
-  uint64_t uses_for_chunks_ = 0;  // ... and what it had grown to for chunks, to which a higher limit adds nothing: there may be no room for that
+  uint64_t uses_for_chunks_ = 0;  // ... and what chunks have of it, or would have of a limit in which that is more than the usual part; a higher one adds nothing: there may be no room
 
   // Of kOne: which part of the latest uses came in time, by how much they may be late; with the slack that is in force.
   std::array<uint32_t, kSlacks> in_time_{};

@@ -110,7 +110,7 @@ void InForkedChild() {
   FaultServer::InForkedChild();
   // Nobody else's: what is mapped later would pass for memory that was the parent's.
   if (!ForkCopy::is_first_child()) return ForkCopy::InChild();
-  MapInChild(homes_begin.load(), homes_bytes.load(), PROT_NONE);
+  if (!ForkCopy::is_of_unknown_child()) MapInChild(homes_begin.load(), homes_bytes.load(), PROT_NONE);
   Session::CloseInForkedChild();  // handlers of the program's may give such memory back before it is the runtime's turn
   struct sigaction action = {};
   action.sa_sigaction = BringToChild;
@@ -157,6 +157,7 @@ void Discard(char* begin, size_t bytes) {
 }
 
 void Free(void* begin) {
+  if (ForkCopy::is_first_child()) return;  // no handler was told of it: what lies there may be others'
   const size_t bytes = Space()->BytesOf(begin), unit = Space()->unit_bytes();
   if (ForkCopy::why_not() == nullptr && ForkCopy::descriptor() < 0) Drop(begin, (bytes + unit - 1) / unit * unit);  // else there is no copy, or not yet
 }

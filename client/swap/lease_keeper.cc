@@ -146,18 +146,25 @@ bool LeaseKeeper::MakesRoom() const {
 // A server that drains may lend again, or is about to be replaced by another one: worth a wait for who must fail otherwise, but for no
 // eviction, since it may drain for hours.
 bool LeaseKeeper::MayHaveRoomSoon() const {
-  if (MakesRoom()) return true;
+  if (MakesRoom() || (options_.is_all && OweAnswers() > 0)) return true;
   for (uint32_t i = 0; options_.is_all && i < servers_.size(); ++i) {
     if (transport_.state(i) == ServerTransport::ServerState::kDraining) return true;
   }
   return false;
 }
 
+// Servers that live, and have not answered yet. Those who have not for long count as full, so that others are asked.
+uint32_t LeaseKeeper::OweAnswers() const {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < servers_.size(); ++i) count += servers_[i].unanswered && !IsDead(i) ? 1 : 0;
+  return count;
+}
+
 // A little of that wait; false: it is over, or there is nothing to wait for.
 bool LeaseKeeper::WaitForRoom(Time since) {
   MutexLock lock(mutex_);
-  const bool stands_still = options_.is_all && silent_servers_.load(std::memory_order_relaxed) > 0;
-  if (Now() >= std::max(since, last_grant_) + (stands_still ? options_.silence_most : options_.answer_timeout) || !(stands_still || MayHaveRoomSoon())) return false;
+  const auto most = OweAnswers() > 0 ? options_.silence_most : options_.answer_timeout;
+  if (Now() >= std::max(since, last_grant_) + most || !MayHaveRoomSoon()) return false;
   news_.WaitFor(mutex_, kFullPauseMin);
   return true;
 }
@@ -256,7 +263,11 @@ Status LeaseKeeper::FullStatus() const {
   }
   const ServersStartedBy by = transport_.capabilities().started_by;
   if (FullCode() == StatusCode::kUnavailable) return Unavailable(AllServersAreDead(by));
-  const uint32_t silent = silent_servers_.load(std::memory_order_relaxed);
+  uint32_t silent = 0;
+  {
+    MutexLock lock(mutex_);
+    silent = OweAnswers();
+  }
   return ResourceExhausted(ServersAreFull(by, largest) + (silent > 0 ? "; " + std::to_string(silent) + " of them did not answer in time: see what stopped the server, or the network" : ""));
 }
 

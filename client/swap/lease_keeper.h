@@ -60,7 +60,7 @@ struct RemoteSwapOptions {
   // Of near servers, and of far ones: a slot's bits name no more (common/slot_ref.h). Fewer for tests.
   size_t leases_max = slot_bits::kRegionsMax;
   // There is no other swap: who is patient waits, as long as for an answer, for a server that makes room for this client, or drains; and for one
-  // that stands still until it goes on or the transport gives it up, which takes less than silence_most.
+  // that owes an answer until that comes or the transport gives the server up, which takes less than silence_most.
   bool is_all = false;
   std::chrono::milliseconds silence_most{60'000};
 };
@@ -185,6 +185,7 @@ class LeaseKeeper {
   bool MakesRoom() const RS_REQUIRES(mutex_);
   bool MayHaveMore(Hope hope) const;
   bool MayHaveRoomSoon() const RS_REQUIRES(mutex_);
+  uint32_t OweAnswers() const RS_REQUIRES(mutex_);
   bool WaitForRoom(Time since);
 
   void NoteNewServers() RS_REQUIRES(mutex_);
