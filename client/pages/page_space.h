@@ -5,7 +5,7 @@
 //   chunk        pages of the block
 //   none         nowhere: it has never been touched, or was given back; it reads as zeros
 //   Swapped      nowhere in memory
-//   Resident     at home (the program uses them there and nobody hears of it), or in the chunk's frame
+//   Resident     at home (the program uses them there, without a fault), or in the chunk's frame
 //   Loading, Writing   in the chunk's frame
 //
 // A touch of a page that is not at home comes to Bring (fault_server.h), which has the engine make the chunk resident and then

@@ -190,54 +190,49 @@ std::vector<uint64_t, PagedAllocator<uint64_t>> NumberedWords() {
   return words;
 }
 
-// Nobody heard of blocks at home, which policies took for dead: such sweeps read 0.75 to 0.8 of the data each.
+// What a sweep brings in, as part of the words, when some have been seen. `sweep` gets its number.
+template <typename F>
+double PartOfSweeps(const std::vector<uint64_t, PagedAllocator<uint64_t>>& words, const F& sweep) {
+  constexpr int kToLearn = 6, kSweeps = 12;
+  uint64_t before = 0;
+  for (int number = 0; number < kToLearn + kSweeps; ++number) {
+    if (number == kToLearn) before = GetStatistics().bytes_in;
+    sweep(number);
+  }
+  const double part = static_cast<double>(GetStatistics().bytes_in - before) / kSweeps / static_cast<double>(words.size() * sizeof(uint64_t));
+  testing::Test::RecordProperty("part", std::to_string(part));
+  return part;
+}
+
+// Nobody heard of blocks at home, which policies took for dead: such sweeps read 0.75 to 0.8 of the data each. At least 0.5.
 TEST(Pages, SweepsReadLittleMoreThanWhatDoesNotFit) {
   if (!HasHugeBlocks()) GTEST_SKIP() << kNeedsHugeBlocks;
-  constexpr int kToLearn = 4, kSweeps = 12;
   const auto words = NumberedWords();
-  SweepTimes(words, kToLearn);
-  const uint64_t before = GetStatistics().bytes_in;
-  SweepTimes(words, kSweeps);
-  const double part = static_cast<double>(GetStatistics().bytes_in - before) / kSweeps / static_cast<double>(words.size() * sizeof(uint64_t));  // at least 0.5
-  RecordProperty("part", std::to_string(part));
-  EXPECT_LT(part, 0.65);
+  EXPECT_LT(PartOfSweeps(words, [&](int) { SweepTimes(words, 1); }), 0.65);
 }
 
 // How late blocks leave at a turn is HeardRing's to say (heard_ring_test.cc).
 TEST(Pages, SweepsToAndFroReadLittleMoreThanWhatDoesNotFit) {
   if (!HasHugeBlocks()) GTEST_SKIP() << kNeedsHugeBlocks;
-  constexpr int kToLearn = 6, kSweeps = 12;
   const auto words = NumberedWords();
-  uint64_t before = 0;
-  for (int sweep = 0; sweep < kToLearn + kSweeps; ++sweep) {
-    if (sweep == kToLearn) before = GetStatistics().bytes_in;
-    if (sweep % 2 == 1) {
-      SweepTimes(words, 1);
-    } else {
-      ASSERT_EQ(std::accumulate(words.rbegin(), words.rend(), uint64_t{0}), words.size() / 2 * (words.size() + 1));
-    }
-  }
-  const double part = static_cast<double>(GetStatistics().bytes_in - before) / kSweeps / static_cast<double>(words.size() * sizeof(uint64_t));
-  RecordProperty("part", std::to_string(part));
-  EXPECT_LT(part, 0.65);
+  const auto sweep = [&](int number) {
+    if (number % 2 == 1) return SweepTimes(words, 1);
+    ASSERT_EQ(std::accumulate(words.rbegin(), words.rend(), uint64_t{0}), words.size() / 2 * (words.size() + 1));
+  };
+  EXPECT_LT(PartOfSweeps(words, sweep), 0.65);
 }
 
 // What was shown for a fork stayed at home, where nobody heard of it, until it left: 0.82.
 TEST(Pages, SweepsWithForksBetweenThemReadLittleMoreThanWhatDoesNotFit) {
   if (!HasHugeBlocks()) GTEST_SKIP() << kNeedsHugeBlocks;
-  constexpr int kToLearn = 4, kSweeps = 12;
   const auto words = NumberedWords();
-  uint64_t before = 0;
-  for (int sweep = 0; sweep < kToLearn + kSweeps; ++sweep) {
-    if (sweep == kToLearn) before = GetStatistics().bytes_in;
+  const auto sweep = [&](int) {
     const pid_t child = fork();
     if (child == 0) _exit(0);
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
     SweepTimes(words, 1);
-  }
-  const double part = static_cast<double>(GetStatistics().bytes_in - before) / kSweeps / static_cast<double>(words.size() * sizeof(uint64_t));
-  RecordProperty("part", std::to_string(part));
-  EXPECT_LT(part, 0.65);
+  };
+  EXPECT_LT(PartOfSweeps(words, sweep), 0.65);
 }
 
 // It looked at each unit that had ever been used, and at its descriptor, which takes memory then.
