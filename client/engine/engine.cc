@@ -79,7 +79,7 @@ void Engine::FitPolicyToChunks(uint64_t bytes) {
   if (more > 0) {
     budget_.ChargeMetadata(more + slab);
     arena_.Trim(budget_.frames_limit());
-    const uint64_t frames = budget_.frames_limit(), slotless = room_.Excess(room_.slotless(), 0, room_.Needed(room_.all, true), budget_.frames_usual());
+    const uint64_t frames = budget_.frames_limit(), slotless = room_.Excess(room_.slotless(), 0, room_.Needed(room_.all, Room::For::kNewChunk), budget_.frames_usual());
     const bool is_free = MetadataMayGrow(/*of_tiers=*/false) && arena_.committed() <= frames && RoundUpToGranule(bytes) <= frames && slotless == 0;
     budget_.ChargeMetadata(-(more + slab));
     if (!is_free) return;

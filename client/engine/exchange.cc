@@ -12,7 +12,8 @@ namespace ramspan {
 bool Engine::MayGiveUpSlot(const Chunk* chunk, uint64_t leaving, uint64_t others) const {
   if (PhaseOf(chunk) != Phase::kResident || !chunk->slot || HasReadOnlySlot(chunk)) return false;
   const uint64_t slotless = room_.slotless() + others + RoundUpToGranule(chunk->bytes) - leaving;
-  return room_.Excess(slotless, leaving, room_.Needed(room_.kept, false), budget_.frames_limit()) == 0;
+  const auto use = slotless > room_.slotless() ? Room::For::kSlotless : Room::For::kExchange;
+  return room_.Excess(slotless, leaving, room_.Needed(room_.kept, use), budget_.frames_limit()) == 0;
 }
 
 // The slot of a chunk in memory goes; it gets another one where too many would be without one. The tier that has it gives none

@@ -44,13 +44,15 @@ constexpr auto kFullFor = std::chrono::milliseconds(10);
 
 // A reader needs the largest. The second is left out where both are more than half of memory: they could hardly be pinned
 // together.
-uint64_t Room::Needed(const Sizes& sizes, bool new_chunk) const {
+uint64_t Room::Needed(const Sizes& sizes, For use) const {
+  const bool new_chunk = use == For::kNewChunk;
   const uint64_t limit = budget_.frames_usual();
   const auto spaces = static_cast<uint64_t>(std::popcount(spaces_));
   const uint64_t others = sizes.mixed ? std::max<uint64_t>(spaces, 1) : spaces > 1;
   const uint64_t more = std::min(sizes.largest + others * sizes.second, limit / 2);
   const uint64_t chunks = new_chunk || spaces > 1 ? std::max(sizes.largest, more) : sizes.largest;
-  return std::min(limit, chunks + (new_chunk ? 2 : 1) * (limit / kSlackPart));
+  const uint64_t slacks = new_chunk ? 2 : use == For::kSlotless ? 1 : 0;
+  return std::min(limit, chunks + slacks * (limit / kSlackPart));
 }
 
 void Room::NoteFull(uint64_t bytes) {
@@ -162,7 +164,7 @@ Status Engine::GiveSlots(uint64_t bytes, uint64_t* ask) {
 // `leaving` more have gone to swap. kMustAsk: *ask bytes of swap have to be asked for. kResourceExhausted: it cannot be.
 // Where only metadata has grown since it could, slots are given as far as there are some: one step of the reserve is left for what is held.
 Status Engine::TryKeepRoom(uint64_t coming, uint64_t leaving, const Room::Sizes& sizes, uint64_t* ask) {
-  const uint64_t needed = room_.Needed(sizes, true), slotless = room_.slotless() + coming;
+  const uint64_t needed = room_.Needed(sizes, Room::For::kNewChunk), slotless = room_.slotless() + coming;
   const uint64_t excess = room_.Excess(slotless, leaving, needed, budget_.frames_usual());
   if (excess == 0) return Status();
   if (room_.Excess(slotless, leaving, needed, budget_.frames_limit()) > 0) return GiveSlots(excess, ask);
@@ -206,7 +208,7 @@ Status Engine::NoRoomToKeep(Status why) {
 // taken at once, before others take them.
 void Engine::NoteTiers() {
   LookAtTables();
-  const uint64_t excess = room_.Excess(room_.slotless(), 0, room_.Needed(room_.kept, false), budget_.frames_usual());
+  const uint64_t excess = room_.Excess(room_.slotless(), 0, room_.Needed(room_.kept, Room::For::kSlotless), budget_.frames_usual());
   if (excess > 0) RelieveNow(excess);
   arena_.Trim(budget_.frames_limit());
 }
@@ -262,7 +264,7 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
   const uint64_t frame = RoundUpToGranule(chunk->bytes);
   Room::Sizes sizes = room_.kept;
   sizes.Note(chunk->bytes);
-  if (room_.Excess(room_.slotless() + frame, 0, room_.Needed(sizes, true), budget_.frames_usual()) == 0) {
+  if (room_.Excess(room_.slotless() + frame, 0, room_.Needed(sizes, Room::For::kNewChunk), budget_.frames_usual()) == 0) {
     room_.kept = sizes;
     return Status();
   }

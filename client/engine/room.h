@@ -49,7 +49,7 @@ class Room {
   // Tells the budget what must not go to metadata, whenever that may have changed, and before metadata grows. By slots, not by what is in swap
   // now: what was let go while an object is in memory might not be there any more when it is to come back the next time.
   void Hold() {
-    if (keep_) budget_.Hold(slotless_ + std::min(Needed(kept, true), slotted_));
+    if (keep_) budget_.Hold(slotless_ + std::min(Needed(kept, For::kNewChunk), slotted_));
   }
 
   // No room is kept for chunks of more frames than this: the limit was lowered below them.
@@ -66,8 +66,10 @@ class Room {
   void NoteSpace(uint64_t space) { spaces_ |= uint64_t{1} << space; }
   void ForgetSpaces() { spaces_ = 0; }
 
-  // What has to stay free of chunks without slots.
-  uint64_t Needed(const Sizes& sizes, bool new_chunk) const;
+  // What has to stay free of chunks without slots: where a new one comes, where one gives up its slot, or where it gives it to another one, so
+  // that those without slots get no more.
+  enum class For { kNewChunk, kSlotless, kExchange };
+  uint64_t Needed(const Sizes& sizes, For use) const;
   // By how much chunks without slots are too many for so many bytes of frames, if there are `slotless` bytes of them and `leaving` bytes more
   // of data are swapped than now.
   uint64_t Excess(uint64_t slotless, uint64_t leaving, uint64_t needed, uint64_t frames) const {
