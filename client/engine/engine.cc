@@ -38,7 +38,7 @@ Engine::~Engine() { Drain(); }
 Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   MutexLock lock(mutex_);
   const auto fits = [&]() RS_NO_THREAD_SAFETY_ANALYSIS { return RoundUpToGranule(bytes) <= budget_.frames_limit(); };
-  if (!fits()) return TooLarge(bytes);
+  if (!fits() && !(PolicyMakesWay(TooLarge(bytes)) && fits())) return TooLarge(bytes);
   if (const uint64_t slab = chunks_.next_charge(); slab > 0) {
     if (Status status = TakeMetadata(slab); !status.ok()) return status;
     const bool still_fits = fits();
@@ -70,22 +70,6 @@ Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   counters_.peak_data_frame_bytes = std::max(counters_.peak_data_frame_bytes, live_bytes());
   static_cast<void>(Consult(CachePolicy::Ask::kNothing, 0, 0));  // a program's own policy knows its objects
   return chunk;
-}
-
-// For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way, and nobody waits.
-void Engine::FitPolicyToChunks(uint64_t bytes) {
-  const uint32_t ids = chunks_.ids_with_next_charge();
-  const uint64_t now = policy_->memory().fixed, then = policy_->FixedBeside(ids), more = then - std::min(now, then), slab = chunks_.next_charge();
-  if (more > 0) {
-    budget_.ChargeMetadata(more + slab);
-    arena_.Trim(budget_.frames_limit());
-    const uint64_t frames = budget_.frames_limit(), slotless = room_.Excess(room_.slotless(), 0, room_.Needed(room_.all, Room::For::kNewChunk), budget_.frames_usual());
-    const bool is_free = MetadataMayGrow(/*of_tiers=*/false) && arena_.committed() <= frames && RoundUpToGranule(bytes) <= frames && slotless == 0;
-    budget_.ChargeMetadata(-(more + slab));
-    if (!is_free) return;
-  }
-  policy_->FitChunks(ids);
-  ChargePolicy();
 }
 
 void Engine::CountLive(uint64_t bytes) {

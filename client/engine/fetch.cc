@@ -117,7 +117,13 @@ void Engine::Open(Chunk* chunk, bool write, bool told) {
 Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told) {
   Frame frame;
   bool is_new = false;
-  if (Status status = TakeFrameAndRoom(chunk, when_pinned, &frame, &is_new); !status.ok() || !frame) return status;
+  for (;;) {
+    const Status status = TakeFrameAndRoom(chunk, when_pinned, &frame, &is_new);
+    if (status.ok() && !frame) return status;
+    if (status.ok()) break;
+    if (when_pinned == WhenPinned::kReturn || !PolicyMakesWay(status)) return status;
+    if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
+  }
   IoOp* const op = is_new ? nullptr : ops_.TryTake();
   if (!is_new && op == nullptr) {
     NoteHeapFailure();

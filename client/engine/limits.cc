@@ -36,6 +36,7 @@ Status Engine::TakeMetadata(uint64_t bytes) {
     Status status = FromTier([this]() RS_NO_THREAD_SAFETY_ANALYSIS { return LeaveToMetadata(); }, OutOfHeap());
     if (status.ok()) return status;
     budget_.ChargeMetadata(-bytes);
+    if (PolicyMakesWay(status)) continue;
     if (!vacating_.GivesUp() && vacating_.ended == vacates_ended) return status;
     while (vacating_.GivesUp()) nap.WaitFor(mutex_, microseconds(1000));
   }
@@ -83,6 +84,35 @@ Status Engine::HoldLimit() {
     if (!status.ok()) return status;
   }
   return Status();
+}
+
+// For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way, and nobody waits.
+void Engine::FitPolicyToChunks(uint64_t bytes) {
+  if (policy_made_way_) return;
+  const uint32_t ids = chunks_.ids_with_next_charge();
+  const uint64_t now = policy_->memory().fixed, then = policy_->FixedBeside(ids), more = then - std::min(now, then), slab = chunks_.next_charge();
+  if (more > 0) {
+    budget_.ChargeMetadata(more + slab);
+    arena_.Trim(budget_.frames_limit());
+    const uint64_t frames = budget_.frames_limit(), slotless = room_.Excess(room_.slotless(), 0, room_.Needed(room_.all, Room::For::kNewChunk), budget_.frames_usual());
+    const bool is_free = MetadataMayGrow(/*of_tiers=*/false) && arena_.committed() <= frames && RoundUpToGranule(bytes) <= frames && slotless == 0;
+    budget_.ChargeMetadata(-(more + slab));
+    if (!is_free) return;
+  }
+  policy_->FitChunks(ids);
+  ChargePolicy();
+}
+
+// Before anybody is refused, but for who lowers the limit: what the policy remembers of chunks beside the usual goes. True: it is worth while to try
+// again.
+bool Engine::PolicyMakesWay(const Status& refusal) {
+  if (refusal.code() != StatusCode::kResourceExhausted && refusal.code() != StatusCode::kFailedPrecondition) return false;
+  const uint64_t before = policy_bytes_;
+  policy_->FitChunks(0);
+  if (reserved_policy_ != nullptr) reserved_policy_->FitChunks(0);
+  ChargePolicy();
+  policy_made_way_ = policy_made_way_ || policy_bytes_ < before;
+  return policy_bytes_ < before;
 }
 
 // Without read-ahead there is no room for it: the policy would keep runs together that nobody fetches.
@@ -147,6 +177,7 @@ Status Engine::SetBudget(uint64_t bytes) {
   // Frames must not have to give way: where a little more memory would double what a policy takes, it stays as it is.
   const uint64_t growth = PoliciesWith(bytes) - std::min(PoliciesWith(bytes), policy_bytes_);
   if (bytes > old && (growth <= bytes - old || arena_.committed() + growth <= budget_.frames_limit())) FitPolicies(bytes);
+  policy_made_way_ = policy_made_way_ && bytes <= old;
   policy_->SettleLimit();
   if (reserved_policy_ != nullptr) reserved_policy_->SettleLimit();
   room_.Hold();

@@ -357,7 +357,8 @@ Status Engine::LeaveReadOnlySlot(Chunk* chunk) {
       if (HasReadOnlySlot(chunk)) static_cast<void>(DetachSlot(chunk));  // else it has got one in swap
       SetBits(chunk, kDirty);
     } else if (status = AskFor(&admission, std::move(status)); !status.ok()) {
-      return status;
+      if (!PolicyMakesWay(status)) return status;
+      admission = Admission();
     }
   }
   return Status();

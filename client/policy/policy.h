@@ -56,7 +56,8 @@ class CachePolicy {
   virtual void SettleLimit() noexcept {}
   // What would be fixed with that limit.
   virtual uint64_t FixedWith(uint64_t /*memory_bytes*/) const { return memory().fixed; }
-  // The same where there are chunks with ids below this, and it may have memory for them: what is fixed becomes larger with their number.
+  // The same where there are chunks with ids below this, and it may have memory for them: what is fixed becomes larger with their number. 0: as small as
+  // without any, since somebody would be refused otherwise.
   virtual void FitChunks(uint32_t /*ids*/) noexcept {}
   virtual uint64_t FixedBeside(uint32_t /*ids*/) const { return memory().fixed; }
   // Room for chunks with ids below this, before OnCreate of any such. May throw std::bad_alloc.

@@ -34,12 +34,14 @@ namespace {
 // chunk at 25 %, 1.17, 1.23, 1.78 with 24.) What is remembered takes memory from chunks, where there are few for no use.
 constexpr uint64_t kUsesAChunk = 32;
 constexpr uint64_t kPartOfLimit = 256, kPartForChunks = 32;
+// 80 MiB, and for a million chunks 640: what is copied when it grows is so with the engine's mutex.
+constexpr uint64_t kUsualMost = 1 << 22, kMost = 1 << 25;
 constexpr uint64_t kLeastForChunks = uint64_t{4} << 20;  // of a lower limit all but a few chunks may be in use at once
 
 // `wanted` for chunks.
 uint32_t UsesToRemember(uint64_t memory_bytes, uint64_t wanted) {
   const uint64_t usual = memory_bytes / kPartOfLimit / UseHistory::kBytesAUse, most = memory_bytes < kLeastForChunks ? 0 : memory_bytes / kPartForChunks / UseHistory::kBytesAUse;
-  return std::bit_floor(static_cast<uint32_t>(std::clamp<uint64_t>(std::max(usual, std::min(most, wanted)), 256, 1 << 22)));
+  return std::bit_floor(static_cast<uint32_t>(std::clamp<uint64_t>(std::max(std::min(usual, kUsualMost), std::min(most, wanted)), 256, kMost)));
 }
 
 uint64_t FixedBytes(uint64_t uses) { return uses * UseHistory::kBytesAUse + sizeof(ReplayPolicy); }
@@ -63,7 +65,7 @@ void ReplayPolicy::FitLimit(uint64_t memory_bytes) noexcept {
 uint64_t ReplayPolicy::FixedWith(uint64_t memory_bytes) const { return FixedBytes(UsesToRemember(memory_bytes, uses_for_chunks_)); }
 
 void ReplayPolicy::FitChunks(uint32_t ids) noexcept {
-  uses_for_chunks_ = std::max(uses_for_chunks_, kUsesAChunk * ids);
+  uses_for_chunks_ = ids == 0 ? 0 : std::max(uses_for_chunks_, kUsesAChunk * ids);
   history_.Resize(UsesToRemember(fitted_limit_, uses_for_chunks_));
   SettleLimit();
 }

@@ -46,6 +46,9 @@ class RecordingPolicy final : public CachePolicy {
   void BeginSearch() override { inner_->BeginSearch(); }
   void FitLimit(uint64_t memory_bytes) noexcept override { inner_->FitLimit(memory_bytes); }
   uint64_t FixedWith(uint64_t memory_bytes) const override { return inner_->FixedWith(memory_bytes); }
+  void SettleLimit() noexcept override { inner_->SettleLimit(); }
+  void FitChunks(uint32_t ids) noexcept override { inner_->FitChunks(ids); }
+  uint64_t FixedBeside(uint32_t ids) const override { return inner_->FixedBeside(ids); }
   void Reserve(uint32_t ids) override { inner_->Reserve(ids); }
   uint64_t SpareBytes() const override { return inner_->SpareBytes(); }
   void SetCosts(const TierCosts* costs) override { record_->costs = costs; }
