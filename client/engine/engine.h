@@ -290,6 +290,7 @@ class Engine {
   void LookForSizes() RS_REQUIRES(mutex_);
   bool HasRoomAfterAll(Status* why, uint64_t bytes, bool* may_wait) RS_REQUIRES(mutex_);  // lets go
   static Status NoRoomToKeep(Status why);
+  bool NothingToKeep() const RS_REQUIRES(mutex_);
 
   // exchange.cc
   Status LeaveSlot(Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go

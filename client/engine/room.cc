@@ -306,9 +306,12 @@ Status Engine::AdmitOrLook(Chunk* chunk, Admission* admission) {
     LookForSizes();
     status = Admit(chunk, &admission->ask);
   }
-  admission->no_swap = status.code() == StatusCode::kUnavailable;
+  admission->no_swap = status.code() == StatusCode::kUnavailable && NothingToKeep();
   return admission->no_swap ? Status() : status;
 }
+
+// Where there is no swap any more, what is in it may still be read (a dead server of this host, a file that is full of errors), and needs room.
+bool Engine::NothingToKeep() const { return room_.swapped() == 0; }
 
 // Asks swap for what AdmitOrLook found missing. OK: it is worth while to try again.
 Status Engine::AskFor(Admission* admission, Status refusal) {
@@ -319,8 +322,8 @@ Status Engine::AskFor(Admission* admission, Status refusal) {
   if (admission->asks++ >= Room::kAttemptsMax) return NoRoomToKeep(std::move(refusal));
   Status room = AskForRoom(admission->ask, &admission->may_wait);
   if (room.code() == StatusCode::kResourceExhausted || room.code() == StatusCode::kFailedPrecondition) return NoRoomToKeep(std::move(room));
-  admission->no_swap = room.code() == StatusCode::kUnavailable;
-  return Status();
+  admission->no_swap = room.code() == StatusCode::kUnavailable && NothingToKeep();
+  return room.code() != StatusCode::kUnavailable || admission->no_swap ? Status() : room;
 }
 
 // A frame for a chunk that is about to come in, and where it has no contents yet, room for what it makes necessary. On return the

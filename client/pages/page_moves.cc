@@ -135,8 +135,8 @@ bool PageSpace::MayWaitOn(const Status& status, Clock::time_point since, bool* t
   }
   if (status.code() != StatusCode::kAborted) return false;
   if (!std::exchange(*told, true)) {
-    LogWarning("a thread has waited 10 s for memory for pages that it uses: adhereTos pin all of the memory limit, and it waits on until they release some. They have to "
-               "end before their thread waits for another one, or uses pages");
+    LogWarning("a thread has waited 10 s for memory for pages that it uses: what others hold (adhereTos, system calls) fills the memory limit, or swap has no room for what could leave, "
+               "and it waits on until that changes. adhereTos have to end before their thread waits for another one, or uses pages. Remedy: a larger limit (--memory), or more swap");
   }
   return true;
 }

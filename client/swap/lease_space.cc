@@ -101,7 +101,7 @@ std::optional<size_t> LeaseSpace::NeededWithLeaving(std::span<const HeldSlot> gi
   uint64_t there = space_.free_bytes();
   for (size_t n = 0; n < given.size(); ++n) {
     space_.AnyExtentOf(given[n].slot, RoundUpToGranule(given[n].bytes), [&](const Extent& one) {
-      there += leases_[one.region].dead ? 0 : one.bytes;
+      there += leases_[one.region].IsLost() ? 0 : one.bytes;
       return false;
     });
     if (there >= RoundUpToGranule(bytes)) return n + 1;
@@ -109,10 +109,10 @@ std::optional<size_t> LeaseSpace::NeededWithLeaving(std::span<const HeldSlot> gi
   return std::nullopt;
 }
 
-// Lets leases that are to go back give slots, for the length of one call.
+// Lets leases that are to go back give slots, for the length of one call, and those of dead servers whose memory is of this host.
 void LeaseSpace::OpenLeaving(bool open) {
   for (uint32_t i = 0; i < leases_.size(); ++i) {
-    if (leases_[i].lease.bytes == 0 || !leases_[i].closed || leases_[i].dead) continue;
+    if (leases_[i].lease.bytes == 0 || !leases_[i].closed || leases_[i].IsLost()) continue;
     open ? space_.OpenRegion(i) : Settle(i);
   }
 }

@@ -100,6 +100,7 @@ class LeaseSpace {
     bool silent = false;  // gives no slots as long as it is
     bool seen_empty = false;  // by TakeIdle, which looks at a clock so that Free need not
     Time empty_since{};
+    bool IsLost() const { return dead && lease.mapped == nullptr; }
   };
 
   // Lets leases of silent servers give slots as well, for the length of a scope.

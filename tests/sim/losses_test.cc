@@ -71,5 +71,42 @@ TEST(Losses, AreToldExactlyAndWithTheirServer) {
   engine.Drain();
 }
 
+// What a server of this host held stays when it dies. New objects took all of memory then, since there was no swap to keep room for: nothing could make way
+// for what was there, whose slots were not given to others either. By pages its threads waited for ever.
+TEST(Losses, WhatADeadServerOfThisHostHoldsStaysUsableHoweverMuchComes) {
+  LocalServers servers({.servers = 1, .pool_bytes = 64 * kMiB, .near = 1});
+  const std::unique_ptr<ServerTransport> transport = servers.Connect(0);
+  RemoteSwap swap(*transport, RemoteSwapOptions{.first_lease_bytes = kMiB, .lease_bytes_max = kMiB, .is_all = true});
+  NoPins pins;
+  Engine engine({.budget = 2 * kMiB, .preemptive = false}, &swap, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  const auto add = [&] {
+    chunks.push_back(engine.Create(kLosingBytes).value());
+    const Status status = engine.Acquire(chunks.back(), true);
+    if (status.ok()) std::memset(chunks.back()->frame, static_cast<int>(chunks.size()), kLosingBytes);
+    return status;
+  };
+  for (uint64_t i = 0; i < kLosingChunks; ++i) ASSERT_TRUE(add().ok());
+  servers.Kill(0);
+  swap.Upkeep();
+  Status refused;
+  for (uint64_t i = 0; i < kLosingChunks && refused.ok(); ++i) refused = add();
+  EXPECT_FALSE(refused.ok()) << "there is no swap for it";
+  EXPECT_NE(refused.message().find("all memory servers of this job are dead"), std::string::npos) << refused.message();
+  engine.Free(chunks.back());
+  chunks.pop_back();
+  for (const bool write : {false, true}) {
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      ASSERT_TRUE(engine.AcquireCounted(chunks[i], write).ok()) << i;
+      EXPECT_EQ(static_cast<const unsigned char*>(chunks[i]->frame)[kLosingBytes - 1], i + 1);
+      const Status second = engine.Acquire(chunks[(i + 7) % chunks.size()], false);
+      EXPECT_TRUE(second.ok()) << i << ": " << second.ToString();
+      chunks[i]->state.fetch_sub(kOneCountedPin);
+    }
+  }
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+}
+
 }  // namespace
 }  // namespace ramspan
