@@ -23,14 +23,17 @@ struct Session {
   // in a forked child.
   static Session& Get() {
     Session* session = open_.load(std::memory_order_acquire);  // pairs with Open: the engine is complete
-    return __builtin_expect(session != nullptr, 1) ? *session : Start();
+    return __builtin_expect(session != nullptr && !ProcessMark::IsOfParent(), 1) ? *session : Start();
   }
   // Null before the first use, and in a forked child, which must not touch what belongs to its parent.
-  static Session* IfStarted() { return open_.load(std::memory_order_acquire); }
+  static Session* IfStarted() { return ProcessMark::IsOfParent() ? nullptr : open_.load(std::memory_order_acquire); }
 
   // Whether this is a child that was forked from a process with a session and has not called exec, or was made by _Fork or clone. Other threads of the
   // parent may have held any mutex at the fork, so none of the library's may be taken.
   static bool InForkedChild() { return forked_.load(std::memory_order_relaxed) || ProcessMark::IsOfParent(); }
+
+  // Of these the one whose fork the library has heard of, and prepared it.
+  static bool IsToldOfFork() { return forked_.load(std::memory_order_relaxed); }
 
   // What CallBeforeEnd (include/ramspan/detail/object.h) was given; called by End.
   static inline constinit std::atomic<void (*)()> before_end{nullptr};

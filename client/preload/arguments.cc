@@ -35,6 +35,8 @@
 
 namespace {
 
+using ramspan::preload::BeyondProgramsIfOurs;
+using ramspan::preload::KeepOurs;
 using ramspan::preload::AddressBeside;
 using ramspan::preload::Beside;
 using ramspan::preload::CopyOf;
@@ -61,6 +63,16 @@ iovec Whole(const T* one) {
     const iovec pieces[] = {__VA_ARGS__};                      \
     const PinnedVectors pinned(pieces, std::size(pieces));     \
     return real_##NAME ARGUMENTS;                              \
+  }
+// The same with `ends`, two descriptors that it makes.
+#define RS_WITH_ENDS(NAME, PARAMETERS, ARGUMENTS)                                         \
+  RS_LIBC(NAME, int(*) PARAMETERS)                                                        \
+  extern "C" RAMSPAN_API int NAME PARAMETERS noexcept {                                   \
+    const iovec pieces[] = {{ends, 2 * sizeof(int)}};                                     \
+    const PinnedVectors pinned(pieces, std::size(pieces));                                \
+    const int result = real_##NAME ARGUMENTS;                                             \
+    if (result == 0) ramspan::preload::BeyondProgramsIfOurs(ends);                        \
+    return result;                                                                        \
   }
 // The same, and the name PATH.
 #define RS_WITH_NAME(RESULT, NAME, PARAMETERS, ARGUMENTS, PATH, ...) \
@@ -142,6 +154,11 @@ extern "C" RAMSPAN_API int fcntl(int fd, int what, ...) {
   va_start(rest, what);
   void* const argument = va_arg(rest, void*);
   va_end(rest);
+  if (what == F_DUPFD_CLOEXEC && ramspan::detail::t_inside_ramspan != 0) {  // swap files, too (BeyondPrograms)
+    const int beyond = real_fcntl(fd, what, argument);
+    KeepOurs(beyond);
+    return beyond;
+  }
   if (what == F_GETOWN_EX || what == F_SETOWN_EX) {
     CopyOf<f_owner_ex> own(static_cast<f_owner_ex*>(argument));
     const int result = real_fcntl(fd, what, own.get());
@@ -168,8 +185,8 @@ extern "C" RAMSPAN_API ssize_t splice(int from, off64_t* from_offset, int to, of
   if (moved >= 0) read_at.Answer(), write_at.Answer();
   return moved;
 }
-RS_WITH(int, pipe, (int ends[2]), (ends), {ends, 2 * sizeof(int)})
-RS_WITH(int, pipe2, (int ends[2], int flags), (ends, flags), {ends, 2 * sizeof(int)})
+RS_WITH_ENDS(pipe, (int ends[2]), (ends))
+RS_WITH_ENDS(pipe2, (int ends[2], int flags), (ends, flags))
 RS_LIBC(mkstemp, int (*)(char*))
 RS_LIBC(mkdtemp, char* (*)(char*))
 extern "C" RAMSPAN_API int mkstemp(char* pattern) {
@@ -184,7 +201,7 @@ extern "C" RAMSPAN_API char* mkdtemp(char* pattern) noexcept {
 
 // ---- Sockets ----
 
-RS_WITH(int, socketpair, (int family, int type, int protocol, int ends[2]), (family, type, protocol, ends), {ends, 2 * sizeof(int)})
+RS_WITH_ENDS(socketpair, (int family, int type, int protocol, int ends[2]), (family, type, protocol, ends))
 RS_LIBC(connect, int (*)(int, const sockaddr*, socklen_t))
 RS_LIBC(accept, int (*)(int, sockaddr*, socklen_t*))
 RS_LIBC(accept4, int (*)(int, sockaddr*, socklen_t*, int))
@@ -197,14 +214,14 @@ extern "C" RAMSPAN_API int connect(int fd, const sockaddr* address, socklen_t by
 namespace {
 template <typename Accept>
 int Accepted(sockaddr* to, socklen_t* bytes, const Accept& accept_it) {
-  if (to == nullptr || bytes == nullptr || (!NeedsPins(to) && !IsPlain(bytes, sizeof(*bytes)))) return accept_it(to, bytes);
+  if (to == nullptr || bytes == nullptr || (!NeedsPins(to) && !IsPlain(bytes, sizeof(*bytes)))) return BeyondProgramsIfOurs(accept_it(to, bytes));
   const socklen_t room = *bytes;
-  if (static_cast<int>(room) < 0) return accept_it(to, bytes);
+  if (static_cast<int>(room) < 0) return BeyondProgramsIfOurs(accept_it(to, bytes));
   const Reach reach = ReachOfAddress(to, room);
-  if (reach.is_protected || (reach.bytes == 0 && room > 0)) return accept_it(to, bytes);
+  if (reach.is_protected || (reach.bytes == 0 && room > 0)) return BeyondProgramsIfOurs(accept_it(to, bytes));
   Own<AddressBeside> own;
   own->length = std::min<socklen_t>(room, sizeof(own->address));
-  const int fd = accept_it(own->get(), &own->length);
+  const int fd = BeyondProgramsIfOurs(accept_it(own->get(), &own->length));
   if (fd < 0) return fd;
   own->Answer(to, static_cast<socklen_t>(reach.bytes), bytes);
   return fd;

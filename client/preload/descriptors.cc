@@ -1,10 +1,14 @@
-// libramspan-pages, seventh part: descriptors. One is Ramspan's, and stays.
+// libramspan-pages, seventh part: descriptors. Those of Ramspan (its swap files, its way to memory servers) have numbers beyond the program's, and stay.
 // Thread-safety: as the calls that they replace.
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 
 #include "client/preload/homes.h"
 
@@ -13,16 +17,51 @@ namespace ramspan::preload {
 std::atomic<int> kept_descriptor{-1};
 
 namespace {
+
+// A bit for each number that is Ramspan's, the userfaultfd's but for which nothing can come from swap. A child that was forked has its own copy of the
+// memory, and none of these. Relaxed: who closes a number that another thread makes just now does not know it.
+constexpr unsigned kNumbers = 1 << 16;
+std::atomic<uint64_t> ours[kNumbers / 64];
+
+bool IsOurs(int fd) {
+  const auto number = static_cast<unsigned>(fd);
+  return number < kNumbers && (ours[number / 64].load(std::memory_order_relaxed) >> (number % 64) & 1) != 0;
+}
 // In a forked child the way to its copy of the parent's memory, as long as it has not gone it.
-int Kept() { return is_forked.load(std::memory_order_relaxed) ? detail::DescriptorOfCopy() : kept_descriptor.load(std::memory_order_relaxed); }
-bool IsKept(int fd) { return fd >= 0 && fd == Kept() && detail::t_inside_ramspan == 0; }
+bool IsKept(int fd) {
+  if (fd < 0 || detail::t_inside_ramspan != 0) return false;
+  return is_forked.load(std::memory_order_relaxed) ? fd == detail::DescriptorOfCopy() : fd == kept_descriptor.load(std::memory_order_relaxed) || IsOurs(fd);
+}
+// The first that is kept, `last` + 1 where there is none.
+uint64_t NextKept(uint64_t first, unsigned last) {
+  for (uint64_t fd = first; fd <= last && fd < kNumbers; ++fd) {
+    if (IsKept(static_cast<int>(fd))) return fd;
+  }
+  return uint64_t{last} + 1;
+}
+// Ramspan closes what it has made.
+void Forget(int fd) {
+  if (detail::t_inside_ramspan != 0 && IsOurs(fd)) ours[fd / 64].fetch_and(~(uint64_t{1} << (fd % 64)), std::memory_order_relaxed);
+}
+
 }  // namespace
+
+void KeepOurs(int fd) {
+  const auto number = static_cast<unsigned>(fd);
+  if (fd > STDERR_FILENO && number < kNumbers) ours[number / 64].fetch_or(uint64_t{1} << (number % 64), std::memory_order_relaxed);
+}
 
 }  // namespace ramspan::preload
 
+using ramspan::preload::BeyondProgramsIfOurs;
+using ramspan::preload::Forget;
 using ramspan::preload::IsKept;
-using ramspan::preload::Kept;
+using ramspan::preload::NextKept;
 
+RS_LIBC(socket, int (*)(int, int, int))
+RS_LIBC(epoll_create, int (*)(int))
+RS_LIBC(epoll_create1, int (*)(int))
+RS_LIBC(eventfd, int (*)(unsigned, int))
 RS_LIBC(close, int (*)(int))
 RS_LIBC(dup2, int (*)(int, int))
 RS_LIBC(dup3, int (*)(int, int, int))
@@ -30,8 +69,13 @@ RS_LIBC(close_range, int (*)(unsigned, unsigned, int))
 
 extern "C" {
 
+RAMSPAN_API int socket(int family, int type, int protocol) noexcept { return BeyondProgramsIfOurs(real_socket(family, type, protocol)); }
+RAMSPAN_API int epoll_create(int size) noexcept { return BeyondProgramsIfOurs(real_epoll_create(size)); }
+RAMSPAN_API int epoll_create1(int flags) noexcept { return BeyondProgramsIfOurs(real_epoll_create1(flags)); }
+RAMSPAN_API int eventfd(unsigned count, int flags) noexcept { return BeyondProgramsIfOurs(real_eventfd(count, flags)); }
 RAMSPAN_API int close(int fd) {
   if (IsKept(fd)) return errno = EBADF, -1;
+  Forget(fd);
   return real_close(fd);
 }
 RAMSPAN_API int dup2(int from, int to) noexcept {
@@ -43,11 +87,13 @@ RAMSPAN_API int dup3(int from, int to, int flags) noexcept {
   return real_dup3(from, to, flags);
 }
 RAMSPAN_API int close_range(unsigned first, unsigned last, int flags) noexcept {
-  const auto kept = static_cast<unsigned>(Kept());
-  if (!IsKept(static_cast<int>(kept)) || kept < first || kept > last) return real_close_range(first, last, flags);
-  const int below = first < kept ? real_close_range(first, kept - 1, flags) : 0;
-  const int over = kept < last ? real_close_range(kept + 1, last, flags) : 0;
-  return below != 0 ? below : over;
+  if (first > last) return real_close_range(first, last, flags);
+  for (uint64_t at = first; at <= last;) {
+    const uint64_t kept = NextKept(at, last);
+    if (kept > at && real_close_range(static_cast<unsigned>(at), static_cast<unsigned>(kept - 1), flags) != 0) return -1;
+    at = kept + 1;
+  }
+  return 0;
 }
 RAMSPAN_API void closefrom(int first) noexcept {
   const unsigned from = static_cast<unsigned>(std::max(first, 0));

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "client/runtime/pages_door.h"
+#include "common/descriptor.h"
 #include "common/public_call.h"
 
 namespace ramspan::preload {
@@ -84,6 +85,17 @@ class Libc<Result (*)(Arguments...)> {
   constinit ramspan::preload::Libc<__VA_ARGS__> real_##NAME(#NAME);   \
   [[gnu::constructor]] void Find_##NAME() { real_##NAME.Find(); }     \
   }
+
+// What Ramspan makes, and a network library in its calls, does not get a number that the program may take for one of its own, and stays when the program
+// closes all that it does not know. (descriptors.cc)
+void KeepOurs(int fd);
+inline int BeyondProgramsIfOurs(int fd) {
+  if (__builtin_expect(detail::t_inside_ramspan == 0, 1) || fd < 0) return fd;
+  const int beyond = BeyondPrograms(fd);
+  KeepOurs(beyond);
+  return beyond;
+}
+inline void BeyondProgramsIfOurs(int* ends) { ends[0] = BeyondProgramsIfOurs(ends[0]), ends[1] = BeyondProgramsIfOurs(ends[1]); }
 
 // Of the homes all that the program has locked; not the tops of threads' stacks that are held there. (threads.cc)
 void UnlockAllButStacks();

@@ -51,7 +51,10 @@ std::atomic<Runtime*> Runtime::instance_{nullptr};
 Runtime::Runtime() = default;
 Runtime::~Runtime() = default;
 
-Session& Session::Start() { return Runtime::Get().session_; }
+Session& Session::Start() {
+  if (InForkedChild()) Runtime::Start();  // which throws
+  return Runtime::Get().session_;
+}
 
 Runtime& Runtime::Start() {
   const CancelDisabled uncancelled;  // neither malloc nor an object's making is a cancellation point

@@ -74,6 +74,7 @@ void RoomsThatEnd();
 void FirstBuffer();
 void Environments();
 void SignalsOfVfork();
+void SignalsOfUnknownChildren();
 void WordsOfClone();
 void BadPointers();
 void Terminals();

@@ -97,6 +97,26 @@ void Environments() {
   }
 }
 
+// A child of _Fork has its parent's handler for pages, and the program's behind it is its own: what it sets was ignored.
+void SignalsOfUnknownChildren() {
+#if __GLIBC_PREREQ(2, 34)
+  New(kMiB)[0] = 1;
+  for (const int number : {SIGBUS, SIGSEGV}) {
+    const pid_t child = _Fork();
+    if (child == 0) {
+      struct sigaction action = {}, now = {};
+      action.sa_handler = [](int) { _exit(7); };
+      sigaction(number, &action, nullptr);
+      sigaction(number, nullptr, &now);
+      if (now.sa_handler == action.sa_handler) raise(number);
+      _exit(1);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  }
+#endif
+}
+
 // What a child does to its signals before it starts a program is none of its parent's business.
 namespace {
 std::atomic<int> handled{0};

@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 "$ramspan" run --pages --dry-run -- true >/dev/null 2>why || { cat why; exit 77; }
-failed=0
+failed=0 turn=0
 # same NAME LIMIT COMMAND: runs COMMAND (a shell line that writes to standard output) with and without pages.
 same() {
   local name=$1 limit=$2 line=$3
@@ -163,15 +163,25 @@ for mode in thread signal; do
 done
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot; and as in a container without userfaultfd.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect auto"; do
-  for scenario in guard_pages remaps calls signals stacks locks child children child_calls child_signals frees_during_forks ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers own_faults rights rights_beside_readers rights_in_children locks_and_rights locks_of_kernel rights_of_calls arguments soak handlers_during_forks children_of_small_files waits_on_stacks late_messages child_handler_masks lengths locks_beside_allocations spawns restarts small_answers control_data more_names locks_of_stacks rooms_that_end environments signals_of_vfork words_of_clone bad_pointers terminals calls_on_stacks given_back_in_pieces forks_beside_devices splits_beside_discards children_without_standard_error forks_of_cancelled; do
+  for scenario in guard_pages remaps calls signals stacks locks child children child_calls child_signals frees_during_forks ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers own_faults rights rights_beside_readers rights_in_children locks_and_rights locks_of_kernel rights_of_calls arguments soak handlers_during_forks children_of_small_files waits_on_stacks late_messages child_handler_masks lengths locks_beside_allocations spawns restarts small_answers control_data more_names locks_of_stacks rooms_that_end environments signals_of_vfork signals_of_unknown_children words_of_clone bad_pointers terminals calls_on_stacks given_back_in_pieces forks_beside_devices splits_beside_discards children_without_standard_error forks_of_cancelled; do
     servers="-s 0"
-    [ $scenario != descriptors ] || servers="-s 1 --server-memory 64MiB"  # files are closed, too, which ends the process
+    [ $scenario != descriptors ] || servers="-s $((++turn % 2)) --server-memory 64MiB"
     children=copy
     [ $scenario != child ] || children=none
     [ "$(RAMSPAN_PAGE_CHILDREN=$children RAMSPAN_PAGE_FAULTS=${mode% *} RAMSPAN_PAGE_MOVES=${mode#* } timeout 60 "$ramspan" run --pages --memory 8MiB $servers -- "$preloaded" $scenario 2>err)" = good ]
     verdict $? "$scenario, $mode"
   done
 done
+# Far servers: the network library's sockets are Ramspan's, too.
+HOME=$work "$ramspan" server --memory 64MiB --listen 127.0.0.1:0 >served 2>&1 &
+server=$!
+for i in $(seq 100); do grep -q ' at ' served && break || sleep 0.1; done
+for mode in thread signal; do
+  [ "$(HOME=$work RAMSPAN_SERVERS=$(sed -n 's/.* at \([^ ]*\), .*/\1/p' served) RAMSPAN_TRANSPORT=ofi RAMSPAN_TEST_FAR=1 RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 8MiB -- "$preloaded" descriptors 2>err)" = good ]
+  verdict $? "descriptors beside a far server, $mode"
+done
+kill $server
+wait $server 2>/dev/null
 if "$no_userfaultfd" "$ramspan" run --pages --memory 8MiB -- "$preloaded" children >out 2>err && grep -q 'SIGSEGV' err && grep -q good out; then
   echo "ok: without userfaultfd"
 else
