@@ -82,13 +82,16 @@ Result<std::string> ReadWholeFile(const std::string& path) {
 }
 
 // Whether the application will find a memory limit of its own, so that the launcher must not choose one. A broken
-// configuration counts as one: the application reports it better, with file and line. And what it will find of pages.
+// configuration counts as one: the application reports it, with file and line, where it uses Ramspan by itself. And what it will find of pages.
 void LookAtConfiguration(const std::string& app, Facts* facts) {
   ConfigSources sources = ProcessConfigSources(Options());
   sources.program_name = app.substr(app.rfind('/') + 1);
   const Result<Config> config = LoadConfig(sources);
   facts->app_memory_configured = !config.ok() || config.value().source.count("memory") != 0;
-  if (!config.ok()) return;
+  if (!config.ok()) {
+    facts->app_configuration_mistake = config.status().message();
+    return;
+  }
   facts->page_block = config.value().page_block;
   facts->pages_above = config.value().pages_above;
 }

@@ -167,6 +167,7 @@ Status Planner::PreloadPages() {
     if (options_.page_block.empty() && options_.pages_above.empty()) return {};
     return InvalidArgument("--page-block and --pages-above are for --pages");
   }
+  if (!facts_.app_configuration_mistake.empty()) return InvalidArgument(facts_.app_configuration_mistake);
   if (facts_.pages_mode.empty()) return InvalidArgument("--pages: " + facts_.pages_why_not);
   if (facts_.pages_library.empty()) return InvalidArgument("--pages: libramspan-pages.so is not in lib/ramspan beside the folder of this program");
   if (options_.transport == "mpi") {

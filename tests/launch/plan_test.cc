@@ -229,6 +229,16 @@ TEST_F(PlanTest, SizesOfPagesThatCannotBeAreErrorsBeforeAnythingStarts) {
   EXPECT_NE(Error().find("--pages does not go with --transport mpi"), std::string::npos);
 }
 
+// A program that allocates nothing large ran as if all were well.
+TEST_F(PlanTest, AMistakeInTheConfigurationIsAnErrorOfPages) {
+  facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
+  facts_.pages_mode = "so";
+  facts_.app_configuration_mistake = "RAMSPAN_SWAP: no such swap";
+  static_cast<void>(Make());  // the application says it
+  options_.pages = true;
+  EXPECT_NE(Error().find("RAMSPAN_SWAP: no such swap"), std::string::npos);
+}
+
 TEST_F(PlanTest, PagesThatThisHostCannotSwapAreAnErrorThatSaysWhy) {
   facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
   facts_.pages_why_not = "an old kernel";
