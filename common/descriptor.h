@@ -25,12 +25,13 @@ inline int MovedUp(int number, int least) {
 inline int BeyondStandardStreams(int number) { return MovedUp(number, STDERR_FILENO + 1); }
 
 // Beyond those that programs count on to get, and below the usual limit of 1024: for what must not be taken for a file of a program's that has closed it with all others (closefrom).
-inline int BeyondPrograms(int number) {
+inline int LeastBeyondPrograms() {
   constexpr int kHigh = 700;
   rlimit files{};
   const bool are_few = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 4 * 3 < kHigh;
-  return BeyondStandardStreams(MovedUp(number, are_few ? static_cast<int>(files.rlim_cur / 4 * 3) : kHigh));
+  return are_few ? static_cast<int>(files.rlim_cur / 4 * 3) : kHigh;
 }
+inline int BeyondPrograms(int number) { return BeyondStandardStreams(MovedUp(number, LeastBeyondPrograms())); }
 
 // Opens /dev/null under the number of each standard stream that is closed; `opened` says which those are. Keeps errno.
 inline void OpenClosedStandardStreams(int flags, bool (&opened)[STDERR_FILENO + 1]) {

@@ -43,7 +43,6 @@ Result<Descriptor> ConnectToOneOf(std::span<const SocketAddress> addresses, Runn
     while (!socket.ok() && socket.status().code() == StatusCode::kAborted && clock->Now() < end && Nap(kTryAgainAfter, until)) {
       socket = StartConnect(addresses[i]);
     }
-    if (socket.ok()) socket.value().MoveBeyondPrograms();  // before it connects, which may take seconds, in which a program closes what it does not know
     if (!socket.ok()) last = socket.status();
     else last = AwaitReady(socket.value().number(), POLLOUT, clock, end, until) ? FinishConnect(socket.value()) : Unavailable("nobody answers");
     if (last.ok()) return socket;

@@ -242,6 +242,7 @@ Descriptor Accept(const Descriptor& listener) {
 Result<Descriptor> StartConnect(const SocketAddress& address) {
   Descriptor socket = Open(address);
   if (!socket) return Unavailable(Reason());
+  socket.MoveBeyondPrograms();  // before it connects, which may take seconds, in which a program closes what it does not know
   if (connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 && errno != EINPROGRESS) {
     // Of a Unix socket only: too many others are waiting for it to accept them.
     const int failed = errno;

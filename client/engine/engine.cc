@@ -38,10 +38,13 @@ Engine::~Engine() { Drain(); }
 Result<Chunk*> Engine::Create(uint64_t bytes, SlotRef contents) {
   MutexLock lock(mutex_);
   const auto fits = [&]() RS_NO_THREAD_SAFETY_ANALYSIS { return RoundUpToGranule(bytes) <= budget_.frames_limit(); };
-  if (!fits() && !(PolicyMakesWay(TooLarge(bytes)) && fits())) return TooLarge(bytes);
+  const auto fits_after_all = [&]() RS_NO_THREAD_SAFETY_ANALYSIS {
+    return fits() || (RoundUpToGranule(bytes) <= budget_.frames_limit() + policy_bytes_ && PolicyMakesWay(TooLarge(bytes)) && fits());
+  };
+  if (!fits_after_all()) return TooLarge(bytes);
   if (const uint64_t slab = chunks_.next_charge(); slab > 0) {
     if (Status status = TakeMetadata(slab); !status.ok()) return status;
-    const bool still_fits = fits();
+    const bool still_fits = fits_after_all();
     budget_.ChargeMetadata(-slab);  // New charges it, if it is still needed
     if (!still_fits) return TooLarge(bytes);
     FitPolicyToChunks(bytes);

@@ -121,7 +121,7 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told
     const Status status = TakeFrameAndRoom(chunk, when_pinned, &frame, &is_new);
     if (status.ok() && !frame) return status;
     if (status.ok()) break;
-    if (when_pinned == WhenPinned::kReturn || !PolicyMakesWay(status)) return status;
+    if (!PolicyMakesWay(status)) return status;
     if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
   }
   IoOp* const op = is_new ? nullptr : ops_.TryTake();

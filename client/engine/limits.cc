@@ -88,7 +88,6 @@ Status Engine::HoldLimit() {
 
 // For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way, and nobody waits.
 void Engine::FitPolicyToChunks(uint64_t bytes) {
-  if (policy_made_way_) return;
   const uint32_t ids = chunks_.ids_with_next_charge();
   const uint64_t now = policy_->memory().fixed, then = policy_->FixedBeside(ids), more = then - std::min(now, then), slab = chunks_.next_charge();
   if (more > 0) {
@@ -111,7 +110,6 @@ bool Engine::PolicyMakesWay(const Status& refusal) {
   policy_->FitChunks(0);
   if (reserved_policy_ != nullptr) reserved_policy_->FitChunks(0);
   ChargePolicy();
-  policy_made_way_ = policy_made_way_ || policy_bytes_ < before;
   return policy_bytes_ < before;
 }
 
@@ -177,7 +175,6 @@ Status Engine::SetBudget(uint64_t bytes) {
   // Frames must not have to give way: where a little more memory would double what a policy takes, it stays as it is.
   const uint64_t growth = PoliciesWith(bytes) - std::min(PoliciesWith(bytes), policy_bytes_);
   if (bytes > old && (growth <= bytes - old || arena_.committed() + growth <= budget_.frames_limit())) FitPolicies(bytes);
-  policy_made_way_ = policy_made_way_ && bytes <= old;
   policy_->SettleLimit();
   if (reserved_policy_ != nullptr) reserved_policy_->SettleLimit();
   room_.Hold();

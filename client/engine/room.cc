@@ -310,8 +310,16 @@ Status Engine::AdmitOrLook(Chunk* chunk, Admission* admission) {
   return admission->no_swap ? Status() : status;
 }
 
-// Where there is no swap any more, what is in it may still be read (a dead server of this host, a file that is full of errors), and needs room.
-bool Engine::NothingToKeep() const { return room_.swapped() == 0; }
+// Where there is no swap any more, what is in it may still be read (a dead server of this host, a file that is full of errors), and needs room; not what
+// went with a far server. Looks at all chunks at worst.
+bool Engine::NothingToKeep() const {
+  if (room_.swapped() == 0) return true;
+  for (uint32_t id = 0; id < chunks_.ids(); ++id) {
+    const Chunk* c = chunks_.At(id);
+    if (PhaseOf(c) == Phase::kSwapped && c->slot && !tier_->IsLost(c->slot, c->bytes)) return false;
+  }
+  return true;
+}
 
 // Asks swap for what AdmitOrLook found missing. OK: it is worth while to try again.
 Status Engine::AskFor(Admission* admission, Status refusal) {
@@ -323,7 +331,7 @@ Status Engine::AskFor(Admission* admission, Status refusal) {
   Status room = AskForRoom(admission->ask, &admission->may_wait);
   if (room.code() == StatusCode::kResourceExhausted || room.code() == StatusCode::kFailedPrecondition) return NoRoomToKeep(std::move(room));
   admission->no_swap = room.code() == StatusCode::kUnavailable && NothingToKeep();
-  return room.code() != StatusCode::kUnavailable || admission->no_swap ? Status() : room;
+  return room.code() != StatusCode::kUnavailable || admission->no_swap ? Status() : NoRoomToKeep(std::move(room));
 }
 
 // A frame for a chunk that is about to come in, and where it has no contents yet, room for what it makes necessary. On return the

@@ -178,6 +178,12 @@ void FaultServer::ExchangeHandlerOfOthers(const struct sigaction* action, struct
   if (before != nullptr) *before = now;
 }
 
+// It has one thread, and perhaps the lock of another one of its parent.
+void FaultServer::ExchangeHandlerInUnknownChild(const struct sigaction* action, struct sigaction* before) {
+  signal_before_locked.store(false, std::memory_order_relaxed);
+  ExchangeHandlerOfOthers(action, before);
+}
+
 // Not locked during the fork: handlers of forks that the program has may need it.
 void FaultServer::BeforeFork() { ExchangeHandlerOfOthers(nullptr, &t_at_fork); }
 

@@ -12,6 +12,7 @@
 
 #include "client/preload/beside.h"
 
+using ramspan::preload::KeptIfOurs;
 using ramspan::preload::NeedsPins;
 using ramspan::preload::Overflow;
 using ramspan::preload::Pinned;
@@ -126,7 +127,7 @@ RAMSPAN_API int open(const char* path, int flags, ...) {
   const unsigned mode = va_arg(rest, unsigned);
   va_end(rest);
   const PinnedName name(path);
-  return real_open(path, flags, mode);
+  return KeptIfOurs(real_open(path, flags, mode));
 }
 RAMSPAN_API int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 RAMSPAN_API int openat(int folder, const char* path, int flags, ...) {
@@ -135,7 +136,7 @@ RAMSPAN_API int openat(int folder, const char* path, int flags, ...) {
   const unsigned mode = va_arg(rest, unsigned);
   va_end(rest);
   const PinnedName name(path);
-  return real_openat(folder, path, flags, mode);
+  return KeptIfOurs(real_openat(folder, path, flags, mode));
 }
 RAMSPAN_API int openat64(int folder, const char* path, int flags, ...) __attribute__((alias("openat")));
 RAMSPAN_API FILE* fopen(const char* path, const char* mode) {

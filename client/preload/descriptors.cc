@@ -30,14 +30,18 @@ bool IsOurs(int fd) {
 // In a forked child the way to its copy of the parent's memory, as long as it has not gone it.
 bool IsKept(int fd) {
   if (fd < 0 || detail::t_inside_ramspan != 0) return false;
-  return is_forked.load(std::memory_order_relaxed) ? fd == detail::DescriptorOfCopy() : fd == kept_descriptor.load(std::memory_order_relaxed) || IsOurs(fd);
+  return is_forked.load(std::memory_order_relaxed) ? fd == detail::DescriptorOfCopy() : (fd == kept_descriptor.load(std::memory_order_relaxed) || IsOurs(fd)) && !detail::IsUnknownChild();
 }
 // The first that is kept, `last` + 1 where there is none.
 uint64_t NextKept(uint64_t first, unsigned last) {
-  for (uint64_t fd = first; fd <= last && fd < kNumbers; ++fd) {
-    if (IsKept(static_cast<int>(fd))) return fd;
+  uint64_t found = uint64_t{last} + 1;
+  const int alone = is_forked.load(std::memory_order_relaxed) ? detail::DescriptorOfCopy() : kept_descriptor.load(std::memory_order_relaxed);
+  if (alone >= 0 && static_cast<uint64_t>(alone) >= first && static_cast<uint64_t>(alone) <= last && IsKept(alone)) found = static_cast<uint64_t>(alone);
+  for (uint64_t fd = first; fd < found && fd < kNumbers; ++fd) {
+    if (fd % 64 == 0 && ours[fd / 64].load(std::memory_order_relaxed) == 0) fd += 63;
+    else if (IsKept(static_cast<int>(fd))) return fd;
   }
-  return uint64_t{last} + 1;
+  return found;
 }
 // Ramspan closes what it has made.
 void Forget(int fd) {

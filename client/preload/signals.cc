@@ -23,7 +23,7 @@ namespace {
 
 // As sigaction. A child of vfork has its parent's memory, but signals of its own, which end where it starts a program: it must not change what the parent's are, and is answered only.
 void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) {
-  detail::ExchangeHandlerOfOthers(HasMemoryOfParent() && !detail::IsForkedChild() ? nullptr : action, before);
+  detail::ExchangeHandlerOfOthers(HasMemoryOfParent() && !detail::IsUnknownChild() ? nullptr : action, before);
 }
 
 // In a forked child SIGSEGV brings the copy of its parent's memory.

@@ -42,9 +42,9 @@ RAMSPAN_API bool PagesAreUsed(const void* begin, size_t bytes) noexcept;  // REQ
 RAMSPAN_API size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept;
 RAMSPAN_API size_t PinPagesForCall(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
+// Whether this is a child of _Fork or clone, of which no handlers of forks were told, with a copy of its parent's memory.
+RAMSPAN_API bool IsUnknownChild() noexcept;
 // As sigaction(SignalOfPages()), for what is not Ramspan's of it; in a forked child that has or gets a copy, as sigaction(SIGSEGV).
-// Whether this is a child that has a copy of its parent's memory, and not the memory itself, as one of vfork.
-RAMSPAN_API bool IsForkedChild() noexcept;
 RAMSPAN_API void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept;
 RAMSPAN_API bool LockPages(void* begin, size_t bytes, bool untouched_too) noexcept;
 RAMSPAN_API void UnlockPages(void* begin, size_t bytes) noexcept;

@@ -36,7 +36,7 @@ ssize_t ReadAt(int fd, void* buffer, size_t bytes, uint64_t offset) {
 }  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const int fd = BeyondStandardStreams(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a fifo waits for somebody who writes
+  const int fd = BeyondPrograms(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a fifo waits for somebody who writes
   if (fd < 0) return InvalidArgument("cannot map " + path + ": " + std::strerror(errno));
   struct stat facts;
   const int error = fstat(fd, &facts) == 0 ? 0 : errno;

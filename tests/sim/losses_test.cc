@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/engine/engine.h"
@@ -105,6 +106,35 @@ TEST(Losses, WhatADeadServerOfThisHostHoldsStaysUsableHoweverMuchComes) {
     }
   }
   for (Chunk* chunk : chunks) engine.Free(chunk);
+  engine.Drain();
+}
+
+// What went with a server of another host needs no room.
+TEST(Losses, NewObjectsTakeAllOfMemoryWhereAllElseIsLost) {
+  LocalServers servers({.servers = 1, .pool_bytes = 64 * kMiB});
+  const std::unique_ptr<ServerTransport> transport = servers.Connect(0);
+  RemoteSwap swap(*transport, RemoteSwapOptions{.first_lease_bytes = kMiB, .lease_bytes_max = kMiB, .is_all = true});
+  NoPins pins;
+  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &swap, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  const auto add = [&](uint64_t bytes) {
+    chunks.push_back(engine.Create(bytes).value());
+    return engine.Acquire(chunks.back(), true).ok();
+  };
+  for (uint64_t i = 0; i < kLosingChunks; ++i) ASSERT_TRUE(add(kLosingBytes));
+  ASSERT_TRUE(add(kMiB));
+  for (uint64_t i = 0; i < kLosingChunks; ++i) ASSERT_TRUE(engine.Acquire(chunks[i], false).ok());  // so that the large one has left
+  servers.Kill(0);
+  swap.Upkeep();
+  for (uint64_t i = 0; i < kLosingChunks; ++i) {
+    if (PhaseOf(chunks[i]) == Phase::kResident) engine.Free(std::exchange(chunks[i], nullptr));
+  }
+  uint64_t came = 0;
+  while (add(kLosingBytes)) came += kLosingBytes;
+  EXPECT_GT(came, 3 * kMiB + kMiB / 4);
+  for (Chunk* chunk : chunks) {
+    if (chunk != nullptr) engine.Free(chunk);
+  }
   engine.Drain();
 }
 

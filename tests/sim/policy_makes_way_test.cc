@@ -52,7 +52,10 @@ TEST(PolicyMakesWay, ForDescriptorsBesideALargeObject) {
   EXPECT_GT(bed.chunks.size(), 42'000u) << "28'671 where it did not; " << status.ToString();
 }
 
-TEST(PolicyMakesWay, ForTheTablesOfSwapBesideALargeObject) {
+// As pages come, too: they do not wait for pins in the engine.
+class PolicyMakesWayFor : public testing::TestWithParam<Engine::WhenPinned> {};
+
+TEST_P(PolicyMakesWayFor, TheTablesOfSwapBesideALargeObject) {
   for (uint64_t large = 62'592 * kKiB; large <= 63'104 * kKiB; large += 128 * kKiB) {
     SCOPED_TRACE(large);
     Bed bed;
@@ -60,12 +63,16 @@ TEST(PolicyMakesWay, ForTheTablesOfSwapBesideALargeObject) {
     ASSERT_TRUE(bed.Make(large).ok());
     for (int i = 0; i < 6000; ++i) ASSERT_TRUE(bed.Make(64 * kKiB).ok()) << i;
     for (Chunk* chunk : bed.chunks) {
-      const Status status = bed.engine.Acquire(chunk, true);
+      Status status = bed.engine.Acquire(chunk, true, GetParam());
+      for (int i = 0; i < 100 && status.code() == StatusCode::kAborted; ++i) status = bed.engine.Acquire(chunk, true, GetParam());
       ASSERT_TRUE(status.ok()) << status.ToString();
     }
     EXPECT_TRUE(bed.engine.Acquire(bed.chunks[0], true).ok());
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Waiting, PolicyMakesWayFor, testing::Values(Engine::WhenPinned::kWait));
+INSTANTIATE_TEST_SUITE_P(Returning, PolicyMakesWayFor, testing::Values(Engine::WhenPinned::kReturn));
 
 // A large object that comes when the policy has grown: by 1 MiB more than the usual 0.25.
 TEST(PolicyMakesWay, ForAnObjectThatTakesNearlyAllOfTheLimit) {
