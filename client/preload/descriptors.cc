@@ -14,12 +14,10 @@
 
 namespace ramspan::preload {
 
-std::atomic<int> kept_descriptor{-1};
-
 namespace {
 
-// A bit for each number that is Ramspan's, the userfaultfd's but for which nothing can come from swap. A child that was forked has its own copy of the
-// memory, and none of these. Relaxed: who closes a number that another thread makes just now does not know it.
+// A bit for each number that is Ramspan's. A child that was forked has its own copy of the memory, and none of these. Relaxed: who closes a number that
+// another thread makes just now does not know it.
 constexpr unsigned kNumbers = 1 << 16;
 std::atomic<uint64_t> ours[kNumbers / 64];
 
@@ -30,18 +28,16 @@ bool IsOurs(int fd) {
 // In a forked child the way to its copy of the parent's memory, as long as it has not gone it.
 bool IsKept(int fd) {
   if (fd < 0 || detail::t_inside_ramspan != 0) return false;
-  return is_forked.load(std::memory_order_relaxed) ? fd == detail::DescriptorOfCopy() : (fd == kept_descriptor.load(std::memory_order_relaxed) || IsOurs(fd)) && !detail::IsUnknownChild();
+  return is_forked.load(std::memory_order_relaxed) ? fd == detail::DescriptorOfCopy() : IsOurs(fd) && !detail::IsUnknownChild();
 }
 // The first that is kept, `last` + 1 where there is none.
 uint64_t NextKept(uint64_t first, unsigned last) {
-  uint64_t found = uint64_t{last} + 1;
-  const int alone = is_forked.load(std::memory_order_relaxed) ? detail::DescriptorOfCopy() : kept_descriptor.load(std::memory_order_relaxed);
-  if (alone >= 0 && static_cast<uint64_t>(alone) >= first && static_cast<uint64_t>(alone) <= last && IsKept(alone)) found = static_cast<uint64_t>(alone);
-  for (uint64_t fd = first; fd < found && fd < kNumbers; ++fd) {
-    if (fd % 64 == 0 && ours[fd / 64].load(std::memory_order_relaxed) == 0) fd += 63;
+  const bool is_child = is_forked.load(std::memory_order_relaxed);
+  for (uint64_t fd = first; fd <= last && fd < kNumbers; ++fd) {
+    if (!is_child && fd % 64 == 0 && ours[fd / 64].load(std::memory_order_relaxed) == 0) fd += 63;
     else if (IsKept(static_cast<int>(fd))) return fd;
   }
-  return found;
+  return uint64_t{last} + 1;
 }
 // Ramspan closes what it has made.
 void Forget(int fd) {

@@ -19,7 +19,6 @@ namespace ramspan::preload {
 extern detail::PageAddresses homes;  // published by its `bytes`
 extern std::atomic<bool> is_forked;  // this process has none of that memory
 extern std::atomic<int> page_signal;  // by a handler of which pages are brought, and system calls do not find those that are away; 0: by none
-extern std::atomic<int> kept_descriptor;  // which the program may not close: what has left would be zeros
 extern std::atomic<size_t> taken_from;  // bytes; what is as large, or larger, is taken. SIZE_MAX: nothing is
 extern std::atomic<bool> pins_calls;  // so libc's calls bring them before. And where a page that a device writes to must not leave
 

@@ -128,7 +128,7 @@ void Start() {
   const ramspan::PageStatistics pages = ramspan::GetPageStatistics();
   ramspan::preload::page_signal.store(ramspan::detail::SignalOfPages());
   ramspan::preload::pins_calls.store(!pages.serves_system_calls || pages.copies);
-  ramspan::preload::kept_descriptor.store(ramspan::detail::DescriptorOfPages());
+  ramspan::preload::KeepOurs(ramspan::detail::DescriptorOfPages());
   homes.begin = found.begin;  // other threads ask meanwhile whether what they free is there: nothing of theirs is, until `bytes` says so
   std::atomic_thread_fence(std::memory_order_release);
   homes.bytes = found.bytes;
