@@ -1,4 +1,5 @@
 // The slow side of the resident path.
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -13,8 +14,8 @@
 #include "common/log.h"
 #include "common/public_call.h"
 #include "common/units.h"
-#include "ramspan/adhere_to.h"
 #include "ramspan/detail/block_cache.h"
+#include "ramspan/detail/foreign_pin.h"
 #include "ramspan/detail/held_pin.h"
 #include "ramspan/managed_ptr.h"
 
@@ -151,12 +152,21 @@ inline bool Store(ChunkHead* chunk, ThreadTable* table, unsigned slot, bool writ
 
 bool StorePinAnywhere(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) { return Store(chunk, static_cast<ThreadTable*>(table), slot, write); }
 
+namespace {
+[[gnu::noinline]] void* PinInNextSlot(ChunkHead* chunk, ThreadTable* table, unsigned* slot, bool write) {
+  const unsigned known = table->KnownSlot();
+  if (__builtin_expect(known == kCountedPin, 0)) return PinWithoutKnownSlot(chunk, table, slot, write);
+  *slot = known;
+  return __builtin_expect(Store(chunk, table, known, write), 1) ? chunk->frame : PinSlow(chunk, table, known, write);
+}
+}  // namespace
+
 void* PinInOtherSlot(ChunkHead* chunk, PinTable* table, unsigned* slot, bool write) {
   auto* const own = static_cast<ThreadTable*>(table);
-  const unsigned known = own->KnownSlot();
-  if (__builtin_expect(known == kCountedPin, 0)) return PinWithoutKnownSlot(chunk, own, slot, write);
-  *slot = known;
-  return __builtin_expect(Store(chunk, own, known, write), 1) ? chunk->frame : PinSlow(chunk, own, known, write);
+  const unsigned latest = own->LatestIfEmpty();
+  if (__builtin_expect(latest == kCountedPin, 0)) return PinInNextSlot(chunk, own, slot, write);
+  *slot = latest;
+  return __builtin_expect(Store(chunk, own, latest, write), 1) ? chunk->frame : PinSlow(chunk, own, latest, write);
 }
 
 void UnpinBeyondTable(ChunkHead* chunk, PinTable* table, unsigned slot) noexcept {
@@ -219,15 +229,38 @@ void ThrowOfTry() {
   std::rethrow_exception(std::exchange(failure_of_try, nullptr));
 }
 
+ForeignPin PinForeign(ChunkHead* chunk, bool write) {
+  HeldPin pin(chunk, write);
+  const ForeignPin made = {pin.frame(), pin.word()};
+  pin.release();
+  return made;
+}
+
 void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write) {
-  HeldPin mine(chunk, write);
-  void* const frame = mine.frame();
+  const ForeignPin mine = PinForeign(chunk, write);
   uintptr_t none = 0;
-  if (pin->compare_exchange_strong(none, mine.word(), std::memory_order_acq_rel)) mine.release();
-  return frame;
+  if (!pin->compare_exchange_strong(none, mine.word, std::memory_order_acq_rel)) UnpinForeign(chunk, mine.word);
+  return mine.frame;
 }
 
 void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept { HeldPin::FromWord(chunk, pin); }
+
+void ThrowCannotNote(ChunkHead* chunk, uintptr_t pin) {
+  UnpinForeign(chunk, pin);
+  ThrowStatus({StatusCode::kAborted, StaticText("an adhereTo is pulled that another thread has made, while a signal handler, or a fork, has interrupted such a pull for more than a second: "
+                                                "signal handlers need adhereTos of their own, made in the handler")});
+}
+
+ForeignLock g_foreign_locks[kForeignLocks];
+
+bool WaitForForeign(std::atomic<bool>* taken) noexcept {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (taken->exchange(true, std::memory_order_acquire)) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 namespace {
 using Slot = std::atomic<ChunkHead*>;

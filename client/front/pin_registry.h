@@ -24,17 +24,19 @@ struct ThreadTable final : detail::PinTable {
   static constexpr uint32_t kFoundMin = 16, kWordsALookMax = 16;
   static constexpr uint64_t kAdhereToBits = (uint64_t{1} << kAdhereToSlots) - (uint64_t{1} << kInlineSlots);
 
+  // The slot that was found last, or kCountedPin where it is taken: what comes and goes beside pins that stay finds it again.
+  unsigned LatestIfEmpty() const {
+    const unsigned slot = latest.load(std::memory_order_relaxed);
+    if (slot < detail::kFirstBeyond) return slots[slot].load(std::memory_order_acquire) == nullptr ? slot : detail::kCountedPin;  // acquire: as Pin
+    const detail::MorePins* const beyond = more.load(std::memory_order_relaxed);
+    const unsigned at = slot - detail::kFirstBeyond;
+    return beyond->slots[at].load(std::memory_order_acquire) == nullptr && beyond->IsWithin(at) ? slot : detail::kCountedPin;
+  }
   // An empty slot behind the inline ones for an adhereTo of the owner's, or kCountedPin: none is known. Lock-free, because a signal handler may pull. Does
   // not look at all slots, but at those that are likely to be empty (MorePins says what may be wrong with that).
   unsigned KnownSlot() {
-    // What comes and goes beside pins that stay finds the slot that it had.
-    const uint32_t before = latest.load(std::memory_order_relaxed);
+    if (const unsigned slot = LatestIfEmpty(); slot != detail::kCountedPin) return slot;
     detail::MorePins* const beyond = more.load(std::memory_order_relaxed);
-    if (before < detail::kFirstBeyond) {
-      if (slots[before].load(std::memory_order_acquire) == nullptr) return before;  // acquire: as Pin
-    } else if (beyond->slots[before - detail::kFirstBeyond].load(std::memory_order_acquire) == nullptr && beyond->IsWithin(before - detail::kFirstBeyond)) {
-      return before;
-    }
     for (uint64_t bits = empty.load(std::memory_order_relaxed); bits != 0; bits = empty.load(std::memory_order_relaxed)) {
       empty.store(bits & (bits - 1), std::memory_order_relaxed);
       const auto slot = static_cast<unsigned>(std::countr_zero(bits));

@@ -6,10 +6,10 @@
 // on; construction, assignment and destruction need exclusive access. The managedPtr must outlive it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <utility>
 
+#include "ramspan/detail/foreign_pin.h"
 #include "ramspan/detail/held_pin.h"
 #include "ramspan/detail/resident.h"
 #include "ramspan/errors.h"
@@ -17,17 +17,11 @@
 
 namespace ramspan {
 
-namespace detail {
-// A pin taken by a thread that did not make the adhereTo. The first of several wins; losers release their own.
-RAMSPAN_API void* PinForeign(ChunkHead* chunk, std::atomic<uintptr_t>* pin, bool write);
-RAMSPAN_API void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept;
-}  // namespace detail
-
 template <typename T>
 class adhereTo {
  public:
   // load_now starts to fetch the data in the background (it never waits); otherwise the first pull fetches it.
-  explicit adhereTo(const managedPtr<T>& data, bool load_now = true)
+  RAMSPAN_INLINE explicit adhereTo(const managedPtr<T>& data, bool load_now = true)
       : chunk_(data.object_.chunk()), table_(detail::ThisThreadPins()), offset_(data.object_.offset()) {
     if (load_now && chunk_ &&
         __builtin_expect(!(chunk_->state.load(std::memory_order_relaxed) & detail::kReadable), 0)) {
@@ -40,36 +34,34 @@ class adhereTo {
   adhereTo(const adhereTo& other) : chunk_(other.chunk_), table_(detail::ThisThreadPins()), offset_(other.offset_) {
     if (other.pinned()) Pull<false>();
   }
-  adhereTo(adhereTo&& other) noexcept
+  RAMSPAN_INLINE adhereTo(adhereTo&& other) noexcept
       : chunk_(std::exchange(other.chunk_, nullptr)),
         table_(other.table_),
         offset_(other.offset_),
         slot_(std::exchange(other.slot_, detail::kNoPin)),
-        foreign_(other.foreign_.exchange(0, std::memory_order_relaxed)) {}
+        foreign_(std::exchange(other.foreign_, 0)) {}
   adhereTo& operator=(adhereTo other) noexcept {
     std::swap(chunk_, other.chunk_);
     std::swap(table_, other.table_);
     std::swap(offset_, other.offset_);
     std::swap(slot_, other.slot_);
-    foreign_.store(other.foreign_.exchange(foreign_.load(std::memory_order_relaxed), std::memory_order_relaxed),
-                   std::memory_order_relaxed);
+    std::swap(foreign_, other.foreign_);
     return *this;
   }
-  ~adhereTo() {
+  RAMSPAN_INLINE ~adhereTo() {
     if (__builtin_expect(slot_ != detail::kNoPin, 1)) detail::Unpin(chunk_, table_, slot_);
-    const uintptr_t pin = foreign_.load(std::memory_order_acquire);
-    if (__builtin_expect(pin != 0, 0)) detail::UnpinForeign(chunk_, pin);
+    if (__builtin_expect(foreign_ != 0, 0)) detail::UnpinForeign(chunk_, foreign_);
   }
 
   // Pulls. Each blocks until the data is in memory. Throws OutOfMemory (more pinned than the limit allows), OutOfSwap,
   // DataLost, SwapUnavailable. Of a managedPtr without elements they give a null pointer.
-  operator T*() & { return Pull<true>(); }              // NOLINT: implicit conversion is the interface
-  operator const T*() & { return Pull<false>(); }       // NOLINT
-  operator const T*() const& { return Pull<false>(); }  // NOLINT
+  RAMSPAN_INLINE operator T*() & { return Pull<true>(); }              // NOLINT: implicit conversion is the interface
+  RAMSPAN_INLINE operator const T*() & { return Pull<false>(); }       // NOLINT
+  RAMSPAN_INLINE operator const T*() const& { return Pull<false>(); }  // NOLINT
   // Declared for their error message.
-  operator T*() && { return PullOfTemporary(); }             // NOLINT
-  operator const T*() && { return PullOfTemporary(); }       // NOLINT
-  operator const T*() const&& { return PullOfTemporary(); }  // NOLINT
+  RAMSPAN_INLINE operator T*() && { return PullOfTemporary(); }             // NOLINT
+  RAMSPAN_INLINE operator const T*() && { return PullOfTemporary(); }       // NOLINT
+  RAMSPAN_INLINE operator const T*() const&& { return PullOfTemporary(); }  // NOLINT
 
   // Declared for its error message: C++ cannot choose between the pulls above. A const adhereTo has one, and may be indexed.
   template <typename Index>
@@ -87,15 +79,13 @@ class adhereTo {
   // Pinned from the start, by calls that do not throw where they hold something: loops over blocks keep their variables in registers
   // (detail/held_pin.h says why).
   template <bool kWrite>
-  static adhereTo Pinned(const managedPtr<T>& data) {
+  RAMSPAN_INLINE static adhereTo Pinned(const managedPtr<T>& data) {
     detail::ChunkHead* const chunk = data.object_.chunk();
     if (chunk == nullptr) return adhereTo(nullptr, 0, nullptr, detail::kNoPin);
     detail::PinTable* const table = detail::t_pins;
-    for (unsigned slot = 0; table != nullptr && slot < detail::PinTable::kInlineSlots; ++slot) {
-      if (table->slots[slot].load(std::memory_order_acquire) != nullptr) continue;
+    if (const unsigned slot = table == nullptr ? detail::PinTable::kInlineSlots : detail::EmptyInlineSlot(table); slot < detail::PinTable::kInlineSlots) {
       if (__builtin_expect(detail::StorePin<kWrite>(chunk, table, slot), 1)) return adhereTo(chunk, data.object_.offset(), table, slot);
       table->slots[slot].store(nullptr, std::memory_order_release);
-      break;
     }
     detail::HeldPin pin;
     if (!detail::TryHeldPin(chunk, kWrite, &pin, detail::PinFor::kOnce)) detail::ThrowOfTry();
@@ -110,14 +100,28 @@ class adhereTo {
                   "a pointer that is pulled from a temporary adhereTo dangles: the pin ends with the line. Name it, adhereTo<T> glue(data); T* x = glue;");
     return nullptr;
   }
-  bool pinned() const { return slot_ != detail::kNoPin || foreign_.load(std::memory_order_relaxed) != 0; }
+  bool pinned() const {
+    if (slot_ != detail::kNoPin || chunk_ == nullptr) return chunk_ != nullptr;
+    const bool is_locked = detail::LockForeign(chunk_), is_pinned = foreign_ != 0;
+    if (is_locked) detail::UnlockForeign(chunk_);
+    return is_pinned;
+  }
+  // By a thread that did not make this adhereTo. Of several at once the first one's pin stays.
+  template <bool kWrite>
+  RAMSPAN_INLINE T* PullForeign() const {
+    const detail::ForeignPin pin = detail::PinForeign(chunk_, kWrite);
+    if (!detail::LockForeign(chunk_)) detail::ThrowCannotNote(chunk_, pin.word);
+    const bool stays = foreign_ == 0;
+    if (stays) foreign_ = pin.word;
+    detail::UnlockForeign(chunk_);
+    if (!stays) detail::UnpinForeign(chunk_, pin.word);
+    return detail::ElementsAt<T>(pin.frame, offset_);
+  }
 
   template <bool kWrite>
-  T* Pull() const {
+  RAMSPAN_INLINE T* Pull() const {
     if (__builtin_expect(chunk_ == nullptr, 0)) return nullptr;
-    if (__builtin_expect(table_ != detail::t_pins, 0)) {
-      return detail::ElementsAt<T>(detail::PinForeign(chunk_, &foreign_, kWrite), offset_);
-    }
+    if (__builtin_expect(table_ != detail::t_pins, 0)) return PullForeign<kWrite>();
     if (__builtin_expect(slot_ == detail::kNoPin, 1)) {
       unsigned slot;
       void* frame = detail::Pin<kWrite>(chunk_, table_, &slot);
@@ -137,7 +141,7 @@ class adhereTo {
   detail::PinTable* table_;                   // of the thread that made this adhereTo
   uint32_t offset_;                           // of the elements in the chunk
   mutable unsigned slot_ = detail::kNoPin;    // that thread's pin; only it writes
-  mutable std::atomic<uintptr_t> foreign_{0};  // a pin by any other thread, as HeldPin::word() says it; 0: none
+  mutable uintptr_t foreign_ = 0;             // a pin by any other thread, as HeldPin::word() says it; 0: none. Under LockForeign (detail/foreign_pin.h)
 };
 
 }  // namespace ramspan

@@ -446,6 +446,68 @@ TEST(Front, AnAdhereToOfAnotherThreadMayBePinnedBeyondTheTableAndEndedByItsOwner
   }
 }
 
+// Of all pins at once one stays, and ends with the adhereTo; those of who came later do not.
+TEST(Front, AnAdhereToThatManyThreadsPullAtOnceKeepsOnePin) {
+  managedPtr<uint64_t> large(kMib, 9);
+  const auto state = [&] { return std::string(ramspan::detail::DescribeChunk(ramspan::detail::ObjectOf()(large).chunk())); };
+  for (int round = 0; round < 200; ++round) {
+    auto glue = std::make_unique<adhereTo<uint64_t>>(large);
+    std::atomic<int> ready{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        ready.fetch_add(1);
+        while (ready.load() < 4) std::this_thread::yield();
+        for (int i = 0; i < 20; ++i) {
+          const uint64_t* const read = static_cast<const uint64_t*>(std::as_const(*glue));
+          EXPECT_EQ(read[static_cast<size_t>(t)], 9u);
+          EXPECT_EQ(static_cast<uint64_t*>(*glue), read);
+        }
+      });
+    }
+    for (std::thread& one : threads) one.join();
+    ASSERT_EQ(state(), "in use");
+    auto copy = std::make_unique<adhereTo<uint64_t>>(*glue);  // pins for itself
+    auto moved = std::make_unique<adhereTo<uint64_t>>(std::move(*glue));
+    glue.reset();
+    ASSERT_EQ(state(), "in use");
+    moved.reset();
+    ASSERT_EQ(state(), "in use");
+    copy.reset();
+    ASSERT_EQ(state(), "in memory");
+  }
+}
+
+// As programs did that were compiled when that pin was an atomic member, and note it by themselves.
+TEST(Front, ProgramsWhoseAdhereTosNoteOtherThreadsPinsAtomicallyKeepOne) {
+  using namespace ramspan::detail;
+  managedPtr<uint64_t> large(kMib, 9);
+  ChunkHead* const chunk = ObjectOf()(large).chunk();
+  std::atomic<uintptr_t> pin{0};
+  void* const frame = PinForeign(chunk, &pin, false);
+  EXPECT_EQ(frame, chunk->frame);
+  const uintptr_t first = pin.load();
+  EXPECT_NE(first, 0u);
+  EXPECT_EQ(PinForeign(chunk, &pin, true), frame);
+  EXPECT_EQ(pin.load(), first);
+  EXPECT_STREQ(DescribeChunk(chunk), "in use");
+  UnpinForeign(chunk, first);
+  EXPECT_STREQ(DescribeChunk(chunk), "in memory");
+}
+
+// A signal handler may have interrupted who is noting a pin, and would wait for it for ever.
+TEST(Front, WhoeverCannotNoteItsPinInAnotherThreadsAdhereToIsToldAndHoldsNone) {
+  managedPtr<uint64_t> large(kMib, 9);
+  const ramspan::detail::ChunkHead* const chunk = ramspan::detail::ObjectOf()(large).chunk();
+  adhereTo<uint64_t> glue(large);
+  ASSERT_TRUE(ramspan::detail::LockForeign(chunk));
+  std::thread([&] { EXPECT_THROW(static_cast<void>(static_cast<const uint64_t*>(glue)), ramspan::Error); }).join();
+  EXPECT_STREQ(ramspan::detail::DescribeChunk(chunk), "in memory");
+  ramspan::detail::UnlockForeign(chunk);
+  std::thread([&] { EXPECT_EQ(static_cast<const uint64_t*>(glue)[0], 9u); }).join();
+  EXPECT_STREQ(ramspan::detail::DescribeChunk(chunk), "in use");
+}
+
 // They take a slot number from 64 on for a counted pin, and would take off a count that nobody has put on.
 TEST(Front, ProgramsThatKnowNoSlotsBeyondTheTableAreGivenNone) {
   using namespace ramspan::detail;
