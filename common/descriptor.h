@@ -13,16 +13,16 @@
 
 namespace ramspan {
 
-// The same under a number of at least `least`; it itself, where there is none (ulimit -n), or it is none. Takes it over. Keeps errno.
-inline int MovedUp(int number, int least) {
-  if (number < 0 || number >= least) return number;
+// The same under another number, of at least `least`; it itself, where there is none (ulimit -n); -1: somebody has closed it. Takes it over. Keeps errno.
+inline int Moved(int number, int least) {
   const int before = errno, other = fcntl(number, F_DUPFD_CLOEXEC, least);
+  const bool is_closed = other < 0 && errno == EBADF;
   if (other >= 0) close(number);
   errno = before;
-  return other >= 0 ? other : number;
+  return other >= 0 || is_closed ? other : number;
 }
 
-inline int BeyondStandardStreams(int number) { return MovedUp(number, STDERR_FILENO + 1); }
+inline int BeyondStandardStreams(int number) { return number < 0 || number > STDERR_FILENO ? number : Moved(number, STDERR_FILENO + 1); }
 
 // Beyond those that programs count on to get, and below the usual limit of 1024: for what must not be taken for a file of a program's that has closed it with all others (closefrom).
 inline int LeastBeyondPrograms() {
@@ -31,7 +31,14 @@ inline int LeastBeyondPrograms() {
   const bool are_few = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 4 * 3 < kHigh;
   return are_few ? static_cast<int>(files.rlim_cur / 4 * 3) : kHigh;
 }
-inline int BeyondPrograms(int number) { return BeyondStandardStreams(MovedUp(number, LeastBeyondPrograms())); }
+// Also what is there already gets another number: in a program that `ramspan run --pages` runs, it is by this that a descriptor is known to be one of Ramspan's that stay
+// (client/preload/descriptors.cc). What a library opens and closes by itself is none.
+inline int BeyondPrograms(int number) {
+  if (number < 0) return number;
+  const int least = LeastBeyondPrograms(), beyond = BeyondStandardStreams(Moved(number, least));
+  if (beyond >= 0 && beyond < least) fcntl(beyond, F_SETFD, FD_CLOEXEC);  // there is no number left, but it stays
+  return beyond;
+}
 
 // Opens /dev/null under the number of each standard stream that is closed; `opened` says which those are. Keeps errno.
 inline void OpenClosedStandardStreams(int flags, bool (&opened)[STDERR_FILENO + 1]) {

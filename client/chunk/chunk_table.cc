@@ -7,13 +7,13 @@
 namespace ramspan {
 
 ChunkTable::~ChunkTable() {
-  for (Chunk* slab : slabs_) munmap(slab, kSlab * sizeof(Chunk));
+  for (uint64_t i = 0; i < slabs_made_; ++i) munmap(slabs_[i], kSlab * sizeof(Chunk));
 }
 
 void ChunkTable::SetBytesBeside(uint32_t bytes) {
-  const uint64_t before = slabs_.size() * SlabCharge();
+  const uint64_t before = slabs_made_ * SlabCharge();
   bytes_beside_ = bytes;
-  budget_->ChargeMetadata(slabs_.size() * SlabCharge() - before);
+  budget_->ChargeMetadata(slabs_made_ * SlabCharge() - before);
 }
 
 Chunk* ChunkTable::New(uint64_t bytes) {
@@ -21,14 +21,11 @@ Chunk* ChunkTable::New(uint64_t bytes) {
   if (id != UINT32_MAX) {
     free_head_ = At(id)->next;
   } else {
-    if (used_ == slabs_.size() * kSlab) {
-      slabs_.push_back(nullptr);
-      void* slab = mmap(nullptr, kSlab * sizeof(Chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (slab == MAP_FAILED) {
-        slabs_.pop_back();
-        throw std::bad_alloc();
-      }
-      slabs_.back() = static_cast<Chunk*>(slab);
+    if (used_ == slabs_made_ * kSlab) {
+      if (!slabs_.Grow(slabs_made_ + 1)) throw std::bad_alloc();
+      void* const slab = mmap(nullptr, kSlab * sizeof(Chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (slab == MAP_FAILED) throw std::bad_alloc();
+      slabs_[slabs_made_++] = static_cast<Chunk*>(slab);
       budget_->ChargeMetadata(SlabCharge());
     }
     id = used_++;

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "client/arena/budget.h"
 #include "client/chunk/chunk.h"
+#include "common/zero_array.h"
 
 namespace ramspan {
 
@@ -20,7 +20,7 @@ class ChunkTable {
 
   Chunk* New(uint64_t bytes);  // phase Swapped, no slot, one reference
   uint64_t next_charge() const {  // bytes that the next New charges to the budget
-    return free_head_ == UINT32_MAX && used_ == slabs_.size() * kSlab ? SlabCharge() : 0;
+    return free_head_ == UINT32_MAX && used_ == slabs_made_ * kSlab ? SlabCharge() : 0;
   }
   uint32_t ids_with_next_charge() const { return used_ + kSlab; }
   uint32_t next_id() const { return free_head_ != UINT32_MAX ? free_head_ : used_; }  // of the next New
@@ -37,7 +37,8 @@ class ChunkTable {
   uint64_t SlabCharge() const { return kSlab * (sizeof(Chunk) + bytes_beside_); }
   Budget* const budget_;
   uint32_t bytes_beside_ = 0;
-  std::vector<Chunk*> slabs_;
+  ZeroArray<Chunk*> slabs_;  // not of the heap: a fault may make a chunk
+  uint64_t slabs_made_ = 0;
   uint32_t used_ = 0;
   uint64_t live_ = 0;
   uint32_t free_head_ = UINT32_MAX;  // freed descriptors, linked by next

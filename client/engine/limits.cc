@@ -86,16 +86,18 @@ Status Engine::HoldLimit() {
   return Status();
 }
 
-// For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way, and nobody waits.
+// For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way, and nobody waits. Where it has had to give way before, there has to be
+// twice as much: else it would come and go with each slab.
 void Engine::FitPolicyToChunks(uint64_t bytes) {
   const uint32_t ids = chunks_.ids_with_next_charge();
   const uint64_t now = policy_->memory().fixed, then = policy_->FixedBeside(ids), more = then - std::min(now, then), slab = chunks_.next_charge();
   if (more > 0) {
-    budget_.ChargeMetadata(more + slab);
+    const uint64_t free = (policy_made_way_ ? 2 * more : more) + slab;
+    budget_.ChargeMetadata(free);
     arena_.Trim(budget_.frames_limit());
     const uint64_t frames = budget_.frames_limit(), slotless = room_.Excess(room_.slotless(), 0, room_.Needed(room_.all, Room::For::kNewChunk), budget_.frames_usual());
     const bool is_free = MetadataMayGrow(/*of_tiers=*/false) && arena_.committed() <= frames && RoundUpToGranule(bytes) <= frames && slotless == 0;
-    budget_.ChargeMetadata(-(more + slab));
+    budget_.ChargeMetadata(-free);
     if (!is_free) return;
   }
   policy_->FitChunks(ids);
@@ -110,7 +112,9 @@ bool Engine::PolicyMakesWay(const Status& refusal) {
   policy_->FitChunks(0);
   if (reserved_policy_ != nullptr) reserved_policy_->FitChunks(0);
   ChargePolicy();
-  return policy_bytes_ < before;
+  if (policy_bytes_ == before) return false;
+  policy_made_way_ = true;
+  return true;
 }
 
 // Without read-ahead there is no room for it: the policy would keep runs together that nobody fetches.

@@ -285,6 +285,7 @@ Status Engine::Admit(Chunk* chunk, uint64_t* ask) {
   const Status others = TryKeepRoom(frame, 0, sizes, ask);
   if (others.ok()) room_.kept = sizes;
   if (others.ok() || slot.ok()) return others;
+  if (slot.status().code() == StatusCode::kUnavailable && NothingToKeep()) return slot.status();
   return slot.status().code() == StatusCode::kMustAsk ? MayHaveRoom() : others;
 }
 

@@ -40,7 +40,9 @@ FaultServer* the_server = nullptr;  // where a signal tells of faults; set befor
 // The program's own of that signal. Guarded by a lock that handlers take, too: with all signals blocked.
 struct sigaction signal_before;
 struct sigaction our_handler;  // constant from the start on
-std::atomic<bool> signal_before_locked{false};
+std::atomic<pid_t> signal_before_locked{0};  // by whom, as HolderOfThisProcess says; 0: by nobody
+// A child of _Fork or clone, of which nobody is told, may have the lock of a thread that stayed in its parent.
+pid_t HolderOfThisProcess() { return ProcessMark::IsOfParent() ? getpid() : 1; }
 
 // Whose calls Ramspan does not stand before, for the mask is to be that.
 struct OthersHandler {
@@ -48,10 +50,15 @@ struct OthersHandler {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &mask_);
-    while (signal_before_locked.exchange(true, std::memory_order_acquire)) __builtin_ia32_pause();
+    const pid_t self = HolderOfThisProcess();
+    for (pid_t holder = 0; !signal_before_locked.compare_exchange_weak(holder, self, std::memory_order_acquire, std::memory_order_relaxed);) {
+      if (holder != self) continue;  // takes it, if it is still a parent's
+      holder = 0;
+      __builtin_ia32_pause();
+    }
   }
   ~OthersHandler() {
-    signal_before_locked.store(false, std::memory_order_release);
+    signal_before_locked.store(0, std::memory_order_release);
     pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   }
   const detail::Inside inside_;
@@ -178,18 +185,12 @@ void FaultServer::ExchangeHandlerOfOthers(const struct sigaction* action, struct
   if (before != nullptr) *before = now;
 }
 
-// It has one thread, and perhaps the lock of another one of its parent.
-void FaultServer::ExchangeHandlerInUnknownChild(const struct sigaction* action, struct sigaction* before) {
-  signal_before_locked.store(false, std::memory_order_relaxed);
-  ExchangeHandlerOfOthers(action, before);
-}
-
 // Not locked during the fork: handlers of forks that the program has may need it.
 void FaultServer::BeforeFork() { ExchangeHandlerOfOthers(nullptr, &t_at_fork); }
 
 void FaultServer::InForkedChild() {
   signal_before = t_at_fork;
-  signal_before_locked.store(false, std::memory_order_release);  // another thread had it, which is not here
+  signal_before_locked.store(0, std::memory_order_release);  // another thread had it, which is not here
 }
 
 // Another thread may have made the page so between the fault and now, and what the program does there may be allowed: it tries again some times.

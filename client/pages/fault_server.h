@@ -23,7 +23,6 @@ class FaultServer {
   // Where a signal tells of faults, of that: what the program would have for those that are none of its pages. Null: leaves it, or does not ask. A signal handler may call it.
   static void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before);
   // In the thread that forks: a child has what there was before, also where another thread is just changing it.
-  static void ExchangeHandlerInUnknownChild(const struct sigaction* action, struct sigaction* before);
   static void BeforeFork();
   static void InForkedChild();
 

@@ -1,10 +1,10 @@
-// IdTable: a value for each chunk id, in slabs like those of ChunkTable: growing costs no more than what is added, and moves nothing.
-// Values begin as zeros. Thread-safety: none; the policy's.
+// IdTable: a value for each chunk id. Values begin as zeros, and take memory when they are written first. Needs no heap. Thread-safety: none; the policy's.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <new>
+
+#include "common/zero_array.h"
 
 namespace ramspan {
 
@@ -13,14 +13,15 @@ class IdTable {
  public:
   // Room for ids below `ids`. Throws std::bad_alloc, and is as it was.
   void Reserve(uint32_t ids) {
-    while (slabs_.size() * kSlab < ids) slabs_.push_back(std::make_unique<T[]>(kSlab));
+    if (ids <= values_.size()) return;
+    if (!values_.Grow(ids)) throw std::bad_alloc();
+    values_.KeepSmallPages();
   }
-  T& operator[](uint32_t id) { return slabs_[id / kSlab][id % kSlab]; }
-  const T& operator[](uint32_t id) const { return slabs_[id / kSlab][id % kSlab]; }
+  T& operator[](uint32_t id) { return values_[id]; }
+  const T& operator[](uint32_t id) const { return values_[id]; }
 
  private:
-  static constexpr uint32_t kSlab = 1024;
-  std::vector<std::unique_ptr<T[]>> slabs_;
+  ZeroArray<T> values_;
 };
 
 }  // namespace ramspan

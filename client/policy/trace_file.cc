@@ -35,6 +35,7 @@ Result<std::unique_ptr<TraceFile>> TraceFile::Create(const std::string& path, ui
   // Not blocking: a fifo without a reader is an error, and one with a slow reader ends the trace.
   Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
   if (!file) return Unavailable(path + ": " + std::strerror(errno));
+  file.MoveBeyondPrograms();
   std::byte header[trace_format::kHeaderBytes];
   trace_format::PutHeader(header);
   if (const int error = WriteToTrace(file.number(), header); error != 0) return Unavailable(path + ": " + std::strerror(error));

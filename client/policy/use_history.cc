@@ -8,22 +8,16 @@
 
 namespace ramspan {
 
-// Pages of it that are never written take no memory.
-template <typename T>
-UseHistory::Zeros<T> UseHistory::MakeZeros(uint32_t n) noexcept {
-  return Zeros<T>(static_cast<T*>(std::calloc(n, sizeof(T))));
-}
-
-UseHistory::UseHistory(uint32_t uses) : mask_(uses - 1), uses_(MakeZeros<Use_>(uses)), found_{MakeZeros<uint32_t>(uses), MakeZeros<uint32_t>(uses)} {
+UseHistory::UseHistory(uint32_t uses) : mask_(uses - 1) {
   static_assert(sizeof(Use_) + std::size(kOrders) * sizeof(uint32_t) == kBytesAUse);
-  if (uses_ == nullptr || found_[0] == nullptr || found_[1] == nullptr) throw std::bad_alloc();
+  if (!uses_.Grow(uses) || !found_[0].Grow(uses) || !found_[1].Grow(uses)) throw std::bad_alloc();
 }
 
 void UseHistory::Resize(uint32_t uses) noexcept {
   if (uses == this->uses()) return;
-  Zeros<Use_> old = MakeZeros<Use_>(uses);
-  std::array<Zeros<uint32_t>, 2> found = {MakeZeros<uint32_t>(uses), MakeZeros<uint32_t>(uses)};
-  if (old == nullptr || found[0] == nullptr || found[1] == nullptr) return;
+  ZeroArray<Use_> old;
+  std::array<ZeroArray<uint32_t>, 2> found;
+  if (!old.Grow(uses) || !found[0].Grow(uses) || !found[1].Grow(uses)) return;
   std::swap(uses_, old);
   const uint32_t mask = uses - 1, old_mask = std::exchange(mask_, mask);
   for (uint32_t i = 0, use = now_; i <= std::min(mask, old_mask) && use != kNone; ++i, --use) Entry(use) = old[use & old_mask];

@@ -11,7 +11,7 @@
 // Time is counted in uses, modulo 2^32; all differences that matter are far below half of it. Each thread has a place of its own, and what came
 // before a use is what that thread used.
 //
-// Memory: 20 bytes for each use that is remembered, taken when it is made and touched as it fills; 4 a chunk. Uses allocate nothing.
+// Memory: 20 bytes for each use that is remembered, taken when it is made and touched as it fills; 4 a chunk. Uses allocate nothing, and nothing needs the heap.
 // Thread-safety: none; the policy's.
 #pragma once
 
@@ -19,10 +19,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <cstdlib>
-#include <memory>
 
 #include "client/policy/id_table.h"
+#include "common/zero_array.h"
 
 namespace ramspan {
 
@@ -33,7 +32,7 @@ class UseHistory {
   static constexpr uint32_t kThreads = 64;  // more of them share places
   static constexpr uint64_t kBytesAUse = 20, kBytesAChunk = 4;
 
-  // Remembers `uses`, a power of two, from now on; of what has been, the latest. Where there is no heap for that, all stays as it is.
+  // Remembers `uses`, a power of two, from now on; of what has been, the latest. Where there is no memory for that, all stays as it is.
   void Resize(uint32_t uses) noexcept;
   uint64_t uses() const { return uint64_t{mask_} + 1; }
 
@@ -83,15 +82,6 @@ class UseHistory {
     Model model, rival;
   };
 
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  template <typename T>
-  using Zeros = std::unique_ptr<T[], Free>;
-  // Null: there is no heap for it.
-  template <typename T>
-  static Zeros<T> MakeZeros(uint32_t n) noexcept;
-
   Thread& Of(uint32_t thread) { return threads_[thread % kThreads]; }
   const Thread& Of(uint32_t thread) const { return threads_[thread % kThreads]; }
   const Use_& Entry(uint32_t use) const { return uses_[use & mask_]; }
@@ -107,8 +97,8 @@ class UseHistory {
   uint32_t IntervalOfRole(Model* model, uint32_t chunk, uint32_t own) const;
 
   uint32_t mask_;
-  Zeros<Use_> uses_;
-  std::array<Zeros<uint32_t>, 2> found_;  // by context: the last use in it
+  ZeroArray<Use_> uses_;
+  std::array<ZeroArray<uint32_t>, 2> found_;  // by context: the last use in it
   IdTable<uint32_t> lasts_;                     // by chunk: its last use
   std::array<Thread, kThreads> threads_;
   uint32_t now_ = 0;

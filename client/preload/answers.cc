@@ -12,7 +12,6 @@
 
 #include "client/preload/beside.h"
 
-using ramspan::preload::KeptIfOurs;
 using ramspan::preload::NeedsPins;
 using ramspan::preload::Overflow;
 using ramspan::preload::Pinned;
@@ -127,7 +126,7 @@ RAMSPAN_API int open(const char* path, int flags, ...) {
   const unsigned mode = va_arg(rest, unsigned);
   va_end(rest);
   const PinnedName name(path);
-  return KeptIfOurs(real_open(path, flags, mode));
+  return real_open(path, flags, mode);
 }
 RAMSPAN_API int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 RAMSPAN_API int openat(int folder, const char* path, int flags, ...) {
@@ -136,7 +135,7 @@ RAMSPAN_API int openat(int folder, const char* path, int flags, ...) {
   const unsigned mode = va_arg(rest, unsigned);
   va_end(rest);
   const PinnedName name(path);
-  return KeptIfOurs(real_openat(folder, path, flags, mode));
+  return real_openat(folder, path, flags, mode);
 }
 RAMSPAN_API int openat64(int folder, const char* path, int flags, ...) __attribute__((alias("openat")));
 RAMSPAN_API FILE* fopen(const char* path, const char* mode) {

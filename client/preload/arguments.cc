@@ -154,10 +154,10 @@ extern "C" RAMSPAN_API int fcntl(int fd, int what, ...) {
   va_start(rest, what);
   void* const argument = va_arg(rest, void*);
   va_end(rest);
-  if (what == F_DUPFD_CLOEXEC && ramspan::detail::t_inside_ramspan != 0) {  // swap files, too (BeyondPrograms)
-    const int beyond = real_fcntl(fd, what, argument);
-    KeepOurs(beyond);
-    return beyond;
+  if ((what == F_DUPFD_CLOEXEC || what == F_SETFD) && ramspan::detail::t_inside_ramspan != 0) {  // BeyondPrograms
+    const int result = real_fcntl(fd, what, argument);
+    if (result >= 0) KeepOurs(what == F_SETFD ? fd : result);
+    return result;
   }
   if (what == F_GETOWN_EX || what == F_SETOWN_EX) {
     CopyOf<f_owner_ex> own(static_cast<f_owner_ex*>(argument));

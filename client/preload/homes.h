@@ -88,17 +88,7 @@ class Libc<Result (*)(Arguments...)> {
 // What Ramspan makes, and a network library in its calls, does not get a number that the program may take for one of its own, and stays when the program
 // closes all that it does not know. (descriptors.cc)
 void KeepOurs(int fd);
-// A file, which is moved there where it has to be, and may be there already.
-inline int KeptIfOurs(int fd) {
-  if (__builtin_expect(detail::t_inside_ramspan != 0, 0) && fd >= LeastBeyondPrograms()) KeepOurs(fd);
-  return fd;
-}
-inline int BeyondProgramsIfOurs(int fd) {
-  if (__builtin_expect(detail::t_inside_ramspan == 0, 1) || fd < 0) return fd;
-  const int beyond = BeyondPrograms(fd);
-  KeepOurs(beyond);
-  return beyond;
-}
+inline int BeyondProgramsIfOurs(int fd) { return __builtin_expect(detail::t_inside_ramspan == 0, 1) ? fd : BeyondPrograms(fd); }
 inline void BeyondProgramsIfOurs(int* ends) { ends[0] = BeyondProgramsIfOurs(ends[0]), ends[1] = BeyondProgramsIfOurs(ends[1]); }
 
 // Of the homes all that the program has locked; not the tops of threads' stacks that are held there. (threads.cc)

@@ -2,7 +2,7 @@
 // mappings (mappings.cc), are memory of <ramspan/pages.h>; all others stay libc's. The page mode is started by the first of them.
 //
 // What is not taken: mappings of files, shared, fixed or without access; memory that is asked for before this library is initialised; and
-// whatever Ramspan itself, and threads that it starts, allocate (common/public_call.h): they bring pages, and must not wait for one.
+// whatever Ramspan itself, and threads that it starts, allocate (own_heap.h): they bring pages, and must not wait for one.
 //
 // Thread-safety: as the calls that it replaces. No lock of its own but for the start.
 #include <dlfcn.h>
@@ -27,6 +27,7 @@
 #include <mutex>
 
 #include "client/preload/homes.h"
+#include "client/preload/own_heap.h"
 #include "ramspan/pages.h"
 
 // The header hides the program's own calls of them behind macros or attributes that do not concern definitions.
@@ -54,6 +55,7 @@ using ramspan::preload::homes;
 using ramspan::preload::IsHome;
 using ramspan::preload::MayTake;
 using ramspan::preload::OutOfMemory;
+using ramspan::preload::OwnHeap;
 using ramspan::preload::Take;
 using ramspan::preload::taken_from;
 
@@ -71,9 +73,9 @@ pid_t loaded_by = 0;  // its forked children had its memory, too, and say nothin
   if (write(STDERR_FILENO, text, static_cast<size_t>(std::min<int>(length, sizeof(text) - 1))) < 0) return;
 }
 
-// A child of before the start begins for itself.
+// A child of before the start begins for itself, where its parent had no other use of Ramspan.
 void InForkedChild() {
-  if (state.load() == State::kReady) return;
+  if (state.load() == State::kReady && !ramspan::detail::IsForkedChild()) return;
   state.store(State::kForked);
   taken_from.store(SIZE_MAX);
   ramspan::preload::is_forked.store(true);
@@ -125,6 +127,7 @@ void Start() {
     _exit(1);
   }
   const PageAddresses found = ramspan::detail::AddressesOfPages();
+  if (found.bytes == 0) return InForkedChild();  // one of _Fork, of which nobody was told
   const ramspan::PageStatistics pages = ramspan::GetPageStatistics();
   ramspan::preload::page_signal.store(ramspan::detail::SignalOfPages());
   ramspan::preload::pins_calls.store(!pages.serves_system_calls || pages.copies);
@@ -152,6 +155,15 @@ bool IsLibcs(size_t bytes, const void* caller) {
 void ForgetTopsOf(const void* allocation) {
   using namespace ramspan::preload;
   if (__builtin_expect(holds_tops.load(std::memory_order_relaxed), 0)) ForgetTops(allocation, ramspan::PagedBytes(allocation), Given::kBack);
+}
+
+// As realloc.
+void* ReallocateOwn(void* begin, size_t bytes) {
+  void* const moved = bytes == 0 ? nullptr : malloc(bytes);
+  if (moved == nullptr && bytes != 0) return nullptr;
+  if (moved != nullptr) memcpy(moved, begin, std::min(bytes, OwnHeap::Bytes(begin)));
+  OwnHeap::Free(begin);
+  return moved;
 }
 
 bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
@@ -186,7 +198,8 @@ RAMSPAN_API void* malloc(size_t bytes) {
   if (MayTake(bytes) && !IsLibcs(bytes, __builtin_return_address(0))) {
     if (void* taken = Take(bytes, alignof(std::max_align_t))) return taken;
   }
-  return __libc_malloc(bytes);
+  void* const own = OwnHeap::Allocate(bytes, alignof(std::max_align_t));
+  return __builtin_expect(own == nullptr, 1) ? __libc_malloc(bytes) : own;
 }
 
 RAMSPAN_API void* calloc(size_t count, size_t bytes) {
@@ -194,11 +207,12 @@ RAMSPAN_API void* calloc(size_t count, size_t bytes) {
   if (!__builtin_mul_overflow(count, bytes, &all) && MayTake(all) && !IsLibcs(all, __builtin_return_address(0))) {
     if (void* taken = Take(all, alignof(std::max_align_t))) return taken;
   }
-  return __libc_calloc(count, bytes);
+  void* const own = __builtin_mul_overflow(count, bytes, &all) ? nullptr : OwnHeap::Allocate(all, alignof(std::max_align_t));
+  return __builtin_expect(own == nullptr, 1) ? __libc_calloc(count, bytes) : memset(own, 0, all);
 }
 
 RAMSPAN_API void free(void* begin) {
-  if (!IsHome(begin)) return __libc_free(begin);
+  if (!IsHome(begin)) return __builtin_expect(begin != nullptr && OwnHeap::Owns(begin), 0) ? OwnHeap::Free(begin) : __libc_free(begin);
   const PublicCall call(PublicCall::Stack::kAny);
   ForgetTopsOf(begin);
   ramspan::FreePages(begin);
@@ -206,6 +220,7 @@ RAMSPAN_API void free(void* begin) {
 
 RAMSPAN_API size_t malloc_usable_size(void* begin) noexcept {
   if (IsHome(begin)) return ramspan::PagedBytes(begin);
+  if (begin != nullptr && OwnHeap::Owns(begin)) return OwnHeap::Bytes(begin);
   // Of libc itself: a program's own allocator may be the next one, and does not know what malloc here has given.
   static const auto of_libc = reinterpret_cast<size_t (*)(void*)>(dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "malloc_usable_size"));
   return of_libc(begin);
@@ -214,6 +229,7 @@ RAMSPAN_API size_t malloc_usable_size(void* begin) noexcept {
 RAMSPAN_API void* realloc(void* begin, size_t bytes) {
   if (begin == nullptr) return malloc(bytes);
   if (!IsHome(begin)) {
+    if (__builtin_expect(OwnHeap::Owns(begin), 0)) return ReallocateOwn(begin, bytes);
     if (!MayTake(bytes) || IsLibcs(bytes, __builtin_return_address(0))) return __libc_realloc(begin, bytes);
     void* const taken = Take(bytes, alignof(std::max_align_t));
     if (taken == nullptr) return __libc_realloc(begin, bytes);
@@ -249,7 +265,8 @@ RAMSPAN_API void* memalign(size_t alignment, size_t bytes) {
   if (MayTake(bytes) && IsPowerOfTwo(alignment)) {
     if (void* taken = Take(bytes, alignment)) return taken;
   }
-  return __libc_memalign(alignment, bytes);
+  void* const own = IsPowerOfTwo(alignment) ? OwnHeap::Allocate(bytes, alignment) : nullptr;
+  return __builtin_expect(own == nullptr, 1) ? __libc_memalign(alignment, bytes) : own;
 }
 
 RAMSPAN_API void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }

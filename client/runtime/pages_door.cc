@@ -114,10 +114,11 @@ void UnpinPagesForCall(const void* begin, size_t bytes) noexcept {
   const PageCall call;
   call.Run([begin, bytes](PageSpace& space) { space.UnpinForCall(begin, bytes); });
 }
+bool IsForkedChild() noexcept { return Session::InForkedChild(); }
 bool IsUnknownChild() noexcept { return Session::InForkedChild() && !Session::IsToldOfFork(); }
 void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept {
   if (Session::IsToldOfFork()) return forked_pages::ExchangeHandler(action, before);
-  if (Session::InForkedChild()) return FaultServer::ExchangeHandlerInUnknownChild(action, before);
+  if (Session::InForkedChild()) return FaultServer::ExchangeHandlerOfOthers(action, before);
   // With all signals blocked, those by which pages come too.
   const bool changes = action != nullptr;
   struct sigaction next = {};

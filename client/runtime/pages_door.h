@@ -42,6 +42,8 @@ RAMSPAN_API bool PagesAreUsed(const void* begin, size_t bytes) noexcept;  // REQ
 RAMSPAN_API size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept;
 RAMSPAN_API size_t PinPagesForCall(void* begin, size_t bytes) noexcept;
 RAMSPAN_API void UnpinPagesForCall(const void* begin, size_t bytes) noexcept;
+// Whether this is a child, with a copy of its memory, of a process in which Ramspan had begun.
+RAMSPAN_API bool IsForkedChild() noexcept;
 // Whether this is a child of _Fork or clone, of which no handlers of forks were told, with a copy of its parent's memory.
 RAMSPAN_API bool IsUnknownChild() noexcept;
 // As sigaction(SignalOfPages()), for what is not Ramspan's of it; in a forked child that has or gets a copy, as sigaction(SIGSEGV).

@@ -13,6 +13,7 @@
 #include "common/check.h"
 #include "common/descriptor.h"
 #include "common/log.h"
+#include "common/public_call.h"
 
 namespace ramspan {
 namespace {
@@ -47,7 +48,10 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& pa
   return std::shared_ptr<const MappedFile>(new MappedFile(fd, path, static_cast<uint64_t>(facts.st_size)));
 }
 
-MappedFile::~MappedFile() { close(fd_); }
+MappedFile::~MappedFile() {
+  const detail::Inside inside;  // it is the program's, but the descriptor is not
+  close(fd_);
+}
 
 Result<FileMap::Files::iterator> FileMap::Add(const std::shared_ptr<const MappedFile>& file) {
   const auto fits = [&](uint64_t begin, uint64_t end) { return begin <= end && file->bytes() <= end - begin; };

@@ -62,6 +62,7 @@ void LocksBesideAllocations();
 void Spawns();
 void Restarts();
 void SmallAnswers();
+void FaultsInMalloc();
 
 // Of preloaded_beside.cc.
 void SendAll(int fd, size_t bytes);                         // to a stream; all are 'a'

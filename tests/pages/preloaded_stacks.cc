@@ -407,3 +407,52 @@ void SmallAnswers() {
     CHECK(pselect(0, nullptr, nullptr, nullptr, &at_once, mask) == 0);
   }
 }
+
+namespace {
+char* volatile touched;
+std::atomic<size_t> touched_to;
+constexpr size_t kTouched = 96 * kMiB;
+void TouchMore(int) {
+  for (int i = 0; i < 64 && touched_to < kTouched; ++i, touched_to += 4096) touched[touched_to] = 1;
+  const itimerval next = {{}, {0, 500}};  // after this one's end, so that the program goes on between
+  if (touched_to < kTouched) setitimer(ITIMER_REAL, &next, nullptr);
+}
+// Malloc may be the first one that uses a page of the stack.
+__attribute__((noinline)) void AllocateDeeper(int times) {
+  char room[48];
+  asm volatile("" : : "r"(room) : "memory");
+  void* volatile one = malloc(1100 + static_cast<size_t>(times) * 16);
+  void* volatile other = malloc(3000);
+  free(one);
+  free(other);
+  if (times > 0) AllocateDeeper(times - 1);
+  asm volatile("" : : "r"(room) : "memory");
+}
+void AllocatesDeep() { AllocateDeeper(1200); }
+}  // namespace
+
+// Who brings a page asked libc's heap for memory, and the thread that needs the page had locked that: a signal handler that has interrupted malloc, and malloc itself on a
+// coroutine's stack. Both waited for ever, by the first few hundred descriptors.
+void FaultsInMalloc() {
+  touched = New(kTouched);
+  struct sigaction action = {};
+  action.sa_handler = TouchMore;
+  action.sa_flags = SA_RESTART;
+  CHECK(sigaction(SIGALRM, &action, nullptr) == 0);
+  TouchMore(SIGALRM);
+  void* volatile some[64] = {};
+  for (size_t n = 0; touched_to < kTouched; ++n) {
+    free(some[n % 64]);
+    some[n % 64] = malloc(1100 + n * 37 % 20000);
+  }
+  for (void* one : some) free(one);
+  for (int i = 0; i < 300; ++i) {
+    constexpr size_t kBytes = 256 << 10;
+    getcontext(&coroutine);
+    coroutine.uc_stack.ss_sp = New(kBytes);
+    coroutine.uc_stack.ss_size = kBytes;
+    coroutine.uc_link = &outside;
+    makecontext(&coroutine, AllocatesDeep, 0);
+    CHECK(swapcontext(&outside, &coroutine) == 0);
+  }
+}

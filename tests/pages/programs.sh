@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Programs that nobody here wrote, unmodified, under a limit far below what they use: their output is that of a run without Ramspan.
-# usage: programs.sh RAMSPAN PRELOADED NO_USERFAULTFD
+# usage: programs.sh RAMSPAN PRELOADED NO_USERFAULTFD PRELOADED_USER
 set -u
-ramspan=$(realpath "$1") preloaded=$(realpath "$2") no_userfaultfd=$(realpath "$3")
+ramspan=$(realpath "$1") preloaded=$(realpath "$2") no_userfaultfd=$(realpath "$3") preloaded_user=$(realpath "$4")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -160,6 +160,17 @@ for mode in thread signal; do
   verdict $? "forks_of_cancelled beside a memory server, $mode"
   [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 32MiB -s 0 -- "$preloaded" zeros_that_children_read 2>err)" = good ]
   verdict $? "zeros_that_children_read, $mode"
+done
+for mode in thread signal protect; do
+  [ "$(RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 64MiB --page-block 4KiB -s 0 -- "$preloaded" faults_in_malloc 2>err)" = good ]
+  verdict $? "faults_in_malloc, $mode"
+  for scenario in mapped_files first_pages_in_children traced; do
+    trace=
+    [ $scenario != traced ] || trace=$work/trace
+    [ "$(env ${trace:+RAMSPAN_TRACE=$trace} RAMSPAN_PAGE_FAULTS=$mode timeout 60 "$ramspan" run --pages --memory 8MiB -s 0 -- "$preloaded_user" $scenario 2>err)" = good ] &&
+      { [ $scenario != traced ] || { [ ! -s own ] && [ "$(stat -c %s "$trace")" -gt 1000 ]; }; }
+    verdict $? "$scenario, $mode"
+  done
 done
 # The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot; and as in a container without userfaultfd.
 for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect auto"; do

@@ -118,5 +118,25 @@ TEST(MissPath, MoreTransfersAtOnceThanEverAreChargedAndStay) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
+// A fault makes the chunk of a page that is touched first, in whatever has been interrupted, malloc among it: descriptors, and what the policy keeps for each chunk, came from the heap.
+TEST(MissPath, NeedsNoHeapWhereItMakesChunks) {
+  UncountedFake tier;
+  NoPins pins;
+  Engine engine({.budget = 64 * kMiB}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks(10'000);
+  int count = 0;
+  {
+    const CountedHeap counted;
+    for (Chunk*& chunk : chunks) {
+      Result<Chunk*> made = engine.Create(64);
+      ASSERT_TRUE(made.ok());
+      chunk = made.value();
+    }
+    count = CountedHeap::count();
+  }
+  EXPECT_EQ(count, 0);
+  for (Chunk* const chunk : chunks) engine.Free(chunk);
+}
+
 }  // namespace
 }  // namespace ramspan

@@ -138,5 +138,28 @@ TEST(Losses, NewObjectsTakeAllOfMemoryWhereAllElseIsLost) {
   engine.Drain();
 }
 
+// Memory is empty, and what is in swap is lost, though nobody has asked for it yet: room was kept for it, and a new object of half of the limit was refused.
+TEST(Losses, ANewObjectIsNotRefusedForWhatIsLost) {
+  LocalServers servers({.servers = 1, .pool_bytes = 64 * kMiB});
+  const std::unique_ptr<ServerTransport> transport = servers.Connect(0);
+  RemoteSwap swap(*transport, RemoteSwapOptions{.first_lease_bytes = kMiB, .lease_bytes_max = kMiB, .is_all = true});
+  NoPins pins;
+  Engine engine({.budget = 4 * kMiB, .preemptive = false}, &swap, &pins, DefaultPolicy());
+  Chunk* const first = engine.Create(5 * kMiB / 2).value();
+  ASSERT_TRUE(engine.Acquire(first, true).ok());
+  Chunk* const second = engine.Create(5 * kMiB / 2).value();
+  ASSERT_TRUE(engine.Acquire(second, true).ok());
+  servers.Kill(0);
+  swap.Upkeep();
+  engine.Free(second);
+  ASSERT_TRUE(engine.IsLost(first));
+  Chunk* const later = engine.Create(2 * kMiB).value();
+  const Status status = engine.Acquire(later, true);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  engine.Free(later);
+  engine.Free(first);
+  engine.Drain();
+}
+
 }  // namespace
 }  // namespace ramspan
