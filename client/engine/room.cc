@@ -301,7 +301,7 @@ struct Engine::Admission {
 // Admit, where sizes that were noted may be of chunks that are gone. OK also without any swap.
 Status Engine::AdmitOrLook(Chunk* chunk, Admission* admission) {
   admission->ask = 0;
-  if (admission->no_swap) return Status();
+  if (admission->no_swap && NothingToKeep()) return Status();  // asked anew: more may have left meanwhile that can still be read
   Status status = Admit(chunk, &admission->ask);
   if (!status.ok() && !std::exchange(admission->looked, true)) {
     LookForSizes();

@@ -32,9 +32,12 @@ bool IsKept(int fd) {
 }
 // The first that is kept, `last` + 1 where there is none.
 uint64_t NextKept(uint64_t first, unsigned last) {
-  const bool is_child = is_forked.load(std::memory_order_relaxed);
+  if (is_forked.load(std::memory_order_relaxed)) {
+    const int copy = detail::DescriptorOfCopy();
+    return copy >= 0 && static_cast<uint64_t>(copy) >= first && static_cast<unsigned>(copy) <= last && IsKept(copy) ? static_cast<uint64_t>(copy) : uint64_t{last} + 1;
+  }
   for (uint64_t fd = first; fd <= last && fd < kNumbers; ++fd) {
-    if (!is_child && fd % 64 == 0 && ours[fd / 64].load(std::memory_order_relaxed) == 0) fd += 63;
+    if (fd % 64 == 0 && ours[fd / 64].load(std::memory_order_relaxed) == 0) fd += 63;
     else if (IsKept(static_cast<int>(fd))) return fd;
   }
   return uint64_t{last} + 1;
