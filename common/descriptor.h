@@ -35,8 +35,8 @@ inline int LeastBeyondPrograms() {
 // (client/preload/descriptors.cc). What a library opens and closes by itself is none.
 inline int BeyondPrograms(int number) {
   if (number < 0) return number;
-  const int least = LeastBeyondPrograms(), beyond = BeyondStandardStreams(Moved(number, least));
-  if (beyond >= 0 && beyond < least) fcntl(beyond, F_SETFD, FD_CLOEXEC);  // there is no number left, but it stays
+  const int beyond = BeyondStandardStreams(Moved(number, LeastBeyondPrograms()));
+  if (beyond == number) fcntl(beyond, F_SETFD, FD_CLOEXEC);  // there is no other number left, but it stays
   return beyond;
 }
 

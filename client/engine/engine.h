@@ -411,7 +411,6 @@ class Engine {
   uint64_t policies_fit_ RS_GUARDED_BY(mutex_) = 0;  // the limit that they were told last
   uint64_t policy_bytes_ RS_GUARDED_BY(mutex_) = 0;  // charged, beside those for each chunk
   bool policy_made_way_ RS_GUARDED_BY(mutex_) = false;
-  bool refused_once_ RS_GUARDED_BY(mutex_) = false;  // a load that returns instead of waiting, since the last one that found room
   std::atomic<uint64_t> live_bytes_{0};  // of all chunks, rounded to frames; written under mutex_
   Room room_ RS_GUARDED_BY(mutex_);
   uint64_t table_growth_ RS_GUARDED_BY(mutex_) = 0;    // of swap, at most, since the budget was told what they take

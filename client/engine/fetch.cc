@@ -121,12 +121,9 @@ Status Engine::Load(Chunk* chunk, WhenPinned when_pinned, Time since, bool* told
     const Status status = TakeFrameAndRoom(chunk, when_pinned, &frame, &is_new);
     if (status.ok() && !frame) return status;
     if (status.ok()) break;
-    // Who does not wait has other ways first (what its views may spare; the next try), but for the second time in a row.
-    if (when_pinned == WhenPinned::kReturn && !std::exchange(refused_once_, true)) return status;
     if (!PolicyMakesWay(status)) return status;
     if (PhaseOf(chunk) != Phase::kSwapped || Has(chunk, kDoomed)) return Status();
   }
-  refused_once_ = false;
   IoOp* const op = is_new ? nullptr : ops_.TryTake();
   if (!is_new && op == nullptr) {
     NoteHeapFailure();

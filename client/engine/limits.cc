@@ -127,6 +127,7 @@ uint64_t Engine::PoliciesWith(uint64_t bytes) const {
 
 // Before anybody asks what a lower limit has room for, and when a higher one, or the old one again, is in force.
 void Engine::FitPolicies(uint64_t bytes) {
+  policy_made_way_ = policy_made_way_ && bytes <= policies_fit_;
   policies_fit_ = bytes;
   policy_->FitLimit(bytes);
   if (reserved_policy_ != nullptr) reserved_policy_->FitLimit(bytes);

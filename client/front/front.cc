@@ -1,9 +1,10 @@
 // The slow side of the resident path.
-#include <chrono>
+#include <pthread.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "client/front/pin_registry.h"
@@ -247,19 +248,24 @@ void UnpinForeign(ChunkHead* chunk, uintptr_t pin) noexcept { HeldPin::FromWord(
 
 void ThrowCannotNote(ChunkHead* chunk, uintptr_t pin) {
   UnpinForeign(chunk, pin);
-  ThrowStatus({StatusCode::kAborted, StaticText("an adhereTo is pulled that another thread has made, while a signal handler, or a fork, has interrupted such a pull for more than a second: "
-                                                "signal handlers need adhereTos of their own, made in the handler")});
+  ThrowStatus({StatusCode::kAborted, StaticText("an adhereTo is pulled that another thread has made, while a signal handler has interrupted such a pull for seconds: signal handlers must not pull")});
 }
 
 ForeignLock g_foreign_locks[kForeignLocks];
+namespace {
+[[maybe_unused]] const int child_begins_unlocked = pthread_atfork(nullptr, nullptr, [] {
+  for (ForeignLock& lock : g_foreign_locks) lock.taken.store(false, std::memory_order_relaxed);
+});
+}  // namespace
 
+// Sleeps are counted, not time: who was suspended meanwhile is not late.
 bool WaitForForeign(std::atomic<bool>* taken) noexcept {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (taken->exchange(true, std::memory_order_acquire)) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
+  constexpr int kSpins = 100, kSleeps = 2000;
+  for (int i = 0; i < kSpins + kSleeps; ++i) {
+    if (!taken->exchange(true, std::memory_order_acquire)) return true;
+    i < kSpins ? __builtin_ia32_pause() : static_cast<void>(usleep(1000));
   }
-  return true;
+  return false;
 }
 
 namespace {

@@ -42,7 +42,7 @@ struct sigaction signal_before;
 struct sigaction our_handler;  // constant from the start on
 std::atomic<pid_t> signal_before_locked{0};  // by whom, as HolderOfThisProcess says; 0: by nobody
 // A child of _Fork or clone, of which nobody is told, may have the lock of a thread that stayed in its parent.
-pid_t HolderOfThisProcess() { return ProcessMark::IsOfParent() ? getpid() : 1; }
+pid_t HolderOfThisProcess() { return ProcessMark::IsOfParent() ? getpid() : -1; }
 
 // Whose calls Ramspan does not stand before, for the mask is to be that.
 struct OthersHandler {

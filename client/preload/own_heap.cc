@@ -15,11 +15,11 @@
 namespace ramspan::preload {
 namespace {
 
-constexpr size_t kPageBytes = 4096, kLeastAlignment = 16, kMostBytes = size_t{1} << 40;
+constexpr size_t kPageBytes = 4096, kLeastAlignment = 16, kMostBytes = size_t{1} << 36;
 
 // Before what is given out.
 struct Header {
-  uint64_t bytes : 40, room : 10, alignment_bits : 4, generation : 10;  // room: in front of it in the pool's block, in 16 bytes
+  uint64_t bytes : 36, room : 10, alignment_bits : 4, generation : 14;  // room: in front of it in the pool's block, in 16 bytes
   uint64_t mark;
 };
 static_assert(sizeof(Header) == kLeastAlignment);
@@ -27,7 +27,7 @@ Header* HeaderOf(const void* begin) { return static_cast<Header*>(const_cast<voi
 // Pools whose blocks are multiples of 16 align them so, whatever they are asked for.
 size_t InPool(size_t bytes, size_t most_room) { return (bytes + most_room + kLeastAlignment - 1) & -kLeastAlignment; }
 size_t MostRoom(size_t alignment) { return sizeof(Header) + alignment - kLeastAlignment; }
-constexpr uint16_t kGenerations = 1 << 10;
+constexpr uint16_t kGenerations = 1 << 14;  // children of children
 
 class Pages final : public std::pmr::memory_resource {
   void* do_allocate(size_t bytes, size_t) override {  // alignments above a page's are libc's

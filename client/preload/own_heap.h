@@ -4,7 +4,7 @@
 // A block is told from libc's by the word before it, which is a size there. It may be given back anywhere, also outside of Ramspan and in a child, where nothing is
 // locked: it is put aside, and a child leaves its parent's blocks alone. A child begins with a heap of its own.
 //
-// Thread-safety: any thread; Allocate within Ramspan only, where no signal handlers run. Ownership: the caller's, as of malloc. Source: std::pmr's pools over pages of the kernel's.
+// Thread-safety: any thread; Allocate within Ramspan only, where signal handlers wait, once there are pages. Ownership: the caller's, as of malloc. Source: std::pmr's pools over pages of the kernel's.
 #pragma once
 
 #include <cstddef>

@@ -54,7 +54,7 @@ class adhereTo {
   }
 
   // Pulls. Each blocks until the data is in memory. Throws OutOfMemory (more pinned than the limit allows), OutOfSwap,
-  // DataLost, SwapUnavailable. Of a managedPtr without elements they give a null pointer.
+  // DataLost, SwapUnavailable; Error where a signal handler pulls what another thread has made and has interrupted such a pull. Of a managedPtr without elements they give a null pointer.
   RAMSPAN_INLINE operator T*() & { return Pull<true>(); }              // NOLINT: implicit conversion is the interface
   RAMSPAN_INLINE operator const T*() & { return Pull<false>(); }       // NOLINT
   RAMSPAN_INLINE operator const T*() const& { return Pull<false>(); }  // NOLINT

@@ -2,8 +2,8 @@
 //
 // Such a pin is noted in the adhereTo, by one thread at a time: under a lock, because as an atomic member it would have its address taken, and compilers then
 // keep all of an adhereTo in memory, also in the loops that make and end one each time around: a pin would take half as long again (docs/architecture.md).
-// A lock is held for a few instructions, and is inlined so that a program's own ThreadSanitizer sees it. Who does not get it within a second is a signal handler
-// that has interrupted who holds it, or a forked child: false.
+// A lock is held for a few instructions, and is inlined so that a program's own ThreadSanitizer sees it. Who does not get it within some seconds is a signal handler
+// that has interrupted who holds it, or a child of _Fork: false.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct alignas(64) ForeignLock {
 };
 inline constexpr unsigned kForeignLocks = 64;
 extern RAMSPAN_API ForeignLock g_foreign_locks[kForeignLocks];
-RAMSPAN_API bool WaitForForeign(std::atomic<bool>* taken) noexcept;  // takes it, if it is let go within a second
+RAMSPAN_API bool WaitForForeign(std::atomic<bool>* taken) noexcept;  // takes it, if it is let go within some seconds
 
 inline bool LockForeign(const ChunkHead* chunk) noexcept {
   std::atomic<bool>& taken = g_foreign_locks[chunk->id % kForeignLocks].taken;

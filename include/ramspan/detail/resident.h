@@ -20,7 +20,7 @@
 #include "ramspan/advice.h"
 
 #define RAMSPAN_API __attribute__((visibility("default")))
-// For what a pin consists of: one call that gets an adhereTo's address keeps all of it in memory, and a pin then takes twice as long.
+// For what a pin consists of: one call that gets an adhereTo's address keeps all of it in memory, and a pin then takes half as long again.
 #define RAMSPAN_INLINE __attribute__((always_inline)) inline
 
 namespace ramspan::detail {
