@@ -430,11 +430,12 @@ TEST(Front, AnAdhereToOfAnotherThreadMayBePinnedBeyondTheTableAndEndedByItsOwner
   managedPtr<int> little(1, 7);
   managedPtr<uint64_t> large(kMib, 9);
   const auto state = [&] { return std::string(ramspan::detail::DescribeChunk(ramspan::detail::ObjectOf()(large).chunk())); };
-  for (const bool by_puller : {false, true}) {
+  for (int n = 0; n < 10; ++n) {  // beside so many that each place in a KiB of slots is met
+    const bool by_puller = n % 2 != 0;
     auto glue = std::make_unique<adhereTo<uint64_t>>(large);
     std::thread([&] {
       std::deque<adhereTo<int>> many;
-      for (int i = 0; i < 100; ++i) static_cast<void>(static_cast<int*>(many.emplace_back(little)));
+      for (int i = 0; i < 100 + 20 * n; ++i) static_cast<void>(static_cast<int*>(many.emplace_back(little)));
       EXPECT_EQ(static_cast<const uint64_t*>(*glue)[0], 9u);
       many.clear();
       EXPECT_EQ(state(), "in use");

@@ -41,7 +41,7 @@ class HeldPin {
   }
 
   // A pin as one word: its slot's address, from which the table follows by alignment, with a bit set where the slot is beyond the table; 1 for a
-  // counted one; never 0. In the library only (client/front/front.cc).
+  // counted one; never 0. In the library only (client/front/foreign_pin.cc).
   uintptr_t word() const;
   static HeldPin FromWord(ChunkHead* chunk, uintptr_t word);
 
