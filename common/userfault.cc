@@ -19,6 +19,7 @@
 
 #include "common/away_pages.h"
 #include "common/descriptor.h"
+#include "common/log.h"
 #include "common/process_mark.h"
 
 namespace ramspan {
@@ -123,7 +124,22 @@ Status Userfault::OpenWithout(PageMoves how) {
 // errno. In a child that has the descriptor, too, it would be asked of the parent's memory.
 int Userfault::Ask(unsigned long what, void* of) const {
   if (ProcessMark::IsOfParent()) return EPERM;
-  return ioctl(fd_, what, of) == 0 ? 0 : errno;
+  if (ioctl(fd_, what, of) == 0) return 0;
+  if (errno == EBADF) EndAsClosed();
+  return errno;
+}
+
+void Userfault::EndAsClosed() const {
+  LogWarning("the program has closed descriptor %d, the userfaultfd without which memory that has left cannot come back, so the process ends: let it close what it has opened, or set "
+             "RAMSPAN_PAGE_FAULTS=protect, which needs none", fd_);
+  std::abort();
+}
+
+void Userfault::HoldOpen() {
+  for (;;) {
+    pollfd one{fd_, POLLIN, 0};
+    if (poll(&one, 1, -1) > 0) EndAsClosed();  // of this one nothing is ever told
+  }
 }
 
 int Userfault::Register(void* begin, size_t bytes) {
@@ -283,7 +299,7 @@ bool Userfault::Next(Fault* fault, int timeout_ms) {
     if (poll(&ready, 1, timeout_ms) <= 0) return false;
     got = read(fd_, &message, sizeof(message));
   }
-  RS_CHECK(got >= 0 || errno == EAGAIN || errno == EINTR, "the program has closed the userfaultfd %d, without which memory that has left cannot come back", fd_);
+  if (got < 0 && errno != EAGAIN && errno != EINTR) EndAsClosed();
   if (got != sizeof(message) || message.event != UFFD_EVENT_PAGEFAULT) return false;
   *fault = {reinterpret_cast<void*>(message.arg.pagefault.address), message.arg.pagefault.feat.ptid};
   return true;

@@ -66,17 +66,20 @@ class Userfault {
   // Threads that wait for pages of the range look again.
   void Wake(void* begin, size_t bytes);
 
-  // The next fault of a range, in kThread. Waits at most `timeout_ms`; false: there was none. The process ends where the program has closed the descriptor:
-  // missing pages would be zeros from then on.
+  // The next fault of a range, in kThread. Waits at most `timeout_ms`; false: there was none. The process ends where the program has closed the descriptor.
   struct Fault {
     void* address = nullptr;
     uint32_t thread = 0;  // its id
   };
   bool Next(Fault* fault, int timeout_ms);
+  // Never returns. As long as a thread waits for what there is to read, in kSignal nothing, the kernel keeps what belongs to the descriptor also when the
+  // program closes it by a system call: the next use ends the process. Else missing pages would be zeros from then on, and nobody told.
+  [[noreturn]] void HoldOpen();
 
  private:
   Status OpenWithout(PageMoves how);
   int Ask(unsigned long what, void* of) const;
+  [[noreturn]] void EndAsClosed() const;
   int TryMove(char* to, char* from, size_t bytes, MayBeShared shared, std::chrono::steady_clock::duration patience, size_t* done);
 
   int fd_ = -1;

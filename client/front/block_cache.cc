@@ -16,8 +16,12 @@ constexpr uint64_t kShare = 4, kShareOfAll = 2;
 constexpr uint64_t kTablesShare = 64;  // of the limit, what all tables together may take
 constexpr uint64_t kGrowAgain = 16;  // blocks that are entered until one more may be held than when memory was short
 constexpr uint32_t kReadsUntilTry = 1024;  // of elements in blocks that are not held
+constexpr uint8_t kWindow = 64, kTurns = 30;  // blocks that are entered, and how many of them again if they take turns: of as many at random 24 in a hash of 64
+constexpr size_t kTurnsPart = 64;             // of all blocks, turns that cost about what a table of places does
 constexpr size_t kPlacesPart = 8;  // of all blocks have entries, at least, where there is a table of all places: it takes twice the entries' bytes at most
 constexpr uint64_t kRoomAgain = 8;  // blocks for which there is room again, until what was full takes more
+
+uint64_t Mixed(size_t block) { return block * 0x9E3779B97F4A7C15u >> 32; }
 
 // Of all tables. They count in the memory limit.
 std::atomic<uint64_t> table_bytes{0};
@@ -134,79 +138,112 @@ bool BlockCache::HasRoomForAll() {
 void BlockCache::MakeRoom(size_t bytes) {
   const uint64_t share = OfThread::Share();
   if (OfThread::Get().bytes + kRoomAgain * bytes <= share) is_full_ = false;
-  for (size_t looks = 0; OfThread::Get().bytes + bytes > share && looks <= mask_; ++looks) {
+  for (size_t looks = 0; OfThread::Get().bytes + bytes > share && looks <= 2 * mask_ + 1; ++looks) {
     is_full_ = true;
-    Entry* const entry = entries_ + (hand_++ & mask_);
-    if (!IsLatest(entry)) LetGo(entry);
+    Entry* const entry = entries_ + (hand_ & mask_);
+    if (entry->chunk == nullptr || IsLatest(entry)) {
+      ++hand_;
+    } else {
+      LetGo(entry);  // the hand stays: the next block may be entered there
+    }
   }
+}
+
+// Which block has made way of late is found by all bits of its number: those that take turns often differ in the first ones only.
+size_t* BlockCache::Gone(size_t block) const { return &entries_[Mixed(block) & mask_].gone; }
+
+// Whether some blocks take turns in one entry, at distances of a power of two, and would do so in any number of entries: of those that were entered of
+// late, about half had been just before. And often enough: a table of places costs what some turns do, by the number of all blocks.
+bool BlockCache::TakeTurns(size_t block) {
+  const uint64_t bit = uint64_t{1} << Mixed(block) % 64;
+  seen_again_ += (seen_ & bit) != 0;
+  seen_ |= bit;
+  if (++entered_ < kWindow) return false;
+  turns_ += seen_again_ >= kTurns ? kWindow : 0;
+  seen_ = entered_ = seen_again_ = 0;
+  return turns_ >= blocks_ / kTurnsPart && std::exchange(turns_, 0) > 0;
+}
+
+// Where a block is entered. Programs find it by the last bits of its number, until there is a table of places; then it takes the place of the one that
+// was entered first.
+BlockCache::Entry* BlockCache::EntryFor(size_t block) {
+  if (places() == nullptr) return entries_ + (block & mask_);
+  while (entries_[hand_ & mask_].chunk != nullptr && IsLatest(entries_ + (hand_ & mask_))) ++hand_;  // of eight or more, four at most are
+  return entries_ + (hand_ & mask_);
+}
+
+// The block that is there goes, or stays pinned for those who have references to it until the next one comes.
+void BlockCache::Enter(Entry* entry, const Entry& what) {
+  if (entry->chunk != nullptr) {
+    *Gone(entry->block) = entry->block;
+    if (IsLatest(entry)) {
+      leaving_ = *entry;
+      SetPlace(leaving_.block, nullptr);
+    } else {
+      LetGo(entry);
+    }
+  }
+  *entry = {what.block, what.place, what.chunk, entry->gone};
+  SetPlace(what.block, what.place);
+  if (places() != nullptr) ++hand_;
+  latest_before_ = std::exchange(latest_, what.block);
 }
 
 // The block was in the table until the last one was entered, and references to it are in use.
 void* BlockCache::TakeBack() {
   const Entry back = std::exchange(leaving_, Entry());
-  Entry* const entry = entries_ + (back.block & mask_);
-  if (IsLatest(entry)) {
-    leaving_ = std::exchange(*entry, Entry());
-    SetPlace(leaving_.block, nullptr);
-  } else {
-    LetGo(entry);
-  }
-  *entry = back;
-  SetPlace(back.block, back.place);
-  latest_before_ = std::exchange(latest_, back.block);
+  Enter(EntryFor(back.block), back);
   return back.place;
 }
 
-bool BlockCache::Grow(size_t least) noexcept {
+bool BlockCache::Grow(size_t least, bool in_turns) noexcept {
   const size_t size = std::min({std::max(4 * (mask_ + 1), std::bit_ceil(least)), kMost, std::bit_ceil(blocks_)});
-  if (size <= mask_ + 1) return false;
-  const uint64_t before = TableBytes(), more = size * sizeof(Entry) + (size >= blocks_ / kPlacesPart ? blocks_ * sizeof(void*) : 0) - before;
+  if (size <= mask_ + 1 && !in_turns) return false;
+  void** places = this->places();
+  const bool finds_places = places != nullptr || in_turns || size >= blocks_ / kPlacesPart;
+  const uint64_t before = TableBytes(), more = size * sizeof(Entry) + (finds_places ? blocks_ * sizeof(void*) : 0) - before;
   if (!ChargeTable(more)) return false;
-  void** places = this->places();  // those of the blocks that are entered stay where they are
   Entry* const larger = new (std::nothrow) Entry[size];
   if (larger == nullptr) return ReleaseTable(more), false;
-  for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) {
-    if (entry->chunk != nullptr) larger[entry->block & (size - 1)] = *entry;
+  if (places == nullptr && finds_places) places = new (std::nothrow) void*[blocks_]();  // without them entries are looked up
+  Entry* const smaller = std::exchange(entries_, larger);
+  const size_t from = hand_, smaller_mask = std::exchange(mask_, size - 1);
+  hand_ = 0;
+  for (size_t k = 0; k <= smaller_mask; ++k) {
+    const Entry& entry = smaller[(from + k) & smaller_mask];
+    if (entry.gone != SIZE_MAX) *Gone(entry.gone) = entry.gone;
+    if (entry.chunk == nullptr) continue;
+    Entry& to = entries_[places == nullptr ? entry.block & mask_ : hand_++];
+    to = {entry.block, entry.place, entry.chunk, to.gone};
   }
-  if (entries_ != first_) delete[] entries_;
-  entries_ = larger;
-  mask_ = size - 1;
-  replaced_ = 0;
-  if (places == nullptr && size >= blocks_ / kPlacesPart) places = new (std::nothrow) void*[blocks_]();  // without them entries are looked up
+  if (smaller != first_) delete[] smaller;
   first_[0].place = places;
+  replaced_ = 0;
   ReleaseTable(before + more - TableBytes());
   for (Entry* entry = entries_; entry <= entries_ + mask_; ++entry) SetPlace(entry->block, entry->place);
   return true;
 }
 
+// Of what is gathered at random, all blocks are as likely as any to be used again.
 void* BlockCache::TryEnter(size_t block, Object object) noexcept {
-  if (leaving_.block == block) return TakeBack();
+  const bool is_back = leaving_.block == block;
+  const bool again = gathers_ ? EntryFor(block)->chunk != nullptr : is_back || *Gone(block) == block;
+  if (places() == nullptr && !gathers_ && TakeTurns(block)) Grow(0, true);
+  if (is_back) return TakeBack();
   ChunkHead* const chunk = object.chunk();
-  // Of what is gathered at random, all blocks are as likely as any to be used again.
-  const Entry& there = entries_[block & mask_];
-  const bool again = gathers_ ? there.chunk != nullptr : there.gone == block;
   // Nothing is spared by holding few where all may be held, and who goes through some blocks in turns looks them up in the table of places.
-  const bool wants_places = !again && entries_ == first_ && there.chunk != nullptr && HasRoomForAll();
-  if ((again || wants_places) && ++replaced_ > mask_ && !is_full_) Grow(wants_places ? blocks_ / kPlacesPart + 1 : 0);
+  const bool wants_places = !again && entries_ == first_ && EntryFor(block)->chunk != nullptr && HasRoomForAll();
+  if ((again || wants_places) && ++replaced_ > mask_ && !is_full_) Grow(wants_places ? blocks_ / kPlacesPart + 1 : 0, false);
   LetGo(&leaving_);
   MakeRoom(chunk->bytes);
   HeldPin pin;
   if (!TryHeldPin(chunk, write_, &pin, PinFor::kLong)) return nullptr;
   if (uint64_t& most = OfThread::Get().most; most != UINT64_MAX) most += chunk->bytes / kGrowAgain;
-  Entry* const entry = entries_ + (block & mask_);
-  const size_t gone = entry->chunk != nullptr ? entry->block : entry->gone;
-  if (IsLatest(entry)) {
-    leaving_ = *entry;
-    SetPlace(leaving_.block, nullptr);
-  } else {
-    LetGo(entry);
-  }
   static_cast<void>(pin.release());
-  *entry = {block, ElementsAt<void>(chunk->frame, object.offset()), chunk, gone};
-  SetPlace(block, entry->place);
   Count(chunk, 1);
-  latest_before_ = std::exchange(latest_, block);
-  return entry->place;
+  void* const place = ElementsAt<void>(chunk->frame, object.offset());
+  Enter(EntryFor(block), {.block = block, .place = place, .chunk = chunk});
+  return place;
 }
 
 BlockCache::~BlockCache() {

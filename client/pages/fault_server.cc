@@ -87,12 +87,26 @@ constexpr int64_t kFetchesCode = 16;  // of a page fault's error code (x86): no 
 
 }  // namespace
 
-Status FaultServer::Start() { return space_->userfault().mode() == FaultMode::kThread ? StartThreads() : TakeSignal(); }
+Status FaultServer::Start() {
+  const FaultMode mode = space_->userfault().mode();
+  if (mode != FaultMode::kThread) {
+    if (Status status = TakeSignal(); !status.ok() || mode != FaultMode::kSignal) return status;
+  }
+  return StartThreads();
+}
 
+// Where a signal tells of faults, one that holds the userfaultfd.
 Status FaultServer::StartThreads() {
-  const int servers = std::clamp(UsableCores(), 2, kServersMax);
+  const bool serves = space_->userfault().mode() == FaultMode::kThread;
+  const int threads = serves ? std::clamp(UsableCores(), 2, kServersMax) : 1;
   try {
-    for (int i = 0; i < servers; ++i) StartOwnThread([this] { Run(); }).detach();
+    for (int i = 0; i < threads; ++i) {
+      StartOwnThread([this, serves] {
+        const detail::Inside inside;
+        if (!serves) space_->userfault().HoldOpen();
+        Run();
+      }).detach();
+    }
   } catch (const std::system_error& e) {
     return InvalidArgument(std::string("no thread can be started for bringing pages: ") + e.what() + "; " + LimitOfThreads());
   }
@@ -101,7 +115,6 @@ Status FaultServer::StartThreads() {
 
 // Who must wait for memory is put aside: the thread that holds it may wait for a page, too.
 void FaultServer::Run() {
-  const detail::Inside inside;
   Waiting waiting[kWaitingMax];
   size_t count = 0;
   auto served = std::chrono::steady_clock::time_point(), looked = served;

@@ -826,11 +826,17 @@ void Arguments() {
   CHECK(nanosleep(reinterpret_cast<timespec*>(refused), nullptr) == -1 && errno == EFAULT);
   CHECK(connect(client, reinterpret_cast<sockaddr*>(refused), sizeof(*name)) == -1 && errno == EFAULT);
   pthread_t waits;
+  int until[2];  // it ended after half a second, when a busy machine had not come to the cancellation yet
+  CHECK(pipe(until) == 0);
   const pid_t sleeps = fork();
-  if (sleeps == 0) _exit((usleep(500'000), 0));
+  if (sleeps == 0) {
+    close(until[1]);
+    char nothing;
+    _exit(read(until[0], &nothing, 1) == 0 ? 0 : 1);
+  }
   CHECK(pthread_create(&waits, nullptr, [](void*) -> void* { return wait4(-1, nullptr, 0, nullptr), nullptr; }, nullptr) == 0);  // libc's header says that nothing is thrown
   usleep(50'000);
-  CHECK(pthread_cancel(waits) == 0 && pthread_join(waits, nullptr) == 0 && waitpid(sleeps, nullptr, 0) == sleeps);
+  CHECK(pthread_cancel(waits) == 0 && pthread_join(waits, nullptr) == 0 && close(until[1]) == 0 && waitpid(sleeps, nullptr, 0) == sleeps);
   cpu_set_t* const cores = away(cpu_set_t(), 1);
   CHECK(sched_getaffinity(0, sizeof(*cores), cores) == 0 && CPU_COUNT(cores) > 0);
   char* const pattern = p + 2 * kMiB;

@@ -358,8 +358,8 @@ void Spawns() {
 void Restarts() {
   New(kMiB)[0] = 1;
   const pid_t parent = getpid();
-  int ends[2];
-  CHECK(pipe(ends) == 0);
+  int ends[2], heard[2];
+  CHECK(pipe(ends) == 0 && pipe(heard) == 0);
   for (const int signal : {SIGBUS, SIGSEGV}) {
     for (const bool goes_on : {true, false}) {
       struct sigaction action = {};
@@ -370,17 +370,21 @@ void Restarts() {
       const pid_t helper = fork();
       if (helper == 0) {
         usleep(kLater);
-        CHECK(sigqueue(parent, signal, {}) == 0);
-        usleep(kLater);
+        pollfd until = {heard[0], POLLIN, 0};
+        do {  // on a busy machine the first one comes before the read
+          CHECK(sigqueue(parent, signal, {}) == 0);
+        } while (poll(&until, 1, kLater / 1000) == 0 && !goes_on);
         _exit(write(ends[1], "x", 1) == 1 ? 0 : 1);
       }
       char text = 0;
       ssize_t got = read(ends[0], &text, 1);
-      CHECK(goes_on ? got == 1 : got == -1 && errno == EINTR);
-      if (!goes_on) got = read(ends[0], &text, 1);
-      CHECK(got == 1 && text == 'x' && seen.load() == 1);
+      CHECK(goes_on ? got == 1 && seen.load() == 1 : got == -1 && errno == EINTR);
+      if (!goes_on) CHECK(write(heard[1], "x", 1) == 1);
+      while (got == -1 && errno == EINTR) got = read(ends[0], &text, 1);
+      CHECK(got == 1 && text == 'x' && seen.load() >= 1);
       int status = 1;
       CHECK(waitpid(helper, &status, 0) == helper && status == 0);
+      if (!goes_on) CHECK(read(heard[0], &text, 1) == 1);
     }
   }
 }

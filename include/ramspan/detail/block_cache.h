@@ -85,7 +85,7 @@ class RAMSPAN_API BlockCache {
     size_t block = SIZE_MAX;  // its number; SIZE_MAX: none
     void* place = nullptr;    // of its first element; constant while pinned
     ChunkHead* chunk = nullptr;
-    size_t gone = SIZE_MAX;   // the block that made way for this one
+    size_t gone = SIZE_MAX;   // the latest block that made way, of those whose number leads here (Gone)
   };
   struct OfThread;
 
@@ -97,9 +97,13 @@ class RAMSPAN_API BlockCache {
   bool IsLatest(const Entry* entry) const {
     return entry->block == latest_ || entry->block == latest_before_ || entry->block == found_ || entry->block == found_before_;
   }
+  size_t* Gone(size_t block) const;
+  bool TakeTurns(size_t block);
+  Entry* EntryFor(size_t block);
+  void Enter(Entry* entry, const Entry& what);
   void* TakeBack();
   uint64_t TableBytes() const { return entries_ == first_ ? 0 : (mask_ + 1) * sizeof(Entry) + (places() == nullptr ? 0 : blocks_ * sizeof(void*)); }
-  bool Grow(size_t least) noexcept;  // entries
+  bool Grow(size_t least, bool in_turns) noexcept;  // entries; where blocks take turns, with a table of places
   static bool HasRoomForAll();
   // Of each block's first element, null where it is not held: what is looked up where there are entries for many of the blocks. Eight bytes each stay in
   // the first-level cache where entries would not. Null: there are fewer entries. Kept in what larger entries leave free, because programs that are compiled
@@ -118,18 +122,21 @@ class RAMSPAN_API BlockCache {
   const bool write_, gathers_;
   bool is_full_ = false;
   uint32_t reads_ = 0;
-  size_t replaced_ = 0;                      // since it has grown
-  size_t hand_ = 0;                          // of a clock: who goes next where all memory is used
+  uint32_t replaced_ = 0;                    // since it has grown
+  uint32_t hand_ = 0;                        // of a clock: who goes next where all memory is used, or there is a table of places
+  uint64_t seen_ = 0;                        // a bit for each of those that were entered of late while there was no table of places (TakeTurns)
   size_t held_bytes_ = 0;
   // What references may name that are in use: the two blocks that were entered last, and the two that were found. The one that is entered next may
   // take the place of one of them, which stays pinned until it is the turn of another one.
   mutable size_t latest_ = SIZE_MAX, latest_before_ = SIZE_MAX;
   mutable size_t found_ = SIZE_MAX, found_before_ = SIZE_MAX;
   mutable uint32_t run_ = 0;  // how often found_ was found again
+  uint32_t turns_ = 0;        // blocks that were entered where most had been just before
   Entry leaving_;
   OfThread* owner_ = nullptr;  // null: of nobody yet
   BlockCache *before_ = nullptr, *next_ = nullptr;  // in the list of those of the thread that hold something
   bool listed_ = false;
+  uint8_t entered_ = 0, seen_again_ = 0;  // since seen_ was empty
 };
 
 }  // namespace ramspan::detail
