@@ -166,11 +166,7 @@ bool BlockCache::TakeTurns(size_t block) {
 
 // Where a block is entered. Programs find it by the last bits of its number, until there is a table of places; then it takes the place of the one that
 // was entered first.
-BlockCache::Entry* BlockCache::EntryFor(size_t block) {
-  if (places() == nullptr) return entries_ + (block & mask_);
-  while (entries_[hand_ & mask_].chunk != nullptr && IsLatest(entries_ + (hand_ & mask_))) ++hand_;  // of eight or more, four at most are
-  return entries_ + (hand_ & mask_);
-}
+BlockCache::Entry* BlockCache::EntryFor(size_t block) const { return entries_ + ((places() == nullptr ? block : hand_) & mask_); }
 
 // The block that is there goes, or stays pinned for those who have references to it until the next one comes.
 void BlockCache::Enter(Entry* entry, const Entry& what) {

@@ -99,7 +99,7 @@ class RAMSPAN_API BlockCache {
   }
   size_t* Gone(size_t block) const;
   bool TakeTurns(size_t block);
-  Entry* EntryFor(size_t block);
+  Entry* EntryFor(size_t block) const;
   void Enter(Entry* entry, const Entry& what);
   void* TakeBack();
   uint64_t TableBytes() const { return entries_ == first_ ? 0 : (mask_ + 1) * sizeof(Entry) + (places() == nullptr ? 0 : blocks_ * sizeof(void*)); }
