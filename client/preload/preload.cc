@@ -221,9 +221,15 @@ RAMSPAN_API void free(void* begin) {
 RAMSPAN_API size_t malloc_usable_size(void* begin) noexcept {
   if (IsHome(begin)) return ramspan::PagedBytes(begin);
   if (begin != nullptr && OwnHeap::Owns(begin)) return OwnHeap::Bytes(begin);
-  // Of libc itself: a program's own allocator may be the next one, and does not know what malloc here has given.
-  static const auto of_libc = reinterpret_cast<size_t (*)(void*)>(dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "malloc_usable_size"));
-  return of_libc(begin);
+  // Of the library whose malloc is behind the one here: a program's own allocator may be the next one, and does not know what that has given, or have given it (mimalloc has libc's names).
+  static const auto of_heap = [] {
+    Dl_info about;
+    const link_map* where = nullptr;
+    const bool is_known = dladdr1(reinterpret_cast<void*>(&__libc_malloc), &about, reinterpret_cast<void**>(const_cast<link_map**>(&where)), RTLD_DL_LINKMAP) != 0;
+    void* const library = dlopen(is_known ? where->l_name : "libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    return reinterpret_cast<size_t (*)(void*)>(dlsym(library, "malloc_usable_size"));
+  }();
+  return of_heap(begin);
 }
 
 RAMSPAN_API void* realloc(void* begin, size_t bytes) {

@@ -63,6 +63,29 @@ for allocator in libjemalloc.so.2 libmimalloc.so.2.0; do
   same "sort_$allocator" 8MiB 'set -o pipefail; LD_PRELOAD="${LD_PRELOAD:-} '$allocator'" exec sort -S 32M numbers | md5sum'
   same "python_$allocator" 8MiB 'LD_PRELOAD="${LD_PRELOAD:-} '$allocator'" exec python3 -c "print(sum(len(str(x)) for x in list(range(600000))))"'
 done
+# mimalloc has libc's names for its calls, and libc was asked how large what they had given was.
+cat >usable.c <<'P'
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main() {
+  for (size_t n = 1; n < 3000000; n = n * 3 / 2 + 1) {
+    char* p = malloc(n);
+    size_t usable = malloc_usable_size(p);
+    if (usable < n || usable > 2 * n + 65536) return 1;
+    memset(p, 1, usable);
+    p = realloc(p, 2 * n);
+    memset(p, 2, 2 * n);
+    free(p);
+  }
+  puts("good");
+}
+P
+gcc -O1 -fno-builtin usable.c -o usable
+for allocator in libjemalloc.so.2 libmimalloc.so.2.0 ""; do
+  same "usable_$allocator" 8MiB 'LD_PRELOAD="${LD_PRELOAD:-} '$allocator'" exec ./usable'
+done
 # A program may replace the two basic operators only, with a header in front of each object: delete of a size did not come to the program's.
 cat >own_operators.cc <<'P'
 #include <cstdio>
