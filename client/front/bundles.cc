@@ -1,4 +1,5 @@
 #include "client/front/bundles.h"
+#include "client/front/engine_call.h"
 
 #include <algorithm>
 #include <atomic>
@@ -312,14 +313,14 @@ namespace detail {
 
 // What a small object does not need stays out of the functions that all objects go through: it would cost those registers.
 [[gnu::noinline]] static Object CreateChunk(Engine* engine, size_t bytes) {
-  const PublicCall call;
+  const EngineCall call;
   Result<Chunk*> chunk = engine->Create(bytes);
   if (!chunk.ok()) ThrowStatus(chunk.status());
   return Object(chunk.value());
 }
 
 [[gnu::noinline]] static void FreeChunk(Engine* engine, Object object) noexcept {
-  const PublicCall call;
+  const EngineCall call;
   engine->Free(static_cast<Chunk*>(object.chunk()));
 }
 
@@ -369,7 +370,7 @@ void FreeObject(Object object) noexcept {
 }
 
 void* AddUse(Object object, bool write) {
-  const PublicCall call;
+  const EngineCall call;
   RefuseWithinProgramCode("a pull of an object");
   if (object.is_small() && !PutOn(object.small()->uses)) {
     ThrowStatus({StatusCode::kAborted, StaticText("an object is pinned more than 65535 times at once")});

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "client/front/engine_call.h"
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
 #include "client/front/store_pin.h"
@@ -94,7 +95,7 @@ void* PinSlow(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
     if (write && !(before & kDirty)) NoteWriter(Full(chunk));
     return chunk->frame;
   }
-  const PublicCall call;
+  const EngineCall call;
   if (ProgramCode::running() != ProgramCode::Of::kNobody) {
     Unpin(chunk, table, slot);
     ThrowWithinProgramCode(kPull);
@@ -123,7 +124,7 @@ void PinCounted(ChunkHead* chunk, PinTable* table, bool write) {
     PinRegistry::NoteCounted(1);
     return;
   }
-  const PublicCall call;
+  const EngineCall call;
   RefuseWithinProgramCode(kPull);
   Engine* const engine = Session::Get().engine;
   if (Status status = AcquireSparing([&](Engine::WhenPinned when) { return engine->AcquireCounted(Full(chunk), write, when); }); !status.ok()) ThrowStatus(status);
@@ -310,13 +311,13 @@ void PrefetchChunk(ChunkHead* chunk) noexcept {
   if (chunk->state.load(std::memory_order_relaxed) & kReadable) return;
   // The read may be begun here and now, by a store whose call this is.
   if (ProgramCode::running() != ProgramCode::Of::kNobody) return;
-  const PublicCall call;
+  const EngineCall call;
   if (Session* session = Session::IfStarted()) session->engine->Prefetch(Full(chunk));
 }
 
 void AdviseChunk(ChunkHead* chunk, advice what) noexcept {
   if (ProgramCode::running() != ProgramCode::Of::kNobody) return;
-  const PublicCall call;
+  const EngineCall call;
   if (Session* session = Session::IfStarted()) session->engine->Advise(Full(chunk), what);
 }
 

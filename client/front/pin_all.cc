@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/front/engine_call.h"
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
 #include "client/front/throw_status.h"
@@ -124,7 +125,7 @@ struct HoldUp {
 
 void PinRequests(PinRequest* first, size_t count, PinTable* table, Slots slots) {
   const std::span<PinRequest> requests(first, count);
-  const PublicCall call;
+  const EngineCall call;
   RefuseWithinProgramCode("adhereAll");
   if (PinGate::Get().IsShut() && IsHeldUp(requests)) PinGate::Get().Pass();
   const bool all_there = AreAllInMemory(requests);

@@ -1,5 +1,6 @@
 // Small lives of programs for end_test.cc. usage: end_program LIFE
 #include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -265,6 +266,31 @@ int ReconfigureBesideStart() {
   return error.empty() && !*ramspan::EffectiveOptions().preemptive ? 0 : 1;
 }
 
+std::vector<ramspan::managedPtr<int>>* of_handlers;
+size_t pulls_of_handlers = 0;
+void PullNext(int) {
+  ramspan::adhereTo<int> glue((*of_handlers)[pulls_of_handlers++ % of_handlers->size()]);
+  static_cast<int*>(glue)[0] = 1;
+}
+// Sooner or later one interrupts the program where it is in the engine.
+int PullInHandlers() {
+  std::vector<ramspan::managedPtr<int>> program, handlers;
+  for (int i = 0; i < 600; ++i) {
+    program.emplace_back(4096);
+    handlers.emplace_back(4096);
+  }
+  of_handlers = &handlers;
+  struct sigaction action = {};
+  action.sa_handler = PullNext;
+  action.sa_flags = SA_RESTART;
+  const itimerval often = {{0, 500}, {0, 500}};
+  if (sigaction(SIGALRM, &action, nullptr) != 0 || setitimer(ITIMER_REAL, &often, nullptr) != 0) return 1;
+  for (size_t i = 0;; ++i) {
+    ramspan::adhereTo<int> glue(program[i % program.size()]);
+    static_cast<int*>(glue)[1] = 1;
+  }
+}
+
 }  // namespace
 
 int main(int, char** argv) try {
@@ -278,6 +304,7 @@ int main(int, char** argv) try {
                                                              {"describe-in-child", DescribeInChild},
                                                              {"sweep", SweepAll},
                                                              {"pin-three", PinThree},
+                                                             {"pull-in-handlers", PullInHandlers},
                                                              {"exit-in-child", ExitInChild},
                                                              {"end-without-heap", EndWithoutHeap},
                                                              {"start-in-vain", StartInVain},

@@ -35,6 +35,13 @@ TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfRamspans) {
   EXPECT_THAT(ReadFile(folder_ / "stats"), HasSubstr("budget_bytes"));
 }
 
+// It waited for ever, for a lock of its own thread's.
+TEST_F(ProgramEnd, AHandlerThatHasInterruptedRamspanAndPullsIsSaid) {
+  const Outcome end = Live("pull-in-handlers");
+  EXPECT_EQ(end.status, 1);
+  EXPECT_THAT(end.err, HasSubstr("a signal handler that has interrupted Ramspan makes, pulls or destroys a managedPtr"));
+}
+
 // "terminate called without an active exception", and no word of why.
 TEST_F(ProgramEnd, AnErrorThatLeavesAnOpenMpRegionIsSaid) {
   const Outcome end = LiveUntilAnError("leave-openmp");
