@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "common/away_pages.h"
 #include "common/descriptor.h"
@@ -43,6 +44,8 @@ constexpr auto kBackPatience = std::chrono::seconds(10);  // the way back is the
 constexpr int kHighFd = 1023;
 
 constexpr int kLeaveMapping = 4;  // MREMAP_DONTUNMAP, of Linux 5.7
+constexpr int kUnshareDescriptors = 1 << 1;  // CLOSE_RANGE_UNSHARE, of Linux 5.9
+constexpr auto kLookWithoutPoll = std::chrono::milliseconds(1);
 
 // To where the kernel has room; null: errno. Not by libc's function, before which libramspan-pages stands for the program.
 char* LeaveMapping(void* from, size_t bytes) {
@@ -125,7 +128,7 @@ Status Userfault::OpenWithout(PageMoves how) {
 int Userfault::Ask(unsigned long what, void* of) const {
   if (ProcessMark::IsOfParent()) return EPERM;
   if (ioctl(fd_, what, of) == 0) return 0;
-  if (errno == EBADF) EndAsClosed();
+  if (errno == EBADF || errno == ENOTTY) EndAsClosed();  // or something else has its number
   return errno;
 }
 
@@ -135,11 +138,10 @@ void Userfault::EndAsClosed() const {
   std::abort();
 }
 
-void Userfault::HoldOpen() {
-  for (;;) {
-    pollfd one{fd_, POLLIN, 0};
-    if (poll(&one, 1, -1) > 0) EndAsClosed();  // of this one nothing is ever told
-  }
+void Userfault::HoldOpen() const {
+  const auto number = static_cast<unsigned>(fd_);
+  if (syscall(SYS_close_range, number + 1, ~0U, kUnshareDescriptors) != 0 || (number > 0 && syscall(SYS_close_range, 0, number - 1, 0) != 0)) return;
+  for (;;) pause();
 }
 
 int Userfault::Register(void* begin, size_t bytes) {
@@ -296,7 +298,12 @@ bool Userfault::Next(Fault* fault, int timeout_ms) {
   ssize_t got = read(fd_, &message, sizeof(message));
   if (got < 0 && timeout_ms != 0) {
     pollfd ready{fd_, POLLIN, 0};
-    if (poll(&ready, 1, timeout_ms) <= 0) return false;
+    const int told = poll(&ready, 1, timeout_ms);
+    if (told < 0 && errno == EINVAL) {
+      std::this_thread::sleep_for(kLookWithoutPoll);  // the program may have no descriptors, it has said since
+    } else if (told <= 0) {
+      return false;
+    }
     got = read(fd_, &message, sizeof(message));
   }
   if (got < 0 && errno != EAGAIN && errno != EINTR) EndAsClosed();

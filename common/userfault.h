@@ -72,9 +72,10 @@ class Userfault {
     uint32_t thread = 0;  // its id
   };
   bool Next(Fault* fault, int timeout_ms);
-  // Never returns. As long as a thread waits for what there is to read, in kSignal nothing, the kernel keeps what belongs to the descriptor also when the
-  // program closes it by a system call: the next use ends the process. Else missing pages would be zeros from then on, and nobody told.
-  [[noreturn]] void HoldOpen();
+  // On a thread of its own, which has the descriptor in a table of its own from then on, and no other: the kernel keeps what belongs to it also when the
+  // program closes its own by a system call, and the next use ends the process. Else missing pages would be zeros from then on, and nobody told. Returns only where
+  // the kernel refuses that.
+  void HoldOpen() const;
 
  private:
   Status OpenWithout(PageMoves how);

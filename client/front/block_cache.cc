@@ -21,7 +21,14 @@ constexpr size_t kTurnsPart = 64;             // of all blocks, turns that cost 
 constexpr size_t kPlacesPart = 8;  // of all blocks have entries, at least, where there is a table of all places: it takes twice the entries' bytes at most
 constexpr uint64_t kRoomAgain = 8;  // blocks for which there is room again, until what was full takes more
 
-uint64_t Mixed(size_t block) { return block * 0x9E3779B97F4A7C15u >> 32; }
+// Numbers at equal distances look like any others. One multiplication leaves them at equal distances (32 bits; splitmix64 has this form).
+uint32_t Mixed(uint64_t block) {
+  block ^= block >> 15;
+  block *= 0xBF58476D1CE4E5B9u;
+  block ^= block >> 29;
+  block *= 0x94D049BB133111EBu;
+  return static_cast<uint32_t>(block >> 32);
+}
 
 // Of all tables. They count in the memory limit.
 std::atomic<uint64_t> table_bytes{0};
@@ -155,7 +162,7 @@ size_t* BlockCache::Gone(size_t block) const { return &entries_[Mixed(block) & m
 // Whether some blocks take turns in one entry, at distances of a power of two, and would do so in any number of entries: of those that were entered of
 // late, about half had been just before. And often enough: a table of places costs what some turns do, by the number of all blocks.
 bool BlockCache::TakeTurns(size_t block) {
-  const uint64_t bit = uint64_t{1} << Mixed(block) % 64;
+  const uint64_t bit = uint64_t{1} << (Mixed(block) >> 26);
   seen_again_ += (seen_ & bit) != 0;
   seen_ |= bit;
   if (++entered_ < kWindow) return false;
@@ -193,8 +200,8 @@ void* BlockCache::TakeBack() {
 }
 
 bool BlockCache::Grow(size_t least, bool in_turns) noexcept {
-  const size_t size = std::min({std::max(4 * (mask_ + 1), std::bit_ceil(least)), kMost, std::bit_ceil(blocks_)});
-  if (size <= mask_ + 1 && !in_turns) return false;
+  const size_t size = std::max(mask_ + 1, std::min({std::max(4 * (mask_ + 1), std::bit_ceil(least)), kMost, std::bit_ceil(blocks_)}));
+  if (size == mask_ + 1 && !in_turns) return false;
   void** places = this->places();
   const bool finds_places = places != nullptr || in_turns || size >= blocks_ / kPlacesPart;
   const uint64_t before = TableBytes(), more = size * sizeof(Entry) + (finds_places ? blocks_ * sizeof(void*) : 0) - before;

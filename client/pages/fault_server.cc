@@ -89,24 +89,25 @@ constexpr int64_t kFetchesCode = 16;  // of a page fault's error code (x86): no 
 
 Status FaultServer::Start() {
   const FaultMode mode = space_->userfault().mode();
-  if (mode != FaultMode::kThread) {
-    if (Status status = TakeSignal(); !status.ok() || mode != FaultMode::kSignal) return status;
-  }
-  return StartThreads();
+  Status status = mode == FaultMode::kThread ? StartThreads() : TakeSignal();
+  if (status.ok() && mode != FaultMode::kProtect) StartHolder();
+  return status;
 }
 
-// Where a signal tells of faults, one that holds the userfaultfd.
-Status FaultServer::StartThreads() {
-  const bool serves = space_->userfault().mode() == FaultMode::kThread;
-  const int threads = serves ? std::clamp(UsableCores(), 2, kServersMax) : 1;
+void FaultServer::StartHolder() {
   try {
-    for (int i = 0; i < threads; ++i) {
-      StartOwnThread([this, serves] {
-        const detail::Inside inside;
-        if (!serves) space_->userfault().HoldOpen();
-        Run();
-      }).detach();
-    }
+    StartOwnThread([this] {
+      const detail::Inside inside;
+      space_->userfault().HoldOpen();
+    }).detach();
+  } catch (const std::system_error&) {  // a program that closes what it has not opened is found out late
+  }
+}
+
+Status FaultServer::StartThreads() {
+  const int servers = std::clamp(UsableCores(), 2, kServersMax);
+  try {
+    for (int i = 0; i < servers; ++i) StartOwnThread([this] { Run(); }).detach();
   } catch (const std::system_error& e) {
     return InvalidArgument(std::string("no thread can be started for bringing pages: ") + e.what() + "; " + LimitOfThreads());
   }
@@ -115,6 +116,7 @@ Status FaultServer::StartThreads() {
 
 // Who must wait for memory is put aside: the thread that holds it may wait for a page, too.
 void FaultServer::Run() {
+  const detail::Inside inside;
   Waiting waiting[kWaitingMax];
   size_t count = 0;
   auto served = std::chrono::steady_clock::time_point(), looked = served;

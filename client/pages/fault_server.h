@@ -29,6 +29,7 @@ class FaultServer {
  private:
   static constexpr uint32_t kThreads = 64;  // of the program's that policies tell apart; others share numbers
   Status StartThreads();
+  void StartHolder();
   Status TakeSignal();
   static void RestartAsOthers();
   static bool IsRefused(const void* address);

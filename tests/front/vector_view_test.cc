@@ -258,15 +258,28 @@ TEST(ManagedVector, BlocksAtDistancesOfAPowerOfTwoAreHeldAtOnce) {
   managedVector<uint64_t> x(24_MiB / sizeof(uint64_t), 0, {.chunk = 4_KiB});  // more than the memory
   const size_t block = x.block_elements();
   for (size_t i = 0; i < x.size(); i += block) x[i] = i;
-  for (const auto& [streams, distance] : {std::pair<size_t, size_t>{2, 2048}, {4, 1024}, {6, 1024}, {12, 512}, {32, 128}}) {
+  for (const auto& [streams, distance] : {std::pair<size_t, size_t>{2, 2048}, {4, 1024}, {6, 1024}, {12, 512}, {32, 128}, {40, 150}}) {
     const auto v = x.cview();
     const auto w = x.view();
     uint64_t sum = 0;
-    for (size_t round = 0; round < 250 / streams; ++round) {  // until entries are as many as have a table of places anyway, it takes more
+    for (size_t round = 0; round < std::max<size_t>(20, 250 / streams); ++round) {  // until entries are as many as have a table of places anyway, it takes more
       for (size_t k = 0; k < streams; ++k) sum += v[k * distance * block] - w[k * distance * block];
     }
     EXPECT_EQ(sum, 0u);
     EXPECT_GE(ramspan::detail::BlockCache::HeldBytes(), 2 * streams * block * sizeof(uint64_t)) << streams << " at " << distance;
+  }
+}
+
+// A walk along a column took what it goes through once for what comes back, and held four times as much.
+TEST(ManagedVector, AStrideThroughAVectorHoldsFewBlocks) {
+  managedVector<uint64_t> x(24_MiB / sizeof(uint64_t), 3, {.chunk = 4_KiB});
+  const size_t block = x.block_elements();
+  for (const size_t stride : {11, 16, 17, 21, 22, 31, 33}) {
+    const auto v = x.cview();
+    uint64_t sum = 0;
+    for (size_t b = 0; b < 4 * x.block_count(); b += stride) sum += v[b % x.block_count() * block];
+    EXPECT_EQ(sum, 3 * ((4 * x.block_count() - 1) / stride + 1));
+    EXPECT_LE(ramspan::detail::BlockCache::HeldBytes(), 5 * block * sizeof(uint64_t)) << stride;
   }
 }
 

@@ -140,7 +140,7 @@ done
 if "$ramspan" run --pages --memory 32MiB -- ./rows 2>err | grep -q "too much" && grep -q "has swapped nothing" err; then
   echo "ok: small rows that are left to malloc are told of"
 else
-  fail "small rows that are left to malloc are told of"
+  fail "small rows that are left to malloc are told of" err
 fi
 # The first large allocation of all was libc's own buffer: it left, and what had been written was lost.
 for mode in signal protect; do
@@ -165,7 +165,7 @@ scenario() {
   shift
   timeout 60 "$@" >out 2>err
   code=$?
-  if [ "$(cat out)" = good ]; then
+  if [ $code = 0 ] && [ "$(cat out)" = good ]; then
     echo "ok: $name$(sed -n 's/^skipped: / (skipped: /p' err | sed 's/$/)/')"
   else
     fail "$name (exit code $code)" out err
@@ -212,6 +212,7 @@ HOME=$work "$ramspan" server --memory 64MiB --listen 127.0.0.1:0 >served 2>&1 &
 server=$!
 for i in $(seq 100); do grep -q ' at ' served && break || sleep 0.1; done
 place=$(sed -n 's/.* at \([^ ]*\), .*/\1/p' served)
+[ -n "$place" ] || fail "a far server has not started" served
 for mode in thread signal; do
   scenario "descriptors beside a far server, $mode" env HOME="$work" RAMSPAN_SWAP=remote RAMSPAN_SERVERS="$place" RAMSPAN_TRANSPORT=ofi RAMSPAN_TEST_FAR=1 RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --memory 8MiB -- "$preloaded" descriptors
 done

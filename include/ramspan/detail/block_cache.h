@@ -52,7 +52,9 @@ class RAMSPAN_API BlockCache {
     if (found_ != block) found_before_ = std::exchange(found_, block);
   }
   // The block, which is held, is the latest from here on, as if it had been entered.
-  void MakeLatest(size_t block) const { latest_before_ = std::exchange(latest_, block); }
+  void MakeLatest(size_t block) const {
+    if (latest_ != block) latest_before_ = std::exchange(latest_, block);
+  }
   // The place of each block's first element, null where it is not held, once an eighth of all blocks have room; until then, null. Constant from then on.
   void* const* table() const { return places(); }
   // Pins a block that is not held. Its place, as one that was found, is valid at least until two others have been found or entered after it. Blocks
@@ -106,8 +108,9 @@ class RAMSPAN_API BlockCache {
   bool Grow(size_t least, bool in_turns) noexcept;  // entries; where blocks take turns, with a table of places
   static bool HasRoomForAll();
   // Of each block's first element, null where it is not held: what is looked up where there are entries for many of the blocks. Eight bytes each stay in
-  // the first-level cache where entries would not. Null: there are fewer entries. Kept in what larger entries leave free, because programs that are compiled
-  // already have this object in theirs, as it was without them.
+  // the first-level cache where entries would not. Null: there are fewer entries, and no blocks that take turns. Kept in what larger entries leave free, because programs that are compiled
+  // already have this object in theirs, as it was without them. Those of before there were such tables look for entries by the last bits of a number still, and
+  // enter again what they do not find there: right, and slow until they are compiled anew.
   void** places() const { return entries_ == first_ ? nullptr : static_cast<void**>(first_[0].place); }
   void SetPlace(size_t block, void* place) {
     if (void** const all = places(); all != nullptr && block < blocks_) all[block] = place;
