@@ -319,8 +319,9 @@ namespace detail {
   return Object(chunk.value());
 }
 
+// Not an EngineCall: a handler may end the program by exit(), which destroys static objects, and mostly can.
 [[gnu::noinline]] static void FreeChunk(Engine* engine, Object object) noexcept {
-  const EngineCall call;
+  const PublicCall call;
   engine->Free(static_cast<Chunk*>(object.chunk()));
 }
 

@@ -16,7 +16,7 @@ class EngineCall {
   EngineCall() : interrupted_(std::exchange(is_in_, true)) {
     if (__builtin_expect(interrupted_, 0) && ProgramCode::running() == ProgramCode::Of::kNobody) {
       EndProcessSaying(
-          "ramspan: a signal handler that has interrupted Ramspan makes, pulls or destroys a managedPtr, and would wait for ever; let it set a flag, and do that where the program goes on\n");
+          "ramspan: a signal handler that has interrupted Ramspan makes or pulls a managedPtr, and would wait for ever; let it set a flag, and do that where the program goes on\n");
     }
   }
   ~EngineCall() { is_in_ = interrupted_; }

@@ -39,7 +39,7 @@ TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfRamspans) {
 TEST_F(ProgramEnd, AHandlerThatHasInterruptedRamspanAndPullsIsSaid) {
   const Outcome end = Live("pull-in-handlers");
   EXPECT_EQ(end.status, 1);
-  EXPECT_THAT(end.err, HasSubstr("a signal handler that has interrupted Ramspan makes, pulls or destroys a managedPtr"));
+  EXPECT_THAT(end.err, HasSubstr("a signal handler that has interrupted Ramspan makes or pulls a managedPtr"));
 }
 
 // "terminate called without an active exception", and no word of why.
