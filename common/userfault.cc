@@ -128,7 +128,7 @@ Status Userfault::OpenWithout(PageMoves how) {
 int Userfault::Ask(unsigned long what, void* of) const {
   if (ProcessMark::IsOfParent()) return EPERM;
   if (ioctl(fd_, what, of) == 0) return 0;
-  if (errno == EBADF || errno == ENOTTY) EndAsClosed();  // or something else has its number
+  if (errno == EBADF || errno == ENOTTY) EndAsClosed();  // ENOTTY: something else has its number
   return errno;
 }
 
@@ -306,8 +306,8 @@ bool Userfault::Next(Fault* fault, int timeout_ms) {
     }
     got = read(fd_, &message, sizeof(message));
   }
-  if (got < 0 && errno != EAGAIN && errno != EINTR) EndAsClosed();
-  if (got != sizeof(message) || message.event != UFFD_EVENT_PAGEFAULT) return false;
+  if (got < 0 ? errno != EAGAIN && errno != EINTR : got != sizeof(message)) EndAsClosed();  // or something else has its number
+  if (got < 0 || message.event != UFFD_EVENT_PAGEFAULT) return false;
   *fault = {reinterpret_cast<void*>(message.arg.pagefault.address), message.arg.pagefault.feat.ptid};
   return true;
 }

@@ -1,5 +1,5 @@
 #include "client/front/bundles.h"
-#include "client/front/engine_call.h"
+#include "common/engine_call.h"
 
 #include <algorithm>
 #include <atomic>
@@ -319,8 +319,9 @@ namespace detail {
   return Object(chunk.value());
 }
 
-// Not an EngineCall: a handler may end the program by exit(), which destroys static objects, and mostly can.
+// A handler may end the program by exit(), which destroys static objects.
 [[gnu::noinline]] static void FreeChunk(Engine* engine, Object object) noexcept {
+  if (EngineCall::IsInterrupted()) return;
   const PublicCall call;
   engine->Free(static_cast<Chunk*>(object.chunk()));
 }

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "client/front/engine_call.h"
+#include "common/engine_call.h"
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
 #include "client/front/store_pin.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/front/engine_call.h"
+#include "common/engine_call.h"
 #include "client/front/pin_registry.h"
 #include "client/front/session.h"
 #include "client/front/throw_status.h"

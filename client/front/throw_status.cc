@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "common/engine_call.h"
 #include "common/raise.h"
 #include "ramspan/errors.h"
 
@@ -41,6 +42,7 @@ template <class E>
 }  // namespace
 
 void ThrowStatus(const Status& status) {
+  EngineCall::EndsByException();
   const Spares& spares = TheSpares();
   switch (status.code()) {
     case StatusCode::kFailedPrecondition: Throw(status.c_str(), spares.no_heap);
@@ -52,7 +54,10 @@ void ThrowStatus(const Status& status) {
   }
 }
 
-void ThrowNoHeap() { Raise(OutOfMemory(TheSpares().no_heap)); }
+void ThrowNoHeap() {
+  EngineCall::EndsByException();
+  Raise(OutOfMemory(TheSpares().no_heap));
+}
 
 void ThrowWithinProgramCode(const char* call) {
   const bool policy = ProgramCode::running() == ProgramCode::Of::kPolicy;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,7 @@
 #include "client/transport/mpi_door.h"
 #include "client/transport/ofi_door.h"
 #include "common/cancel_disabled.h"
+#include "common/engine_call.h"
 #include "common/log.h"
 #include "common/other_stack.h"
 #include "common/process_mark.h"
@@ -95,6 +98,11 @@ Runtime& Runtime::TryStart() {
     if (here == nullptr || Session::InForkedChild()) return;
     const PageSpace* const pages = here->pages_if_started();
     if (pages != nullptr && pages->Owns(__builtin_frame_address(0))) return OnOtherStack([here] { here->AtExit(); });  // a coroutine has called exit()
+    if (EngineCall::IsInterrupted()) {  // by a handler that has called exit(): this thread has locks that the rest needs
+      constexpr std::string_view kSaid = "ramspan: exit() in a signal handler that has interrupted Ramspan: it ends at once, and writes no statistics\n";
+      static_cast<void>(!write(STDERR_FILENO, kSaid.data(), kSaid.size()));
+      return;
+    }
     here->AtExit();
   });
   pthread_atfork(nullptr, nullptr, [] {

@@ -272,16 +272,19 @@ void PullNext(int) {
   ramspan::adhereTo<int> glue((*of_handlers)[pulls_of_handlers++ % of_handlers->size()]);
   static_cast<int*>(glue)[0] = 1;
 }
+void ExitLater(int) {
+  if (++pulls_of_handlers == 20) exit(3);
+}
 // Sooner or later one interrupts the program where it is in the engine.
-int PullInHandlers() {
-  std::vector<ramspan::managedPtr<int>> program, handlers;
+int SweepUnder(void (*handler)(int)) {
+  static std::vector<ramspan::managedPtr<int>> program, handlers;  // which exit() destroys
   for (int i = 0; i < 600; ++i) {
     program.emplace_back(4096);
     handlers.emplace_back(4096);
   }
   of_handlers = &handlers;
   struct sigaction action = {};
-  action.sa_handler = PullNext;
+  action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   const itimerval often = {{0, 500}, {0, 500}};
   if (sigaction(SIGALRM, &action, nullptr) != 0 || setitimer(ITIMER_REAL, &often, nullptr) != 0) return 1;
@@ -290,6 +293,8 @@ int PullInHandlers() {
     static_cast<int*>(glue)[1] = 1;
   }
 }
+int PullInHandlers() { return SweepUnder(PullNext); }
+int ExitInHandlers() { return SweepUnder(ExitLater); }
 
 }  // namespace
 
@@ -305,6 +310,7 @@ int main(int, char** argv) try {
                                                              {"sweep", SweepAll},
                                                              {"pin-three", PinThree},
                                                              {"pull-in-handlers", PullInHandlers},
+                                                             {"exit-in-handlers", ExitInHandlers},
                                                              {"exit-in-child", ExitInChild},
                                                              {"end-without-heap", EndWithoutHeap},
                                                              {"start-in-vain", StartInVain},

@@ -42,6 +42,11 @@ TEST_F(ProgramEnd, AHandlerThatHasInterruptedRamspanAndPullsIsSaid) {
   EXPECT_THAT(end.err, HasSubstr("a signal handler that has interrupted Ramspan makes or pulls a managedPtr"));
 }
 
+// Its end waited for a lock of its own thread's: one of four times.
+TEST_F(ProgramEnd, AHandlerThatHasInterruptedRamspanMayExit) {
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Live("exit-in-handlers").status, 3);
+}
+
 // "terminate called without an active exception", and no word of why.
 TEST_F(ProgramEnd, AnErrorThatLeavesAnOpenMpRegionIsSaid) {
   const Outcome end = LiveUntilAnError("leave-openmp");

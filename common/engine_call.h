@@ -3,8 +3,6 @@
 // has called, are refused elsewhere (throw_status.h), or need no such lock. None begins within another one of Ramspan's own.
 #pragma once
 
-#include <utility>
-
 #include "common/last_words.h"
 #include "common/program_code.h"
 #include "common/public_call.h"
@@ -13,11 +11,18 @@ namespace ramspan {
 
 class EngineCall {
  public:
-  EngineCall() : interrupted_(std::exchange(is_in_, true)) {
-    if (__builtin_expect(interrupted_, 0) && ProgramCode::running() == ProgramCode::Of::kNobody) {
+  // Whether the calling thread runs a signal handler that has interrupted such a call.
+  static bool IsInterrupted() { return __builtin_expect(is_in_, 0) && ProgramCode::running() == ProgramCode::Of::kNobody; }
+
+  // It is about to throw, and holds no lock: where nobody catches that, the program's terminate handler runs before the call ends.
+  static void EndsByException() { is_in_ = false; }
+
+  EngineCall() : interrupted_(is_in_) {
+    if (IsInterrupted()) {
       EndProcessSaying(
           "ramspan: a signal handler that has interrupted Ramspan makes or pulls a managedPtr, and would wait for ever; let it set a flag, and do that where the program goes on\n");
     }
+    is_in_ = true;
   }
   ~EngineCall() { is_in_ = interrupted_; }
   EngineCall(const EngineCall&) = delete;
