@@ -34,7 +34,10 @@ void NoteTouch(Chunk* chunk, PinTable* table, bool write) {
   auto* const own = static_cast<ThreadTable*>(table);
   PinRegistry& registry = PinRegistry::Get();
   if (registry.PutTouch(own, chunk->id, write, epoch)) return;
-  session->engine->TellTouches();
+  {
+    const EngineCall call;
+    session->engine->TellTouches();
+  }
   if (registry.PutTouch(own, chunk->id, write, epoch)) return;
   own->touches.CountDropped();
   ClearBits(chunk, kReferenced);  // the next pin is heard instead, or the policy would wait for this chunk for ever
