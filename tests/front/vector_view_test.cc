@@ -191,6 +191,18 @@ TEST(ManagedVector, IsNotAssignedToUnderAView) {
   EXPECT_EQ(x[7], 4);
 }
 
+// Pins and overwrites blocks until there is no memory for one more, so that all that is not pinned leaves.
+std::list<ramspan::pinnedBlock<uint64_t>> PinUntilFull(managedVector<uint64_t>* big) {
+  std::list<ramspan::pinnedBlock<uint64_t>> pins;
+  EXPECT_THROW(
+      for (size_t b = 0;; ++b) {
+        pins.push_back(big->block(b));
+        std::fill(pins.back().begin(), pins.back().end(), 0xdead);
+      },
+      ramspan::OutOfMemory);
+  return pins;
+}
+
 // A view that has room for all blocks looks them up by itself.
 TEST(ManagedVector, ReferencesThatWereLookedUpOutliveTheNeedOfAnotherView) {
   constexpr size_t kBlock = 64_KiB / sizeof(uint64_t), kBlocks = 32;
@@ -203,13 +215,7 @@ TEST(ManagedVector, ReferencesThatWereLookedUpOutliveTheNeedOfAnotherView) {
   first = 111;
   second = 222;
   managedVector<uint64_t> big(64_MiB / sizeof(uint64_t), 0);
-  std::list<ramspan::pinnedBlock<uint64_t>> pins;
-  EXPECT_THROW(
-      for (size_t b = 0;; ++b) {
-        pins.push_back(big.block(b));
-        std::fill(pins.back().begin(), pins.back().end(), 0xdead);
-      },
-      ramspan::OutOfMemory);
+  auto pins = PinUntilFull(&big);
   EXPECT_EQ(first, 111u);
   EXPECT_EQ(second, 222u);
   pins.clear();
@@ -294,13 +300,7 @@ TEST(ManagedVector, AReferenceToTheOldestBlockOutlivesOneThatIsEntered) {
   for (size_t b = 257; b < 300; ++b) v[b * block] = 1;
   ASSERT_EQ(ramspan::detail::BlockCache::HeldBytes(), 16 * block * sizeof(uint64_t)) << "as many as there are entries";
   uint64_t &first = v[284 * block + 1], &second = v[300 * block + 1];
-  std::list<ramspan::pinnedBlock<uint64_t>> pins;
-  EXPECT_THROW(
-      for (size_t b = 0;; ++b) {
-        pins.push_back(big.block(b));
-        std::fill(pins.back().begin(), pins.back().end(), 0xdead);
-      },
-      ramspan::OutOfMemory);
+  auto pins = PinUntilFull(&big);
   first = 111;
   second = 222;
   pins.clear();
