@@ -393,19 +393,21 @@ bool Engine::TellWait(uint64_t bytes, PinWait* wait) {
 // Everything resident is pinned. Unpinning is a plain store without a signal, so this looks again after a while. The
 // verdict on a deadlock needs every holder of pins to be waiting, too, and to stay so for a moment: one that could go on
 // by now may not have run yet. And the pins must still be there after it: a thread that unpinned and ended since they were
-// looked at waits for nothing, and leaves no other trace. A wait that somebody can end has no deadline.
+// looked at waits for nothing, and leaves no other trace. Where no other thread has ever pinned, the second look is at once. A
+// wait that somebody can end has no deadline.
 Status Engine::WaitForPins(uint64_t bytes, PinWait* wait, CondVar* wake) {
   const PinScanner::Verdict verdict = pins_->JudgeWaiters();
-  const bool again = std::exchange(wait->was_deadlock, verdict == PinScanner::Verdict::kDeadlock);
+  const bool alone = verdict == PinScanner::Verdict::kNobodyElse;
+  const bool again = std::exchange(wait->was_deadlock, alone || verdict == PinScanner::Verdict::kDeadlock);
   // Memory is there for a thread that has not run since: it goes on, whatever the verdict.
   const bool served = arena_.reserved() > wait->own;
   wait->hopeful = verdict == PinScanner::Verdict::kSomebodyMayUnpin || served;
   if (wait->hopeful) wait->hopeless = {};
-  const bool is_over = (verdict == PinScanner::Verdict::kDeadlock && again && wait->hopeless >= options_.deadlock_settle && !served) ||
+  const bool settled = alone || wait->hopeless >= options_.deadlock_settle;
+  const bool is_over = (wait->was_deadlock && again && settled && !served) ||
                        (verdict == PinScanner::Verdict::kUnlikely && wait->hopeless > options_.deadlock_grace);
-  if (is_over && !wait->others_first) {
-    return FullOfPinsStatus(bytes);
-  }
+  if (is_over && !wait->others_first) return FullOfPinsStatus(bytes);
+  if (alone && !again && !served && !wait->others_first) return Status();  // the second look at the pins
   TellWait(bytes, wait);
   const auto begin = Clock::now();
   wake->WaitFor(mutex_, kLookEvery);

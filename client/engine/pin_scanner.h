@@ -28,6 +28,7 @@ class PinScanner {
     kUnlikely,          // none is known to, but a pin could still go: threads live that hold none, or elements (p[i]) only,
                         // or there are pins of threads that have ended
     kDeadlock,          // all threads that ever pinned wait
+    kNobodyElse,        // the same, and there is only the calling one
   };
   // Of the threads beside the calling one.
   virtual Verdict JudgeWaiters() = 0;

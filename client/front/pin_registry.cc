@@ -361,7 +361,10 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
   const int64_t handed_over = handed_over_.load(std::memory_order_relaxed).In(generation);
   forgotten_pins |= all.generation != generation || (all.pins > 0 && all.pins + handed_over > counted_by_waiting);
   if (forgotten_pins) return others_live ? Verdict::kSomebodyMayUnpin : Verdict::kUnlikely;
-  return others_live ? Verdict::kUnlikely : Verdict::kDeadlock;
+  if (others_live) return Verdict::kUnlikely;
+  // Its own table. Another thread whose pins were seen before this has noted its own before it pinned.
+  const bool alone = detail::t_pins != nullptr && threads() == 1;
+  return alone ? Verdict::kNobodyElse : Verdict::kDeadlock;
 }
 
 }  // namespace ramspan

@@ -29,7 +29,10 @@ class PageScanner final : public PinScanner {
   void SetWaiting(Chunk* chunk) override { front_->SetWaiting(chunk); }
   Verdict JudgeWaiters() override {
     const PageSpace* const here = space();
-    return here != nullptr && here->WillLetGo() ? Verdict::kSomebodyMayUnpin : front_->JudgeWaiters();
+    if (here == nullptr) return front_->JudgeWaiters();
+    if (here->WillLetGo()) return Verdict::kSomebodyMayUnpin;
+    const Verdict verdict = front_->JudgeWaiters();
+    return verdict == Verdict::kNobodyElse ? Verdict::kDeadlock : verdict;  // threads that pin only blocks of pages are not in its tables
   }
   Pins CountPins() const override { return front_->CountPins(); }
   bool MayWait(std::chrono::steady_clock::duration waited) override { return front_->MayWait(waited); }

@@ -52,6 +52,25 @@ int Touch() {
   return p[5] == 2 ? 0 : 1;
 }
 
+// More than memory has, pinned at once by the only thread.
+int PinTooMuch() {
+  constexpr size_t kLength = size_t{1} << 17, kPieces = 16;
+  std::vector<managedPtr<double>> more;
+  for (size_t i = 0; i < kPieces; ++i) more.emplace_back(kLength);
+  int refused = 0;
+  const std::function<void(size_t)> pin = [&](size_t i) {
+    try {
+      ramspan::adhereTo<double> held(more[i]);
+      *static_cast<double*>(held) = 1;
+      if (i + 1 < kPieces) pin(i + 1);
+    } catch (const ramspan::OutOfMemory&) {
+      ++refused;
+    }
+  };
+  for (int i = 0; i < 20; ++i) pin(0);
+  return refused == 20 ? 0 : 1;
+}
+
 // The report runs on a thread of Ramspan's, as MPI's handler of a lost connection does, which calls exit() too.
 int ExitOnMover() {
   ramspan::SetSignalReport(SIGUSR1, [] { std::exit(3); });
@@ -301,6 +320,7 @@ int ExitInHandlers() { return SweepUnder(ExitLater); }
 int main(int, char** argv) try {
   const std::map<std::string, std::function<int()>> lives = {{"touch", Touch},
                                                              {"exit-on-mover", ExitOnMover},
+                                                             {"pin-too-much", PinTooMuch},
                                                              {"exit-on-thread", ExitOnThread},
                                                              {"report-throws", ReportThrows},
                                                              {"report-throws-a-number", ReportThrowsANumber},

@@ -35,6 +35,14 @@ TEST_F(ProgramEnd, ExitMayBeCalledOnAThreadOfRamspans) {
   EXPECT_THAT(ReadFile(folder_ / "stats"), HasSubstr("budget_bytes"));
 }
 
+// Each waited for 10 ms, in case another thread released something. There is none.
+TEST_F(ProgramEnd, TooManyPinsOfTheOnlyThreadAreRefusedAtOnce) {
+  const Outcome end = Live("pin-too-much", {Stats("stats")});
+  EXPECT_EQ(end.status, 0) << end.err;
+  const std::string pins = ReadFile(folder_ / "stats");
+  EXPECT_THAT(pins, HasSubstr(R"("pins":{"waits":0,"total_us":0,)"));
+}
+
 // It waited for ever, for a lock of its own thread's.
 TEST_F(ProgramEnd, AHandlerThatHasInterruptedRamspanAndPullsIsSaid) {
   const Outcome end = Live("pull-in-handlers");

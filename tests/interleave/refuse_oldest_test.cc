@@ -80,6 +80,18 @@ TEST(RefuseOldest, WhoCannotGoOnIsRefused) {
   for (Chunk* chunk : chunks) engine.Free(chunk);
 }
 
+// Where the only thread pins all of memory, nobody can release anything: it need not wait to see whether somebody does.
+TEST(RefuseOldest, TheOnlyThreadIsRefusedWithoutAWait) {
+  Pins pins;
+  FakeTier tier({.seed = 1, .synchronous = true});
+  Engine engine({.budget = 4 * kMiB, .deadlock_settle = std::chrono::hours(1)}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks = FillAndPin(engine, pins, 64 << 10);
+  pins.verdict = PinScanner::Verdict::kNobodyElse;
+  EXPECT_EQ(engine.Acquire(chunks.back(), true).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(engine.counters().pin_waits, 0u);
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
 // What is needed takes hundreds of looks to leave, of which each brings a little. Nobody takes it.
 TEST(RefuseOldest, WhatComesSlowlyIsNotTakenByOthers) {
   Pins pins;
