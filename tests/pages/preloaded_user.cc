@@ -1,4 +1,4 @@
-// Scenarios of `ramspan run --pages` for a program that uses Ramspan by itself, too (programs.sh): what is Ramspan's there, and what its own. usage: preloaded_user SCENARIO
+// Scenarios of `ramspan run --pages` for a program that uses Ramspan by itself, too (scenarios.sh): what is Ramspan's there, and what its own. usage: preloaded_user SCENARIO
 #include <fcntl.h>
 #include <signal.h>
 #include <ramspan/managed_ptr.h>

@@ -1,32 +1,9 @@
 #!/usr/bin/env bash
 # Programs that nobody here wrote, unmodified, under a limit far below what they use: their output is that of a run without Ramspan.
-# usage: programs.sh RAMSPAN PRELOADED NO_USERFAULTFD PRELOADED_USER
+# usage: programs.sh RAMSPAN PRELOADED NO_USERFAULTFD
 set -u
-ramspan=$(realpath "$1") preloaded=$(realpath "$2") no_userfaultfd=$(realpath "$3") preloaded_user=$(realpath "$4")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-"$ramspan" run --pages --dry-run -- true >/dev/null 2>why || { cat why; exit 77; }
-failed=() turn=0
-# fail NAME [FILE...]: with the ends of files that say why.
-fail() {
-  failed+=("$1")
-  echo "FAILED: $1"
-  [ $# -eq 1 ] || tail -qn5 "${@:2}"
-}
-# same NAME LIMIT COMMAND: runs COMMAND (a shell line that writes to standard output) with and without pages.
-same() {
-  local name=$1 limit=$2 line=$3
-  bash -c "$line" >"$name.plain" 2>"$name.plain.err"
-  local plain=$?
-  RAMSPAN_STATS=$work/$name.json "$ramspan" run --pages --memory "$limit" -- bash -c "$line" >"$name.paged" 2>"$name.paged.err"
-  local paged=$?
-  if [ $plain -ne $paged ] || ! cmp "$name.plain" "$name.paged"; then
-    fail "$name ($plain, $paged)" "$name.paged.err"
-  else
-    echo "ok: $name"
-  fi
-}
+ramspan=$(realpath "$1") preloaded=$(realpath "$2") no_userfaultfd=$(realpath "$3")
+. "$(dirname "$(realpath "$0")")/cases.sh"
 python3 - >numbers <<'P'
 import random
 random.seed(1)
@@ -142,14 +119,6 @@ if "$ramspan" run --pages --memory 32MiB -- ./rows 2>err | grep -q "too much" &&
 else
   fail "small rows that are left to malloc are told of" err
 fi
-# The first large allocation of all was libc's own buffer: it left, and what had been written was lost.
-for mode in signal protect; do
-  if RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --pages-above 4KiB --page-block 4KiB --memory 8MiB -- "$preloaded" first_buffer >out 2>err && grep -q good out; then
-    echo "ok: first_buffer, $mode"
-  else
-    fail "first_buffer, $mode" err
-  fi
-done
 # Many descriptors beside what is locked: an error, and for what was locked before it was touched the end, with the reason.
 for scenario in locks_beside_descriptors:good locks_before_they_are_touched:'has locked or protected'; do
   timeout 60 "$ramspan" run --pages --page-block 4KiB --memory 16MiB -s 0 -- "$preloaded" "${scenario%%:*}" >out 2>&1
@@ -159,65 +128,6 @@ for scenario in locks_beside_descriptors:good locks_before_they_are_touched:'has
     fail "${scenario%%:*}" out
   fi
 done
-# scenario NAME COMMAND...: the command writes "good", within a minute. One that could not be tried says so.
-scenario() {
-  local name=$1 code
-  shift
-  timeout 60 "$@" >out 2>err
-  code=$?
-  if [ $code = 0 ] && [ "$(cat out)" = good ]; then
-    echo "ok: $name$(sed -n 's/^skipped: / (skipped: /p' err | sed 's/$/)/')"
-  else
-    fail "$name (exit code $code)" out err
-  fi
-}
-# What is done at the end comes from whatever stack exit() was called on.
-for mode in thread signal protect; do
-  rm -f end.json
-  scenario "exits_on_stacks, $mode" env RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --memory 8MiB --stats end.json -s 0 -- "$preloaded" exits_on_stacks
-  grep -q '"faults"' end.json || fail "exits_on_stacks, $mode: no report"
-done
-for mode in thread signal; do
-  scenario "forks_of_cancelled beside a memory server, $mode" env RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --memory 8MiB -s 1 --server-memory 64MiB -- "$preloaded" forks_of_cancelled
-  scenario "zeros_that_children_read, $mode" env RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --memory 32MiB -s 0 -- "$preloaded" zeros_that_children_read
-done
-for mode in thread signal protect; do
-  scenario "faults_in_malloc, $mode" env RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --memory 64MiB --page-block 4KiB -s 0 -- "$preloaded" faults_in_malloc
-  for name in mapped_files first_pages_in_children; do
-    scenario "$name, $mode" env RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --memory 8MiB -s 0 -- "$preloaded_user" $name
-  done
-  # The end, with the reason.
-  timeout 60 env RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --memory 8MiB -s 0 -- "$preloaded_user" closes_all_unasked >out 2>err
-  if [ $? = 134 ] && [ ! -s out ] && grep -q 'so the process ends' err && grep -q descriptor err; then
-    echo "ok: closes_all_unasked, $mode"
-  else
-    fail "closes_all_unasked, $mode" out err
-  fi
-  rm -f trace own
-  scenario "traced, $mode" env RAMSPAN_TRACE="$work/trace" RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --memory 8MiB -s 0 -- "$preloaded_user" traced
-  { [ ! -s own ] && [ "$(stat -c %s trace)" -gt 1000 ]; } || fail "traced, $mode: the trace is not where it belongs"
-done
-# The kernel's accesses are served, and as for a user for whom they are not; pages are moved, and as on a kernel that cannot; and as in a container without userfaultfd.
-for mode in "thread auto" "signal auto" "thread copy" "signal copy" "protect auto"; do
-  for name in guard_pages remaps calls signals stacks locks child children child_calls child_signals frees_during_forks ticks small_stack descriptors streams messages waiting masks cancelled devices appends blocking handler_calls refused answers own_faults rights rights_beside_readers rights_in_children locks_and_rights locks_of_kernel rights_of_calls arguments soak handlers_during_forks children_of_small_files waits_on_stacks late_messages child_handler_masks lengths locks_beside_allocations spawns restarts small_answers control_data more_names locks_of_stacks rooms_that_end environments signals_of_vfork signals_of_unknown_children words_of_clone bad_pointers terminals calls_on_stacks given_back_in_pieces forks_beside_devices splits_beside_discards children_without_standard_error forks_of_cancelled; do
-    servers="-s 0"
-    [ $name != descriptors ] || servers="-s $((++turn % 2)) --server-memory 64MiB"
-    children=copy
-    [ $name != child ] || children=none
-    scenario "$name, $mode" env RAMSPAN_PAGE_CHILDREN=$children RAMSPAN_PAGE_FAULTS=${mode% *} RAMSPAN_PAGE_MOVES=${mode#* } "$ramspan" run --pages --memory 8MiB $servers -- "$preloaded" $name
-  done
-done
-# Far servers: the network library's sockets are Ramspan's, too.
-HOME=$work "$ramspan" server --memory 64MiB --listen 127.0.0.1:0 >served 2>&1 &
-server=$!
-for i in $(seq 100); do grep -q ' at ' served && break || sleep 0.1; done
-place=$(sed -n 's/.* at \([^ ]*\), .*/\1/p' served)
-[ -n "$place" ] || fail "a far server has not started" served
-for mode in thread signal; do
-  scenario "descriptors beside a far server, $mode" env HOME="$work" RAMSPAN_SWAP=remote RAMSPAN_SERVERS="$place" RAMSPAN_TRANSPORT=ofi RAMSPAN_TEST_FAR=1 RAMSPAN_PAGE_FAULTS=$mode "$ramspan" run --pages --memory 8MiB -- "$preloaded" descriptors
-done
-kill $server
-wait $server 2>/dev/null
 if "$no_userfaultfd" "$ramspan" run --pages --memory 8MiB -- "$preloaded" children >out 2>err && grep -q 'SIGSEGV' err && grep -q good out; then
   echo "ok: without userfaultfd"
 else
@@ -234,5 +144,4 @@ export RAMSPAN_PAGE_FAULTS=signal
 same sort_by_signal 2MiB 'exec sort -S 32M numbers | md5sum'
 export RAMSPAN_PAGE_MOVES=copy
 same sort_by_copies 2MiB 'exec sort -S 32M numbers | md5sum'
-[ ${#failed[@]} -eq 0 ] || printf 'FAILED in the end: %s\n' "${failed[@]}"
-[ ${#failed[@]} -eq 0 ]
+finish
