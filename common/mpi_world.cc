@@ -64,21 +64,21 @@ struct MpiWorld::Hello {
   Location location{};
 };
 
-UcxSettings::UcxSettings() {
+MpiSettings::MpiSettings() {
   for (size_t i = 0; i < std::size(kSettings); ++i) {
     set_here_[i] = std::getenv(kSettings[i].name) == nullptr;
     setenv(kSettings[i].name, kSettings[i].value, 0);
   }
 }
 
-UcxSettings::~UcxSettings() {
+MpiSettings::~MpiSettings() {
   for (size_t i = 0; i < std::size(kSettings); ++i) {
     if (set_here_[i]) unsetenv(kSettings[i].name);
   }
 }
 
 Status InitMpiThreadMultiple(int* argc, char*** argv) {
-  const UcxSettings while_mpi_starts;
+  const MpiSettings while_mpi_starts;
   int provided = MPI_THREAD_SINGLE;
   if (PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
     return Unavailable("MPI could not be initialised");

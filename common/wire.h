@@ -19,7 +19,7 @@
 namespace ramspan {
 
 inline constexpr size_t kWireBytes = 64;
-inline constexpr uint16_t kWireVersion = 1;
+inline constexpr uint16_t kWireVersion = 2;
 // Leases begin and end on multiples of this in a server's pool.
 inline constexpr uint64_t kLeaseGranule = uint64_t{64} << 10;
 // No pool is larger; keeps every sum of two sizes far from overflow.

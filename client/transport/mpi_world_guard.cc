@@ -84,7 +84,7 @@ Function* Next(const char* name, Function* own_of_mpi) {
 // A program that initialises MPI by itself: without servers everything about MPI is its own affair.
 #define RAMSPAN_GUARD_INIT(name, parameters, arguments)                    \
   extern "C" int name parameters {                                         \
-    std::optional<ramspan::UcxSettings> while_mpi_starts;              \
+    std::optional<ramspan::MpiSettings> while_mpi_starts;              \
     if (ramspan::JobHasServers()) while_mpi_starts.emplace();              \
     return ramspan::Next(#name, &P##name) arguments;                       \
   }

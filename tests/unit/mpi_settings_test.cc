@@ -1,4 +1,4 @@
-// What UCX is told while MPI starts, and what of it is left.
+// What MPICH and UCX are told while MPI starts, and what of it is left.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,21 +19,23 @@ void ExpectEnvironment(const std::string& tls, const std::string& segment) {
   EXPECT_EQ(Environment("UCX_TCP_TX_SEG_SIZE"), segment);
 }
 
-TEST(UcxSettings, AreThereWhileMpiStartsAndGoneAfterwards) {
+TEST(MpiSettings, AreThereWhileMpiStartsAndGoneAfterwards) {
   unsetenv("UCX_TLS");
   unsetenv("UCX_TCP_TX_SEG_SIZE");
   {
-    const UcxSettings while_mpi_starts;
+    const MpiSettings while_mpi_starts;
     ExpectEnvironment("^sysv", "64k");
+    EXPECT_EQ(Environment("MPIR_CVAR_SHM_SYMHEAP_RETRY"), "0");
   }
   ExpectEnvironment("(unset)", "(unset)");
+  EXPECT_EQ(Environment("MPIR_CVAR_SHM_SYMHEAP_RETRY"), "(unset)");
 }
 
-TEST(UcxSettings, TheUsersOwnStayAsTheyAreEachForItself) {
+TEST(MpiSettings, TheUsersOwnStayAsTheyAreEachForItself) {
   setenv("UCX_TLS", "tcp,self", 1);
   unsetenv("UCX_TCP_TX_SEG_SIZE");
   {
-    const UcxSettings while_mpi_starts;
+    const MpiSettings while_mpi_starts;
     ExpectEnvironment("tcp,self", "64k");
   }
   ExpectEnvironment("tcp,self", "(unset)");
