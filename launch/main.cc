@@ -159,6 +159,20 @@ void SweepBefore() {
                jobs == 1 ? "" : "s", RunFolderParent(tmp == nullptr ? "" : tmp).c_str());
 }
 
+// A shell's status for what is not found, and the dynamic linker's for a library that is not. Its line does not say where Ramspan's are.
+constexpr int kNotFound = 127;
+void SayWhereLibrariesAre(const std::string& app) {
+  if (!UsesRamspan(app).value_or(false)) return;
+  for (const char* folder : {"/../lib", "/../lib64", "/../lib/x86_64-linux-gnu"}) {
+    std::error_code error;
+    const std::string libraries = std::filesystem::canonical(SelfFolder() + folder, error).string();
+    if (error || access((libraries + "/libramspan.so.0").c_str(), R_OK) != 0) continue;
+    std::fprintf(stderr, "ramspan: status 127: if a library of Ramspan's was not found (a line above says so): they are in %s. Remedy: export LD_LIBRARY_PATH=%s, "
+                 "or link %s with -Wl,-rpath,%s\n", libraries.c_str(), libraries.c_str(), app.c_str(), libraries.c_str());
+    return;
+  }
+}
+
 int Run(const Arguments& arguments) {
   if (AsksForHelp(arguments)) {
     std::fputs(RunHelp().c_str(), stdout);
@@ -172,9 +186,13 @@ int Run(const Arguments& arguments) {
   const Result<Plan> plan = MakePlan(options.value(), HostFacts(options.value()));
   if (!plan.ok()) return Fail(plan.status());
   for (const std::string& note : plan.value().notes) std::fprintf(stderr, "ramspan: %s\n", note.c_str());
-  if (!options.value().dry_run) return RunPlan(plan.value());
-  std::printf("%s\n", ShellLine(plan.value()).c_str());
-  return 0;
+  if (options.value().dry_run) {
+    std::printf("%s\n", ShellLine(plan.value()).c_str());
+    return 0;
+  }
+  const int status = RunPlan(plan.value());
+  if (status == kNotFound) SayWhereLibrariesAre(options.value().app[0]);
+  return status;
 }
 
 int Become(const std::string& program, const Arguments& arguments) {

@@ -593,6 +593,16 @@ TEST_F(RunTest, AProgramInTheCommandsPlaceIsAnsweredByTheLineThatRunsIt) {
   EXPECT_NE(outcome.err.find("ramspan run -- ./app"), std::string::npos) << outcome.err;
 }
 
+// The dynamic linker's line says what it has not found, and not where that is.
+TEST_F(RunTest, WhereItsLibrariesAreIsSaidOfAProgramThatDoesNotFindThem) {
+  if (std::string(LIBRARY).find(".so") == std::string::npos) GTEST_SKIP() << "it is linked into the program";
+  fs::create_directory(folder_ / "lib");
+  std::ofstream(folder_ / "lib/libramspan.so.0").put(' ');
+  const Outcome outcome = Run({"--memory", "8MiB", "--", UNFOUND_PROGRAM});
+  EXPECT_EQ(outcome.status, 127);
+  EXPECT_NE(outcome.err.find("Remedy: export LD_LIBRARY_PATH=" + (folder_ / "lib").string()), std::string::npos) << outcome.err;
+}
+
 TEST_F(RunTest, BadLinesEndWithStatusTwo) {
   EXPECT_EQ(Run({"-n", "2", "--", "/nowhere/app"}).status, 2);
   EXPECT_EQ(Run({"--transport", "ofi", "--", "true"}).status, 2);
