@@ -80,7 +80,7 @@ TierFigures ProcessStatistics::Moved() const {
 
 std::optional<ProcessStatistics> ParseProcessStatistics(std::string_view text) {
   const Json process = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!process.is_object()) return std::nullopt;
+  if (!process.is_object() || !process.contains("budget_bytes")) return std::nullopt;
   ProcessStatistics s;
   const auto rank = process.find("rank"), seconds = process.find("seconds");
   if (rank != process.end() && rank->is_number_integer()) s.rank = rank->get<int64_t>();

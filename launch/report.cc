@@ -53,7 +53,7 @@ Result<ProcessStatistics> ReadStatistics(const std::string& path) {
   if (!file) return InvalidArgument(path + ": cannot be read: " + strerror(errno) + (errno == ENOENT ? " (a program writes its statistics when it exits, not when it is killed; one that is not linked with Ramspan, or has allocated nothing that --pages takes, writes none)" : ""));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::optional<ProcessStatistics> process = ParseProcessStatistics(text);
-  if (!process) return InvalidArgument(path + " is not a statistics file (one JSON object)");
+  if (!process) return InvalidArgument(path + " is not a statistics file (one JSON object, as RAMSPAN_STATS=FILE or --stats FILE writes it)");
   return std::move(*process);
 }
 

@@ -319,7 +319,7 @@ TEST(Advice, OfSeveralProcessesTheWorstSpeaks) {
 
 TEST(Advice, ALineSaysThatThereIsNothingToChange) {
   const auto says = [](const Json& run) { return AdviceText(JobOf({run}), "now"); };
-  EXPECT_EQ(says(Json::object()), "What to change (now)\n  Nothing: these statistics tell of no data.\n");
+  EXPECT_EQ(says({{"budget_bytes", 1}}), "What to change (now)\n  Nothing: these statistics tell of no data.\n");
   EXPECT_EQ(says(Changed({{"tiers", nullptr}})), "What to change (now)\n  Nothing: all of the data had room in memory.\n");
   EXPECT_THAT(says(Changed({{"waits", {{"total_us", 4'000'000}}}})), HasSubstr("The data was 4.0 times the memory limit"));
 }

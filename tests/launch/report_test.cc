@@ -58,8 +58,14 @@ TEST_F(ReportTest, AdviceIsGivenOnceForAJobAndOnceForEachName) {
 }
 
 TEST_F(ReportTest, MissingKeysCountAsZero) {
-  const Result<std::string> table = ReportText({{"job", {File("c.json", "{}")}}});
+  const Result<std::string> table = ReportText({{"job", {File("c.json", "{\"budget_bytes\": 1}")}}});
   EXPECT_TRUE(table.ok());
+}
+
+// It was a report of nothing.
+TEST_F(ReportTest, AnyOtherObjectIsNoStatistics) {
+  const std::string other = File("e.json", "{}");
+  EXPECT_NE(ReportText({{"job", {other}}}).status().message().find(other + " is not a statistics file"), std::string::npos);
 }
 
 TEST_F(ReportTest, BrokenAndMissingFilesAreNamed) {
