@@ -9,7 +9,7 @@ using Json = nlohmann::json;
 
 uint64_t Number(const Json& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<uint64_t>() : 0;
+  return found != object.end() && found->is_number() && *found >= 0 ? found->get<uint64_t>() : 0;
 }
 
 const Json& Child(const Json& object, const char* key) {
@@ -84,7 +84,7 @@ std::optional<ProcessStatistics> ParseProcessStatistics(std::string_view text) {
   ProcessStatistics s;
   const auto rank = process.find("rank"), seconds = process.find("seconds");
   if (rank != process.end() && rank->is_number_integer()) s.rank = rank->get<int64_t>();
-  if (seconds != process.end() && seconds->is_number()) s.seconds = seconds->get<double>();
+  if (seconds != process.end() && seconds->is_number() && *seconds >= 0) s.seconds = seconds->get<double>();
   s.budget = Number(process, "budget_bytes");
   s.metadata = Number(process, "metadata_bytes");
   s.metadata_beside_limit = Number(process, "metadata_beside_limit_bytes");

@@ -264,11 +264,20 @@ void ThrowBesideViews() {
                                                 "before (a smaller scope), or reserve() enough before it begins; a queue that grows while it is read is read by x[i]")});
 }
 
+void ThrowWhileGrowing(size_t old_bytes, size_t new_bytes, const char* why) {
+  ThrowStatus(WithinHeap(
+      [&] {
+        return FailedPrecondition("a managedVector's last block, of " + FormatBytes(old_bytes) + ", grows to " + FormatBytes(new_bytes) +
+                                  ", and both have to be in memory meanwhile: reserve(n) before its first element, so that it need not grow (" + std::string(why) + ")");
+      },
+      OutOfHeap()));
+}
+
 void ThrowTooManyBlocks(size_t blocks, size_t block_bytes) {
   ThrowStatus(WithinHeap(
       [&] {
         return FailedPrecondition("the descriptors of " + std::to_string(blocks) + " blocks of " + FormatBytes(block_bytes) +
-                                  " do not fit half of the memory limit; make larger blocks (VectorOptions{64_MiB}), raise the limit (RAMSPAN_MEMORY, "
+                                  " do not fit half of the memory limit; make larger blocks (VectorOptions{64_MiB}, ChunkBytes{64_MiB}), raise the limit (RAMSPAN_MEMORY, "
                                   "ramspan run --memory), or check the element count");
       },
       OutOfHeap()));

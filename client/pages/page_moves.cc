@@ -184,6 +184,7 @@ void PageSpace::ShowAhead(const Sized& block) {
       Came came;
       if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next.block->chunk).ok() || !ShowPinned(next.block, chunk, nullptr, &came)) return;
       NoteHeard(next, came);
+      if (adapts_ && came != Came::kHeard) CountArrival(next);
     }
     next.block->row.store(row, std::memory_order_relaxed);
   }

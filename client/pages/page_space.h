@@ -300,6 +300,10 @@ class PageSpace {
     std::atomic<bool> keeps{false};  // sizes: a thread's stack is in it, whose blocks are not to go while it is in here
     std::atomic<uint8_t> begun{0}, failures{0};  // faults were there; times that a smaller size was none for long
     std::atomic<int16_t> score{0};               // of the faults that show which size it should be
+    std::atomic<uint16_t> units{0}, pages{0};    // that came since the last verdict on how full units are: units, and pages of those that are watched
+    std::atomic<uint16_t> larges{0};             // that came since the last trial; those that came here and there count as several
+    std::atomic<uint8_t> trials{0};              // times that large blocks became units to see how full these are, and were right
+    std::atomic<bool> on_trial{false};
     std::atomic<uint32_t> not_before{0};         // by the count of faults: no size changes
   };
   Area& AreaOf(const void* address) const { return areas_[OffsetOf(address) / kAreaBytes]; }
@@ -309,6 +313,12 @@ class PageSpace {
   bool IsFullOfDescriptors() const;
   void Adapt(const void* address);
   void Judge(const Sized& block);
+  bool IsWatched(size_t unit) const;
+  Size WantedAt(const Area& area, const void* address) const;
+  void CountArrival(const Sized& block);
+  enum Fullness : uint8_t { kUnknown, kSparse, kHalf, kDense };
+  Fullness FullnessOf(const Area& area) const;
+  bool ManyOfUnitCame(const void* address, uint32_t now) const;
   bool CameNear(const void* address, uint32_t now, uint32_t near) const;
   void KeepSizes(const void* address) const {
     if (adapts_) AreaOf(address).keeps.store(true, std::memory_order_relaxed);

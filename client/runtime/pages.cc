@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -63,6 +64,9 @@ template <typename F>
 void* OrNull(const F& call) {
   try {
     return call();
+  } catch (const std::bad_alloc&) {
+    static std::atomic<bool> told{false};
+    if (!told.exchange(true)) LogWarning("memory that is swapped by pages is not to be had: there are not as many addresses; is the count a negative number?");
   } catch (const std::exception& e) {
     static std::atomic<bool> told{false};
     if (!told.exchange(true)) LogWarning("memory that is swapped by pages is not to be had: %s", e.what());
@@ -81,14 +85,19 @@ void* AllocatePages(size_t bytes, size_t alignment) {
     if (begin == nullptr) throw std::bad_alloc();
     return memset(begin, 0, bytes);
   }
-  const PageCall call;
-  RefuseWithinProgramCode("AllocatePages");
-  return AsPublicCall([&] {
-    PageSpace& started = Runtime::Get().pages();
-    void* const begin = call.space() == nullptr ? started.Allocate(bytes, alignment) : call.Run([bytes, alignment](PageSpace& space) { return space.Allocate(bytes, alignment); });
-    if (begin == nullptr) throw std::bad_alloc();
-    return begin;
-  });
+  if (!std::has_single_bit(alignment)) ThrowStatus(InvalidArgument("AllocatePages: an alignment of " + std::to_string(alignment) + " bytes is no power of two"));
+  const size_t least = std::max<size_t>(bytes, 1);
+  void* begin = nullptr;
+  {
+    const PageCall call;
+    RefuseWithinProgramCode("AllocatePages");
+    begin = AsPublicCall([&] {
+      PageSpace& started = Runtime::Get().pages();
+      return call.space() == nullptr ? started.Allocate(least, alignment) : call.Run([least, alignment](PageSpace& space) { return space.Allocate(least, alignment); });
+    });
+  }
+  if (begin == nullptr) throw std::bad_alloc();  // not by AsPublicCall: it would be told of the heap
+  return begin;
 }
 
 void FreePages(void* begin) noexcept {

@@ -98,6 +98,7 @@ class blockedArray {
       counts_[d] = shape[d] / block_shape[d] + (shape[d] % block_shape[d] != 0 ? 1 : 0);
       blocks *= counts_[d];
     }
+    detail::RefuseTooManyBlocks(blocks, all / std::max<size_t>(blocks, 1) * sizeof(T));
     chunks_.reserve(blocks);
     for (size_t i = 0; i < blocks; ++i) {
       size_t elements = 1;

@@ -122,6 +122,8 @@ class managedArray {
   void Make(size_t n, ChunkBytes chunk, const Value&... value) {
     size_ = n;
     chunk_elements_ = std::max<size_t>(1, chunk.value / sizeof(T));
+    if (n > SIZE_MAX / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
+    detail::RefuseTooManyBlocks(n / chunk_elements_, chunk_elements_ * sizeof(T));
     chunks_.reserve(n / chunk_elements_ + 1);
     for (size_t done = 0; done < n; done += chunk_elements_) {
       chunks_.emplace_back(std::min(chunk_elements_, n - done), value...);

@@ -93,8 +93,13 @@ class managedVector {
   // What is moved from is empty.
   managedVector(managedVector&& other) noexcept : managedVector(other.Like()) { swap(other); }
   // Error, and the end of the process where nothing may be thrown, while there is a view of what is here: its elements would be gone.
+  // The elements of the other one, in blocks of this one's size and with its advice. A move takes the other's blocks, as they are.
   managedVector& operator=(const managedVector& other) {
-    if (this != &other) Take(managedVector(other));
+    if (this == &other) return *this;
+    managedVector fresh(Like());
+    fresh.advised_ = advised_;
+    fresh.CopyFrom(other);
+    Take(std::move(fresh));
     return *this;
   }
   managedVector& operator=(managedVector&& other) noexcept {
@@ -167,7 +172,7 @@ class managedVector {
     RefuseBesideViews();
     if (n > SIZE_MAX / 2 / sizeof(T)) detail::ThrowTooLarge(n, sizeof(T));
     const size_t before = blocks_.size(), needed = ((n - 1) >> shift_) + 1;
-    RefuseTooMany(needed);
+    detail::RefuseTooManyBlocks(needed, sizeof(T) << shift_);
     const auto elements_in = [&](size_t b) { return std::min(block_elements(), n - (b << shift_)); };
     try {
       if (needed > blocks_.capacity()) blocks_.reserve(std::max(needed, 2 * blocks_.capacity()));
@@ -236,13 +241,6 @@ class managedVector {
 
  private:
   friend struct detail::AdviceOf;
-  // Descriptors do not go back to the data when they are not needed any more, so it is not left to chance how many can be made.
-  void RefuseTooMany(size_t blocks) const {
-    constexpr size_t kMany = 4096, kDescriptorBytes = 64;  // there is more to each block
-    if (blocks < kMany) return;
-    detail::ThisThreadPins();  // starts the runtime, which knows the limit
-    if (blocks > detail::HalfOfMemory() / kDescriptorBytes) detail::ThrowTooManyBlocks(blocks, sizeof(T) << shift_);
-  }
   void Take(managedVector&& other) {
     RefuseBesideViews();
     managedVector(std::move(other)).swap(*this);
@@ -286,14 +284,18 @@ class managedVector {
     managedPtr<T>& last = blocks_.back();
     const size_t room = last.size(), first = (blocks_.size() - 1) << shift_;
     if (room >= elements) return;
-    managedPtr<T> larger(elements, uninitialized);
-    if (size_ > first) {
-      const adhereTo<T> from(last);
-      adhereTo<T> to(larger);
-      const T* const begin = from;
-      std::copy_n(begin, std::min(size_ - first, room), static_cast<T*>(to));
+    try {
+      managedPtr<T> larger(elements, uninitialized);
+      if (size_ > first) {
+        const adhereTo<T> from(last);
+        adhereTo<T> to(larger);
+        const T* const begin = from;
+        std::copy_n(begin, std::min(size_ - first, room), static_cast<T*>(to));
+      }
+      last = std::move(larger);
+    } catch (const OutOfMemory& e) {
+      detail::ThrowWhileGrowing(room * sizeof(T), elements * sizeof(T), e.what());
     }
-    last = std::move(larger);
     advised_.GiveTo(last);
     capacity_ = first + elements;
   }
@@ -320,11 +322,12 @@ class managedVector {
   }
   void CopyFrom(const managedVector& other) {
     reserve(other.size_);
-    for (size_t b = 0; b < other.block_count(); ++b) {
-      const adhereTo<T> from(other.blocks_[b]);
-      adhereTo<T> to(blocks_[b]);
+    const size_t step = std::min(block_elements(), other.block_elements());
+    for (size_t i = 0; i < other.size_; i += step) {
+      const adhereTo<T> from(other.blocks_[i >> other.shift_]);
+      adhereTo<T> to(blocks_[i >> shift_]);
       const T* const begin = from;
-      std::copy_n(begin, std::min(block_elements(), other.size_ - (b << shift_)), static_cast<T*>(to));
+      std::copy_n(begin + (i & other.mask_), std::min(step, other.size_ - i), static_cast<T*>(to) + (i & mask_));
     }
     size_ = other.size_;
   }

@@ -32,7 +32,7 @@ RAMSPAN_API void* AllocatePages(size_t bytes, size_t alignment = alignof(std::ma
 RAMSPAN_API void FreePages(void* begin) noexcept;
 // Whether the address is in such memory, and so belongs to FreePages.
 RAMSPAN_API bool IsPaged(const void* address) noexcept;
-// As asked for. REQUIRES: `begin` came from AllocatePages.
+// As asked for, at least 1. REQUIRES: `begin` came from AllocatePages.
 RAMSPAN_API size_t PagedBytes(const void* begin) noexcept;
 
 // As managedPtr::advise, for the blocks in the range that have been touched. Nothing elsewhere.

@@ -371,4 +371,34 @@ TEST(ManagedVector, WhatIsMovedFromIsEmptyAndOfTheSameKind) {
   EXPECT_EQ((managedVector<double>(3, 1.0, {.chunk = SIZE_MAX}).block_count()), 1u);
 }
 
+// It took the blocks of the other one: after `p = z` a hot table was no array any more, and each span of it a copy.
+TEST(ManagedVector, AnAssignmentKeepsTheBlocksOfWhatIsAssignedTo) {
+  managedVector<int> many(100'000, 0), one(VectorOptions{SIZE_MAX}), small(VectorOptions{4096});
+  std::iota(many.begin(), many.end(), 7);
+  one = many;
+  EXPECT_EQ(one.block_count(), 1u);
+  small = one;
+  EXPECT_EQ(small.block_elements(), 1024u);
+  const auto is_right = [](const managedVector<int>& v) {
+    if (v.size() != 100'000) return false;
+    for (size_t i = 0; i < v.size(); ++i) {
+      if (v[i] != static_cast<int>(i) + 7) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(is_right(many) && is_right(one) && is_right(small));
+  one = managedVector<int>(VectorOptions{4096});  // a move takes them
+  EXPECT_EQ(one.block_elements(), 1024u);
+}
+
+TEST(ManagedVector, WhatGrowsBeyondMemorySaysWhatWouldHelp) {
+  managedVector<double> one(VectorOptions{SIZE_MAX});
+  try {
+    for (int i = 0; i < 4'000'000; ++i) one.push_back(i);
+    FAIL() << "it has grown beyond the limit";
+  } catch (const ramspan::OutOfMemory& e) {
+    EXPECT_NE(std::string(e.what()).find("reserve(n) before its first element"), std::string::npos) << e.what();
+  }
+}
+
 }  // namespace

@@ -68,6 +68,13 @@ TEST_F(ReportTest, AnyOtherObjectIsNoStatistics) {
   EXPECT_NE(ReportText({{"job", {other}}}).status().message().find(other + " is not a statistics file"), std::string::npos);
 }
 
+TEST_F(ReportTest, NegativeNumbersCountAsZero) {
+  const Result<std::string> table = ReportText({{"job", {File("f.json", "{\"budget_bytes\": -1, \"peak_data_bytes\": -1, \"seconds\": -1.23}")}}});
+  ASSERT_TRUE(table.ok());
+  EXPECT_EQ(table.value().find("PiB"), std::string::npos) << table.value();
+  EXPECT_EQ(table.value().find("-1"), std::string::npos) << table.value();
+}
+
 TEST_F(ReportTest, BrokenAndMissingFilesAreNamed) {
   const std::string broken = File("d.json", "{\"chunks\": ");
   EXPECT_NE(ReportText({{"job", {broken}}}).status().message().find(broken), std::string::npos);

@@ -59,6 +59,21 @@ TEST(Pages, WhatWasWrittenIsReadAfterItHasLeft) {
   EXPECT_LE(GetStatistics().memory_used, 8 * kMiB);
 }
 
+// FreePages took what AllocatePages(0) had given for what nobody had allocated, and ended the process.
+TEST(Pages, NoBytesAreAllocatedAndFreed) {
+  void* const none = AllocatePages(0);
+  EXPECT_TRUE(IsPaged(none));
+  FreePages(none);
+}
+
+// It was an OutOfMemory that told of ulimit; callers of std::allocator's interface catch bad_alloc.
+TEST(Pages, WhatHasNoAddressesIsBadAlloc) {
+  EXPECT_THROW(AllocatePages(SIZE_MAX), std::bad_alloc);
+  PagedAllocator<double> allocator;
+  EXPECT_THROW(allocator.allocate(size_t{1} << 43), std::bad_alloc);
+  EXPECT_THROW(AllocatePages(100, 48), ConfigError) << "no power of two";
+}
+
 // Frames kept their pages where the program had others: twice the limit. And each block that left made a mapping of its own.
 TEST(Pages, WhatIsThereIsThereOnceAndInFewMappings) {
   const auto of_status = [](const char* what) {
@@ -209,6 +224,29 @@ TEST(Pages, SweepsReadLittleMoreThanWhatDoesNotFit) {
   if (!HasHugeBlocks()) GTEST_SKIP() << kNeedsHugeBlocks;
   const auto words = NumberedWords();
   EXPECT_LT(PartOfSweeps(words, [&](int) { SweepTimes(words, 1); }), 0.65);
+}
+
+// What lies beside each other was used at one time, so blocks grew to 2 MiB, of which one page of sixteen was used (compilers, interpreters: 47 GiB were read for one compilation of 208 MiB in 24 MiB; pages
+// would have read 1.7). The pages that are used fit memory eight times.
+TEST(Pages, BlocksOfWhichFewPagesAreUsedBecomePages) {
+  if (!HasHugeBlocks()) GTEST_SKIP() << kNeedsHugeBlocks;
+  constexpr size_t kUnit = 64 << 10, kPage = 4096;
+  const Pages pages(256 * kMiB);
+  for (size_t at = 0; at < pages.bytes; at += kPage) pages.begin[at] = static_cast<char>(at / kPage % 127);
+  const auto round = [&] {
+    const uint64_t before = GetStatistics().bytes_in;
+    for (size_t unit = 0; unit < pages.bytes / kUnit; ++unit) {
+      const size_t page = unit * kUnit / kPage + unit * 7 % 16;
+      EXPECT_EQ(pages.begin[page * kPage], static_cast<char>(page % 127));
+    }
+    return GetStatistics().bytes_in - before;
+  };
+  const uint64_t first = round();
+  EXPECT_GT(first, 64 * kMiB) << "then this test shows nothing";
+  for (int i = 0; i < 60; ++i) round();
+  uint64_t last = 0;
+  for (int i = 0; i < 4; ++i) last += round();
+  EXPECT_LT(last, 32 * kMiB) << "of " << first << " in the first";
 }
 
 // How late blocks leave at a turn is HeardRing's to say (heard_ring_test.cc).

@@ -167,7 +167,15 @@ RAMSPAN_API const char* DescribeChunk(const ChunkHead* chunk) noexcept;
 [[noreturn]] RAMSPAN_API void ThrowNone(const char* what, size_t index, size_t count);  // `what` is "block" or "row"
 [[noreturn]] RAMSPAN_API void ThrowBesideViews();
 [[noreturn]] RAMSPAN_API void ThrowOutOfHeap();
+[[noreturn]] RAMSPAN_API void ThrowWhileGrowing(size_t old_bytes, size_t new_bytes, const char* why);
 [[noreturn]] RAMSPAN_API void ThrowTooManyBlocks(size_t blocks, size_t block_bytes);
+// Descriptors do not go back to the data when they are not needed any more, so it is not left to chance how many can be made.
+inline void RefuseTooManyBlocks(size_t blocks, size_t block_bytes) {
+  constexpr size_t kMany = 4096, kDescriptorBytes = 64;  // there is more to each block
+  if (blocks < kMany) return;
+  ThisThreadPins();  // starts the runtime, which knows the limit
+  if (blocks > HalfOfMemory() / kDescriptorBytes) ThrowTooManyBlocks(blocks, block_bytes);
+}
 [[noreturn]] RAMSPAN_API void ThrowNoBlock(const size_t* index, const size_t* counts, size_t dimensions);
 [[noreturn]] RAMSPAN_API void ThrowNoElement(const size_t* index, const size_t* counts, size_t dimensions);  // of a block
 [[noreturn]] RAMSPAN_API void ThrowEmptyBlocks(const size_t* block_shape, size_t dimensions);
