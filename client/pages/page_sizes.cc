@@ -1,9 +1,7 @@
 // PageSpace, sixth part: sizes of blocks that adapt to their use (URSL's future work). A unit's block begins as the unit. Where faults come to one block after the other, a whole run of units becomes
 // one large block, which moves as a huge page and comes by one fault; where they come here and there, a unit becomes blocks of one page, so that nothing is read for a page that nobody uses.
 //
-// Judged by area (32 MiB), by what can be seen without a cost: whether a fault's neighbours came within the last kNear faults (fewer, where blocks are few). What an area's blocks should be is only a wish: a block changes its size
-// when it is touched the next time (Adapt), because its data has to come then anyway. A wrong guess costs a copy, and each time that an area turns out to have been right before, the next guess needs four times the
-// evidence.
+// What an area's blocks should be (page_judging.cc) is only a wish: a block changes its size when it is touched the next time (Adapt), because its data has to come then anyway. A wrong guess costs a copy.
 //
 // A change: all old blocks and all new ones are pinned in the engine; then, with the old blocks locked, what is at home moves to its frame, data is copied from frame to frame, and descriptors change
 // hands. Where a block becomes several and swap holds it as it is, no data is touched: their slots are parts of its own (Engine::Cut). Whoever has seen the old ones finds that they have no chunk any more, and looks again. One thread at a time; who finds another one at it goes on with the blocks as they are. Whatever fails,
@@ -21,27 +19,7 @@
 namespace ramspan {
 namespace {
 
-constexpr uint32_t kNear = 64, kNearLeast = 4;  // faults: at most, at least
-constexpr int kGrow = 16;            // so many more faults with a neighbour than without
-constexpr uint8_t kRowOfSweep = 32;  // pages that came one after the other: a record of several is shorter, and where all are used at random there is no such row
-constexpr int kSweepWeighs = 32, kSureOfSparse = 512;
-constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
-constexpr int kSureOfLarge = 4;      // where faults are few, so that it is soon seen when they come here and there
-constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
-constexpr uint64_t kLargestInLimit = 16;  // large blocks are at most this part of it, also where it is lower than at the start
-// Of the limit: beyond it no more blocks become pages. Frames give way to descriptors up to 7/8, and small limits are soon full of what each block has anyway.
-constexpr uint64_t kDescriptorsInLimit = 4, kDescriptorsInSmallLimit = 12, kSmallLimit = 16 << 20;
 constexpr uint32_t kAfterFailure = 64;  // faults, until sizes change again where that could not be done
-
-// How full units are, in pages that are used of each while it is at home, is seen by those that are watched: they come in pages wherever others of their area are units.
-constexpr size_t kWatchedOf = 64;
-constexpr uint32_t kUnitsOfGuess = 128, kUnitsOfVerdict = 192;  // that came: three are watched beside as many
-constexpr uint32_t kSparsePages = 4, kDensePages = 7;  // of 16: a unit costs as much as four pages, a large block as much as half of its units
-// Large blocks that came, until it is tried how full their units are: where a sweep goes through them they are right most likely. Each trial in which they were right makes it four times as many.
-constexpr uint16_t kLargesUntilTrial = 256, kLargeApartWeighs = 4;
-constexpr uint8_t kTrialsMost = 3;
-constexpr int kManyPages = 5;                          // of a unit, came within the time in which a part of memory is used anew: units may be right
-constexpr uint64_t kPartUsedAnew = 16;
 
 constexpr uint64_t kAdvice = kAdvisedKeep | kAdvisedOnce | kAdvisedSequential | kAdvisedRandom;
 
@@ -62,51 +40,6 @@ class PageSpace::Converting {
   PageSpace* const space_;
   const bool does_;
 };
-
-// Descriptors of pages are not to take what the first touch of other blocks needs.
-bool PageSpace::IsFullOfDescriptors() const {
-  const uint64_t limit = engine_->budget()->limit();
-  return engine_->budget()->metadata() > limit / (limit < kSmallLimit ? kDescriptorsInSmallLimit : kDescriptorsInLimit);
-}
-
-// As far as it can be.
-PageSpace::Size PageSpace::Wanted(const Area& area) const {
-  const auto wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
-  if (wanted == kLarge && sizes_[kLarge] > engine_->budget()->limit() / kLargestInLimit) return kUnit;  // the limit has been lowered
-  return wanted == kPage && IsFullOfDescriptors() ? kUnit : wanted;
-}
-
-// One of kWatchedOf; not always the same one of each row.
-bool PageSpace::IsWatched(size_t unit) const { return unit % kWatchedOf == unit / kWatchedOf * 29 % kWatchedOf; }
-
-PageSpace::Size PageSpace::WantedAt(const Area& area, const void* address) const {
-  const Size wanted = Wanted(area);
-  const bool watches = wanted == kUnit && area.wanted.load(std::memory_order_relaxed) == kUnit && !is_restless_ && IsWatched(UnitOf(address)) && !IsFullOfDescriptors();
-  return watches ? kPage : wanted;
-}
-
-// With whatever came with it. Counts only, of several threads: what is lost of them does not matter.
-void PageSpace::CountArrival(const Sized& block) {
-  Area& area = AreaOf(block.home);
-  if (area.wanted.load(std::memory_order_relaxed) == kPage || sizes_[kPage] == unit_bytes_) return;
-  if (block.bytes == unit_bytes_) area.units.fetch_add(area.units.load(std::memory_order_relaxed) < UINT16_MAX / 2, std::memory_order_relaxed);
-  if (block.bytes < unit_bytes_ && IsWatched(UnitOf(block.home))) area.pages.fetch_add(area.pages.load(std::memory_order_relaxed) < UINT16_MAX / 2, std::memory_order_relaxed);
-  if (block.bytes > unit_bytes_) area.larges.fetch_add(block.block->row.load(std::memory_order_relaxed) == 0 ? kLargeApartWeighs : 1, std::memory_order_relaxed);
-}
-
-PageSpace::Fullness PageSpace::FullnessOf(const Area& area) const {
-  const uint32_t units = area.units.load(std::memory_order_relaxed), pages = area.pages.load(std::memory_order_relaxed) * (kWatchedOf - 1);
-  if (units < kUnitsOfGuess) return kUnknown;
-  return pages < kSparsePages * units ? kSparse : pages < kDensePages * units ? kHalf : kDense;
-}
-
-bool PageSpace::ManyOfUnitCame(const void* address, uint32_t now) const {
-  const auto lately = static_cast<uint32_t>(std::clamp<uint64_t>(engine_->budget()->limit() / sizes_[kPage] / kPartUsedAnew, kNear, UINT16_MAX));
-  int came = 0;
-  const char* const begin = HomeOfUnit(UnitOf(address));
-  for (const char* at = begin; at < begin + unit_bytes_; at += sizes_[kPage]) came += CameNear(at, now, lately);
-  return came >= kManyPages;
-}
 
 // A block that begins there is the first of what becomes one larger block with its first touch.
 bool PageSpace::BeginsLarger(const Sized& block) const {
@@ -147,86 +80,6 @@ void PageSpace::Adapt(const void* address) {
     done = done && Resize(begin, kUnit, kLarge);
   }
   if (!done && !is_restless_) area.not_before.store(FaultsNow() + kAfterFailure, std::memory_order_relaxed);
-}
-
-// After it has come.
-void PageSpace::Judge(const Sized& block) {
-  Area& area = AreaOf(block.home);
-  if (area.begun.load(std::memory_order_relaxed) == 0 && area.begun.exchange(1, std::memory_order_relaxed) == 0 && OffsetOf(block.home) >= kAreaBytes) {
-    area.wanted.store(AreaOf(block.home - kAreaBytes).wanted.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  }
-  // Pages that are more than descriptors have room for may stay so, and are seen to be used in order, too.
-  const bool is_page = block.bytes < unit_bytes_ && area.wanted.load(std::memory_order_relaxed) == kPage;
-  Size wanted = is_page ? kPage : Wanted(area);
-  if (wanted == kLarge && block.bytes == unit_bytes_ && !MayBeLarge(block.home)) wanted = kUnit;  // what cannot be larger
-  if (is_restless_) {
-    const uint32_t lot = FaultsNow() * 2654435761U >> 16;
-    if (lot % 4 == 0) area.wanted.store(static_cast<uint8_t>(lot / 4 % kSizes), std::memory_order_relaxed);
-    return;
-  }
-  CountArrival(block);
-  if (block.bytes != sizes_[wanted]) return;
-  const Fullness full = FullnessOf(area);
-  const auto turn = [&](Size next) {
-    area.score.store(0, std::memory_order_relaxed);
-    area.units.store(0, std::memory_order_relaxed);
-    area.pages.store(0, std::memory_order_relaxed);
-    area.larges.store(0, std::memory_order_relaxed);
-    area.wanted.store(next, std::memory_order_relaxed);
-  };
-  if (wanted == kLarge && area.larges.load(std::memory_order_relaxed) >= kLargesUntilTrial << 2 * area.trials.load(std::memory_order_relaxed)) {
-    area.on_trial.store(true, std::memory_order_relaxed);
-    return turn(kUnit);
-  }
-  const bool on_trial = area.on_trial.load(std::memory_order_relaxed);
-  if (wanted == kUnit && area.units.load(std::memory_order_relaxed) >= kUnitsOfVerdict) {
-    area.on_trial.store(false, std::memory_order_relaxed);
-    if (full == kSparse) {
-      turn(kPage);
-      return area.score.store(-kSureOfSparse, std::memory_order_relaxed);
-    }
-    if (full == kDense && on_trial) {
-      area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
-      return turn(kLarge);
-    }
-    area.units.store(area.units.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
-    area.pages.store(area.pages.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
-  }
-  const uint32_t now = FaultsNow();
-  // Where blocks are few, one beside it came lately by chance: of blocks that are touched anywhere, this one's neighbours in one case of six.
-  const auto near = static_cast<uint32_t>(std::clamp<uint64_t>(touched_bytes() / block.bytes / 12, kNearLeast, kNear));
-  const bool is_near = wanted == kPage ? ManyOfUnitCame(block.home, now) : (block.home > homes_.begin && CameNear(block.home - 1, now, near)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now, near));
-  const bool sweeps = wanted == kPage && block.block->row.load(std::memory_order_relaxed) >= kRowOfSweep;
-  const int weight = sweeps ? kSweepWeighs : is_near ? 1 : -1;
-  const int score = area.score.load(std::memory_order_relaxed) + weight, failures = area.failures.load(std::memory_order_relaxed);
-  Size next = wanted;
-  if (score >= kGrow) next = wanted == kPage ? kUnit : kLarge;
-  if (score <= -(wanted == kLarge ? kShrinkLarge : kShrinkUnit) << failures) next = wanted == kLarge ? kUnit : kPage;
-  // How full units are counts more than what came beside them.
-  if (wanted == kUnit && (on_trial || (next == kLarge && (full == kSparse || full == kHalf)) || (next == kPage && full == kDense))) next = kUnit;
-  if (sizes_[next] == sizes_[wanted]) {
-    area.score.store(static_cast<int16_t>(std::clamp(score, -(kShrinkUnit << kFailuresMost), wanted == kLarge ? kSureOfLarge : kGrow)), std::memory_order_relaxed);
-    return;
-  }
-  if (sizes_[next] > sizes_[wanted] && wanted == kPage) area.failures.store(static_cast<uint8_t>(std::min(failures + kFailureWeighs, kFailuresMost)), std::memory_order_relaxed);
-  turn(next);
-}
-
-void PageSpace::ExpectUse(const void* begin, size_t bytes, bool is_random) {
-  if (!adapts_) return;
-  for (uint64_t at = OffsetOf(begin), end = at + std::min<uint64_t>(bytes, homes_.bytes - at), next; at < end; at = next) {
-    next = std::min(end, (at / kAreaBytes + 1) * kAreaBytes);
-    if (next - at < kAreaBytes / 2) continue;
-    Area& area = areas_[at / kAreaBytes];
-    area.begun.store(1, std::memory_order_relaxed);
-    area.score.store(0, std::memory_order_relaxed);
-    area.wanted.store(is_random ? kPage : kLarge, std::memory_order_relaxed);
-  }
-}
-
-bool PageSpace::CameNear(const void* address, uint32_t now, uint32_t near) const {
-  const uint32_t shown = BlockAt(address).shown_at.load(std::memory_order_relaxed);
-  return shown != 0 && now - shown <= near;
 }
 
 bool PageSpace::IsAnyInGrace(const char* begin, uint64_t bytes) const {

@@ -293,7 +293,7 @@ class PageSpace {
   Status ChargeBlock(const Block* block);
   bool NoteFrame(std::byte* frame, uint64_t bytes);
 
-  // Sizes that adapt (page_sizes.cc).
+  // Sizes that adapt (page_sizes.cc), as an area's use asks for them (page_judging.cc).
   enum Size : uint8_t { kUnit, kPage, kLarge, kSizes };  // kUnit is what a unit has at first
   struct Area {
     std::atomic<uint8_t> wanted{kUnit};
@@ -319,6 +319,7 @@ class PageSpace {
   enum Fullness : uint8_t { kUnknown, kSparse, kHalf, kDense };
   Fullness FullnessOf(const Area& area) const;
   bool ManyOfUnitCame(const void* address, uint32_t now) const;
+  static void Turn(Area* area, Size next);
   bool CameNear(const void* address, uint32_t now, uint32_t near) const;
   void KeepSizes(const void* address) const {
     if (adapts_) AreaOf(address).keeps.store(true, std::memory_order_relaxed);

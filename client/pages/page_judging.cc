@@ -1,0 +1,172 @@
+// PageSpace, seventh part: of which size an area's blocks should be. Judged by area (32 MiB), by two things that cost nothing to see:
+// - whether a fault's neighbours came within the last kNear faults (fewer, where blocks are few): what is used in order is one large block soon;
+// - how many pages of a unit are used while it is at home. Units that are watched, one of kWatchedOf, come in pages where others of their area are units, so as many more units as pages of these have come as
+//   units are not full. Who uses one page of each unit, one unit after the other (compilers, interpreters, columns of a matrix), would have large blocks by the former.
+// Large blocks become units from time to time, to see how full these are. Each time that an area turns out to have been right, the next guess needs four times the evidence.
+#include <algorithm>
+
+#include "client/engine/engine.h"
+#include "client/pages/page_space.h"
+
+namespace ramspan {
+namespace {
+
+constexpr uint32_t kNear = 64, kNearLeast = 4;  // faults: at most, at least
+constexpr int kGrow = 16;            // so many more faults with a neighbour than without
+constexpr uint8_t kRowOfSweep = 32;  // pages that came one after the other: a record of several is shorter, and where all are used at random there is no such row
+constexpr int kSweepWeighs = 32, kSureOfSparse = 512;
+constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
+constexpr int kSureOfLarge = 4;      // where faults are few, so that it is soon seen when they come here and there
+constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
+constexpr uint64_t kLargestInLimit = 16;  // large blocks are at most this part of it, also where it is lower than at the start
+// Of the limit: beyond it no more blocks become pages. Frames give way to descriptors up to 7/8, and small limits are soon full of what each block has anyway.
+constexpr uint64_t kDescriptorsInLimit = 4, kDescriptorsInSmallLimit = 12, kSmallLimit = 16 << 20;
+
+// How full units are, in pages that are used of each while it is at home, is seen by those that are watched: they come in pages wherever others of their area are units.
+constexpr size_t kWatchedOf = 64;
+constexpr uint32_t kUnitsOfGuess = 128, kUnitsOfVerdict = 192;  // that came: three are watched beside as many
+constexpr uint32_t kSparsePages = 4, kDensePages = 7;  // of 16: a unit costs as much as four pages, a large block as much as half of its units
+// Large blocks that came, until it is tried how full their units are: where a sweep goes through them they are right most likely. Each trial in which they were right makes it four times as many.
+constexpr uint16_t kLargesUntilTrial = 256, kLargeApartWeighs = 4;
+constexpr uint8_t kTrialsMost = 3;
+constexpr int kManyPages = 5;                          // of a unit, came within the time in which a part of memory is used anew: units may be right
+constexpr uint64_t kPartUsedAnew = 16;
+
+}  // namespace
+
+// Descriptors of pages are not to take what the first touch of other blocks needs.
+bool PageSpace::IsFullOfDescriptors() const {
+  const uint64_t limit = engine_->budget()->limit();
+  return engine_->budget()->metadata() > limit / (limit < kSmallLimit ? kDescriptorsInSmallLimit : kDescriptorsInLimit);
+}
+
+// As far as it can be.
+PageSpace::Size PageSpace::Wanted(const Area& area) const {
+  const auto wanted = static_cast<Size>(area.wanted.load(std::memory_order_relaxed));
+  if (wanted == kLarge && sizes_[kLarge] > engine_->budget()->limit() / kLargestInLimit) return kUnit;  // the limit has been lowered
+  return wanted == kPage && IsFullOfDescriptors() ? kUnit : wanted;
+}
+
+// One of kWatchedOf; not always the same one of each row.
+bool PageSpace::IsWatched(size_t unit) const { return unit % kWatchedOf == unit / kWatchedOf * 29 % kWatchedOf; }
+
+PageSpace::Size PageSpace::WantedAt(const Area& area, const void* address) const {
+  const Size wanted = Wanted(area);
+  const bool watches = wanted == kUnit && area.wanted.load(std::memory_order_relaxed) == kUnit && !is_restless_ && IsWatched(UnitOf(address)) && !IsFullOfDescriptors();
+  return watches ? kPage : wanted;
+}
+
+// With whatever came with it. Counts only, of several threads: what is lost of them does not matter.
+void PageSpace::CountArrival(const Sized& block) {
+  Area& area = AreaOf(block.home);
+  const uint8_t wanted = area.wanted.load(std::memory_order_relaxed);
+  const auto count = [](std::atomic<uint16_t>* counter, uint16_t more) {
+    if (counter->load(std::memory_order_relaxed) < UINT16_MAX / 2) counter->fetch_add(more, std::memory_order_relaxed);
+  };
+  if (sizes_[kPage] == unit_bytes_) return;
+  // In an area of large blocks no unit is watched: those that are units there are at the edges of allocations.
+  if (wanted == kUnit && block.bytes == unit_bytes_) count(&area.units, 1);
+  if (wanted == kUnit && block.bytes < unit_bytes_ && IsWatched(UnitOf(block.home))) count(&area.pages, 1);
+  if (wanted == kLarge && block.bytes > unit_bytes_) count(&area.larges, block.block->row.load(std::memory_order_relaxed) == 0 ? kLargeApartWeighs : 1);
+}
+
+PageSpace::Fullness PageSpace::FullnessOf(const Area& area) const {
+  const uint32_t units = area.units.load(std::memory_order_relaxed);
+  const uint64_t pages = area.pages.load(std::memory_order_relaxed) * (kWatchedOf - 1);
+  if (units < kUnitsOfGuess || IsFullOfDescriptors()) return kUnknown;  // then none is watched
+  return pages < kSparsePages * units ? kSparse : pages < kDensePages * units ? kHalf : kDense;
+}
+
+bool PageSpace::ManyOfUnitCame(const void* address, uint32_t now) const {
+  const auto lately = static_cast<uint32_t>(std::clamp<uint64_t>(engine_->budget()->limit() / sizes_[kPage] / kPartUsedAnew, kNear, UINT16_MAX));
+  int came = 0;
+  const char* const begin = HomeOfUnit(UnitOf(address));
+  for (const char* at = begin; at < begin + unit_bytes_; at += sizes_[kPage]) came += CameNear(at, now, lately);
+  return came >= kManyPages;
+}
+
+// What has been seen was of the size before.
+void PageSpace::Turn(Area* area, Size next) {
+  area->score.store(0, std::memory_order_relaxed);
+  area->units.store(0, std::memory_order_relaxed);
+  area->pages.store(0, std::memory_order_relaxed);
+  area->larges.store(0, std::memory_order_relaxed);
+  area->on_trial.store(false, std::memory_order_relaxed);
+  area->wanted.store(next, std::memory_order_relaxed);
+}
+
+// After it has come.
+void PageSpace::Judge(const Sized& block) {
+  Area& area = AreaOf(block.home);
+  if (area.begun.load(std::memory_order_relaxed) == 0 && area.begun.exchange(1, std::memory_order_relaxed) == 0 && OffsetOf(block.home) >= kAreaBytes) {
+    area.wanted.store(AreaOf(block.home - kAreaBytes).wanted.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  // Pages that are more than descriptors have room for may stay so, and are seen to be used in order, too.
+  const bool is_page = block.bytes < unit_bytes_ && area.wanted.load(std::memory_order_relaxed) == kPage;
+  Size wanted = is_page ? kPage : Wanted(area);
+  if (wanted == kLarge && block.bytes == unit_bytes_ && !MayBeLarge(block.home)) wanted = kUnit;  // what cannot be larger
+  if (is_restless_) {
+    const uint32_t lot = FaultsNow() * 2654435761U >> 16;
+    if (lot % 4 == 0) area.wanted.store(static_cast<uint8_t>(lot / 4 % kSizes), std::memory_order_relaxed);
+    return;
+  }
+  CountArrival(block);
+  if (block.bytes != sizes_[wanted]) return;
+  const Fullness full = FullnessOf(area);
+  if (wanted == kLarge && !IsFullOfDescriptors() && area.larges.load(std::memory_order_relaxed) >= kLargesUntilTrial << 2 * area.trials.load(std::memory_order_relaxed)) {
+    Turn(&area, kUnit);
+    return area.on_trial.store(true, std::memory_order_relaxed);
+  }
+  const bool on_trial = area.on_trial.load(std::memory_order_relaxed);
+  if (wanted == kUnit && area.units.load(std::memory_order_relaxed) >= kUnitsOfVerdict) {
+    area.on_trial.store(false, std::memory_order_relaxed);
+    if (full == kSparse) {
+      Turn(&area, kPage);
+      return area.score.store(-kSureOfSparse, std::memory_order_relaxed);
+    }
+    if (full == kDense && on_trial) {
+      area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
+      return Turn(&area, kLarge);
+    }
+    area.units.store(area.units.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
+    area.pages.store(area.pages.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
+  }
+  const uint32_t now = FaultsNow();
+  // Where blocks are few, one beside it came lately by chance: of blocks that are touched anywhere, this one's neighbours in one case of six.
+  const auto near = static_cast<uint32_t>(std::clamp<uint64_t>(touched_bytes() / block.bytes / 12, kNearLeast, kNear));
+  const bool is_near = wanted == kPage ? ManyOfUnitCame(block.home, now)
+                                       : (block.home > homes_.begin && CameNear(block.home - 1, now, near)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now, near));
+  const bool sweeps = wanted == kPage && block.block->row.load(std::memory_order_relaxed) >= kRowOfSweep;
+  const int weight = sweeps ? kSweepWeighs : is_near ? 1 : -1;
+  const int score = area.score.load(std::memory_order_relaxed) + weight, failures = area.failures.load(std::memory_order_relaxed);
+  Size next = wanted;
+  if (score >= kGrow) next = wanted == kPage ? kUnit : kLarge;
+  if (score <= -(wanted == kLarge ? kShrinkLarge : kShrinkUnit) << failures) next = wanted == kLarge ? kUnit : kPage;
+  // How full units are counts more than what came beside them; and where only small allocations are, none becomes large.
+  if (next == kLarge && wanted == kUnit && !MayBeLarge(block.home)) next = kUnit;
+  if (wanted == kUnit && (on_trial || (next == kLarge && (full == kSparse || full == kHalf)) || (next == kPage && full == kDense))) next = kUnit;
+  if (sizes_[next] == sizes_[wanted]) {
+    area.score.store(static_cast<int16_t>(std::clamp(score, -(kShrinkUnit << kFailuresMost), wanted == kLarge ? kSureOfLarge : kGrow)), std::memory_order_relaxed);
+    return;
+  }
+  if (sizes_[next] > sizes_[wanted] && wanted == kPage) area.failures.store(static_cast<uint8_t>(std::min(failures + kFailureWeighs, kFailuresMost)), std::memory_order_relaxed);
+  Turn(&area, next);
+}
+
+void PageSpace::ExpectUse(const void* begin, size_t bytes, bool is_random) {
+  if (!adapts_) return;
+  for (uint64_t at = OffsetOf(begin), end = at + std::min<uint64_t>(bytes, homes_.bytes - at), next; at < end; at = next) {
+    next = std::min(end, (at / kAreaBytes + 1) * kAreaBytes);
+    if (next - at < kAreaBytes / 2) continue;
+    Area& area = areas_[at / kAreaBytes];
+    area.begun.store(1, std::memory_order_relaxed);
+    Turn(&area, is_random ? kPage : kLarge);
+  }
+}
+
+bool PageSpace::CameNear(const void* address, uint32_t now, uint32_t near) const {
+  const uint32_t shown = BlockAt(address).shown_at.load(std::memory_order_relaxed);
+  return shown != 0 && now - shown <= near;
+}
+
+}  // namespace ramspan
