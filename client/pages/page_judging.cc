@@ -26,9 +26,9 @@ constexpr uint64_t kDescriptorsInLimit = 4, kDescriptorsInSmallLimit = 12, kSmal
 constexpr size_t kWatchedOf = 64;
 constexpr uint32_t kUnitsOfGuess = 128, kUnitsOfVerdict = 192;  // that came: three are watched beside as many
 constexpr uint32_t kSparsePages = 4, kDensePages = 7;  // of 16: a unit costs as much as four pages, a large block as much as half of its units
-// Large blocks that came, until it is tried how full their units are: where a sweep goes through them they are right most likely. Each trial in which they were right makes it four times as many.
-constexpr uint16_t kLargesUntilTrial = 256, kLargeApartWeighs = 4;
-constexpr uint8_t kTrialsMost = 3;
+// Large blocks that came, until it is tried how full their units are; each trial in which they were right makes it four times as many. Few trials: in one, policies lose what they know of the area, and a quarter of it comes in units.
+constexpr uint16_t kLargesUntilTrial = 1024;
+constexpr uint8_t kTrialsMost = 2;
 constexpr int kManyPages = 5;                          // of a unit, came within the time in which a part of memory is used anew: units may be right
 constexpr uint64_t kPartUsedAnew = 16;
 
@@ -60,14 +60,14 @@ PageSpace::Size PageSpace::WantedAt(const Area& area, const void* address) const
 void PageSpace::CountArrival(const Sized& block) {
   Area& area = AreaOf(block.home);
   const uint8_t wanted = area.wanted.load(std::memory_order_relaxed);
-  const auto count = [](std::atomic<uint16_t>* counter, uint16_t more) {
-    if (counter->load(std::memory_order_relaxed) < UINT16_MAX / 2) counter->fetch_add(more, std::memory_order_relaxed);
+  const auto count = [](std::atomic<uint16_t>* counter) {
+    if (counter->load(std::memory_order_relaxed) < UINT16_MAX / 2) counter->fetch_add(1, std::memory_order_relaxed);
   };
   if (sizes_[kPage] == unit_bytes_) return;
   // In an area of large blocks no unit is watched: those that are units there are at the edges of allocations.
-  if (wanted == kUnit && block.bytes == unit_bytes_) count(&area.units, 1);
-  if (wanted == kUnit && block.bytes < unit_bytes_ && IsWatched(UnitOf(block.home))) count(&area.pages, 1);
-  if (wanted == kLarge && block.bytes > unit_bytes_) count(&area.larges, block.block->row.load(std::memory_order_relaxed) == 0 ? kLargeApartWeighs : 1);
+  if (wanted == kUnit && block.bytes == unit_bytes_) count(&area.units);
+  if (wanted == kUnit && block.bytes < unit_bytes_ && IsWatched(UnitOf(block.home))) count(&area.pages);
+  if (wanted == kLarge && block.bytes > unit_bytes_) count(&area.larges);
 }
 
 PageSpace::Fullness PageSpace::FullnessOf(const Area& area) const {
@@ -146,7 +146,7 @@ void PageSpace::Judge(const Sized& block) {
   if (next == kLarge && wanted == kUnit && !MayBeLarge(block.home)) next = kUnit;
   if (wanted == kUnit && (on_trial || (next == kLarge && (full == kSparse || full == kHalf)) || (next == kPage && full == kDense))) next = kUnit;
   if (sizes_[next] == sizes_[wanted]) {
-    area.score.store(static_cast<int16_t>(std::clamp(score, -(kShrinkUnit << kFailuresMost), wanted == kLarge ? kSureOfLarge : kGrow)), std::memory_order_relaxed);
+    area.score.store(static_cast<int16_t>(std::clamp(score, wanted == kPage ? -kSureOfSparse : -(kShrinkUnit << kFailuresMost), wanted == kLarge ? kSureOfLarge : kGrow)), std::memory_order_relaxed);
     return;
   }
   if (sizes_[next] > sizes_[wanted] && wanted == kPage) area.failures.store(static_cast<uint8_t>(std::min(failures + kFailureWeighs, kFailuresMost)), std::memory_order_relaxed);

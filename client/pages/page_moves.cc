@@ -180,13 +180,13 @@ void PageSpace::ShowAhead(const Sized& block) {
     if (chunk == nullptr || next.bytes > block.bytes || (adapts_ && BeginsLarger(next)) || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
     row = RowAfter(row);
     // Who serves faults may be late, and the program have passed it already: no use is to be heard then.
-    Came came = Came::kHeard;
     if (!next.block->home.load(std::memory_order_relaxed)) {
+      Came came;
       if (!engine_->AcquireCounted(chunk, true, Engine::WhenPinned::kReturn, &next.block->chunk).ok() || !ShowPinned(next.block, chunk, nullptr, &came)) return;
       NoteHeard(next, came);
+      if (adapts_ && came != Came::kHeard) CountArrival(next);
     }
     next.block->row.store(row, std::memory_order_relaxed);
-    if (adapts_ && came != Came::kHeard) CountArrival(next);
   }
 }
 

@@ -301,7 +301,7 @@ class PageSpace {
     std::atomic<uint8_t> begun{0}, failures{0};  // faults were there; times that a smaller size was none for long
     std::atomic<int16_t> score{0};               // of the faults that show which size it should be
     std::atomic<uint16_t> units{0}, pages{0};    // that came since the last verdict on how full units are: units, and pages of those that are watched
-    std::atomic<uint16_t> larges{0};             // that came since the last trial; those that came here and there count as several
+    std::atomic<uint16_t> larges{0};             // that came since the last trial
     std::atomic<uint8_t> trials{0};              // times that large blocks became units to see how full these are, and were right
     std::atomic<bool> on_trial{false};
     std::atomic<uint32_t> not_before{0};         // by the count of faults: no size changes
