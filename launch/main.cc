@@ -167,7 +167,7 @@ void SayWhereLibrariesAre(const std::string& app) {
     std::error_code error;
     const std::string libraries = std::filesystem::canonical(SelfFolder() + folder, error).string();
     if (error || access((libraries + "/libramspan.so.0").c_str(), R_OK) != 0) continue;
-    std::fprintf(stderr, "ramspan: status 127: if a library of Ramspan's was not found (a line above says so): they are in %s. Remedy: export LD_LIBRARY_PATH=%s, "
+    std::fprintf(stderr, "ramspan: status 127: if a library of Ramspan's was not found (a line above says so): they are in %s. Remedy: export LD_LIBRARY_PATH=%s:$LD_LIBRARY_PATH, "
                  "or link %s with -Wl,-rpath,%s\n", libraries.c_str(), libraries.c_str(), app.c_str(), libraries.c_str());
     return;
   }

@@ -277,7 +277,7 @@ void ThrowTooManyBlocks(size_t blocks, size_t block_bytes) {
   ThrowStatus(WithinHeap(
       [&] {
         return FailedPrecondition("the descriptors of " + std::to_string(blocks) + " blocks of " + FormatBytes(block_bytes) +
-                                  " do not fit half of the memory limit; make larger blocks (VectorOptions{64_MiB}, ChunkBytes{64_MiB}), raise the limit (RAMSPAN_MEMORY, "
+                                  " do not fit half of the memory limit; make larger blocks (VectorOptions{64_MiB}, ChunkBytes{64_MiB}, a larger shape of blocks), raise the limit (RAMSPAN_MEMORY, "
                                   "ramspan run --memory), or check the element count");
       },
       OutOfHeap()));

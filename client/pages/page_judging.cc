@@ -1,7 +1,6 @@
 // PageSpace, seventh part: of which size an area's blocks should be. Judged by area (32 MiB), by two things that cost nothing to see:
 // - whether a fault's neighbours came within the last kNear faults (fewer, where blocks are few): what is used in order is one large block soon;
-// - how many pages of a unit are used while it is at home. Units that are watched, one of kWatchedOf, come in pages where others of their area are units, so as many more units as pages of these have come as
-//   units are not full. Who uses one page of each unit, one unit after the other (compilers, interpreters, columns of a matrix), would have large blocks by the former.
+// - how many pages of a unit are used at one time. Units that are watched, one of kWatchedOf, come in pages where others of their area are units: so many pages for each time that one of them is visited. Who uses one page of each unit, one unit after the other (compilers, interpreters, columns of a matrix), would have large blocks by the former.
 // Large blocks become units from time to time, to see how full these are. Each time that an area turns out to have been right, the next guess needs four times the evidence.
 #include <algorithm>
 
@@ -22,14 +21,14 @@ constexpr uint64_t kLargestInLimit = 16;  // large blocks are at most this part 
 // Of the limit: beyond it no more blocks become pages. Frames give way to descriptors up to 7/8, and small limits are soon full of what each block has anyway.
 constexpr uint64_t kDescriptorsInLimit = 4, kDescriptorsInSmallLimit = 12, kSmallLimit = 16 << 20;
 
-// How full units are, in pages that are used of each while it is at home, is seen by those that are watched: they come in pages wherever others of their area are units.
 constexpr size_t kWatchedOf = 64;
-constexpr uint32_t kUnitsOfGuess = 128, kUnitsOfVerdict = 192;  // that came: three are watched beside as many
-constexpr uint32_t kSparsePages = 4, kDensePages = 7;  // of 16: a unit costs as much as four pages, a large block as much as half of its units
+constexpr uint32_t kVisits = 6;                        // of watched units, until it is said how full they are; as often again for each failure
+constexpr uint32_t kUnitsOfTrial = 512;                // that came: where none of them is watched a trial ends without a verdict
+constexpr uint32_t kSparsePages = 4, kDensePages = 7;  // a visit, of 16: a unit costs as much as four pages, a large block as much as half of its units
 // Large blocks that came, until it is tried how full their units are; each trial in which they were right makes it four times as many. Few trials: in one, policies lose what they know of the area, and a quarter of it comes in units.
 constexpr uint16_t kLargesUntilTrial = 1024;
 constexpr uint8_t kTrialsMost = 2;
-constexpr int kManyPages = 5;                          // of a unit, came within the time in which a part of memory is used anew: units may be right
+constexpr int kManyPages = 5;                          // of a unit, came lately: units may be right
 constexpr uint64_t kPartUsedAnew = 16;
 
 }  // namespace
@@ -56,33 +55,35 @@ PageSpace::Size PageSpace::WantedAt(const Area& area, const void* address) const
   return watches ? kPage : wanted;
 }
 
-// With whatever came with it. Counts only, of several threads: what is lost of them does not matter.
+// With whatever came with it. Counts only, of several threads: what is lost of them does not matter. Not where pages have no room for descriptors: then no unit is watched.
 void PageSpace::CountArrival(const Sized& block) {
   Area& area = AreaOf(block.home);
   const uint8_t wanted = area.wanted.load(std::memory_order_relaxed);
   const auto count = [](std::atomic<uint16_t>* counter) {
     if (counter->load(std::memory_order_relaxed) < UINT16_MAX / 2) counter->fetch_add(1, std::memory_order_relaxed);
   };
-  if (sizes_[kPage] == unit_bytes_) return;
-  // In an area of large blocks no unit is watched: those that are units there are at the edges of allocations.
-  if (wanted == kUnit && block.bytes == unit_bytes_) count(&area.units);
-  if (wanted == kUnit && block.bytes < unit_bytes_ && IsWatched(UnitOf(block.home))) count(&area.pages);
+  if (sizes_[kPage] == unit_bytes_ || IsFullOfDescriptors()) return;
   if (wanted == kLarge && block.bytes > unit_bytes_) count(&area.larges);
+  if (wanted != kUnit) return;
+  if (block.bytes == unit_bytes_) count(&area.units);
+  if (block.bytes == unit_bytes_ || !IsWatched(UnitOf(block.home))) return;
+  count(&area.pages);
+  if (PagesThatCame(block.home, FaultsNow()) <= 1) count(&area.visits);  // itself
 }
 
 PageSpace::Fullness PageSpace::FullnessOf(const Area& area) const {
-  const uint32_t units = area.units.load(std::memory_order_relaxed);
-  const uint64_t pages = area.pages.load(std::memory_order_relaxed) * (kWatchedOf - 1);
-  if (units < kUnitsOfGuess || IsFullOfDescriptors()) return kUnknown;  // then none is watched
-  return pages < kSparsePages * units ? kSparse : pages < kDensePages * units ? kHalf : kDense;
+  const uint32_t visits = area.visits.load(std::memory_order_relaxed), pages = area.pages.load(std::memory_order_relaxed);
+  if (visits < kVisits << area.failures.load(std::memory_order_relaxed)) return kUnknown;
+  return pages < kSparsePages * visits ? kSparse : pages < kDensePages * visits ? kHalf : kDense;
 }
 
-bool PageSpace::ManyOfUnitCame(const void* address, uint32_t now) const {
+// Of a unit, within the time in which a part of memory is used anew.
+int PageSpace::PagesThatCame(const void* address, uint32_t now) const {
   const auto lately = static_cast<uint32_t>(std::clamp<uint64_t>(engine_->budget()->limit() / sizes_[kPage] / kPartUsedAnew, kNear, UINT16_MAX));
   int came = 0;
   const char* const begin = HomeOfUnit(UnitOf(address));
   for (const char* at = begin; at < begin + unit_bytes_; at += sizes_[kPage]) came += CameNear(at, now, lately);
-  return came >= kManyPages;
+  return came;
 }
 
 // What has been seen was of the size before.
@@ -90,6 +91,7 @@ void PageSpace::Turn(Area* area, Size next) {
   area->score.store(0, std::memory_order_relaxed);
   area->units.store(0, std::memory_order_relaxed);
   area->pages.store(0, std::memory_order_relaxed);
+  area->visits.store(0, std::memory_order_relaxed);
   area->larges.store(0, std::memory_order_relaxed);
   area->on_trial.store(false, std::memory_order_relaxed);
   area->wanted.store(next, std::memory_order_relaxed);
@@ -118,23 +120,26 @@ void PageSpace::Judge(const Sized& block) {
     return area.on_trial.store(true, std::memory_order_relaxed);
   }
   const bool on_trial = area.on_trial.load(std::memory_order_relaxed);
-  if (wanted == kUnit && area.units.load(std::memory_order_relaxed) >= kUnitsOfVerdict) {
+  if (on_trial && (full == kDense || (full == kUnknown && area.units.load(std::memory_order_relaxed) >= kUnitsOfTrial))) {
+    area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
+    return Turn(&area, kLarge);
+  }
+  if (wanted == kUnit && full == kSparse) {
+    Turn(&area, kPage);
+    return area.score.store(-kSureOfSparse, std::memory_order_relaxed);
+  }
+  if (on_trial && full == kHalf) {
+    area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
     area.on_trial.store(false, std::memory_order_relaxed);
-    if (full == kSparse) {
-      Turn(&area, kPage);
-      return area.score.store(-kSureOfSparse, std::memory_order_relaxed);
-    }
-    if (full == kDense && on_trial) {
-      area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
-      return Turn(&area, kLarge);
-    }
-    area.units.store(area.units.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
+  }
+  if (area.visits.load(std::memory_order_relaxed) >= 4 * kVisits << area.failures.load(std::memory_order_relaxed)) {  // what the program does now counts
+    area.visits.store(area.visits.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
     area.pages.store(area.pages.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
   }
   const uint32_t now = FaultsNow();
   // Where blocks are few, one beside it came lately by chance: of blocks that are touched anywhere, this one's neighbours in one case of six.
   const auto near = static_cast<uint32_t>(std::clamp<uint64_t>(touched_bytes() / block.bytes / 12, kNearLeast, kNear));
-  const bool is_near = wanted == kPage ? ManyOfUnitCame(block.home, now)
+  const bool is_near = wanted == kPage ? PagesThatCame(block.home, now) >= kManyPages
                                        : (block.home > homes_.begin && CameNear(block.home - 1, now, near)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now, near));
   const bool sweeps = wanted == kPage && block.block->row.load(std::memory_order_relaxed) >= kRowOfSweep;
   const int weight = sweeps ? kSweepWeighs : is_near ? 1 : -1;
@@ -144,6 +149,7 @@ void PageSpace::Judge(const Sized& block) {
   if (score <= -(wanted == kLarge ? kShrinkLarge : kShrinkUnit) << failures) next = wanted == kLarge ? kUnit : kPage;
   // How full units are counts more than what came beside them; and where only small allocations are, none becomes large.
   if (next == kLarge && wanted == kUnit && !MayBeLarge(block.home)) next = kUnit;
+  if (next == kPage && wanted == kUnit && area.wanted.load(std::memory_order_relaxed) == kPage) next = kUnit;  // as it is already, but for descriptors
   if (wanted == kUnit && (on_trial || (next == kLarge && (full == kSparse || full == kHalf)) || (next == kPage && full == kDense))) next = kUnit;
   if (sizes_[next] == sizes_[wanted]) {
     area.score.store(static_cast<int16_t>(std::clamp(score, wanted == kPage ? -kSureOfSparse : -(kShrinkUnit << kFailuresMost), wanted == kLarge ? kSureOfLarge : kGrow)), std::memory_order_relaxed);

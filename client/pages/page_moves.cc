@@ -177,7 +177,7 @@ void PageSpace::ShowAhead(const Sized& block) {
     next = At(next.end());
     Chunk* const chunk = next.block->chunk.load(std::memory_order_acquire);
     // Of a chunk that is freed just now the descriptor stays readable (chunk_table.h), and AcquireCounted looks again.
-    if (chunk == nullptr || next.bytes > block.bytes || (adapts_ && BeginsLarger(next)) || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
+    if (chunk == nullptr || next.bytes > block.bytes || (adapts_ && (BeginsLarger(next) || next.bytes > sizes_[WantedAt(AreaOf(next.home), next.home)])) || PhaseOf(chunk->state.load(std::memory_order_relaxed)) != Phase::kResident) return;
     row = RowAfter(row);
     // Who serves faults may be late, and the program have passed it already: no use is to be heard then.
     if (!next.block->home.load(std::memory_order_relaxed)) {

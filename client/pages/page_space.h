@@ -300,7 +300,8 @@ class PageSpace {
     std::atomic<bool> keeps{false};  // sizes: a thread's stack is in it, whose blocks are not to go while it is in here
     std::atomic<uint8_t> begun{0}, failures{0};  // faults were there; times that a smaller size was none for long
     std::atomic<int16_t> score{0};               // of the faults that show which size it should be
-    std::atomic<uint16_t> units{0}, pages{0};    // that came since the last verdict on how full units are: units, and pages of those that are watched
+    std::atomic<uint16_t> units{0};              // that came since its blocks have been units
+    std::atomic<uint16_t> pages{0}, visits{0};   // of units that are watched: pages that came, and times that one came of which no other had come lately
     std::atomic<uint16_t> larges{0};             // that came since the last trial
     std::atomic<uint8_t> trials{0};              // times that large blocks became units to see how full these are, and were right
     std::atomic<bool> on_trial{false};
@@ -318,7 +319,7 @@ class PageSpace {
   void CountArrival(const Sized& block);
   enum Fullness : uint8_t { kUnknown, kSparse, kHalf, kDense };
   Fullness FullnessOf(const Area& area) const;
-  bool ManyOfUnitCame(const void* address, uint32_t now) const;
+  int PagesThatCame(const void* address, uint32_t now) const;
   static void Turn(Area* area, Size next);
   bool CameNear(const void* address, uint32_t now, uint32_t near) const;
   void KeepSizes(const void* address) const {

@@ -66,7 +66,7 @@ void* OrNull(const F& call) {
     return call();
   } catch (const std::bad_alloc&) {
     static std::atomic<bool> told{false};
-    if (!told.exchange(true)) LogWarning("memory that is swapped by pages is not to be had: there are not as many addresses; is the count a negative number?");
+    if (!told.exchange(true)) LogWarning("memory that is swapped by pages is not to be had: there are no addresses left for as many bytes; is a count a negative number?");
   } catch (const std::exception& e) {
     static std::atomic<bool> told{false};
     if (!told.exchange(true)) LogWarning("memory that is swapped by pages is not to be had: %s", e.what());
@@ -80,12 +80,13 @@ constexpr size_t kLeast = size_t{64} << 10;  // below it, malloc
 }  // namespace
 
 void* AllocatePages(size_t bytes, size_t alignment) {
+  if (!std::has_single_bit(alignment)) ThrowStatus(InvalidArgument("AllocatePages: an alignment of " + std::to_string(alignment) + " bytes is no power of two"));
   if (Session::InForkedChild()) {  // which has no servers and no thread that moves data: malloc's
+    if (bytes > SIZE_MAX - alignment) throw std::bad_alloc();
     void* const begin = aligned_alloc(std::max(alignment, alignof(std::max_align_t)), std::max<size_t>((bytes + alignment - 1) / alignment * alignment, 1));
     if (begin == nullptr) throw std::bad_alloc();
     return memset(begin, 0, bytes);
   }
-  if (!std::has_single_bit(alignment)) ThrowStatus(InvalidArgument("AllocatePages: an alignment of " + std::to_string(alignment) + " bytes is no power of two"));
   const size_t least = std::max<size_t>(bytes, 1);
   void* begin = nullptr;
   {
