@@ -72,7 +72,9 @@ class SwapTargets : public JobFixture {
 // the kernel killed it in 17 of 82 such runs (0 of 165 with 64 MiB).
 TEST_F(SwapTargets, EachContestantIsRightOrSaysWhatItNeeds) {
   const Words words = {"--quick", "--data", "64MiB", "--lmr", "75", "--access", "sequential", "--json", "--plots", (folder_ / "plots").string()};
-  const Outcome outcome = Run(words);
+  Outcome outcome = Run(words);
+  // Who makes pages of files dirty faster than a busy disk takes them is killed in a cgroup as small.
+  for (int again = 0; again < 2 && outcome.out.find("killed, out of memory") != std::string::npos; ++again) outcome = Run(words);
   ASSERT_EQ(outcome.status, 0) << outcome.err << outcome.out;
   std::map<std::string, json> rows;
   std::set<std::string> targets;
