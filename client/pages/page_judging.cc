@@ -1,4 +1,4 @@
-// PageSpace, seventh part: of which size an area's blocks should be. Judged by area (32 MiB), by two things that cost nothing to see:
+// PageSpace, eighth part: of which size an area's blocks should be. Judged by area (32 MiB), by two things that cost nothing to see:
 // - whether a fault's neighbours came within the last kNear faults (fewer, where blocks are few): what is used in order is one large block soon;
 // - how many pages of a unit are used at one time. Units that are watched, one of kWatchedOf, come in pages where others of their area are units: so many pages for each time that one of them is visited. Who uses one page of each unit, one unit after the other (compilers, interpreters, columns of a matrix), would have large blocks by the former.
 // Large blocks become units from time to time, to see how full these are. Each time that an area turns out to have been right, the next guess needs four times the evidence.
@@ -119,18 +119,17 @@ void PageSpace::Judge(const Sized& block) {
     Turn(&area, kUnit);
     return area.on_trial.store(true, std::memory_order_relaxed);
   }
-  const bool on_trial = area.on_trial.load(std::memory_order_relaxed);
-  if (on_trial && (full == kDense || (full == kUnknown && area.units.load(std::memory_order_relaxed) >= kUnitsOfTrial))) {
+  // Where no unit can be watched just now it waits, and what came beside units counts alone.
+  const bool on_trial = area.on_trial.load(std::memory_order_relaxed) && !IsFullOfDescriptors();
+  const bool in_vain = full == kUnknown && area.units.load(std::memory_order_relaxed) >= kUnitsOfTrial;
+  if (on_trial && (full == kDense || full == kHalf || in_vain)) {
     area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
-    return Turn(&area, kLarge);
+    area.on_trial.store(false, std::memory_order_relaxed);
+    if (full != kHalf) return Turn(&area, kLarge);
   }
   if (wanted == kUnit && full == kSparse) {
     Turn(&area, kPage);
     return area.score.store(-kSureOfSparse, std::memory_order_relaxed);
-  }
-  if (on_trial && full == kHalf) {
-    area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
-    area.on_trial.store(false, std::memory_order_relaxed);
   }
   if (area.visits.load(std::memory_order_relaxed) >= 4 * kVisits << area.failures.load(std::memory_order_relaxed)) {  // what the program does now counts
     area.visits.store(area.visits.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);

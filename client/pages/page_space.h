@@ -303,7 +303,7 @@ class PageSpace {
     std::atomic<uint16_t> units{0};              // that came since its blocks have been units
     std::atomic<uint16_t> pages{0}, visits{0};   // of units that are watched: pages that came, and times that one came of which no other had come lately
     std::atomic<uint16_t> larges{0};             // that came since the last trial
-    std::atomic<uint8_t> trials{0};              // times that large blocks became units to see how full these are, and were right
+    std::atomic<uint8_t> trials{0};              // times that large blocks became units to see how full these are, and these were not sparse
     std::atomic<bool> on_trial{false};
     std::atomic<uint32_t> not_before{0};         // by the count of faults: no size changes
   };

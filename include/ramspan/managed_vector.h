@@ -160,7 +160,7 @@ class managedVector {
   detail::BlockRange<managedVector> blocks() RAMSPAN_LIFETIMEBOUND { return {this}; }
   detail::BlockRange<const managedVector> blocks() const RAMSPAN_LIFETIMEBOUND { return {this}; }
 
-  // What the program knows of the use of all elements, those that are yet to come too (advice.h). Does not wait for them. A copy has none of it but `random`.
+  // What the program knows of the use of all elements, those that are yet to come too (advice.h). Does not wait for them. One that is made as a copy has none of it but `random`.
   void advise(advice what) noexcept {
     advised_.Note(what);
     detail::AdviseAll(blocks_, what);
