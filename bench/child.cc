@@ -21,7 +21,21 @@ namespace {
 
 int StatusOf(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-[[noreturn]] void Become(std::vector<std::string>* words, const Child::Environment& environment, pid_t parent, int output, int input) {
+// The handlers of the parent are not the child's: a signal before its exec would be taken by them, and not end it.
+void LetSignalsEnd(const sigset_t& mask) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = SIG_DFL;
+    sigaction(signal, &action, nullptr);
+  }
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+}
+
+[[noreturn]] void Become(std::vector<std::string>* words, const Child::Environment& environment, pid_t parent, int output, int input, const sigset_t& mask) {
+  LetSignalsEnd(mask);
   prctl(PR_SET_PDEATHSIG, output >= 0 ? SIGKILL : SIGTERM);
   if (getppid() != parent) _exit(0);  // it died before the line above
   if (output >= 0) dup2(output, STDOUT_FILENO);
@@ -42,9 +56,13 @@ Child::Child(std::vector<std::string> words, const Environment& environment, boo
     throw std::runtime_error(std::string("no pipe: ") + std::strerror(errno));
   }
   const pid_t self = getpid();
+  sigset_t all, mask;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &mask);
   pid_ = fork();
-  if (pid_ == 0) Become(&words, environment, self, output[1], input[0]);
+  if (pid_ == 0) Become(&words, environment, self, output[1], input[0], mask);
   const int error = errno;
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
   if (server) {
     close(output[1]);
     close(input[0]);

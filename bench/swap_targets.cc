@@ -151,6 +151,7 @@ class Trial {
     if (why_not.empty()) {
       Child child = Start();
       contestant_pid = child.pid();
+      if (targets_ended_by != 0) return {};  // before its number was known
       MemoryWatch watch(group_, area_);
       for (std::string line; !(line = child.ReadLine()).empty();) {
         if (line.front() == '{') result = Json::parse(line, nullptr, false);

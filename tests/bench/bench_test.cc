@@ -20,6 +20,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "bench/child.h"
 #include "bench/contention_locks.h"
 #include "bench/parallel.h"
 #include "bench/together.h"
@@ -201,6 +202,21 @@ TEST(Parts, OfSeveralClientsEndWhenOneHasFailed) {
   waitpid(other, nullptr, 0);
   unsetenv(bench::Together::kVariable);
   std::filesystem::remove(path);
+}
+
+// A benchmark that is interrupted ends its child at once, and waits for it: `ramspan-bench apps` hung for as long as the child ran.
+TEST(Children, OfAParentWithHandlersEndByASignalBeforeTheirExec) {
+  struct sigaction noting {}, before {};
+  noting.sa_handler = [](int) {};
+  sigaction(SIGTERM, &noting, &before);
+  for (int i = 0; i < 100; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    bench::Child child = bench::Child::Server({"/bin/sleep", "5"});
+    EXPECT_EQ(SendSignal(child.pid(), SIGTERM), 0);
+    EXPECT_EQ(child.Wait(), 128 + SIGTERM);
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, seconds(4)) << "child " << i << " did not hear of it";
+  }
+  sigaction(SIGTERM, &before, nullptr);
 }
 
 TEST_F(Networks, SeveralClientsMeasureAtTheSameTime) {
