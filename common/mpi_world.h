@@ -25,9 +25,6 @@ namespace ramspan {
 // environment is the program's: it is as before when MPI has read it.
 // UCX_TLS=^sysv: no System V segments, which the user's whole group can write (0660). POSIX ones, as fast, are the user's only.
 // UCX_TCP_TX_SEG_SIZE=64k: over tcp between two network namespaces a get of 1 MiB took 250 us with it and 780 us without.
-// MPIR_CVAR_SHM_SYMHEAP_RETRY=0 (MPICH 4), MPIR_CVAR_CH4_SHM_SYMHEAP_RETRY=0 (before): a window of shared memory may lie at different addresses in its ranks. To
-// find one that is free in all of them MPICH asks the kernel for each page, one after the other: the servers' memory took 0.23 s for each GiB, at each start
-// of a job. Who allocates such a window must be told as the others are, for they look together.
 class MpiSettings {
  public:
   MpiSettings();
@@ -40,7 +37,7 @@ class MpiSettings {
     const char* name;
     const char* value;
   };
-  static constexpr Setting kSettings[] = {{"UCX_TLS", "^sysv"}, {"UCX_TCP_TX_SEG_SIZE", "64k"}, {"MPIR_CVAR_SHM_SYMHEAP_RETRY", "0"}, {"MPIR_CVAR_CH4_SHM_SYMHEAP_RETRY", "0"}};
+  static constexpr Setting kSettings[] = {{"UCX_TLS", "^sysv"}, {"UCX_TCP_TX_SEG_SIZE", "64k"}};
   bool set_here_[std::size(kSettings)];
 };
 

@@ -23,7 +23,7 @@ constexpr int kProcessesMax = 1'000'000'000;
 
 Result<Plan> Planner::Make() {
   for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts, &Planner::CheckProcesses,
-                    &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::PlaceAll, &Planner::CheckMemory, &Planner::TuneMpi,
+                    &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::PlaceAll, &Planner::CheckMemory, &Planner::TuneTcp,
                     &Planner::WarnOfTheApp, &Planner::PreloadPages, &Planner::BuildLine}) {
     if (Status status = (this->*step)(); !status.ok()) return status;
   }

@@ -11,13 +11,10 @@ namespace {
 // Measured: 64 KiB segments bring MPI over TCP from 1.3 to 4.2 GB/s for 1 MiB blocks.
 constexpr char kTcpSegmentName[] = "UCX_TCP_TX_SEG_SIZE";
 constexpr char kTcpSegmentValue[] = "64k";
-// For all ranks alike, also for one whose MPI is not initialised by Ramspan's library: they look together (common/mpi_world.h).
-constexpr char kSharedAddressesName[] = "MPIR_CVAR_SHM_SYMHEAP_RETRY";
 
 }  // namespace
 
-Status Planner::TuneMpi() {
-  if (plan_.servers > 0 && !UserHas(kSharedAddressesName)) plan_.env.emplace_back(kSharedAddressesName, "0");
+Status Planner::TuneTcp() {
   const std::string transports = Setting("UCX_TLS");
   const bool over_tcp = plan_.several_hosts || transports.find("tcp") != std::string::npos;
   if (!over_tcp || UserHas(kTcpSegmentName)) return {};

@@ -52,7 +52,7 @@ class Planner {
   void ChooseMemory(uint64_t servers_take);
 
   // plan_line.cc
-  Status TuneMpi();
+  Status TuneTcp();
   Status BuildLine();
   Status BuildMpiexecLine(const Environment& app_env);
   Status BuildServerLine();
