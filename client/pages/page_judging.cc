@@ -23,7 +23,7 @@ constexpr uint64_t kDescriptorsInLimit = 4, kDescriptorsInSmallLimit = 12, kSmal
 
 constexpr size_t kWatchedOf = 64;
 constexpr uint32_t kVisits = 6;                        // of watched units, until it is said how full they are; as often again for each failure
-constexpr uint32_t kUnitsOfTrial = 512;                // that came: where none of them is watched a trial ends without a verdict
+constexpr uint32_t kUnitsOfTrial = 512;                // that came: where none of them is watched a trial ends without a verdict; as often again for each failure, as visits
 constexpr uint32_t kSparsePages = 4, kDensePages = 7;  // a visit, of 16: a unit costs as much as four pages, a large block as much as half of its units
 // Large blocks that came, until it is tried how full their units are; each trial in which they were right makes it four times as many. Few trials: in one, policies lose what they know of the area, and a quarter of it comes in units.
 constexpr uint16_t kLargesUntilTrial = 1024;
@@ -121,7 +121,7 @@ void PageSpace::Judge(const Sized& block) {
   }
   // Where no unit can be watched just now it waits, and what came beside units counts alone.
   const bool on_trial = area.on_trial.load(std::memory_order_relaxed) && !IsFullOfDescriptors();
-  const bool in_vain = full == kUnknown && area.units.load(std::memory_order_relaxed) >= kUnitsOfTrial;
+  const bool in_vain = full == kUnknown && area.units.load(std::memory_order_relaxed) >= kUnitsOfTrial << area.failures.load(std::memory_order_relaxed);
   if (on_trial && (full == kDense || full == kHalf || in_vain)) {
     area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
     area.on_trial.store(false, std::memory_order_relaxed);
