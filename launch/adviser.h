@@ -18,6 +18,7 @@ struct Advice {
     kChunksTooSmall,     // a sweep moves many small ones
     kReadAheadInVain,    // what is fetched ahead is not used
     kReadManyTimes,      // all of it came back again and again: maybe loops go across the chunks
+    kElementByElement,   // loops by x[i], where views are faster
     kServersFull,        // files had to take what the servers had no room for
     kDescriptorsFillLimit,  // so many chunks that their descriptors are a good part of the limit
     kBesideLimit,        // an unmodified program has much memory that --pages leaves to malloc

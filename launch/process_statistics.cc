@@ -54,6 +54,9 @@ void ParseTraffic(const Json& process, ProcessStatistics* s) {
   s->pin_waits = Number(pins, "waits");
   s->pin_waits_us = Number(pins, "total_us");
   s->pin_refusals = Number(pins, "refused");
+  const Json& elements = Child(process, "element_accesses");
+  s->element_accesses = Number(elements, "count");
+  s->element_accesses_most = Number(elements, "most_of_a_thread");
   for (const auto& [name, values] : Child(process, "tiers").items()) {
     if (values.is_object()) s->tiers[name] = ParseTier(values);
   }

@@ -33,6 +33,7 @@ struct ProcessStatistics {
   uint64_t prefetch_issued = 0, prefetch_hits = 0, prefetch_wasted = 0;
   uint64_t waits = 0, waits_us = 0;
   uint64_t pin_waits = 0, pin_waits_us = 0, pin_refusals = 0;
+  uint64_t element_accesses = 0, element_accesses_most = 0;  // by x[i]; of all threads, of one
   std::map<std::string, TierFigures> tiers;
 
   // Of all tiers.

@@ -179,6 +179,16 @@ uint64_t PinRegistry::pulls() const {
   return sum;
 }
 
+PinRegistry::ElementUses PinRegistry::element_uses() const {
+  ElementUses sum;
+  ForEachTable([&](const PinTable* table) {
+    const uint64_t uses = table->element_uses.load(std::memory_order_relaxed);
+    sum.all += uses;
+    sum.most = std::max(sum.most, uses);
+  });
+  return sum;
+}
+
 void PinRegistry::Barrier() {
   if (pins_fence_) {
     // Pairs with the fence in StorePinFenced: of two seq_cst fences one comes first, and the side behind it sees the other's store.

@@ -86,6 +86,11 @@ class PinRegistry final : public PinScanner {
   // The table's thread waits until other calls of adhereAll are done. Called by itself, or by who ends its wait.
   static void SetWaitingForTurn(detail::PinTable* table, bool waits);
   uint64_t pulls() const;  // of all threads that ever were
+  struct ElementUses {
+    uint64_t all = 0;
+    uint64_t most = 0;  // of one thread, or of several one after the other
+  };
+  ElementUses element_uses() const;  // of elements of vectors one by one, x[i]
 
   // Whether an adhereTo seems to hold the chunk. Elements of include/rambrain/ (p[i]) are held for longer than they are used,
   // in the last slots of a table, and do not count. For debug mode.

@@ -23,7 +23,8 @@ constexpr uint64_t kDescriptorsInLimit = 4, kDescriptorsInSmallLimit = 12, kSmal
 
 constexpr size_t kWatchedOf = 64;
 constexpr uint32_t kVisits = 6;                        // of watched units, until it is said how full they are; as often again for each failure
-constexpr uint32_t kUnitsOfTrial = 512;                // that came: where none of them is watched a trial ends without a verdict; as often again for each failure, as visits
+constexpr uint32_t kUnitsOfTrial = 2048;               // that came: where none of them is watched a trial ends without a verdict. Five times what kVisits take, for watched units stay where others go; as often again for each failure, as visits
+constexpr uint32_t kUnitsOfTrialMost = 30'000;          // less than what is counted
 constexpr uint32_t kSparsePages = 4, kDensePages = 7;  // a visit, of 16: a unit costs as much as four pages, a large block as much as half of its units
 // Large blocks that came, until it is tried how full their units are; each trial in which they were right makes it four times as many. Few trials: in one, policies lose what they know of the area, and a quarter of it comes in units.
 constexpr uint16_t kLargesUntilTrial = 1024;
@@ -97,6 +98,12 @@ void PageSpace::Turn(Area* area, Size next) {
   area->wanted.store(next, std::memory_order_relaxed);
 }
 
+// Units until it is known how full they are.
+void PageSpace::Try(Area* area) {
+  Turn(area, kUnit);
+  area->on_trial.store(true, std::memory_order_relaxed);
+}
+
 // After it has come.
 void PageSpace::Judge(const Sized& block) {
   Area& area = AreaOf(block.home);
@@ -116,16 +123,17 @@ void PageSpace::Judge(const Sized& block) {
   if (block.bytes != sizes_[wanted]) return;
   const Fullness full = FullnessOf(area);
   if (wanted == kLarge && !IsFullOfDescriptors() && area.larges.load(std::memory_order_relaxed) >= kLargesUntilTrial << 2 * area.trials.load(std::memory_order_relaxed)) {
-    Turn(&area, kUnit);
-    return area.on_trial.store(true, std::memory_order_relaxed);
+    return Try(&area);
   }
   // Where no unit can be watched just now it waits, and what came beside units counts alone.
   const bool on_trial = area.on_trial.load(std::memory_order_relaxed) && !IsFullOfDescriptors();
-  const bool in_vain = full == kUnknown && area.units.load(std::memory_order_relaxed) >= kUnitsOfTrial << area.failures.load(std::memory_order_relaxed);
+  const bool in_vain = full == kUnknown && area.units.load(std::memory_order_relaxed) >= std::min(kUnitsOfTrial << area.failures.load(std::memory_order_relaxed), kUnitsOfTrialMost);
   if (on_trial && (full == kDense || full == kHalf || in_vain)) {
-    area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
     area.on_trial.store(false, std::memory_order_relaxed);
-    if (full != kHalf) return Turn(&area, kLarge);
+    if (full != kHalf) {
+      area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
+      return Turn(&area, kLarge);
+    }
   }
   if (wanted == kUnit && full == kSparse) {
     Turn(&area, kPage);
@@ -155,6 +163,8 @@ void PageSpace::Judge(const Sized& block) {
     return;
   }
   if (sizes_[next] > sizes_[wanted] && wanted == kPage) area.failures.store(static_cast<uint8_t>(std::min(failures + kFailureWeighs, kFailuresMost)), std::memory_order_relaxed);
+  // It has been large for a short time only, and not rightly: how full its units are must be known before it is again.
+  if (wanted == kLarge && area.larges.load(std::memory_order_relaxed) < kLargesUntilTrial / 2) return Try(&area);
   Turn(&area, next);
 }
 

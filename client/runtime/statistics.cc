@@ -59,6 +59,7 @@ std::string RuntimeStatistics::Json() const {
   in.config = from_.config;
   in.counters = from_.engine->counters();
   in.small_objects = from_.bundles ? from_.bundles->objects() : 0;
+  in.element_uses = PinRegistry::Get().element_uses();
   in.rank = rank_.load(std::memory_order_relaxed);
   in.pages = GetPageStatistics();
   in.pages_above = detail::PagesAboveOfUnmodified();

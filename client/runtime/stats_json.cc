@@ -170,6 +170,7 @@ std::string FormatStats(const StatsInput& in) {
       .Add("advice", AdviceJson(c))
       .Add("prefetch", Members().Add("issued", c.prefetch_issued).Add("hits", c.prefetch_hits).Add("wasted", c.prefetch_wasted))
       .Add("waits", Members().Add("count", c.waits).Add("total_us", c.wait_ns_total / 1000).Add("histogram_us", HistogramJson(c)))
+      .Add("element_accesses", Members().Add("count", in.element_uses.all).Add("most_of_a_thread", in.element_uses.most))
       .Add("pages", PagesJson(in.pages, in.pages_above))
       .Add("pins", Members().Add("waits", c.pin_waits).Add("total_us", c.pin_wait_ns / 1000).Add("refused", c.pin_refusals))
       .text();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/engine/counters.h"
+#include "client/front/pin_registry.h"
 #include "client/swap/swap_tier.h"
 #include "common/config.h"
 #include "ramspan/pages.h"
@@ -18,6 +19,7 @@ struct StatsInput {
   std::vector<std::pair<std::string, TierStats>> tiers;
   std::vector<ServerStats> servers;  // of the tier "remote"
   uint64_t small_objects = 0;
+  PinRegistry::ElementUses element_uses;
   PageStatistics pages;
   uint64_t pages_above = 0;  // bytes: larger allocations are swapped, of a program that knows nothing of it
   int rank = -1;

@@ -28,10 +28,12 @@ TEST(StatsJson, TellsOfPinsOfTheOrderOfMissesAndOfTheDataInPages) {
   in.counters.pin_waits = 2;
   in.counters.pin_wait_ns = 3'000'000;
   in.counters.pin_refusals = 1;
+  in.element_uses = {.all = 7, .most = 4};
   const nlohmann::json json = nlohmann::json::parse(FormatStats(in));
   EXPECT_EQ(json["misses_in_order"], 5);
   EXPECT_EQ(json["peak_data_frame_bytes"], 8192);
   EXPECT_EQ(json["pins"], nlohmann::json({{"waits", 2}, {"total_us", 3000}, {"refused", 1}}));
+  EXPECT_EQ(json["element_accesses"], nlohmann::json({{"count", 7}, {"most_of_a_thread", 4}}));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ struct alignas(1024) PinTable {
   std::atomic<int64_t> counted{0};
   std::atomic<uint64_t> pulls{0};  // through include/rambrain/; only the owner writes, so it needs no locked add
   uint32_t constructions = 0;  // of elements that are running, each within the one before it; only the owner's
-  uint32_t element_uses = 0;   // by StorePinForOneUse; only the owner's
+  std::atomic<uint64_t> element_uses{0};  // by StorePinForOneUse; only the owner writes
 };
 static_assert(sizeof(PinTable) == 1024);
 // What programs that are compiled already read and write, so it stays where it is as long as the library's soname does: new
@@ -113,13 +113,15 @@ inline bool StorePin(ChunkHead* chunk, PinTable* table, unsigned slot) {
 }
 // The same for one access to an element of a vector, of which there are millions a second: most of them leave no word of the use. Policies hear of
 // a part, which tells them as well which chunks are used often, and costs a random read a tenth of what all would.
-inline constexpr uint32_t kUsesHeardEvery = 64;
+inline constexpr uint64_t kUsesHeardEvery = 64;
 template <bool kWrite>
 inline bool StorePinForOneUse(ChunkHead* chunk, PinTable* table, unsigned slot) {
   table->slots[slot].store(chunk, std::memory_order_release);  // as StorePin
   std::atomic_signal_fence(std::memory_order_seq_cst);
   constexpr uint64_t kNeed = kReadable | (kWrite ? kWritable | kDirty : 0);
-  const uint64_t need = kNeed | (++table->element_uses % kUsesHeardEvery == 0 ? kReferenced : 0);
+  const uint64_t uses = table->element_uses.load(std::memory_order_relaxed) + 1;
+  table->element_uses.store(uses, std::memory_order_relaxed);
+  const uint64_t need = kNeed | (uses % kUsesHeardEvery == 0 ? kReferenced : 0);
   return (chunk->state.load(std::memory_order_acquire) & need) == need;
 }
 // The same for any slot, also beyond the table. Executes the fence where there is no membarrier: only the inlined pin needs none
