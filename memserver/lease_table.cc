@@ -58,6 +58,8 @@ uint64_t LeaseTable::ShareOf(const Job& job) const {
   return std::min(job.quota, RoundDown(lent_bytes_ / std::max<size_t>(jobs_.size(), 1)));
 }
 
+uint64_t LeaseTable::PartOf(const Job& job) const { return RoundDown(ShareOf(job) / std::max(job.clients, 1u)); }
+
 // ---- Sums ----
 
 // What depends on who is here, on what is lent and on quotas: all promises.
@@ -97,10 +99,13 @@ void LeaseTable::SetHeld(Client* client, uint64_t bytes) {
   Promise(client);
 }
 
-void LeaseTable::SetWants(Client* client, uint64_t bytes) {
-  all_.wants += bytes - client->wants;
-  JobOf(*client).wants += bytes - client->wants;
+void LeaseTable::SetWants(Client* client, uint64_t bytes, uint64_t in_job) {
+  for (Sums* const sum : {&all_, static_cast<Sums*>(&JobOf(*client))}) {
+    sum->wants += bytes - client->wants;
+    sum->wants_in_job += in_job - client->wants_in_job;
+  }
   client->wants = bytes;
+  client->wants_in_job = in_job;
   Promise(client);
 }
 
@@ -116,7 +121,7 @@ uint64_t LeaseTable::FreeFor(uint32_t number) const {
   const Client& client = clients_[number];
   const Job& job = JobOf(client);
   const uint64_t out = pool_bytes_ - free_bytes_, free = lent_bytes_ - std::min(lent_bytes_, out);
-  const uint64_t others = all_.promised - std::min(job.promised, client.promised);
+  const uint64_t others = all_.promised - std::min(job.promised, client.promised) + (all_.wants_in_job - client.wants_in_job);
   const uint64_t open = free - std::min(free, others);
   // What it wants was asked back for it, beside what the others want.
   const uint64_t others_want = all_.wants - client.wants;
@@ -124,11 +129,13 @@ uint64_t LeaseTable::FreeFor(uint32_t number) const {
   return std::min(std::max(open, own), job.quota - std::min(job.quota, job.held));
 }
 
-uint64_t LeaseTable::NoteWant(uint32_t number, uint64_t bytes, Time now) {
+uint64_t LeaseTable::NoteWant(uint32_t number, uint64_t bytes, Time now, Need need) {
   Client& client = clients_[number];
   const Job& job = JobOf(client);
-  const uint64_t claimed = job.held + job.wants - client.wants, share = ShareOf(job);
-  SetWants(&client, RoundDown(std::min({bytes, share - std::min(share, claimed), lease_bytes_max_})));
+  const uint64_t claimed = job.held + job.wants - client.wants, share = ShareOf(job), part = PartOf(job);
+  const uint64_t of_all = RoundDown(share - std::min(share, claimed)), of_job = need == Need::kNow ? part - std::min(part, client.held) : 0;
+  const uint64_t wants = RoundDown(std::min({bytes, std::max(of_all, of_job), lease_bytes_max_}));
+  SetWants(&client, wants, wants - std::min(wants, of_all));
   client.wants_until = now + kWantLasts;
   next_forget_ = std::min(next_forget_, client.wants_until);
   return client.wants;
@@ -139,28 +146,29 @@ void LeaseTable::ForgetOldWants(Time now) {
   next_forget_ = Time::max();
   for (Client& client : clients_) {
     if (client.wants == 0) continue;
-    if (client.wants_until < now) SetWants(&client, 0);
+    if (client.wants_until < now) SetWants(&client, 0, 0);
     else next_forget_ = std::min(next_forget_, client.wants_until);
   }
 }
 
-// Of all clients, or those of one job (null: all): who can give back the most before its job is down at its share. At most `bytes`.
-LeaseTable::Claim LeaseTable::FindClaim(uint64_t bytes, const Job* job, Time now) const {
+// Of all clients, or those of one job (null: all): who can give back the most before its job is down at its share, or itself at its part of that. At most `bytes`.
+LeaseTable::Claim LeaseTable::FindClaim(uint64_t bytes, const Job* job, Down down, Time now) const {
   Claim claim;
   for (uint32_t number = 0; number < clients_.size(); ++number) {
     const Client& client = clients_[number];
     if (client.job == nullptr || (job != nullptr && client.job != job) || now < client.spared_until) continue;
     const uint64_t left = client.job->held - client.job->asked_back, share = ShareOf(*client.job);
-    const uint64_t may = std::min(client.held - client.asked_back, left - std::min(left, share));
+    const uint64_t own = client.held - client.asked_back, part = PartOf(*client.job);
+    const uint64_t may = down == Down::kToPartsOfClients ? own - std::min(own, part) : std::min(own, left - std::min(left, share));
     if (may > claim.bytes) claim = {number, may};
   }
   claim.bytes = std::min(claim.bytes, bytes);
   return claim;
 }
 
-void LeaseTable::AddClaims(uint64_t bytes, const Job* job, Time now, std::vector<Claim>* claims) {
+void LeaseTable::AddClaims(uint64_t bytes, const Job* job, Down down, Time now, std::vector<Claim>* claims) {
   while (bytes > 0) {
-    const Claim claim = FindClaim(bytes, job, now);
+    const Claim claim = FindClaim(bytes, job, down, now);
     if (claim.bytes == 0) return;  // nobody holds more than a share
     Client& client = clients_[claim.client];
     if (client.asked_back == 0) {
@@ -178,10 +186,12 @@ std::vector<LeaseTable::Claim> LeaseTable::AskBack(Time now) {
   std::vector<Claim> claims;
   for (const auto& [name, job] : jobs_) {
     const uint64_t left = job.held - job.asked_back;
-    if (left > job.quota) AddClaims(left - job.quota, &job, now, &claims);
+    if (left > job.quota) AddClaims(left - job.quota, &job, Down::kToSharesOfJobs, now, &claims);
+    const uint64_t in_job = std::min(job.wants_in_job, NeededBack());
+    if (in_job > job.asked_back) AddClaims(in_job - job.asked_back, &job, Down::kToPartsOfClients, now, &claims);
   }
   const uint64_t needed = NeededBack();
-  if (needed > all_.asked_back) AddClaims(needed - all_.asked_back, nullptr, now, &claims);
+  if (needed > all_.asked_back) AddClaims(needed - all_.asked_back, nullptr, Down::kToSharesOfJobs, now, &claims);
   return claims;
 }
 
@@ -252,7 +262,8 @@ Result<Lease> LeaseTable::Grant(uint32_t client, uint64_t want, uint64_t minimum
   free_bytes_ -= lease.bytes;
   Client& holder = clients_[client];
   SetHeld(&holder, holder.held + lease.bytes);
-  SetWants(&holder, holder.wants - std::min(holder.wants, lease.bytes));
+  const uint64_t wants = holder.wants - std::min(holder.wants, lease.bytes);
+  SetWants(&holder, wants, std::min(holder.wants_in_job, wants));
   return lease;
 }
 
@@ -290,7 +301,7 @@ void LeaseTable::Retire(uint32_t number) {
     if (lease->second.client == number) Release(lease);
     lease = next;
   }
-  SetWants(&client, 0);
+  SetWants(&client, 0, 0);
   Job& job = JobOf(client);
   job.clients_promised -= client.promised;
   PromiseJob(&job);
@@ -328,7 +339,9 @@ bool LeaseTable::IsValid() const {
   for (size_t i = 0; i < clients_.size(); ++i) {
     const Client& client = clients_[i];
     if (client.held != held[i] || client.asked_back > client.held) return false;
+    if (client.wants_in_job > client.wants) return false;
     all.wants += client.wants;
+    all.wants_in_job += client.wants_in_job;
     all.asked_back += client.asked_back;
   }
   uint64_t in_jobs = 0;
@@ -336,7 +349,7 @@ bool LeaseTable::IsValid() const {
     in_jobs += job.held;
     all.promised += job.promised;
   }
-  if (all.wants != all_.wants || all.asked_back != all_.asked_back || all.promised != all_.promised || in_jobs != sum) return false;
+  if (all.wants != all_.wants || all.wants_in_job != all_.wants_in_job || all.asked_back != all_.asked_back || all.promised != all_.promised || in_jobs != sum) return false;
   return by_offset.size() == leases_.size() && sum == pool_bytes_ - free_bytes_ &&
          space_.free_units() * kLeaseGranule == free_bytes_ && space_.IsValid();
 }

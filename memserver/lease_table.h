@@ -10,7 +10,8 @@
 // else wants it, a job may hold more: all, if it is alone. When a client whose job is below its share gets no lease, what it wants is
 // kept in mind for a while: it is promised to that client, and AskBack says who should give back so that it can be had, those
 // furthest above their share first, and never below it. What comes then is for those who want it: reserves of clients that want
-// nothing do not keep them from it, or several that come at once would wait for each other's. A job's quota is a limit of its own,
+// nothing do not keep them from it, or several that come at once would wait for each other's. Within a job it is the same: a client that
+// holds less than an even part of its job's share may claim it from those of its job that hold more. A job's quota is a limit of its own,
 // share or not; a pool that lends less than before asks for the rest back in the same way.
 //
 // Cost: sums are kept for each job and for all, so that a request costs no walk over clients; one who comes or leaves, and an
@@ -74,8 +75,9 @@ class LeaseTable {
   void Retire(uint32_t client);
 
   // The client was refused `bytes`. What it may claim of that is promised to it until it has it or does not ask any more.
-  // Returns that.
-  uint64_t NoteWant(uint32_t client, uint64_t bytes, Time now);
+  // Returns that. From others of its job it claims nothing that it does not need yet: they may have no other place for it.
+  enum class Need : bool { kAhead, kNow };
+  uint64_t NoteWant(uint32_t client, uint64_t bytes, Time now, Need need = Need::kNow);
   // Before a Grant: whoever wanted something and has not asked for it for so long has no right to it any more.
   void ForgetOldWants(Time now);
   // Who should give back how much now; each is told once, and what it then gives back counts against that.
@@ -118,6 +120,7 @@ class LeaseTable {
   struct Sums {
     uint64_t held = 0;
     uint64_t wants = 0;
+    uint64_t wants_in_job = 0;  // of that, what only others of its job can give
     uint64_t asked_back = 0;  // told to give back, not yet come
     uint64_t promised = 0;    // to the client; to the clients of a job, but no more than its share leaves; to all jobs
   };
@@ -138,16 +141,18 @@ class LeaseTable {
 
   Job& JobOf(const Client& client) const;
   uint64_t ShareOf(const Job& job) const;
+  uint64_t PartOf(const Job& job) const;  // of its share, each client's
   void Join(Client* client, const std::string& job);
   void CountAnew();
   void Promise(Client* client);
   void PromiseJob(Job* job);
   void SetHeld(Client* client, uint64_t bytes);
-  void SetWants(Client* client, uint64_t bytes);
+  void SetWants(Client* client, uint64_t bytes, uint64_t in_job);
   void SetAskedBack(Client* client, uint64_t bytes);
   void Release(std::map<uint64_t, Lease>::iterator lease);
-  Claim FindClaim(uint64_t bytes, const Job* job, Time now) const;
-  void AddClaims(uint64_t bytes, const Job* job, Time now, std::vector<Claim>* claims);
+  enum class Down : bool { kToSharesOfJobs, kToPartsOfClients };
+  Claim FindClaim(uint64_t bytes, const Job* job, Down down, Time now) const;
+  void AddClaims(uint64_t bytes, const Job* job, Down down, Time now, std::vector<Claim>* claims);
   uint64_t NeededBack() const;
 
   const uint64_t pool_bytes_;

@@ -16,11 +16,11 @@ uint32_t NextSequence() {
 
 }  // namespace
 
-void LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum) {
+void LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum, bool ahead_of_need) {
   const WireMessage* unanswered = ledger_.Outstanding(server);
   if (unanswered != nullptr) return transport_.Send(server, *unanswered);
   const WireMessage request{
-      .type = WireType::kLeaseRequest, .sequence = NextSequence(), .bytes = want, .minimum_bytes = minimum};
+      .type = WireType::kLeaseRequest, .sequence = NextSequence(), .flags = ahead_of_need ? kAheadOfNeed : 0, .bytes = want, .minimum_bytes = minimum};
   ledger_.NoteRequest(server, request);
   transport_.Send(server, request);
 }

@@ -26,7 +26,7 @@ class LeaseClient {
 
   // Sends. While an earlier request to this server is unanswered, that one is sent again instead, because a server answers
   // a request that it knows as before.
-  void Ask(uint32_t server, uint64_t want, uint64_t minimum);
+  void Ask(uint32_t server, uint64_t want, uint64_t minimum, bool ahead_of_need = false);
   void Return(uint32_t server, uint64_t lease);
 
   // The next answer that has arrived, from any server. Does not wait.

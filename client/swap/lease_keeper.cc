@@ -237,8 +237,9 @@ void LeaseKeeper::Ask(uint32_t server, uint64_t bytes) {
     want = RoundUpToLease(std::min(bytes == 0 ? side.next_lease_bytes : now_needed, ForMany(side, options_.lease_bytes_max)));
     // Scraps are welcome, but not as half of all leases that there can be.
     if (side.space.leases() > side.space.leases_max() / 2) least = RoundUpToLease(want / 4);
+    state.asked_bytes = want;
   }
-  if (WithinHeap([&] { return client_.Ask(server, want, least), true; }, false)) return;
+  if (WithinHeap([&] { return client_.Ask(server, want, least, /*ahead_of_need=*/bytes == 0), true; }, false)) return;
   MutexLock lock(mutex_);
   servers_[server].asked = servers_[server].unanswered = false;  // nobody answers what was not asked
 }
@@ -293,7 +294,9 @@ bool LeaseKeeper::AddLease(uint32_t server, const WireMessage& grant) {
   state.full_pause = milliseconds(0);
   state.makes_room = false;
   state.free_bytes = grant.free_bytes;
-  side.next_lease_bytes = std::min(side.next_lease_bytes * 2, ForMany(side, options_.lease_bytes_max));
+  // Who asks for more than servers give keeps more ahead than it uses, which others may need.
+  side.next_lease_bytes = grant.bytes < state.asked_bytes ? std::max(grant.bytes, ForMany(side, options_.first_lease_bytes))
+                                                          : std::min(side.next_lease_bytes * 2, ForMany(side, options_.lease_bytes_max));
   last_grant_ = Now();
   return true;
 }

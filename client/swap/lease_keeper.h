@@ -112,7 +112,7 @@ class LeaseKeeper {
     explicit Side(size_t leases_max) : space(leases_max) {}
 
     LeaseSpace space;
-    uint64_t next_lease_bytes = 0;
+    uint64_t next_lease_bytes = 0;  // no more than servers give at a time, where that is more than the first
     size_t servers = 0;
     Time next_try{};  // AskAhead's, while nothing is held
     bool said_that_no_more_fit = false;
@@ -130,6 +130,7 @@ class LeaseKeeper {
     bool makes_room = false;   // it said that others have been asked to
     bool asked = false;        // and waited for
     Time asked_at{};
+    uint64_t asked_bytes = 0;
     // It owes something, and nothing has come from it, for kSilentAfter. It stays so when nobody waits for its answer any more.
     bool silent = false;
     bool unanswered = false;   // it owes the answer to a request

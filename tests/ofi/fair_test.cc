@@ -78,6 +78,46 @@ TEST(Fairness, WhoMovesALittleIsServedBesideWhoMovesAsMuchAsItCan) {
   modest.End();
 }
 
+// A rank that came first held leases ahead of its need, and the next one of its job ended by OutOfSwap beside room for it.
+TEST(Fairness, ARankGetsWhatAnotherOneOfItsJobHoldsAndDoesNotUse) {
+  constexpr size_t kSlot = 256 * kKiB;
+  OfiServers servers({.pool_bytes = 64 * kMiB});
+  const auto open = [&] { return OfiTransport::Open({.servers = servers.names(), .fabric = {}, .near = false}, TestSecret()).value(); };
+  const auto first_transport = open();
+  RemoteSwap first(*first_transport, {.is_all = true});
+  for (size_t bytes = 0; bytes < 40 * kMiB; bytes += kSlot) ASSERT_TRUE(first.Reserve(kSlot).ok());
+  const auto holds = [&] { return first.stats().slot_bytes_capacity; };
+  EXPECT_TRUE(Eventually([&] {
+    first.Upkeep();
+    return holds() >= 48 * kMiB;
+  })) << holds();
+  std::atomic<bool> stop{false};
+  std::thread mover([&] {
+    for (; !stop; std::this_thread::sleep_for(std::chrono::milliseconds(1))) first.Upkeep();
+  });
+  const auto second_transport = open();
+  RemoteSwap second(*second_transport, {.is_all = true});
+  size_t bytes = 0;
+  const auto take = [&] { return second.Reserve(kSlot).ok() || (second.MakeRoom(kSlot, SwapTier::Patience::kWait).ok() && second.Reserve(kSlot).ok()); };
+  while (bytes < 20 * kMiB && take()) bytes += kSlot;
+  EXPECT_EQ(bytes, 20 * kMiB);
+  stop = true;
+  mover.join();
+  EXPECT_GE(holds(), 40 * kMiB);
+}
+
+// It asked for twice as much each time, whatever it got, and held half of that ahead of its need.
+TEST(Fairness, WhoGetsSmallLeasesHoldsLittleAheadOfItsNeed) {
+  OfiServers servers({.pool_bytes = 32 * kMiB});  // leases of at most 8 MiB
+  const auto transport = OfiTransport::Open({.servers = servers.names(), .fabric = {}, .near = false}, TestSecret()).value();
+  RemoteSwap tier(*transport, {.first_lease_bytes = kMiB, .is_all = true});
+  for (size_t bytes = 0; bytes < 18 * kMiB; bytes += kMiB) {
+    ASSERT_TRUE(tier.Reserve(kMiB).ok());
+    for (int i = 0; i < 20; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(1))) tier.Upkeep();
+  }
+  EXPECT_LE(tier.stats().slot_bytes_capacity, 28 * kMiB);
+}
+
 // A client that keeps to no rules: it asks for many leases before it has heard of the first.
 class Greedy {
  public:

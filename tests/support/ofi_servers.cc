@@ -45,6 +45,8 @@ class OfiServers::Guarded final : public Endpoint {
     server_.leased_bytes -= lease.bytes;
   }
   std::optional<uint32_t> NextArrival() override { return real_.NextArrival(); }
+  std::string JobOf(uint32_t client) override { return real_.JobOf(client); }
+  void AskBack(uint32_t client, uint64_t bytes) override { real_.AskBack(client, bytes); }
   std::optional<uint32_t> NextDeath() override { return real_.NextDeath(); }
 
  private:

@@ -185,6 +185,66 @@ TEST(LeaseTable, AJobOfManyClientsHasOneShare) {
   EXPECT_EQ(asked, table.lease_bytes_max()) << "a quarter of the clients, half of the jobs";
 }
 
+// A rank that came first held what it did not need, and the next one of its job ended by OutOfSwap.
+TEST(LeaseTable, AClientGetsItsPartOfTheJobsShareFromTheOthersOfTheJob) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0, "slurm 1");
+  std::vector<Lease> hogs = Hog(&table, 0);
+  table.Welcome(1, "slurm 1");
+  for (int round = 0; table.HeldBy(1) < 32 * kMiB; ++round) {
+    ASSERT_LT(round, 100);
+    if (table.Grant(1, 4 * kMiB, kLeaseGranule).ok()) continue;
+    EXPECT_EQ(table.NoteWant(1, 4 * kMiB, At(round), LeaseTable::Need::kAhead), 0u) << "it can wait";
+    ASSERT_EQ(table.NoteWant(1, 4 * kMiB, At(round)), 4 * kMiB);
+    const std::vector<LeaseTable::Claim> claims = table.AskBack(At(round));
+    ASSERT_EQ(claims.size(), 1u);
+    EXPECT_EQ(claims[0].client, 0u);
+    EXPECT_EQ(claims[0].bytes, 4 * kMiB);
+    EXPECT_TRUE(table.AskBack(At(round)).empty()) << "it is told once";
+    GiveBack(&table, &hogs, claims[0].bytes);
+    EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok()) << "it is for the other one";
+    EXPECT_TRUE(table.IsValid());
+  }
+  EXPECT_EQ(table.NoteWant(1, 4 * kMiB, At(0)), 0u) << "a part, and not more";
+  EXPECT_TRUE(table.AskBack(At(0)).empty());
+  EXPECT_EQ(table.HeldBy(0), 32 * kMiB);
+  table.Retire(1);
+  EXPECT_TRUE(table.IsValid());
+}
+
+TEST(LeaseTable, WhatAJobAboveItsShareGivesBackWithinIsForWhoNeedsIt) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0, "slurm 1");
+  std::vector<Lease> hogs = Hog(&table, 0);
+  GiveBack(&table, &hogs, 20 * kMiB);
+  table.Welcome(1, "slurm 2");
+  Hog(&table, 1);
+  table.Welcome(2, "slurm 1");
+  ASSERT_EQ(table.free_bytes(), 0u);
+  ASSERT_EQ(table.NoteWant(2, 4 * kMiB, At(0)), 4 * kMiB);
+  ASSERT_EQ(table.AskBack(At(0)).size(), 1u);
+  GiveBack(&table, &hogs, 4 * kMiB);
+  EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok());
+  EXPECT_TRUE(table.Grant(2, 4 * kMiB, kLeaseGranule).ok());
+  EXPECT_TRUE(table.IsValid());
+}
+
+TEST(LeaseTable, OthersOfAJobGiveNothingOfTheirPartsNorOtherJobsOfTheirShares) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0, "slurm 1");
+  table.Welcome(1, "slurm 1");
+  table.Welcome(2, "slurm 2");
+  std::vector<Lease> first = Hog(&table, 0);
+  GiveBack(&table, &first, table.HeldBy(0) - 16 * kMiB);
+  std::vector<Lease> others = Hog(&table, 2);
+  GiveBack(&table, &others, table.HeldBy(2) - 32 * kMiB);
+  Hog(&table, 1);
+  ASSERT_EQ(table.free_bytes(), 0u);
+  EXPECT_EQ(table.NoteWant(1, 4 * kMiB, At(0)), 0u);
+  EXPECT_EQ(table.NoteWant(0, 4 * kMiB, At(0)), 0u);
+  EXPECT_TRUE(table.AskBack(At(0)).empty());
+}
+
 TEST(LeaseTable, AWantThatIsNotRepeatedIsForgotten) {
   LeaseTable table(64 * kMiB, 0);
   table.Welcome(0);
