@@ -151,7 +151,10 @@ class Trial {
     if (why_not.empty()) {
       Child child = Start();
       contestant_pid = child.pid();
-      if (targets_ended_by != 0) return {};  // before its number was known
+      if (targets_ended_by != 0) {  // before its number was known
+        contestant_pid = 0;
+        return {};
+      }
       MemoryWatch watch(group_, area_);
       for (std::string line; !(line = child.ReadLine()).empty();) {
         if (line.front() == '{') result = Json::parse(line, nullptr, false);

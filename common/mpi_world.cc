@@ -52,13 +52,17 @@ Status Agree(MPI_Comm comm, int rank, int size, const Status& mine) {
 // While it lives MPICH may put a window of shared memory at different addresses in its ranks. To find one that is free in all of them it
 // asks the kernel for each page, one after the other: the servers' memory took 0.23 s for each GiB, at each start of a job. Ranks that
 // share a window look together, so all must be told alike: by MPI_T, in the call that they make together, not by an environment that
-// some MPI may have read too early. Where there is no such variable (it is called differently before MPICH 4.0) nothing is changed.
+// some MPI may have read too early. Where there is no such variable nothing is changed. MPI_T stays initialised: the last MPI_T_finalize of a
+// process takes MPICH's tables away for good, and the program's own use of them would crash.
 class AnyAddressOfWindows {
  public:
   AnyAddressOfWindows() {
-    int provided = 0, index = -1, count = 0;
-    if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) return;
-    is_open_ = true;
+    static const bool is_open = [] {
+      int provided = 0;
+      return MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) == MPI_SUCCESS;
+    }();
+    int index = -1, count = 0;
+    if (!is_open) return;
     if (MPI_T_cvar_get_index("MPIR_CVAR_SHM_SYMHEAP_RETRY", &index) != MPI_SUCCESS &&
         MPI_T_cvar_get_index("MPIR_CVAR_CH4_SHM_SYMHEAP_RETRY", &index) != MPI_SUCCESS) return;
     if (MPI_T_cvar_handle_alloc(index, nullptr, &tries_, &count) != MPI_SUCCESS) return;
@@ -68,7 +72,6 @@ class AnyAddressOfWindows {
   ~AnyAddressOfWindows() {
     if (is_set_) MPI_T_cvar_write(tries_, &before_);
     if (tries_ != MPI_T_CVAR_HANDLE_NULL) MPI_T_cvar_handle_free(&tries_);
-    if (is_open_) MPI_T_finalize();
   }
   AnyAddressOfWindows(const AnyAddressOfWindows&) = delete;
   AnyAddressOfWindows& operator=(const AnyAddressOfWindows&) = delete;
@@ -76,7 +79,7 @@ class AnyAddressOfWindows {
  private:
   MPI_T_cvar_handle tries_ = MPI_T_CVAR_HANDLE_NULL;
   int before_ = 0;
-  bool is_open_ = false, is_set_ = false;
+  bool is_set_ = false;
 };
 
 }  // namespace

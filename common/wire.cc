@@ -17,7 +17,7 @@ struct Fields {
 
 bool FieldsOf(uint16_t type, Fields* fields) {
   switch (static_cast<WireType>(type)) {
-    case WireType::kLeaseRequest: *fields = {.minimum = true, .flags_max = kAheadOfNeed}; return true;
+    case WireType::kLeaseRequest: *fields = {.minimum = true, .flags_max = UINT32_MAX}; return true;
     case WireType::kLeaseReturn: *fields = {.lease = true}; return true;
     case WireType::kActivity: *fields = {.any_bytes = true}; return true;
     case WireType::kBye: *fields = {.flags_max = kByeTogether}; return true;

@@ -121,21 +121,25 @@ uint64_t LeaseTable::FreeFor(uint32_t number) const {
   const Client& client = clients_[number];
   const Job& job = JobOf(client);
   const uint64_t out = pool_bytes_ - free_bytes_, free = lent_bytes_ - std::min(lent_bytes_, out);
-  const uint64_t others = all_.promised - std::min(job.promised, client.promised) + (all_.wants_in_job - client.wants_in_job);
+  // What others of its job have claimed from it and the like of it, as far as it is not promised to the job.
+  const uint64_t within = std::min(job.wants_in_job - client.wants_in_job, job.clients_promised - job.promised);
+  const uint64_t others = all_.promised - std::min(job.promised, client.promised) + within;
   const uint64_t open = free - std::min(free, others);
   // What it wants was asked back for it, beside what the others want.
   const uint64_t others_want = all_.wants - client.wants;
   const uint64_t own = std::min(client.wants, free - std::min(free, others_want));
-  return std::min(std::max(open, own), job.quota - std::min(job.quota, job.held));
+  return std::min(std::max(open, own), job.quota - std::min(job.quota, job.held + job.wants_in_job - client.wants_in_job));
 }
 
-uint64_t LeaseTable::NoteWant(uint32_t number, uint64_t bytes, Time now, Need need) {
+uint64_t LeaseTable::NoteWant(uint32_t number, uint64_t bytes, uint64_t needed, Time now) {
   Client& client = clients_[number];
   const Job& job = JobOf(client);
   const uint64_t claimed = job.held + job.wants - client.wants, share = ShareOf(job), part = PartOf(job);
-  const uint64_t of_all = RoundDown(share - std::min(share, claimed)), of_job = need == Need::kNow ? part - std::min(part, client.held) : 0;
+  const uint64_t of_all = RoundDown(share - std::min(share, claimed)), of_job = RoundDown(std::min(needed, part - std::min(part, client.held)));
   const uint64_t wants = RoundDown(std::min({bytes, std::max(of_all, of_job), lease_bytes_max_}));
-  SetWants(&client, wants, wants - std::min(wants, of_all));
+  // What was asked for ahead takes nothing from what somebody waits for.
+  if (needed == 0 && wants <= client.wants && client.wants_until >= now) return client.wants;
+  SetWants(&client, wants, std::max(wants - std::min(wants, of_all), needed == 0 ? std::min(client.wants_in_job, wants) : 0));
   client.wants_until = now + kWantLasts;
   next_forget_ = std::min(next_forget_, client.wants_until);
   return client.wants;
@@ -187,12 +191,18 @@ std::vector<LeaseTable::Claim> LeaseTable::AskBack(Time now) {
   for (const auto& [name, job] : jobs_) {
     const uint64_t left = job.held - job.asked_back;
     if (left > job.quota) AddClaims(left - job.quota, &job, Down::kToSharesOfJobs, now, &claims);
-    const uint64_t in_job = std::min(job.wants_in_job, NeededBack());
+    const uint64_t for_others = all_.asked_back - job.asked_back, needed = NeededBack();
+    const uint64_t in_job = std::max(std::min(job.wants_in_job, needed - std::min(needed, for_others)), std::min(job.wants_in_job, AboveQuota(job)));
     if (in_job > job.asked_back) AddClaims(in_job - job.asked_back, &job, Down::kToPartsOfClients, now, &claims);
   }
   const uint64_t needed = NeededBack();
   if (needed > all_.asked_back) AddClaims(needed - all_.asked_back, nullptr, Down::kToSharesOfJobs, now, &claims);
   return claims;
+}
+
+uint64_t LeaseTable::AboveQuota(const Job& job) {
+  const uint64_t would = job.held + job.wants_in_job;
+  return would - std::min(would, job.quota);
 }
 
 // For what is wanted, and for a pool that lends less than is out.
@@ -204,7 +214,7 @@ uint64_t LeaseTable::NeededBack() const {
 std::vector<uint32_t> LeaseTable::TakeBack(Time now) {
   ForgetOldWants(now);
   uint64_t for_quotas = 0;
-  for (const auto& [name, job] : jobs_) for_quotas += job.held - std::min(job.held, job.quota);
+  for (const auto& [name, job] : jobs_) for_quotas += AboveQuota(job);
   std::vector<uint32_t> changed;
   for (uint32_t number = 0; number < clients_.size() && all_.asked_back > 0; ++number) {
     Client& client = clients_[number];
@@ -213,7 +223,7 @@ std::vector<uint32_t> LeaseTable::TakeBack(Time now) {
     const bool gives_nothing = client.gives_until < now;
     if (gives_nothing) client.spared_until = now + kSparedFor;
     // Of the job: what its quota asks for stays asked for.
-    const uint64_t quota_wants = client.job->held - std::min(client.job->held, client.job->quota);
+    const uint64_t quota_wants = AboveQuota(*client.job);
     const uint64_t not_for_quota = client.job->asked_back - std::min(client.job->asked_back, quota_wants);
     const uint64_t surplus = all_.asked_back - std::min(all_.asked_back, std::max(NeededBack(), for_quotas));
     const uint64_t less = gives_nothing ? client.asked_back : std::min({client.asked_back, not_for_quota, surplus});

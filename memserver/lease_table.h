@@ -75,9 +75,8 @@ class LeaseTable {
   void Retire(uint32_t client);
 
   // The client was refused `bytes`. What it may claim of that is promised to it until it has it or does not ask any more.
-  // Returns that. From others of its job it claims nothing that it does not need yet: they may have no other place for it.
-  enum class Need : bool { kAhead, kNow };
-  uint64_t NoteWant(uint32_t client, uint64_t bytes, Time now, Need need = Need::kNow);
+  // Returns that. From others of its job it claims what it needs now only, `needed` (0: nobody waits): they may have no other place for it.
+  uint64_t NoteWant(uint32_t client, uint64_t bytes, uint64_t needed, Time now);
   // Before a Grant: whoever wanted something and has not asked for it for so long has no right to it any more.
   void ForgetOldWants(Time now);
   // Who should give back how much now; each is told once, and what it then gives back counts against that.
@@ -154,6 +153,7 @@ class LeaseTable {
   Claim FindClaim(uint64_t bytes, const Job* job, Down down, Time now) const;
   void AddClaims(uint64_t bytes, const Job* job, Down down, Time now, std::vector<Claim>* claims);
   uint64_t NeededBack() const;
+  static uint64_t AboveQuota(const Job& job);  // with what its clients want of each other
 
   const uint64_t pool_bytes_;
   const std::function<void(const Lease&)> released_;

@@ -116,8 +116,7 @@ WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request
   leases_.ForgetOldWants(now);
   Result<Lease> lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
   // What others' reserves kept from it may be its own by right.
-  const auto need = request.flags == kAheadOfNeed ? LeaseTable::Need::kAhead : LeaseTable::Need::kNow;
-  if (!lease.ok() && options_.ask_back && leases_.NoteWant(client, request.bytes, now, need) > 0) {
+  if (!lease.ok() && options_.ask_back && leases_.NoteWant(client, request.bytes, request.flags * kLeaseGranule, now) > 0) {
     lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
   }
   if (!lease.ok()) {

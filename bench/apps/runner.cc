@@ -67,7 +67,10 @@ AppOutcome AppRunner::Run(const AppKind& kind, const std::string& version, int t
   }
   Child child = Child::Server(words);
   app_process = child.pid();
-  if (apps_ended_by != 0) throw Interrupted();  // before its number was known
+  if (apps_ended_by != 0) {  // before its number was known
+    app_process = 0;
+    throw Interrupted();
+  }
   std::string line;  // the launcher's come first
   do line = child.ReadLine();
   while (paged && !line.empty() && line.front() != '{');

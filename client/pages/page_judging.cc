@@ -95,6 +95,7 @@ void PageSpace::Turn(Area* area, Size next) {
   area->visits.store(0, std::memory_order_relaxed);
   area->larges.store(0, std::memory_order_relaxed);
   area->on_trial.store(false, std::memory_order_relaxed);
+  area->is_doubted.store(false, std::memory_order_relaxed);
   area->wanted.store(next, std::memory_order_relaxed);
 }
 
@@ -130,7 +131,7 @@ void PageSpace::Judge(const Sized& block) {
   const bool in_vain = full == kUnknown && area.units.load(std::memory_order_relaxed) >= std::min(kUnitsOfTrial << area.failures.load(std::memory_order_relaxed), kUnitsOfTrialMost);
   if (on_trial && (full == kDense || full == kHalf || in_vain)) {
     area.on_trial.store(false, std::memory_order_relaxed);
-    if (full != kHalf) {
+    if (full == kDense || (in_vain && !area.is_doubted.load(std::memory_order_relaxed))) {
       area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
       return Turn(&area, kLarge);
     }
@@ -164,7 +165,10 @@ void PageSpace::Judge(const Sized& block) {
   }
   if (sizes_[next] > sizes_[wanted] && wanted == kPage) area.failures.store(static_cast<uint8_t>(std::min(failures + kFailureWeighs, kFailuresMost)), std::memory_order_relaxed);
   // It has been large for a short time only, and not rightly: how full its units are must be known before it is again.
-  if (wanted == kLarge && area.larges.load(std::memory_order_relaxed) < kLargesUntilTrial / 2) return Try(&area);
+  if (wanted == kLarge && area.larges.load(std::memory_order_relaxed) < kLargesUntilTrial / 2) {
+    Try(&area);
+    return area.is_doubted.store(true, std::memory_order_relaxed);
+  }
   Turn(&area, next);
 }
 

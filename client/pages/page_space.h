@@ -305,6 +305,7 @@ class PageSpace {
     std::atomic<uint16_t> larges{0};             // that came since the last trial
     std::atomic<uint8_t> trials{0};              // times that large blocks became units to see how full these are, and these were not sparse
     std::atomic<bool> on_trial{false};
+    std::atomic<bool> is_doubted{false};         // it is tried because large blocks were used here and there: a trial without a verdict leaves it as it is
     std::atomic<uint32_t> not_before{0};         // by the count of faults: no size changes
   };
   Area& AreaOf(const void* address) const { return areas_[OffsetOf(address) / kAreaBytes]; }

@@ -16,13 +16,20 @@ uint32_t NextSequence() {
 
 }  // namespace
 
-void LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum, bool ahead_of_need) {
-  const WireMessage* unanswered = ledger_.Outstanding(server);
-  if (unanswered != nullptr) return transport_.Send(server, *unanswered);
-  const WireMessage request{
-      .type = WireType::kLeaseRequest, .sequence = NextSequence(), .flags = ahead_of_need ? kAheadOfNeed : 0, .bytes = want, .minimum_bytes = minimum};
+WireMessage LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum, uint64_t needed) {
+  if (const WireMessage* const unanswered = ledger_.Outstanding(server)) {
+    const WireMessage again = *unanswered;
+    transport_.Send(server, again);
+    return again;
+  }
+  const WireMessage request{.type = WireType::kLeaseRequest,
+                            .sequence = NextSequence(),
+                            .flags = static_cast<uint32_t>((needed + kLeaseGranule - 1) / kLeaseGranule),
+                            .bytes = want,
+                            .minimum_bytes = minimum};
   ledger_.NoteRequest(server, request);
   transport_.Send(server, request);
+  return request;
 }
 
 void LeaseClient::Return(uint32_t server, uint64_t lease) {

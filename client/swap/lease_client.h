@@ -25,8 +25,8 @@ class LeaseClient {
   explicit LeaseClient(ServerTransport& transport) : transport_(transport) {}
 
   // Sends. While an earlier request to this server is unanswered, that one is sent again instead, because a server answers
-  // a request that it knows as before.
-  void Ask(uint32_t server, uint64_t want, uint64_t minimum, bool ahead_of_need = false);
+  // a request that it knows as before. `needed`: what somebody waits for, bytes. Returns the request that was sent.
+  WireMessage Ask(uint32_t server, uint64_t want, uint64_t minimum, uint64_t needed = 0);
   void Return(uint32_t server, uint64_t lease);
 
   // The next answer that has arrived, from any server. Does not wait.

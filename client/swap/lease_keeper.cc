@@ -201,7 +201,7 @@ LeaseKeeper::Hope LeaseKeeper::LookForHope(bool near) {
 }
 
 // Those that are silent come last. Near ones first, by distance, then by free room; servers that tie are taken in an order that differs from
-// client to client. None: the first that is not silent has been asked, and its answer comes first; or all have been asked.
+// client to client. `near`: of these, for AskAhead; empty: of all, for who waits. None: the first that is not silent has been asked, and its answer comes first; or all have been asked.
 std::optional<uint32_t> LeaseKeeper::NextToAsk(Time now, std::optional<bool> near) {
   NoteNewServers();
   std::optional<uint32_t> first;
@@ -211,7 +211,7 @@ std::optional<uint32_t> LeaseKeeper::NextToAsk(Time now, std::optional<bool> nea
   };
   for (uint32_t i = 0; i < servers_.size(); ++i) {
     const ServerState& state = servers_[i];
-    if ((near && state.near() != *near) || (state.asked && state.silent) || !MayLend(i, now)) continue;
+    if ((near && (state.near() != *near || now < state.ahead_until)) || (state.asked && state.silent) || !MayLend(i, now)) continue;
     if (!first || key(i) < key(*first)) first = i;
   }
   return first && !servers_[*first].asked ? first : std::nullopt;
@@ -237,11 +237,16 @@ void LeaseKeeper::Ask(uint32_t server, uint64_t bytes) {
     want = RoundUpToLease(std::min(bytes == 0 ? side.next_lease_bytes : now_needed, ForMany(side, options_.lease_bytes_max)));
     // Scraps are welcome, but not as half of all leases that there can be.
     if (side.space.leases() > side.space.leases_max() / 2) least = RoundUpToLease(want / 4);
-    state.asked_bytes = want;
   }
-  if (WithinHeap([&] { return client_.Ask(server, want, least, /*ahead_of_need=*/bytes == 0), true; }, false)) return;
+  const auto sent = WithinHeap([&] { return std::optional(client_.Ask(server, want, least, bytes)); }, std::optional<WireMessage>());
   MutexLock lock(mutex_);
-  servers_[server].asked = servers_[server].unanswered = false;  // nobody answers what was not asked
+  ServerState& state = servers_[server];
+  if (sent) {
+    state.asked_bytes = sent->bytes;
+    state.asked_ahead = sent->flags == 0;
+  } else {
+    state.asked = state.unanswered = false;  // nobody answers what was not asked
+  }
 }
 
 // True: some have come.
@@ -257,6 +262,12 @@ bool LeaseKeeper::TakeAnswers() {
     ServerState& state = servers_[answer->server];
     NoteHeard(answer->server);
     state.free_bytes = answer->message.free_bytes;
+    if (state.asked_ahead) {  // who waits may claim what this could not
+      state.asked = false;
+      state.ahead_pause = std::clamp(state.ahead_pause * 2, kFullPauseMin, kFullPauseMax);
+      state.ahead_until = Now() + state.ahead_pause;
+      continue;
+    }
     state.makes_room = answer->message.flags == static_cast<uint32_t>(FullReason::kSoon);
     NoteFull(answer->server, state.makes_room ? kFullPauseMin : std::clamp(state.full_pause * 2, kFullPauseMin, kFullPauseMax));
   }
@@ -291,7 +302,7 @@ bool LeaseKeeper::AddLease(uint32_t server, const WireMessage& grant) {
                                      .distance = state.server.distance,
                                      .mapped = state.near() ? state.server.mapped + grant.offset : nullptr});
   if (!added) return false;
-  state.full_pause = milliseconds(0);
+  state.full_pause = state.ahead_pause = milliseconds(0);
   state.makes_room = false;
   state.free_bytes = grant.free_bytes;
   // Who asks for more than servers give keeps more ahead than it uses, which others may need.

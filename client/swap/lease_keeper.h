@@ -112,7 +112,7 @@ class LeaseKeeper {
     explicit Side(size_t leases_max) : space(leases_max) {}
 
     LeaseSpace space;
-    uint64_t next_lease_bytes = 0;  // no more than servers give at a time, where that is more than the first
+    uint64_t next_lease_bytes = 0;  // at most twice what servers give at a time, where that is more than the first
     size_t servers = 0;
     Time next_try{};  // AskAhead's, while nothing is held
     bool said_that_no_more_fit = false;
@@ -131,12 +131,16 @@ class LeaseKeeper {
     bool asked = false;        // and waited for
     Time asked_at{};
     uint64_t asked_bytes = 0;
+    bool asked_ahead = false;  // nobody waited when it was asked
     // It owes something, and nothing has come from it, for kSilentAfter. It stays so when nobody waits for its answer any more.
     bool silent = false;
     bool unanswered = false;   // it owes the answer to a request
     bool heard = false;        // since the last look
     RunningClock::duration quiet{0};
     uint64_t transfers_ended = 0;  // as of the last look
+    // What it refused ahead of need is not asked for again until then.
+    Time ahead_until{};
+    std::chrono::milliseconds ahead_pause{0};
     // Full until then; the pause doubles while the server keeps saying so.
     Time full_until{};
     std::chrono::milliseconds full_pause{0};

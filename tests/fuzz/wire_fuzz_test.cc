@@ -29,7 +29,7 @@ WireRecord RandomMessage(std::mt19937* random) {
   if (message.type == WireType::kLeaseRequest) {
     message.bytes = granules(200);
     message.minimum_bytes = std::min(message.bytes, granules(20));
-    message.flags = (*random)() % 2;
+    message.flags = static_cast<uint32_t>((*random)());
   } else if (message.type == WireType::kLeaseReturn) {
     message.lease = 1 + (*random)() % 500;
   } else if (message.type == WireType::kLeaseGrant) {

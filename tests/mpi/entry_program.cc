@@ -99,6 +99,24 @@ int ReportBesideMpi(int argc, char** argv) {
   return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
 }
 
+// The last MPI_T_finalize of a process takes MPICH's tables away: it must not be Ramspan's.
+int ToolsInterface(int argc, char** argv) {
+  ramspan::detail::MpiInit(&argc, &argv);
+  { const ramspan::managedPtr<int> first(10); }
+  for (int round = 0; round < 2; ++round) {
+    int provided = 0, variables = 0, index = -1, count = 0, tries = 0;
+    MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
+    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS || MPI_T_cvar_get_num(&variables) != MPI_SUCCESS || variables == 0) Fail("no control variables");
+    if (MPI_T_cvar_get_index("MPIR_CVAR_SHM_SYMHEAP_RETRY", &index) == MPI_SUCCESS) {
+      if (MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS || MPI_T_cvar_read(handle, &tries) != MPI_SUCCESS) Fail("a control variable cannot be read");
+      MPI_T_cvar_handle_free(&handle);
+      if (tries == 0) Fail("a control variable is not as it was");
+    }
+    MPI_T_finalize();
+  }
+  return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
+}
+
 int EarlyUse() {
   try {
     computeComm();
@@ -256,6 +274,7 @@ int Run(const std::string& mode, int argc, char** argv) {
   if (mode == "real-init") return RealInit(argc, argv, MPI_THREAD_MULTIPLE);
   if (mode == "real-init-single") return RealInit(argc, argv, MPI_THREAD_SINGLE);
   if (mode == "report") return ReportBesideMpi(argc, argv);
+  if (mode == "tools-interface") return ToolsInterface(argc, argv);
   if (mode == "early-use") return EarlyUse();
   if (mode == "joined-before-init") return JoinedBeforeInit(argc, argv);
   if (mode == "fork") return Fork();

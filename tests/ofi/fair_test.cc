@@ -91,18 +91,22 @@ TEST(Fairness, ARankGetsWhatAnotherOneOfItsJobHoldsAndDoesNotUse) {
     first.Upkeep();
     return holds() >= 48 * kMiB;
   })) << holds();
-  std::atomic<bool> stop{false};
-  std::thread mover([&] {
-    for (; !stop; std::this_thread::sleep_for(std::chrono::milliseconds(1))) first.Upkeep();
-  });
   const auto second_transport = open();
   RemoteSwap second(*second_transport, {.is_all = true});
+  std::atomic<bool> stop{false};
+  const auto mover_of = [&stop](RemoteSwap* tier) {
+    return std::thread([tier, &stop] {
+      for (; !stop; std::this_thread::sleep_for(std::chrono::milliseconds(1))) tier->Upkeep();
+    });
+  };
+  std::thread mover = mover_of(&first), others = mover_of(&second);  // which asks ahead of need in vain
   size_t bytes = 0;
   const auto take = [&] { return second.Reserve(kSlot).ok() || (second.MakeRoom(kSlot, SwapTier::Patience::kWait).ok() && second.Reserve(kSlot).ok()); };
   while (bytes < 20 * kMiB && take()) bytes += kSlot;
   EXPECT_EQ(bytes, 20 * kMiB);
   stop = true;
   mover.join();
+  others.join();
   EXPECT_GE(holds(), 40 * kMiB);
 }
 

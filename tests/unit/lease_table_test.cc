@@ -159,7 +159,7 @@ TEST(LeaseTable, WhoComesLateGetsItsShareFromWhoHasMore) {
     ASSERT_LT(round, 100);
     const Result<Lease> lease = table.Grant(1, 4 * kMiB, kLeaseGranule);
     if (lease.ok()) continue;
-    ASSERT_EQ(table.NoteWant(1, 4 * kMiB, At(round)), 4 * kMiB);
+    ASSERT_EQ(table.NoteWant(1, 4 * kMiB, 4 * kMiB, At(round)), 4 * kMiB);
     const std::vector<LeaseTable::Claim> claims = table.AskBack(At(round));
     ASSERT_EQ(claims.size(), 1u);
     EXPECT_EQ(claims[0].client, 0u);
@@ -168,7 +168,7 @@ TEST(LeaseTable, WhoComesLateGetsItsShareFromWhoHasMore) {
     GiveBack(&table, &hogs, claims[0].bytes);
     EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok()) << "what was given back is promised";
   }
-  EXPECT_EQ(table.NoteWant(1, 4 * kMiB, At(0)), 0u) << "a share, and not more";
+  EXPECT_EQ(table.NoteWant(1, 4 * kMiB, 4 * kMiB, At(0)), 0u) << "a share, and not more";
   EXPECT_TRUE(table.AskBack(At(0)).empty());
   EXPECT_EQ(table.HeldBy(0), 32 * kMiB);
   EXPECT_TRUE(table.IsValid());
@@ -180,7 +180,7 @@ TEST(LeaseTable, AJobOfManyClientsHasOneShare) {
   for (uint32_t client = 0; client < 3; ++client) Hog(&table, client);
   table.Welcome(3, "slurm 2");
   uint64_t asked = 0;
-  EXPECT_EQ(table.NoteWant(3, 16 * kMiB, At(0)), table.lease_bytes_max());
+  EXPECT_EQ(table.NoteWant(3, 16 * kMiB, 16 * kMiB, At(0)), table.lease_bytes_max());
   for (const LeaseTable::Claim& claim : table.AskBack(At(0))) asked += claim.bytes;
   EXPECT_EQ(asked, table.lease_bytes_max()) << "a quarter of the clients, half of the jobs";
 }
@@ -194,8 +194,8 @@ TEST(LeaseTable, AClientGetsItsPartOfTheJobsShareFromTheOthersOfTheJob) {
   for (int round = 0; table.HeldBy(1) < 32 * kMiB; ++round) {
     ASSERT_LT(round, 100);
     if (table.Grant(1, 4 * kMiB, kLeaseGranule).ok()) continue;
-    EXPECT_EQ(table.NoteWant(1, 4 * kMiB, At(round), LeaseTable::Need::kAhead), 0u) << "it can wait";
-    ASSERT_EQ(table.NoteWant(1, 4 * kMiB, At(round)), 4 * kMiB);
+    EXPECT_EQ(table.NoteWant(1, 4 * kMiB, 0, At(round)), 0u) << "it can wait";
+    ASSERT_EQ(table.NoteWant(1, 4 * kMiB, 4 * kMiB, At(round)), 4 * kMiB);
     const std::vector<LeaseTable::Claim> claims = table.AskBack(At(round));
     ASSERT_EQ(claims.size(), 1u);
     EXPECT_EQ(claims[0].client, 0u);
@@ -205,7 +205,7 @@ TEST(LeaseTable, AClientGetsItsPartOfTheJobsShareFromTheOthersOfTheJob) {
     EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok()) << "it is for the other one";
     EXPECT_TRUE(table.IsValid());
   }
-  EXPECT_EQ(table.NoteWant(1, 4 * kMiB, At(0)), 0u) << "a part, and not more";
+  EXPECT_EQ(table.NoteWant(1, 4 * kMiB, 4 * kMiB, At(0)), 0u) << "a part, and not more";
   EXPECT_TRUE(table.AskBack(At(0)).empty());
   EXPECT_EQ(table.HeldBy(0), 32 * kMiB);
   table.Retire(1);
@@ -221,11 +221,45 @@ TEST(LeaseTable, WhatAJobAboveItsShareGivesBackWithinIsForWhoNeedsIt) {
   Hog(&table, 1);
   table.Welcome(2, "slurm 1");
   ASSERT_EQ(table.free_bytes(), 0u);
-  ASSERT_EQ(table.NoteWant(2, 4 * kMiB, At(0)), 4 * kMiB);
+  ASSERT_EQ(table.NoteWant(2, 4 * kMiB, 4 * kMiB, At(0)), 4 * kMiB);
   ASSERT_EQ(table.AskBack(At(0)).size(), 1u);
   GiveBack(&table, &hogs, 4 * kMiB);
   EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok());
   EXPECT_TRUE(table.Grant(2, 4 * kMiB, kLeaseGranule).ok());
+  EXPECT_TRUE(table.IsValid());
+}
+
+TEST(LeaseTable, WhatIsAskedForAheadTakesNothingFromWhatSomebodyWaitsFor) {
+  LeaseTable table(64 * kMiB, 0);
+  table.Welcome(0, "slurm 1");
+  Hog(&table, 0);
+  table.Welcome(1, "slurm 1");
+  ASSERT_EQ(table.NoteWant(1, 8 * kMiB, 2 * kMiB, At(0)), 2 * kMiB) << "what is needed now";
+  ASSERT_EQ(table.AskBack(At(0)).size(), 1u);
+  table.NoteWant(1, 8 * kMiB, 0, At(1));
+  EXPECT_EQ(table.WantOf(1), 2 * kMiB);
+  EXPECT_TRUE(table.TakeBack(At(1)).empty());
+  EXPECT_EQ(table.awaited_bytes(), 2 * kMiB);
+}
+
+TEST(LeaseTable, WithinAQuotaTheOthersOfTheJobGiveToo) {
+  LeaseTable table(64 * kMiB, 0);
+  table.SetQuota("slurm 1", 32 * kMiB);
+  table.Welcome(0, "slurm 1");
+  std::vector<Lease> hogs = Hog(&table, 0);
+  EXPECT_EQ(table.HeldBy(0), 32 * kMiB);
+  table.Welcome(1, "slurm 1");
+  table.Welcome(2, "slurm 2");
+  const uint64_t before = table.FreeFor(2);
+  ASSERT_EQ(table.NoteWant(1, 4 * kMiB, 4 * kMiB, At(0)), 4 * kMiB);
+  EXPECT_EQ(table.FreeFor(2), before) << "it is within the job";
+  const std::vector<LeaseTable::Claim> claims = table.AskBack(At(0));
+  ASSERT_EQ(claims.size(), 1u);
+  EXPECT_EQ(claims[0].bytes, 4 * kMiB);
+  EXPECT_TRUE(table.TakeBack(At(1)).empty());
+  GiveBack(&table, &hogs, 4 * kMiB);
+  EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok());
+  EXPECT_TRUE(table.Grant(1, 4 * kMiB, kLeaseGranule).ok());
   EXPECT_TRUE(table.IsValid());
 }
 
@@ -240,8 +274,8 @@ TEST(LeaseTable, OthersOfAJobGiveNothingOfTheirPartsNorOtherJobsOfTheirShares) {
   GiveBack(&table, &others, table.HeldBy(2) - 32 * kMiB);
   Hog(&table, 1);
   ASSERT_EQ(table.free_bytes(), 0u);
-  EXPECT_EQ(table.NoteWant(1, 4 * kMiB, At(0)), 0u);
-  EXPECT_EQ(table.NoteWant(0, 4 * kMiB, At(0)), 0u);
+  EXPECT_EQ(table.NoteWant(1, 4 * kMiB, 4 * kMiB, At(0)), 0u);
+  EXPECT_EQ(table.NoteWant(0, 4 * kMiB, 4 * kMiB, At(0)), 0u);
   EXPECT_TRUE(table.AskBack(At(0)).empty());
 }
 
@@ -250,7 +284,7 @@ TEST(LeaseTable, AWantThatIsNotRepeatedIsForgotten) {
   table.Welcome(0);
   std::vector<Lease> hogs = Hog(&table, 0);
   table.Welcome(1);
-  table.NoteWant(1, 4 * kMiB, At(0));
+  table.NoteWant(1, 4 * kMiB, 4 * kMiB, At(0));
   table.AskBack(At(0));
   GiveBack(&table, &hogs, 4 * kMiB + table.reserve_bytes());
   EXPECT_EQ(table.FreeFor(0), 0u + table.reserve_bytes() + 4 * kMiB - std::max(table.reserve_bytes(), 4 * kMiB));
@@ -289,7 +323,7 @@ TEST(LeaseTable, APoolThatLendsNothingGrantsNothingAndGetsAllBack) {
   for (const LeaseTable::Claim& claim : table.AskBack(At(0))) asked += claim.bytes;
   EXPECT_EQ(asked, 64 * kMiB);
   EXPECT_EQ(GiveBack(&table, &hogs, asked), asked);
-  EXPECT_EQ(table.NoteWant(0, kMiB, At(0)), 0u);
+  EXPECT_EQ(table.NoteWant(0, kMiB, kMiB, At(0)), 0u);
   EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok());
   table.Welcome(1);
   EXPECT_FALSE(table.Grant(1, kMiB, kLeaseGranule).ok()) << "nor is there a reserve for who comes";
@@ -305,7 +339,7 @@ TEST(LeaseTable, AQuotaBindsItsJobAloneOrAllThatHaveNone) {
   table.SetQuota("a", 8 * kMiB);
   EXPECT_EQ(TakeAll(&table, 0), 8 * kMiB);
   EXPECT_EQ(table.Grant(0, kMiB, kMiB).status().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(table.NoteWant(0, kMiB, At(0)), 0u);
+  EXPECT_EQ(table.NoteWant(0, kMiB, kMiB, At(0)), 0u);
   EXPECT_EQ(TakeAll(&table, 1), 56 * kMiB);
   table.SetQuota("", 40 * kMiB);
   const std::vector<LeaseTable::Claim> claims = table.AskBack(At(0));
