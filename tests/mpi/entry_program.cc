@@ -114,6 +114,7 @@ int ToolsInterface(int argc, char** argv) {
     }
     MPI_T_finalize();
   }
+  CheckComputeComm();
   return ramspan::detail::MpiFinalize() == MPI_SUCCESS ? 0 : 9;
 }
 
