@@ -230,8 +230,8 @@ Maybe ElementByElement(const ProcessStatistics& s, const JobTotals&) {
   const double seconds = static_cast<double>(s.element_accesses_most) * kElementNs / 1e9;
   if (Ratio(seconds, s.seconds) < kElementShareLeast) return {};
   return Found{{Advice::Kind::kElementByElement, "Loops access elements of vectors one by one, by x[i], which a view makes several times faster.",
-                Fixed("%.3g", static_cast<double>(s.element_accesses)) + " accesses by x[i] or iterators of x. " + Fixed("%.2g", static_cast<double>(s.element_accesses_most)) +
-                    " were one thread's, which took about " + Fixed("%.2f s", seconds) + " more than those of a view, in a run of " + Fixed("%.2f s", s.seconds) + ".",
+                Fixed("%.3g", static_cast<double>(s.element_accesses)) + " accesses by x[i] or iterators of x. " + Fixed("%.3g", static_cast<double>(s.element_accesses_most)) +
+                    " were one thread's (or several's, one after the other), which took about " + Fixed("%.2f s", seconds) + " more than those of a view, in a run of " + Fixed("%.2f s", s.seconds) + ".",
                 "In the loops that run most, take a view before the loop, in its thread: auto v = x.view(); or, for reading, auto v = x.cview(); then v[i]. For several vectors "
                 "at the same i ramspan::lockstep, for a small table that all iterations use std::as_const(x).span(0, n) (docs/porting.md, irregular programs)."},
                seconds};
