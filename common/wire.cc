@@ -23,6 +23,7 @@ bool FieldsOf(uint16_t type, Fields* fields) {
     case WireType::kBye: *fields = {.flags_max = kByeTogether}; return true;
     case WireType::kLeaseGrant: *fields = {.lease = true, .offset_and_bytes = true, .free = true}; return true;
     case WireType::kFull: *fields = {.free = true, .flags_min = 1, .flags_max = static_cast<uint32_t>(FullReason::kSoon)}; return true;
+    case WireType::kSpare: *fields = {}; return true;
   }
   return false;
 }

@@ -19,7 +19,7 @@
 namespace ramspan {
 
 inline constexpr size_t kWireBytes = 64;
-inline constexpr uint16_t kWireVersion = 2;
+inline constexpr uint16_t kWireVersion = 3;
 // Leases begin and end on multiples of this in a server's pool.
 inline constexpr uint64_t kLeaseGranule = uint64_t{64} << 10;
 // No pool is larger; keeps every sum of two sizes far from overflow.
@@ -35,10 +35,11 @@ enum class WireType : uint16_t {
   // Server to client; `sequence` is the request's.
   kLeaseGrant = 16,  // lease, offset, bytes; free_bytes: what this client could still get
   kFull = 17,        // flags: FullReason; free_bytes
+  kSpare = 18,       // no answer: others need memory, so give back what you do not use
 };
 
 inline constexpr uint32_t kByeTogether = 1;
-// kSoon: others have been asked to make room for this client.
+// kSoon: others have been asked to make room for this client, or to give back what they do not use.
 enum class FullReason : uint32_t { kPool = 1, kQuota = 2, kNoMemory = 3, kSoon = 4 };
 
 struct WireMessage {

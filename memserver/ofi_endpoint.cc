@@ -188,7 +188,7 @@ bool OfiEndpoint::LookAtSockets(int wait_ms) {
 
 bool OfiEndpoint::Answer(uint32_t client, const WireMessage& message) {
   Visitor* visitor = ByNumber(client);
-  if (visitor == nullptr) return false;
+  if (visitor == nullptr || (message.type == WireType::kSpare && visitor->link.wants_to_write())) return false;
   LinkFrame frame{.kind = LinkFrame::Kind::kRecord, .record = Encode(message)};
   int descriptor = -1;
   if (message.type == WireType::kLeaseGrant) {

@@ -18,6 +18,8 @@ constexpr std::chrono::milliseconds kActivityLasts{25};
 constexpr uint64_t kActivityBytesPerMs = 20'000;
 // Who was asked to give back needs seconds for it, and wants last for 10 s.
 constexpr std::chrono::seconds kUpkeepEvery{1};
+// How often clients are asked for what they do not use, and how long who waits is told that some may come: a busy client looks within 0.1 s.
+constexpr std::chrono::seconds kSpareEvery{2}, kSpareWithin{1};
 
 }  // namespace
 
@@ -95,11 +97,30 @@ void MemServer::SetQuota(const std::string& job, std::optional<uint64_t> bytes, 
   SettleClaims(now);
 }
 
-FullReason MemServer::NoteRefusal(uint32_t client, const Status& why, Clock::time_point now) {
+// Leases that nobody uses are nobody's right, whatever the shares. True: some may come soon.
+bool MemServer::AskForSpare(uint32_t by, Clock::time_point now) {
+  if (!options_.ask_for_spare) return false;
+  if (now >= spare_again_) {
+    bool any = false;
+    for (uint32_t client = 0; client < sessions_.size(); ++client) {
+      if (client == by || leases_.HeldBy(client) == 0) continue;
+      options_.ask_for_spare(client);
+      any = true;
+    }
+    if (!any) return false;
+    spare_again_ = now + kSpareEvery;
+    spare_until_ = now + kSpareWithin;
+  }
+  return now < spare_until_;
+}
+
+FullReason MemServer::NoteRefusal(uint32_t client, const Status& why, bool somebody_waits, Clock::time_point now) {
+  const bool spare_may_come = somebody_waits && AskForSpare(client, now);
   if (leases_.WantOf(client) > 0) {
     AskBack(now);
     if (leases_.awaited_bytes() > 0) return FullReason::kSoon;
   }
+  if (spare_may_come) return FullReason::kSoon;
   return why.code() == StatusCode::kUnavailable ? FullReason::kQuota : FullReason::kPool;
 }
 
@@ -120,7 +141,7 @@ WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request
     lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
   }
   if (!lease.ok()) {
-    answer.flags = static_cast<uint32_t>(NoteRefusal(client, lease.status(), now));
+    answer.flags = static_cast<uint32_t>(NoteRefusal(client, lease.status(), request.flags > 0, now));
   } else if (options_.provide && !options_.provide(lease.value())) {
     leases_.Undo(lease.value().id);
     answer.flags = static_cast<uint32_t>(FullReason::kNoMemory);

@@ -32,6 +32,8 @@ struct MemServerOptions {
   // A client should give back leases, because others have a right to them, until it has returned `bytes` in all since it came; what it
   // was told before counts no more. Null: nobody can be told, so nobody is.
   std::function<void(uint32_t client, uint64_t bytes)> ask_back;
+  // A client should give back what it does not use. Null: nobody can be told.
+  std::function<void(uint32_t client)> ask_for_spare;
 };
 
 class MemServer {
@@ -80,7 +82,8 @@ class MemServer {
 
  private:
   WireMessage GrantOrRefuse(uint32_t client, const WireMessage& request, Clock::time_point now);
-  FullReason NoteRefusal(uint32_t client, const Status& why, Clock::time_point now);
+  FullReason NoteRefusal(uint32_t client, const Status& why, bool somebody_waits, Clock::time_point now);
+  bool AskForSpare(uint32_t client, Clock::time_point now);
   void AskBack(Clock::time_point now);
   void SettleClaims(Clock::time_point now);
   void NoteBad(uint32_t client, const Status& why);
@@ -94,6 +97,7 @@ class MemServer {
   size_t draining_ = 0;       // clients that have said bye or died
   bool is_draining_ = false;  // the server itself
   Clock::time_point next_upkeep_{};
+  Clock::time_point spare_again_{}, spare_until_{};
   size_t byes_together_ = 0, byes_alone_ = 0;
 };
 

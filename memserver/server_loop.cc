@@ -48,7 +48,9 @@ class Loop {
                  .label = endpoint.label(),
                  .provide = [this](const Lease& lease) { return Provide(lease); },
                  .reclaim = [this](const Lease& lease) { endpoint_.Reclaim(lease); },
-                 .ask_back = AskBackOf(endpoint)}),
+                 .ask_back = AskBackOf(endpoint),
+                 // One that has no room for messages now is asked the next time.
+                 .ask_for_spare = [this](uint32_t client) { static_cast<void>(endpoint_.Answer(client, {.type = WireType::kSpare})); }}),
         sleep_max_(endpoint.needs_polling() ? kSleepMaxFar : kSleepMaxNear) {}
 
   Result<bool> Run() {

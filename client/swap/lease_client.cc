@@ -45,6 +45,7 @@ std::optional<LeaseClient::Answer> LeaseClient::Next() {
                  decoded.status().c_str());
       continue;
     }
+    if (decoded.value().type == WireType::kSpare) return Answer{control->server, decoded.value()};
     if (std::optional<Answer> answer = Judge(control->server, decoded.value())) return answer;
   }
   return std::nullopt;

@@ -18,7 +18,7 @@ class LeaseClient {
  public:
   struct Answer {
     uint32_t server = 0;
-    // kLeaseGrant, or kFull: also in place of a grant that cannot be.
+    // kLeaseGrant, or kFull: also in place of a grant that cannot be. Or kSpare, which nobody asked for.
     WireMessage message;
   };
 

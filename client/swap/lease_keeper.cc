@@ -233,7 +233,7 @@ void LeaseKeeper::Ask(uint32_t server, uint64_t bytes) {
     state.asked_at = Now();
     const Side& side = sides_[state.near()];
     // A thread waits for this one: no larger than it must be, because a server makes fresh memory resident first.
-    const uint64_t now_needed = std::max<uint64_t>(bytes, ForMany(side, options_.first_lease_bytes));
+    const uint64_t now_needed = IsThrifty() ? bytes : std::max<uint64_t>(bytes, ForMany(side, options_.first_lease_bytes));
     want = RoundUpToLease(std::min(bytes == 0 ? side.next_lease_bytes : now_needed, ForMany(side, options_.lease_bytes_max)));
     // Scraps are welcome, but not as half of all leases that there can be.
     if (side.space.leases() > side.space.leases_max() / 2) least = RoundUpToLease(want / 4);
@@ -259,6 +259,11 @@ bool LeaseKeeper::TakeAnswers() {
       continue;
     }
     MutexLock lock(mutex_);
+    if (answer->message.type == WireType::kSpare) {
+      thrifty_until_ = Now() + kThrifty;
+      gives_spare_ = true;
+      continue;
+    }
     ServerState& state = servers_[answer->server];
     NoteHeard(answer->server);
     state.free_bytes = answer->message.free_bytes;

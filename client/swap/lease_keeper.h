@@ -120,6 +120,7 @@ class LeaseKeeper {
   // Longer than the largest lease takes that a server has to make resident (50 ms), so that a busy one is not passed over. With half of it
   // two servers would make a lease where one suffices; a miss waits as long for each server that has just begun to stand still.
   static constexpr std::chrono::milliseconds kSilentAfter{100};
+  static constexpr std::chrono::seconds kThrifty{10};
   // How often it is looked for, and what one look counts at most: who has not run for a while itself finds nobody silent for that.
   static constexpr std::chrono::milliseconds kSilenceLooks{5}, kSilenceStepMax{20};
   struct ServerState {
@@ -183,7 +184,8 @@ class LeaseKeeper {
   void Adopt(uint32_t server, const WireMessage& grant);
   bool AddLease(uint32_t server, const WireMessage& grant);
   void AskAhead(bool near, Time now);
-  void ReturnIdleLeases(bool near, Time now);
+  void ReturnIdleLeases(bool near, Time now, RunningClock::duration idle_for);
+  bool IsThrifty() const RS_REQUIRES(mutex_) { return Now() < thrifty_until_; }
   void AwaitLastAnswers();
   void TellIfNoMoreFit(bool near);
   void CloseWhatLeaves();
@@ -221,6 +223,9 @@ class LeaseKeeper {
   mutable Mutex mutex_{LockRank::kTier};
   CondVar news_;  // an answer has come
   bool asking_ RS_GUARDED_BY(mutex_) = false;
+  // A server has said that others need memory: what is not used goes back at once, and until then nothing is asked for ahead of need.
+  bool gives_spare_ RS_GUARDED_BY(mutex_) = false;
+  Time thrifty_until_ RS_GUARDED_BY(mutex_){};
   std::array<Side, 2> sides_ RS_GUARDED_BY(mutex_);  // far, near
   std::vector<ServerState> servers_ RS_GUARDED_BY(mutex_);
   Time last_grant_ RS_GUARDED_BY(mutex_){};

@@ -27,8 +27,13 @@ void LeaseKeeper::Upkeep() {
     MutexLock lock(mutex_);
     GiveUpLateAnswers(now);
   }
+  bool gives_spare = false;
+  {
+    MutexLock lock(mutex_);
+    gives_spare = std::exchange(gives_spare_, false);
+  }
   for (const bool near : {true, false}) {
-    ReturnIdleLeases(near, now);
+    ReturnIdleLeases(near, now, gives_spare ? RunningClock::duration(0) : options_.idle_lease);
     AskAhead(near, now);
     TellIfNoMoreFit(near);
   }
@@ -102,6 +107,7 @@ void LeaseKeeper::AskAhead(bool near, Time now) {
   uint32_t server = 0;
   {
     MutexLock lock(mutex_);
+    if (IsThrifty()) return;
     Side& side = sides_[near];
     if (side.space.used_bytes() > 0) {
       turned_away_.store(false, std::memory_order_relaxed);
@@ -119,13 +125,13 @@ void LeaseKeeper::AskAhead(bool near, Time now) {
   Ask(server, 0);
 }
 
-// Keeps half of the next lease's size free, twice of what AskAhead wants, so that a lease does not go back and forth.
-void LeaseKeeper::ReturnIdleLeases(bool near, Time now) {
+// Keeps half of the next lease's size free, twice of what AskAhead wants, so that a lease does not go back and forth; nothing while others need it.
+void LeaseKeeper::ReturnIdleLeases(bool near, Time now, RunningClock::duration idle_for) {
   std::vector<LeaseSpace::Lease> idle;
   {
     MutexLock lock(mutex_);
     Side& side = sides_[near];
-    side.space.TakeIdle(now, options_.idle_lease, side.next_lease_bytes / 2, &idle);
+    side.space.TakeIdle(now, idle_for, IsThrifty() ? 0 : side.next_lease_bytes / 2, &idle);
     for (const LeaseSpace::Lease& lease : idle) {
       if (IsDead(lease.server)) continue;  // it goes because its server has gone
       side.next_lease_bytes = std::max(side.next_lease_bytes / 2, RoundUpToLease(options_.first_lease_bytes));

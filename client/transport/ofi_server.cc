@@ -217,6 +217,8 @@ void OfiServer::Take(const LinkFrame& frame, const Descriptor& descriptor) {
     return link_->Close(WithWords(StatusCode::kFailedPrecondition, [&] { return message.status().message(); }, StaticText("a control message that cannot be")));
   }
   const bool is_grant = message.value().type == WireType::kLeaseGrant;
+  // Nobody has asked for it, and one tells as much as several.
+  if (message.value().type == WireType::kSpare && std::find(inbox_.begin(), inbox_.end(), frame.record) != inbox_.end()) return;
   if (inbox_.size() >= kInboxMax) return link_->Close(breaks_protocol(StaticText("it answers what nobody has asked")));
   if (is_grant != (frame.kind == LinkFrame::Kind::kGrant)) return link_->Close(breaks_protocol(StaticText("a grant in the wrong frame")));
   const char* wrong = is_grant ? TakeGrant(message.value(), frame.access, descriptor) : nullptr;

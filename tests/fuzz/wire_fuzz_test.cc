@@ -23,7 +23,7 @@ std::vector<std::byte> RandomBytes(std::mt19937* random, size_t length) {
 
 WireRecord RandomMessage(std::mt19937* random) {
   constexpr WireType kTypes[] = {WireType::kLeaseRequest, WireType::kLeaseReturn, WireType::kActivity,
-                                 WireType::kLeaseGrant, WireType::kFull};
+                                 WireType::kLeaseGrant, WireType::kFull, WireType::kSpare};
   WireMessage message{.type = kTypes[(*random)() % std::size(kTypes)], .sequence = static_cast<uint32_t>((*random)())};
   const auto granules = [&](uint64_t most) { return (1 + (*random)() % most) * kLeaseGranule; };
   if (message.type == WireType::kLeaseRequest) {

@@ -110,6 +110,33 @@ TEST(Fairness, ARankGetsWhatAnotherOneOfItsJobHoldsAndDoesNotUse) {
   EXPECT_GE(holds(), 40 * kMiB);
 }
 
+// Of another job, and below its share: what it does not use is nobody's right.
+TEST(Fairness, WhatNobodyUsesComesBackBeforeAnybodyIsRefused) {
+  constexpr size_t kSlot = 256 * kKiB;
+  OfiServers servers({.pool_bytes = 64 * kMiB});
+  const auto open = [&] { return OfiTransport::Open({.servers = servers.names(), .fabric = {}, .near = false}, TestSecret()).value(); };
+  const auto idle_transport = open(), transport = open();
+  RemoteSwap idle(*idle_transport, {.is_all = true}), tier(*transport, {.is_all = true});
+  for (size_t bytes = 0; bytes < 15 * kMiB; bytes += kSlot) ASSERT_TRUE(idle.Reserve(kSlot).ok());
+  EXPECT_TRUE(Eventually([&] {
+    idle.Upkeep();
+    return idle.stats().slot_bytes_capacity > 20 * kMiB;
+  }));
+  std::atomic<bool> stop{false};
+  std::thread mover([&] {
+    for (; !stop; std::this_thread::sleep_for(std::chrono::milliseconds(1))) idle.Upkeep();
+  });
+  size_t bytes = 0;
+  while (bytes < 47 * kMiB && (tier.Reserve(kSlot).ok() || (tier.MakeRoom(kSlot, SwapTier::Patience::kWait).ok() && tier.Reserve(kSlot).ok()))) bytes += kSlot;
+  EXPECT_EQ(bytes, 47 * kMiB);
+  const auto begin = std::chrono::steady_clock::now();
+  while (bytes < 64 * kMiB && tier.MakeRoom(kSlot, SwapTier::Patience::kWait).ok() && tier.Reserve(kSlot).ok()) bytes += kSlot;
+  EXPECT_LT(bytes, 50 * kMiB);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4)) << "who holds what it uses gives nothing: that is soon known";
+  stop = true;
+  mover.join();
+}
+
 // It asked for twice as much each time, whatever it got, and held half of that ahead of its need.
 TEST(Fairness, WhoGetsSmallLeasesHoldsLittleAheadOfItsNeed) {
   OfiServers servers({.pool_bytes = 32 * kMiB});  // leases of at most 8 MiB

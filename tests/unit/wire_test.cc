@@ -21,6 +21,7 @@ std::vector<WireMessage> OneOfEachType() {
        .bytes = kLeaseGranule,
        .free_bytes = 12345},
       {.type = WireType::kFull, .sequence = 7, .flags = static_cast<uint32_t>(FullReason::kQuota), .free_bytes = 1},
+      {.type = WireType::kSpare},
   };
 }
 
