@@ -27,7 +27,7 @@ inline constexpr uint64_t kPoolBytesMax = uint64_t{1} << 46;
 
 enum class WireType : uint16_t {
   // Client to server.
-  kLeaseRequest = 1,  // bytes: wanted; minimum_bytes: what would still help; flags: of bytes, what somebody waits for, in granules; 0: nobody yet
+  kLeaseRequest = 1,  // bytes: wanted; minimum_bytes: what would still help; flags: of bytes, what somebody waits for, in granules (0: nobody yet), and kNoOtherPlace
   kLeaseReturn = 2,   // lease
   kActivity = 3,      // "I am using RMA now": an off-node client, again and again while it is busy; bytes: what one call
                       // into MPI will bring, during which it can say nothing, or 0
@@ -38,6 +38,8 @@ enum class WireType : uint16_t {
   kSpare = 18,       // no answer: others need memory, so give back what you do not use
 };
 
+// In a request's flags: who waits fails if it gets nothing.
+inline constexpr uint32_t kNoOtherPlace = uint32_t{1} << 31;
 inline constexpr uint32_t kByeTogether = 1;
 // kSoon: others have been asked to make room for this client, or to give back what they do not use.
 enum class FullReason : uint32_t { kPool = 1, kQuota = 2, kNoMemory = 3, kSoon = 4 };

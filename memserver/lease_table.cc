@@ -131,6 +131,11 @@ uint64_t LeaseTable::FreeFor(uint32_t number) const {
   return std::min(std::max(open, own), job.quota - std::min(job.quota, job.held + job.wants_in_job - client.wants_in_job));
 }
 
+bool LeaseTable::QuotaAllows(uint32_t client, uint64_t bytes) const {
+  const Job& job = JobOf(clients_[client]);
+  return job.quota - std::min(job.quota, job.held) >= bytes;
+}
+
 uint64_t LeaseTable::NoteWant(uint32_t number, uint64_t bytes, uint64_t needed, Time now) {
   Client& client = clients_[number];
   const Job& job = JobOf(client);
@@ -160,7 +165,7 @@ LeaseTable::Claim LeaseTable::FindClaim(uint64_t bytes, const Job* job, Down dow
   Claim claim;
   for (uint32_t number = 0; number < clients_.size(); ++number) {
     const Client& client = clients_[number];
-    if (client.job == nullptr || (job != nullptr && client.job != job) || now < client.spared_until) continue;
+    if (client.job == nullptr || (job != nullptr && client.job != job) || client.wants > 0 || now < client.spared_until) continue;
     const uint64_t left = client.job->held - client.job->asked_back, share = ShareOf(*client.job);
     const uint64_t own = client.held - client.asked_back, part = PartOf(*client.job);
     const uint64_t may = down == Down::kToPartsOfClients ? own - std::min(own, part) : std::min(own, left - std::min(left, share));

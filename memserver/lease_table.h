@@ -100,6 +100,7 @@ class LeaseTable {
   // said of it any more (for `job` empty: no limit).
   void SetQuota(const std::string& job, std::optional<uint64_t> bytes);
 
+  bool QuotaAllows(uint32_t client, uint64_t bytes) const;  // more
   uint64_t FreeFor(uint32_t client) const;  // bytes that shares and quota leave to this client
   uint64_t HeldBy(uint32_t client) const { return clients_[client].held; }
   uint64_t WantOf(uint32_t client) const { return clients_[client].wants; }  // what NoteWant has promised to it

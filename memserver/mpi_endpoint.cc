@@ -50,7 +50,7 @@ void MpiEndpoint::Progress() {
 
 bool MpiEndpoint::Answer(uint32_t client, const WireMessage& message) {
   ControlSender& sender = *senders_[client];
-  return sender.unsent() < kUnsentMax && sender.Send(world_.clients()[client].world_rank, message).ok();
+  return sender.unsent() < (message.type == WireType::kSpare ? 1 : kUnsentMax) && sender.Send(world_.clients()[client].world_rank, message).ok();
 }
 
 }  // namespace ramspan

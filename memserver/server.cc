@@ -18,8 +18,9 @@ constexpr std::chrono::milliseconds kActivityLasts{25};
 constexpr uint64_t kActivityBytesPerMs = 20'000;
 // Who was asked to give back needs seconds for it, and wants last for 10 s.
 constexpr std::chrono::seconds kUpkeepEvery{1};
-// How often clients are asked for what they do not use, and how long who waits is told that some may come: a busy client looks within 0.1 s.
-constexpr std::chrono::seconds kSpareEvery{2}, kSpareWithin{1};
+// How long who waits is told that some of what others do not use may come: a busy one looks within a second, and who has no other swap waits for five. Who has
+// not asked for kWaitsAnew waits for something else now.
+constexpr std::chrono::seconds kSpareWithin{3}, kWaitsAnew{1};
 
 }  // namespace
 
@@ -97,25 +98,27 @@ void MemServer::SetQuota(const std::string& job, std::optional<uint64_t> bytes, 
   SettleClaims(now);
 }
 
-// Leases that nobody uses are nobody's right, whatever the shares. True: some may come soon.
+// Leases that nobody uses are nobody's right, whatever the shares. True: some may come. Who waits is refused when all have been asked since it began.
 bool MemServer::AskForSpare(uint32_t by, Clock::time_point now) {
-  if (!options_.ask_for_spare) return false;
-  if (now >= spare_again_) {
-    bool any = false;
-    for (uint32_t client = 0; client < sessions_.size(); ++client) {
-      if (client == by || leases_.HeldBy(client) == 0) continue;
-      options_.ask_for_spare(client);
-      any = true;
-    }
-    if (!any) return false;
-    spare_again_ = now + kSpareEvery;
-    spare_until_ = now + kSpareWithin;
+  if (waiting_.size() <= by) waiting_.resize(sessions_.size());
+  Waiting& wait = waiting_[by];
+  if (now >= wait.last + kWaitsAnew) wait.began = now;
+  wait.last = now;
+  if (spare_asked_at_ && now < *spare_asked_at_ + kSpareWithin) return true;
+  if (spare_asked_at_ && *spare_asked_at_ >= wait.began) return false;
+  bool any = false;
+  for (uint32_t client = 0; client < sessions_.size(); ++client) {
+    if (client == by || leases_.HeldBy(client) == 0) continue;
+    options_.ask_for_spare(client);
+    any = true;
   }
-  return now < spare_until_;
+  if (any) spare_asked_at_ = now;
+  return any;
 }
 
-FullReason MemServer::NoteRefusal(uint32_t client, const Status& why, bool somebody_waits, Clock::time_point now) {
-  const bool spare_may_come = somebody_waits && AskForSpare(client, now);
+FullReason MemServer::NoteRefusal(uint32_t client, const WireMessage& request, const Status& why, Clock::time_point now) {
+  const bool asks = options_.ask_for_spare && (request.flags & kNoOtherPlace) != 0 && leases_.QuotaAllows(client, request.minimum_bytes);
+  const bool spare_may_come = asks && AskForSpare(client, now);
   if (leases_.WantOf(client) > 0) {
     AskBack(now);
     if (leases_.awaited_bytes() > 0) return FullReason::kSoon;
@@ -137,11 +140,11 @@ WireMessage MemServer::GrantOrRefuse(uint32_t client, const WireMessage& request
   leases_.ForgetOldWants(now);
   Result<Lease> lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
   // What others' reserves kept from it may be its own by right.
-  if (!lease.ok() && options_.ask_back && leases_.NoteWant(client, request.bytes, request.flags * kLeaseGranule, now) > 0) {
+  if (!lease.ok() && options_.ask_back && leases_.NoteWant(client, request.bytes, (request.flags & ~kNoOtherPlace) * kLeaseGranule, now) > 0) {
     lease = leases_.Grant(client, request.bytes, request.minimum_bytes);
   }
   if (!lease.ok()) {
-    answer.flags = static_cast<uint32_t>(NoteRefusal(client, lease.status(), request.flags > 0, now));
+    answer.flags = static_cast<uint32_t>(NoteRefusal(client, request, lease.status(), now));
   } else if (options_.provide && !options_.provide(lease.value())) {
     leases_.Undo(lease.value().id);
     answer.flags = static_cast<uint32_t>(FullReason::kNoMemory);

@@ -82,7 +82,7 @@ class MemServer {
 
  private:
   WireMessage GrantOrRefuse(uint32_t client, const WireMessage& request, Clock::time_point now);
-  FullReason NoteRefusal(uint32_t client, const Status& why, bool somebody_waits, Clock::time_point now);
+  FullReason NoteRefusal(uint32_t client, const WireMessage& request, const Status& why, Clock::time_point now);
   bool AskForSpare(uint32_t client, Clock::time_point now);
   void AskBack(Clock::time_point now);
   void SettleClaims(Clock::time_point now);
@@ -97,7 +97,11 @@ class MemServer {
   size_t draining_ = 0;       // clients that have said bye or died
   bool is_draining_ = false;  // the server itself
   Clock::time_point next_upkeep_{};
-  Clock::time_point spare_again_{}, spare_until_{};
+  struct Waiting {
+    Clock::time_point began{}, last{};
+  };
+  std::vector<Waiting> waiting_;        // by client: for memory, with no other place
+  std::optional<Clock::time_point> spare_asked_at_;  // all but one, for what they do not use
   size_t byes_together_ = 0, byes_alone_ = 0;
 };
 

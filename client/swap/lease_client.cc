@@ -16,7 +16,7 @@ uint32_t NextSequence() {
 
 }  // namespace
 
-WireMessage LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum, uint64_t needed) {
+WireMessage LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum, uint64_t needed, bool no_other_place) {
   if (const WireMessage* const unanswered = ledger_.Outstanding(server)) {
     const WireMessage again = *unanswered;
     transport_.Send(server, again);
@@ -24,7 +24,7 @@ WireMessage LeaseClient::Ask(uint32_t server, uint64_t want, uint64_t minimum, u
   }
   const WireMessage request{.type = WireType::kLeaseRequest,
                             .sequence = NextSequence(),
-                            .flags = static_cast<uint32_t>((needed + kLeaseGranule - 1) / kLeaseGranule),
+                            .flags = static_cast<uint32_t>((needed + kLeaseGranule - 1) / kLeaseGranule) | (no_other_place ? kNoOtherPlace : 0),
                             .bytes = want,
                             .minimum_bytes = minimum};
   ledger_.NoteRequest(server, request);

@@ -26,7 +26,7 @@ class LeaseClient {
 
   // Sends. While an earlier request to this server is unanswered, that one is sent again instead, because a server answers
   // a request that it knows as before. `needed`: what somebody waits for, bytes. Returns the request that was sent.
-  WireMessage Ask(uint32_t server, uint64_t want, uint64_t minimum, uint64_t needed = 0);
+  WireMessage Ask(uint32_t server, uint64_t want, uint64_t minimum, uint64_t needed = 0, bool no_other_place = false);
   void Return(uint32_t server, uint64_t lease);
 
   // The next answer that has arrived, from any server. Does not wait.

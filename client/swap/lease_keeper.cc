@@ -233,12 +233,12 @@ void LeaseKeeper::Ask(uint32_t server, uint64_t bytes) {
     state.asked_at = Now();
     const Side& side = sides_[state.near()];
     // A thread waits for this one: no larger than it must be, because a server makes fresh memory resident first.
-    const uint64_t now_needed = IsThrifty() ? bytes : std::max<uint64_t>(bytes, ForMany(side, options_.first_lease_bytes));
+    const uint64_t now_needed = std::max<uint64_t>(bytes, ForMany(side, IsThrifty() ? std::min(kThriftyLease, options_.first_lease_bytes) : options_.first_lease_bytes));
     want = RoundUpToLease(std::min(bytes == 0 ? side.next_lease_bytes : now_needed, ForMany(side, options_.lease_bytes_max)));
     // Scraps are welcome, but not as half of all leases that there can be.
     if (side.space.leases() > side.space.leases_max() / 2) least = RoundUpToLease(want / 4);
   }
-  const auto sent = WithinHeap([&] { return std::optional(client_.Ask(server, want, least, bytes)); }, std::optional<WireMessage>());
+  const auto sent = WithinHeap([&] { return std::optional(client_.Ask(server, want, least, bytes, /*no_other_place=*/options_.is_all && bytes > 0)); }, std::optional<WireMessage>());
   MutexLock lock(mutex_);
   ServerState& state = servers_[server];
   if (sent) {
@@ -311,8 +311,8 @@ bool LeaseKeeper::AddLease(uint32_t server, const WireMessage& grant) {
   state.makes_room = false;
   state.free_bytes = grant.free_bytes;
   // Who asks for more than servers give keeps more ahead than it uses, which others may need.
-  side.next_lease_bytes = grant.bytes < state.asked_bytes ? std::max(grant.bytes, ForMany(side, options_.first_lease_bytes))
-                                                          : std::min(side.next_lease_bytes * 2, ForMany(side, options_.lease_bytes_max));
+  if (grant.bytes < state.asked_bytes) side.next_lease_bytes = std::max(grant.bytes, ForMany(side, options_.first_lease_bytes));
+  else if (!IsThrifty()) side.next_lease_bytes = std::min(side.next_lease_bytes * 2, ForMany(side, options_.lease_bytes_max));
   last_grant_ = Now();
   return true;
 }

@@ -121,6 +121,7 @@ class LeaseKeeper {
   // two servers would make a lease where one suffices; a miss waits as long for each server that has just begun to stand still.
   static constexpr std::chrono::milliseconds kSilentAfter{100};
   static constexpr std::chrono::seconds kThrifty{10};
+  static constexpr uint64_t kThriftyLease = uint64_t{1} << 20;
   // How often it is looked for, and what one look counts at most: who has not run for a while itself finds nobody silent for that.
   static constexpr std::chrono::milliseconds kSilenceLooks{5}, kSilenceStepMax{20};
   struct ServerState {
@@ -225,6 +226,7 @@ class LeaseKeeper {
   bool asking_ RS_GUARDED_BY(mutex_) = false;
   // A server has said that others need memory: what is not used goes back at once, and until then nothing is asked for ahead of need.
   bool gives_spare_ RS_GUARDED_BY(mutex_) = false;
+  uint32_t waiting_ RS_GUARDED_BY(mutex_) = 0;  // threads in Reserve; what comes for them is not given back before they have it
   Time thrifty_until_ RS_GUARDED_BY(mutex_){};
   std::array<Side, 2> sides_ RS_GUARDED_BY(mutex_);  // far, near
   std::vector<ServerState> servers_ RS_GUARDED_BY(mutex_);

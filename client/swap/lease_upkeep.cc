@@ -30,7 +30,7 @@ void LeaseKeeper::Upkeep() {
   bool gives_spare = false;
   {
     MutexLock lock(mutex_);
-    gives_spare = std::exchange(gives_spare_, false);
+    if (waiting_ == 0) gives_spare = std::exchange(gives_spare_, false);
   }
   for (const bool near : {true, false}) {
     ReturnIdleLeases(near, now, gives_spare ? RunningClock::duration(0) : options_.idle_lease);
@@ -131,7 +131,7 @@ void LeaseKeeper::ReturnIdleLeases(bool near, Time now, RunningClock::duration i
   {
     MutexLock lock(mutex_);
     Side& side = sides_[near];
-    side.space.TakeIdle(now, idle_for, IsThrifty() ? 0 : side.next_lease_bytes / 2, &idle);
+    side.space.TakeIdle(now, idle_for, IsThrifty() && waiting_ == 0 ? 0 : side.next_lease_bytes / 2, &idle);
     for (const LeaseSpace::Lease& lease : idle) {
       if (IsDead(lease.server)) continue;  // it goes because its server has gone
       side.next_lease_bytes = std::max(side.next_lease_bytes / 2, RoundUpToLease(options_.first_lease_bytes));

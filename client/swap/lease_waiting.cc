@@ -26,6 +26,15 @@ constexpr milliseconds kRoomLook{20};
 
 // Each server has answer_timeout from when it was asked; what bounds the wait where each of them refuses again and again is twice of it.
 Result<SlotRef> LeaseKeeper::Reserve(size_t bytes, SwapTier::Patience patience) {
+  struct Waiting {
+    LeaseKeeper& keeper;
+    explicit Waiting(LeaseKeeper* k) : keeper(*k) { Count(1); }
+    ~Waiting() { Count(UINT32_MAX); }
+    void Count(uint32_t more) {
+      MutexLock lock(keeper.mutex_);
+      keeper.waiting_ += more;
+    }
+  } const waiting(this);
   const Time begin = Now();
   const bool brief = patience == SwapTier::Patience::kBrief;
   Time since = begin;
