@@ -108,8 +108,6 @@ class MemoryWatch {
   }
   void Watch() {
     while (!end_.load(std::memory_order_relaxed)) {
-      // Between fork and exec the contestant has this process's handler, so a signal may be lost on it.
-      if (targets_ended_by != 0 && contestant_pid > 0) kill(static_cast<pid_t>(contestant_pid), SIGTERM);
       if (group_) {
         const MemoryCgroup::Use use = MemoryCgroup::UseOf(group_->directory());
         most_.anonymous = std::max(most_.anonymous, use.anonymous);

@@ -121,7 +121,7 @@ uint64_t LeaseTable::FreeFor(uint32_t number) const {
   const Client& client = clients_[number];
   const Job& job = JobOf(client);
   const uint64_t out = pool_bytes_ - free_bytes_, free = lent_bytes_ - std::min(lent_bytes_, out);
-  // What others of its job have claimed from it and the like of it, as far as it is not promised to the job.
+  // What others of its job wait for from within the job. What the job is promised covers a part of that already.
   const uint64_t within = std::min(job.wants_in_job - client.wants_in_job, job.clients_promised - job.promised);
   const uint64_t others = all_.promised - std::min(job.promised, client.promised) + within;
   const uint64_t open = free - std::min(free, others);

@@ -212,6 +212,14 @@ TEST(LeaseTable, AClientGetsItsPartOfTheJobsShareFromTheOthersOfTheJob) {
   EXPECT_TRUE(table.IsValid());
 }
 
+// What client 0 gives back is for `other` of its job, and not for itself again.
+void GivesToTheOther(LeaseTable* table, std::vector<Lease>* hogs, uint32_t other) {
+  GiveBack(table, hogs, 4 * kMiB);
+  EXPECT_FALSE(table->Grant(0, kMiB, kLeaseGranule).ok());
+  EXPECT_TRUE(table->Grant(other, 4 * kMiB, kLeaseGranule).ok());
+  EXPECT_TRUE(table->IsValid());
+}
+
 TEST(LeaseTable, WhatAJobAboveItsShareGivesBackWithinIsForWhoNeedsIt) {
   LeaseTable table(64 * kMiB, 0);
   table.Welcome(0, "slurm 1");
@@ -223,10 +231,7 @@ TEST(LeaseTable, WhatAJobAboveItsShareGivesBackWithinIsForWhoNeedsIt) {
   ASSERT_EQ(table.free_bytes(), 0u);
   ASSERT_EQ(table.NoteWant(2, 4 * kMiB, 4 * kMiB, At(0)), 4 * kMiB);
   ASSERT_EQ(table.AskBack(At(0)).size(), 1u);
-  GiveBack(&table, &hogs, 4 * kMiB);
-  EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok());
-  EXPECT_TRUE(table.Grant(2, 4 * kMiB, kLeaseGranule).ok());
-  EXPECT_TRUE(table.IsValid());
+  GivesToTheOther(&table, &hogs, 2);
 }
 
 TEST(LeaseTable, WhatIsAskedForAheadTakesNothingFromWhatSomebodyWaitsFor) {
@@ -257,10 +262,7 @@ TEST(LeaseTable, WithinAQuotaTheOthersOfTheJobGiveToo) {
   ASSERT_EQ(claims.size(), 1u);
   EXPECT_EQ(claims[0].bytes, 4 * kMiB);
   EXPECT_TRUE(table.TakeBack(At(1)).empty());
-  GiveBack(&table, &hogs, 4 * kMiB);
-  EXPECT_FALSE(table.Grant(0, kMiB, kLeaseGranule).ok());
-  EXPECT_TRUE(table.Grant(1, 4 * kMiB, kLeaseGranule).ok());
-  EXPECT_TRUE(table.IsValid());
+  GivesToTheOther(&table, &hogs, 1);
 }
 
 TEST(LeaseTable, OthersOfAJobGiveNothingOfTheirPartsNorOtherJobsOfTheirShares) {
