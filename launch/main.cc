@@ -92,6 +92,7 @@ void LookAtConfiguration(const std::string& app, Facts* facts) {
     facts->app_configuration_mistake = config.status().message();
     return;
   }
+  facts->app_servers = config.value().servers;
   facts->page_block = config.value().page_block;
   facts->pages_above = config.value().pages_above;
 }

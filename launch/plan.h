@@ -49,6 +49,7 @@ struct Facts {
   uint64_t available_memory = 0;       // of this host, bytes
   uint64_t shared_memory_free = 0;     // of this host's /dev/shm, bytes
   std::string app_configuration_mistake;  // in the same; a program that knows nothing of pages may never come to say so
+  std::string app_servers;             // what the application will find as `servers`, from the environment or a configuration file
   bool app_memory_configured = false;  // the environment or a configuration file limits the application already
   uint64_t page_block = kPageBlock, pages_above = kPagesAbove;  // bytes; as those say
 };

@@ -40,7 +40,8 @@ class Planner {
   void WarnOfServersInWorld();
   Status PlaceAll();
   int AllServers() const { return plan_.servers + plan_.outside_servers; }
-  bool NamesServers() const { return Setting("RAMSPAN_SERVERS").find_first_of(":/@") != std::string::npos; }
+  // Places of servers, not a number of them; -x, else the environment, else a configuration file.
+  bool NamesServers() const { return (UserHas("RAMSPAN_SERVERS") ? Setting("RAMSPAN_SERVERS") : facts_.app_servers).find_first_of(":/@") != std::string::npos; }
   bool UserHas(const std::string& name) const;
   std::string Setting(const std::string& name) const;
 

@@ -18,8 +18,8 @@ bool IsRegularFile(int fd) {
 
 }  // namespace
 
-Pump::Pump(EventLoop& loop, int from, int to, OutputFilter* filter, std::function<void(bool)> done)
-    : loop_(loop), from_(from), to_(to), filter_(filter), done_(std::move(done)), to_regular_file_(IsRegularFile(to)) {
+Pump::Pump(EventLoop& loop, int from, int to, OutputFilter* filter, std::function<void(bool)> done, std::function<void(int)> on_loss)
+    : loop_(loop), from_(from), to_(to), filter_(filter), done_(std::move(done)), on_loss_(std::move(on_loss)), to_regular_file_(IsRegularFile(to)) {
   Arm();
 }
 
@@ -61,13 +61,23 @@ void Pump::Write() {
   const ssize_t written = write(to_, buffer_.data() + written_, length);
   if (written < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (written < 0) {
-    Finish(true);
+    errno == EPIPE ? Finish(true) : Lose(errno);
     return;
   }
   written_ += static_cast<size_t>(written);
   if (written_ < buffer_.size()) return;
   buffer_.clear();
   written_ = 0;
+  Arm();
+}
+
+// There is a reader, or a file, that takes nothing now. Who waited for it would stop the program, for a message that is perhaps its last one.
+void Pump::Lose(int error) {
+  const bool first = lost_bytes_ == 0;
+  lost_bytes_ += buffer_.size() - written_;
+  buffer_.clear();
+  written_ = 0;
+  if (first && on_loss_) on_loss_(error);
   Arm();
 }
 

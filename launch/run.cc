@@ -307,6 +307,10 @@ int Runner::Conclude() {
   if (!verdict.explained) streams_.PrintAdditions();
   for (const std::string& message : verdict.messages) std::fprintf(stderr, "ramspan: %s\n", message.c_str());
   if (verdict.status != 0 && !verdict.messages.empty()) TellSmallLimits();
+  if (const uint64_t lost = streams_.lost_bytes(); lost > 0) {
+    std::fprintf(stderr, "ramspan: of standard output %s could not be written\n", FormatBytes(lost).c_str());
+    if (verdict.status == 0) return 1;  // who reads that output should not take it for all there was
+  }
   return verdict.status;
 }
 

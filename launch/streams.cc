@@ -30,7 +30,7 @@ void Streams::StartOutput(std::function<void()> no_reader) {
   out_ = std::make_unique<Pump>(loop_, stdout_.read_end.get(), STDOUT_FILENO, &banner_, [this, no_reader = std::move(no_reader)](bool broken) {
     if (broken) no_reader();
     stdout_.read_end.Reset();
-  });
+  }, [](int error) { std::fprintf(stderr, "ramspan: standard output cannot be written: %s. The program goes on; what it prints is lost until it can be\n", std::strerror(error)); });
   err_ = std::make_unique<Pump>(loop_, stderr_.read_end.get(), STDERR_FILENO, &complaints_,
                                 [this](bool) { stderr_.read_end.Reset(); });
 }

@@ -6,6 +6,7 @@
 // Thread-safety: none; within one event loop. Ownership: of the pipes.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -25,7 +26,8 @@ class Streams {
   Status Open();
   // In the process that becomes mpiexec.
   void TakeEnds();
-  // In the launcher, when mpiexec has been started: output flows from here on. `no_reader`: nobody reads it any more.
+  // In the launcher, when mpiexec has been started: output flows from here on. `no_reader`: nobody reads it any more. Where it cannot be written
+  // (a full disk) the program goes on without, and it is said.
   void StartOutput(std::function<void()> no_reader);
   // `tell` gets what rank 0 is to read from; -1: what mpiexec gives it.
   void StartInput(bool rank_0_is_local, const std::function<void(int descriptor)>& tell);
@@ -41,6 +43,8 @@ class Streams {
   // At the end nobody reads input any more; all output is through when it is done.
   void EndInput() { in_.reset(); }
   bool is_done() const { return out_->is_done() && err_->is_done(); }
+  // Of standard output: what could not be written.
+  uint64_t lost_bytes() const { return out_ == nullptr ? 0 : out_->lost_bytes(); }
   // What mpiexec has said itself, where nobody knows a better explanation.
   void PrintAdditions() const;
 

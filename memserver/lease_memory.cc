@@ -20,6 +20,8 @@ namespace {
 
 // 0.1 to 0.3 ms: others' transfers wait no longer for their turn.
 constexpr uint64_t kStepBytes = uint64_t{256} << 10;
+// What is given back at a time: 0.1 to 0.2 ms where pages are small, and no huge page is split for it.
+constexpr uint64_t kFreeBytes = kHugePageBytes;
 // Addresses are taken from the system so many at a time. They cost nothing, and a terabyte is 32768 leases of the usual 32 MiB.
 constexpr uint64_t kAreaBytes = uint64_t{1} << 40;
 // A transfer that was under way when its lease came back ends, or fails with its connection, before many more leases come back.
@@ -40,13 +42,14 @@ Status NoMemory(uint64_t bytes) {
 }
 
 // Each lease takes addresses that none has had, so they come to an end where they are limited, whatever is lent at the moment.
-Status NoAddresses(uint64_t bytes) {
+Status NoAddresses(uint64_t bytes, uint64_t used) {
   const int error = errno;
   rlimit limit{};
   const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  if (!limited) return errno = error, NoMemory(bytes);
-  return ResourceExhausted("no addresses for a lease of " + FormatBytes(bytes) + " to a client of another host: this server may use " + FormatBytes(limit.rlim_cur) +
-                           " of them (ulimit -v), and each lease takes new ones: start this server again (`ramspan ctl drain --wait` first), or raise `ulimit -v`");
+  if (!limited && used == 0) return errno = error, NoMemory(bytes);
+  return ResourceExhausted("no addresses for a lease of " + FormatBytes(bytes) + " to a client of another host: this server " +
+                           (limited ? "may use " + FormatBytes(limit.rlim_cur) + " of them (ulimit -v)" : "has taken " + FormatBytes(used) + " of them (" + std::strerror(error) + ")") +
+                           ", and each lease takes new ones: start this server again (`ramspan ctl drain --wait` first), or " + (limited ? "raise `ulimit -v`" : "see vm.max_map_count"));
 }
 
 // A memory file mapped for as long as its pages are made, because it is a mapping that says how: from which node, and with huge pages where
@@ -106,11 +109,14 @@ Status LeaseMemory::MakePrivate(uint64_t offset, uint64_t bytes) {
   RS_CHECK(offset <= bytes_ && bytes <= bytes_ - offset, "a lease of %llu bytes beyond the pool", static_cast<unsigned long long>(bytes));
   const uint64_t room = RoundUpToHugePage(bytes);
   // What is left of the old area stays taken: one mapping an area.
-  if ((areas_.empty() || areas_.back().size() - area_used_ < room) && !TakeArea(room)) return NoAddresses(bytes);
+  if ((areas_.empty() || areas_.back().size() - area_used_ < room) && !TakeArea(room)) return NoAddresses(bytes, areas_.size() * kAreaBytes);
   std::byte* begin = areas_.back().data() + area_used_;
   // Not mapped anew: where the system promises no more memory than it has (vm.overcommit_memory = 2), kernels before 6.12 take away what is there
   // before they find that there is too little, and what the process maps next may come into the hole: under the next lease.
-  if (mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) return NoMemory(bytes);
+  while (mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) {
+    if (!has_dropped()) return NoMemory(bytes);
+    FreeSome();
+  }
   RS_CHECK(made_.emplace(offset, Made{bytes, begin, {}}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));
   BindMemoryToLocalNode(begin, bytes);
   madvise(begin, bytes, MADV_HUGEPAGE);  // a wish: 19 instead of 2 GB/s where the system grants it
@@ -127,6 +133,7 @@ Status LeaseMemory::MakePrivate(uint64_t offset, uint64_t bytes) {
 
 Status LeaseMemory::Populate(std::byte* begin, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += kStepBytes) {
+    FreeSome();
     // Kernels before 5.14 do not know the call (EINVAL): then a page is made when it is first used.
     if (madvise(begin + at, std::min(kStepBytes, bytes - at), MADV_POPULATE_WRITE) != 0 && errno != EINVAL) return NoMemory(bytes);
     between_steps_();
@@ -143,6 +150,7 @@ Status LeaseMemory::MakeShared(uint64_t offset, uint64_t bytes) {
   }
   const PageWishes wishes(file.number(), bytes);
   for (uint64_t at = 0; at < bytes; at += kStepBytes) {
+    FreeSome();
     wishes.Make(at);
     // Older kernels end the call at any signal, also one that only suspends this process.
     while (fallocate(file.number(), 0, static_cast<off_t>(at), static_cast<off_t>(std::min(kStepBytes, bytes - at))) != 0) {
@@ -157,13 +165,26 @@ Status LeaseMemory::MakeShared(uint64_t offset, uint64_t bytes) {
 void LeaseMemory::Drop(uint64_t offset, bool mappings_keep_bytes) {
   const auto made = made_.find(offset);
   if (made == made_.end()) return;
-  const Made& lease = made->second;
-  if (!lease.shared) {
-    Entomb({lease.begin, RoundUpToHugePage(lease.bytes)});  // without gaps, so that graves are one mapping
-  } else if (!mappings_keep_bytes) {
-    fallocate(lease.shared.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(lease.bytes));
-  }
+  dropped_.push_back({std::move(made->second), mappings_keep_bytes});
   made_.erase(made);
+}
+
+void LeaseMemory::FreeSome() {
+  if (dropped_.empty()) return;
+  Dropped& next = dropped_.front();
+  const Made& lease = next.lease;
+  const uint64_t bytes = std::min(kFreeBytes, lease.bytes - next.freed);
+  next.freed += bytes;
+  if (!lease.shared) {
+    madvise(lease.begin + next.freed - bytes, bytes, MADV_DONTNEED);
+  } else if (!next.mappings_keep_bytes) {
+    fallocate(lease.shared.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(next.freed - bytes), static_cast<off_t>(bytes));
+  } else {
+    next.freed = lease.bytes;
+  }
+  if (next.freed < lease.bytes) return;
+  if (!lease.shared) Entomb({lease.begin, RoundUpToHugePage(lease.bytes)});  // without gaps, so that graves are one mapping
+  dropped_.pop_front();
 }
 
 // Providers look at a registration when a transfer begins. One that is under way now, by a client that does not keep to the rules, goes on
@@ -174,8 +195,8 @@ void LeaseMemory::Entomb(std::span<std::byte> memory) {
   const void* again = map_again(PROT_READ | PROT_WRITE);
   // The system promises no memory for what nobody should write (ulimit -d, vm.overcommit_memory = 2). Only such a client's write can end this process then.
   // (Under overcommit 2 kernels before 6.12 have left a hole, and what another thread may have mapped there within this microsecond would be replaced.)
-  if (again == MAP_FAILED) again = map_again(PROT_NONE);
-  RS_CHECK(again != MAP_FAILED, "memory of a lease cannot be given back: %s", std::strerror(errno));
+  // Where that does not work either the process has as many mappings as it may (vm.max_map_count), and what is here stays, without its bytes.
+  if (again == MAP_FAILED) static_cast<void>(map_again(PROT_NONE));
   for (const std::span<std::byte> grave : graves_) madvise(grave.data(), grave.size(), MADV_DONTNEED);
   graves_.push_back(memory);
   if (graves_.size() > kGravesMax) graves_.pop_front();

@@ -136,6 +136,7 @@ Status OfiEndpoint::Poll(std::optional<Message>* message) {
   free_numbers_.insert(free_numbers_.end(), told_dead_.begin(), told_dead_.end());
   told_dead_.clear();
   Progress();
+  memory_->FreeSome();
   if (polls_++ % kPollsPerLookAtSockets == 0) {
     LookAtSockets(0);
     LookForLateOnes();
@@ -165,7 +166,7 @@ Status OfiEndpoint::Poll(std::optional<Message>* message) {
 
 Endpoint::Arrival OfiEndpoint::Wait(std::chrono::microseconds timeout) {
   const bool can_wait = !fabric_ || fabric_->wait_descriptor() >= 0;
-  const bool has_work = !ready_.empty() || (fabric_ && can_wait && !fabric_->MayWait());
+  const bool has_work = !ready_.empty() || memory_->has_dropped() || (fabric_ && can_wait && !fabric_->MayWait());
   const bool some = LookAtSockets(can_wait && !has_work ? static_cast<int>(std::chrono::ceil<milliseconds>(timeout).count()) : 0) || has_work;
   LookForLateOnes();
   return some ? Arrival::kSome : can_wait ? Arrival::kNone : Arrival::kUnknown;
@@ -212,6 +213,7 @@ bool OfiEndpoint::Provide(uint32_t client, const Lease& lease) {
   if (visitor == nullptr) return false;
   Provided provided{.client = client, .region = {}};
   if (visitor->near) {
+    while (!HasDescriptorForALease() && memory_->has_dropped()) memory_->FreeSome();  // some are of leases that are on their way out
     if (!HasDescriptorForALease()) return NoteRefusal(ResourceExhausted("no descriptor left for a client of this host: raise the limit of open files (ulimit -n)"));
     if (Status made = memory_->MakeShared(lease.offset, lease.bytes); !made.ok()) return NoteRefusal(made);
   } else {

@@ -274,6 +274,10 @@ void PinRegistry::SetWaitingForTurn(PinTable* table, bool waits) {
   table->waiting_for.store(waits ? TheTurn() : nullptr, std::memory_order_relaxed);
 }
 
+void detail::WaitsForLoopsEnd(bool waits) noexcept {
+  if (detail::t_pins != nullptr) PinRegistry::SetWaitingForTurn(detail::t_pins, waits);
+}
+
 namespace {
 
 // Null: none. Its thread may unpin at any time: who looks further does so at what this returned.

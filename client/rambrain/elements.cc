@@ -72,11 +72,6 @@ unsigned FreeSlot(PinTable* table) {
   return slot;
 }
 
-void* PinAt(ChunkHead* chunk, PinTable* table, unsigned slot, bool write) {
-  if (ramspan::detail::StorePinAnywhere(chunk, table, slot, write)) return chunk->frame;
-  return ramspan::detail::PinSlow(chunk, table, slot, write);
-}
-
 void KeepTheShare(HeldElements& held) {
   const uint64_t share = ramspan::MemoryLimit() / kShare;
   uint64_t bytes = 0;
@@ -90,18 +85,21 @@ void* Hold(HeldElements& held, ChunkHead* chunk, bool write) {
   const auto same = [chunk](const Held& pin) { return pin.chunk == chunk; };
   const auto known = std::find_if(held.pins.begin(), held.pins.begin() + held.count, same);
   const auto at = static_cast<size_t>(known - held.pins.begin());
-  unsigned slot = PinTable::kSlots;
   if (at < held.count) {
-    slot = known->slot;
-    std::copy(known + 1, held.pins.begin() + held.count, known);  // PinAt releases the slot when it fails
+    // References into it are in use, so its slot is never emptied, as a pull that has to wait empties its own: what the fast path cannot do is
+    // a pin of its own beside this one.
+    const unsigned slot = known->slot;
+    if (!ramspan::detail::StorePinAnywhere(chunk, held.table, slot, write)) ramspan::detail::HeldPin(chunk, write);
+    std::copy(known + 1, held.pins.begin() + held.count, known);
     --held.count;
-  } else {
-    held.DropBeyond(kHeld - 1);
-    KeepTheShare(held);
-    slot = FreeSlot(held.table);
+    held.PutFirst({chunk, slot});
+    return chunk->frame;
   }
+  held.DropBeyond(kHeld - 1);
+  KeepTheShare(held);
+  const unsigned slot = FreeSlot(held.table);
   if (slot == PinTable::kSlots) return ramspan::detail::HeldPin(chunk, write).frame();  // as long as Rambrain holds it
-  void* frame = PinAt(chunk, held.table, slot, write);
+  void* const frame = ramspan::detail::StorePinAnywhere(chunk, held.table, slot, write) ? chunk->frame : ramspan::detail::PinSlow(chunk, held.table, slot, write);
   held.PutFirst({chunk, slot});
   return frame;
 }

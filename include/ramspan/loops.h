@@ -13,7 +13,8 @@
 //   });
 //
 // The first exception that a call throws is rethrown on the calling thread, when all calls that had begun have ended; others do not begin then. So an
-// OutOfMemory is caught as in a serial program, also where the threads that wait for memory would wait for pins that the caller keeps beside the loop. Without -fopenmp the same loops run on the calling thread. Blocking: as pulls. In a parallel
+// OutOfMemory is caught as in a serial program, also where the threads that wait for memory would wait for pins that the caller keeps beside the loop: it comes
+// when all other threads have done their part. Without -fopenmp the same loops run on the calling thread. Blocking: as pulls. In a parallel
 // region a loop is the calling thread's own.
 #pragma once
 
@@ -45,8 +46,10 @@ class FirstException {
   template <typename Call>
   void Run(const Call& call) noexcept {
     if (thrown_.load(std::memory_order_relaxed)) return;
-    // Who waits for pins that another thread keeps until this loop ends gives up when a call has failed: that thread waits for the end.
-    const std::atomic<bool>* const outer = std::exchange(t_loop_failed, &thrown_);
+    // Who waits for pins that another thread keeps until this loop ends gives up when a call has failed: that thread waits for the end. In a loop within a call it
+    // is the outer one's end: the inner one is this thread's own.
+    const std::atomic<bool>* const outer = t_loop_failed;
+    if (outer == nullptr) t_loop_failed = &thrown_;
     try {
       call();
     } catch (...) {
@@ -64,14 +67,24 @@ class FirstException {
   std::exception_ptr first_;
 };
 
+// The calling thread's calls are done, and it waits for the other threads' (true), or not any more. What it has pinned beside the loop stays so until then.
+RAMSPAN_API void WaitsForLoopsEnd(bool waits) noexcept;
+
 // Sources of one program may be compiled with OpenMP and without.
 #ifdef _OPENMP
 inline namespace with_openmp {
 template <typename Call>
 void ForEachIndex(size_t n, const Call& call) {
   FirstException exception;
-#pragma omp parallel for schedule(static) if (!omp_in_parallel())
-  for (size_t i = 0; i < n; ++i) exception.Run([&] { call(i); });
+#pragma omp parallel if (!omp_in_parallel())
+  {
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < n; ++i) exception.Run([&] { call(i); });
+    const bool waits = omp_get_num_threads() > 1;
+    if (waits) WaitsForLoopsEnd(true);
+#pragma omp barrier
+    if (waits) WaitsForLoopsEnd(false);
+  }
   exception.Rethrow();
 }
 inline size_t ThreadsBeside() { return static_cast<size_t>(omp_get_num_threads()); }

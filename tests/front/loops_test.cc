@@ -87,6 +87,33 @@ TEST(Loops, AFailureEndsTheWaitsOfTheOtherThreads) {
   FAIL() << "nothing large can be pinned";
 }
 
+// The inner loop's own flag hid that the outer one had failed: for ever.
+TEST(Loops, AFailureEndsTheWaitsInALoopWithinACall) {
+  omp_set_num_threads(2);
+  managedVector<double> hot(kLimit * 5 / 8 / sizeof(double), 2.0, ramspan::VectorOptions{SIZE_MAX}), big(hot);
+  const auto held = std::as_const(hot).span(0, hot.size());
+  std::atomic<bool> waits{false};
+  EXPECT_THROW(parallelFor(2, [&](size_t i) {
+    if (i == 0) {
+      while (!waits) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      throw std::runtime_error("words");
+    }
+    waits = true;
+    parallelFor(1, [&](size_t) { static_cast<void>(std::as_const(big).block(0)); });
+  }), std::runtime_error);
+}
+
+// The caller had done its part and kept what the other thread needed: for ever.
+TEST(Loops, WhoWaitsAtTheEndUnpinsNothing) {
+  omp_set_num_threads(2);
+  managedVector<double> hot(kLimit * 5 / 8 / sizeof(double), 2.0, ramspan::VectorOptions{SIZE_MAX}), big(hot);
+  const auto held = std::as_const(hot).span(0, hot.size());
+  EXPECT_THROW(parallelFor(2, [&](size_t i) {
+    if (i == 1) static_cast<void>(std::as_const(big).block(0));
+  }), ramspan::OutOfMemory);
+}
+
 TEST(Loops, ByIndexOverSeveralArrays) {
   managedVector<double> x(kN, 2.0);
   managedArray<double> y(kN, 1.0, {.value = 64_KiB});

@@ -429,6 +429,22 @@ TEST_F(PlanTest, OfiWithoutServersNeedsTheNamesOfSome) {
   EXPECT_EQ(Env(Make(), "RAMSPAN_TRANSPORT"), "(unset)");
 }
 
+// The launcher's own settings for jobs without servers were stronger than the file: everything went to local files, without a word.
+TEST_F(PlanTest, ServersOfAConfigurationFileStayNamed) {
+  Ranks(1, 0);
+  facts_.app_servers = "node7:7117";
+  for (const char* transport : {"auto", "ofi"}) {
+    options_.transport = transport;
+    EXPECT_EQ(Env(Make(), "RAMSPAN_SERVERS"), "(unset)");
+    EXPECT_EQ(Env(Make(), "RAMSPAN_TRANSPORT"), "(unset)");
+  }
+  options_.transport = "none";
+  EXPECT_EQ(Env(Make(), "RAMSPAN_SERVERS"), "0");
+  options_.transport = "auto";
+  environment_["RAMSPAN_SERVERS"] = "0";  // stronger than the file
+  EXPECT_EQ(Env(Make(), "RAMSPAN_SERVERS"), "0");
+}
+
 TEST_F(PlanTest, OfiServersNeedNoRoomInSharedMemory) {
   Ranks(2, 2);
   options_.transport = "ofi";

@@ -1,10 +1,13 @@
 #include "launch/pump.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launch/process.h"
 
@@ -43,6 +46,27 @@ TEST_F(PumpTest, ABannerIsTakenOutBehindALine) {
   Write("\n" + std::string(83, '=') + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 5259 RUNNING AT vm\n");
   EXPECT_EQ(Out(), "out\n");
   EXPECT_FALSE(filter_.taken().empty());
+}
+
+// The disk behind `> out.log` was full for a moment, and a job of hours ended by SIGPIPE without a word.
+TEST(Pump, WhatCannotBeWrittenIsLostAndTheStreamGoesOn) {
+  EventLoop loop;
+  Pipe from = MakePipe();
+  const UniqueFd full(open("/dev/full", O_WRONLY | O_CLOEXEC));
+  int broken = -1;
+  std::vector<int> losses;
+  Pump pump(loop, from.read_end.get(), full.get(), nullptr, [&](bool is_broken) { broken = is_broken; }, [&](int error) { losses.push_back(error); });
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(write(from.write_end.get(), "line\n", 5), 5);
+    while (loop.RunOnce(0) > 0) {
+    }
+  }
+  EXPECT_EQ(losses, std::vector<int>{ENOSPC}) << "once";
+  EXPECT_EQ(pump.lost_bytes(), 10u);
+  EXPECT_EQ(broken, -1);
+  from.write_end.Reset();
+  while (!pump.is_done()) loop.RunOnce(10);
+  EXPECT_EQ(broken, 0);
 }
 
 }  // namespace

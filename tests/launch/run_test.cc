@@ -294,6 +294,15 @@ TEST_F(RunTest, AReaderThatLeavesEndsTheJobLikeAPipeline) {
   EXPECT_EQ(ReadFile(folder_ / "out"), "y\n");
 }
 
+TEST_F(RunTest, WhereOutputCannotBeWrittenTheJobGoesOnAndItIsSaid) {
+  const Outcome outcome = Wait(StartCommand({"bash", "-c", "exec " + (folder_ / "bin/ramspan").string() +
+                                                 " run -n 2 --memory 8MiB -- sh -c 'echo out; sleep 0.5; echo still >&2' > /dev/full"}));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("standard output cannot be written: No space left on device"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("still"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("of standard output 8 B could not be written"), std::string::npos) << outcome.err;
+}
+
 TEST_F(RunTest, InterruptsReachTheApplication) {
   for (const auto& [number, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}, std::pair{SIGHUP, 129}}) {
     ClearReady();
