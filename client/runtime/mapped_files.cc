@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "client/engine/engine.h"
 #include "client/front/throw_status.h"
@@ -20,6 +21,7 @@
 #include "ramspan/detail/held_pin.h"
 #include "ramspan/errors.h"
 #include "ramspan/mapped_file.h"
+#include "ramspan/runtime.h"
 
 namespace ramspan {
 
@@ -53,6 +55,9 @@ Status MappedFiles::MapAgain(Chunk* chunk, const std::shared_ptr<const MappedFil
 
 namespace detail {
 namespace {
+
+// Of the memory limit, what is written back together holds at most a 16th.
+constexpr uint64_t kWriteBackShare = 16;
 
 // The same file again, to be written: by its descriptor, since its path may name another one by now.
 class Writer {
@@ -133,21 +138,47 @@ ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, uint64_t offs
 
 bool IsChanged(ChunkHead* chunk) { return Runtime::Get().engine().IsChanged(static_cast<Chunk*>(chunk)); }
 
-void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) {
-  RefuseWithinProgramCode("a mappedFile was written back");
-  const PublicCall call;
-  if (!IsChanged(chunk)) return;
-  const HeldPin pin(chunk, false);
-  AsPublicCall([&] {
-    Writer(*file).Write(static_cast<const char*>(pin.frame()), chunk->bytes, offset);
-    const Status status = Runtime::Get().mapped_files().MapAgain(static_cast<Chunk*>(chunk), file, offset);
+namespace {
+
+// What is written is on disk before it counts as unchanged: until then only this program has it for sure. Together, because a disk takes long to say so.
+struct WrittenChunk {
+  HeldPin pin;
+  Chunk* chunk;
+  uint64_t offset;
+};
+
+void WriteTogether(std::vector<WrittenChunk>* chunks, const std::shared_ptr<const MappedFile>& file) {
+  Writer writer(*file);
+  for (const WrittenChunk& one : *chunks) writer.Write(static_cast<const char*>(one.pin.frame()), one.chunk->bytes, one.offset);
+  writer.Sync();
+  for (const WrittenChunk& one : *chunks) {
+    const Status status = Runtime::Get().mapped_files().MapAgain(one.chunk, file, one.offset);
     if (!status.ok()) ThrowStatus(status);
-  });
+  }
+  chunks->clear();
 }
 
-void SyncMapped(const MappedFile& file) {
+}  // namespace
+
+void WriteBackChunks(const std::vector<ChunkHead*>& chunks, const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t stride) {
+  RefuseWithinProgramCode("a mappedFile was written back");
   const PublicCall call;
-  AsPublicCall([&] { Writer(file).Sync(); });
+  AsPublicCall([&] {
+    const uint64_t most = MemoryLimit() / kWriteBackShare;
+    std::vector<WrittenChunk> together;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      auto* const chunk = static_cast<Chunk*>(chunks[i]);
+      if (!IsChanged(chunk)) continue;
+      if (bytes + chunk->bytes > most && !together.empty()) {
+        WriteTogether(&together, file);
+        bytes = 0;
+      }
+      together.push_back({HeldPin(chunk, false), chunk, offset + i * stride});
+      bytes += chunk->bytes;
+    }
+    if (!together.empty()) WriteTogether(&together, file);
+  });
 }
 
 }  // namespace detail

@@ -51,7 +51,7 @@ Result<std::unique_ptr<FileSwap>> FileSwap::Create(const FileSwapOptions& option
 }
 
 FileSwap::FileSwap(const FileSwapOptions& options, bool direct, std::unique_ptr<AioQueue> aio)
-    : direct_(direct), aio_(std::move(aio)), space_(options.files_max), maker_(options, direct) {}
+    : direct_(direct), closed_for_(options.closed_for), aio_(std::move(aio)), space_(options.files_max), maker_(options, direct) {}
 
 FileSwap::~FileSwap() = default;
 
@@ -67,6 +67,7 @@ uint64_t FileSwap::FileBytes() const {
 
 Result<SlotRef> FileSwap::Reserve(size_t bytes) {
   MutexLock lock(mutex_);
+  OpenRegionsAgain();
   for (int growths = 0; growths < kGrowthsMax;) {
     const bool usable = space_.used_bytes() + RoundUpToGranule(bytes) <= usable_bytes_;
     if (usable) {
@@ -97,6 +98,7 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
 
 Result<SlotRef> FileSwap::TryReserve(size_t bytes) {
   MutexLock lock(mutex_);
+  OpenRegionsAgain();
   if (space_.used_bytes() + RoundUpToGranule(bytes) <= usable_bytes_) {
     if (SlotRef slot = space_.Reserve(bytes)) return slot;
   }
@@ -280,6 +282,16 @@ void FileSwap::CloseRegionsOf(const IoRequest& request) {
     return false;
   });
   has_closed_regions_ = true;
+  open_again_ = std::chrono::steady_clock::now() + closed_for_;
+}
+
+// A quota or a disk may be full for a moment only, and closed files count in the limit. Where it is full still, the next write closes them again.
+void FileSwap::OpenRegionsAgain() {
+  if (!has_closed_regions_ || std::chrono::steady_clock::now() < open_again_) return;
+  has_closed_regions_ = false;
+  for (uint32_t r = 0; r < files_.size(); ++r) {
+    if (files_[r]) space_.OpenRegion(r);
+  }
 }
 
 void FileSwap::WarnOfFirstError() {

@@ -66,12 +66,14 @@ class FileSwap final : public PlainTier {
   void Absorb(std::span<const AioCompletion> completions) RS_REQUIRES(mutex_);
   void Finish(IoRequest* request) RS_REQUIRES(mutex_);
   void CloseRegionsOf(const IoRequest& request) RS_REQUIRES(mutex_);
+  void OpenRegionsAgain() RS_REQUIRES(mutex_);
   void WarnOfFirstError() RS_REQUIRES(mutex_);
   void CollectEvents(std::chrono::microseconds wait) RS_REQUIRES(mutex_);
   size_t TakeDone(std::span<IoRequest*> done) RS_REQUIRES(mutex_);
 
   // Constant after construction.
   const bool direct_;
+  const std::chrono::milliseconds closed_for_;
   const std::unique_ptr<AioQueue> aio_;  // null: transfers are done in the submitting thread
 
   mutable Mutex mutex_{LockRank::kTier};
@@ -79,6 +81,7 @@ class FileSwap final : public PlainTier {
   SlotSpace space_ RS_GUARDED_BY(mutex_);
   std::vector<std::optional<SwapFileMaker::File>> files_ RS_GUARDED_BY(mutex_);  // by region
   bool has_closed_regions_ RS_GUARDED_BY(mutex_) = false;
+  std::chrono::steady_clock::time_point open_again_ RS_GUARDED_BY(mutex_){};  // where there are some
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;          // requests not yet on the done list
   IoRequest* done_head_ RS_GUARDED_BY(mutex_) = nullptr;  // linked by IoRequest::next
   IoRequest* done_tail_ RS_GUARDED_BY(mutex_) = nullptr;

@@ -165,8 +165,10 @@ bool StoreSwap::Move(IoRequest* request, bool is_write) noexcept {
     moved = is_write ? store_->Write(request->slot.bits, request->buffer, request->bytes)
                      : store_->Read(request->slot.bits, request->buffer, request->bytes);
   });
+  // What cannot be written is tried again and again: the first failure in a row is told.
+  const bool failed_before = failing_[is_write].exchange(thrown.has_value(), std::memory_order_relaxed);
   if (!thrown) return moved;
-  LogWarning("%s swap: %s of %zu bytes: %s", name_.c_str(), is_write ? "write" : "read", request->bytes, thrown->text);
+  if (!failed_before) LogWarning("%s swap: %s of %zu bytes: %s", name_.c_str(), is_write ? "write" : "read", request->bytes, thrown->text);
   return false;
 }
 

@@ -9,6 +9,7 @@
 // Thread-safety: as SwapTier says; no lock of its own is held across a call of the store. Does not own the store.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,6 +64,7 @@ class StoreSwap final : public PlainTier {
   };
   SwapStore* const store_;
   const std::string name_;
+  std::atomic<bool> failing_[2] = {};  // the last read, the last write; for the log only
   mutable Mutex mutex_{LockRank::kTier};
   uint64_t capacity_ RS_GUARDED_BY(mutex_) = 0;   // what the store said last, also where it throws now
   uint64_t questions_ RS_GUARDED_BY(mutex_) = 0;  // for the capacity, ever

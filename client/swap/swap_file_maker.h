@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -27,6 +28,7 @@ struct FileSwapOptions {
   // The first file; later ones are half of all before them, if that is more, but no larger than their bitmaps may be at once.
   uint64_t file_bytes = uint64_t{64} << 20;
   size_t files_max = slot_bits::kRegionsMax;  // a slot's bits name no more (common/slot_ref.h). Fewer for tests
+  std::chrono::milliseconds closed_for{10'000};  // a file in which a write had no room takes no new slots
   // kInteractive: may the files grow by `wanted` bytes? Called without locks, at most once after a no. Empty: asks on
   // the terminal, and takes a missing terminal or 60 s of silence for a no.
   std::function<bool(uint64_t wanted, std::string message)> ask;

@@ -222,7 +222,7 @@ class managedPtr<T, 1> {
   }
 
   // One element. The reference is good until the thread has used elements of eight other managedPtrs this way (of fewer
-  // where they are large: two at least). Slow: use an adhereTo. Throws memoryException. REQUIRES: i < size().
+  // where they are large: two at least), or pulls an adhereTo for which there is no memory otherwise. Slow: use an adhereTo. Throws memoryException. REQUIRES: i < size().
   T& operator[](global_bytesize i) { return Elements(true)[i].value; }
   const T& operator[](global_bytesize i) const { return Elements(false)[i].value; }
 

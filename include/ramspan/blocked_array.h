@@ -107,6 +107,20 @@ class blockedArray {
     }
   }
 
+  // A copy shares the elements, as a managedPtr's does. What is moved from is empty.
+  blockedArray(const blockedArray&) = default;
+  blockedArray& operator=(const blockedArray&) = default;
+  blockedArray(blockedArray&& other) noexcept
+      : chunks_(std::move(other.chunks_)), shape_(std::exchange(other.shape_, {})), block_shape_(other.block_shape_), counts_(std::exchange(other.counts_, {})) {}
+  blockedArray& operator=(blockedArray&& other) noexcept {
+    blockedArray from(std::move(other));
+    chunks_.swap(from.chunks_);
+    shape_ = from.shape_;
+    block_shape_ = from.block_shape_;
+    counts_ = from.counts_;
+    return *this;
+  }
+
   const Index& shape() const { return shape_; }
   const Index& block_shape() const { return block_shape_; }
   const Index& block_counts() const { return counts_; }
@@ -155,8 +169,8 @@ class blockedArray {
     return shape;
   }
 
+  std::vector<managedPtr<T>> chunks_;  // copied first: what follows cannot fail
   Index shape_, block_shape_, counts_{};
-  std::vector<managedPtr<T>> chunks_;
 };
 
 }  // namespace ramspan

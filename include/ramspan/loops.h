@@ -67,9 +67,6 @@ class FirstException {
   std::exception_ptr first_;
 };
 
-// The calling thread's calls are done, and it waits for the other threads' (true), or not any more. What it has pinned beside the loop stays so until then.
-RAMSPAN_API void WaitsForLoopsEnd(bool waits) noexcept;
-
 // Sources of one program may be compiled with OpenMP and without.
 #ifdef _OPENMP
 inline namespace with_openmp {

@@ -72,7 +72,19 @@ class managedArray {
   managedArray(std::vector<managedPtr<T>> chunks, size_t n, size_t chunk_elements)
       : chunks_(std::move(chunks)), size_(n), chunk_elements_(chunk_elements) {}
 
-  // A copy shares the elements, as a managedPtr's does.
+  // A copy shares the elements, as a managedPtr's does. What is moved from is empty.
+  managedArray(const managedArray&) = default;
+  managedArray& operator=(const managedArray&) = default;
+  managedArray(managedArray&& other) noexcept
+      : chunks_(std::move(other.chunks_)), size_(std::exchange(other.size_, 0)), chunk_elements_(other.chunk_elements_), advised_(other.advised_) {}
+  managedArray& operator=(managedArray&& other) noexcept {
+    managedArray from(std::move(other));
+    chunks_.swap(from.chunks_);
+    std::swap(size_, from.size_);
+    chunk_elements_ = from.chunk_elements_;
+    advised_ = from.advised_;
+    return *this;
+  }
 
   size_t size() const { return size_; }
   size_t chunk_elements() const { return chunk_elements_; }  // of all chunks but perhaps the last

@@ -40,8 +40,8 @@ RAMSPAN_API ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, u
 // Whether the chunk differs from its place in the file as far as is known: somebody pulled it to be written.
 RAMSPAN_API bool IsChanged(ChunkHead* chunk);
 // Writes changed chunks to the file. Blocks. Throws Error, with the rest unwritten, and as a pull does.
-RAMSPAN_API void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset);
-RAMSPAN_API void SyncMapped(const MappedFile& file);
+// The i-th chunk belongs at byte offset + i * stride.
+RAMSPAN_API void WriteBackChunks(const std::vector<ChunkHead*>& chunks, const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t stride);
 }  // namespace detail
 
 template <typename T>
@@ -70,13 +70,12 @@ class mappedFile {
   const managedArray<T>& array() const { return array_; }
 
   // Writes what was changed to the file, and to disk; from then on it is read from there again. Blocks. Throws Error when
-  // the file cannot be written (changes stay). REQUIRES: no adhereTo that may write.
+  // the file cannot be written (what is not on disk for sure stays changed). REQUIRES: no adhereTo that may write.
   void writeBack() {
-    for (size_t i = 0; i < array_.chunk_count(); ++i) {
-      detail::WriteBackChunk(detail::ObjectOf()(array_.chunk(i)).chunk(), file_,
-                             offset_ + i * array_.chunk_elements() * sizeof(T));
-    }
-    detail::SyncMapped(*file_);
+    std::vector<detail::ChunkHead*> chunks;
+    chunks.reserve(array_.chunk_count());
+    for (size_t i = 0; i < array_.chunk_count(); ++i) chunks.push_back(detail::ObjectOf()(array_.chunk(i)).chunk());
+    detail::WriteBackChunks(chunks, file_, offset_, array_.chunk_elements() * sizeof(T));
   }
   // Chunks that writeBack would write now.
   size_t changed_chunks() const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <memory>
 #include <type_traits>
@@ -19,6 +20,7 @@
 #include "ramspan/detail/live_views.h"
 #include "ramspan/detail/vector_element.h"
 #include "ramspan/detail/span.h"
+#include "ramspan/detail/span_record.h"
 #include "ramspan/managed_ptr.h"
 
 namespace ramspan {
@@ -161,7 +163,9 @@ class vectorView {
 };
 
 // A range of elements, contiguous: in place where it lies in one block, else a copy beside the memory limit (std::bad_alloc where there is none),
-// which goes back to the blocks when a span for writing ends. All its blocks are pinned as long as it lives.
+// which goes back to the blocks when a span for writing ends. All its blocks are pinned as long as it lives. A span that lies in another one of the same thread shares
+// its copy, so each sees what the other writes; where two overlap otherwise and one is for writing, the second one is refused (Error). What is written by
+// x[i], a view, a block or another thread while a span for writing across blocks lives is overwritten when that ends.
 template <typename T>
 class vectorSpan {
   using Element = std::remove_const_t<T>;
@@ -181,26 +185,21 @@ class vectorSpan {
       const detail::Object object = detail::ObjectOf()(blocks[b]);
       requests.push_back({object.chunk(), object.offset(), !std::is_const_v<T>});
     }
-    if (requests.size() > 1) copy_.reset(new Element[count]);
     detail::PinTable* const table = detail::ThisThreadPins();
     detail::PinTogether(requests.data(), requests.size(), table);
     for (const detail::PinRequest& one : requests) {
       pins_.emplace_back(one.chunk, table, one.slot);
       places_.push_back(one.offset);
     }
-    if (copy_ == nullptr) {
-      elements_ = PlaceOf(0) + first_in_block_;
-      return;
-    }
-    elements_ = copy_.get();
-    ForEachPart([&](T* part, size_t at, size_t n) { std::copy_n(part, n, copy_.get() + at); });
+    if (requests.size() > 1 || detail::t_spans != nullptr) ShareOrCopy(detail::ObjectOf()(blocks[0]), first, requests.size() > 1);
+    if (record_.copy == nullptr) elements_ = PlaceOf(0) + first_in_block_;
   }
   vectorSpan(const vectorSpan&) = delete;
   vectorSpan& operator=(const vectorSpan&) = delete;
   ~vectorSpan() {
-    if constexpr (!std::is_const_v<T>) {
-      if (copy_ != nullptr) ForEachPart([&](T* part, size_t at, size_t n) { std::copy_n(copy_.get() + at, n, part); });
-    }
+    if (record_.copy == nullptr) return;
+    if constexpr (!std::is_const_v<T>) ForEachPart([&](T* part, size_t at, size_t n) { std::copy_n(elements_ + at, n, part); });
+    detail::EndSpan(&record_);
   }
 
   T* data() const RAMSPAN_LIFETIMEBOUND { return elements_; }
@@ -214,6 +213,26 @@ class vectorSpan {
 #endif
 
  private:
+  void ShareOrCopy(detail::Object vector, size_t first, bool several) {
+    record_.vector = vector;
+    record_.first = first;
+    record_.count = count_;
+    record_.writes = !std::is_const_v<T>;
+    const bool is_newer = detail::FindCopy(&record_);
+    if (record_.copy == nullptr) {
+      if (!several) return;
+      record_.copy = std::shared_ptr<void>(new Element[count_], std::default_delete<Element[]>());
+      record_.copy_first = first;
+      record_.copy_count = count_;
+    }
+    auto* const copy = static_cast<Element*>(record_.copy.get()) + (first - record_.copy_first);
+    elements_ = copy;
+    // What is shared and the same already may be in use by other threads.
+    if (!is_newer) ForEachPart([&](T* part, size_t at, size_t n) {
+      if (std::memcmp(copy + at, part, n * sizeof(T)) != 0) std::copy_n(part, n, copy + at);
+    });
+    detail::BeginSpan(&record_);
+  }
   T* PlaceOf(size_t pin) const { return detail::ElementsAt<T>(pins_[pin].frame(), places_[pin]); }
   template <typename Do>
   void ForEachPart(const Do& part) const {
@@ -227,7 +246,7 @@ class vectorSpan {
 
   std::vector<detail::HeldPin> pins_;
   std::vector<uint32_t> places_;  // of the blocks' elements in their chunks
-  std::unique_ptr<Element[]> copy_;
+  detail::SpanRecord record_;
   T* elements_ = nullptr;
   size_t first_in_block_, count_, block_elements_;
 };

@@ -16,6 +16,7 @@
 #include <memory>
 #include <sched.h>
 #include <string>
+#include <thread>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -282,7 +283,7 @@ TEST_F(FileSwapFault, AutoextendableGrowsBeyondTheLimit) {
 
 TEST_F(FileSwapFault, AutoextendableLeavesTheDiskSomeRoom) {
   if (!MountSmallDisk(40 * kMiB)) GTEST_SKIP() << "may not mount";
-  FileSwapOptions options = Options(false, 2 * kMiB);
+  FileSwapOptions options = Options(false, kMiB);
   options.policy = SwapPolicy::kAutoextendable;
   const auto swap = Make(options);
   Status why;
@@ -417,6 +418,26 @@ TEST_F(FileSwapFault, AWriteWithoutRoomFailsAndItsFileTakesNoNewSlots) {
     held.clear();
     EXPECT_EQ(swap->stats().slot_bytes_used, 512 * kKiB);
   }
+}
+
+// A quota was full for one write, and what its file had free was counted in the limit for as long as anything else lay there.
+TEST_F(FileSwapFault, AFileThatHadNoRoomForAMomentTakesSlotsAgain) {
+  FileSwapOptions options = Options(false, kMiB);
+  options.policy = SwapPolicy::kFail;
+  options.closed_for = std::chrono::milliseconds(200);
+  const auto swap = Make(options);
+  Status why;
+  auto held = FillUp(*swap, 512 * kKiB, 2, &why);
+  ASSERT_EQ(held.size(), 2u) << why.message();
+  auto* const before = std::signal(SIGXFSZ, SIG_IGN);
+  LimitFileSize(512 * kKiB);
+  EXPECT_EQ(held[1]->Write('b'), StatusCode::kResourceExhausted);
+  LimitFileSize(RLIM_INFINITY);
+  std::signal(SIGXFSZ, before);
+  held.pop_back();
+  EXPECT_FALSE(swap->Reserve(512 * kKiB).ok());
+  std::this_thread::sleep_for(options.closed_for);
+  EXPECT_TRUE(swap->TryReserve(512 * kKiB).ok());
 }
 
 // The descriptor of the (nameless) swap file in `directory`, found as an outsider would.

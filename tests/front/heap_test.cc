@@ -361,8 +361,8 @@ TEST_F(HeapEnds, WithMappedFiles) {
     });
     EndHeapWithin("MapChunk beyond the end", [&] { static_cast<void>(ramspan::detail::MapChunk(file, 9 << 20, kObject)); });
     static_cast<char*>(ramspan::detail::HeldPin(chunk, true).frame())[5] = 'y';
-    EndHeapWithin("WriteBackChunk", [&] { ramspan::detail::WriteBackChunk(chunk, file, 0); });
-    EndHeapWithin("SyncMapped", [&] { ramspan::detail::SyncMapped(*file); });
+    const std::vector<ramspan::detail::ChunkHead*> chunks = {chunk};
+    EndHeapWithin("WriteBackChunks", [&] { ramspan::detail::WriteBackChunks(chunks, file, 0, 0); });
     ramspan::detail::FreeObject(ramspan::detail::Object(chunk));
   }
   std::ifstream file(name);

@@ -90,7 +90,7 @@ TEST(Loops, AFailureEndsTheWaitsOfTheOtherThreads) {
 // The inner loop's own flag hid that the outer one had failed: for ever.
 TEST(Loops, AFailureEndsTheWaitsInALoopWithinACall) {
   omp_set_num_threads(2);
-  managedVector<double> hot(kLimit * 5 / 8 / sizeof(double), 2.0, ramspan::VectorOptions{SIZE_MAX}), big(hot);
+  managedVector<double> hot(kLimit * 5 / 8 / sizeof(double), 2.0, ramspan::VectorOptions{SIZE_MAX}), big(hot.size(), 3.0, ramspan::VectorOptions{SIZE_MAX});
   const auto held = std::as_const(hot).span(0, hot.size());
   std::atomic<bool> waits{false};
   EXPECT_THROW(parallelFor(2, [&](size_t i) {
@@ -107,7 +107,7 @@ TEST(Loops, AFailureEndsTheWaitsInALoopWithinACall) {
 // The caller had done its part and kept what the other thread needed: for ever.
 TEST(Loops, WhoWaitsAtTheEndUnpinsNothing) {
   omp_set_num_threads(2);
-  managedVector<double> hot(kLimit * 5 / 8 / sizeof(double), 2.0, ramspan::VectorOptions{SIZE_MAX}), big(hot);
+  managedVector<double> hot(kLimit * 5 / 8 / sizeof(double), 2.0, ramspan::VectorOptions{SIZE_MAX}), big(hot.size(), 3.0, ramspan::VectorOptions{SIZE_MAX});
   const auto held = std::as_const(hot).span(0, hot.size());
   EXPECT_THROW(parallelFor(2, [&](size_t i) {
     if (i == 1) static_cast<void>(std::as_const(big).block(0));

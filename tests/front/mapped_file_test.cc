@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +18,12 @@
 
 #include "ramspan/mapped_file.h"
 #include "ramspan/runtime.h"
+
+namespace {
+bool disk_fails = false;
+}
+
+extern "C" int fdatasync(int file) { return disk_fails ? (errno = EIO, -1) : static_cast<int>(syscall(SYS_fdatasync, file)); }
 
 namespace {
 
@@ -216,6 +224,22 @@ TEST_F(MappedFileTest, AFifoIsRefusedAtOnce) {
   }
   refused.set_value();
   writer.join();
+}
+
+// They counted as written when the system had them. The disk did not, and the next try wrote nothing.
+TEST_F(MappedFileTest, WhatIsNotOnDiskStaysChanged) {
+  constexpr size_t kPart = (256 << 10) / 8;
+  Write(8 * kPart);
+  mappedFile<uint64_t> file(path_, 0, mappedFile<uint64_t>::kAll, ChunkBytes{256 << 10});
+  for (size_t i = 0; i < 8 * kPart; i += kPart) file.array()[i] = 1;
+  ASSERT_EQ(file.changed_chunks(), 8u);
+  disk_fails = true;
+  EXPECT_THROW(file.writeBack(), ramspan::Error);
+  EXPECT_EQ(file.changed_chunks(), 8u);
+  disk_fails = false;
+  file.writeBack();
+  EXPECT_EQ(file.changed_chunks(), 0u);
+  EXPECT_EQ(Read()[7 * kPart], 1u);
 }
 
 }  // namespace

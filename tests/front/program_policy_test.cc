@@ -233,7 +233,7 @@ TEST(ProgramPolicy, IsRefusedWhatWaitsForItsCall) {
         }},
         {"a managedPtr", [] { const managedPtr<char> made(kMibBytes); }},
         {"a mappedFile", [] { static_cast<void>(ramspan::detail::MapChunk(ramspan::detail::OpenMapped("/proc/self/exe"), 0, 4096)); }},
-        {"a mappedFile that is written back", [] { ramspan::detail::WriteBackChunk(nullptr, {}, 0); }},
+        {"a mappedFile that is written back", [] { ramspan::detail::WriteBackChunks({}, {}, 0, 0); }},
         {"LISTOFINGREDIENTS", [] { const ramspan::detail::IngredientsScope scope; }},
         {"SetMemoryLimit", [] { ramspan::SetMemoryLimit(kMibBytes); }},
         {"SetEvictionPolicy", [] { ramspan::SetEvictionPolicy(nullptr); }},

@@ -218,4 +218,21 @@ TEST(PinnedSpan, ReadingWritesNothing) {
   EXPECT_LE(Statistics()["tiers"]["file"]["bytes_out"].get<uint64_t>() - before, 16 << 20) << "what was in memory may leave once";
 }
 
+// It kept its sizes without its blocks, and what says "Error where there is none" was a crash.
+TEST(Views, WhatIsMovedFromIsEmpty) {
+  ramspan::managedArray<double> array(1000, 1.0), other(std::move(array));
+  EXPECT_EQ(array.size(), 0u);  // NOLINT: that is the test
+  EXPECT_THROW(array.at(0), std::out_of_range);
+  EXPECT_EQ(other.at(999), 1.0);
+  array = std::move(other);
+  EXPECT_EQ(other.size(), 0u);  // NOLINT: likewise
+  EXPECT_EQ(array.at(999), 1.0);
+  blockedArray<double, 2> blocks({100, 100}, {64, 64}), moved(std::move(blocks));
+  EXPECT_THROW(blocks.block({0, 0}), ramspan::Error);  // NOLINT: likewise
+  moved.block({1, 1});
+  blocks = std::move(moved);
+  EXPECT_THROW(moved.block({0, 0}), ramspan::Error);  // NOLINT: likewise
+  blocks.block({1, 1});
+}
+
 }  // namespace

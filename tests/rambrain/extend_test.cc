@@ -713,7 +713,7 @@ TEST(SwapStore, IsRefusedWhatWaitsForItsCallAndMayAskTheRest) {
         {"a small managedPtr", [] { const ramspan::managedPtr<double> made(1); }, true},
         {"pulls", pull_all, true},
         {"LISTOFINGREDIENTS", [] { const ramspan::detail::IngredientsScope scope; }, true},
-        {"a mappedFile that is written back", [] { ramspan::detail::WriteBackChunk(nullptr, {}, 0); }, true},
+        {"a mappedFile that is written back", [] { ramspan::detail::WriteBackChunks({}, {}, 0, 0); }, true},
         {"adhereAll", [&] { static_cast<void>(ramspan::adhereAll(field[0], field[1])); }, true},
     };
     ramspan::UseSwap(id);

@@ -8,16 +8,19 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "rambrain/rambrain.h"
 #include "rambrain/rambrainDefinitionsHeader.h"
 #include "rambrain/common.h"
+#include "ramspan/adhere_all.h"
 #include "ramspan/runtime.h"
 
 using namespace rambrain;
@@ -182,6 +185,50 @@ TEST(ManagedPtr, ElementsOfAThreadThatJoinsAnotherOneDoNotHoldThatOneUpForEver) 
   EndsOrElse([&] { return ended.load(); });
   user.join();
   EXPECT_EQ(p[0] + q[0], 2);
+}
+
+// Another thread had waited for memory, and went first: the object left in the middle of std::swap(p[0], p[1]), and its references named another one's data.
+TEST(ManagedPtr, AReferenceStaysGoodWhenTheSameObjectIsUsedAgain) {
+  using std::chrono::milliseconds;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  others.emplace_back([&] {  // holds half of the memory, ...
+    managedPtr<double> half(8 * kDoubles);
+    while (!stop) {
+      {
+        adhereTo<double> glue(half);
+        static_cast<void>(static_cast<double*>(glue));
+        std::this_thread::sleep_for(milliseconds(200));
+      }
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+  });
+  others.emplace_back([&] {  // ... and this one wants more than that, and waits
+    std::vector<ramspan::managedPtr<double>> many;
+    for (int i = 0; i < 10; ++i) many.emplace_back(kDoubles, 2.0);
+    while (!stop) {
+      try {
+        static_cast<void>(ramspan::adhereAll(std::as_const(many)));
+      } catch (const ramspan::OutOfMemory&) {
+      }
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  std::vector<managedPtr<double>> objects;
+  for (int i = 0; i < 24; ++i) objects.emplace_back(kDoubles);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  for (unsigned round = 0; std::chrono::steady_clock::now() < until && !HasFailure(); ++round) {
+    managedPtr<double>& p = objects[round % objects.size()];
+    try {
+      const double& read = std::as_const(p)[0];
+      std::this_thread::sleep_for(milliseconds(20 + round * 37 % 100));
+      p[1] = 3;
+      EXPECT_EQ(&read, &std::as_const(p)[0]) << "in round " << round;
+    } catch (const memoryException&) {
+    }
+  }
+  stop = true;
+  for (std::thread& one : others) one.join();
 }
 
 TEST(ManagedPtr, ElementsOfLargeObjectsDoNotFillTheMemory) {

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 namespace ramspan {
@@ -61,6 +63,24 @@ TEST(StoreSwap, WhatTheStoreThrowsStaysAtTheWall) {
   EXPECT_EQ(Move(tier, slot, true), StatusCode::kUnavailable);
   EXPECT_EQ(tier.stats().slot_bytes_capacity, 8192u);  // as it said last
   EXPECT_TRUE(tier.TryReserve(4096).ok());
+  tier.Free(slot, 4096);
+}
+
+// A line for each try: 150 000 in three seconds.
+TEST(StoreSwap, OfFailuresInARowTheFirstIsTold) {
+  ThrowingStore store;
+  store.throws = false;
+  StoreSwap tier(&store);
+  const SlotRef slot = tier.Reserve(4096).value();
+  testing::internal::CaptureStderr();
+  for (int round = 0; round < 2; ++round) {
+    store.throws = true;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(Move(tier, slot, true), StatusCode::kUnavailable);
+    store.throws = false;
+    EXPECT_EQ(Move(tier, slot, true), StatusCode::kOk);
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 2) << told;
   tier.Free(slot, 4096);
 }
 
