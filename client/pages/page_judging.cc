@@ -154,7 +154,9 @@ void PageSpace::Judge(const Sized& block) {
   const int score = area.score.load(std::memory_order_relaxed) + weight, failures = area.failures.load(std::memory_order_relaxed);
   Size next = wanted;
   if (score >= kGrow) next = wanted == kPage ? kUnit : kLarge;
-  if (score <= -(wanted == kLarge ? kShrinkLarge : kShrinkUnit) << failures) next = wanted == kLarge ? kUnit : kPage;
+  // Units that were found full tell that it was right to be large: it needs as much more until it is none again.
+  const int needed = wanted == kLarge ? kShrinkLarge << (failures + 2 * area.trials.load(std::memory_order_relaxed)) : kShrinkUnit << failures;
+  if (score <= -needed) next = wanted == kLarge ? kUnit : kPage;
   // How full units are counts more than what came beside them; and where only small allocations are, none becomes large.
   if (next == kLarge && wanted == kUnit && !MayBeLarge(block.home)) next = kUnit;
   if (next == kPage && wanted == kUnit && area.wanted.load(std::memory_order_relaxed) == kPage) next = kUnit;  // as it is already, but for descriptors

@@ -1,7 +1,10 @@
 #include "client/runtime/pages_door.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +20,7 @@
 #include "common/log.h"
 #include "common/reserve_addresses.h"
 #include "common/units.h"
+#include "ramspan/runtime.h"
 
 namespace ramspan::detail {
 
@@ -35,15 +39,15 @@ uint64_t PeakOfProcess() {
   rusage use{};
   return getrusage(RUSAGE_SELF, &use) == 0 ? static_cast<uint64_t>(use.ru_maxrss) << 10 : 0;
 }
+// Without mapped files, and memory servers of this host among them. Needs no heap.
 uint64_t OwnMemory() {
-  uint64_t kib = 0;
-  if (FILE* const status = fopen("/proc/self/status", "re")) {
-    char line[256];
-    while (fgets(line, sizeof(line), status) != nullptr && sscanf(line, "RssAnon: %lu", &kib) != 1) {
-    }
-    fclose(status);
-  }
-  return kib << 10;
+  char text[128] = {};
+  const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  unsigned long all = 0, resident = 0, shared = 0;
+  const bool known = read(file, text, sizeof text - 1) > 0 && sscanf(text, "%lu %lu %lu", &all, &resident, &shared) == 3;
+  close(file);
+  return known ? (resident - std::min(resident, shared)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 }  // namespace
 
@@ -65,6 +69,18 @@ void TellOfNoPages() noexcept {
                FormatBytes(memory).c_str(), FormatBytes(PagesAboveOfEnvironment()).c_str(), FormatBytes(limit).c_str());
   } catch (const std::exception&) {
   }
+}
+
+void TellOfMemoryBeside() {
+  constexpr uint64_t kBesideLeast = 32 << 20, kBesidePart = 4;  // of the limit; less is libraries, stacks and what any malloc keeps
+  static bool told = false;
+  if (told || PagesAboveOfUnmodified() == 0) return;
+  const uint64_t limit = MemoryLimit(), memory = OwnMemory();
+  if (memory < limit + std::max(kBesideLeast, limit / kBesidePart)) return;
+  told = true;
+  LogWarning("the program has %s of memory, and the limit of %s holds only for what --pages takes: allocations of at least %s. The rest is in smaller ones, stacks and libraries. --pages-above 4KiB --page-block 4KiB takes "
+             "smaller ones; for those below 4 KiB (a row, a node at a time) leave room beside the limit, let the program allocate many together, or port what holds them (docs/pages.md)",
+             FormatBytes(memory).c_str(), FormatBytes(limit).c_str(), FormatBytes(PagesAbove()).c_str());
 }
 
 size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes, are_protected); }

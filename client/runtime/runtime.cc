@@ -23,6 +23,7 @@
 #include "client/policy/trace_policy.h"
 #include "client/runtime/mapped_files.h"
 #include "client/runtime/options.h"
+#include "client/runtime/pages_door.h"
 #include "client/runtime/signals.h"
 #include "client/runtime/statistics.h"
 #include "client/runtime/stats_json.h"
@@ -83,6 +84,7 @@ Runtime& Runtime::TryStart() {
         if (trace != nullptr) trace->WriteOut(false);
         swaps->TellLosses();
         swaps->LeaveDraining(stop);
+        detail::TellOfMemoryBeside();
       }, pace); !status.ok()) Raise(ConfigError(status.message()));
   // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
   static_cast<void>(runtime->outside_.release());

@@ -218,8 +218,8 @@ class vectorSpan {
     record_.first = first;
     record_.count = count_;
     record_.writes = !std::is_const_v<T>;
-    const bool is_newer = detail::FindCopy(&record_);
-    if (record_.copy == nullptr) {
+    const bool is_newer = detail::FindCopy(&record_), is_new = record_.copy == nullptr;
+    if (is_new) {
       if (!several) return;
       record_.copy = std::shared_ptr<void>(new Element[count_], std::default_delete<Element[]>());
       record_.copy_first = first;
@@ -229,7 +229,7 @@ class vectorSpan {
     elements_ = copy;
     // What is shared and the same already may be in use by other threads.
     if (!is_newer) ForEachPart([&](T* part, size_t at, size_t n) {
-      if (std::memcmp(copy + at, part, n * sizeof(T)) != 0) std::copy_n(part, n, copy + at);
+      if (is_new || std::memcmp(copy + at, part, n * sizeof(T)) != 0) std::copy_n(part, n, copy + at);
     });
     detail::BeginSpan(&record_);
   }

@@ -1,4 +1,5 @@
 // managedVector beside std::vector, under the 16 MiB limit of front_test.cc.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <ctime>
 #include <iterator>
 #include <list>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
@@ -399,6 +401,72 @@ TEST(ManagedVector, WhatGrowsBeyondMemorySaysWhatWouldHelp) {
   } catch (const ramspan::OutOfMemory& e) {
     EXPECT_NE(std::string(e.what()).find("reserve(n) before its first element"), std::string::npos) << e.what();
   }
+}
+
+// Each was a copy of its own: x[n-1] was 2 here, and n in an array; and one of two spans' changes were lost, without a word (a newcomer).
+TEST(ManagedVector, SpansThatLieInEachOtherAreAsInAnArray) {
+  constexpr size_t n = 100'000;
+  managedVector<double> x(n, 1.0);
+  {
+    const auto from = std::as_const(x).span(0, n);
+    const auto to = x.span(0, n);
+    for (size_t i = 1; i < n; ++i) to[i] = from[i - 1] + 1;
+    const auto part = x.span(n - 5, 5);  // in one block
+    EXPECT_EQ(part[4], static_cast<double>(n));
+    part[0] = -1;
+    EXPECT_EQ(from[n - 5], -1);
+  }
+  EXPECT_EQ(x[n - 1], static_cast<double>(n));
+  EXPECT_EQ(x[n - 5], -1);
+  {
+    const auto a = x.span(0, n), b = x.span(0, n);
+    a[5] = -5;
+    b[6] = -6;
+  }
+  EXPECT_EQ(x[5], -5);
+  EXPECT_EQ(x[6], -6);
+  // The first one ends before the second.
+  std::unique_ptr<ramspan::vectorSpan<double>> first(new ramspan::vectorSpan<double>(x.span(0, n)));
+  const auto second = x.span(10, n - 10);
+  (*first)[9] = 9;
+  second[0] = 10;
+  first.reset();
+  second[1] = 11;
+  EXPECT_EQ(x[9], 9);
+  EXPECT_EQ(x[10], 10);
+}
+
+TEST(ManagedVector, ASpanForReadingSeesWhatBlocksHaveMeanwhile) {
+  constexpr size_t n = 100'000;
+  managedVector<double> x(n, 1.0), other(n, 7.0);
+  const auto before = std::as_const(x).span(0, n);
+  x[50'000] = 2;
+  const auto after = std::as_const(x).span(20'000, 60'000), elsewhere = std::as_const(other).span(20'000, 60'000);
+  EXPECT_EQ(after[30'000], 2);
+  EXPECT_EQ(elsewhere[30'000], 7);
+}
+
+TEST(ManagedVector, SpansThatCouldNotSeeEachOthersChangesAreRefused) {
+  constexpr size_t n = 100'000;
+  managedVector<double> x(n, 1.0);
+  const auto refused = [&](const auto& span) {
+    try {
+      span();
+      ADD_FAILURE();
+    } catch (const ramspan::Error& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("take the larger one first"));
+    }
+  };
+  {
+    const auto left = x.span(0, 60'000);
+    refused([&] { std::as_const(x).span(50'000, 50'000); });
+    refused([&] { std::as_const(x).span(0, n); });
+    x.span(60'000, 40'000);
+  }
+  const auto read = std::as_const(x).span(0, 60'000), also = std::as_const(x).span(50'000, 50'000);
+  refused([&] { x.span(55'000, 10); });
+  x.span(0, 10);
+  std::thread([&] { x.span(55'000, 10); }).join();  // as in an array
 }
 
 }  // namespace
