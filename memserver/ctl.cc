@@ -249,10 +249,15 @@ Result<int> CommandAll(const CtlOptions& options) {
   const Result<ServiceCommand> command = CommandOf(options);
   if (!command.ok()) return command.status();
   std::vector<Target> targets;
-  for (const std::string& servers : options.servers) {
-    if (Status added = AddTargets(servers, options.key_file, &targets); !added.ok()) return added;
-  }
   bool all = true;
+  for (const std::string& servers : options.servers) {
+    Status added = AddTargets(servers, options.key_file, &targets);
+    if (added.ok()) continue;
+    if (options.servers.size() == 1) return added;
+    // The others hear of it all the same: who drains several hosts switches them off next.
+    std::fprintf(stderr, "ramspan ctl: %s: %s\n", servers.c_str(), added.message().c_str());
+    all = false;
+  }
   const auto note = [&all](const SocketPlace& place, const Status& done) {
     FlushOutput();
     if (!done.ok()) std::fprintf(stderr, "ramspan ctl: memory server %s: %s\n", place.text().c_str(), done.message().c_str());

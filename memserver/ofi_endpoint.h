@@ -150,7 +150,7 @@ class OfiEndpoint final : public Endpoint {
   std::vector<uint32_t> told_dead_, free_numbers_;
   WireRecord last_{};
   unsigned polls_ = 0;
-  Seldom unheard_, sent_away_;
+  Seldom unheard_, sent_away_, known_sent_away_;
   Seldom refused_;  // leases, because the system has not what they need
   RunningClock clock_;
   RunningClock::time_point next_look_{};

@@ -176,7 +176,9 @@ void OfiEndpoint::Welcome(Visitor& visitor, const Introduction& introduction) {
   if (!visitor.near) {
     const Result<uint64_t> peer = fabrics_->endpoint(visitor.fabric).AddPeer(introduction.fabric);
     if (!peer.ok()) {
-      LogWarning("memory server %s sends \"%s\" away: %s", place_.c_str(), introduction.label.c_str(), peer.status().message().c_str());
+      if (const uint64_t times = known_sent_away_.Note(clock_.Now()); times > 0) {
+        LogWarning("memory server %s sends \"%s\" away: %s%s", place_.c_str(), introduction.label.c_str(), peer.status().message().c_str(), Seldom::Times(times).c_str());
+      }
       return visitor.link.Close(peer.status());
     }
     visitor.peer = peer.value();
@@ -217,8 +219,8 @@ void OfiEndpoint::Leave(uint64_t id) {
   if (found == visitors_.end()) return;
   const Visitor& visitor = *found->second;
   if (visitor.link.why_closed().code() == StatusCode::kFailedPrecondition) {
-    // Anybody may come and say something wrong; who knows the secret is no stranger.
-    if (const uint64_t times = visitor.greeted ? 1 : sent_away_.Note(clock_.Now()); times > 0) {
+    // Anybody may come and say something wrong; who knows the secret is no stranger, and is not to be hidden by those. He comes again and again, too.
+    if (const uint64_t times = (visitor.greeted ? known_sent_away_ : sent_away_).Note(clock_.Now()); times > 0) {
       LogWarning("memory server %s sends a client away%s%s: %s%s", place_.c_str(), visitor.label.empty() ? "" : ", ", visitor.label.c_str(),
                  visitor.link.why_closed().message().c_str(), Seldom::Times(times).c_str());
     }

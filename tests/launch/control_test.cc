@@ -95,6 +95,10 @@ TEST_F(ControlTest, OrdersAndADescriptorReachTheKeeper) {
 TEST_F(ControlTest, AnotherHostComesInByTcpWithTheSecret) {
   const UniqueFd keeper = ConnectToLauncher("/nowhere", server_->address().c_str());
   ASSERT_TRUE(keeper);
+  int probes = 0;
+  socklen_t length = sizeof probes;
+  EXPECT_EQ(getsockopt(keeper.get(), SOL_SOCKET, SO_KEEPALIVE, &probes, &length), 0);
+  EXPECT_NE(probes, 0) << "else a host that lost its power is never missed";
   SendLine(keeper.get(), "hello " + Secret() + " 0 beta");
   ServeUntil(1);
   EXPECT_EQ(events_, (std::vector<std::string>{"hello 0 beta remote"}));

@@ -346,6 +346,11 @@ TEST_F(Service, CtlTakesTheKeyOfEachServerThatIsNamed) {
   EXPECT_EQ(joined.status, 1) << "as for a program, which has one key for all";
   EXPECT_THAT(joined.out, HasSubstr(found.place + " lends"));
   EXPECT_THAT(joined.err, HasSubstr("secret"));
+  // One that cannot be found kept the others from hearing of it, with the status of a mistyped line.
+  const Outcome one_missing = Run({LAUNCHER, "ctl", "list", "dir:" + (folder_ / "nowhere").string(), named.place}, {});
+  EXPECT_EQ(one_missing.status, 1);
+  EXPECT_THAT(one_missing.err, HasSubstr("nowhere"));
+  EXPECT_THAT(one_missing.out, HasSubstr(named.place));
   const Outcome stopped = Run({LAUNCHER, "ctl", "stop", "dir:" + folder, named.place}, {});
   ASSERT_EQ(stopped.status, 0) << stopped.err;
   EXPECT_EQ(stopped.out, found.place + " ends\n" + named.place + " ends\n");
