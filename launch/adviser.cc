@@ -32,6 +32,8 @@ constexpr double kTimesDataLeast = 2;
 // Small transfers of a sweep. Measured with files past the page cache (32 MiB in a limit of 8, eight sweeps, three runs each): the program
 // waited 0.43 to 0.66 s with chunks of 8 KiB, 0.31 to 0.37 with 16, 0.19 to 0.21 with 256.
 constexpr uint64_t kSmallTransferMost = 16 << 10;
+// Up to here larger ones may be faster. Measured (a newcomer's HPCG, a fourth of its data in memory, files; Xeon of family 6, model 207): 13.5 s with 64 KiB, 9.6 with 256 KiB, 7.5 with 1 MiB.
+constexpr uint64_t kMiddlingChunkMost = 128 << 10;
 // "Thousands": fewer cost less than a second on any swap that takes 0.1 ms for each.
 constexpr uint64_t kSmallTransfersLeast = 10'000;
 // Of what is loaded, so much comes in order where the chunks may be larger: a quarter of jumps would already move more with them.
@@ -306,7 +308,9 @@ std::string NoAdvice(const std::vector<ProcessStatistics>& job) {
   if (share < kWaitShareLeast) return "Nothing: the program waited for swap for " + Percent(share) + " of its time, all threads together.";
   return "Nothing that the statistics could name. " + WaitText(*worst) + " The data was " + Times(Share(worst->data, worst->budget)) +
          " the memory limit: a higher one (--memory)" +
-         (to_files > 0 ? ", or memory servers instead of files," : "") + " would shorten that.";
+         (to_files > 0 ? ", or memory servers instead of files," : "") + " would shorten that." +
+         (worst->page_block == 0 && MeanLoad(*worst) <= kMiddlingChunkMost ? " The chunks had " + FormatBytes(MeanLoad(*worst)) +
+          " on average: where loops go through the data in order, larger ones (ramspan::VectorOptions{1 << 20}, ramspan::ChunkBytes{1 << 20}) may take half of that time; a few steps tell." : "");
 }
 
 constexpr size_t kLineWidth = 110;  // as the table with a few columns
