@@ -116,6 +116,7 @@ Status LeaseMemory::MakePrivate(uint64_t offset, uint64_t bytes) {
   while (mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) {
     if (!has_dropped()) return NoMemory(bytes);
     FreeSome();
+    between_steps_();
   }
   RS_CHECK(made_.emplace(offset, Made{bytes, begin, {}}).second, "a lease at %llu where one is", static_cast<unsigned long long>(offset));
   BindMemoryToLocalNode(begin, bytes);

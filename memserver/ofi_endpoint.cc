@@ -213,7 +213,8 @@ bool OfiEndpoint::Provide(uint32_t client, const Lease& lease) {
   if (visitor == nullptr) return false;
   Provided provided{.client = client, .region = {}};
   if (visitor->near) {
-    while (!HasDescriptorForALease() && memory_->has_dropped()) memory_->FreeSome();  // some are of leases that are on their way out
+    // Some are of leases that are on their way out.
+    for (; !HasDescriptorForALease() && memory_->has_dropped(); Progress()) memory_->FreeSome();
     if (!HasDescriptorForALease()) return NoteRefusal(ResourceExhausted("no descriptor left for a client of this host: raise the limit of open files (ulimit -n)"));
     if (Status made = memory_->MakeShared(lease.offset, lease.bytes); !made.ok()) return NoteRefusal(made);
   } else {

@@ -54,7 +54,9 @@ bool OfiEndpoint::AcceptOne(Listener& listener) {
     if (errno != EAGAIN) SendOneAway(listener);
     return false;
   }
-  if (!DescriptorsAreFree(ConnectionsToCome() + (listener.near ? 0 : kDescriptorsOfAConnection))) {
+  const size_t needed = ConnectionsToCome() + (listener.near ? 0 : kDescriptorsOfAConnection);
+  for (; !DescriptorsAreFree(needed) && memory_->has_dropped(); Progress()) memory_->FreeSome();  // as Provide
+  if (!DescriptorsAreFree(needed)) {
     NoteUnheard(kNoDescriptors);
     SayThatThereAreNone(socket);
     return true;

@@ -274,8 +274,10 @@ void PinRegistry::SetWaitingForTurn(PinTable* table, bool waits) {
   table->waiting_for.store(waits ? TheTurn() : nullptr, std::memory_order_relaxed);
 }
 
-void detail::WaitsForLoopsEnd(bool waits) noexcept {
-  if (detail::t_pins != nullptr) PinRegistry::SetWaitingForTurn(detail::t_pins, waits);
+// A loop instead of a chunk: with the lowest bit set.
+void detail::WaitsForLoopsEnd(const std::atomic<bool>* loop) noexcept {
+  auto* const waits = loop == nullptr ? nullptr : reinterpret_cast<detail::ChunkHead*>(reinterpret_cast<uintptr_t>(loop) | 1);
+  if (detail::t_pins != nullptr) detail::t_pins->waiting_for.store(waits, std::memory_order_relaxed);
 }
 
 namespace {
@@ -353,8 +355,10 @@ PinScanner::Verdict PinRegistry::JudgeWaiters() {
   ForEachTable([&](const ThreadTable* table) {
     if (table == detail::t_pins || may_unpin) return;
     const detail::ChunkHead* waits = table->waiting_for.load(std::memory_order_relaxed);
+    // Who waits for a loop's end waits for the threads in it. Others find him at work: they do not know what those do.
+    if ((reinterpret_cast<uintptr_t>(waits) & 1) != 0 && reinterpret_cast<uintptr_t>(waits) != (reinterpret_cast<uintptr_t>(detail::t_loop_failed) | 1)) waits = nullptr;
     // A thread whose chunk has come meanwhile does not wait any more, it only has not run yet.
-    const bool for_chunk = waits != nullptr && waits != NoChunk() && waits != TheTurn();
+    const bool for_chunk = waits != nullptr && waits != NoChunk() && waits != TheTurn() && (reinterpret_cast<uintptr_t>(waits) & 1) == 0;
     const bool came = for_chunk && PhaseOf(static_cast<const Chunk*>(waits)) != Phase::kSwapped;
     may_unpin |= came;
     if (waits == NoChunk() ? ingredients_taken_.load() : waits != nullptr) {

@@ -1,5 +1,6 @@
 #include "ramspan/detail/span_record.h"
 
+#include <mutex>
 #include <string>
 
 #include "common/raise.h"
@@ -7,49 +8,79 @@
 
 namespace ramspan::detail {
 
-__thread SpanRecord* t_spans = nullptr;
+constinit std::atomic<uint32_t> g_span_records{0};
 
 namespace {
 
-bool Overlap(const SpanRecord& a, const SpanRecord& b) { return a.vector == b.vector && a.first < b.first + b.count && b.first < a.first + a.count; }
-bool HoldsAllOf(const SpanRecord& other, const SpanRecord& record) {
-  return other.vector == record.vector && record.first >= other.copy_first && record.first + record.count <= other.copy_first + other.copy_count;
-}
+// Of all threads: a span may end on another one than its own. Taken for spans that copy, and beside those, for a walk along some tens of records.
+constinit std::mutex mutex;
+constinit SpanRecord* records = nullptr;
+
+bool AreTogether(const SpanRecord& a, const SpanRecord& b) { return a.blocks == b.blocks && a.thread == b.thread && a.loop == b.loop; }
+bool Overlap(const SpanRecord& a, const SpanRecord& b) { return a.first < b.first + b.count && b.first < a.first + a.count; }
+bool LiesIn(const SpanRecord& inner, size_t first, size_t count) { return inner.first >= first && inner.first + inner.count <= first + count; }
 std::string RangeOf(const SpanRecord& record) { return "[" + std::to_string(record.first) + ", " + std::to_string(record.first + record.count) + ")"; }
+
+template <typename F>
+void ForEachBeside(const SpanRecord& record, const F& f) {
+  for (const SpanRecord* one = records; one != nullptr; one = one->next) {
+    if (AreTogether(*one, record)) f(*one);
+  }
+}
 
 }  // namespace
 
-bool FindCopy(SpanRecord* record) {
-  const SpanRecord* shared = nullptr;
-  for (const SpanRecord* one = t_spans; one != nullptr && shared == nullptr; one = one->next) {
-    if (HoldsAllOf(*one, *record)) shared = one;
-  }
-  bool is_newer = false;
-  for (const SpanRecord* one = t_spans; one != nullptr; one = one->next) {
-    if (shared != nullptr && one->copy == shared->copy) {
-      is_newer |= one->writes;
-    } else if ((record->writes || one->writes) && Overlap(*one, *record)) {
-      Raise(Error("a span of elements " + RangeOf(*record) + " would overlap one of " + RangeOf(*one) +
-                  " that this thread has, and one of them is for writing. Each would be a copy, as spans across blocks are, and not see the other's changes: take the larger one first, of "
-                  "which the other is a part then, or end one before the other begins"));
+ReadFromBlocks FindCopy(SpanRecord* record) {
+  // The caller's spans are not those of its calls in a loop: each of these is as on any other thread.
+  record->thread = t_pins;
+  record->loop = t_loop_failed;
+  std::lock_guard lock(mutex);
+  const SpanRecord* shared = nullptr;  // rather one that has something newer
+  ForEachBeside(*record, [&](const SpanRecord& one) {
+    const bool is_newer = one.writes && Overlap(one, *record);
+    if (LiesIn(*record, one.copy_first, one.copy_count) && (shared == nullptr || is_newer)) shared = &one;
+  });
+  ReadFromBlocks from = ReadFromBlocks::kAll;
+  ForEachBeside(*record, [&](const SpanRecord& one) {
+    if (!one.writes || !Overlap(one, *record)) return;
+    const bool is_shared = shared != nullptr && one.copy == shared->copy;
+    if (record->writes && !is_shared) {
+      Raise(Error("a span for writing of elements " + RangeOf(*record) + " would overlap one of " + RangeOf(one) +
+                  " that this thread has. Each would be a copy, as spans across blocks are, and the changes of one be lost: take the larger one first, of which the other is a part then, or end one before the "
+                  "other begins"));
     }
+    if (from != ReadFromBlocks::kNone) from = is_shared && LiesIn(*record, one.first, one.count) ? ReadFromBlocks::kNone : ReadFromBlocks::kSome;
+  });
+  if (shared != nullptr) {
+    record->copy = shared->copy;
+    record->copy_first = shared->copy_first;
+    record->copy_count = shared->copy_count;
   }
-  if (shared == nullptr) return false;
-  record->copy = shared->copy;
-  record->copy_first = shared->copy_first;
-  record->copy_count = shared->copy_count;
-  return is_newer;
+  return from;
 }
 
-void BeginSpan(SpanRecord* record) noexcept {
-  record->next = t_spans;
-  t_spans = record;
+const void* NewerElement(const SpanRecord& record, size_t element, size_t element_bytes) {
+  std::lock_guard lock(mutex);
+  const void* newer = nullptr;
+  ForEachBeside(record, [&](const SpanRecord& one) {
+    if (one.writes && element - one.first < one.count) newer = static_cast<const char*>(one.copy.get()) + (element - one.copy_first) * element_bytes;
+  });
+  return newer;
+}
+
+void BeginSpan(SpanRecord* record) {
+  std::lock_guard lock(mutex);
+  record->next = records;
+  if (records != nullptr) records->before = record;
+  records = record;
+  g_span_records.fetch_add(1, std::memory_order_relaxed);
 }
 
 void EndSpan(SpanRecord* record) noexcept {
-  SpanRecord** at = &t_spans;
-  while (*at != nullptr && *at != record) at = &(*at)->next;
-  if (*at != nullptr) *at = record->next;
+  std::lock_guard lock(mutex);
+  (record->before != nullptr ? record->before->next : records) = record->next;
+  if (record->next != nullptr) record->next->before = record->before;
+  g_span_records.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace ramspan::detail

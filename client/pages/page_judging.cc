@@ -137,6 +137,7 @@ void PageSpace::Judge(const Sized& block) {
     }
   }
   if (wanted == kUnit && full == kSparse) {
+    area.trials.store(0, std::memory_order_relaxed);  // what they said does not hold any more
     Turn(&area, kPage);
     return area.score.store(-kSureOfSparse, std::memory_order_relaxed);
   }
@@ -155,7 +156,7 @@ void PageSpace::Judge(const Sized& block) {
   Size next = wanted;
   if (score >= kGrow) next = wanted == kPage ? kUnit : kLarge;
   // Units that were found full tell that it was right to be large: it needs as much more until it is none again.
-  const int needed = wanted == kLarge ? kShrinkLarge << (failures + 2 * area.trials.load(std::memory_order_relaxed)) : kShrinkUnit << failures;
+  const int needed = wanted == kLarge ? std::min(kShrinkLarge << (failures + 2 * area.trials.load(std::memory_order_relaxed)), kShrinkUnit << kFailuresMost) : kShrinkUnit << failures;
   if (score <= -needed) next = wanted == kLarge ? kUnit : kPage;
   // How full units are counts more than what came beside them; and where only small allocations are, none becomes large.
   if (next == kLarge && wanted == kUnit && !MayBeLarge(block.home)) next = kUnit;

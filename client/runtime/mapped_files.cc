@@ -160,6 +160,10 @@ void WriteTogether(std::vector<WrittenChunk>* chunks, const std::shared_ptr<cons
 
 }  // namespace
 
+// What programs call that were compiled before there was WriteBackChunks.
+void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset) { WriteBackChunks({chunk}, file, offset, 0); }
+void SyncMapped(const MappedFile&) {}  // it is done
+
 void WriteBackChunks(const std::vector<ChunkHead*>& chunks, const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t stride) {
   RefuseWithinProgramCode("a mappedFile was written back");
   const PublicCall call;
@@ -174,7 +178,15 @@ void WriteBackChunks(const std::vector<ChunkHead*>& chunks, const std::shared_pt
         WriteTogether(&together, file);
         bytes = 0;
       }
-      together.push_back({HeldPin(chunk, false), chunk, offset + i * stride});
+      const auto hold = [&] { together.push_back({HeldPin(chunk, false), chunk, offset + i * stride}); };
+      try {
+        hold();
+      } catch (const OutOfMemory&) {  // beside the others
+        if (together.empty()) throw;
+        WriteTogether(&together, file);
+        bytes = 0;
+        hold();
+      }
       bytes += chunk->bytes;
     }
     if (!together.empty()) WriteTogether(&together, file);

@@ -109,9 +109,15 @@ class blockedArray {
 
   // A copy shares the elements, as a managedPtr's does. What is moved from is empty.
   blockedArray(const blockedArray&) = default;
-  blockedArray& operator=(const blockedArray&) = default;
+  blockedArray& operator=(const blockedArray& other) {
+    chunks_ = other.chunks_;  // the others cannot fail
+    shape_ = other.shape_;
+    block_shape_ = other.block_shape_;
+    counts_ = other.counts_;
+    return *this;
+  }
   blockedArray(blockedArray&& other) noexcept
-      : chunks_(std::move(other.chunks_)), shape_(std::exchange(other.shape_, {})), block_shape_(other.block_shape_), counts_(std::exchange(other.counts_, {})) {}
+      : shape_(std::exchange(other.shape_, {})), block_shape_(other.block_shape_), counts_(std::exchange(other.counts_, {})), chunks_(std::move(other.chunks_)) {}
   blockedArray& operator=(blockedArray&& other) noexcept {
     blockedArray from(std::move(other));
     chunks_.swap(from.chunks_);
@@ -169,8 +175,8 @@ class blockedArray {
     return shape;
   }
 
-  std::vector<managedPtr<T>> chunks_;  // copied first: what follows cannot fail
   Index shape_, block_shape_, counts_{};
+  std::vector<managedPtr<T>> chunks_;
 };
 
 }  // namespace ramspan

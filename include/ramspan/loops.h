@@ -57,6 +57,8 @@ class FirstException {
     }
     t_loop_failed = outer;
   }
+  // Round the barrier at the loop's end.
+  void AwaitOthers(bool begins) noexcept { WaitsForLoopsEnd(begins ? &thrown_ : nullptr); }
   // After the threads' end, which publishes what one of them has written.
   void Rethrow() {
     if (first_ != nullptr) std::rethrow_exception(std::exchange(first_, nullptr));
@@ -78,9 +80,9 @@ void ForEachIndex(size_t n, const Call& call) {
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; ++i) exception.Run([&] { call(i); });
     const bool waits = omp_get_num_threads() > 1;
-    if (waits) WaitsForLoopsEnd(true);
+    if (waits) exception.AwaitOthers(true);
 #pragma omp barrier
-    if (waits) WaitsForLoopsEnd(false);
+    if (waits) exception.AwaitOthers(false);
   }
   exception.Rethrow();
 }

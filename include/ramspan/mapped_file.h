@@ -41,6 +41,8 @@ RAMSPAN_API ChunkHead* MapChunk(const std::shared_ptr<const MappedFile>& file, u
 RAMSPAN_API bool IsChanged(ChunkHead* chunk);
 // Writes changed chunks to the file. Blocks. Throws Error, with the rest unwritten, and as a pull does.
 // The i-th chunk belongs at byte offset + i * stride.
+RAMSPAN_API void WriteBackChunk(ChunkHead* chunk, const std::shared_ptr<const MappedFile>& file, uint64_t offset);
+RAMSPAN_API void SyncMapped(const MappedFile& file);
 RAMSPAN_API void WriteBackChunks(const std::vector<ChunkHead*>& chunks, const std::shared_ptr<const MappedFile>& file, uint64_t offset, uint64_t stride);
 }  // namespace detail
 

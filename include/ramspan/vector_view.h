@@ -163,9 +163,10 @@ class vectorView {
 };
 
 // A range of elements, contiguous: in place where it lies in one block, else a copy beside the memory limit (std::bad_alloc where there is none),
-// which goes back to the blocks when a span for writing ends. All its blocks are pinned as long as it lives. A span that lies in another one of the same thread shares
-// its copy, so each sees what the other writes; where two overlap otherwise and one is for writing, the second one is refused (Error). What is written by
-// x[i], a view, a block or another thread while a span for writing across blocks lives is overwritten when that ends.
+// which goes back to the blocks when a span for writing ends. All its blocks are pinned as long as it lives. One that lies in a span across blocks that the same thread has
+// shares its copy, so each sees what the other writes; one that lies only partly in it shows what was there when it was made, and where both are for writing it is refused
+// (Error). What is written by x[i], a view, a block, a span that was there before or another thread to elements that a span for writing across blocks has is overwritten when that ends.
+inline namespace shared_spans {  // of earlier ones programs may have objects
 template <typename T>
 class vectorSpan {
   using Element = std::remove_const_t<T>;
@@ -191,7 +192,7 @@ class vectorSpan {
       pins_.emplace_back(one.chunk, table, one.slot);
       places_.push_back(one.offset);
     }
-    if (requests.size() > 1 || detail::t_spans != nullptr) ShareOrCopy(detail::ObjectOf()(blocks[0]), first, requests.size() > 1);
+    if (requests.size() > 1 || detail::g_span_records.load(std::memory_order_relaxed) > 0) ShareOrCopy(blocks, first, requests.size() > 1);
     if (record_.copy == nullptr) elements_ = PlaceOf(0) + first_in_block_;
   }
   vectorSpan(const vectorSpan&) = delete;
@@ -213,12 +214,13 @@ class vectorSpan {
 #endif
 
  private:
-  void ShareOrCopy(detail::Object vector, size_t first, bool several) {
-    record_.vector = vector;
+  void ShareOrCopy(const void* blocks, size_t first, bool several) {
+    record_.blocks = blocks;
     record_.first = first;
     record_.count = count_;
     record_.writes = !std::is_const_v<T>;
-    const bool is_newer = detail::FindCopy(&record_), is_new = record_.copy == nullptr;
+    const detail::ReadFromBlocks from = detail::FindCopy(&record_);
+    const bool is_new = record_.copy == nullptr;
     if (is_new) {
       if (!several) return;
       record_.copy = std::shared_ptr<void>(new Element[count_], std::default_delete<Element[]>());
@@ -227,9 +229,13 @@ class vectorSpan {
     }
     auto* const copy = static_cast<Element*>(record_.copy.get()) + (first - record_.copy_first);
     elements_ = copy;
-    // What is shared and the same already may be in use by other threads.
-    if (!is_newer) ForEachPart([&](T* part, size_t at, size_t n) {
-      if (is_new || std::memcmp(copy + at, part, n * sizeof(T)) != 0) std::copy_n(part, n, copy + at);
+    if (from != detail::ReadFromBlocks::kNone) ForEachPart([&](T* part, size_t at, size_t n) {
+      for (size_t i = 0; from == detail::ReadFromBlocks::kSome && i < n; ++i) {
+        const void* const newer = detail::NewerElement(record_, first + at + i, sizeof(T));
+        if (newer != copy + at + i) copy[at + i] = newer != nullptr ? *static_cast<const Element*>(newer) : part[i];
+      }
+      // What is shared and the same already may be in use by other threads.
+      if (from == detail::ReadFromBlocks::kAll && (is_new || std::memcmp(copy + at, part, n * sizeof(T)) != 0)) std::copy_n(part, n, copy + at);
     });
     detail::BeginSpan(&record_);
   }
@@ -251,4 +257,5 @@ class vectorSpan {
   size_t first_in_block_, count_, block_elements_;
 };
 
+}  // namespace shared_spans
 }  // namespace ramspan

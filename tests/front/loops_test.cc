@@ -114,6 +114,25 @@ TEST(Loops, WhoWaitsAtTheEndUnpinsNothing) {
   }), ramspan::OutOfMemory);
 }
 
+// For a thread outside of it the caller at the loop's end is at work: what it has pinned ends when the loop does.
+TEST(Loops, WhoIsNoPartOfALoopWaitsForItsEnd) {
+  omp_set_num_threads(2);
+  managedVector<double> hot(kLimit * 5 / 8 / sizeof(double), 2.0, ramspan::VectorOptions{SIZE_MAX}), big(hot.size(), 3.0, ramspan::VectorOptions{SIZE_MAX});
+  std::atomic<bool> begun{false};
+  std::thread other([&] {
+    while (!begun) std::this_thread::yield();
+    EXPECT_NO_THROW(static_cast<void>(std::as_const(big).block(0)));
+  });
+  {
+    const auto held = std::as_const(hot).span(0, hot.size());
+    begun = true;
+    parallelFor(2, [](size_t i) {
+      if (i == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    });
+  }
+  other.join();
+}
+
 TEST(Loops, ByIndexOverSeveralArrays) {
   managedVector<double> x(kN, 2.0);
   managedArray<double> y(kN, 1.0, {.value = 64_KiB});

@@ -226,6 +226,27 @@ TEST_F(MappedFileTest, AFifoIsRefusedAtOnce) {
   writer.join();
 }
 
+// Those that are written together are as many as there is room for.
+TEST_F(MappedFileTest, IsWrittenBackBesideOtherPins) {
+  constexpr size_t kPart = (256 << 10) / 8;
+  Write(16 * kPart);
+  mappedFile<uint64_t> file(path_, 0, mappedFile<uint64_t>::kAll, ChunkBytes{256 << 10});
+  for (size_t i = 0; i < 16 * kPart; i += kPart) file.array()[i] = 1;
+  std::vector<ramspan::managedPtr<char>> others;
+  std::vector<ramspan::pinnedBlock<char>> pins;
+  try {
+    for (;;) {
+      others.emplace_back(256 << 10);
+      pins.emplace_back(others.back(), 0);
+    }
+  } catch (const ramspan::OutOfMemory&) {
+    ASSERT_GT(pins.size(), 4u);
+    pins.pop_back();
+  }
+  file.writeBack();
+  EXPECT_EQ(file.changed_chunks(), 0u);
+}
+
 // They counted as written when the system had them. The disk did not, and the next try wrote nothing.
 TEST_F(MappedFileTest, WhatIsNotOnDiskStaysChanged) {
   constexpr size_t kPart = (256 << 10) / 8;

@@ -89,8 +89,8 @@ RAMSPAN_API void PrefetchChunk(ChunkHead* chunk) noexcept;
 // Whether a loop whose calls run in several threads has failed in one of them: the calling thread's pins, within it, do not wait for other threads' any more, whose
 // pins may last until the loop ends. Null outside of such loops.
 extern RAMSPAN_API __thread const std::atomic<bool>* t_loop_failed __attribute__((tls_model("initial-exec")));
-// The calling thread's part of a parallelFor is done, and it waits for the other threads (true), or not any more: what it has pinned stays so until then.
-RAMSPAN_API void WaitsForLoopsEnd(bool waits) noexcept;
+// The calling thread's part of that loop (what its calls have as t_loop_failed) is done, and it waits for the other threads: what it has pinned stays so until then. Null: it waits no more.
+RAMSPAN_API void WaitsForLoopsEnd(const std::atomic<bool>* loop) noexcept;
 
 // As advice.h says. Takes the engine's mutex for a moment. Nothing within code of the program's that Ramspan has called.
 RAMSPAN_API void AdviseChunk(ChunkHead* chunk, advice what) noexcept;
