@@ -166,7 +166,7 @@ class vectorView {
 // which goes back to the blocks when a span for writing ends. All its blocks are pinned as long as it lives. One that lies in a span across blocks that the same thread has
 // shares its copy, so each sees what the other writes; one that lies only partly in it shows what was there when it was made, and where both are for writing it is refused
 // (Error). What is written by x[i], a view, a block, a span that was there before or another thread to elements that a span for writing across blocks has is overwritten when that ends.
-inline namespace shared_spans {  // of earlier ones programs may have objects
+inline namespace shared_spans {  // or the linker could take its functions for those of other spans, in objects that were compiled before there were these
 template <typename T>
 class vectorSpan {
   using Element = std::remove_const_t<T>;
