@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 
+#include "common/units.h"
 #include "launch/control.h"
 #include "launch/event_loop.h"
 #include "launch/guard.h"
