@@ -35,10 +35,14 @@ ReadFromBlocks FindCopy(SpanRecord* record) {
   record->thread = t_pins;
   record->loop = t_loop_failed;
   std::lock_guard lock(mutex);
-  const SpanRecord* shared = nullptr;  // rather one that has something newer
+  const SpanRecord* shared = nullptr;
+  int good = 0;  // rather one that has something newer, or lies around it itself: the copy may be of one that has ended
   ForEachBeside(*record, [&](const SpanRecord& one) {
-    const bool is_newer = one.writes && Overlap(one, *record);
-    if (LiesIn(*record, one.copy_first, one.copy_count) && (shared == nullptr || is_newer)) shared = &one;
+    if (!LiesIn(*record, one.copy_first, one.copy_count)) return;
+    const int as_good = one.writes && Overlap(one, *record) ? 3 : LiesIn(*record, one.first, one.count) ? 2 : 1;
+    if (as_good <= good) return;
+    good = as_good;
+    shared = &one;
   });
   ReadFromBlocks from = ReadFromBlocks::kAll;
   ForEachBeside(*record, [&](const SpanRecord& one) {

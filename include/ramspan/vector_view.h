@@ -164,7 +164,7 @@ class vectorView {
 
 // A range of elements, contiguous: in place where it lies in one block, else a copy beside the memory limit (std::bad_alloc where there is none),
 // which goes back to the blocks when a span for writing ends. All its blocks are pinned as long as it lives. One that lies in a span across blocks that the same thread has
-// shares its copy, so each sees what the other writes; one that lies only partly in it shows what was there when it was made, and where both are for writing it is refused
+// shares its copy (of several such spans, of one), so each sees what the other writes; one that lies only partly in it shows what was there when it was made, and where both are for writing it is refused
 // (Error). What is written by x[i], a view, a block, a span that was there before or another thread to elements that a span for writing across blocks has is overwritten when that ends.
 inline namespace shared_spans {  // or the linker could take its functions for those of other spans, in objects that were compiled before there were these
 template <typename T>
@@ -222,7 +222,7 @@ class vectorSpan {
     const detail::ReadFromBlocks from = detail::FindCopy(&record_);
     const bool is_new = record_.copy == nullptr;
     if (is_new) {
-      if (!several) return;
+      if (!several && from == detail::ReadFromBlocks::kAll) return;
       record_.copy = std::shared_ptr<void>(new Element[count_], std::default_delete<Element[]>());
       record_.copy_first = first;
       record_.copy_count = count_;

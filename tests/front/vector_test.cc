@@ -475,6 +475,21 @@ TEST(ManagedVector, ASpanForWritingMakesOnlyItsOwnElementsNewer) {
   const auto around = std::as_const(x).span(0, 60'000);
   EXPECT_EQ(around[3], 9);
   EXPECT_EQ(around[10], 10);
+  const auto in_one_block = std::as_const(x).span(0, 20);
+  EXPECT_EQ(in_one_block[3], 9);
+  EXPECT_EQ(in_one_block[10], 10);
+}
+
+// The copy of a span that had ended was taken, which another one kept.
+TEST(ManagedVector, ASpanSharesWithOneThatIsThere) {
+  managedVector<long> x(6000, 0L, ramspan::VectorOptions{4096});
+  const auto around = std::as_const(x).span(308, 1023);
+  std::unique_ptr<ramspan::vectorSpan<const long>> ended(new ramspan::vectorSpan<const long>(std::as_const(x).span(670, 886)));
+  const auto beside = x.span(1400, 100);
+  ended.reset();
+  const auto within = x.span(1098, 2);
+  within[0] = 42;
+  EXPECT_EQ(around[1098 - 308], 42);
 }
 
 // Arrays may be made of blocks that others have, too.
