@@ -20,7 +20,6 @@
 #include "common/log.h"
 #include "common/reserve_addresses.h"
 #include "common/units.h"
-#include "ramspan/runtime.h"
 
 namespace ramspan::detail {
 
@@ -71,16 +70,16 @@ void TellOfNoPages() noexcept {
   }
 }
 
-void TellOfMemoryBeside() {
+void TellOfMemoryBeside(uint64_t limit, uint64_t pages_above) {
   constexpr uint64_t kBesideLeast = 32 << 20, kBesidePart = 4;  // of the limit; less is libraries, stacks and what any malloc keeps
   static bool told = false;
-  if (told || PagesAboveOfUnmodified() == 0) return;
-  const uint64_t limit = MemoryLimit(), memory = OwnMemory();
+  if (told || !is_unmodified.load(std::memory_order_relaxed)) return;
+  const uint64_t memory = OwnMemory();
   if (memory < limit + std::max(kBesideLeast, limit / kBesidePart)) return;
   told = true;
   LogWarning("the program has %s of memory, and the limit of %s holds only for what --pages takes: allocations of at least %s. The rest is in smaller ones, stacks and libraries. --pages-above 4KiB --page-block 4KiB takes "
              "smaller ones; for those below 4 KiB (a row, a node at a time) leave room beside the limit, let the program allocate many together, or port what holds them (docs/pages.md)",
-             FormatBytes(memory).c_str(), FormatBytes(limit).c_str(), FormatBytes(PagesAbove()).c_str());
+             FormatBytes(memory).c_str(), FormatBytes(limit).c_str(), FormatBytes(pages_above).c_str());
 }
 
 size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes, are_protected); }

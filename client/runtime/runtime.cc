@@ -80,11 +80,12 @@ Runtime& Runtime::TryStart() {
   if (Status status = runtime->Compose(program.options); !status.ok()) Raise(ConfigError(status.message()));
   // A trace needs short epochs, which the mover begins, and is written by it.
   const MoverPace pace = runtime->trace_ ? MoverPace{kTraceWrittenEvery, TracePolicy::kEpochEvery} : MoverPace{};
-  if (Status status = runtime->mover_.Start(&runtime->engine(), [swaps = runtime->swaps_.get(), trace = runtime->trace_.get()](const std::atomic<bool>& stop) {
+  if (Status status = runtime->mover_.Start(&runtime->engine(), [self = runtime.get(), swaps = runtime->swaps_.get(), trace = runtime->trace_.get()](const std::atomic<bool>& stop) {
         if (trace != nullptr) trace->WriteOut(false);
         swaps->TellLosses();
         swaps->LeaveDraining(stop);
-        detail::TellOfMemoryBeside();
+        // Not by what asks for the running one: the mover's first turn may come before it is known as that.
+        detail::TellOfMemoryBeside(self->engine_->budget()->limit(), self->pages_above());
       }, pace); !status.ok()) Raise(ConfigError(status.message()));
   // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
   static_cast<void>(runtime->outside_.release());
