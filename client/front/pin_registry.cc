@@ -274,7 +274,6 @@ void PinRegistry::SetWaitingForTurn(PinTable* table, bool waits) {
   table->waiting_for.store(waits ? TheTurn() : nullptr, std::memory_order_relaxed);
 }
 
-// A loop instead of a chunk: with the lowest bit set.
 void detail::WaitsForLoopsEnd(const std::atomic<bool>* loop) noexcept {
   auto* const waits = loop == nullptr ? nullptr : reinterpret_cast<detail::ChunkHead*>(reinterpret_cast<uintptr_t>(loop) | 1);
   if (detail::t_pins != nullptr) detail::t_pins->waiting_for.store(waits, std::memory_order_relaxed);

@@ -49,7 +49,7 @@ struct alignas(1024) PinTable {
   // The last ones are for elements of Rambrain's arrays, which nobody holds knowingly; adhereTos take those before them only.
   static constexpr unsigned kElementSlots = 8, kAdhereToSlots = kSlots - kElementSlots;
   std::atomic<bool> owned{false};                // a living thread uses the table
-  std::atomic<ChunkHead*> waiting_for{nullptr};  // the owner waits for memory, for this chunk
+  std::atomic<ChunkHead*> waiting_for{nullptr};  // the owner waits for memory, for this chunk; or for a loop's end: that loop, with the lowest bit set (WaitsForLoopsEnd)
   std::atomic<ChunkHead*> slots[kSlots] = {};
   // Pins counted in chunks that the owner took, less those that it ended, at least 0: a guess where pins change hands.
   // Only the owner writes; the judge of deadlocks reads it (PinRegistry::Counted).
