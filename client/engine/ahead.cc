@@ -49,12 +49,9 @@ bool Engine::MoverStep() {
     }
     NoteTiers();
   }
-  // What is in flight needs no spinning: whoever waits for it polls by himself, and who copies takes what has ended with that. A tier that has
-  // nothing to wait for returns at once: another thread is just copying, or has taken the completion.
+  // What is in flight needs no spinning: whoever waits for it polls by himself, and who copies takes what has ended with that.
   const bool may_end = !worked && in_flight_ > 0;
-  if (may_end && (tier_->capabilities().synchronous || (!PollOnce(kMoverNap) && Clock::now() - now < kMoverNap / 2))) {
-    mover_bell_.Wait(mutex_, kMoverNap);
-  }
+  if (may_end && (tier_->capabilities().synchronous || !PollOrHear(kMoverNap))) mover_bell_.Wait(mutex_, kMoverNap);
   return worked || in_flight_ > 0;
 }
 

@@ -316,16 +316,19 @@ class Engine {
 
   // transfers.cc
   void Submit(std::span<IoOp* const> ops, bool write) RS_REQUIRES(mutex_);  // lets go
+  static size_t CopiedTogether(std::span<IoRequest* const> batch);
   void SubmitAndPoll(std::span<IoRequest* const> batch, bool write, bool poll) RS_REQUIRES(mutex_);  // lets go
   // Lets go. `watcher` watches for others until the tier has been asked, but not while what has come is dealt with, which may
   // submit reads again.
   bool PollOnce(std::chrono::microseconds wait, const Waiter* watcher = nullptr) RS_REQUIRES(mutex_);
+  bool PollOrHear(std::chrono::microseconds wait, const Waiter* watcher = nullptr) RS_REQUIRES(mutex_);  // lets go
   size_t TakeCompletions(std::span<IoRequest*> done, std::chrono::microseconds wait, Time* ended) RS_EXCLUDES(mutex_);
   void FinishAndTell(std::span<IoRequest* const> done, Time ended) RS_REQUIRES(mutex_);  // lets go
   size_t SkipUnchanged(std::span<IoRequest*> batch, std::span<IoRequest*> skipped, bool hash_first) const RS_EXCLUDES(mutex_);
   void Finish(std::span<IoRequest* const> done, Time ended) RS_REQUIRES(mutex_);  // lets go
   Status WaitFor(IoOp* op, Time since) RS_REQUIRES(mutex_);  // lets go
-  void SleepUntilDone(IoOp* op) RS_REQUIRES(mutex_);  // lets go
+  void SpinFor(IoOp* op) RS_REQUIRES(mutex_);  // lets go
+  void SleepUntilDone(IoOp* op, std::chrono::microseconds most) RS_REQUIRES(mutex_);  // lets go
   void WakeSleepers(IoOp* op) RS_REQUIRES(mutex_);
   void BeginOp(IoOp* op, Chunk* chunk, bool write) RS_REQUIRES(mutex_);
   void Release(IoOp* op) RS_REQUIRES(mutex_);
@@ -406,6 +409,7 @@ class Engine {
   std::map<WriteSite, uint64_t> unchanged_by_site_ RS_GUARDED_BY(mutex_);
   uint64_t in_flight_ RS_GUARDED_BY(mutex_) = 0;       // transfers
   std::span<Chunk* const> closing_ RS_GUARDED_BY(mutex_);  // victims whose pins a thread looks for; on its stack
+  std::atomic<uint32_t> closings_ended_{0};  // written under mutex_; who waits for the next one looks without it
   WritesUnderWay leaving_ RS_GUARDED_BY(mutex_);       // by bytes of frames
   CachePolicy* reserved_policy_ RS_GUARDED_BY(mutex_) = nullptr;
   uint64_t policies_fit_ RS_GUARDED_BY(mutex_) = 0;  // the limit that they were told last

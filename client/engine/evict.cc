@@ -33,6 +33,7 @@ void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
     pins_->FindPinned(victims, keep);
   }
   closing_ = {};
+  closings_ended_.store(closings_ended_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   const bool hold_up = pins_->HoldsUpOthers();
   for (size_t i = 0; i < victims.size(); ++i) {
     keep[i] = keep[i] || HasCountedPins(victims[i]) || Has(victims[i], kReadable | kDoomed);
@@ -48,15 +49,18 @@ void Engine::CloseUnpinned(std::span<Chunk*> victims, std::span<bool> keep) {
 bool Engine::IsClosing(const Chunk* chunk) const { return std::find(closing_.begin(), closing_.end(), chunk) != closing_.end(); }
 
 // One thread at a time looks for victims, so that what it finds is all that there is. It lets go of the mutex for as long as a membarrier
-// takes. False: there was nobody to wait for.
+// takes. False: there was nobody to wait for. The count is only a reason to take the mutex, which orders all that it tells of.
 bool Engine::AwaitClosing() {
   if (closing_.empty()) return false;
-  for (int looks = 0; !closing_.empty(); ++looks) {
+  do {
+    const uint32_t ended = closings_ended_.load(std::memory_order_relaxed);
     MutexUnlock unlocked(mutex_);
-    if (looks >= kLooksBeforeSleep) std::this_thread::sleep_for(kSleep);
-    if (looks >= kLooksBeforeYield) std::this_thread::yield();
-    for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
-  }
+    for (int looks = 0; closings_ended_.load(std::memory_order_relaxed) == ended; ++looks) {
+      if (looks >= kLooksBeforeSleep) std::this_thread::sleep_for(kSleep);
+      if (looks >= kLooksBeforeYield) std::this_thread::yield();
+      for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
+    }
+  } while (!closing_.empty());
   return true;
 }
 

@@ -25,7 +25,7 @@ struct IoOp {
   Chunk* chunk = nullptr;
   uint32_t waiters = 0;
   bool prefetch = false;
-  bool done = false;
+  bool done = false;  // written under the mutex, looked at without it (Engine::SpinFor)
   std::chrono::steady_clock::time_point ended;  // when its end was taken from the tier
   uint32_t rereads = 0;       // of a read that brought other bytes than were written
   uint32_t round = 0;         // of failed writes when this one began

@@ -168,7 +168,10 @@ void Engine::AwaitTransfer(Waiter* waiter) {
     MutexUnlock unlocked(mutex_);
     std::this_thread::yield();
   }
-  if (in_flight_ > 0 && !waiter->memory) PollOnce(kLookEvery, waiter);
+  if (in_flight_ > 0 && !waiter->memory && !PollOrHear(kLookEvery, waiter) && in_flight_ > 0 && MemoryQueue::IsQueued(waiter)) {
+    queue_.BeginWatch(waiter);
+    waiter->wake.WaitFor(mutex_, kLookEvery);
+  }
   queue_.EndWatch(waiter);
 }
 

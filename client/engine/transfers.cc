@@ -1,6 +1,7 @@
 // Transfers between frames and swap: begun, polled for by whoever waits, ended. What an end means for a chunk, fetch.cc and
 // evict.cc say.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <thread>
 #include <utility>
@@ -16,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 namespace {
 constexpr uint32_t kRereadsMax = 1;  // a byte that is wrong twice is wrong where it is kept
 constexpr auto kSpinBeforeBlocking = microseconds(60);  // a blocking wake-up costs 70 to 280 us on a 2-core machine
+constexpr auto kPollFor = microseconds(200);
+constexpr uint64_t kCopiedAtOnce = 256 << 10;  // some 40 us; far less is felt as locks, far more by who waits
 constexpr auto kNapWithoutHeap = microseconds(100);  // others may give some back
 }  // namespace
 
@@ -59,7 +62,20 @@ void Engine::Submit(std::span<IoOp* const> ops, bool write) {
   RS_CHECK(ops.size() <= kBatch, "%zu transfers at once", ops.size());
   IoRequest* requests[kBatch];
   for (size_t i = 0; i < ops.size(); ++i) requests[i] = &ops[i]->io;
-  SubmitAndPoll(std::span(requests, ops.size()), write, tier_->CapabilitiesOf(requests[0]->slot).synchronous);
+  const std::span batch(requests, ops.size());
+  const bool copies = tier_->CapabilitiesOf(batch[0]->slot).synchronous;
+  for (size_t begun = 0, n; begun < batch.size(); begun += n) {
+    n = copies ? CopiedTogether(batch.subspan(begun)) : batch.size();
+    SubmitAndPoll(batch.subspan(begun, n), write, copies);
+  }
+}
+
+// How many of the batch are submitted at once where that copies them: who waits for one of them, or for the memory that one leaves, goes on before
+// all others have been copied, too.
+size_t Engine::CopiedTogether(std::span<IoRequest* const> batch) {
+  size_t n = 1;
+  for (uint64_t bytes = batch[0]->bytes; n < batch.size() && bytes + batch[n]->bytes <= kCopiedAtOnce; ++n) bytes += batch[n]->bytes;
+  return n;
 }
 
 // What has ended with its submission, as with all that is copied, is taken in the same breath: each time that the mutex is let go another thread may
@@ -121,6 +137,13 @@ bool Engine::PollOnce(microseconds wait, const Waiter* watcher) {
   return n > 0;
 }
 
+// True: it has waited so long for the tier, or something has ended. False: the tier has nothing to wait for, because another thread is just copying what
+// is under way, or has taken the completion. To ask it again at once would be to spin.
+bool Engine::PollOrHear(microseconds wait, const Waiter* watcher) {
+  const auto begin = Clock::now();
+  return PollOnce(wait, watcher) || Clock::now() - begin >= wait / 2;
+}
+
 size_t Engine::TakeCompletions(std::span<IoRequest*> done, microseconds wait, Time* ended) {
   const size_t n = FromTier([&] { return tier_->Poll(done, wait); }, SIZE_MAX);
   if (n == SIZE_MAX) {  // callers ask again at once
@@ -157,7 +180,7 @@ void Engine::Finish(std::span<IoRequest* const> done, Time ended) {
       continue;
     }
     op->chunk->op = nullptr;
-    op->done = true;
+    std::atomic_ref(op->done).store(true, std::memory_order_release);  // SpinFor
     op->ended = ended;
     if (io->result == StatusCode::kFailedPrecondition) NoteHeapFailure();
     WakeSleepers(op);
@@ -176,12 +199,12 @@ void Engine::Finish(std::span<IoRequest* const> done, Time ended) {
   Submit(std::span(again, m), false);
 }
 
-void Engine::SleepUntilDone(IoOp* op) {
+void Engine::SleepUntilDone(IoOp* op, microseconds most) {
   Sleeper self;
   self.next_of_op = std::exchange(op->sleepers, &self);
   self.next = std::exchange(sleepers_, &self);
   if (self.next != nullptr) self.next->before = &self;
-  self.wake.WaitFor(mutex_, options_.sleep_max);
+  self.wake.WaitFor(mutex_, most);
   Sleeper** at = &op->sleepers;
   while (*at != &self) at = &(*at)->next_of_op;
   *at = self.next_of_op;
@@ -193,25 +216,38 @@ void Engine::WakeSleepers(IoOp* op) {
   for (Sleeper* sleeper = op->sleepers; sleeper != nullptr; sleeper = sleeper->next_of_op) sleeper->wake.NotifyAll();
 }
 
+// Looks for the transfer's end for a while. Without the mutex for as long as nothing ends: what a look costs, tens of times in a miss, must not be
+// felt by other threads. The acquiring load pairs with Finish's store, and is only a reason to take the mutex, under which all else of it is read.
+void Engine::SpinFor(IoOp* op) {
+  const auto spin_until = Clock::now() + kSpinBeforeBlocking;
+  for (bool late = false; !op->done && !late;) {
+    IoRequest* done[kBatch];
+    size_t n;
+    Time ended;
+    {
+      MutexUnlock unlocked(mutex_);
+      while ((n = TakeCompletions(done, microseconds(0), &ended)) == 0 && !std::atomic_ref(op->done).load(std::memory_order_acquire) && !late) {
+        for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
+        late = Clock::now() >= spin_until;
+      }
+    }
+    FinishAndTell(std::span(done, n), ended);
+  }
+}
+
 // Spins, polls and then sleeps until the transfer has ended. The program has waited since `since`: for the frame and
 // the submission, which is all there is to wait for where a tier copies while it submits.
 Status Engine::WaitFor(IoOp* op, Clock::time_point since) {
-  Clock::time_point begin{};
   ++op->waiters;
   const bool at_once = op->done;
+  SpinFor(op);
   while (!op->done) {
-    if (PollOnce(microseconds(0)) || op->done) continue;
-    const auto now = Clock::now();
-    if (begin == Clock::time_point{}) begin = now;
-    if (now - begin < kSpinBeforeBlocking) {
-      MutexUnlock unlocked(mutex_);
-      for (int i = 0; i < 64; ++i) __builtin_ia32_pause();
-    } else if (!polling_) {
-      polling_ = true;
-      PollOnce(microseconds(200));
-      polling_ = false;
+    if (polling_) {
+      SleepUntilDone(op, options_.sleep_max);
     } else {
-      SleepUntilDone(op);
+      polling_ = true;
+      if (!PollOrHear(kPollFor) && !op->done) SleepUntilDone(op, kPollFor);
+      polling_ = false;
     }
   }
   if (!polling_ && sleepers_ != nullptr) sleepers_->wake.NotifyAll();  // the next one polls
