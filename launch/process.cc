@@ -188,24 +188,28 @@ bool IsAlive(const ProcessId& process) {
 }
 
 bool Hears(pid_t pid, int signal_number) {
-  // Shells block everything for an instant now and then.
-  constexpr int kLooks = 3;
+  // Shells block everything for an instant now and then, and while a child that they have made by vfork has not called exec, which takes long where
+  // there is no core for it. They sleep uninterruptibly then; who listens with the signal blocked does not.
+  constexpr int kLooks = 3, kLooksMax = 100;
   constexpr std::chrono::milliseconds kBetween{10};
-  for (int look = 0; look < kLooks; ++look) {
+  for (int look = 0, counted = 0; look < kLooksMax; ++look) {
     if (look > 0) std::this_thread::sleep_for(kBetween);
     std::ifstream file("/proc/" + std::to_string(pid) + "/status");
-    bool is_blocked = false;
+    bool is_blocked = false, is_held_up = false;
     for (std::string line; std::getline(file, line);) {
       const size_t end = line.find(':') + 1;
       const std::string name = line.substr(0, end);
+      if (name == "State:") is_held_up = line.find('D', end) == line.find_first_not_of(" \t", end);
       if (name != "SigBlk:" && name != "SigCgt:") continue;
       if ((std::strtoull(line.c_str() + end, nullptr, 16) >> (signal_number - 1) & 1) == 0) continue;
       if (name == "SigCgt:") return true;
       is_blocked = true;
     }
     if (!is_blocked) return false;
+    counted = is_held_up ? 0 : counted + 1;
+    if (counted == kLooks) return true;
   }
-  return true;
+  return false;
 }
 
 std::vector<pid_t> Descendants() {

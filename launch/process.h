@@ -76,7 +76,7 @@ bool IsAlive(const ProcessId& process);
 bool IsEnding(pid_t pid);
 
 // Whether the signal is handled there, or blocked (who takes it by sigwait has it blocked in all threads): else it would end the
-// process, or be ignored. Takes 20 ms where it is blocked.
+// process, or be ignored. Takes 20 ms where it is blocked, up to 1 s where the process stands in the middle of making another one.
 bool Hears(pid_t pid, int signal_number);
 
 // The processes that this one has started, and that they have started in their turn. REQUIRES: AdoptOrphans() was called.

@@ -76,7 +76,7 @@ void Rights() {
         for (size_t k = first; k < first + count; ++k) CHECK(rights[k] == PROT_NONE || (static_cast<unsigned char>(p[k * 4096]) == value[k] && static_cast<unsigned char>(p[k * 4096 + 4095]) == value[k]));
         break;
       default:
-        for (size_t k = 0; k < kMiB; k += 4096) other[next(8) * kMiB + k] += 1;
+        for (size_t k = 0; k < kMiB; k += 16384) other[next(8) * kMiB + k] += 1;
         if (i % 50 == 0 && mmap(p + first * 4096, count * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
           std::fill(rights + first, rights + first + count, PROT_READ | PROT_WRITE);
           std::fill(value + first, value + first + count, 0);
