@@ -23,6 +23,7 @@
 #include "ramspan/detail/span.h"
 #include "ramspan/detail/vector_element.h"
 #include "ramspan/managed_ptr.h"
+#include "ramspan/vector_span.h"
 #include "ramspan/vector_view.h"
 
 namespace ramspan {

@@ -33,6 +33,7 @@
 #include "ramspan/detail/lasting_advice.h"
 #include "ramspan/detail/vector_element.h"
 #include "ramspan/managed_array.h"
+#include "ramspan/vector_span.h"
 #include "ramspan/vector_view.h"
 
 namespace ramspan {
