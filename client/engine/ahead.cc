@@ -32,6 +32,7 @@ bool Engine::MoverStep() {
   MutexLock lock(mutex_);
   mover_bell_.Hear();
   bool worked = in_flight_ > 0 && PollOnce(microseconds(0));
+  worked |= MakeRoomForChildren();
   feed_.Drain();
   TellLimits();
   if (write_ahead()) worked |= RefillReserve();

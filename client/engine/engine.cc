@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/topology.h"
 #include "common/units.h"
 
 namespace ramspan {
@@ -27,7 +28,8 @@ Engine::Engine(const Options& options, SwapTier* tier, PinScanner* pins, const M
       policy_(make_policy(&chunks_)),
       feed_(&chunks_, pins),
       ops_(&budget_),
-      room_(&budget_, options.keep_room) {
+      room_(&budget_, options.keep_room),
+      spinners_max_(static_cast<uint32_t>(std::max(1, UsableCores() / 2))) {
   feed_.SetPolicy(policy_.get());
   policies_fit_ = options.budget;
   ChargePolicy();

@@ -12,6 +12,8 @@
 // mutex is declared here nevertheless: clang checks RS_REQUIRES(mutex_) within one class only.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -270,6 +272,9 @@ class Engine {
 
   // room.cc
   Status AskForRoom(uint64_t bytes, bool* may_wait) RS_REQUIRES(mutex_);  // lets go
+  bool IsBorrowed() const;
+  Status RoomByMover(uint64_t bytes, bool may_wait) RS_REQUIRES(mutex_);  // lets go
+  bool MakeRoomForChildren() RS_REQUIRES(mutex_);  // lets go
   Status KeepRoom() RS_REQUIRES(mutex_);  // lets go
   Status TakeFrameAndRoom(Chunk* chunk, WhenPinned when_pinned, Frame* frame, bool* is_new) RS_REQUIRES(mutex_);  // lets go
   Status LeaveReadOnlySlot(Chunk* chunk) RS_REQUIRES(mutex_);  // lets go
@@ -417,6 +422,8 @@ class Engine {
   bool policy_made_way_ RS_GUARDED_BY(mutex_) = false;
   std::atomic<uint64_t> live_bytes_{0};  // of all chunks, rounded to frames; written under mutex_
   Room room_ RS_GUARDED_BY(mutex_);
+  const pid_t process_ = getpid();
+  RoomForChildren room_for_children_ RS_GUARDED_BY(mutex_);
   uint64_t table_growth_ RS_GUARDED_BY(mutex_) = 0;    // of swap, at most, since the budget was told what they take
   // How long nobody searches who is not waited for, in times of what a search in vain took: a twentieth of the mutex's time goes to it.
   static constexpr int kRestAfterSearch = 20;
@@ -435,6 +442,8 @@ class Engine {
   bool telling_wait_ RS_GUARDED_BY(mutex_) = false;    // a thread writes that it waits for long
   Vacating vacating_ RS_GUARDED_BY(mutex_);
   bool polling_ RS_GUARDED_BY(mutex_) = false;         // a thread waits inside the tier's Poll
+  const uint32_t spinners_max_;                        // threads that spin at once: half of the cores are for who copies, and for servers
+  uint32_t spinning_ RS_GUARDED_BY(mutex_) = 0;
   Sleeper* sleepers_ RS_GUARDED_BY(mutex_) = nullptr;  // who sleeps meanwhile, for transfers of their own
   MoverBell mover_bell_ RS_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point last_upkeep_ RS_GUARDED_BY(mutex_){};

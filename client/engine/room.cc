@@ -40,6 +40,7 @@ Status MayHaveRoom() { return {StatusCode::kMustAsk, StaticText("swap may have r
 constexpr uint64_t kSlackPart = 64;
 // For so long swap that said it is full is taken at its word, by evictions, which can exchange slots instead of asking again.
 constexpr auto kFullFor = std::chrono::milliseconds(10);
+constexpr auto kLookAgain = std::chrono::milliseconds(1), kMoverMayTake = std::chrono::milliseconds(60'000);
 }  // namespace
 
 // A reader needs the largest. The second is left out where both are more than half of memory: they could hardly be pinned
@@ -213,6 +214,34 @@ void Engine::NoteTiers() {
   arena_.Trim(budget_.frames_limit());
 }
 
+// A child of vfork runs with this memory, but files and connections that it opened would be its own, and gone when it starts its program.
+bool Engine::IsBorrowed() const { return syscall(SYS_getpid) != process_; }
+
+// The mover does it for such a child: its parent's thread is stopped, the mover is not. What they tell each other is no child's own, which may be killed meanwhile.
+Status Engine::RoomByMover(uint64_t bytes, bool may_wait) {
+  room_for_children_.bytes = std::max(room_for_children_.bytes, bytes);
+  room_for_children_.may_wait |= may_wait;
+  const uint64_t turn = ++room_for_children_.asked;
+  const auto until = Clock::now() + kMoverMayTake;
+  while (room_for_children_.answered < turn && Clock::now() < until) {
+    mover_bell_.Ring();
+    room_for_children_.bell.WaitFor(mutex_, kLookAgain);
+  }
+  if (room_for_children_.answered < turn) return {StatusCode::kUnavailable, StaticText("no thread of the process makes room in swap for its child, which cannot do so itself before it has started its program")};
+  return WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return room_for_children_.answer; }, OutOfHeap());
+}
+
+bool Engine::MakeRoomForChildren() {
+  if (room_for_children_.asked == room_for_children_.answered || IsBorrowed()) return false;
+  const uint64_t turn = room_for_children_.asked;
+  bool may_wait = std::exchange(room_for_children_.may_wait, false);
+  Status answer = AskForRoom(std::exchange(room_for_children_.bytes, 0), &may_wait);
+  room_for_children_.answer = std::move(answer);
+  room_for_children_.answered = turn;
+  room_for_children_.bell.NotifyAll();
+  return true;
+}
+
 // Asks the tier for what TryKeepRoom or Admit found missing, without the mutex. OK: it is worth while to try again.
 // *may_wait: for seconds, until others make room; not again when that was in vain.
 Status Engine::AskForRoom(uint64_t bytes, bool* may_wait) {
@@ -221,7 +250,9 @@ Status Engine::AskForRoom(uint64_t bytes, bool* may_wait) {
     return NoRoomForDescriptors(StatusCode::kResourceExhausted);
   }
   Status room;
-  {
+  if (IsBorrowed()) {
+    room = RoomByMover(bytes, *may_wait);
+  } else {
     // A slot may be taken under the mutex only: the swap that gives it could be removed before it is stored, and the slot
     // would then go back to whichever swap comes next.
     MutexUnlock unlocked(mutex_);

@@ -12,6 +12,8 @@
 #include "client/arena/budget.h"
 #include "client/chunk/chunk.h"
 #include "client/swap/swap_tier.h"
+#include "common/mutex.h"
+#include "common/status.h"
 
 namespace ramspan {
 
@@ -113,6 +115,15 @@ class ResidentSlots {
  private:
   std::array<uint32_t, kMost> ids_;
   uint32_t next_ = 0;
+};
+
+// What children of vfork, which have the process's memory, want of swap, and what the mover answers (Engine::RoomByMover).
+struct RoomForChildren {
+  uint64_t bytes = 0;  // the most that one wants
+  bool may_wait = false;
+  uint64_t asked = 0, answered = 0;  // turns
+  Status answer;
+  CondVar bell;
 };
 
 }  // namespace ramspan

@@ -219,6 +219,8 @@ void Engine::WakeSleepers(IoOp* op) {
 // Looks for the transfer's end for a while. Without the mutex for as long as nothing ends: what a look costs, tens of times in a miss, must not be
 // felt by other threads. The acquiring load pairs with Finish's store, and is only a reason to take the mutex, under which all else of it is read.
 void Engine::SpinFor(IoOp* op) {
+  if (op->done || spinning_ >= spinners_max_) return;
+  ++spinning_;
   const auto spin_until = Clock::now() + kSpinBeforeBlocking;
   for (bool late = false; !op->done && !late;) {
     IoRequest* done[kBatch];
@@ -233,6 +235,7 @@ void Engine::SpinFor(IoOp* op) {
     }
     FinishAndTell(std::span(done, n), ended);
   }
+  --spinning_;
 }
 
 // Spins, polls and then sleeps until the transfer has ended. The program has waited since `since`: for the frame and

@@ -2,14 +2,15 @@
 // them beside meanwhile; for all others they are kept at home. As calls.cc.
 // Thread-safety, cancellation, signals: as the calls that they replace.
 #include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/inotify.h>
-#include <sys/ipc.h>
 #include <sys/mman.h>
-#include <sys/msg.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/sem.h>
 #include <sys/signalfd.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -20,6 +21,7 @@
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/times.h>
+#include <sys/timex.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -353,89 +355,30 @@ RS_WITH(int, timerfd_settime, (int fd, int flags, const itimerspec* now, itimers
 RS_WITH(int, timerfd_gettime, (int fd, itimerspec* to), (fd, to), Whole(to))
 RS_WITH(int, mincore, (void* begin, size_t bytes, unsigned char* to), (begin, bytes, to), {to, bytes / 4096 + 1})
 RS_WITH(int, sigpending, (sigset_t* to), (to), Whole(to))
+RS_WITH(int, adjtimex, (timex* how), (how), Whole(how))
+RS_WITH(int, clock_adjtime, (clockid_t clock, timex* how), (clock, how), Whole(how))
+RS_WITH(int, setgroups, (size_t count, const gid_t* from), (count, from), {const_cast<gid_t*>(from), std::min<size_t>(count, NGROUPS_MAX) * sizeof(gid_t)})
+RS_WITH(int, pthread_getname_np, (pthread_t thread, char* to, size_t bytes), (thread, to, bytes), {to, bytes})
+RS_WITH(int, pthread_setname_np, (pthread_t thread, const char* name), (thread, name), {const_cast<char*>(name), strnlen(name, 16) + 1})
+RS_WITH_NAME(int, chroot, (const char* path), (path), path, {})
 #undef RS_WITH
 #undef RS_WITH_NAME
-
-// ---- Messages and semaphores of System V, which may wait for others ----
-
-RS_LIBC(msgsnd, int (*)(int, const void*, size_t, int))
-RS_LIBC(msgrcv, ssize_t (*)(int, void*, size_t, long, int))
-RS_LIBC(semop, int (*)(int, sembuf*, size_t))
-RS_LIBC(semtimedop, int (*)(int, sembuf*, size_t, const timespec*))
-RS_LIBC(semctl, int (*)(int, int, int, void*))
-namespace {
-// wait(operations): the call.
-template <typename Wait>
-int OnSemaphores(sembuf* operations, size_t count, const Wait& wait) {
-  if (count > UINT16_MAX || !IsPlain(operations, count * sizeof(sembuf))) return wait(operations);
-  const Beside beside(count * sizeof(sembuf));
-  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
-  return wait(static_cast<sembuf*>(memcpy(beside.begin(), operations, count * sizeof(sembuf))));
-}
-// GETALL and SETALL, beside: they may be too many for what can be at home at once. Who may not ask how many there are may have as many as there can be.
-int OfAllSemaphores(int set, int number, int what, unsigned short* values) {
-  constexpr size_t kMost = 32000;  // SEMMSL
-  Own<semid_ds> about;
-  const int error = errno;
-  const bool is_known = real_semctl(set, 0, IPC_STAT, about.get()) == 0;
-  errno = error;
-  const size_t bytes = (is_known ? about->sem_nsems : kMost) * sizeof(*values);
-  const Reach reach = ReachOf(values, bytes);
-  if (reach.is_protected || (is_known && reach.bytes < bytes)) {  // only the kernel knows what it may use
-    const iovec piece = {values, reach.bytes};
-    const PinnedVectors pinned(&piece, 1);
-    return real_semctl(set, number, what, values);
-  }
-  const Beside beside(bytes);
-  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
-  memcpy(beside.begin(), values, reach.bytes);
-  const int result = real_semctl(set, number, what, beside.begin());
-  if (result == 0 && what == GETALL) memcpy(values, beside.begin(), reach.bytes);
-  return result;
-}
-}  // namespace
-extern "C" {
-RAMSPAN_API int msgsnd(int queue, const void* message, size_t bytes, int flags) {
-  const size_t all = sizeof(long) + bytes;
-  if (all < bytes || !IsPlain(message, all)) return real_msgsnd(queue, message, bytes, flags);
-  const Beside beside(all);
-  if (beside.begin() == nullptr) return errno = ENOMEM, -1;
-  return real_msgsnd(queue, memcpy(beside.begin(), message, all), bytes, flags);
-}
-// The program may say more room than there is, or than others have memory for: what does not fit stays in the queue. Messages are of 8 KiB at most where nobody has raised kernel.msgmax: only
-// for one that does not fit into that much beside, all of the room is there.
-RAMSPAN_API ssize_t msgrcv(int queue, void* message, size_t bytes, long type, int flags) {
-  constexpr size_t kUsualMost = size_t{64} << 10;
-  const Reach reach = ReachOf(message, std::min<size_t>(bytes, SSIZE_MAX - sizeof(long)) + sizeof(long));
-  if (bytes > SSIZE_MAX || reach.is_protected || reach.bytes < sizeof(long)) return real_msgrcv(queue, message, bytes, type, flags);
-  for (size_t room = std::min(reach.bytes, kUsualMost);; room = reach.bytes) {
-    const bool is_all = room == reach.bytes;
-    const Beside beside(room);
-    if (beside.begin() == nullptr) return errno = ENOMEM, -1;
-    const ssize_t got = real_msgrcv(queue, beside.begin(), room - sizeof(long), type, is_all ? flags : flags & ~MSG_NOERROR);
-    if (got >= 0) memcpy(message, beside.begin(), sizeof(long) + static_cast<size_t>(got));
-    if (got >= 0 || errno != E2BIG || is_all) return got;
-  }
-}
-RAMSPAN_API int semop(int set, sembuf* operations, size_t count) noexcept {
-  return OnSemaphores(operations, count, [&](sembuf* own) { return real_semop(set, own, count); });
-}
-RAMSPAN_API int semtimedop(int set, sembuf* operations, size_t count, const timespec* time) noexcept {
-  CopyOf<const timespec> most(time);
-  return OnSemaphores(operations, count, [&](sembuf* own) { return real_semtimedop(set, own, count, most.get()); });
-}
-// As ioctl: how much it uses is its own affair. But for the values of all semaphores of a set it is a few words.
-RAMSPAN_API int semctl(int set, int number, int what, ...) noexcept {
+RS_LIBC(prctl, int (*)(int, unsigned long, unsigned long, unsigned long, unsigned long))
+// Most have numbers only, which are the addresses of nothing; what is read or written at one is a few words, or a name.
+extern "C" RAMSPAN_API int prctl(int what, ...) noexcept {
   va_list rest;
   va_start(rest, what);
-  void* const argument = va_arg(rest, void*);
+  unsigned long arguments[4];
+  for (unsigned long& one : arguments) one = va_arg(rest, unsigned long);
   va_end(rest);
-  if ((what == GETALL || what == SETALL) && NeedsPins(argument)) return OfAllSemaphores(set, number, what, static_cast<unsigned short*>(argument));
-  const iovec piece = {argument, IsPlain(argument, 1) ? size_t{4096} : 0};
-  const PinnedVectors pinned(&piece, 1);
-  return real_semctl(set, number, what, argument);
+  iovec pieces[4];
+  for (size_t i = 0; i < 4; ++i) {
+    void* const at = reinterpret_cast<void*>(arguments[i]);
+    pieces[i] = {at, IsPlain(at, 1) ? std::min<size_t>(4096, ReachOf(at, 4096).bytes) : 0};
+  }
+  const PinnedVectors pinned(pieces, std::size(pieces));
+  return real_prctl(what, arguments[0], arguments[1], arguments[2], arguments[3]);
 }
-}  // extern "C"
 
 // ---- With 64 bits they are the same here ----
 

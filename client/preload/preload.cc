@@ -179,7 +179,11 @@ void* ramspan::preload::Take(size_t bytes, size_t alignment) {
   if (const State now = state.load(std::memory_order_relaxed); now == State::kUnborn || now == State::kForked) return nullptr;
   const PublicCall call(PublicCall::Stack::kAny);
   const int error = errno;
-  if (state.load(std::memory_order_acquire) != State::kStarted) std::call_once(once, Start);
+  if (state.load(std::memory_order_acquire) != State::kStarted) {
+    // The descriptors and threads of a start would be the child's, and what notes them its parent's.
+    if (ramspan::preload::HasMemoryOfParent()) return nullptr;
+    std::call_once(once, Start);
+  }
   if (bytes < taken_from.load(std::memory_order_relaxed)) return nullptr;  // as configured
   void* taken = nullptr;
   try {

@@ -148,10 +148,13 @@ RAMSPAN_API Handler sigset(int number, Handler handler) noexcept {
   return before.sa_handler;
 }
 
-RAMSPAN_API int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) noexcept {
+// Under other names, because a handler of a signal that is pending runs here, and may leave by pthread_exit: libc's headers say that nothing is thrown through them.
+RAMSPAN_API int MaskOfThread(int how, const sigset_t* set, sigset_t* before) __asm__("pthread_sigmask");
+int MaskOfThread(int how, const sigset_t* set, sigset_t* before) {
   return Masked(how, set, before, [](int h, const sigset_t* s, sigset_t* b) { return real_pthread_sigmask(h, s, b); });
 }
-RAMSPAN_API int sigprocmask(int how, const sigset_t* set, sigset_t* before) noexcept {
+RAMSPAN_API int MaskOfProcess(int how, const sigset_t* set, sigset_t* before) __asm__("sigprocmask");
+int MaskOfProcess(int how, const sigset_t* set, sigset_t* before) {
   return Masked(how, set, before, [](int h, const sigset_t* s, sigset_t* b) { return real_sigprocmask(h, s, b); });
 }
 RAMSPAN_API int pthread_attr_setsigmask_np(pthread_attr_t* attributes, const sigset_t* set) {

@@ -43,10 +43,12 @@ ssize_t ReceiveFrom(int fd, void* to, size_t bytes, int flags, sockaddr* address
   const Reach reach = ReachOf(to, bytes);
   if (reach.bytes == 0) return real_recvfrom(fd, to, bytes, flags, address, length);
   const auto move = [&](char* at, size_t n, size_t) { return real_recvfrom(fd, at, n, flags, address, length); };
-  if (reach.is_protected && IsOfMessages(fd)) return WholeMessage(to, bytes, move);
-  if (reach.is_protected) return Straight<Way::kIn>(static_cast<char*>(to), reach, false, move);
+  const bool is_message = IsOfMessages(fd);
+  if (reach.is_protected && is_message) return WholeMessage(to, bytes, move);
+  // What is cut off a stream (MSG_TRUNC) is stored nowhere: what is there stays.
+  if (reach.is_protected || ((flags & MSG_TRUNC) != 0 && !is_message)) return Straight<Way::kIn>(static_cast<char*>(to), reach, false, move);
   const iovec one = {to, reach.bytes};
-  const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
+  const bool whole = (flags & MSG_PEEK) != 0 || is_message;
   return Copied<Way::kIn>(Vectors(&one, 1), whole ? reach.bytes : kPiece, !whole && (flags & MSG_WAITALL) != 0, move);
 }
 ssize_t SendTo(int fd, const void* from, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
@@ -132,12 +134,13 @@ bool EndsReceiving(int fd, const msghdr& message) {
 ssize_t Receive(int fd, msghdr* message, int flags) {
   const Reach reach = ReachOf(message->msg_iov, message->msg_iovlen);
   if (reach.bytes == 0) return real_recvmsg(fd, message, flags);
-  if (reach.is_protected) {
+  const bool is_message = IsOfMessages(fd);
+  if (reach.is_protected || ((flags & MSG_TRUNC) != 0 && !is_message)) {  // as ReceiveFrom
     const PinnedVectors pinned(message->msg_iov, message->msg_iovlen);
     return real_recvmsg(fd, message, flags);
   }
   const Vectors all(message->msg_iov, message->msg_iovlen);
-  const bool whole = (flags & MSG_PEEK) != 0 || IsOfMessages(fd);
+  const bool whole = (flags & MSG_PEEK) != 0 || is_message;
   struct Call {
     msghdr header;
     iovec one;

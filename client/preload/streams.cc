@@ -81,7 +81,7 @@ RAMSPAN_API int puts(const char* text) {
   return fputs(text, stdout) == EOF || putc_unlocked('\n', stdout) == EOF ? EOF : 1;
 }
 // A stream hands its buffer to the kernel at any time: it takes one of libc's.
-RAMSPAN_API int setvbuf(FILE* file, char* buffer, int mode, size_t bytes) noexcept { return real_setvbuf(file, NeedsPins(buffer) ? nullptr : buffer, mode, bytes); }
+RAMSPAN_API int setvbuf(FILE* file, char* buffer, int mode, size_t bytes) noexcept { return real_setvbuf(file, ramspan::preload::IsHome(buffer) ? nullptr : buffer, mode, bytes); }
 RAMSPAN_API void setbuffer(FILE* file, char* buffer, size_t bytes) noexcept { static_cast<void>(setvbuf(file, buffer, buffer != nullptr ? _IOFBF : _IONBF, bytes)); }
 RAMSPAN_API void setbuf(FILE* file, char* buffer) noexcept { setbuffer(file, buffer, BUFSIZ); }
 

@@ -33,8 +33,9 @@ struct Beginning {
 };
 
 // The handler of SIGBUS runs on a stack of Ramspan's beside the thread's own, whose pages it may be that are brought. It takes 13 KiB, and so do others'
-// handlers then: a smaller one that the program sets is remembered only, and told to it when it asks.
-constexpr size_t kStackBytes = size_t{256} << 10, kLeastStack = size_t{64} << 10, kLeastOfSystem = 2048;
+// handlers then: a smaller one that the program sets is remembered only, and told to it when it asks. A handler of the program's that has none has what a thread's stack has:
+// what it does not use is addresses only. Less where there are not as many (limits of them; no overcommitment). Below it is a page that nobody may use: what runs over ends there.
+constexpr size_t kStackBytes = size_t{8} << 20, kSmallStackBytes = size_t{256} << 10, kLeastStack = size_t{64} << 10, kLeastOfSystem = 2048, kGuardBytes = 4096;
 __thread __attribute__((tls_model("initial-exec"))) bool t_has_ours = false;
 __thread __attribute__((tls_model("initial-exec"))) stack_t t_programs;  // where t_has_ours
 
@@ -42,12 +43,26 @@ pthread_key_t stack_key;  // its value: the stack, which ends with the thread
 
 long SetStack(const stack_t* stack, stack_t* before) { return syscall(SYS_sigaltstack, stack, before); }
 
+// Its first word says how many bytes, with the guard.
+size_t BytesOf(const void* begin) { return *static_cast<const size_t*>(begin); }
+void* MapStack(size_t bytes) {
+  const size_t all = bytes + kGuardBytes;
+  const long mapped = syscall(SYS_mmap, nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == -1) return nullptr;
+  syscall(SYS_mprotect, mapped, kGuardBytes, PROT_NONE);
+  syscall(SYS_madvise, mapped, all, MADV_NOHUGEPAGE);  // two megabytes for each thread, beside the limit
+  auto* const begin = reinterpret_cast<size_t*>(mapped + static_cast<long>(kGuardBytes));
+  *begin = bytes;
+  return begin;
+}
+void UnmapStack(void* begin) { syscall(SYS_munmap, static_cast<char*>(begin) - kGuardBytes, BytesOf(begin) + kGuardBytes); }
+
 void EndStack(void* begin) {
   stack_t now = {}, none = {};
   none.ss_flags = SS_DISABLE;
   if (SetStack(nullptr, &now) == 0 && now.ss_sp == begin && SetStack(&none, nullptr) != 0) return;  // in use
   t_has_ours = false;
-  syscall(SYS_munmap, begin, kStackBytes);
+  UnmapStack(begin);
 }
 
 // Not by a constructor: those of other libraries, which start threads, may come first.
@@ -60,13 +75,14 @@ bool IsLargeEnough(const stack_t& stack) { return (stack.ss_flags & SS_DISABLE) 
 bool TakeOurs() {
   pthread_once(&stack_key_once, MakeStackKey);
   stack_t ours = {};
-  ours.ss_size = kStackBytes;
   ours.ss_sp = pthread_getspecific(stack_key);
   if (ours.ss_sp == nullptr) {
-    ours.ss_sp = reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (reinterpret_cast<intptr_t>(ours.ss_sp) == -1) return false;
-    if (pthread_setspecific(stack_key, ours.ss_sp) != 0) return syscall(SYS_munmap, ours.ss_sp, kStackBytes), false;
+    ours.ss_sp = MapStack(kStackBytes);
+    if (ours.ss_sp == nullptr) ours.ss_sp = MapStack(kSmallStackBytes);
+    if (ours.ss_sp == nullptr) return false;
+    if (pthread_setspecific(stack_key, ours.ss_sp) != 0) return UnmapStack(ours.ss_sp), false;
   }
+  ours.ss_size = BytesOf(ours.ss_sp);
   t_has_ours = SetStack(&ours, nullptr) == 0;
   return t_has_ours;
 }

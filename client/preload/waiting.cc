@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/select.h>
 #include <time.h>
 
@@ -91,6 +92,7 @@ RS_LIBC(pselect, int (*)(int, fd_set*, fd_set*, fd_set*, const timespec*, const 
 RS_LIBC(epoll_wait, int (*)(int, epoll_event*, int, int))
 RS_LIBC(epoll_pwait, int (*)(int, epoll_event*, int, int, const sigset_t*))
 RS_LIBC(epoll_pwait2, int (*)(int, epoll_event*, int, const timespec*, const sigset_t*))
+RS_LIBC(eventfd_read, int (*)(int, eventfd_t*))
 
 extern "C" {
 
@@ -129,6 +131,13 @@ RAMSPAN_API int epoll_pwait2(int fd, epoll_event* events, int count, const times
   const sigset_t* const unblocked = Unblockable(wanted.get(), &mask);
   CopyOf<const timespec> most(timeout);
   return WaitedFor(events, count, [&](epoll_event* own) { return real_epoll_pwait2(fd, own, count, most.get(), unblocked); });
+}
+
+RAMSPAN_API int eventfd_read(int fd, eventfd_t* count) {
+  CopyOf<eventfd_t> own(count);
+  const int result = real_eventfd_read(fd, own.get());
+  if (result == 0) own.Answer();
+  return result;
 }
 
 // ---- What _FORTIFY_SOURCE makes of them ----

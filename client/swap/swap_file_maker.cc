@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -106,14 +107,16 @@ Result<bool> SwapFileMaker::Probe(const FileSwapOptions& options) {
 }
 
 SwapFileMaker::SwapFileMaker(const FileSwapOptions& options, bool direct)
-    : options_(options), direct_(direct), limit_bytes_(RoundDownToGranule(options.bytes_max)), policy_(options.policy) {}
+    : options_(options), direct_(direct), folder_(open(DirectoryOf(options.mask).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), limit_bytes_(RoundDownToGranule(options.bytes_max)), policy_(options.policy) {
+  folder_.MoveBeyondPrograms();
+}
 
 std::string SwapFileMaker::folder() const { return DirectoryOf(options_.mask); }
 
 Result<SwapFileMaker::File> SwapFileMaker::Make(uint64_t need, uint64_t have) {
   const Result<uint64_t> step = StepFor(need, have);
   if (!step.ok()) return step.status();
-  Result<AioFile> file = AioFile::Create(options_.mask, direct_, &next_number_);
+  Result<AioFile> file = AioFile::Create(options_.mask, direct_, &next_number_, &folder_);
   if (!file.ok()) {
     const bool full = file.status().code() == StatusCode::kResourceExhausted;
     return full ? file.status() : Unavailable(file.status().message());

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "client/transport/aio_file.h"
+#include "common/descriptor.h"
 #include "common/slot_ref.h"
 #include "common/status.h"
 #include "ramspan/options.h"
@@ -75,6 +76,7 @@ class SwapFileMaker {
 
   const FileSwapOptions options_;
   const bool direct_;
+  Descriptor folder_;  // none where it could not be opened: files are made by path then
   // Of the thread that makes a file; read by anybody. Relaxed would do: nothing is published with them.
   std::atomic<uint64_t> limit_bytes_;
   std::atomic<SwapPolicy> policy_;

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <libaio.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -50,17 +54,52 @@ std::string NameFor(const std::string& mask, uint64_t number) {
   return name;
 }
 
-// A descriptor, or -errno.
-int OpenNamed(const std::string& mask, uint64_t* number) {
+// Whose descriptors those of swap files are.
+std::atomic<pid_t> g_process{0};
+
+// A child of vfork has its parent's memory, and descriptors of its own: those that its parent has opened since it makes its own, too, under the same number. False: there is no
+// such, or this is no such child. By system calls only: it may be within the handler of a signal.
+bool TakeFromParent(int fd) {
+  const pid_t process = g_process.load(std::memory_order_relaxed);
+  if (syscall(SYS_getpid) == process) return false;
+  const auto open_of = [&](const char* folder, int flags) {
+    char path[64];
+    std::snprintf(path, sizeof(path), "/proc/%d/%s/%d", static_cast<int>(process), folder, fd);
+    return open(path, flags | O_CLOEXEC);
+  };
+  char text[256] = {};
+  const int about = open_of("fdinfo", O_RDONLY);
+  if (about < 0) return false;
+  const ssize_t length = read(about, text, sizeof(text) - 1);
+  close(about);
+  const char* const flags = length > 0 ? std::strstr(text, "flags:") : nullptr;
+  if (flags == nullptr) return false;
+  const int own = open_of("fd", O_RDWR | (static_cast<int>(std::strtoul(flags + 6, nullptr, 8)) & O_DIRECT));
+  if (own < 0 || own == fd) return own == fd;
+  const bool taken = dup3(own, fd, O_CLOEXEC) == fd;
+  close(own);
+  return taken;
+}
+
+// A descriptor, or -errno. `mask` is seen from `folder`.
+int OpenNamed(int folder, const std::string& mask, uint64_t* number) {
   for (int i = 0; i < kNamesMax; ++i) {
     const std::string name = NameFor(mask, (*number)++);
-    const int fd = BeyondPrograms(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (fd >= 0 && unlink(name.c_str()) == 0) return fd;
+    const int fd = BeyondPrograms(openat(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (fd >= 0 && unlinkat(folder, name.c_str(), 0) == 0) return fd;
     const int error = errno;
     if (fd >= 0) close(fd);
     if (error != EEXIST) return -error;
   }
   return -EEXIST;
+}
+
+// The same for a file without a name where the file system has such.
+int OpenIn(int folder, const std::string& directory, const std::string& mask, uint64_t* number) {
+  const int fd = BeyondPrograms(openat(folder, directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+  if (fd >= 0) return fd;
+  const bool may_have_none = errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT;
+  return may_have_none ? OpenNamed(folder, mask, number) : -errno;
 }
 
 }  // namespace
@@ -71,14 +110,13 @@ std::string DirectoryOf(const std::string& mask) {
   return slash == 0 ? "/" : mask.substr(0, slash);
 }
 
-Result<AioFile> AioFile::Create(const std::string& mask, bool direct, uint64_t* number) {
+Result<AioFile> AioFile::Create(const std::string& mask, bool direct, uint64_t* number, const Descriptor* folder) {
   const std::string directory = DirectoryOf(mask);
-  int fd = BeyondPrograms(open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
-  if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
-    fd = OpenNamed(mask, number);
-    if (fd < 0) errno = -fd;
-  }
-  if (fd < 0) return CreateError(errno, directory);
+  g_process.store(getpid(), std::memory_order_relaxed);
+  int fd = -EBADF;
+  if (folder != nullptr && *folder) fd = OpenIn(folder->number(), ".", mask.substr(mask.rfind('/') + 1), number);
+  if (fd < 0) fd = OpenIn(AT_FDCWD, directory, mask, number);  // also where the folder was removed, and made anew
+  if (fd < 0) return CreateError(-fd, directory);
   // Not in open: a file system without O_DIRECT would refuse the call after it has made the name.
   const bool is_direct = direct && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0;
   return AioFile(fd, is_direct);
@@ -120,7 +158,7 @@ AioCompletion TransferNow(const AioTransfer& t) {
     const ssize_t n = t.is_write ? pwrite(t.fd, at, left, offset) : pread(t.fd, at, left, offset);
     if (n > 0) {
       completion.bytes += static_cast<size_t>(n);
-    } else if (n == 0 || errno != EINTR || ++interrupted > kAttemptsMax) {
+    } else if (n == 0 || (errno != EINTR && !(errno == EBADF && TakeFromParent(t.fd))) || ++interrupted > kAttemptsMax) {
       completion.error = n < 0 ? errno : t.is_write ? EIO : ENODATA;
       break;
     }
@@ -199,6 +237,8 @@ void AioQueue::Submit(std::span<iocb*> controls) {
     const int n = io_submit(context_->handle, static_cast<long>(controls.size()), controls.data());
     if (n > 0) {
       controls = controls.subspan(static_cast<size_t>(n));
+    } else if (n == -EBADF && ++retries <= kSubmitRetriesMax && TakeFromParent(static_cast<int>(controls[0]->aio_fildes))) {
+      continue;
     } else if ((n == -EAGAIN || n == 0) && ++retries <= kSubmitRetriesMax) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     } else {

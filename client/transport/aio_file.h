@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "common/descriptor.h"
 #include "common/mutex.h"
 #include "common/status.h"
 
@@ -28,7 +29,8 @@ class AioFile {
   // created exclusively (mode 0600) under the mask's name for this process and *number, and unlinked at once. *number
   // moves past the names that are taken. With `direct`, O_DIRECT where the file system can: see direct().
   // kFailedPrecondition: not a directory that we may write. kResourceExhausted: disk, quota or descriptors.
-  static Result<AioFile> Create(const std::string& mask, bool direct, uint64_t* number);
+  // `folder`: that directory, opened (O_PATH does), for when its path leads elsewhere by then (chdir, chroot). Borrowed.
+  static Result<AioFile> Create(const std::string& mask, bool direct, uint64_t* number, const Descriptor* folder = nullptr);
 
   AioFile(AioFile&& other) noexcept;
   AioFile& operator=(AioFile&& other) noexcept;

@@ -946,7 +946,8 @@ int main(int count, char** arguments) {
                     {"rights_in_children", RightsInChildren}, {"locks_and_rights", LocksAndRights}, {"locks_of_kernel", LocksOfKernel}, {"rights_of_calls", RightsOfCalls},
                     {"arguments", Arguments}, {"soak", Soak}, {"handlers_during_forks", HandlersDuringForks}, {"children_of_small_files", ChildrenOfSmallFiles},
                     {"waits_on_stacks", WaitsOnStacks}, {"late_messages", LateMessages}, {"child_handler_masks", ChildHandlerMasks}, {"lengths", Lengths}, {"locks_beside_allocations", LocksBesideAllocations}, {"spawns", Spawns}, {"restarts", Restarts}, {"small_answers", SmallAnswers}, {"control_data", ControlData}, {"more_names", MoreNames},
-                    {"rooms_that_end", RoomsThatEnd}, {"first_buffer", FirstBuffer}, {"environments", Environments}, {"signals_of_vfork", SignalsOfVfork}, {"signals_of_unknown_children", SignalsOfUnknownChildren}, {"words_of_clone", WordsOfClone}, {"bad_pointers", BadPointers}, {"terminals", Terminals}, {"locks_of_stacks", LocksOfStacks}};
+                    {"rooms_that_end", RoomsThatEnd}, {"first_buffer", FirstBuffer}, {"environments", Environments}, {"signals_of_vfork", SignalsOfVfork}, {"signals_of_unknown_children", SignalsOfUnknownChildren}, {"words_of_clone", WordsOfClone}, {"bad_pointers", BadPointers}, {"terminals", Terminals}, {"locks_of_stacks", LocksOfStacks},
+                    {"starts_in_vfork", StartsInVfork}, {"grows_in_vfork", GrowsInVfork}, {"message_queues", MessageQueues}, {"deep_handlers", DeepHandlers}, {"exits_in_handlers", ExitsInHandlers}, {"other_folders", OtherFolders}, {"cut_streams", CutStreams}, {"buffers_in_children", BuffersInChildren}};
   for (const auto& one : kScenarios) {
     if (count != 2 || std::strcmp(arguments[1], one.name) != 0) continue;
     one.run();

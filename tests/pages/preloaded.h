@@ -53,6 +53,15 @@ int InChild(const Run& run) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// Of preloaded_reported.cc.
+void StartsInVfork();
+void GrowsInVfork();
+void MessageQueues();
+void DeepHandlers();
+void ExitsInHandlers();
+void OtherFolders();
+void CutStreams();
+void BuffersInChildren();
 // Of preloaded_stacks.cc.
 void WaitsOnStacks();
 void LateMessages();

@@ -1,0 +1,211 @@
+// Scenarios of `ramspan run --pages` that came of reports (preloaded.cc): what a child of vfork does with its parent's memory, messages, handlers that need much stack or do not return, other folders.
+#include <fcntl.h>
+#include <mqueue.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <initializer_list>
+
+#include "tests/pages/preloaded.h"
+
+namespace {
+
+template <typename Run>
+void InVfork(const Run& run) {
+  const pid_t pid = vfork();
+  if (pid == 0) {
+    run();
+    execl("/bin/true", "true", static_cast<char*>(nullptr));
+    _exit(1);
+  }
+  int status = 0;
+  CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+sigjmp_buf g_back;
+void UseMuchStack(int) {
+  volatile char much[kMiB];
+  for (size_t i = sizeof(much); i > 0; i -= 1024) much[i - 1] = 1;
+  siglongjmp(g_back, 1);
+}
+
+void LeaveThread(int) { pthread_exit(&g_back); }
+void* LeaveWhenUnblocked(void* argument) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0 && pthread_kill(pthread_self(), SIGUSR1) == 0);
+  argument == nullptr ? pthread_sigmask(SIG_UNBLOCK, &set, nullptr) : sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  return nullptr;
+}
+int g_semaphores = -1;
+void* WaitForSemaphore(void* time) {
+  pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
+  sembuf one = {0, -1, 0};
+  time == nullptr ? semop(g_semaphores, &one, 1) : semtimedop(g_semaphores, &one, 1, static_cast<const timespec*>(time));
+  return nullptr;
+}
+
+}  // namespace
+
+// The page mode began in the child: its descriptors and threads were the child's, and what noted them the parent's, whose memory was neither limited nor its children's any more.
+void StartsInVfork() {
+  InVfork([] {
+    char* const memory = New(kMiB);
+    memory[0] = 1;
+    free(memory);
+  });
+  char* const memory = Filled(12 * kMiB);
+  CHECK(InChild([memory] { return IsFilled(memory, 0, 12 * kMiB) ? 0 : 1; }) == 0);
+  char* const moved = static_cast<char*>(realloc(memory, 24 * kMiB));
+  CHECK(moved != nullptr && IsFilled(moved, 0, 12 * kMiB));
+}
+
+// Swap grew there: the descriptor of a new file was the child's, and what was written to it gone when the child had started its program.
+void GrowsInVfork() {
+  constexpr size_t kBytes = 100 * kMiB;
+  static char* memory;
+  memory = New(kBytes);
+  memory[0] = 1;
+  InVfork([] {
+    for (size_t i = 0; i < kBytes; i += 4096) memory[i] = static_cast<char>((i >> 12) * 3 + 1);
+  });
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < kBytes; i += 4096) CHECK(memory[i]++ == static_cast<char>((i >> 12) * 3 + 1 + static_cast<size_t>(round)));
+  }
+}
+
+// The kernel takes a message out of the queue before it finds that the memory is not there.
+void MessageQueues() {
+  char* const memory = Filled(12 * kMiB);
+  mq_attr attributes = {};
+  attributes.mq_maxmsg = 4;
+  attributes.mq_msgsize = 4096;
+  const mqd_t queue = mq_open("/ramspan-reported", O_CREAT | O_RDWR | O_NONBLOCK, 0600, &attributes);
+  if (queue == static_cast<mqd_t>(-1) && (errno == ENOSYS || errno == EACCES)) return;
+  CHECK(queue != static_cast<mqd_t>(-1) && mq_unlink("/ramspan-reported") == 0);
+  for (size_t i = 0; i < 8; ++i) {
+    char* const from = memory + i * kMiB + 12345;
+    auto* const priority = reinterpret_cast<unsigned*>(memory + 10 * kMiB);
+    auto* const until = reinterpret_cast<timespec*>(memory + 11 * kMiB);
+    auto* const now = reinterpret_cast<mq_attr*>(memory + 11 * kMiB + 65536);
+    *until = {time(nullptr) + 60, 0};
+    char sent[4096];
+    memcpy(sent, from, sizeof(sent));
+    Sweep();
+    CHECK((i % 2 == 0 ? mq_send(queue, from, 4096, 3) : mq_timedsend(queue, from, 4096, 3, until)) == 0);
+    memset(from, 0, 4096);
+    Sweep();
+    CHECK(mq_getattr(queue, now) == 0 && now->mq_curmsgs == 1);
+    Sweep();
+    CHECK((i % 2 == 0 ? mq_receive(queue, from, 4096, priority) : mq_timedreceive(queue, from, 4096, priority, until)) == 4096);
+    CHECK(memcmp(from, sent, 4096) == 0 && *priority == 3);
+    CHECK(mq_receive(queue, from, 4096, nullptr) == -1 && errno == EAGAIN);
+    CHECK(mq_receive(queue, from, 100, nullptr) == -1 && errno == EMSGSIZE);
+  }
+  CHECK(mq_close(queue) == 0);
+  strcpy(memory, "a name");
+  Sweep();
+  CHECK(prctl(PR_SET_NAME, memory) == 0);
+  Sweep();
+  CHECK(prctl(PR_GET_NAME, memory + kMiB) == 0 && strcmp(memory + kMiB, "a name") == 0);
+  Sweep();
+  CHECK(pthread_getname_np(pthread_self(), memory, 16) == 0 && strcmp(memory, "a name") == 0);
+}
+
+// Their stack was of 256 KiB, without a guard: what a handler wrote beyond that went into others' memory.
+void DeepHandlers() {
+  char* const memory = Filled(12 * kMiB);
+  for (const int number : {SIGBUS, SIGSEGV}) {
+    struct sigaction action = {};
+    action.sa_handler = UseMuchStack;
+    CHECK(sigaction(number, &action, nullptr) == 0);
+    static int times;  // not on the stack: the handler comes back by a jump
+    for (times = 0; times < 3; ++times) {
+      if (sigsetjmp(g_back, 1) == 0) raise(number);
+    }
+  }
+  CHECK(IsFilled(memory, 0, 12 * kMiB));
+}
+
+// Wrappers that promise to throw nothing ended the process.
+void ExitsInHandlers() {
+  char* const memory = Filled(12 * kMiB);
+  struct sigaction action = {};
+  action.sa_handler = LeaveThread;
+  CHECK(sigaction(SIGUSR1, &action, nullptr) == 0);
+  for (void* const argument : {static_cast<void*>(nullptr), static_cast<void*>(memory)}) {
+    pthread_t thread;
+    void* left = nullptr;
+    CHECK(pthread_create(&thread, nullptr, LeaveWhenUnblocked, argument) == 0 && pthread_join(thread, &left) == 0 && left == &g_back);
+  }
+  g_semaphores = semget(IPC_PRIVATE, 1, 0600 | IPC_CREAT);
+  timespec minute = {60, 0};
+  for (void* const argument : {static_cast<void*>(nullptr), static_cast<void*>(&minute)}) {
+    if (g_semaphores == -1) break;
+    pthread_t thread;
+    void* left = nullptr;
+    CHECK(pthread_create(&thread, nullptr, WaitForSemaphore, argument) == 0);
+    usleep(50000);
+    CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &left) == 0 && left == PTHREAD_CANCELED);
+  }
+  if (g_semaphores != -1) semctl(g_semaphores, 0, IPC_RMID);
+  CHECK(IsFilled(memory, 0, 12 * kMiB));
+}
+
+// Swap files that were made later were looked for where their folder's path led by then.
+void OtherFolders() {
+  char folder[] = "other-XXXXXX";
+  CHECK(mkdtemp(folder) != nullptr);
+  char* const first = Filled(12 * kMiB);
+  char* const here = getcwd(nullptr, 0);
+  CHECK(chdir(folder) == 0);
+  const bool is_root = chroot(".") == 0;
+  char* const memory = Filled(150 * kMiB);
+  CHECK(IsFilled(memory, 0, 150 * kMiB) && IsFilled(first, 0, 12 * kMiB));
+  CHECK(is_root || (chdir(here) == 0 && rmdir(folder) == 0));
+}
+
+// What is cut off a stream is stored nowhere; other bytes were copied to where it would have been.
+void CutStreams() {
+  char* const memory = Filled(12 * kMiB);
+  const int listening = socket(AF_INET, SOCK_STREAM, 0), sending = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  CHECK(bind(listening, reinterpret_cast<sockaddr*>(&address), length) == 0 && listen(listening, 1) == 0 && getsockname(listening, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  CHECK(connect(sending, reinterpret_cast<sockaddr*>(&address), length) == 0);
+  const int receiving = accept(listening, nullptr, nullptr);
+  const char text[900] = {};
+  CHECK(receiving >= 0 && write(sending, text, sizeof(text)) == sizeof(text));
+  char peeked[900];
+  CHECK(recv(receiving, peeked, sizeof(peeked), MSG_PEEK | MSG_WAITALL) == sizeof(peeked));
+  Sweep();
+  CHECK(recv(receiving, memory, 300, MSG_TRUNC) == 300);
+  iovec piece = {memory + 300, 300};
+  msghdr message = {};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  Sweep();
+  CHECK(recvmsg(receiving, &message, MSG_TRUNC) == 300);
+  CHECK(IsFilled(memory, 0, 12 * kMiB));
+  CHECK(recv(receiving, memory, 300, 0) == 300 && memory[0] == 0 && memory[299] == 0);
+}
+
+// A child's libc writes them itself, behind what brings pages.
+void BuffersInChildren() {
+  FILE* const file = tmpfile();
+  char* const buffer = New(kMiB);
+  CHECK(file != nullptr && setvbuf(file, buffer, _IOFBF, kMiB) == 0);
+  for (int i = 0; i < 30000; ++i) std::fprintf(file, "line %06d\n", i);
+  Sweep();
+  CHECK(InChild([file] { return std::fprintf(file, "child\n") == 6 && fflush(file) == 0 ? 0 : 1; }) == 0);
+}
