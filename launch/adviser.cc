@@ -75,7 +75,7 @@ constexpr uint64_t kDescriptorPart = 8, kDescriptorsLeast = 1 << 20;
 constexpr uint64_t kBesideLeast = 32 << 20;
 constexpr uint64_t kBesidePart = 4;  // of the limit
 constexpr uint64_t kLeastPagesAbove = 4 << 10;  // bytes: a page
-constexpr uint64_t kLargestPageBlock = 2 << 20, kBlocksInLimit = 32;  // with fewer of them there is no room for read-ahead
+constexpr uint64_t kSmallestPageBlock = 4 << 10, kLargestPageBlock = 2 << 20, kBlocksInLimit = 32;  // with fewer of them there is no room for read-ahead
 
 struct Found {
   Advice advice;
@@ -174,14 +174,17 @@ Maybe ForgottenConst(const ProcessStatistics& s, const JobTotals&) {
                static_cast<double>(s.unchanged_bytes)};
 }
 
+bool IsScattered(const ProcessStatistics& s) { return Share(s.misses - std::min(s.misses, *s.misses_in_order), Loads(s)) >= kScatteredLeast; }
+
 Maybe ChunksTooLarge(const ProcessStatistics& s, const JobTotals&) {
-  if (s.pages_adapt || !s.misses_in_order || s.misses < kTransfersLeast || WaitShare(s) < kWaitShareLeast) return {};
+  if (!s.misses_in_order || s.misses < kTransfersLeast || WaitShare(s) < kWaitShareLeast) return {};
   const uint64_t scattered = s.misses - std::min(s.misses, *s.misses_in_order), chunk = MeanLoad(s), in = s.Moved().bytes_in;
-  if (Share(scattered, Loads(s)) < kScatteredLeast || chunk <= kRandomChunkMost || Share(in, s.data) < kTimesDataLeast) return {};
+  if (!IsScattered(s) || chunk <= kRandomChunkMost || Share(in, s.data) < kTimesDataLeast) return {};
   return Found{{Advice::Kind::kChunksTooLarge, "The chunks are large for data that is used in no order.",
                 FormatBytes(in) + " came back from swap, " + Times(Share(in, s.data)) + " the data (" + FormatBytes(s.data) + "), in pieces of " +
                     FormatBytes(chunk) + " on average. Of " + std::to_string(Loads(s)) + " loads, " + std::to_string(scattered) +
                     " followed no order by which they could have been fetched ahead. " + WaitText(s),
+                s.pages_adapt    ? PagesChange(s, kSmallestPageBlock) + " Blocks that adapt themselves have stayed larger than that, for which small limits leave little room." :
                 s.page_block > 0 ? PagesChange(s, s.page_block / 4) :
                 "Where a use needs only a few elements of a chunk, make chunks smaller: managedVector<T> x(n, ramspan::VectorOptions{0, "
                 "ramspan::access::random}) has blocks of 8 KiB, managedArray<T> x(n, ramspan::ChunkBytes{8 << 10}) likewise. Where each use needs all of its "
@@ -220,7 +223,7 @@ Maybe ReadAheadInVain(const ProcessStatistics& s, const JobTotals&) {
 Maybe ReadManyTimes(const ProcessStatistics& s, const JobTotals&) {
   const uint64_t in = s.Moved().bytes_in;
   if (!s.misses_in_order || WaitShare(s) < kMostlyWaits || Share(in, s.data) < kManyTimes) return {};
-  if (Share(s.misses - std::min(s.misses, *s.misses_in_order), Loads(s)) >= kScatteredLeast) return {};
+  if (IsScattered(s)) return {};
   return Found{{Advice::Kind::kReadManyTimes, "The data came back from swap again and again, and the program did little but wait for it.",
                 FormatBytes(in) + " came back from swap, " + Times(Share(in, s.data)) + " the data (" + FormatBytes(s.data) + "). " + WaitText(s),
                 "Where the program goes through its data as often as that, only a higher limit (--memory) helps. Where it does not, its loops go across the data and use little of each piece before the next one "
@@ -263,6 +266,8 @@ Maybe ServersFull(const ProcessStatistics& s, const JobTotals& job) {
 Maybe DescriptorsFillLimit(const ProcessStatistics& s, const JobTotals&) {
   const uint64_t within = s.metadata - std::min(s.metadata, s.metadata_beside_limit);
   if (s.evictions == 0 || within < kDescriptorsLeast || within < s.budget / kDescriptorPart) return {};
+  // Larger ones are slower where pages are used in no order; and ones that adapt themselves are small for that.
+  if (s.page_block > 0 && (s.pages_adapt || !s.misses_in_order || IsScattered(s))) return {};
   return Found{{Advice::Kind::kDescriptorsFillLimit, "There are so many chunks that their descriptors take a good part of the memory limit.",
                 "Descriptors and tables took " + FormatBytes(within) + " of the limit of " + FormatBytes(s.budget) + " (" + Percent(Share(within, s.budget)) +
                     "), which is missing for data.",

@@ -301,6 +301,28 @@ TEST(Advice, TinyChunksThatAreUsedInNoOrderAreRight) {
   EXPECT_THAT(KindsOf(run), IsEmpty());
 }
 
+// A mesh code of somebody's took twice its time with the larger blocks that were asked for here, and was told then that they were too large.
+TEST(Advice, ManyDescriptorsOfPagesThatAreUsedInNoOrderAreRight) {
+  Json run = Changed(kJumps);
+  run.merge_patch(kPages);
+  run["metadata_bytes"] = 16 * kMiB;
+  EXPECT_EQ(TheOne(run).kind, Kind::kChunksTooLarge);
+  run = Changed({{"metadata_bytes", 16 * kMiB}});
+  run.merge_patch(kPages);
+  run["pages"]["adapts"] = true;
+  EXPECT_THAT(KindsOf(run), IsEmpty());
+}
+
+// A search among neighbours took four times as long as with pages of 4 KiB, and nothing was said.
+TEST(Advice, JumpsBetweenPagesThatHaveStayedLargeAskForTheSmallestOnes) {
+  Json run = Changed(kJumps);
+  run.merge_patch(kPages);
+  run["pages"]["adapts"] = true;
+  const Advice advice = TheOne(run);
+  EXPECT_EQ(advice.kind, Kind::kChunksTooLarge);
+  EXPECT_THAT(advice.change, HasSubstr("--page-block 4KiB"));
+}
+
 TEST(Advice, ManyDescriptorsAskForFewerChunks) {
   const Advice advice = TheOne(Changed({{"metadata_bytes", 16 * kMiB}}));
   EXPECT_EQ(advice.kind, Kind::kDescriptorsFillLimit);
