@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "client/engine/engine.h"
@@ -225,7 +226,8 @@ Status Engine::RoomByMover(uint64_t bytes, bool may_wait) {
   const auto until = Clock::now() + kMoverMayTake;
   while (room_for_children_.answered < turn && Clock::now() < until) {
     mover_bell_.Ring();
-    room_for_children_.bell.WaitFor(mutex_, kLookAgain);
+    MutexUnlock unlocked(mutex_);
+    std::this_thread::sleep_for(kLookAgain);  // who is killed while he waits for a condition variable leaves it broken
   }
   if (room_for_children_.answered < turn) return {StatusCode::kUnavailable, StaticText("no thread of the process makes room in swap for its child, which cannot do so itself before it has started its program")};
   return WithinHeap([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return room_for_children_.answer; }, OutOfHeap());
@@ -238,7 +240,6 @@ bool Engine::MakeRoomForChildren() {
   Status answer = AskForRoom(std::exchange(room_for_children_.bytes, 0), &may_wait);
   room_for_children_.answer = std::move(answer);
   room_for_children_.answered = turn;
-  room_for_children_.bell.NotifyAll();
   return true;
 }
 

@@ -12,7 +12,6 @@
 #include "client/arena/budget.h"
 #include "client/chunk/chunk.h"
 #include "client/swap/swap_tier.h"
-#include "common/mutex.h"
 #include "common/status.h"
 
 namespace ramspan {
@@ -123,7 +122,6 @@ struct RoomForChildren {
   bool may_wait = false;
   uint64_t asked = 0, answered = 0;  // turns
   Status answer;
-  CondVar bell;
 };
 
 }  // namespace ramspan

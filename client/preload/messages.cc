@@ -139,18 +139,32 @@ RS_LIBC(mq_setattr, int (*)(mqd_t, const mq_attr*, mq_attr*))
 namespace {
 constexpr size_t kLongestMessage = size_t{16} << 20;  // HARD_MSGSIZEMAX of the kernel's ipc/mqueue.c: more room than that is needed by none
 
+// What of it the program may use is at home for the call: all that a message has may be there, though the program says that there is more.
+template <typename Call>
+ssize_t WithAtHome(const void* message, size_t bytes, const Call& call) {
+  const iovec piece = {const_cast<void*>(message), ReachOf(message, bytes).bytes};
+  const PinnedVectors pinned(&piece, 1);
+  return call();
+}
+size_t LongestOf(mqd_t queue) {
+  const int error = errno;
+  mq_attr attributes = {};
+  const bool is_known = real_mq_getattr(queue, &attributes) == 0;
+  errno = error;
+  return is_known ? static_cast<size_t>(attributes.mq_msgsize) : kLongestMessage;
+}
 template <typename Call>
 int SendBeside(const char* message, size_t bytes, const Call& send) {
-  if (bytes > kLongestMessage || !IsPlain(message, bytes)) return send(message);
+  if (bytes > kLongestMessage || !IsPlain(message, bytes)) return static_cast<int>(WithAtHome(message, std::min(bytes, kLongestMessage), [&] { return send(message); }));
   const Beside beside(bytes);
   if (beside.begin() == nullptr) return errno = ENOMEM, -1;
   return send(static_cast<const char*>(memcpy(beside.begin(), message, bytes)));
 }
 // The kernel has taken a message out of its queue when it finds that it cannot be stored: it would be gone.
 template <typename Call>
-ssize_t ReceiveBeside(char* message, size_t bytes, unsigned* priority, const Call& receive) {
+ssize_t ReceiveBeside(mqd_t queue, char* message, size_t bytes, unsigned* priority, const Call& receive) {
   CopyOf<unsigned> own(priority);
-  const size_t room = std::min(bytes, kLongestMessage);
+  const size_t room = NeedsPins(message) ? std::min(bytes, LongestOf(queue)) : bytes;
   ssize_t got;
   if (IsPlain(message, room)) {
     const Beside beside(room);
@@ -158,7 +172,7 @@ ssize_t ReceiveBeside(char* message, size_t bytes, unsigned* priority, const Cal
     got = receive(beside.begin(), room, own.get());
     if (got > 0) memcpy(message, beside.begin(), static_cast<size_t>(got));
   } else {
-    got = receive(message, bytes, own.get());
+    got = WithAtHome(message, room, [&] { return receive(message, bytes, own.get()); });
   }
   if (got >= 0) own.Answer();
   return got;
@@ -173,11 +187,11 @@ RAMSPAN_API int mq_timedsend(mqd_t queue, const char* message, size_t bytes, uns
   return SendBeside(message, bytes, [&](const char* from) { return real_mq_timedsend(queue, from, bytes, priority, until.get()); });
 }
 RAMSPAN_API ssize_t mq_receive(mqd_t queue, char* message, size_t bytes, unsigned* priority) {
-  return ReceiveBeside(message, bytes, priority, [&](char* to, size_t room, unsigned* p) { return real_mq_receive(queue, to, room, p); });
+  return ReceiveBeside(queue, message, bytes, priority, [&](char* to, size_t room, unsigned* p) { return real_mq_receive(queue, to, room, p); });
 }
 RAMSPAN_API ssize_t mq_timedreceive(mqd_t queue, char* message, size_t bytes, unsigned* priority, const timespec* time) {
   CopyOf<const timespec> until(time);
-  return ReceiveBeside(message, bytes, priority, [&](char* to, size_t room, unsigned* p) { return real_mq_timedreceive(queue, to, room, p, until.get()); });
+  return ReceiveBeside(queue, message, bytes, priority, [&](char* to, size_t room, unsigned* p) { return real_mq_timedreceive(queue, to, room, p, until.get()); });
 }
 RAMSPAN_API int mq_getattr(mqd_t queue, mq_attr* to) noexcept {
   CopyOf<mq_attr> own(to);

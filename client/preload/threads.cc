@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,26 +44,33 @@ pthread_key_t stack_key;  // its value: the stack, which ends with the thread
 
 long SetStack(const stack_t* stack, stack_t* before) { return syscall(SYS_sigaltstack, stack, before); }
 
-// Its first word says how many bytes, with the guard.
-size_t BytesOf(const void* begin) { return *static_cast<const size_t*>(begin); }
-void* MapStack(size_t bytes) {
-  const size_t all = bytes + kGuardBytes;
-  const long mapped = syscall(SYS_mmap, nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+// What the key knows: a word above the stack, where a handler that uses all of it does not come.
+struct Stack {
+  size_t bytes;  // of the stack, which ends here
+  char* begin() { return reinterpret_cast<char*>(this) - bytes; }
+  size_t mapped() const { return kGuardBytes + bytes + kAboveBytes; }
+  static constexpr size_t kAboveBytes = 64;
+};
+Stack* MapStack(size_t all) {
+  const size_t bytes = all - kGuardBytes - Stack::kAboveBytes;
+  const long mapped = syscall(SYS_mmap, nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == -1) return nullptr;
-  syscall(SYS_mprotect, mapped, kGuardBytes, PROT_NONE);
+  syscall(SYS_munlock, mapped, all);                   // mlockall(MCL_FUTURE): all of it would be memory
   syscall(SYS_madvise, mapped, all, MADV_NOHUGEPAGE);  // two megabytes for each thread, beside the limit
-  auto* const begin = reinterpret_cast<size_t*>(mapped + static_cast<long>(kGuardBytes));
-  *begin = bytes;
-  return begin;
+  if (syscall(SYS_mprotect, mapped + static_cast<long>(kGuardBytes), all - kGuardBytes, PROT_READ | PROT_WRITE) != 0) return syscall(SYS_munmap, mapped, all), nullptr;
+  auto* const stack = reinterpret_cast<Stack*>(mapped + static_cast<long>(kGuardBytes + bytes));
+  stack->bytes = bytes;
+  return stack;
 }
-void UnmapStack(void* begin) { syscall(SYS_munmap, static_cast<char*>(begin) - kGuardBytes, BytesOf(begin) + kGuardBytes); }
+void UnmapStack(Stack* stack) { syscall(SYS_munmap, stack->begin() - kGuardBytes, stack->mapped()); }
 
-void EndStack(void* begin) {
+void EndStack(void* ours) {
+  auto* const stack = static_cast<Stack*>(ours);
   stack_t now = {}, none = {};
   none.ss_flags = SS_DISABLE;
-  if (SetStack(nullptr, &now) == 0 && now.ss_sp == begin && SetStack(&none, nullptr) != 0) return;  // in use
+  if (SetStack(nullptr, &now) == 0 && now.ss_sp == stack->begin() && SetStack(&none, nullptr) != 0) return;  // in use
   t_has_ours = false;
-  UnmapStack(begin);
+  UnmapStack(stack);
 }
 
 // Not by a constructor: those of other libraries, which start threads, may come first.
@@ -74,15 +82,18 @@ bool IsLargeEnough(const stack_t& stack) { return (stack.ss_flags & SS_DISABLE) 
 // False: there is no memory.
 bool TakeOurs() {
   pthread_once(&stack_key_once, MakeStackKey);
-  stack_t ours = {};
-  ours.ss_sp = pthread_getspecific(stack_key);
-  if (ours.ss_sp == nullptr) {
-    ours.ss_sp = MapStack(kStackBytes);
-    if (ours.ss_sp == nullptr) ours.ss_sp = MapStack(kSmallStackBytes);
-    if (ours.ss_sp == nullptr) return false;
-    if (pthread_setspecific(stack_key, ours.ss_sp) != 0) return UnmapStack(ours.ss_sp), false;
+  auto* stack = static_cast<Stack*>(pthread_getspecific(stack_key));
+  if (stack == nullptr) {
+    rlimit addresses = {};
+    const bool are_few = syscall(SYS_getrlimit, RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY;
+    stack = are_few ? nullptr : MapStack(kStackBytes);
+    if (stack == nullptr) stack = MapStack(kSmallStackBytes);
+    if (stack == nullptr) return false;
+    if (pthread_setspecific(stack_key, stack) != 0) return UnmapStack(stack), false;
   }
-  ours.ss_size = BytesOf(ours.ss_sp);
+  stack_t ours = {};
+  ours.ss_sp = stack->begin();
+  ours.ss_size = stack->bytes;
   t_has_ours = SetStack(&ours, nullptr) == 0;
   return t_has_ours;
 }

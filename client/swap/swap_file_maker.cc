@@ -32,9 +32,10 @@ uint64_t FileSizeLimit() {
 }
 
 // What a swap file may still take when the disk is to keep 5%, at most 1 GiB, for others.
-uint64_t RoomOnDisk(const std::string& directory) {
+// Of the folder that was opened, if any: its path may lead elsewhere by now.
+uint64_t RoomOnDisk(const Descriptor& folder, const std::string& directory) {
   struct statvfs fs {};
-  if (statvfs(directory.c_str(), &fs) != 0) return 0;
+  if ((folder ? fstatvfs(folder.number(), &fs) : statvfs(directory.c_str(), &fs)) != 0) return 0;
   const uint64_t free = uint64_t{fs.f_bavail} * fs.f_frsize;
   const uint64_t keep = std::min(uint64_t{fs.f_blocks} * fs.f_frsize / 20, kKeepFreeMax);
   return free > keep ? RoundDownToGranule(free - keep) : 0;
@@ -168,7 +169,7 @@ Result<uint64_t> SwapFileMaker::StepFor(uint64_t need, uint64_t have) {
 Result<uint64_t> SwapFileMaker::StepBeyondLimit(uint64_t need, uint64_t have) {
   const std::string used_up = "the limit of " + FormatBytes(limit_bytes_) + " is used up";
   if (policy_ == SwapPolicy::kFail) return FullError(used_up);
-  const uint64_t room = RoomOnDisk(folder());
+  const uint64_t room = RoomOnDisk(folder_, folder());
   if (room < need) return FullError(used_up + ", and the disk has not enough room to spare");
   if (policy_ == SwapPolicy::kAutoextendable) {
     WarnOfGrowth();
