@@ -22,6 +22,8 @@ for name in "${names[@]}"; do
   scenario $name env RAMSPAN_PAGE_CHILDREN=$children "$ramspan" run --pages --memory 8MiB -s 0 -- "$preloaded" $name
 done
 scenario "descriptors beside a memory server" "$ramspan" run --pages --memory 8MiB -s 1 --server-memory 64MiB -- "$preloaded" descriptors
+# Else the mover has mostly made room before the child needs it.
+scenario "grows_in_vfork without the mover" env RAMSPAN_PREEMPTIVE=false "$ramspan" run --pages --memory 8MiB -s 0 -- "$preloaded" grows_in_vfork
 scenario "other_folders beyond swapMemory" env RAMSPAN_SWAP_MEMORY=16MiB "$ramspan" run --pages --memory 8MiB -s 0 -- "$preloaded" other_folders
 # What moves have no part in.
 [ $moves = auto ] || finish
