@@ -118,7 +118,7 @@ TEST_F(Bed, NoChildInheritsADescriptor) {
     EXPECT_NE(fcntl(number, F_GETFD) & FD_CLOEXEC, 0) << number << " -> " << target;
   }
   RecordProperty("descriptors", std::to_string(brought));
-  EXPECT_LE(brought, BedIs("files") || BedIs("ofi-near") ? 5u : BedIs("ofi-far") ? 16u : 19u) << "as docs/architecture.md says";
+  EXPECT_LE(brought, BedIs("files") || BedIs("ofi-near") ? 5u : BedIs("ofi-far") ? 16u : 18u) << "as docs/architecture.md says";
   const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
   EXPECT_EQ(lines(before_.inherited), lines(after_.inherited)) << after_.inherited;
 }
