@@ -19,7 +19,7 @@ constexpr int kSureOfLarge = 4;      // where faults are few, so that it is soon
 constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
 constexpr uint64_t kLargestInLimit = 16;  // large blocks are at most this part of it, also where it is lower than at the start
 // Of the limit: beyond it no more blocks become pages. Frames give way to descriptors up to 7/8, and small limits are soon full of what each block has anyway.
-constexpr uint64_t kDescriptorsInLimit = 4, kDescriptorsInSmallLimit = 12, kSmallLimit = 16 << 20;
+constexpr uint64_t kDescriptorsInLimit = 4, kDescriptorsInSmallLimit = 12, kDescriptorsAloneInSmallLimit = 5, kSmallLimit = 16 << 20;
 
 constexpr size_t kWatchedOf = 64;
 constexpr uint32_t kVisits = 6;                        // of watched units, until it is said how full they are; as often again for each failure
@@ -37,7 +37,8 @@ constexpr uint64_t kPartUsedAnew = 16;
 // Descriptors of pages are not to take what the first touch of other blocks needs.
 bool PageSpace::IsFullOfDescriptors() const {
   const uint64_t limit = engine_->budget()->limit();
-  return engine_->budget()->metadata() > limit / (limit < kSmallLimit ? kDescriptorsInSmallLimit : kDescriptorsInLimit);
+  const uint64_t in_small = has_limit_alone_ ? kDescriptorsAloneInSmallLimit : kDescriptorsInSmallLimit;
+  return engine_->budget()->metadata() > limit / (limit < kSmallLimit ? in_small : kDescriptorsInLimit);
 }
 
 // As far as it can be.

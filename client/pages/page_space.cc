@@ -50,7 +50,7 @@ Result<std::unique_ptr<PageSpace>> PageSpace::Create(Engine* engine, const PageO
 }
 
 PageSpace::PageSpace(Engine* engine, const PageOptions& options)
-    : engine_(engine), adapts_(options.block_bytes <= kPageBlockRestless), is_restless_(options.block_bytes == kPageBlockRestless), unit_bytes_(adapts_ ? kPageUnit : options.block_bytes) {}
+    : engine_(engine), adapts_(options.block_bytes <= kPageBlockRestless), is_restless_(options.block_bytes == kPageBlockRestless), has_limit_alone_(options.has_limit_alone), unit_bytes_(adapts_ ? kPageUnit : options.block_bytes) {}
 
 Status PageSpace::Open(const PageOptions& options) {
   if (Status status = userfault_.Open(options.mode, options.moves); !status.ok()) return status;

@@ -51,6 +51,7 @@ struct PageOptions {
   uint64_t block_bytes = kPageBlockAdapts;  // or a power of two from 4 KiB to 2 MiB
   FaultMode mode = FaultMode::kAuto;
   PageMoves moves = PageMoves::kAuto;
+  bool has_limit_alone = false;  // a program that knows nothing of Ramspan: it has no other objects, which need frames beside descriptors of pages
 };
 
 class PageSpace {
@@ -347,7 +348,7 @@ class PageSpace {
   bool IsHeardOnly(const Sized& block) const;
 
   Engine* const engine_;
-  const bool adapts_, is_restless_;
+  const bool adapts_, is_restless_, has_limit_alone_;
   const uint64_t unit_bytes_;
   int area_entry_bits_ = kAreaBits;  // of the numbers of an area's descriptors
   uint64_t sizes_[kSizes] = {};      // bytes of blocks

@@ -41,7 +41,7 @@ PageSpace& Runtime::StartPages() {
   const CancelDisabled uncancelled;
   MutexLock lock(pages_mutex_);
   if (PageSpace* space = pages_.load(std::memory_order_acquire)) return *space;
-  Result<std::unique_ptr<PageSpace>> made = PageSpace::Create(engine_.get(), {config_.page_block, config_.page_faults, config_.page_moves});
+  Result<std::unique_ptr<PageSpace>> made = PageSpace::Create(engine_.get(), {config_.page_block, config_.page_faults, config_.page_moves, detail::PagesAboveOfUnmodified() != 0});
   if (!made.ok()) Raise(ConfigError(made.status().message()));
   auto* const server = new FaultServer(made.value().get(), PinRegistry::Get().threads());
   if (Status status = server->Start(); !status.ok()) Raise(ConfigError(status.message()));
