@@ -88,6 +88,8 @@ std::optional<ProcessStatistics> ParseProcessStatistics(std::string_view text) {
   const auto rank = process.find("rank"), seconds = process.find("seconds");
   if (rank != process.end() && rank->is_number_integer()) s.rank = rank->get<int64_t>();
   if (seconds != process.end() && seconds->is_number() && *seconds >= 0) s.seconds = seconds->get<double>();
+  const auto ended = process.find("ended");
+  s.ended = ended == process.end() || !ended->is_boolean() || ended->get<bool>();
   s.budget = Number(process, "budget_bytes");
   s.metadata = Number(process, "metadata_bytes");
   s.metadata_beside_limit = Number(process, "metadata_beside_limit_bytes");

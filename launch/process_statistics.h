@@ -19,6 +19,7 @@ struct TierFigures {
 struct ProcessStatistics {
   int64_t rank = -1;
   double seconds = 0;
+  bool ended = true;  // else it is what was so when it was written, of a process that ran then
   uint64_t budget = 0, peak_resident = 0, peak_rss = 0;
   uint64_t anonymous_rss = 0;  // at the end
   uint64_t page_block = 0;     // bytes; 0: no memory was swapped by pages

@@ -50,7 +50,7 @@ Result<ProcessStatistics> ReadStatistics(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return InvalidArgument(path + " is a folder; name the files in it: " + path + "/*.json");
   std::ifstream file(path);
-  if (!file) return InvalidArgument(path + ": cannot be read: " + strerror(errno) + (errno == ENOENT ? " (a program writes its statistics when it exits, not when it is killed; one that is not linked with Ramspan, or has allocated nothing that --pages takes, writes none)" : ""));
+  if (!file) return InvalidArgument(path + ": cannot be read: " + strerror(errno) + (errno == ENOENT ? " (a program writes its statistics when it exits and now and then from its fifth second on, so one that is killed before leaves none; one that is not linked with Ramspan, or has allocated nothing that --pages takes, writes none)" : ""));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::optional<ProcessStatistics> process = ParseProcessStatistics(text);
   if (!process) return InvalidArgument(path + " is not a statistics file (one JSON object, as RAMSPAN_STATS=FILE or --stats FILE writes it)");
@@ -192,22 +192,25 @@ Result<std::string> ReportText(const std::vector<ReportColumn>& columns) {
   Table table;
   std::vector<std::string> head = {""};
   std::vector<Totals> totals;
-  std::string advice;
+  std::string cut, advice;
   for (const ReportColumn& column : columns) {
     head.push_back(column.name);
     totals.emplace_back();
     std::vector<ProcessStatistics> job;
+    double unended = 0;
     for (const std::string& path : column.files) {
       Result<ProcessStatistics> process = ReadStatistics(path);
       if (!process.ok()) return process.status();
       Add(process.value(), totals.back());
+      if (!process.value().ended) unended = std::max(unended, process.value().seconds);
       job.push_back(std::move(process.value()));
     }
+    if (unended > 0 && (column.named || column.files.size() == 1)) cut += "\n" + column.name + ": had not ended when this was written, after " + Seconds(unended) + " (what is killed leaves the numbers of at most a minute before)\n";
     if (column.advised) advice += "\n" + AdviceText(job, column.named ? column.name : "");
   }
   table.Row(std::move(head));
   AddRows(table, totals);
-  return table.Text() + advice;
+  return table.Text() + cut + advice;
 }
 
 }  // namespace ramspan

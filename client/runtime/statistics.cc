@@ -54,8 +54,9 @@ Statistics RuntimeStatistics::Snapshot() const {
   return s;
 }
 
-std::string RuntimeStatistics::Json() const {
+std::string RuntimeStatistics::Json(bool ended) const {
   StatsInput in;
+  in.ended = ended;
   in.config = from_.config;
   in.counters = from_.engine->counters();
   in.small_objects = from_.bundles ? from_.bundles->objects() : 0;
@@ -119,16 +120,38 @@ void RuntimeStatistics::CheckFile() {
   if (access(exists ? path.c_str() : directory.c_str(), exists ? W_OK : W_OK | X_OK) != 0) WarnUnwritable(path, errno);
 }
 
+std::string RuntimeStatistics::FilePath() const {
+  if (from_.config->stats.empty()) return {};
+  std::string path = ExpandStatsPath(from_.config->stats, rank_.load(std::memory_order_relaxed));
+  return path[0] == '/' ? path : folder_ + path;
+}
+
 void RuntimeStatistics::WriteFile() {
-  if (from_.config->stats.empty()) return;
-  const std::string path = ExpandStatsPath(from_.config->stats, rank_.load(std::memory_order_relaxed));
-  const std::string text = Json() + "\n";  // before the file is emptied: there may be no heap for it
+  const std::string path = FilePath();
+  if (path.empty()) return;
+  const std::string text = Json(/*ended=*/true) + "\n";  // before the file is emptied: there may be no heap for it
   const WriteSignalsBlocked blocked;
-  const int fd = BeyondStandardStreams(open((path[0] == '/' ? path : folder_ + path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
+  const int fd = BeyondStandardStreams(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
   if (fd < 0) return WarnUnwritable(path, errno);
   int error = WriteWhole(fd, text);
   if (close(fd) != 0 && error == 0) error = errno;
   if (error != 0) LogWarning("statistics in %s are not complete: %s", path.c_str(), std::strerror(error));
+}
+
+void RuntimeStatistics::WriteFileNowAndThen() {
+  constexpr auto kSeldom = std::chrono::minutes(1);
+  const auto now = std::chrono::steady_clock::now() - from_.started;
+  if (now < next_write_) return;
+  next_write_ = now + std::min<std::chrono::steady_clock::duration>(now, kSeldom);
+  const std::string path = FilePath(), part = path + "." + std::to_string(getpid()) + ".part";
+  struct stat facts;
+  if (path.empty() || (lstat(path.c_str(), &facts) == 0 ? !S_ISREG(facts.st_mode) : errno != ENOENT)) return;
+  const std::string text = Json() + "\n";
+  const WriteSignalsBlocked blocked;
+  const int fd = BeyondStandardStreams(open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (fd < 0) return;
+  const bool written = WriteWhole(fd, text) == 0;
+  if (close(fd) != 0 || !written || rename(part.c_str(), path.c_str()) != 0) unlink(part.c_str());
 }
 
 }  // namespace ramspan

@@ -1,5 +1,5 @@
 // RuntimeStatistics: the counts of all components, gathered for the program (Statistics), as JSON (RAMSPAN_STATS,
-// SIGUSR1), and written to a file at exit.
+// SIGUSR1), and written to a file now and then and at exit.
 // Thread-safety: any thread. Owns nothing that it is given; all of it must live as long.
 #pragma once
 
@@ -33,16 +33,21 @@ class RuntimeStatistics {
   void set_rank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
 
   Statistics Snapshot() const;
-  std::string Json() const;
+  std::string Json(bool ended = false) const;
   // At the start: warns when the file of the key stats, if there is one, can hardly be written at the end.
   void CheckFile();
-  // To that file. Does not block, and takes no signal for it. A warning says what failed, if none has yet.
+  // To that file, at the end. Does not block on a fifo, and takes no signal for it. A warning says what failed, if none has yet.
   void WriteFile();
+  // To that file, if it is a regular one or is not there: after 5, 10, 20, 40 seconds and then each minute, so that a program that is killed leaves what was so until
+  // shortly before. The file is whole at any time. Says nothing of failures, and what is not written is tried again the next time. One thread at a time, and not beside WriteFile.
+  void WriteFileNowAndThen();
 
  private:
+  std::string FilePath() const;  // empty: none is wanted
   void WarnUnwritable(const std::string& path, int error);
 
   const Sources from_;
+  std::chrono::steady_clock::duration next_write_ = std::chrono::seconds(5);  // after the start
   std::string folder_;  // of the start, with a slash at its end: a program may have gone to another one; empty: not known
   std::atomic<int> rank_{-1};
   std::atomic<int> told_{0};  // the errno of which the program's user knows; only a warning hangs on it

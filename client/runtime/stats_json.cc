@@ -143,6 +143,7 @@ std::string FormatStats(const StatsInput& in) {
       .Add("program", static_cast<const char*>(program))
       .Add("rank", in.rank)
       .Add("seconds", in.seconds)
+      .Add("ended", in.ended)
       .Add("config", ConfigJson(*in.config))
       .Add("budget_bytes", c.budget_bytes)
       .Add("resident_bytes", c.resident_bytes)

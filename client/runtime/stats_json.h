@@ -24,6 +24,7 @@ struct StatsInput {
   uint64_t pages_above = 0;  // bytes: larger allocations are swapped, of a program that knows nothing of it
   int rank = -1;
   double seconds = 0;
+  bool ended = false;  // else the program went on
 };
 
 std::string FormatStats(const StatsInput& in);

@@ -312,6 +312,10 @@ int SweepUnder(void (*handler)(int)) {
     static_cast<int*>(glue)[1] = 1;
   }
 }
+int GoOn() {
+  Touch();
+  for (;;) pause();
+}
 int PullInHandlers() { return SweepUnder(PullNext); }
 int ExitInHandlers() { return SweepUnder(ExitLater); }
 
@@ -319,6 +323,7 @@ int ExitInHandlers() { return SweepUnder(ExitLater); }
 
 int main(int, char** argv) try {
   const std::map<std::string, std::function<int()>> lives = {{"touch", Touch},
+                                                             {"go-on", GoOn},
                                                              {"exit-on-mover", ExitOnMover},
                                                              {"pin-too-much", PinTooMuch},
                                                              {"exit-on-thread", ExitOnThread},

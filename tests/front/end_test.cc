@@ -2,13 +2,18 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "tests/support/job_fixture.h"
+#include "tests/support/send_signal.h"
 
 namespace ramspan {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -128,6 +133,23 @@ TEST_F(ProgramEnd, AFifoThatNobodyReadsHoldsNothingUp) {
   const Outcome end = Live("touch", {Stats("fifo")});
   EXPECT_EQ(end.status, 0) << end.err;
   EXPECT_THAT(end.err, HasSubstr("fifo that nobody reads"));
+}
+
+// Of a job that the batch system ended nobody could see what it had waited for.
+TEST_F(ProgramEnd, WhoIsKilledLeavesStatisticsOfShortlyBefore) {
+  const pid_t program = StartCommand({END_PROGRAM, "go-on"}, {"RAMSPAN_MEMORY=8MiB", Stats("stats")});
+  for (int i = 0; i < 600 && !std::filesystem::exists(folder_ / "stats"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  SendSignal(program, SIGKILL);
+  EXPECT_EQ(Wait(program).status, 128 + SIGKILL);
+  const std::string left = ReadFile(folder_ / "stats");
+  EXPECT_THAT(left, HasSubstr(R"("ended":false)"));
+  EXPECT_THAT(left, EndsWith("}\n"));
+  for (const auto& file : std::filesystem::directory_iterator(folder_)) EXPECT_NE(file.path().extension(), ".part");
+}
+
+TEST_F(ProgramEnd, StatisticsOfTheEndSayThatTheyAreIt) {
+  EXPECT_EQ(Live("touch", {Stats("stats")}).status, 0);
+  EXPECT_THAT(ReadFile(folder_ / "stats"), HasSubstr(R"("ended":true)"));
 }
 
 TEST_F(ProgramEnd, AStatsFileThatCannotBeIsToldAtTheStart) {

@@ -57,6 +57,16 @@ TEST_F(ReportTest, AdviceIsGivenOnceForAJobAndOnceForEachName) {
   EXPECT_NE(named.find("What to change (two)"), std::string::npos);
 }
 
+TEST_F(ReportTest, ProcessesThatHadNotEndedAreNamed) {
+  std::string going_on = kProcess;
+  going_on.insert(1, R"("ended": false, )");
+  const std::string a = File("a.json", kProcess), b = File("b.json", going_on);
+  const std::string files = ReportText(ParseReportArguments({a, b}).value()).value(), name = std::to_string(getpid()) + "b.json";
+  EXPECT_NE(files.find("\n" + name + ": had not ended when this was written, after 2.50 s"), std::string::npos) << files;
+  EXPECT_EQ(files.find("had not ended"), files.rfind("had not ended")) << files;
+  EXPECT_NE(ReportText(ParseReportArguments({"--name", "run", a, b}).value()).value().find("\nrun: had not ended"), std::string::npos);
+}
+
 TEST_F(ReportTest, MissingKeysCountAsZero) {
   const Result<std::string> table = ReportText({{"job", {File("c.json", "{\"budget_bytes\": 1}")}}});
   EXPECT_TRUE(table.ok());
