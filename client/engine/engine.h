@@ -373,6 +373,8 @@ class Engine {
 
   // vacate.cc
   Status BringHome(Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go
+  bool ComesLater(const Chunk* chunk, VacateOptions options) const RS_REQUIRES(mutex_);
+  void AwaitForgotten(const Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go
   Status BringHomeIfItLeaves(Chunk* chunk, VacateOptions options) RS_REQUIRES(mutex_);  // lets go
   bool LetOthersIn(uint32_t* looks_left, const Vacating::Part* part = nullptr) RS_REQUIRES(mutex_);  // lets go
   uint64_t BytesAtHome(const Vacating::Leaving& leaving) const RS_REQUIRES(mutex_);

@@ -89,7 +89,7 @@ Status Engine::BringHome(Chunk* chunk, VacateOptions options) {
   vacating_.no_memory = false;
   Status status = AcquireLocked(chunk, true, WhenPinned::kBriefly, std::chrono::steady_clock::now());
   if (!status.ok() && vacating_.no_memory) status = NoHome(std::move(status));
-  // Meanwhile another thread may have freed the chunk (then it is doomed, and goes below) or taken its slot.
+  // Meanwhile another thread may have freed the chunk (then it is doomed, and goes here or in AwaitForgotten) or taken its slot.
   const Phase phase = PhaseOf(chunk);
   const bool still = phase != Phase::kFreed && phase != Phase::kLost && SlotLeaves(chunk, *vacating_.leaving);
   if (status.ok() && still) status = FromTier([&]() RS_NO_THREAD_SAFETY_ANALYSIS { return LeaveSlot(chunk, options); }, OutOfHeap());
@@ -100,13 +100,29 @@ Status Engine::BringHome(Chunk* chunk, VacateOptions options) {
   return Status();
 }
 
+// A part of the slot may be at another server, which stands still: who comes again and again waits for none such.
+bool Engine::ComesLater(const Chunk* chunk, VacateOptions options) const {
+  return options.part != nullptr && SlotLeaves(chunk, *vacating_.leaving) && tier_->StandsStill(chunk->slot, chunk->bytes);
+}
+
+// A chunk that was freed keeps its slot until who is about it (a transfer, or a look at pins) has ended, and forgets it. Until then the slot's
+// number must not mean something else, and a transfer must have a tier that ends it.
+void Engine::AwaitForgotten(const Chunk* chunk, VacateOptions options) {
+  while (Has(chunk, kDoomed) && SlotLeaves(chunk, *vacating_.leaving) && !ComesLater(chunk, options)) {
+    if (chunk->op != nullptr) {
+      PollOnce(microseconds(1000));
+    } else if (!AwaitClosing()) {
+      return;
+    }
+  }
+}
+
 Status Engine::BringHomeIfItLeaves(Chunk* chunk, VacateOptions options) {
   const Vacating::Leaving& leaving = *vacating_.leaving;
-  // A part of the slot may be at another server, which stands still: who comes again and again waits for none such.
-  const auto comes_later = [&]() RS_NO_THREAD_SAFETY_ANALYSIS { return options.part != nullptr && SlotLeaves(chunk, leaving) && tier_->StandsStill(chunk->slot, chunk->bytes); };
   // Transfers elsewhere are none of its business: while other threads go on there are always some.
-  while (chunk->op != nullptr && SlotLeaves(chunk, leaving) && !comes_later()) PollOnce(microseconds(1000));
-  if (comes_later()) return Status();
+  while (chunk->op != nullptr && SlotLeaves(chunk, leaving) && !ComesLater(chunk, options)) PollOnce(microseconds(1000));
+  AwaitForgotten(chunk, options);
+  if (ComesLater(chunk, options)) return Status();
   if (!SlotLeaves(chunk, leaving) || PhaseOf(chunk) == Phase::kFreed) return Status();
   if (PhaseOf(chunk) == Phase::kLost) {
     static_cast<void>(DetachSlot(chunk));  // nothing to bring home, but the slot's number will mean something else
@@ -115,6 +131,7 @@ Status Engine::BringHomeIfItLeaves(Chunk* chunk, VacateOptions options) {
   if (chunk->bytes >= vacating_.too_large) return Status();
   vacating_.looks_left = 0;  // this takes as long as many looks
   Status status = BringHome(chunk, options);
+  AwaitForgotten(chunk, options);
   if (status.ok()) {
     vacating_.waited -= vacating_.waited / kGivenBack;
     return status;

@@ -83,7 +83,7 @@ class WritesUnderWay {
  private:
   static constexpr uint64_t kMuchLarger = 16;
   static constexpr unsigned kSizes = 64;
-  static constexpr int kDoublingsMax = 20;
+  static constexpr int kDoublingsMax = 7;  // of the least patience: more than kLongestMore
   static constexpr std::chrono::milliseconds kLongestMore{100};  // by then swap knows that a server stands still (lease_keeper.h)
 
   // By powers of two: of those with size s, each has at least 2^s bytes and fewer than 2^(s+1).

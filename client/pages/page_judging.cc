@@ -15,6 +15,7 @@ constexpr int kGrow = 16;            // so many more faults with a neighbour tha
 constexpr uint8_t kRowOfSweep = 32;  // pages that came one after the other: a record of several is shorter, and where all are used at random there is no such row
 constexpr int kSweepWeighs = 32, kSureOfSparse = 512;
 constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
+constexpr int kFarOfUnits = 8;      // what one unit without a neighbour takes of what was for large blocks
 constexpr int kSureOfLarge = 4;      // where faults are few, so that it is soon seen when they come here and there
 constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
 constexpr uint64_t kLargestInLimit = 16;  // large blocks are at most this part of it, also where it is lower than at the start
@@ -132,7 +133,8 @@ void PageSpace::Judge(const Sized& block) {
   const bool in_vain = full == kUnknown && area.units.load(std::memory_order_relaxed) >= std::min(kUnitsOfTrial << area.failures.load(std::memory_order_relaxed), kUnitsOfTrialMost);
   if (on_trial && (full == kDense || full == kHalf || in_vain)) {
     area.on_trial.store(false, std::memory_order_relaxed);
-    if (full == kDense || (in_vain && !area.is_doubted.load(std::memory_order_relaxed))) {
+    // Full units alone are no reason to be large: records of some units, here and there, fill them, too.
+    if (area.score.load(std::memory_order_relaxed) >= kGrow / 2 && (full == kDense || (in_vain && !area.is_doubted.load(std::memory_order_relaxed)))) {
       area.trials.store(std::min<uint8_t>(area.trials.load(std::memory_order_relaxed) + 1, kTrialsMost), std::memory_order_relaxed);
       return Turn(&area, kLarge);
     }
@@ -153,7 +155,9 @@ void PageSpace::Judge(const Sized& block) {
                                        : (block.home > homes_.begin && CameNear(block.home - 1, now, near)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now, near));
   const bool sweeps = wanted == kPage && block.block->row.load(std::memory_order_relaxed) >= kRowOfSweep;
   const int weight = sweeps ? kSweepWeighs : is_near ? 1 : -1;
-  const int score = area.score.load(std::memory_order_relaxed) + weight, failures = area.failures.load(std::memory_order_relaxed);
+  const int before = area.score.load(std::memory_order_relaxed), failures = area.failures.load(std::memory_order_relaxed);
+  // A large block costs as much as half of its units: runs that are shorter than a third of it are not to make it large, however many there are.
+  const int score = wanted == kUnit && !is_near && before > 0 ? std::max(before - kFarOfUnits, -1) : before + weight;
   Size next = wanted;
   if (score >= kGrow) next = wanted == kPage ? kUnit : kLarge;
   // Units that were found full tell that it was right to be large: it needs as much more until it is none again.

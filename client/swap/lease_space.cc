@@ -47,7 +47,7 @@ SlotRef LeaseSpace::ReserveSilent(size_t bytes) {
 }
 
 bool LeaseSpace::Add(const Lease& lease) {
-  leases_.reserve(leases_.size() + 1);  // before there is a region of which nothing else is known
+  if (leases_.size() == leases_.capacity()) leases_.reserve(2 * leases_.size() + 1);  // before there is a region of which nothing else is known
   const std::optional<uint32_t> index = space_.AddRegion(lease.bytes);
   if (!index) return false;
   if (leases_.size() <= *index) leases_.resize(*index + size_t{1});

@@ -68,7 +68,6 @@ void RemoteIo::Count(const IoRequest& request, std::span<const RemotePiece> piec
     if (server == nullptr) continue;
     (request.is_write ? server->written_bytes : server->read_bytes) += piece.bytes;
     server->is_told = false;
-    server->largest = std::max(server->largest, piece.bytes);
   }
 }
 
@@ -102,6 +101,7 @@ void RemoteIo::StartFar(IoRequest* request, std::span<const RemotePiece> pieces)
     }
     stats_.in_flight_sum += ++in_flight_;
     Count(*request, pieces);
+    for (const RemotePiece& piece : pieces) servers_[piece.server].largest = std::max(servers_[piece.server].largest, piece.bytes);
     request->parts_left = request->parts_to_begin = static_cast<uint32_t>(pieces.size());
   }
   BeginPieces(request, pieces, /*has_place=*/false);

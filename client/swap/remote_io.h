@@ -81,7 +81,7 @@ class RemoteIo {
     bool is_told = true;
     std::array<Places, 2> places;  // reads, writes
     uint64_t ended = 0;
-    size_t largest = 0;  // piece since there was none
+    size_t largest = 0;  // piece that the transport got since it had none
   };
   // Of a request that waited: it has a place now.
   struct Turn {

@@ -65,6 +65,7 @@ std::optional<uint32_t> SlotSpace::AddRegion(uint64_t bytes) {
   while (index < regions_.size() && regions_[index] != nullptr) ++index;
   if (index == regions_.size()) regions_.emplace_back();
   regions_[index] = std::make_unique<Region>(bytes);
+  first_free_ = std::min(first_free_, index);
   ++regions_in_use_;
   free_bytes_ += bytes;
   region_metadata_ += regions_[index]->metadata_bytes();
@@ -79,6 +80,7 @@ void SlotSpace::CloseRegion(uint32_t region) {
 void SlotSpace::OpenRegion(uint32_t region) {
   const uint64_t before = At(region).free_bytes();
   regions_[region]->closed = false;
+  first_free_ = std::min<size_t>(first_free_, region);
   free_bytes_ += regions_[region]->free_bytes() - before;
 }
 
@@ -104,11 +106,13 @@ void SlotSpace::GiveBack(const Extent& extent) noexcept {
   Region& region = *regions_[extent.region];
   region.buddy.Free(extent.offset / kSwapGranule, extent.bytes / kSwapGranule);
   used_bytes_ -= extent.bytes;
+  first_free_ = std::min<size_t>(first_free_, extent.region);
   free_bytes_ += region.closed ? 0 : extent.bytes;
 }
 
 uint64_t SlotSpace::RegionUsed(uint32_t region) const { return At(region).used_bytes(); }
 uint64_t SlotSpace::RegionFree(uint32_t region) const { return At(region).free_bytes(); }
+uint64_t SlotSpace::FreeOf(size_t region) const { return region < regions_.size() && regions_[region] != nullptr ? regions_[region]->free_bytes() : 0; }
 
 SlotRef SlotSpace::Reserve(size_t bytes, uint32_t preferred) {
   const SlotRef slot = ReserveAnywhere(bytes, preferred);
@@ -125,12 +129,13 @@ SlotRef SlotSpace::ReserveAnywhere(size_t bytes, uint32_t preferred) {
   RS_CHECK(bytes > 0, "a slot of no bytes");
   const uint64_t units = UnitsFor(bytes);
   const auto try_region = [&](size_t r) -> SlotRef {
-    if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return {};
+    if (FreeOf(r) == 0) return {};
     const std::optional<uint64_t> unit = Take(r, units);
     return unit ? slot_bits::FromGranule(static_cast<uint32_t>(r), *unit) : SlotRef{};
   };
   if (SlotRef slot = try_region(preferred)) return slot;
-  for (size_t r = 0; r < regions_.size(); ++r) {
+  while (first_free_ < regions_.size() && FreeOf(first_free_) == 0) ++first_free_;
+  for (size_t r = first_free_; r < regions_.size(); ++r) {
     if (SlotRef slot = r == preferred ? SlotRef{} : try_region(r)) return slot;
   }
   return free_bytes() >= units * kSwapGranule ? ReserveScattered(units, preferred) : SlotRef{};
@@ -197,7 +202,7 @@ SlotRef SlotSpace::MakeRow(std::vector<Extent>* extents) {
 // Returns how many units it has not found.
 uint64_t SlotSpace::TakeExtents(uint64_t units, uint32_t preferred, std::vector<Extent>* extents) {
   const auto take_from = [&](size_t r) {
-    if (r >= regions_.size() || regions_[r] == nullptr || regions_[r]->closed) return;
+    if (FreeOf(r) == 0) return;
     const BuddyAllocator& buddy = regions_[r]->buddy;
     while (units > 0 && buddy.largest_free_block() > 0) {
       if (extents->size() == extents->capacity()) extents->reserve(std::max(kExtentsFirst, 2 * extents->size()));  // before the block is taken
@@ -308,6 +313,7 @@ bool SlotSpace::IsValid() const {
     metadata += regions_[r] ? regions_[r]->metadata_bytes() : 0;
     if (regions_[r] && (!regions_[r]->buddy.IsValid() || scattered[r] > regions_[r]->used_bytes())) return false;
     in_use += regions_[r] != nullptr;
+    if (r < first_free_ && FreeOf(r) != 0) return false;
   }
   return row_bytes == row_bytes_ && in_use == regions_in_use_ && used == used_bytes_ && free == free_bytes_ && metadata == region_metadata_;
 }

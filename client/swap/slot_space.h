@@ -95,6 +95,7 @@ class SlotSpace {
   const Region& At(uint32_t region) const;
   Extent OnlyExtentOf(SlotRef slot, size_t bytes) const;  // REQUIRES: it has one
   std::span<const Extent> RowOf(SlotRef slot) const;      // of several
+  uint64_t FreeOf(size_t region) const;  // bytes for slots, of any index
   std::optional<uint64_t> Take(size_t region, uint64_t units);
   void GiveBack(const Extent& extent) noexcept;
   void PrepareNode();
@@ -107,6 +108,7 @@ class SlotSpace {
   const size_t regions_max_;
   size_t regions_in_use_ = 0;
   std::vector<std::unique_ptr<Region>> regions_;  // null: the index is free
+  size_t first_free_ = 0;                         // those before it give no slots: they are full, closed, or none
   // Slots of several extents, by row number.
   using Rows = std::unordered_map<uint64_t, std::vector<Extent>>;
   Rows rows_;

@@ -70,7 +70,7 @@ size_t TieredSwap::Add(std::unique_ptr<SwapTier> tier, size_t reuse) {
   const size_t count = count_.load(std::memory_order_relaxed);
   const size_t i = reuse < count ? reuse : count;
   if (i == kTiersMax) return kTiersMax;
-  owned_.reserve(owned_.size() + 1);  // may throw; from here on nothing does
+  if (owned_.size() == owned_.capacity()) owned_.reserve(2 * owned_.size() + 1);  // may throw; from here on nothing does
   if (i < count) {
     const TierStats old = At(i)->stats();
     past_.bytes_written.fetch_add(old.bytes_written, std::memory_order_relaxed);

@@ -28,6 +28,7 @@ cd "$1" || exit 1
 said=$(
   check client/engine/pin_scanner.h client/pages/page_scanner.h
   check client/policy/policy.h client/policy/trace_policy.h Consult decides_in_consult  # it stands before the library's own, which do not consult
+  check client/policy/policy.h tests/support/recording_policy.h
   check client/swap/swap_tier.h client/swap/retirable_tier.h
   check client/swap/swap_tier.h client/swap/tiered_swap.h
 )

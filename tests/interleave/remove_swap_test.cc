@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <future>
@@ -234,6 +235,69 @@ TEST_F(SwapsThatGo, TheSlotThatIsKeptFreeIsNotOneOfASwapThatIsGone) {
   Fill(30);
   ASSERT_TRUE(engine_->Vacate([](SlotRef, size_t) { return false; }).ok());  // gives that slot back
   for (Chunk* chunk : chunks_) EXPECT_TRUE(engine_->Acquire(chunk, false).ok());
+  EXPECT_TRUE(engine_->IsValid());
+}
+
+// The swap was gone when who had looked for its pins gave back the slot of an object that was freed meanwhile: in the swap that had that number next.
+TEST_F(SwapsThatGo, RemovalWaitsForWhoLooksForPinsOfAFreedObject) {
+  const SwapId id = swaps_->Add(&store_);
+  swaps_->Use(id);
+  Fill(24);
+  for (int round = 0; round < 2; ++round) {
+    for (Chunk* chunk : chunks_) ASSERT_TRUE(engine_->Acquire(chunk, false).ok());
+  }
+  engine_->Drain();
+  Chunk* const stays = *std::find_if(chunks_.begin(), chunks_.end(), [](Chunk* chunk) { return PhaseOf(chunk) == Phase::kSwapped; });
+  std::promise<Chunk*> victim;
+  std::promise<void> go_on;
+  pins_.looks = [&, once = true](std::span<Chunk* const> chunks) mutable {
+    if (!std::exchange(once, false)) return;
+    victim.set_value(chunks[0]);
+    go_on.get_future().wait();
+  };
+  auto evicts = std::async(std::launch::async, [&] { return engine_->Acquire(stays, false).ok(); });
+  ASSERT_TRUE(victim.get_future().get()->slot);
+  for (Chunk* chunk : chunks_) {
+    if (chunk != stays) engine_->Free(chunk);
+  }
+  chunks_ = {stays};
+  auto removed = std::async(std::launch::async, [&] { swaps_->Remove(id, Swaps::Removal::kBringHome); });
+  EXPECT_EQ(removed.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout) << "somebody has a slot in it";
+  go_on.set_value();
+  removed.get();
+  second_.capacity = 64 * kMiB;
+  swaps_->Use(swaps_->Add(&second_));
+  EXPECT_TRUE(evicts.get());
+  EXPECT_EQ(second_.erased, 0);
+  EXPECT_TRUE(engine_->IsValid());
+}
+
+// A transfer whose tier had gone never ended: nobody asked that tier any more.
+TEST_F(SwapsThatGo, VacatingWaitsForTheReadOfAFreedObject) {
+  swap_->SetOrder(std::vector<size_t>{1});
+  Fill(14);
+  for (Chunk* chunk : chunks_) ASSERT_TRUE(engine_->Acquire(chunk, true).ok());
+  engine_->Drain();
+  Chunk* const leaves = *std::find_if(chunks_.begin(), chunks_.end(), [](Chunk* chunk) { return PhaseOf(chunk) == Phase::kSwapped; });
+  const SlotRef slot = leaves->slot;
+  std::vector<Chunk*> resident;
+  for (Chunk* chunk : chunks_) {
+    if (PhaseOf(chunk) == Phase::kResident) resident.push_back(chunk);
+  }
+  pins_.all_pinned = true;  // so it waits for memory, until some is freed, and by then a hint has begun to read
+  pins_.judge = [] { return PinScanner::Verdict::kSomebodyMayUnpin; };
+  auto vacated = std::async(std::launch::async, [&] { return engine_->Vacate([&](SlotRef one, size_t) { return one == slot; }, {.patiently = true}).ok(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  configured_->shut = true;
+  for (int i = 0; i < 3; ++i) engine_->Free(resident[i]);
+  engine_->Prefetch(leaves);
+  engine_->Free(leaves);
+  const bool waits = vacated.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout;
+  EXPECT_TRUE(waits || !engine_->HasTransfers());
+  configured_->shut = false;
+  EXPECT_TRUE(vacated.get());
+  pins_.all_pinned = false;
+  std::erase_if(chunks_, [&](Chunk* chunk) { return chunk == leaves || std::find(resident.begin(), resident.begin() + 3, chunk) != resident.begin() + 3; });
   EXPECT_TRUE(engine_->IsValid());
 }
 

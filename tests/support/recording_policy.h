@@ -95,6 +95,7 @@ class RecordingPolicy final : public CachePolicy {
     ++record_->searches;
     return inner_->PickVictims(bytes, out);
   }
+  void OnDone(Chunk* chunk) override { inner_->OnDone(chunk); }
   void OnPinned(Chunk* chunk) override { inner_->OnPinned(chunk); }
   bool WantsReadAhead() const override { return inner_->WantsReadAhead(); }
   size_t PickReadAhead(std::span<Chunk*> out) override { return inner_->PickReadAhead(out); }

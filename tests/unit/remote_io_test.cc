@@ -185,5 +185,20 @@ TEST_F(RemoteIoTest, WhatWaitsForAPlaceEndsWhereTheHeapHasNoMoreForIt) {
   }
 }
 
+// What this process copied itself counted as if the server had to move it: who asked one that stood still waited 10 ns for each byte.
+TEST(RemoteIo, CopiesToANearServerNeedNoPatience) {
+  LocalServers servers({.servers = 1, .near = 1});
+  const auto transport = servers.Connect(0);
+  std::vector<std::byte> pool(kMiB), buffer(kMiB);
+  RemoteIo io(*transport, [&](const IoRequest&, std::vector<RemotePiece>* pieces) { *pieces = {{.server = 0, .offset = 0, .bytes = pool.size(), .mapped = pool.data()}}; });
+  IoRequest request{.buffer = buffer.data(), .bytes = buffer.size()};
+  request.is_write = true;
+  io.Submit(&request);
+  IoRequest* done[1];
+  bool failed = false;
+  ASSERT_EQ(io.TakeDone(done, &failed), 1u);
+  EXPECT_EQ(io.LookAt(0).patience.count(), 0);
+}
+
 }  // namespace
 }  // namespace ramspan
