@@ -25,17 +25,20 @@ char* Map(uint64_t bytes) {
   return nullptr;
 }
 
-// What `ulimit -v` leaves.
+// What `ulimit -v` and `ulimit -d` leave.
 uint64_t FreeAddresses() {
-  rlimit all{};
-  if (getrlimit(RLIMIT_AS, &all) != 0 || all.rlim_cur == RLIM_INFINITY) return UINT64_MAX / 2;
-  unsigned long long pages = 0;
+  unsigned long long all = 0, data = 0;  // pages: all of them, and the private ones that can be written
   if (FILE* file = fopen("/proc/self/statm", "re")) {
-    if (fscanf(file, "%llu", &pages) != 1) pages = 0;
+    if (fscanf(file, "%llu %*u %*u %*u %*u %llu", &all, &data) != 2) all = data = 0;
     fclose(file);
   }
-  const uint64_t used = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return all.rlim_cur > used ? all.rlim_cur - used : 0;
+  const auto left = [](auto resource, uint64_t pages) {
+    rlimit most{};
+    if (getrlimit(resource, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return UINT64_MAX / 2;
+    const uint64_t used = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return most.rlim_cur > used ? most.rlim_cur - used : 0;
+  };
+  return std::min(left(RLIMIT_AS, all), left(RLIMIT_DATA, data));
 }
 
 std::atomic<bool> leave_half{false};

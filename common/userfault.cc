@@ -74,6 +74,27 @@ int OpenFd(bool user_mode_only) {
   return made;
 }
 
+std::string TextOf(const std::string& path) {
+  char text[2048];
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  const ssize_t n = read(fd, text, sizeof(text));
+  close(fd);
+  return {text, static_cast<size_t>(std::max<ssize_t>(n, 0))};
+}
+
+// Whether somebody traces this process who stops all of its threads and then reads its memory by process_vm_readv, as strace does: he would wait for one of them to bring it. Debuggers
+// read in other ways, which fail at once for what has left, and halt at each signal by which it would come.
+bool IsTracedByWhoWaits() {
+  constexpr char kKey[] = "TracerPid:\t";
+  const std::string status = TextOf("/proc/self/status");
+  const size_t at = status.find(kKey);
+  const int tracer = at != std::string::npos ? std::atoi(status.c_str() + at + sizeof(kKey) - 1) : 0;
+  if (tracer == 0) return false;
+  const std::string name = TextOf("/proc/" + std::to_string(tracer) + "/comm");
+  return name.rfind("gdb", 0) != 0 && name.rfind("lldb", 0) != 0;
+}
+
 // A page that is shared with a forked child becomes this process's own by a write. The program's threads may be writing there, too.
 void Unshare(char* page) { __atomic_fetch_or(page, 0, __ATOMIC_RELAXED); }
 
@@ -86,7 +107,7 @@ Userfault::~Userfault() {
 Status Userfault::Open(FaultMode wanted, PageMoves how) {
   if (wanted == FaultMode::kProtect) return OpenWithout(how);
   int fd = -1;
-  user_mode_only_ = wanted == FaultMode::kSignal;
+  user_mode_only_ = wanted == FaultMode::kSignal || (wanted == FaultMode::kAuto && IsTracedByWhoWaits());
   if (!user_mode_only_) fd = OpenFd(false);
   if (fd < 0) {
     user_mode_only_ = true;

@@ -27,7 +27,7 @@ class Userfault {
   Userfault(const Userfault&) = delete;
   Userfault& operator=(const Userfault&) = delete;
 
-  // kAuto: kThread where the kernel also reports its own accesses (system calls), else kSignal; kProtect where there is no userfaultfd. kUnavailable: this system cannot; with the remedy.
+  // kAuto: kThread where the kernel also reports its own accesses (system calls), else, and where strace or the like traces this process, kSignal; kProtect where there is no userfaultfd. kUnavailable: this system cannot; with the remedy.
   // kMove and kCopy of PageMoves are taken or nothing is; kAuto: kMove where there is that.
   Status Open(FaultMode wanted, PageMoves how = PageMoves::kAuto);
 

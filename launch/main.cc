@@ -109,20 +109,22 @@ void LookForPages(Facts* facts) {
     return set != nullptr && value == set;
   };
   const FaultMode faults = is_set("RAMSPAN_PAGE_FAULTS", "signal") ? FaultMode::kSignal : is_set("RAMSPAN_PAGE_FAULTS", "protect") ? FaultMode::kProtect : FaultMode::kAuto;
-  if (const Status status = userfault.Open(faults, is_set("RAMSPAN_PAGE_MOVES", "copy") ? PageMoves::kCopy : PageMoves::kAuto); !status.ok()) {
+  const PageMoves moves = is_set("RAMSPAN_PAGE_MOVES", "copy") ? PageMoves::kCopy : PageMoves::kAuto;
+  if (const Status status = userfault.Open(faults, moves); !status.ok()) {
     facts->pages_why_not = status.message();
   } else if (userfault.serves_system_calls()) {
     facts->pages_mode = "who touches what has left waits for it, system calls too";
   } else if (userfault.mode() == FaultMode::kProtect) {
-    facts->pages_mode = "who touches what has left gets it by SIGSEGV, which takes some times as long as by userfaultfd: the kernel gives none here (in containers a seccomp profile that lets that system "
-                        "call through allows it); libc's calls for files and sockets bring it before, other system calls on it may fail (EFAULT); pages come as copies";
+    facts->pages_mode = std::string("who touches what has left gets it by SIGSEGV, which takes some times as long as by userfaultfd: ") +
+                        (faults == FaultMode::kProtect ? "RAMSPAN_PAGE_FAULTS=protect asks for that" : "the kernel gives none here (in containers a seccomp profile that lets that system call through allows it)") +
+                        "; libc's calls for files and sockets bring it before, other system calls on it may fail (EFAULT); pages come as copies";
   } else {
     facts->pages_mode = std::string("who touches what has left gets it by a signal; libc's calls for files and sockets bring it before, other system calls on it may fail (EFAULT), because ") +
                         (faults == FaultMode::kSignal ? "RAMSPAN_PAGE_FAULTS=signal asks for that"
                                                       : "this user may not have the kernel's own page faults served (sysctl vm.unprivileged_userfaultfd=1, or access to /dev/userfaultfd, allows it)");
   }
   if (facts->pages_why_not.empty() && !userfault.moves() && userfault.mode() != FaultMode::kProtect) {
-    facts->pages_mode += "; pages come as copies, because this kernel cannot move them (Linux 6.8 can): no device may write to memory of the program's but by libc's calls (no io_uring with "
+    facts->pages_mode += std::string("; pages come as copies, because ") + (moves == PageMoves::kCopy ? "RAMSPAN_PAGE_MOVES=copy asks for that" : "this kernel cannot move them (Linux 6.8 can)") + ": no device may write to memory of the program's but by libc's calls (no io_uring with "
                          "O_DIRECT, no network that registers it)";
   }
 }

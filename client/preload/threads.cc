@@ -149,7 +149,8 @@ size_t BytesOfThreadVariables() {
 }
 
 // A stack of the program's that is swapped by pages: where a thread begins it has no other stack yet, and above that libc keeps what the kernel looks at, and the thread's own variables, which are used
-// with locks of Ramspan's. It stays until the memory is given back.
+// with locks of Ramspan's. It stays until the memory is given back. A forked child has it from the start: libc takes the thread out of its list of threads, which goes through their stacks' tops, before
+// any handler of forks runs.
 // False: too much is held.
 bool HoldTopOf(const pthread_attr_t& attributes) {
   static const size_t top_bytes = (size_t{64} << 10) + BytesOfThreadVariables();
@@ -163,7 +164,10 @@ bool HoldTopOf(const pthread_attr_t& attributes) {
   const PublicCall call(PublicCall::Stack::kAny);
   const Noted noted = NoteTop(pages);  // first: munlockall may come at once
   if (noted == Noted::kNot) return false;
-  if (detail::LockPages(top, held, true)) return true;
+  if (detail::LockPages(top, held, true)) {
+    detail::SetPagesInherited(top, held, true);
+    return true;
+  }
   if (noted == Noted::kNow) ForgetTops(reinterpret_cast<void*>(begin), EndOf(pages) - begin, Given::kEmptied);
   return false;
 }
@@ -174,10 +178,17 @@ std::atomic<bool> holds_tops{false};
 
 void ForgetTops(const void* begin, size_t bytes, Given given) {
   const auto first = reinterpret_cast<uintptr_t>(begin);
+  bool any = false;
   for (HeldTop* one = held_tops.load(std::memory_order_acquire); one != nullptr; one = one->next) {
     uintptr_t pages = one->pages.load(std::memory_order_relaxed);
     const bool is_touched = EndOf(pages) > first && BeginOf(pages) < first + bytes, is_covered = BeginOf(pages) >= first && EndOf(pages) <= first + bytes;
-    if (pages != 0 && (given == Given::kBack ? is_touched : is_covered)) one->pages.compare_exchange_strong(pages, 0, std::memory_order_relaxed);
+    if (pages != 0 && (given == Given::kBack ? is_touched : is_covered)) any |= one->pages.compare_exchange_strong(pages, 0, std::memory_order_relaxed);
+  }
+  if (!any) return;
+  detail::SetPagesInherited(begin, bytes, false);
+  for (const HeldTop* one = held_tops.load(std::memory_order_acquire); one != nullptr; one = one->next) {  // another one may be in the same unit
+    const uintptr_t pages = one->pages.load(std::memory_order_relaxed);
+    if (pages != 0) detail::SetPagesInherited(reinterpret_cast<const void*>(BeginOf(pages)), EndOf(pages) - BeginOf(pages), true);
   }
 }
 

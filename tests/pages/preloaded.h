@@ -70,6 +70,7 @@ void Lengths();
 void LocksBesideAllocations();
 void Spawns();
 void Restarts();
+void ForksBesideStacks();
 void SmallAnswers();
 void FaultsInMalloc();
 

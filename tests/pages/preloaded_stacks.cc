@@ -460,3 +460,52 @@ void FaultsInMalloc() {
     CHECK(swapcontext(&outside, &coroutine) == 0);
   }
 }
+
+// Of a thread on a stack of such memory libc goes through the top in each forked child, where nothing was yet: all of them ended by SIGSEGV.
+void ForksBesideStacks() {
+  struct Shared {
+    std::atomic<char*> local{nullptr};
+    std::atomic<bool> ends{false};
+  } shared;
+  const auto run = [](void* of) -> void* {
+    auto* const here = static_cast<Shared*>(of);
+    char local[3000];
+    memset(local, 'x', sizeof(local));
+    here->local = local;
+    while (!here->ends) usleep(1000);
+    for (const char c : local) CHECK(c == 'x');
+    return nullptr;
+  };
+  char* const data = Filled(2 * kMiB);
+  for (const size_t bytes : {kMiB / 4, kMiB, 3 * kMiB}) {
+    void* stack = nullptr;
+    CHECK(posix_memalign(&stack, 4096, bytes + 8192) == 0);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    CHECK(pthread_attr_setstack(&attributes, static_cast<char*>(stack) + 4096, bytes) == 0);  // units are not aligned to it
+    shared.local = nullptr, shared.ends = false;
+    CHECK(pthread_create(&thread, &attributes, run, &shared) == 0);
+    while (shared.local == nullptr) usleep(1000);
+    for (int round = 0; round < 4; ++round) {
+      if (round % 2 == 1) Sweep();
+      const bool is_good = InChild([&] {
+        for (int i = 0; i < 3000; ++i) {
+          if (shared.local[i] != 'x') return 1;
+        }
+        return IsFilled(data, 0, 2 * kMiB) ? 7 : 2;
+      }) == 7;
+      CHECK(is_good);
+      CHECK(InChild([&] { return InChild([&] { return shared.local[2999] == 'x' ? 7 : 1; }); }) == 7);
+    }
+    shared.ends = true;
+    CHECK(pthread_join(thread, nullptr) == 0);
+    pthread_attr_destroy(&attributes);
+    free(stack);
+    char* const other = Filled(bytes);  // where it was, perhaps: it leaves, and comes back
+    CHECK(IsFilled(other, 0, bytes));
+    CHECK(InChild([&] { return IsFilled(other, 0, bytes) ? 7 : 1; }) == 7);
+    free(other);
+  }
+  free(data);
+}
