@@ -282,5 +282,8 @@ int main(int argc, char** argv) {
   ramspan::HoldReportSignals();
   // A closed stream's number would go to some descriptor of the launcher's, which would then pass for the user's input.
   ramspan::FillStandardStreams();
-  return ramspan::Dispatch({argv + 1, argv + argc});
+  const int status = ramspan::Dispatch({argv + 1, argv + argc});
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "ramspan: not all of the output could be written: %s\n", std::strerror(errno));
+  return status != 0 ? status : 1;
 }

@@ -51,7 +51,10 @@ Result<ProcessStatistics> ReadStatistics(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) return InvalidArgument(path + " is a folder; name the files in it: " + path + "/*.json");
   std::ifstream file(path);
   if (!file) return InvalidArgument(path + ": cannot be read: " + strerror(errno) + (errno == ENOENT ? " (a program writes its statistics when it exits and now and then from its fifth second on, so one that is killed before leaves none; one that is not linked with Ramspan, or has allocated nothing that --pages takes, writes none)" : ""));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  constexpr std::streamsize kTextMost = 16 << 20;  // of a device there is no end
+  std::string text(kTextMost, '\0');
+  file.read(text.data(), kTextMost);
+  text.resize(static_cast<size_t>(file.gcount()));
   std::optional<ProcessStatistics> process = ParseProcessStatistics(text);
   if (!process) return InvalidArgument(path + " is not a statistics file (one JSON object, as RAMSPAN_STATS=FILE or --stats FILE writes it)");
   return std::move(*process);

@@ -361,6 +361,8 @@ RS_WITH(int, setgroups, (size_t count, const gid_t* from), (count, from), {const
 RS_WITH(int, pthread_getname_np, (pthread_t thread, char* to, size_t bytes), (thread, to, bytes), {to, bytes})
 RS_WITH(int, pthread_setname_np, (pthread_t thread, const char* name), (thread, name), {const_cast<char*>(name), strnlen(name, 16) + 1})
 RS_WITH_NAME(int, chroot, (const char* path), (path), path, {})
+RS_WITH_NAME(int, memfd_create, (const char* path, unsigned flags), (path, flags), path, {})
+RS_WITH_NAME(int, mq_unlink, (const char* path), (path), path, {})
 #undef RS_WITH
 #undef RS_WITH_NAME
 RS_LIBC(prctl, int (*)(int, unsigned long, unsigned long, unsigned long, unsigned long))

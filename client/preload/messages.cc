@@ -23,6 +23,7 @@ using ramspan::preload::CopyOf;
 using ramspan::preload::IsPlain;
 using ramspan::preload::NeedsPins;
 using ramspan::preload::Own;
+using ramspan::preload::PinnedName;
 using ramspan::preload::PinnedVectors;
 using ramspan::preload::Reach;
 using ramspan::preload::ReachOf;
@@ -130,6 +131,7 @@ RAMSPAN_API int msgctl(int queue, int what, msqid_ds* about) noexcept {
 
 // ---- POSIX ----
 
+RS_LIBC(mq_open, mqd_t (*)(const char*, int, mode_t, const mq_attr*))
 RS_LIBC(mq_send, int (*)(mqd_t, const char*, size_t, unsigned))
 RS_LIBC(mq_timedsend, int (*)(mqd_t, const char*, size_t, unsigned, const timespec*))
 RS_LIBC(mq_receive, ssize_t (*)(mqd_t, char*, size_t, unsigned*))
@@ -179,6 +181,17 @@ ssize_t ReceiveBeside(mqd_t queue, char* message, size_t bytes, unsigned* priori
 }
 }  // namespace
 extern "C" {
+RAMSPAN_API mqd_t mq_open(const char* name, int flags, ...) noexcept {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = va_arg(rest, mode_t);
+  const mq_attr* const attributes = va_arg(rest, const mq_attr*);
+  va_end(rest);
+  const bool makes = (flags & O_CREAT) != 0;
+  const PinnedName pinned(name);
+  CopyOf<const mq_attr> wanted(makes ? attributes : nullptr);
+  return real_mq_open(name, flags, makes ? mode : 0, wanted.get());
+}
 RAMSPAN_API int mq_send(mqd_t queue, const char* message, size_t bytes, unsigned priority) {
   return SendBeside(message, bytes, [&](const char* from) { return real_mq_send(queue, from, bytes, priority); });
 }

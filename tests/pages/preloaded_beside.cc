@@ -175,6 +175,9 @@ void MoreNames() {
   CHECK(renameat2(AT_FDCWD, p, AT_FDCWD, other, 0) == 0 && unlink("renamed") == 0);
   names(file, "symbolic");
   CHECK(symlinkat(p, AT_FDCWD, other) == 0 && unlink("symbolic") == 0);
+  names("memory", "");
+  const int in_memory = memfd_create(p, 0);
+  CHECK(in_memory >= 0 && close(in_memory) == 0);
   names("pipe", "");
   CHECK(mknod(p, S_IFIFO | 0600, 0) == 0);
   Sweep();
