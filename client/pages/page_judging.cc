@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kNear = 64, kNearLeast = 4;  // faults: at most, at least
 constexpr int kGrow = 16;            // so many more faults with a neighbour than without
 constexpr uint8_t kRowOfSweep = 32;  // pages that came one after the other: a record of several is shorter, and where all are used at random there is no such row
-constexpr int kSweepWeighs = 32, kSureOfSparse = 512;
+constexpr int kSweepWeighs = 4, kSureOfSparse = 512;
 constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
 constexpr int kFarOfUnits = 8;      // what one unit without a neighbour takes of what was for large blocks
 constexpr int kSureOfLarge = 4;      // where faults are few, so that it is soon seen when they come here and there
@@ -108,7 +108,7 @@ void PageSpace::Try(Area* area) {
 }
 
 // After it has come.
-void PageSpace::Judge(const Sized& block) {
+void PageSpace::Judge(const Sized& block, Came came) {
   Area& area = AreaOf(block.home);
   if (area.begun.load(std::memory_order_relaxed) == 0 && area.begun.exchange(1, std::memory_order_relaxed) == 0 && OffsetOf(block.home) >= kAreaBytes) {
     area.wanted.store(AreaOf(block.home - kAreaBytes).wanted.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -124,6 +124,7 @@ void PageSpace::Judge(const Sized& block) {
   }
   CountArrival(block);
   if (block.bytes != sizes_[wanted]) return;
+  if (wanted == kPage && came != Came::kFromSwap) return;  // first touches, which programs make in order, tell nothing of what is read
   const Fullness full = FullnessOf(area);
   if (wanted == kLarge && !IsFullOfDescriptors() && area.larges.load(std::memory_order_relaxed) >= kLargesUntilTrial << 2 * area.trials.load(std::memory_order_relaxed)) {
     return Try(&area);

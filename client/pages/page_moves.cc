@@ -116,7 +116,7 @@ Status PageSpace::TryBring(const void* address) {
     if (status.ok() && chunk != nullptr && ShowPinned(one.block, chunk, address, &came)) {
       faults_.fetch_add(1, std::memory_order_relaxed);
       NoteRow(one);
-      if (adapts_ && came != Came::kHeard) Judge(one);
+      if (adapts_ && came != Came::kHeard) Judge(one, came);
       ShowAhead(one);
       NoteHeard(one, came);
       return status;

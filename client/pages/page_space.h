@@ -317,7 +317,7 @@ class PageSpace {
   bool MayBeLarge(const void* address) const;
   bool IsFullOfDescriptors() const;
   void Adapt(const void* address);
-  void Judge(const Sized& block);
+  void Judge(const Sized& block, Came came);
   bool IsWatched(size_t unit) const;
   Size WantedAt(const Area& area, const void* address) const;
   void CountArrival(const Sized& block);

@@ -9,7 +9,7 @@
 // managedPtrs of the same program share the memory limit. Needs Linux 5.11 (better 6.8) and its userfaultfd (docs/pages.md: what that cannot do, and when managedPtr
 // is the better choice). Programs that are not recompiled: ramspan run --pages.
 //
-// Thread-safety: as malloc and free. A forked child that touches such memory ends with an error message; exec is what it may do.
+// Thread-safety: as malloc and free. A forked child has what was there at the fork, as a copy (docs/pages.md: pageChildren, of which `none` ends a child that touches it, with a message).
 #pragma once
 
 #include "ramspan/detail/cxx17.h"
@@ -28,6 +28,7 @@ namespace ramspan {
 // Zeros; none of it takes memory before it is touched. `alignment` is a power of two, in bytes. Starts Ramspan. Throws ConfigError where the system or the
 // configuration does not allow it, with the remedy; std::bad_alloc without addresses. Never null, also for 0 bytes.
 RAMSPAN_API void* AllocatePages(size_t bytes, size_t alignment = alignof(std::max_align_t));
+// There is no ReallocatePages: rs_realloc (ramspan/rs_malloc.h) takes such memory.
 // Null is nothing. Ends the process for what AllocatePages has not given, or not any more.
 RAMSPAN_API void FreePages(void* begin) noexcept;
 // Whether the address is in such memory, and so belongs to FreePages.

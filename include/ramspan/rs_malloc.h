@@ -1,4 +1,5 @@
 /* malloc and its relatives over ramspan/pages.h, for C and for Fortran's iso_c_binding. Small requests are malloc's; rs_free takes both.
+   rs_realloc and rs_free take what ramspan::AllocatePages has given, too; blocks only change their addresses then, and nothing is copied.
    Null with errno ENOMEM where Ramspan cannot give the memory; the reason is on standard error, once. */
 #ifndef RAMSPAN_RS_MALLOC_H
 #define RAMSPAN_RS_MALLOC_H
