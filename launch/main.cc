@@ -283,6 +283,7 @@ int main(int argc, char** argv) {
   // A closed stream's number would go to some descriptor of the launcher's, which would then pass for the user's input.
   ramspan::FillStandardStreams();
   const int status = ramspan::Dispatch({argv + 1, argv + argc});
+  errno = EIO;  // of a write before
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   std::fprintf(stderr, "ramspan: not all of the output could be written: %s\n", std::strerror(errno));
   return status != 0 ? status : 1;

@@ -15,6 +15,7 @@ constexpr int kGrow = 16;            // so many more faults with a neighbour tha
 constexpr uint8_t kRowOfSweep = 32;  // pages that came one after the other: a record of several is shorter, and where all are used at random there is no such row
 constexpr int kSweepWeighs = 4, kSureOfSparse = 512;
 constexpr int kShrinkUnit = 32, kShrinkLarge = 8;  // more without one than with, where it has not been wrong before
+constexpr uint8_t kRowOfUnits = 2;    // and one beside those
 constexpr int kFarOfUnits = 8;      // what one unit without a neighbour takes of what was for large blocks
 constexpr int kSureOfLarge = 4;      // where faults are few, so that it is soon seen when they come here and there
 constexpr int kFailuresMost = 6, kFailureWeighs = 2;  // each doubles what the next guess needs
@@ -152,8 +153,9 @@ void PageSpace::Judge(const Sized& block, Came came) {
   const uint32_t now = FaultsNow();
   // Where blocks are few, one beside it came lately by chance: of blocks that are touched anywhere, this one's neighbours in one case of six.
   const auto near = static_cast<uint32_t>(std::clamp<uint64_t>(touched_bytes() / block.bytes / 12, kNearLeast, kNear));
+  // A row passes over what is at home: what jumps have left in memory lies in the way of a sweep.
   const bool is_near = wanted == kPage ? PagesThatCame(block.home, now) >= kManyPages
-                                       : (block.home > homes_.begin && CameNear(block.home - 1, now, near)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now, near));
+                                       : (wanted == kUnit && block.block->row.load(std::memory_order_relaxed) >= kRowOfUnits) || (block.home > homes_.begin && CameNear(block.home - 1, now, near)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now, near));
   const bool sweeps = wanted == kPage && block.block->row.load(std::memory_order_relaxed) >= kRowOfSweep;
   const int weight = sweeps ? kSweepWeighs : is_near ? 1 : -1;
   const int before = area.score.load(std::memory_order_relaxed), failures = area.failures.load(std::memory_order_relaxed);

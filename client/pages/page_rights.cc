@@ -82,9 +82,8 @@ void PageSpace::Unlock(void* begin, size_t bytes) {
 }
 
 void PageSpace::SetInherited(const void* begin, size_t bytes, bool is_inherited) const {
-  char* const first = HomeOfUnit(UnitOf(begin));
-  char* const end = HomeOfUnit(UnitOf(static_cast<const char*>(begin) + bytes - 1) + 1);
-  syscall(SYS_madvise, first, end - first, is_inherited ? MADV_DOFORK : MADV_DONTFORK);
+  char* const first = At(begin).home;
+  syscall(SYS_madvise, first, At(static_cast<const char*>(begin) + bytes - 1).end() - first, is_inherited ? MADV_DOFORK : MADV_DONTFORK);
 }
 
 int PageSpace::Protect(void* begin, size_t bytes, int protection) {

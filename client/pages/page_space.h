@@ -88,7 +88,7 @@ class PageSpace {
   // from when it is. Blocks. As Bring; kResourceExhausted, with nothing locked, where more than half of the memory limit would be held.
   Status Lock(void* begin, size_t bytes, bool untouched_too);
   void Unlock(void* begin, size_t bytes);
-  // Whether a forked child has what is at home here from its first instruction on, and not only once its handlers of forks have run. Whole units: a block is one mapping.
+  // Whether a forked child has what is at home here from its first instruction on, and not only once its handlers of forks have run. Whole blocks: each is one mapping. REQUIRES: where `is_inherited`, all of them are locked, else others' children would find zeros.
   void SetInherited(const void* begin, size_t bytes, bool is_inherited) const;
   // mprotect(2), of whole pages. Those that are not readable and writable cannot be moved: their blocks are at home, as if they were locked, until all of their pages are plain again.
   // errno; 0 is success, and else what is before may be done. Blocks. ENOMEM: as Lock.

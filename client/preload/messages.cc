@@ -192,6 +192,7 @@ RAMSPAN_API mqd_t mq_open(const char* name, int flags, ...) noexcept {
   CopyOf<const mq_attr> wanted(makes ? attributes : nullptr);
   return real_mq_open(name, flags, makes ? mode : 0, wanted.get());
 }
+RAMSPAN_API mqd_t __mq_open_2(const char* name, int flags) noexcept { return mq_open(name, flags); }
 RAMSPAN_API int mq_send(mqd_t queue, const char* message, size_t bytes, unsigned priority) {
   return SendBeside(message, bytes, [&](const char* from) { return real_mq_send(queue, from, bytes, priority); });
 }

@@ -172,23 +172,38 @@ bool HoldTopOf(const pthread_attr_t& attributes) {
   return false;
 }
 
+// Forked children do not get it any more; but for what is in a unit with another top, and so may be in a block with it. One that is noted beside this counts by the second look.
+void DisinheritTop(uintptr_t pages) {
+  const uintptr_t unit = detail::UnitOfPages();
+  const auto first_of = [unit](uintptr_t top) { return BeginOf(top) & ~(unit - 1); };
+  const auto end_of = [unit](uintptr_t top) { return (EndOf(top) + unit - 1) & ~(unit - 1); };
+  const auto for_each_other = [&](const auto& f) {
+    for (const HeldTop* one = held_tops.load(std::memory_order_acquire); one != nullptr; one = one->next) {
+      const uintptr_t top = one->pages.load(std::memory_order_relaxed);
+      if (top != 0 && end_of(top) > first_of(pages) && first_of(top) < end_of(pages)) f(top);
+    }
+  };
+  for (uintptr_t at = first_of(pages), end = end_of(pages), next, behind; at < end; at = behind) {
+    next = behind = end;
+    for_each_other([&](uintptr_t top) {
+      if (end_of(top) > at && first_of(top) < next) next = std::max(at, first_of(top)), behind = std::min(end, end_of(top));
+    });
+    if (next > at) detail::SetPagesInherited(reinterpret_cast<void*>(at), next - at, false);
+  }
+  for_each_other([](uintptr_t top) { detail::SetPagesInherited(reinterpret_cast<void*>(BeginOf(top)), EndOf(top) - BeginOf(top), true); });
+}
+
 }  // namespace
 
 std::atomic<bool> holds_tops{false};
 
 void ForgetTops(const void* begin, size_t bytes, Given given) {
   const auto first = reinterpret_cast<uintptr_t>(begin);
-  bool any = false;
   for (HeldTop* one = held_tops.load(std::memory_order_acquire); one != nullptr; one = one->next) {
     uintptr_t pages = one->pages.load(std::memory_order_relaxed);
     const bool is_touched = EndOf(pages) > first && BeginOf(pages) < first + bytes, is_covered = BeginOf(pages) >= first && EndOf(pages) <= first + bytes;
-    if (pages != 0 && (given == Given::kBack ? is_touched : is_covered)) any |= one->pages.compare_exchange_strong(pages, 0, std::memory_order_relaxed);
-  }
-  if (!any) return;
-  detail::SetPagesInherited(begin, bytes, false);
-  for (const HeldTop* one = held_tops.load(std::memory_order_acquire); one != nullptr; one = one->next) {  // another one may be in the same unit
-    const uintptr_t pages = one->pages.load(std::memory_order_relaxed);
-    if (pages != 0) detail::SetPagesInherited(reinterpret_cast<const void*>(BeginOf(pages)), EndOf(pages) - BeginOf(pages), true);
+    const bool goes = pages != 0 && (given == Given::kBack ? is_touched : is_covered);
+    if (goes && one->pages.compare_exchange_strong(pages, 0, std::memory_order_relaxed)) DisinheritTop(pages);
   }
 }
 

@@ -151,6 +151,7 @@ bool LockPages(void* begin, size_t bytes, bool untouched_too) noexcept {
   const PageCall call;
   return call.Run([begin, bytes, untouched_too](PageSpace& space) { return space.Lock(begin, bytes, untouched_too).ok(); });
 }
+size_t UnitOfPages() noexcept { return PagesIfStarted()->unit_bytes(); }
 void SetPagesInherited(const void* begin, size_t bytes, bool are_inherited) noexcept {
   if (const PageSpace* const space = PagesIfStarted()) space->SetInherited(begin, bytes, are_inherited);
 }

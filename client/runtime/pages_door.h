@@ -52,6 +52,7 @@ RAMSPAN_API bool IsUnknownChild() noexcept;
 RAMSPAN_API void ExchangeHandlerOfOthers(const struct sigaction* action, struct sigaction* before) noexcept;
 RAMSPAN_API bool LockPages(void* begin, size_t bytes, bool untouched_too) noexcept;
 RAMSPAN_API void UnlockPages(void* begin, size_t bytes) noexcept;
+RAMSPAN_API size_t UnitOfPages() noexcept;  // a power of two, in bytes
 RAMSPAN_API void SetPagesInherited(const void* begin, size_t bytes, bool are_inherited) noexcept;
 RAMSPAN_API int LockOthers() noexcept;  // errno
 RAMSPAN_API int ProtectPages(void* begin, size_t bytes, int protection) noexcept;  // errno

@@ -126,32 +126,59 @@ std::string RuntimeStatistics::FilePath() const {
   return path[0] == '/' ? path : folder_ + path;
 }
 
+// As another file that then takes its name, with its rights. kNotAtAll: that cannot be, because it is no file of this user's only, or its folder takes no other one; nothing was changed, and errno says nothing.
+RuntimeStatistics::Written RuntimeStatistics::Exchange(const std::string& path, const std::string& text) {
+  struct stat facts;
+  const bool exists = lstat(path.c_str(), &facts) == 0;
+  if (exists ? !S_ISREG(facts.st_mode) || facts.st_nlink != 1 || facts.st_uid != geteuid() || access(path.c_str(), W_OK) != 0 : errno != ENOENT) return Written::kNotAtAll;
+  const std::string part = path.substr(0, path.rfind('/') + 1) + ".ramspan-stats." + std::to_string(getpid()) + ".part";
+  const int fd = BeyondPrograms(open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (fd < 0) return Written::kNotAtAll;
+  int error = exists && fchmod(fd, facts.st_mode & 07777) != 0 ? errno : WriteWhole(fd, text);
+  if (error == 0 && fstat(fd, &facts) != 0) error = errno;
+  if (close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && rename(part.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) {
+    own_file_ = {facts.st_dev, facts.st_ino};
+    return Written::kAll;
+  }
+  unlink(part.c_str());
+  errno = error;
+  return Written::kNotAll;
+}
+
 void RuntimeStatistics::WriteFile() {
   const std::string path = FilePath();
   if (path.empty()) return;
   const std::string text = Json(/*ended=*/true) + "\n";  // before the file is emptied: there may be no heap for it
   const WriteSignalsBlocked blocked;
-  const int fd = BeyondStandardStreams(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
-  if (fd < 0) return WarnUnwritable(path, errno);
-  int error = WriteWhole(fd, text);
-  if (close(fd) != 0 && error == 0) error = errno;
+  const Written written = Exchange(path, text);
+  if (written == Written::kAll) return;
+  int error = errno;
+  if (written == Written::kNotAtAll) {
+    const int fd = BeyondStandardStreams(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
+    if (fd < 0) return WarnUnwritable(path, errno);
+    error = WriteWhole(fd, text);
+    if (close(fd) != 0 && error == 0) error = errno;
+  }
   if (error != 0) LogWarning("statistics in %s are not complete: %s", path.c_str(), std::strerror(error));
 }
 
 void RuntimeStatistics::WriteFileNowAndThen() {
-  constexpr auto kSeldom = std::chrono::minutes(1);
+  constexpr std::chrono::steady_clock::duration kSeldom = std::chrono::minutes(1);
   const auto now = std::chrono::steady_clock::now() - from_.started;
   if (now < next_write_) return;
-  next_write_ = now + std::min<std::chrono::steady_clock::duration>(now, kSeldom);
-  const std::string path = FilePath(), part = path + "." + std::to_string(getpid()) + ".part";
+  while (next_write_ <= now) next_write_ += std::min(next_write_, kSeldom);
+  const std::string path = FilePath();
+  if (path.empty()) return;
   struct stat facts;
-  if (path.empty() || (lstat(path.c_str(), &facts) == 0 ? !S_ISREG(facts.st_mode) : errno != ENOENT)) return;
+  if (lstat(path.c_str(), &facts) == 0 && own_file_ != std::pair(facts.st_dev, facts.st_ino)) {
+    const timespec& written = facts.st_mtim;
+    if (written.tv_sec != begun_.tv_sec ? written.tv_sec > begun_.tv_sec : written.tv_nsec > begun_.tv_nsec) return;  // another process of the job's, which may have ended
+  }
   const std::string text = Json() + "\n";
   const WriteSignalsBlocked blocked;
-  const int fd = BeyondStandardStreams(open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
-  if (fd < 0) return;
-  const bool written = WriteWhole(fd, text) == 0;
-  if (close(fd) != 0 || !written || rename(part.c_str(), path.c_str()) != 0) unlink(part.c_str());
+  static_cast<void>(Exchange(path, text));
 }
 
 }  // namespace ramspan

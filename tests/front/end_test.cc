@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tests/support/job_fixture.h"
@@ -137,13 +138,26 @@ TEST_F(ProgramEnd, AFifoThatNobodyReadsHoldsNothingUp) {
 
 // Of a job that the batch system ended nobody could see what it had waited for.
 TEST_F(ProgramEnd, WhoIsKilledLeavesStatisticsOfShortlyBefore) {
-  const pid_t program = StartCommand({END_PROGRAM, "go-on"}, {"RAMSPAN_MEMORY=8MiB", Stats("stats")});
-  for (int i = 0; i < 600 && !std::filesystem::exists(folder_ / "stats"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  SendSignal(program, SIGKILL);
-  EXPECT_EQ(Wait(program).status, 128 + SIGKILL);
-  const std::string left = ReadFile(folder_ / "stats");
-  EXPECT_THAT(left, HasSubstr(R"("ended":false)"));
-  EXPECT_THAT(left, EndsWith("}\n"));
+  std::ofstream(folder_ / "stats").put('x');
+  chmod((folder_ / "stats").c_str(), 0600);
+  const auto go_on = [this](const std::string& name) { return StartCommand({END_PROGRAM, "go-on"}, {"RAMSPAN_MEMORY=8MiB", Stats(name)}); };
+  const pid_t program = go_on("stats"), second = go_on("of_another_one"), third = go_on("of_this_one");
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::ofstream(folder_ / "of_another_one") << "of a process that has ended";
+  for (int i = 0; i < 600 && (std::filesystem::file_size(folder_ / "stats") == 1 || !std::filesystem::exists(folder_ / "of_this_one")); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (const pid_t one : {program, second, third}) {
+    SendSignal(one, SIGKILL);
+    EXPECT_EQ(Wait(one).status, 128 + SIGKILL);
+  }
+  for (const char* name : {"stats", "of_this_one"}) {
+    const std::string left = ReadFile(folder_ / name);
+    EXPECT_THAT(left, HasSubstr(R"("ended":false)"));
+    EXPECT_THAT(left, EndsWith("}\n"));
+  }
+  struct stat facts = {};
+  EXPECT_EQ(stat((folder_ / "stats").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0600u);
+  EXPECT_EQ(ReadFile(folder_ / "of_another_one"), "of a process that has ended");
   for (const auto& file : std::filesystem::directory_iterator(folder_)) EXPECT_NE(file.path().extension(), ".part");
 }
 

@@ -71,6 +71,7 @@ void LocksBesideAllocations();
 void Spawns();
 void Restarts();
 void ForksBesideStacks();
+void ForksBesideStacksInPages();
 void SmallAnswers();
 void FaultsInMalloc();
 

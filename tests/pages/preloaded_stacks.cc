@@ -509,3 +509,65 @@ void ForksBesideStacks() {
   }
   free(data);
 }
+
+// Two stacks of which the tops are in one unit of 64 KiB, where blocks are pages. When the one was given back a forked child had not the other one's top, either; and what lay beside a top, and had left, was zeros in a child of _Fork.
+void ForksBesideStacksInPages() {
+  constexpr size_t kBytes = 256 << 10, kHalf = 32 << 10;
+  void* area = nullptr;  // a whole one, so that advice makes its blocks pages when they come again
+  CHECK(posix_memalign(&area, 32 * kMiB, 32 * kMiB) == 0);
+  char* const memory = static_cast<char*>(area);
+  constexpr size_t kPages = 3072;
+  for (int i = 0; i < 3; ++i) {
+    for (size_t k = 0; k < kPages; ++k) {  // here and there
+      const size_t at = kMiB + k * 1031 % kPages * 4096;
+      memory[at] = static_cast<char>(at >> 12 | 1);
+    }
+    CHECK(madvise(area, 32 * kMiB, MADV_RANDOM) == 0);
+    Sweep();
+  }
+  static std::atomic<bool> ends;
+  static std::atomic<int> begun;
+  ends = false, begun = 0;
+  const auto on = [](char* end) {  // a thread whose stack ends there
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    CHECK(pthread_attr_setstack(&attributes, end - kBytes, kBytes) == 0);
+    const int before = begun;
+    const auto run = [](void*) -> void* {
+      ++begun;
+      while (!ends) usleep(1000);
+      return nullptr;
+    };
+    CHECK(pthread_create(&thread, &attributes, run, nullptr) == 0);
+    while (begun == before) usleep(1000);
+    return thread;
+  };
+  char* const unit = memory + 4 * kMiB;
+  char* const first = unit + 8192;
+  const pthread_t stays = on(first);
+  Sweep();
+  const pid_t child = fork();
+  if (child == 0) _exit(7);
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+#if __GLIBC_PREREQ(2, 34)
+  const pid_t unknown = _Fork();
+  if (unknown == 0) {
+    for (char* at = unit + kHalf / 2; at < unit + (64 << 10); at += 4096) {
+      if (*at == 0) _exit(8);  // by SIGSEGV, or what was there
+    }
+    _exit(7);
+  }
+  CHECK(waitpid(unknown, &status, 0) == unknown && (WIFSIGNALED(status) || WEXITSTATUS(status) == 7));
+#endif
+  // Another top in the same unit comes and goes.
+  for (int i = 0; i < 10; ++i) {
+    madvise(unit + kHalf, kHalf, MADV_DONTNEED);
+    CHECK(madvise(unit + 16384, 4096, MADV_DONTNEED) == 0);
+    CHECK(InChild([] { return 7; }) == 7);
+  }
+  ends = true;
+  CHECK(pthread_join(stays, nullptr) == 0);
+  free(memory);
+}
