@@ -98,6 +98,8 @@ std::optional<ProcessStatistics> ParseProcessStatistics(std::string_view text) {
   s.anonymous_rss = Number(process, "rss_anon_bytes");
   s.page_block = Number(Child(process, "pages"), "block_bytes");
   const Json pages = Child(process, "pages");
+  s.page_faults = Number(pages, "faults");
+  s.pages_cramped = Number(pages, "cramped");
   const auto adapts = pages.find("adapts");
   s.pages_adapt = adapts != pages.end() && adapts->is_boolean() && adapts->get<bool>();
   s.pages_above = Number(Child(process, "pages"), "above_bytes");

@@ -23,6 +23,7 @@ struct ProcessStatistics {
   uint64_t budget = 0, peak_resident = 0, peak_rss = 0;
   uint64_t anonymous_rss = 0;  // at the end
   uint64_t page_block = 0;     // bytes; 0: no memory was swapped by pages
+  uint64_t page_faults = 0, pages_cramped = 0;  // those that came as units where pages were wanted, for whose descriptors there was no room
   bool pages_adapt = false;    // blocks of other sizes, too
   uint64_t pages_above = 0;    // bytes; of a program that was not made for Ramspan; else 0
   uint64_t metadata = 0, metadata_beside_limit = 0;

@@ -145,7 +145,7 @@ void AddRows(Table& table, const std::vector<Totals>& totals) {
   AddRow(table, "chunks evicted / without a write", totals, [](const Totals& one) {
     return std::to_string(one.evictions) + " / " + std::to_string(one.clean_evictions);
   });
-  AddRow(table, "writes that changed nothing", totals, [](const Totals& one) { return std::to_string(one.unchanged_writes); });
+  AddRow(table, "found unchanged by checksum", totals, [](const Totals& one) { return std::to_string(one.unchanged_writes); });
   AddRow(table, "misses", totals, [](const Totals& one) { return std::to_string(one.misses); });
   AddRow(table, "read ahead: used / wasted", totals, [](const Totals& one) {
     return std::to_string(one.prefetch_hits) + " / " + std::to_string(one.prefetch_wasted);

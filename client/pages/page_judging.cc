@@ -124,6 +124,7 @@ void PageSpace::Judge(const Sized& block, Came came) {
     return;
   }
   CountArrival(block);
+  if (block.bytes == unit_bytes_ && wanted == kUnit && came == Came::kFromSwap && area.wanted.load(std::memory_order_relaxed) == kPage) cramped_.fetch_add(1, std::memory_order_relaxed);
   if (block.bytes != sizes_[wanted]) return;
   if (wanted == kPage && came != Came::kFromSwap) return;  // first touches, which programs make in order, tell nothing of what is read
   const Fullness full = FullnessOf(area);

@@ -181,7 +181,7 @@ Status PageSpace::ChargeBlock(const Block* block) {
 }
 
 PageSpace::Counters PageSpace::counters() const {
-  return {.faults = faults_, .moves_home = moves_home_, .moves_away = moves_away_, .zero_blocks = zero_blocks_, .stuck = stuck_, .merges = merges_, .splits = splits_};
+  return {.faults = faults_, .moves_home = moves_home_, .moves_away = moves_away_, .zero_blocks = zero_blocks_, .stuck = stuck_, .merges = merges_, .splits = splits_, .cramped = cramped_};
 }
 
 }  // namespace ramspan

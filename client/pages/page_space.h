@@ -159,6 +159,7 @@ class PageSpace {
     uint64_t zero_blocks = 0;  // that left as a mark
     uint64_t stuck = 0;        // times that a block could not leave: the kernel, or a device, held its pages
     uint64_t merges = 0, splits = 0;  // of blocks, to one of another size, or to several
+    uint64_t cramped = 0;             // units that came where pages were wanted, for whose descriptors there was no room
   };
   Counters counters() const;
 
@@ -385,7 +386,7 @@ class PageSpace {
   std::atomic<uint32_t> faults_of_free_{0};  // in a row
   std::atomic<int64_t> last_shown_ns_{0};
   std::atomic<uint32_t> showing_{0};
-  mutable std::atomic<uint64_t> faults_{0}, moves_home_{0}, moves_away_{0}, zero_blocks_{0}, stuck_{0}, merges_{0}, splits_{0};
+  mutable std::atomic<uint64_t> faults_{0}, moves_home_{0}, moves_away_{0}, zero_blocks_{0}, stuck_{0}, merges_{0}, splits_{0}, cramped_{0};
 };
 
 }  // namespace ramspan

@@ -54,6 +54,10 @@ void LeaveAddressesToProgram() noexcept {
   is_unmodified.store(true, std::memory_order_relaxed);
   LeaveHalfOfAddresses();
 }
+uint64_t PagesCramped() noexcept {
+  const PageSpace* const space = PagesIfStarted();
+  return space != nullptr ? space->counters().cramped : 0;
+}
 size_t PagesAboveOfUnmodified() noexcept { return is_unmodified.load(std::memory_order_relaxed) ? PagesAbove() : 0; }
 
 void TellOfNoPages() noexcept {

@@ -20,6 +20,7 @@ RAMSPAN_API PageAddresses AddressesOfPages() noexcept;
 // Before the start, for a program that knows nothing of it: LeaveHalfOfAddresses.
 RAMSPAN_API void LeaveAddressesToProgram() noexcept;
 RAMSPAN_API size_t PagesAbove() noexcept;  // the key pagesAbove, after the start
+uint64_t PagesCramped() noexcept;  // PageSpace::Counters::cramped
 RAMSPAN_API size_t PagesAboveOfUnmodified() noexcept;  // 0: not in a program that has called LeaveAddressesToProgram
 // Before it, as far as the environment says it: for who starts with the first allocation that is as large. Does not use the heap.
 RAMSPAN_API size_t PagesAboveOfEnvironment() noexcept;

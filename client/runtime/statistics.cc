@@ -64,6 +64,7 @@ std::string RuntimeStatistics::Json(bool ended) const {
   in.rank = rank_.load(std::memory_order_relaxed);
   in.pages = GetPageStatistics();
   in.pages_above = detail::PagesAboveOfUnmodified();
+  in.pages_cramped = detail::PagesCramped();
   in.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - from_.started).count();
   for (size_t i = 0; i < from_.swap->tier_count(); ++i) {  // the program may have added several of a kind
     const SwapTier& tier = from_.swap->tier(i);

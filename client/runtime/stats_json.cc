@@ -79,7 +79,7 @@ Members AdviceJson(const EngineCounters& c) {
 }
 
 // Memory that is swapped by pages (docs/pages.md); its chunks are in all other counts, too.
-Members PagesJson(const PageStatistics& p, uint64_t above) {
+Members PagesJson(const PageStatistics& p, uint64_t above, uint64_t cramped) {
   return Members()
       .Add("block_bytes", p.block_bytes)
       .Add("above_bytes", above)
@@ -90,7 +90,8 @@ Members PagesJson(const PageStatistics& p, uint64_t above) {
       .Add("stuck", p.stuck)
       .Add("adapts", p.adapts)
       .Add("merges", p.merges)
-      .Add("splits", p.splits);
+      .Add("splits", p.splits)
+      .Add("cramped", cramped);
 }
 
 std::string ServersJson(const std::vector<ServerStats>& servers) {
@@ -172,7 +173,7 @@ std::string FormatStats(const StatsInput& in) {
       .Add("prefetch", Members().Add("issued", c.prefetch_issued).Add("hits", c.prefetch_hits).Add("wasted", c.prefetch_wasted))
       .Add("waits", Members().Add("count", c.waits).Add("total_us", c.wait_ns_total / 1000).Add("histogram_us", HistogramJson(c)))
       .Add("element_accesses", Members().Add("count", in.element_uses.all).Add("most_of_a_thread", in.element_uses.most))
-      .Add("pages", PagesJson(in.pages, in.pages_above))
+      .Add("pages", PagesJson(in.pages, in.pages_above, in.pages_cramped))
       .Add("pins", Members().Add("waits", c.pin_waits).Add("total_us", c.pin_wait_ns / 1000).Add("refused", c.pin_refusals))
       .text();
 }

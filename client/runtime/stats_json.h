@@ -21,6 +21,7 @@ struct StatsInput {
   uint64_t small_objects = 0;
   PinRegistry::ElementUses element_uses;
   PageStatistics pages;
+  uint64_t pages_cramped = 0;  // units that came where pages were wanted, for whose descriptors there was no room
   uint64_t pages_above = 0;  // bytes: larger allocations are swapped, of a program that knows nothing of it
   int rank = -1;
   double seconds = 0;

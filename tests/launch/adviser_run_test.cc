@@ -12,7 +12,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr char kLarge[] = "The chunks are large for data that is used in no order.";
-constexpr char kConst[] = "Data that is only read is taken for changed";
+constexpr char kConst[] = "Data that is not changed is taken for changed";
 constexpr char kLimit[] = "The memory limit is just under what would hold everything.";
 constexpr char kPins[] = "AdhereTos hold so much at a time";
 

@@ -153,12 +153,34 @@ TEST(Advice, ChunksThatLeaveUnchangedAskForConst) {
 // managedPtrs' advice was given for programs that have none.
 const Json kPages = {{"pages", {{"block_bytes", 64 * kKiB}, {"above_bytes", 128 * kKiB}}}};
 
+// A mesh code's arrays in turns looked like jumps, and with the pages of 4 KiB that were asked for it took six times as long, of which nothing was said.
+TEST(Advice, PagesThatAdaptAreNotAskedToBeSmallWhereTheyFoundRoom) {
+  Json mesh = Changed({{"misses", 13'500}, {"misses_in_order", 180}, {"prefetch", {{"issued", 1400}, {"hits", 1300}, {"wasted", 100}}}, {"waits", {{"total_us", 1'700'000}}},
+                       {"tiers", {{"file", {{"bytes_in", 4096 * kMiB}, {"ops_in", 15'000}}}}}});
+  mesh.merge_patch(kPages);
+  mesh["pages"]["adapts"] = true;
+  mesh["pages"]["faults"] = 15'000;
+  EXPECT_THAT(KindsOf(mesh), IsEmpty());
+  EXPECT_THAT(AdviceText(JobOf({mesh}), ""), HasSubstr("15000 page faults took about 0.30 s beside that"));
+  mesh["pages"]["adapts"] = false;
+  EXPECT_THAT(KindsOf(mesh), IsEmpty()) << "it waits for a fifth of its time";
+  mesh["misses"] = 752'000;
+  mesh["pages"]["faults"] = 752'000;
+  mesh["pages"]["block_bytes"] = 4 * kKiB;
+  mesh["seconds"] = 50.0;
+  mesh["tiers"]["file"] = {{"bytes_in", 2937 * kMiB}, {"ops_in", 752'000}};
+  const Advice larger = TheOne(mesh);
+  EXPECT_EQ(larger.kind, Kind::kChunksTooSmall);
+  EXPECT_THAT(larger.change, HasSubstr("Leave --page-block"));
+}
+
 TEST(Advice, UnmodifiedProgramsGetOptionsToChange) {
   Json jumps = Changed(kJumps);
   jumps.merge_patch(kPages);
   const Advice smaller = TheOne(jumps);
   EXPECT_EQ(smaller.kind, Kind::kChunksTooLarge);
   EXPECT_THAT(smaller.change, HasSubstr("--page-block 16KiB"));
+  EXPECT_THAT(smaller.change, HasSubstr("sizes adapt"));
   EXPECT_THAT(smaller.change, Not(HasSubstr("managedVector")));
   Json sweep = Healthy();
   sweep.merge_patch(kPages);
@@ -189,6 +211,13 @@ TEST(Advice, MemoryBesideTheLimitOfAnUnmodifiedProgramIsNamed) {
   run["rss_anon_bytes"] = 200 * kMiB;
   run["pages"]["above_bytes"] = 0;
   EXPECT_THAT(KindsOf(run), IsEmpty()) << "its own memory, of which it knows";
+}
+
+// Zeros over zeros, found by a checksum each time.
+TEST(Advice, WhatIsUnchangedAndNeverWrittenIsNamedWhereItIsMuchOnly) {
+  const auto run = [](int unchanged) { return Changed({{"clean_evictions", 100}, {"unchanged_writes", unchanged}, {"unchanged_bytes", unchanged * 64 * kKiB}, {"unchanged_skipped", unchanged}}); };
+  EXPECT_THAT(KindsOf(run(5000)), IsEmpty());
+  EXPECT_EQ(TheOne(run(23'000)).kind, Kind::kForgottenConst);
 }
 
 TEST(Advice, AFewUnchangedWritesAreChance) {
@@ -318,9 +347,15 @@ TEST(Advice, JumpsBetweenPagesThatHaveStayedLargeAskForTheSmallestOnes) {
   Json run = Changed(kJumps);
   run.merge_patch(kPages);
   run["pages"]["adapts"] = true;
+  run["pages"]["faults"] = 240'000;
+  EXPECT_THAT(KindsOf(run), IsEmpty()) << "they are as large as they are to be";
+  run["pages"]["cramped"] = 200'000;
   const Advice advice = TheOne(run);
   EXPECT_EQ(advice.kind, Kind::kChunksTooLarge);
   EXPECT_THAT(advice.change, HasSubstr("--page-block 4KiB"));
+  run["peak_data_bytes"] = 4096 * kMiB;
+  run["peak_data_frame_bytes"] = 4096 * kMiB;
+  EXPECT_THAT(KindsOf(run), IsEmpty()) << "descriptors of all its pages would take the limit";
 }
 
 TEST(Advice, ManyDescriptorsAskForFewerChunks) {
