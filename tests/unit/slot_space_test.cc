@@ -187,6 +187,23 @@ TEST(SlotSpace, TellsHowManySlotsHaveToGoForAnotherOne) {
   for (const HeldSlot& one : given) space.Free(one.slot, one.bytes);
 }
 
+// Full regions are passed over without a look; what opens again, or has room again, is not.
+TEST(SlotSpace, ARegionThatOpensAgainGivesSlots) {
+  SlotSpace space;
+  ASSERT_EQ(space.AddRegion(kMiB), 0u);
+  ASSERT_EQ(space.AddRegion(kMiB), 1u);
+  space.CloseRegion(0);
+  ASSERT_TRUE(space.Reserve(kMiB));  // of the other one
+  space.OpenRegion(0);
+  EXPECT_TRUE(space.IsValid());
+  const SlotRef slot = space.Reserve(kMiB, 1);
+  ASSERT_TRUE(slot);
+  EXPECT_FALSE(space.Reserve(4 * kKiB, 1));
+  space.Free(slot, kMiB);
+  EXPECT_TRUE(space.Reserve(4 * kKiB, 1));
+  EXPECT_TRUE(space.IsValid());
+}
+
 TEST(SlotSpace, ThePreferredRegionIsTriedFirst) {
   SlotSpace space;
   space.AddRegion(4 * kG);
