@@ -151,8 +151,8 @@ int main(int argc, char** argv) {
       for (size_t k = at / record * record, end = k + record; k < end; k += 64) bad += p[k] != (unsigned char)(k >> 12);
     }
     if (i % 1200 != 0) continue;
-    if (what == 'a') {
-      for (const size_t end = filled + piece; filled < end; ++filled) p[filled] = filled >> 12;
+    if (what == 'a' && i % 4800 == 0) {
+      for (const size_t end = filled + 4 * piece; filled < end; ++filled) p[filled] = filled >> 12;
     }
     if (what == 's') {
       for (size_t k = x % 100 * piece, end = k + piece; k < end; ++k) bad += p[k] != (unsigned char)(k >> 12);

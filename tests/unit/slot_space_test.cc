@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/sizes.h"
+
 namespace ramspan {
 namespace {
 
