@@ -20,6 +20,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "common/descriptor.h"
 
@@ -82,6 +83,12 @@ std::vector<Open> WatchedBy(int number) {
     if (one.is_there()) watched.push_back(one);
   }
   return watched;
+}
+
+bool IsEventQueue(int number) {
+  char target[32];
+  const ssize_t length = readlink(("/proc/self/fd/" + std::to_string(number)).c_str(), target, sizeof target);
+  return length > 0 && std::string_view(target, static_cast<size_t>(length)) == "anon_inode:[eventpoll]";
 }
 
 bool IsUnixSocket(int number) {
@@ -148,11 +155,23 @@ CloseOnExecOfACall::CloseOnExecOfACall() : alone_(NumbersIn("/proc/self/task").s
 }
 
 CloseOnExecOfACall::~CloseOnExecOfACall() {
-  if (!alone_) return;
-  for (const int number : NumbersIn("/proc/self/fd")) {
+  for (const int number : Opened()) {
     const int flags = fcntl(number, F_GETFD);
-    if (flags >= 0 && !std::binary_search(before_.begin(), before_.end(), number)) fcntl(number, F_SETFD, flags | FD_CLOEXEC);
+    if (flags >= 0) fcntl(number, F_SETFD, flags | FD_CLOEXEC);
   }
+}
+
+std::vector<int> CloseOnExecOfACall::Opened() const {
+  if (!alone_) return {};
+  std::vector<int> opened = NumbersIn("/proc/self/fd");
+  std::erase_if(opened, [&](int number) { return std::binary_search(before_.begin(), before_.end(), number); });
+  return opened;
+}
+
+std::vector<int> CloseOnExecOfACall::EventQueues() const {
+  std::vector<int> opened = Opened();
+  std::erase_if(opened, [](int number) { return !IsEventQueue(number); });
+  return opened;
 }
 
 }  // namespace ramspan

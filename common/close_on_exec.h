@@ -25,8 +25,12 @@ class CloseOnExecOfACall {
   ~CloseOnExecOfACall();
   CloseOnExecOfACall(const CloseOnExecOfACall&) = delete;
   CloseOnExecOfACall& operator=(const CloseOnExecOfACall&) = delete;
+  // Epoll sets that were opened until now, for CloseOnExec later: a network's connections may come when the call is over. Empty where nothing would be marked.
+  std::vector<int> EventQueues() const;
 
  private:
+  std::vector<int> Opened() const;
+
   bool alone_;
   std::vector<int> before_;  // sorted
 };

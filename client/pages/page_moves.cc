@@ -157,7 +157,8 @@ void PageSpace::NoteRow(const Sized& block) {
   Sized before = block;
   for (int i = 0; i <= kRowPasses && before.home > homes_.begin; ++i) {
     before = At(before.home - 1);
-    if (before.block->shown_ns.load(std::memory_order_relaxed) > since) {
+    // By both: a time alone holds all that is in memory where faults are fast and memory is small.
+    if (before.block->shown_ns.load(std::memory_order_relaxed) > since && CameNear(before.home, FaultsNow(), NearAmong(block.bytes))) {
       row = RowAfter(before.block->row.load(std::memory_order_relaxed));
       break;
     }

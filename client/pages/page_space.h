@@ -327,6 +327,7 @@ class PageSpace {
   int PagesThatCame(const void* address, uint32_t now) const;
   static void Turn(Area* area, Size next);
   static void Try(Area* area);
+  uint32_t NearAmong(uint64_t block_bytes) const;
   bool CameNear(const void* address, uint32_t now, uint32_t near) const;
   void KeepSizes(const void* address) const {
     if (adapts_) AreaOf(address).keeps.store(true, std::memory_order_relaxed);

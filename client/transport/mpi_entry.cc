@@ -113,6 +113,7 @@ Result<MpiWorld*> JoinNow() {
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, LeaveAtFinalize, &key, nullptr);
   MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
   if (on_exit(AtExit, nullptr) != 0) LogWarning("on_exit failed; memory servers may miss the end of this process");
+  if (closing.has_value()) TransportOf(*world.value()).WatchEventQueues(closing->EventQueues());
   return std::move(world).value().release();
 }
 

@@ -1,8 +1,10 @@
 #include "client/transport/mpi_transport.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "client/transport/mpi_near.h"
+#include "common/close_on_exec.h"
 #include "common/log.h"
 
 namespace ramspan {
@@ -41,6 +43,16 @@ std::optional<ServerTransport::Control> MpiTransport::Receive() {
 
 void MpiTransport::Prepare(uint32_t server, uint64_t offset, uint64_t bytes) {
   if (world_.servers()[server].shared != nullptr) MapNearPages(world_.servers()[server], offset, bytes);
+}
+
+void MpiTransport::Upkeep() {
+  if (event_queues_.empty()) return;
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  int64_t at = looks_at_ns_.load(std::memory_order_relaxed);
+  const int64_t next_in = looks_next_in_ns_.load(std::memory_order_relaxed);
+  if (now < at || !looks_at_ns_.compare_exchange_strong(at, now + next_in, std::memory_order_relaxed)) return;
+  looks_next_in_ns_.store(2 * next_in, std::memory_order_relaxed);
+  for (const int queue : event_queues_) CloseOnExec(queue);
 }
 
 }  // namespace ramspan

@@ -5,6 +5,11 @@
 // Thread-safety: as ServerTransport says. Ownership: borrows the world, which must not be left before the last call.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "client/transport/mpi_rma.h"
 #include "client/transport/mpi_watchdog.h"
 #include "client/transport/transport.h"
@@ -29,6 +34,10 @@ class MpiTransport final : public PlainTransport {
   void Send(uint32_t server, const WireMessage& message) override;
   std::optional<Control> Receive() override;
   void Prepare(uint32_t server, uint64_t offset, uint64_t bytes) override;
+  void Upkeep() override;
+
+  // MPI's own, in this process: what connects there after the job has been joined is closed on exec (close_on_exec.h), too. Once, before the first Upkeep.
+  void WatchEventQueues(std::vector<int> queues) { event_queues_ = std::move(queues); }
 
   // For those who leave the job.
   MpiWatchdog& watchdog() { return watchdog_; }
@@ -40,6 +49,10 @@ class MpiTransport final : public PlainTransport {
   MpiWatchdog watchdog_;
   MpiRma rma_;
   ControlSender sender_;
+  // A server may connect some ms after it has answered, on a busy machine later, and hardly ever anew: looked for after 10 ms, 20, 40 and so on.
+  static constexpr int64_t kFirstLookNs = 10'000'000;
+  std::vector<int> event_queues_;
+  std::atomic<int64_t> looks_at_ns_{0}, looks_next_in_ns_{kFirstLookNs};
 };
 
 }  // namespace ramspan

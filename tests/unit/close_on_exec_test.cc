@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <iterator>
 #include <thread>
+#include <vector>
 
 namespace ramspan {
 namespace {
@@ -92,6 +93,15 @@ TEST(CloseOnExec, OfACallIsWhatItOpensWhileThereIsOneThread) {
   EXPECT_TRUE(ClosesOnExec(within));
   EXPECT_FALSE(ClosesOnExec(before));
   close(within);
+  int queue = -1;
+  {
+    const CloseOnExecOfACall closing;
+    queue = epoll_create1(0);
+    within = dup(0);
+    EXPECT_EQ(closing.EventQueues(), std::vector<int>{queue}) << "what connects later is found by them";
+    close(within);
+  }
+  close(queue);
   std::thread([&] {  // beside the first thread, which might open something as well
     const CloseOnExecOfACall closing;
     within = dup(0);
