@@ -99,8 +99,18 @@ TEST_F(ClusterLosses, AServerBehindAPulledCableIsGivenUpAndUsedAgainWhenTheCable
 
 TEST_F(ClusterLosses, AProgramThatWaitsForAServerBehindAPulledCableGoesOnWithTheRest) {
   const Server first = StartServer(1, "64MiB"), second = StartServer(2, "64MiB");
-  const Started program = StartClient(3, Loss(kChunks), PlaceOf(1) + "," + PlaceOf(2), GivesUpAfter(2));
-  AwaitReady(program);
+  const auto start = [&] {
+    Started one = StartClient(3, Loss(kChunks), PlaceOf(1) + "," + PlaceOf(2), GivesUpAfter(2));
+    AwaitReady(one);
+    return one;
+  };
+  Started program = start();
+  // On a busy machine the first server may have answered so late that all went to the second one.
+  for (int tries = 0; tries < 5 && List(first.place).held_bytes < 8 * (256u << 10); ++tries) {
+    SayGo(program);
+    EXPECT_EQ(Counted(program).lost, 0);
+    program = start();
+  }
   Unplug(1);
   SayGo(program);
   const Counts counts = Counted(program);  // the cable stays where it is

@@ -344,7 +344,7 @@ TEST(ReplayPolicy, ASearchThatFindsManyPinnedOnesLooksAtEachOnce) {
   };
   const auto time = [&](uint32_t pinned) { return ShortestOf(std::chrono::milliseconds(0), [&] { search(pinned); }); };
   const auto none = time(0), many = time(kPinned);
-  EXPECT_LT(many, 5 * none) << std::chrono::duration<double, std::milli>(many).count() << " ms, with none " << std::chrono::duration<double, std::milli>(none).count();
+  EXPECT_LT(many, 20 * none) << std::chrono::duration<double, std::milli>(many).count() << " ms, with none " << std::chrono::duration<double, std::milli>(none).count();
 }
 
 // Chunks that were pinned when they should have left, and are not any more, come back many at a time, and no more of them leave than have to.
