@@ -108,6 +108,29 @@ T BySpansAcross(managedVector<T>& x, VectorPart part) {
   return BySpans(x, part, x.block_elements() / 4);
 }
 
+// As a code on a mesh reads the corners of its cells: so many accesses in one body that compilers make calls of those that are not inlined by all means.
+constexpr int kCorners = 32;
+template <typename T, typename V>
+T Corners(const V& v, VectorPart part) {
+  constexpr size_t kRow = 71, kPlane = kRow * kRow, kReach = 2 * kPlane + kRow + 4;
+  T sum{};
+  for (size_t a = part.first; a + kReach < part.end; ++a) {
+    const size_t b = a + kRow, c = b + kRow, d = a + kPlane, e = d + kRow, f = e + kRow, g = d + kPlane, h = g + kRow;
+    const T low = v[a] * v[b + 1] - v[a + 1] * v[b] + v[a + 2] * v[b + 3] - v[a + 3] * v[b + 2] + v[c] * v[d + 1] - v[c + 1] * v[d] + v[c + 2] * v[d + 3] - v[c + 3] * v[d + 2];
+    const T high = v[e] * v[f + 1] - v[e + 1] * v[f] + v[e + 2] * v[f + 3] - v[e + 3] * v[f + 2] + v[g] * v[h + 1] - v[g + 1] * v[h] + v[g + 2] * v[h + 3] - v[g + 3] * v[h + 2];
+    sum += low - high;
+  }
+  return sum;
+}
+template <typename T>
+T PlainCorners(const std::vector<T>& x, VectorPart part) {
+  return Corners<T>(x, part);
+}
+template <typename T>
+T CornersByView(managedVector<T>& x, VectorPart part) {
+  return Corners<T>(x.cview(), part);
+}
+
 // A V is what has operator[]: a vector itself, or a view of one.
 template <typename V>
 uint64_t LookUp(V& x, const uint32_t* indices, size_t count) {
@@ -136,6 +159,7 @@ const std::vector<SumLoop<T>>& SumLoops() {
       {"cview()", LoopTarget::by_element, 1, PlainByIndex<T>, ByConstView<T>},
       {"cview(), 4 passes", LoopTarget::by_element, kPassesOfView, PlainAgain<T>, ByViewAgain<T>},
       {"cview() iterators", LoopTarget::by_element, 1, PlainByIterator<T>, ByViewIterator<T>},
+      {"cview(), corners", LoopTarget::none, kCorners, PlainCorners<T>, CornersByView<T>},
       {"x[i]", LoopTarget::by_access, 1, PlainByIndex<T>, ByIndex<T>},
       {"iterators", LoopTarget::by_access, 1, PlainByIterator<T>, ByIterator<T>},
       {"span() in blocks", LoopTarget::none, 1, PlainByIterator<T>, BySpansInBlocks<T>},

@@ -31,7 +31,7 @@ template <typename T>
 struct SumLoop {
   const char* way;
   LoopTarget target;
-  int passes;  // in one call; kPassesOfView where a view is kept for so many
+  int passes;  // in one call: of a view that is kept, or accesses to an element in one body
   T (*plain)(const std::vector<T>&, VectorPart);
   T (*managed)(managedVector<T>&, VectorPart);
 };

@@ -43,14 +43,15 @@ class vectorView {
 
   // Blocks, and throws as a pull, where i is in another block than the last one. Checked (Error) with _GLIBCXX_ASSERTIONS.
   template <typename E = T, std::enable_if_t<!std::is_const_v<E>, int> = 0>
-  E& operator[](size_t i) const RAMSPAN_LIFETIMEBOUND { return *QuickAt(i); }
+  __attribute__((always_inline)) E& operator[](size_t i) const RAMSPAN_LIFETIMEBOUND { return *QuickAt(i); }
   template <typename E = T, std::enable_if_t<std::is_const_v<E>, int> = 0>
-  Element operator[](size_t i) const { return *QuickAt(i); }
+  __attribute__((always_inline)) Element operator[](size_t i) const { return *QuickAt(i); }
   // Of [i, i + count) what lies in one block with i, at least one element: inner loops over ranges (rows of a sparse matrix, edges of a vertex) take them run by run, as arrays.
   // Valid as a reference of a view for writing, also of one for reading. Blocks, throws and is checked as [i]. REQUIRES: count > 0.
   detail::Span<T> run(size_t i, size_t count) const RAMSPAN_LIFETIMEBOUND {
     if (const size_t at = i - first_; __builtin_expect(at < count_, 1)) return {elements_ + at, std::min(count, count_ - at)};
-    T* const begin = At(i, /*to_hold=*/true);
+    CheckIndex(i);
+    T* const begin = OrThrow(TryAt(i, /*to_hold=*/true));
     const size_t block = index_.Block(i);
     held_.NoteFound(block);
     return {begin, std::min({count, index_.First(block) + index_.elements() - i, size_ - i})};
@@ -61,44 +62,49 @@ class vectorView {
   iterator end() const { return {this, size_}; }
 
  private:
-  // As At, in fewer instructions where all blocks have room: how many lookups wait for memory at a time is bounded by the instructions between them.
-  T* QuickAt(size_t i) const {
+  // Also in loops of dozens of accesses, of which compilers would make calls by themselves. How many lookups wait for memory at a time is bounded by the
+  // instructions between them, so these are as few as where all blocks have room.
+  __attribute__((always_inline)) T* QuickAt(size_t i) const {
     if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
-#ifdef _GLIBCXX_ASSERTIONS
-    if (__builtin_expect(i >= size_, 0)) return At(i);
-#endif
+    CheckIndex(i);
     const size_t block = i >> shift_;
     T* const elements = static_cast<T*>(table_[block]);
-    if (__builtin_expect(elements == nullptr, 0) || held_.IsCalled()) return At(i);
+    if (__builtin_expect(elements == nullptr || held_.IsCalled(), 0)) return OrThrow(TryAt(i, false));
     if constexpr (!std::is_const_v<T>) held_.NoteFound(block);
     const size_t offset = i & offset_mask_;
     // Whether more elements of the block follow is not to be foreseen; where all do, this one is the first.
     if (__builtin_expect(offset == 0, 0)) {
+      if (__builtin_expect(IsOfOtherThread(), 0)) ThrowForOtherThread();
       held_.MakeLatest(block);
       EnterRun(elements, block);
     }
     return elements + offset;
   }
-  // All that is called from here says that it does not throw (TryHeldPin says why).
-  T* At(size_t i, bool to_hold = false) const {
-    if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
+  void CheckIndex([[maybe_unused]] size_t i) const {
 #ifdef _GLIBCXX_ASSERTIONS
     if (__builtin_expect(i >= size_, 0)) detail::ThrowNone("element", i, size_);
 #endif
-    const auto [block, offset] = index_.Locate(i);
-    held_.HearCalls();
-    bool again = false;
-    if (T* const elements = static_cast<T*>(held_.Find(block, &again)); __builtin_expect(elements != nullptr, 1)) {
-      if (__builtin_expect(again, 0)) EnterRun(elements, block);
-      return elements + offset;
-    }
-    T* const element = Miss(block, offset, to_hold);
+  }
+  static T* OrThrow(T* element) {
     if (__builtin_expect(element == nullptr, 0)) detail::ThrowOfTry();
     return element;
   }
-  // The block's elements are the nearest from here on.
+  // Null: ThrowOfTry says why. What throws would keep a loop's sum out of registers, where a call that comes back may not (TryHeldPin).
+  __attribute__((noinline)) T* TryAt(size_t i, bool to_hold) const noexcept {
+    const auto [block, offset] = index_.Locate(i);
+    held_.HearCalls();
+    bool again = false;
+    T* const elements = static_cast<T*>(held_.Find(block, &again));
+    if (__builtin_expect(elements == nullptr, 0)) return Miss(block, offset, to_hold);
+    if (__builtin_expect(again, 0)) {
+      if (__builtin_expect(IsOfOtherThread(), 0)) return detail::FailForOtherThread(), nullptr;
+      EnterRun(elements, block);
+    }
+    return elements + offset;
+  }
+  bool IsOfOtherThread() const { return detail::t_pins != thread_; }
+  // The block's elements are the nearest from here on. REQUIRES: !IsOfOtherThread().
   void EnterRun(T* elements, size_t block) const {
-    if (__builtin_expect(detail::t_pins != thread_, 0)) ThrowForOtherThread();
     if (gathers_) return;  // as BlockCache::Find: elements are looked for at one place then
     elements_ = elements;
     first_ = index_.First(block);
@@ -109,7 +115,7 @@ class vectorView {
     detail::ThrowOfTry();
   }
   __attribute__((noinline, cold)) T* Miss(size_t block, size_t offset, bool to_hold) const noexcept {
-    if (detail::t_pins != thread_) return detail::FailForOtherThread(), nullptr;
+    if (IsOfOtherThread()) return detail::FailForOtherThread(), nullptr;
     const detail::Object object = detail::ObjectOf()(blocks_[block]);
     if constexpr (std::is_const_v<T>) {
       // Where no more can be held, an element is read where it is. Only a block that is used for long takes another one's place.

@@ -48,7 +48,7 @@ std::map<std::string, int> AllNames() {
   std::map<std::string, int> names;
   for (const std::string set : {"within L2", "beyond L2"}) {
     for (const std::string threads : {"1", "2"}) {
-      for (const std::string way : {"blocks()", "view()", "cview()", "cview(), 4 passes", "cview() iterators", "x[i]", "iterators", "span() in blocks", "span() across"}) {
+      for (const std::string way : {"blocks()", "view()", "cview()", "cview(), 4 passes", "cview() iterators", "cview(), corners", "x[i]", "iterators", "span() in blocks", "span() across"}) {
         for (const std::string element : {"double", "uint64"}) names["sum, " + way + ", " + element + ", " + set + ", " + threads] = 1;
       }
       for (const std::string way : {"view()[i]", "cview()[i]", "x[i]"}) names["lookup, " + way + ", uint64, " + set + ", " + threads] = 1;
