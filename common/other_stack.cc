@@ -27,6 +27,9 @@ static_assert(sizeof(Contexts) <= kContextsBytes);
 
 constexpr size_t kKeptMost = 4;
 std::atomic<char*> kept[kKeptMost];  // who takes one out has it
+// What one thread gives back to the kernel another one may get, at the same addresses. The kernel orders the two, which the thread sanitizer does not see of bare
+// system calls: release before the one, acquire after the other.
+std::atomic<uint32_t> given_back{0};
 
 constexpr timespec kNap = {0, 100'000};
 
@@ -40,6 +43,7 @@ void Start(unsigned high, unsigned low) {
 char* Map() {
   const long all = syscall(SYS_mmap, nullptr, kMappingBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (all == -1) return nullptr;
+  static_cast<void>(given_back.load(std::memory_order_acquire));
   char* const begin = reinterpret_cast<char*>(all);
   if (syscall(SYS_mprotect, begin + kPage, kMappingBytes - kPage, PROT_READ | PROT_WRITE) == 0) return begin;
   syscall(SYS_munmap, begin, kMappingBytes);
@@ -62,6 +66,7 @@ void Keep(char* mapping) {
     char* none = nullptr;
     if (one.compare_exchange_strong(none, mapping, std::memory_order_release, std::memory_order_relaxed)) return;
   }
+  given_back.fetch_add(1, std::memory_order_release);
   syscall(SYS_munmap, mapping, kMappingBytes);
 }
 

@@ -343,8 +343,9 @@ TEST(ReplayPolicy, ASearchThatFindsManyPinnedOnesLooksAtEachOnce) {
     EXPECT_EQ(seen.size(), kChunks);
   };
   const auto time = [&](uint32_t pinned) { return ShortestOf(std::chrono::milliseconds(0), [&] { search(pinned); }); };
-  const auto none = time(0), many = time(kPinned);
-  EXPECT_LT(many, 20 * none) << std::chrono::duration<double, std::milli>(many).count() << " ms, with none " << std::chrono::duration<double, std::milli>(none).count();
+  auto none = time(0), many = time(kPinned);
+  for (int i = 0; i < 4 && many >= 5 * none; ++i) none = time(0), many = time(kPinned);  // others may have had the cores in one of them only
+  EXPECT_LT(many, 5 * none) << std::chrono::duration<double, std::milli>(many).count() << " ms, with none " << std::chrono::duration<double, std::milli>(none).count();
 }
 
 // Chunks that were pinned when they should have left, and are not any more, come back many at a time, and no more of them leave than have to.
