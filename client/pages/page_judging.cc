@@ -152,7 +152,8 @@ void PageSpace::Judge(const Sized& block, Came came) {
     area.pages.store(area.pages.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
   }
   const uint32_t now = FaultsNow();
-  const uint32_t near = NearAmong(block.bytes);
+  // Where blocks are few, one beside it came lately by chance: of blocks that are touched anywhere, this one's neighbours in one case of six.
+  const auto near = static_cast<uint32_t>(std::clamp<uint64_t>(touched_bytes() / block.bytes / 12, kNearLeast, kNear));
   // A row passes over what is at home: what jumps have left in memory lies in the way of a sweep.
   const bool is_near = wanted == kPage ? PagesThatCame(block.home, now) >= kManyPages
                                        : (wanted == kUnit && block.block->row.load(std::memory_order_relaxed) >= kRowOfUnits) || (block.home > homes_.begin && CameNear(block.home - 1, now, near)) || (block.end() < homes_.begin + homes_.bytes && CameNear(block.end(), now, near));
@@ -193,9 +194,6 @@ void PageSpace::ExpectUse(const void* begin, size_t bytes, bool is_random) {
     Turn(&area, is_random ? kPage : kLarge);
   }
 }
-
-// Faults within which a block came just before another one. Where blocks are few one beside it did by chance: of blocks that are touched anywhere, this one's neighbours in one case of six.
-uint32_t PageSpace::NearAmong(uint64_t block_bytes) const { return static_cast<uint32_t>(std::clamp<uint64_t>(touched_bytes() / block_bytes / 12, kNearLeast, kNear)); }
 
 bool PageSpace::CameNear(const void* address, uint32_t now, uint32_t near) const {
   const uint32_t shown = BlockAt(address).shown_at.load(std::memory_order_relaxed);

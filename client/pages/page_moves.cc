@@ -153,12 +153,13 @@ Status PageSpace::Bring(const void* address) {
 // A sweep passes over what is at home still, of which nothing is heard.
 void PageSpace::NoteRow(const Sized& block) {
   const int64_t since = BlockClockNs() - std::chrono::nanoseconds(kRowRecent).count();
+  // Not by the time alone: where faults are fast and memory is small, all that is there came within it. Nor by few faults: of many threads that sweep at once, each comes when others have had hundreds.
+  const auto lately = static_cast<uint32_t>(engine_->budget()->limit() / block.bytes / kRowInMemory);
   uint8_t row = 0;
   Sized before = block;
   for (int i = 0; i <= kRowPasses && before.home > homes_.begin; ++i) {
     before = At(before.home - 1);
-    // By both: a time alone holds all that is in memory where faults are fast and memory is small.
-    if (before.block->shown_ns.load(std::memory_order_relaxed) > since && CameNear(before.home, FaultsNow(), NearAmong(block.bytes))) {
+    if (before.block->shown_ns.load(std::memory_order_relaxed) > since && CameNear(before.home, FaultsNow(), lately)) {
       row = RowAfter(before.block->row.load(std::memory_order_relaxed));
       break;
     }

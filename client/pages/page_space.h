@@ -172,6 +172,7 @@ class PageSpace {
   static constexpr uint8_t kRowLeast = 2, kRowMost = 8;
   static constexpr int kRowPasses = 8;
   static constexpr auto kRowRecent = std::chrono::milliseconds(50);
+  static constexpr uint64_t kRowInMemory = 2;  // and while this part of memory was used anew
   static constexpr uint64_t kAheadInLimit = 32;  // all of them are at most this part of the memory limit
   static constexpr uint64_t kCallInLimit = 16, kCallsInLimit = 4;  // the same, of what one system call, and all that are under way, keep at home
 
@@ -327,7 +328,6 @@ class PageSpace {
   int PagesThatCame(const void* address, uint32_t now) const;
   static void Turn(Area* area, Size next);
   static void Try(Area* area);
-  uint32_t NearAmong(uint64_t block_bytes) const;
   bool CameNear(const void* address, uint32_t now, uint32_t near) const;
   void KeepSizes(const void* address) const {
     if (adapts_) AreaOf(address).keeps.store(true, std::memory_order_relaxed);

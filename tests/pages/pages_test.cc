@@ -226,6 +226,30 @@ TEST(Pages, SweepsReadLittleMoreThanWhatDoesNotFit) {
   EXPECT_LT(PartOfSweeps(words, [&](int) { SweepTimes(words, 1); }), 0.65);
 }
 
+// What each thread's block comes after has come when others have had hundreds of faults; where a row was counted by few of them, such sweeps stayed in small blocks (8 times the faults).
+TEST(Pages, SweepsOfManyThreadsAtOnceAreRows) {
+  const char* const limit = std::getenv("RAMSPAN_MEMORY");
+  if (limit == nullptr || std::string(limit) != "32MiB") GTEST_SKIP() << "needs RAMSPAN_MEMORY=32MiB";
+  constexpr size_t kThreads = 16, kPasses = 6, kPart = 6 * kMiB, kWord = 8, kUnit = 64 << 10;
+  const Pages pages(kThreads * kPart);
+  const uint64_t before = GetPageStatistics().faults;
+  std::atomic<uint64_t> sum{0};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      uint64_t mine = 0;
+      memset(pages.begin + t * kPart, 1, kPart);
+      for (size_t pass = 0; pass < kPasses; ++pass) {
+        for (size_t at = t * kPart; at < (t + 1) * kPart; at += kWord) mine += static_cast<uint64_t>(static_cast<volatile char*>(pages.begin)[at]);
+      }
+      sum += mine;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sum, kPasses * pages.bytes / kWord);
+  EXPECT_LT(GetPageStatistics().faults - before, kPasses * pages.bytes / kUnit) << "as many as there are units";
+}
+
 // What lies beside each other was used at one time, so blocks grew to 2 MiB, of which one page of sixteen was used (compilers, interpreters: 47 GiB were read for one compilation of 208 MiB in 24 MiB; pages
 // would have read 1.7). The pages that are used fit memory eight times.
 // Once they had become large again a trial never saw enough of them for a verdict.
