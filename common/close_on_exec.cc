@@ -85,12 +85,6 @@ std::vector<Open> WatchedBy(int number) {
   return watched;
 }
 
-bool IsEventQueue(int number) {
-  char target[32];
-  const ssize_t length = readlink(("/proc/self/fd/" + std::to_string(number)).c_str(), target, sizeof target);
-  return length > 0 && std::string_view(target, static_cast<size_t>(length)) == "anon_inode:[eventpoll]";
-}
-
 bool IsUnixSocket(int number) {
   int domain = 0;
   socklen_t length = sizeof domain;
@@ -128,6 +122,12 @@ ino_t PeerOf(ino_t inode) {
 }
 
 }  // namespace
+
+bool IsEventQueue(int number) {
+  char target[32];
+  const ssize_t length = readlink(("/proc/self/fd/" + std::to_string(number)).c_str(), target, sizeof target);
+  return length > 0 && std::string_view(target, static_cast<size_t>(length)) == "anon_inode:[eventpoll]";
+}
 
 void CloseOnExec(int event_queue) {
   struct stat status {};

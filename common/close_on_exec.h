@@ -15,6 +15,7 @@ namespace ramspan {
 // Marks an epoll set, everything that it waits for, what sets among that wait for, and so on; of pairs of sockets also the other end,
 // where the kernel tells it (unix_diag). What a program waits for it has in sets of its own.
 void CloseOnExec(int event_queue);
+bool IsEventQueue(int number);  // an epoll set
 
 // Marks what is opened from the first moment of this object to the last, provided that the calling thread is the process's only one at the
 // first: threads that a library starts meanwhile are the library's. Does nothing in a process with several threads. (Signals are not blocked, because

@@ -154,7 +154,7 @@ Status PageSpace::Bring(const void* address) {
 void PageSpace::NoteRow(const Sized& block) {
   const int64_t since = BlockClockNs() - std::chrono::nanoseconds(kRowRecent).count();
   // Not by the time alone: where faults are fast and memory is small, all that is there came within it. Nor by few faults: of many threads that sweep at once, each comes when others have had hundreds.
-  const auto lately = static_cast<uint32_t>(engine_->budget()->limit() / block.bytes / kRowInMemory);
+  const auto lately = static_cast<uint32_t>(std::min<uint64_t>(engine_->budget()->limit() / block.bytes / kRowInMemory, INT32_MAX));
   uint8_t row = 0;
   Sized before = block;
   for (int i = 0; i <= kRowPasses && before.home > homes_.begin; ++i) {

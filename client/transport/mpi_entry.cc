@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "client/transport/mpi_transport.h"
 #include "common/close_on_exec.h"
@@ -28,6 +29,7 @@ constinit std::once_flag join_once;
 constinit std::atomic<Result<MpiWorld*>*> joined = nullptr;  // set once, by the thread that joins; never freed
 constinit std::atomic<void (*)()> before_leave = nullptr;
 constinit std::atomic<bool> left = false;
+constinit std::vector<int>* event_queues = nullptr;  // of an MPI that we initialised; set before the job is joined
 const pid_t process_id = getpid();
 constinit std::atomic<bool> program_owns_mpi = true;  // false: we initialised MPI, so we finalise it at exit
 
@@ -38,7 +40,11 @@ bool MpiIs(int (*query)(int*)) {
 
 // One a process, and never destroyed.
 MpiTransport& TransportOf(MpiWorld& world) {
-  static MpiTransport* const transport = new MpiTransport(world);
+  static MpiTransport* const transport = [&] {
+    auto* const made = new MpiTransport(world);
+    if (event_queues != nullptr) made->WatchEventQueues(std::move(*event_queues));
+    return made;
+  }();
   return *transport;
 }
 
@@ -97,6 +103,7 @@ Result<MpiWorld*> JoinNow() {
     closing.emplace();
     if (Status s = InitMpiThreadMultiple(nullptr, nullptr); !s.ok()) return s;
     program_owns_mpi = false;
+    event_queues = new std::vector<int>(closing->EventQueues());  // before others wait for this rank: it may find no heap
   }
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);
@@ -113,7 +120,6 @@ Result<MpiWorld*> JoinNow() {
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, LeaveAtFinalize, &key, nullptr);
   MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
   if (on_exit(AtExit, nullptr) != 0) LogWarning("on_exit failed; memory servers may miss the end of this process");
-  if (closing.has_value()) TransportOf(*world.value()).WatchEventQueues(closing->EventQueues());
   return std::move(world).value().release();
 }
 

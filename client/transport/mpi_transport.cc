@@ -52,7 +52,9 @@ void MpiTransport::Upkeep() {
   const int64_t next_in = looks_next_in_ns_.load(std::memory_order_relaxed);
   if (now < at || !looks_at_ns_.compare_exchange_strong(at, now + next_in, std::memory_order_relaxed)) return;
   looks_next_in_ns_.store(2 * next_in, std::memory_order_relaxed);
-  for (const int queue : event_queues_) CloseOnExec(queue);
+  for (const int queue : event_queues_) {
+    if (IsEventQueue(queue)) CloseOnExec(queue);  // MPI may have closed it, and the program have something else under its number
+  }
 }
 
 }  // namespace ramspan

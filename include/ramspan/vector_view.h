@@ -43,9 +43,9 @@ class vectorView {
 
   // Blocks, and throws as a pull, where i is in another block than the last one. Checked (Error) with _GLIBCXX_ASSERTIONS.
   template <typename E = T, std::enable_if_t<!std::is_const_v<E>, int> = 0>
-  __attribute__((always_inline)) E& operator[](size_t i) const RAMSPAN_LIFETIMEBOUND { return *QuickAt(i); }
+  RAMSPAN_INLINE E& operator[](size_t i) const RAMSPAN_LIFETIMEBOUND { return *QuickAt(i); }
   template <typename E = T, std::enable_if_t<std::is_const_v<E>, int> = 0>
-  __attribute__((always_inline)) Element operator[](size_t i) const { return *QuickAt(i); }
+  RAMSPAN_INLINE Element operator[](size_t i) const { return *QuickAt(i); }
   // Of [i, i + count) what lies in one block with i, at least one element: inner loops over ranges (rows of a sparse matrix, edges of a vertex) take them run by run, as arrays.
   // Valid as a reference of a view for writing, also of one for reading. Blocks, throws and is checked as [i]. REQUIRES: count > 0.
   detail::Span<T> run(size_t i, size_t count) const RAMSPAN_LIFETIMEBOUND {
@@ -64,7 +64,7 @@ class vectorView {
  private:
   // Also in loops of dozens of accesses, of which compilers would make calls by themselves. How many lookups wait for memory at a time is bounded by the
   // instructions between them, so these are as few as where all blocks have room.
-  __attribute__((always_inline)) T* QuickAt(size_t i) const {
+  RAMSPAN_INLINE T* QuickAt(size_t i) const {
     if (__builtin_expect(i - first_ < count_, 1)) return elements_ + (i - first_);
     CheckIndex(i);
     const size_t block = i >> shift_;
@@ -76,7 +76,7 @@ class vectorView {
     if (__builtin_expect(offset == 0, 0)) {
       if (__builtin_expect(IsOfOtherThread(), 0)) ThrowForOtherThread();
       held_.MakeLatest(block);
-      EnterRun(elements, block);
+      BeginRun(elements, block);
     }
     return elements + offset;
   }
@@ -98,13 +98,13 @@ class vectorView {
     if (__builtin_expect(elements == nullptr, 0)) return Miss(block, offset, to_hold);
     if (__builtin_expect(again, 0)) {
       if (__builtin_expect(IsOfOtherThread(), 0)) return detail::FailForOtherThread(), nullptr;
-      EnterRun(elements, block);
+      BeginRun(elements, block);
     }
     return elements + offset;
   }
   bool IsOfOtherThread() const { return detail::t_pins != thread_; }
-  // The block's elements are the nearest from here on. REQUIRES: !IsOfOtherThread().
-  void EnterRun(T* elements, size_t block) const {
+  // The block's elements are the nearest from here on. (EnterRun looked who calls, which objects that were compiled before rely on: another name.) REQUIRES: !IsOfOtherThread().
+  void BeginRun(T* elements, size_t block) const {
     if (gathers_) return;  // as BlockCache::Find: elements are looked for at one place then
     elements_ = elements;
     first_ = index_.First(block);
@@ -133,7 +133,7 @@ class vectorView {
       shift_ = index_.shift();
       offset_mask_ = index_.elements() - 1;
     }
-    EnterRun(elements, block);
+    BeginRun(elements, block);
     return elements + offset;
   }
 

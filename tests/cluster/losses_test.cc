@@ -111,6 +111,7 @@ TEST_F(ClusterLosses, AProgramThatWaitsForAServerBehindAPulledCableGoesOnWithThe
     EXPECT_EQ(Counted(program).lost, 0);
     program = start();
   }
+  ASSERT_GE(List(first.place).held_bytes, 8 * (256u << 10)) << "then this test shows nothing";
   Unplug(1);
   SayGo(program);
   const Counts counts = Counted(program);  // the cable stays where it is

@@ -21,7 +21,10 @@
 
 #define RAMSPAN_API __attribute__((visibility("default")))
 // For what a pin consists of: one call that gets an adhereTo's address keeps all of it in memory, and a pin then takes half as long again.
+// g++ refuses to inline it in functions for another architecture (target("arch=...")) than that of their file: -DRAMSPAN_INLINE=inline makes calls there.
+#ifndef RAMSPAN_INLINE
 #define RAMSPAN_INLINE __attribute__((always_inline)) inline
+#endif
 
 namespace ramspan::detail {
 
