@@ -84,7 +84,7 @@ Runtime& Runtime::TryStart() {
         if (trace != nullptr) trace->WriteOut(false);
         swaps->TellLosses();
         swaps->LeaveDraining(stop);
-        static_cast<void>(WithinHeap([&] { return self->statistics_->WriteFileNowAndThen(), true; }, false));
+        static_cast<void>(WithinHeap([&] { return self->statistics_->WriteFileNowAndThen(), self->statistics_->TellOfWaits(), true; }, false));
         // Not by what asks for the running one: the mover's first turn may come before it is known as that.
         detail::TellOfMemoryBeside(self->engine_->budget()->limit(), self->pages_above());
       }, pace); !status.ok()) Raise(ConfigError(status.message()));

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "client/runtime/wait_watch.h"
 #include "common/config.h"
 #include "ramspan/runtime.h"
 
@@ -31,7 +32,7 @@ class RuntimeStatistics {
     const FileSwap* files;   // null: no local files are configured
     std::chrono::steady_clock::time_point started;
   };
-  explicit RuntimeStatistics(const Sources& from) : from_(from) { clock_gettime(CLOCK_REALTIME, &begun_); }
+  explicit RuntimeStatistics(const Sources& from) : from_(from), waits_(from.started) { clock_gettime(CLOCK_REALTIME, &begun_); }
 
   // The rank among all ranks of the job; -1, as at first, is none.
   void set_rank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
@@ -45,6 +46,8 @@ class RuntimeStatistics {
   // The same after 5, 10, 20, 40, 80 seconds and then each minute, so that a program that is killed leaves what was so until shortly before: if the file is a regular one, or is not there, and no other process
   // has written it since this one's start. Says nothing of failures, and what is not written is tried again the next time. One thread at a time, and not beside WriteFile.
   void WriteFileNowAndThen();
+  // Warns once where the program hardly does anything but wait (WaitWatch). As often, on the same thread.
+  void TellOfWaits();
 
  private:
   std::string FilePath() const;  // empty: none is wanted
@@ -56,6 +59,7 @@ class RuntimeStatistics {
   std::pair<dev_t, ino_t> own_file_{};  // that this process wrote last
   timespec begun_{};                   // by the clock of files' times
   std::chrono::steady_clock::duration next_write_ = std::chrono::seconds(5);  // after the start
+  WaitWatch waits_;
   std::string folder_;  // of the start, with a slash at its end: a program may have gone to another one; empty: not known
   std::atomic<int> rank_{-1};
   std::atomic<int> told_{0};  // the errno of which the program's user knows; only a warning hangs on it

@@ -53,6 +53,7 @@ int InChild(const Run& run) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+void TouchesForAMinute();  // of preloaded_soak.cc
 // Of preloaded_reported.cc.
 void StartsInVfork();
 void GrowsInVfork();

@@ -185,3 +185,19 @@ void Soak() {
   for (pthread_t& thread : threads) CHECK(pthread_join(thread, nullptr) == 0);
   for (const Soaker& one : soakers) one.Verify();
 }
+
+// Words anywhere in more than the limit, for longer than Ramspan watches before it tells of that.
+void TouchesForAMinute() {
+  constexpr size_t kBytes = 24 * kMiB;
+  char* const memory = New(kBytes);
+  for (size_t i = 0; i < kBytes; i += 512) memory[i] = 1;
+  const time_t end = time(nullptr) + 65;
+  for (uint64_t at = 1; time(nullptr) < end;) {
+    int sum = 0;
+    for (int i = 0; i < 1000; ++i) {
+      at = at * 6364136223846793005 + 1442695040888963407;
+      sum += memory[(at >> 20) % kBytes / 512 * 512];
+    }
+    CHECK(sum == 1000);
+  }
+}

@@ -71,5 +71,23 @@ TEST(OwnThread, TheMaskOfTheThreadThatStartsItStays) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+TEST(OwnThread, IsNoneOfTheProgram) {
+  const int before = ThreadsOfProgram();
+  std::atomic<bool> ends{false}, runs{false};
+  std::thread own = StartOwnThread([&] {
+    runs = true;
+    while (!ends) usleep(100);
+  });
+  while (!runs) usleep(100);
+  EXPECT_EQ(ThreadsOfProgram(), before);
+  std::thread programs([&] {
+    while (!ends) usleep(100);
+  });
+  EXPECT_EQ(ThreadsOfProgram(), before + 1);
+  ends = true;
+  own.join();
+  programs.join();
+}
+
 }  // namespace
 }  // namespace ramspan
