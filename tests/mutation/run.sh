@@ -3,17 +3,22 @@
 # says which one does. Each bug is a build of one source and a link (10 to 20 s; one in a header that all include takes
 # minutes), so this is a part of `./check long`. As many bugs are tried at once as there are cores, each in a copy and a build of its own.
 #
-# usage: tests/mutation/run.sh [--again] [WORDS]     only bugs whose name or file contains WORDS
+# usage: tests/mutation/run.sh [--again] [--sample N] [WORDS]     only bugs whose name or file contains WORDS
 # A run that was interrupted goes on where it was: a bug that was found is tried again only when the bug or any source has
-# changed. --again tries all of them.
-# The last line counts them. A bug that cannot be put in, or does not compile, is an ERROR: nothing is known about the tests
-# then. Exit status: 0 when every bug is found.
+# changed. --again tries all of them, --sample N only N of them, which chance draws: all take hours.
+# The last line counts them. A bug that cannot be put in, or does not compile, or whose tests fail without it, is an ERROR:
+# nothing is known about the tests then. Exit status: 0 when every bug that was to be tried is found.
 set -u -f -o pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bugs=$root/tests/mutation/bugs.txt
 state=$root/build-mutants
-again=no
+again=no sample=
 [ "${1:-}" != --again ] || { again=yes; shift; }
+if [ "${1:-}" = --sample ]; then
+  [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { echo "--sample wants a number of bugs" >&2; exit 2; }
+  sample=$2
+  shift 2
+fi
 words=${1:-}
 # Seconds. A bug's build is within build_limit, and each program that has to find it within test_limit, or slower_max times what
 # it needed without a bug on this machine, with what else ran on it, if that is more. A test program that says nothing for
@@ -78,14 +83,14 @@ limit_of() {
   awk -F'\t' -v spec="$1" -v limit="$test_limit" -v times="$slower_max" \
     '$1 == spec && $2 * times > limit { limit = $2 * times } END { print limit }' "$state/durations"
 }
-run() {  # SPEC LIMIT; sets found: the first test that fails, or nothing
+run() {  # SPEC LIMIT [JOBS]; sets found: the first test that fails, or nothing
   local limit=$2 target folder variant=(UCX_MEM_MMAP_HOOK_MODE=none RAMSPAN_TEST_SEEDS=150) arguments=()
   target=$(targets_of "$1") target=${target%% *} folder=$(folder_of "$1")
   [[ $target != front_tests && $target != front_loops_test ]] || variant+=(RAMSPAN_MEMORY=16MiB)
   [ "$target" != launch_run_test ] || arguments=("$folder/bin/ramspan" "$folder/bin/launch_standin")
   found=
   if [[ $1 == ctest/* ]]; then
-    bounded "$limit" ctest --test-dir "$folder" --timeout "$limit" --no-tests=error --output-on-failure -R "$(filter_of "$1")" >test.log 2>&1 && return
+    bounded "$limit" ctest --test-dir "$folder" -j "${3:-1}" --timeout "$limit" --no-tests=error --output-on-failure -R "$(filter_of "$1")" >test.log 2>&1 && return
   else
     talking "$limit" env "${variant[@]}" "$folder/bin/$target" "${arguments[@]}" --gtest_fail_fast --gtest_filter="$(filter_of "$1")" && return
   fi
@@ -106,6 +111,7 @@ try() {  # FILE EXPRESSION SPEC...
   else
     result="SURVIVED	"
     for spec; do
+      ! grep -qxF -- "$spec" "$state/failing" || { result="ERROR	WITHOUT IT, TOO: $spec fails"; break; }
       build "$spec" || { result="ERROR	DOES NOT COMPILE: $(grep -m1 -E 'error|FAILED|No such' build.log)"; break; }
       run "$spec" "$(limit_of "$spec")"
       [ -z "$found" ] || { result="FOUND	$found"; break; }
@@ -114,32 +120,67 @@ try() {  # FILE EXPRESSION SPEC...
   cp kept "$file"  # with a new time, or the next build would keep the bug
 }
 
-# Without a bug each test passes, or what it finds says nothing. All of them are built here once, by all cores: the other
-# workers' first builds then come out of ccache.
+# Specs of one key are of one program, and can run as one; what a filter leaves out is its own matter.
+key_of() {  # SPEC
+  case $1 in
+    ctest/*) echo ctest ;;
+    *:*-* ) echo "$1" ;;
+    *:*) echo "${1%%:*}" ;;
+    *) echo "$1" ;;
+  esac
+}
+all_of() {  # SPEC... of one key: one spec that is all of them
+  local key spec targets filters
+  key=$(key_of "$1")
+  [ $# -gt 1 ] || { echo "$1"; return; }
+  filters=$(for spec; do filter_of "$spec"; done | sort -u)
+  if [ "$key" = ctest ]; then
+    targets=$(for spec; do targets_of "$spec" | tr ' ' '\n'; done | sort -u)
+    echo "ctest/${targets//$'\n'/+}:${filters//$'\n'/|}"
+  else
+    echo "$key:${filters//$'\n'/:}"
+  fi
+}
+# How long what SPEC names of the tests of the last run took; of a program, all of it.
+seconds_of() {  # SPEC SECONDS_OF_ALL
+  if [[ $1 != ctest/* ]]; then echo "$2"; return; fi
+  awk -v filter="$(filter_of "$1")" '$2 == "Test" && $4 ~ filter { all += $(NF - 1) } END { print int(all) + 1 }' test.log
+}
+# Without a bug each test passes, or what it finds says nothing: notes how long each SPEC takes in durations, and those that do not
+# in failing. All are built here once, by all cores: the other workers' first builds then come out of ccache. A program runs once for
+# all who name tests of it, and for each of them where that fails.
 passes_without() {  # SPEC...
-  local spec begin
-  synchronise "$state/sources" "$state/1" "$state/files" && cd "$state/1" || { echo "$state/1 cannot have the sources" >"$state/wrong"; return 1; }
-  for spec; do
-    ! cut -f 1 "$state/durations" | grep -qxF -- "$spec" || continue
-    if ! build "$spec"; then
-      { echo "without any bug $spec does not compile:"; tail -30 build.log; } >>"$state/wrong"
-    else
-      begin=$SECONDS
-      run "$spec" "$unhindered_limit"
-      if [ -z "$found" ]; then
-        printf '%s\t%s\n' "$spec" $((SECONDS - begin)) >>"$state/durations"
-      else
-        { echo "without any bug: $found"; tail -30 test.log; } >>"$state/wrong"
+  local key spec begin seconds members
+  synchronise "$state/sources" "$state/1" "$state/files" && cd "$state/1" || { echo "$state/1 cannot have the sources" >&2; return 1; }
+  : >"$state/failing"
+  for key in $(for spec; do key_of "$spec"; done | sort -u); do
+    members=()
+    for spec; do
+      [ "$(key_of "$spec")" != "$key" ] || cut -f 1 "$state/durations" | grep -qxF -- "$spec" || members+=("$spec")
+    done
+    [ ${#members[@]} -gt 0 ] || continue
+    spec=$(all_of "${members[@]}")
+    build "$spec" || { { echo "without any bug $(targets_of "$spec") does not compile:"; tail -30 build.log; } >&2; return 1; }
+    begin=$SECONDS
+    run "$spec" "$unhindered_limit" "$jobs"
+    seconds=$((SECONDS - begin))
+    for spec in "${members[@]}"; do
+      if [ -n "$found" ]; then
+        begin=$SECONDS
+        run "$spec" "$unhindered_limit"
+        seconds=$((SECONDS - begin))
+        [ -z "$found" ] || { echo "without any bug: $found"; tail -30 test.log; echo "$spec" >>"$state/failing"; continue; }
+        found=again  # the next one is run by itself, too
       fi
-    fi
+      printf '%s\t%s\n' "$spec" "$(seconds_of "$spec" "$seconds")" >>"$state/durations"
+    done
   done
-  [ ! -e "$state/wrong" ]
 }
 
 worker() {  # NUMBER
   local number=$1 name file expression tests key n=0 begin
   trap 'kill "$child" 2>/dev/null; exit 143' TERM
-  synchronise "$state/sources" "$state/$number" "$state/files" && cd "$state/$number" || { echo "worker $number has no sources" >>"$state/wrong"; return; }
+  synchronise "$state/sources" "$state/$number" "$state/files" && cd "$state/$number" || { echo "worker $number has no sources" >&2; return; }
   while IFS=$'\x01' read -r -u 7 key name file expression tests; do
     n=$((n + 1))
     mkdir "$state/claims/$n" 2>/dev/null || continue
@@ -153,7 +194,7 @@ worker() {  # NUMBER
 mkdir -p "$state"
 exec 8>"$state/lock"
 flock -n 8 || { echo "another run is under way in $state" >&2; exit 1; }
-rm -rf "$state/claims" "$state/wrong"
+rm -rf "$state/claims"
 mkdir "$state/claims"
 touch "$state/results"
 [ $again = no ] || : >"$state/results"
@@ -177,8 +218,14 @@ while IFS= read -r line; do
   grep -q "^$key	FOUND" "$state/results" ||
     printf '%s\x01%s\x01%s\x01%s\x01%s\n' "$key" "$name" "$file" "$expression" "${tests:-$usual}" >>"$state/wanted"
 done <"$bugs"
-wanted=$(wc -l <"$state/wanted") all=$(wc -l <"$state/keys")
-[ "$wanted" -eq "$all" ] || echo "$((all - wanted)) of $all were found before in these sources"
+all=$(wc -l <"$state/keys")
+if [ -n "$sample" ]; then
+  shuf -n "$sample" "$state/wanted" >"$state/sample" && mv "$state/sample" "$state/wanted" || exit 1
+  cut -d $'\x01' -f 1 "$state/wanted" >"$state/keys"
+fi
+wanted=$(wc -l <"$state/wanted")
+[ "$wanted" -eq "$all" ] || echo "$wanted of $all, ${sample:+which chance has drawn of those }that were not found before in these sources"
+all=$(wc -l <"$state/keys")
 
 workers=()
 trap 'kill "${workers[@]}" 2>/dev/null; wait; exit 130' INT TERM
@@ -187,7 +234,7 @@ trap 'kill "${workers[@]}" 2>/dev/null; wait; exit 130' INT TERM
   passes_without $(cut -d $'\x01' -f 5 "$state/wanted" | tr ' ' '\n' | sort -u)
 ) &
 workers=($!)
-wait "${workers[0]}" || { cat "$state/wrong"; exit 1; }
+wait "${workers[0]}" || exit 1
 workers=()
 for ((i = 1; i <= $(nproc) && i <= wanted; i++)); do
   worker $i &
@@ -199,4 +246,4 @@ count() { awk -F'\t' -v verdict="$1" 'NR == FNR { wanted[$1]; next } $1 in wante
                                        END { for (key in last) n += last[key] == verdict; print n + 0 }' "$state/keys" "$state/results"; }
 found=$(count FOUND) survived=$(count SURVIVED) errors=$(count ERROR)
 echo "$found found, $survived survived, $errors ERRORS, $((all - found - survived - errors)) not tried, in $SECONDS s"
-[ "$all" -gt 0 ] && [ "$found" -eq "$all" ]
+{ [ "$all" -gt 0 ] || [ -n "$sample" ]; } && [ "$found" -eq "$all" ]

@@ -125,7 +125,9 @@ TEST_F(DyingTier, ATierThatFailedIsTriedAgainLater) {
 }
 
 // The bytes that were asked for doubled with each round until they were 0: some 1400 chunks were looked at.
-TEST(VictimSearch, FindsTheUnpinnedBehindThreeThousandPinned) {
+class VictimSearch : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Policies, VictimSearch, testing::Values("replay", "cyclic", "second-chance"));
+TEST_P(VictimSearch, FindsTheUnpinnedBehindThreeThousandPinned) {
   struct SomePinned final : PinScanner {
     std::set<const Chunk*> held;
     void Barrier() override {}
@@ -139,7 +141,7 @@ TEST(VictimSearch, FindsTheUnpinnedBehindThreeThousandPinned) {
     }
   } pins;
   FakeTier tier(FakeTierOptions{.seed = 3, .synchronous = true});
-  Engine engine({.budget = 14 * kMiB, .preemptive = false}, &tier, &pins, DefaultPolicy());
+  Engine engine({.budget = 14 * kMiB, .preemptive = false}, &tier, &pins, PolicyNamed(GetParam()));
   Objects objects(&engine, 4096);
   for (int i = 0; i < 3000; ++i) {
     ASSERT_TRUE(objects.Add().ok());
