@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "common/close_on_exec.h"
+#include "common/default_variable.h"
 #include "common/limit_of_files.h"
 #include "common/signal_handlers_kept.h"
 #include "common/signals_blocked.h"
@@ -67,27 +68,12 @@ Status NoProvider(const std::string& where, const FabricOptions& options, int er
                      "; `fi_info -t FI_EP_RDM -c FI_RMA` lists what there is, and the environment variable FI_PROVIDER may hide some");
 }
 
-// ofi_rxm over tcp posts 4096 buffers of 16 KiB for messages that may come, 64 MiB for each endpoint. Here none come but the few by
-// which it connects. 128 is what it posts over other networks, so those do not change. It reads the variable once in a process,
-// when libfabric is looked at for the first time; what the user has set counts, and programs that this one starts do not see it.
-class FewPostedBuffers {
- public:
-  FewPostedBuffers() : set_here_(std::getenv(kName) == nullptr) { setenv(kName, "128", 0); }
-  ~FewPostedBuffers() {
-    if (set_here_) unsetenv(kName);
-  }
-  FewPostedBuffers(const FewPostedBuffers&) = delete;
-  FewPostedBuffers& operator=(const FewPostedBuffers&) = delete;
-
- private:
-  static constexpr const char* kName = "FI_OFI_RXM_MSG_RX_SIZE";
-  const bool set_here_;
-};
-
 // Once, by the first who opens a domain: later another thread of the program might be reading the environment.
 void StartLibfabric() {
   static const bool started = [] {
-    const FewPostedBuffers few;
+    // ofi_rxm over tcp posts 4096 buffers of 16 KiB for messages that may come, 64 MiB for each endpoint. Here none come but the few by
+    // which it connects. 128 is what it posts over other networks, so those do not change. It reads this once in a process.
+    const DefaultVariable few("FI_OFI_RXM_MSG_RX_SIZE", "128");
     fi_info* any = nullptr;
     if (fi_getinfo(kApiVersion, nullptr, nullptr, 0, nullptr, &any) == 0) fi_freeinfo(any);
     return true;

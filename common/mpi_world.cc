@@ -97,19 +97,6 @@ struct MpiWorld::Hello {
   Location location{};
 };
 
-MpiSettings::MpiSettings() {
-  for (size_t i = 0; i < std::size(kSettings); ++i) {
-    set_here_[i] = std::getenv(kSettings[i].name) == nullptr;
-    setenv(kSettings[i].name, kSettings[i].value, 0);
-  }
-}
-
-MpiSettings::~MpiSettings() {
-  for (size_t i = 0; i < std::size(kSettings); ++i) {
-    if (set_here_[i]) unsetenv(kSettings[i].name);
-  }
-}
-
 Status InitMpiThreadMultiple(int* argc, char*** argv) {
   const MpiSettings while_mpi_starts;
   int provided = MPI_THREAD_SINGLE;

@@ -11,11 +11,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <vector>
 
 #include "common/announced_servers.h"
+#include "common/default_variable.h"
 #include "common/status.h"
 #include "common/topology.h"
 
@@ -26,19 +26,7 @@ namespace ramspan {
 // UCX_TLS=^sysv: no System V segments, which the user's whole group can write (0660). POSIX ones, as fast, are the user's only.
 // UCX_TCP_TX_SEG_SIZE=64k: over tcp between two network namespaces a get of 1 MiB took 250 us with it and 780 us without.
 class MpiSettings {
- public:
-  MpiSettings();
-  ~MpiSettings();
-  MpiSettings(const MpiSettings&) = delete;
-  MpiSettings& operator=(const MpiSettings&) = delete;
-
- private:
-  struct Setting {
-    const char* name;
-    const char* value;
-  };
-  static constexpr Setting kSettings[] = {{"UCX_TLS", "^sysv"}, {"UCX_TCP_TX_SEG_SIZE", "64k"}};
-  bool set_here_[std::size(kSettings)];
+  const DefaultVariable transports_{"UCX_TLS", "^sysv"}, segment_{"UCX_TCP_TX_SEG_SIZE", "64k"};
 };
 
 // Initialises MPI with MPI_THREAD_MULTIPLE (argc, argv may be null). kFailedPrecondition, and MPI stays initialised,

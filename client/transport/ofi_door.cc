@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "common/default_variable.h"
 #include "common/signal_handlers_kept.h"
 #include "common/signals_blocked.h"
 
@@ -24,6 +25,8 @@ Result<std::unique_ptr<ServerTransport>> OpenOfi(const OfiDoorOptions& options) 
   {
     const SignalsBlocked blocked;  // what it loads may start threads, and a signal that comes meanwhile is for the program's handlers
     const SignalHandlersKept kept;
+    // The program may have other threads (MPI's), which do not block them: until it has its handlers back, libinfinipath's would end it by SIGTERM with status 1.
+    const DefaultVariable no_handlers("IPATH_NO_BACKTRACE", "1");
     // For ever: its threads and what it has registered for the end of the process live on.
     module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   }

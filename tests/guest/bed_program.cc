@@ -3,11 +3,13 @@
 // vector_state_test.cc look at the same things one by one, with files; here is what a transport brings along: other libraries with threads,
 // descriptors and handlers of their own. One process for all tests, because each start costs a job.
 #include <fcntl.h>
+#include <signal.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -65,6 +67,31 @@ std::string SeenByAChild() {
   return seen;
 }
 
+// Whether a signal that asks the process to end has had a handler that is not the program's, be it for a moment.
+class EndHandlersWatch {
+ public:
+  EndHandlersWatch() : thread_([this] {
+    while (!ends_.load(std::memory_order_relaxed)) foreign_ += HandlerOf(SIGINT) != interrupt_ || HandlerOf(SIGTERM) != terminate_;
+  }) {}
+  ~EndHandlersWatch() { End(); }
+  int End() {
+    ends_ = true;
+    if (thread_.joinable()) thread_.join();
+    return foreign_;
+  }
+
+ private:
+  static sighandler_t HandlerOf(int number) {
+    struct sigaction action;
+    return sigaction(number, nullptr, &action) == 0 ? action.sa_handler : nullptr;
+  }
+
+  const sighandler_t interrupt_ = HandlerOf(SIGINT), terminate_ = HandlerOf(SIGTERM);
+  std::atomic<bool> ends_{false};
+  int foreign_ = 0;  // the thread's, until it has ended
+  std::thread thread_;
+};
+
 struct Seen {
   std::vector<void*> handlers;
   std::map<int, std::string> files;
@@ -78,6 +105,11 @@ class Bed : public testing::Test {
   // What is wrong with the calls themselves is a failure of the suite.
   static void SetUpTestSuite() {
     before_ = Look();
+    if (!BedIs("files")) {  // which loads no other library; a thread has an arena
+      EndHandlersWatch end_handlers;
+      StatsJson();  // begins
+      foreign_end_handlers_ = end_handlers.End();
+    }
     {
       OutputAside aside;
       guest::ThreadWatch watch;
@@ -98,6 +130,7 @@ class Bed : public testing::Test {
 
   static inline Seen before_, after_;
   static inline std::string output_;
+  static inline int foreign_end_handlers_ = 0;
 };
 
 TEST_F(Bed, HeldTheData) {
@@ -116,6 +149,10 @@ TEST_F(Bed, OnlyTheSignalOfTheStatisticsGetsAHandler) {
   after[SIGUSR1 - 1] = before_.handlers[SIGUSR1 - 1];
   EXPECT_EQ(before_.handlers, after);
 }
+
+// One that libinfinipath sets when it is loaded ended programs with status 1, which ^C or SIGTERM reached while libfabric began: through another thread than the one that
+// loads it and blocks signals.
+TEST_F(Bed, NoSignalThatAsksForTheEndGetsAnotherHandlerForAMoment) { EXPECT_EQ(foreign_end_handlers_, 0); }
 
 TEST_F(Bed, EnvironmentFolderLocaleMaskTimersAndLimitsStay) { EXPECT_EQ(before_.surroundings, after_.surroundings); }
 
