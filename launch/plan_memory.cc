@@ -60,7 +60,7 @@ Status Planner::CheckServerMemory(uint64_t server_bytes) {
   const uint64_t room = std::min(facts_.available_memory, shared);
   if (server_bytes <= room / servers) return {};
   std::string what = std::to_string(servers) + (servers == 1 ? " server" : " servers") + " of " +
-                     FormatBytes(server_bytes) + " do not fit: this host has " + FormatBytes(room) +
+                     FormatBytes(server_bytes) + (servers == 1 ? " does" : " do") + " not fit: this host has " + FormatBytes(room) +
                      (shared_is_smaller ? " for servers in /dev/shm" : " of memory available") + ". Remedy: ";
   const uint64_t each_mib = (room / servers) >> 20;
   what += each_mib > 0 ? "--server-memory " + std::to_string(each_mib) + "MiB or less" : "fewer servers (-s), or -s 0: files only";

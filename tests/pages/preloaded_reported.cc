@@ -1,8 +1,10 @@
 // Scenarios of `ramspan run --pages` that came of reports (preloaded.cc): what a child of vfork does with its parent's memory, messages, handlers that need much stack or do not return, other folders.
+#include <aio.h>
 #include <fcntl.h>
 #include <mqueue.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -221,4 +223,69 @@ void BuffersInChildren() {
   for (int i = 0; i < 30000; ++i) std::fprintf(file, "line %06d\n", i);
   Sweep();
   CHECK(InChild([file] { return std::fprintf(file, "child\n") == 6 && fflush(file) == 0 ? 0 : 1; }) == 0);
+}
+
+namespace {
+volatile sig_atomic_t told_by_signal = 0;
+sem_t told_by_thread;
+}  // namespace
+
+// Threads of libc's move the data, by calls of its own: EFAULT on what had left, or what a device read was lost with a page that left just then.
+void AsynchronousFiles() {
+  constexpr size_t kBytes = 4 * kMiB;
+  char name[] = "asynchronous-XXXXXX";
+  const int file = mkstemp(name);
+  CHECK(file >= 0 && unlink(name) == 0 && sem_init(&told_by_thread, 0, 0) == 0);
+  char* const memory = static_cast<char*>(aligned_alloc(4096, kBytes));
+  for (size_t i = 0; i < kBytes; ++i) memory[i] = static_cast<char>(i * 31 >> 3);
+  aiocb one = {};
+  one.aio_fildes = file;
+  one.aio_buf = memory;
+  one.aio_nbytes = kBytes;
+  one.aio_sigevent.sigev_notify = SIGEV_SIGNAL;
+  one.aio_sigevent.sigev_signo = SIGUSR2;
+  one.aio_sigevent.sigev_value.sival_int = 7;
+  struct sigaction action = {};
+  action.sa_flags = SA_SIGINFO;
+  action.sa_sigaction = [](int, siginfo_t* info, void*) { told_by_signal = info->si_code == SI_ASYNCIO ? info->si_value.sival_int : -1; };
+  CHECK(sigaction(SIGUSR2, &action, nullptr) == 0);
+  const auto ends = [](aiocb* of) {
+    const aiocb* const list[] = {of};
+    while (aio_error(of) == EINPROGRESS) aio_suspend(list, 1, nullptr);
+    return aio_error(of) == 0 ? aio_return(of) : -aio_error(of);
+  };
+  Sweep();
+  CHECK(aio_write(&one) == 0 && ends(&one) == kBytes);
+  while (told_by_signal == 0) usleep(1000);
+  CHECK(told_by_signal == 7);
+  memset(memory, 0, kBytes);
+  Sweep();
+  one.aio_sigevent.sigev_notify = SIGEV_THREAD;
+  one.aio_sigevent.sigev_notify_attributes = nullptr;
+  one.aio_sigevent.sigev_notify_function = [](sigval) { sem_post(&told_by_thread); };
+  CHECK(aio_read(&one) == 0 && ends(&one) == kBytes && sem_wait(&told_by_thread) == 0);
+  CHECK(IsFilled(memory, 0, kBytes));
+
+  // A list: of both kinds, one of which fails.
+  one.aio_sigevent.sigev_notify = SIGEV_NONE;
+  char small[64] = {};
+  aiocb beside = one, wrong = one;
+  beside.aio_buf = small;
+  beside.aio_nbytes = sizeof(small);
+  beside.aio_lio_opcode = one.aio_lio_opcode = LIO_READ;
+  wrong.aio_lio_opcode = LIO_WRITE;
+  wrong.aio_fildes = open("/dev/null", O_RDONLY);
+  aiocb* const list[] = {&one, nullptr, &beside, &wrong};
+  memset(memory, 0, kBytes);
+  Sweep();
+  CHECK(lio_listio(LIO_WAIT, list, 3, nullptr) == 0 && ends(&one) == kBytes && ends(&beside) == sizeof(small) && IsFilled(memory, 0, kBytes) && IsFilled(small, 0, sizeof(small)));
+  wrong.aio_fildes = open("/proc/self/exe", O_RDONLY);
+  CHECK(lio_listio(LIO_WAIT, list, 4, nullptr) == -1 && errno == EIO && ends(&one) == kBytes && ends(&wrong) == -EBADF);
+  // A pipe's reader waits, and this goes on.
+  int pipe_ends[2];
+  CHECK(pipe(pipe_ends) == 0);
+  one.aio_fildes = pipe_ends[0];
+  one.aio_nbytes = 100;
+  memory[99] = 1;
+  CHECK(aio_read(&one) == 0 && write(pipe_ends[1], small, sizeof(small)) == sizeof(small) && ends(&one) == sizeof(small));
 }
