@@ -3,7 +3,6 @@
 
 #include <fenv.h>
 
-#include <atomic>
 #include <thread>
 #include <utility>
 
@@ -11,15 +10,7 @@
 
 namespace ramspan {
 
-namespace detail {
-inline std::atomic<int> own_threads{0};  // that run
-struct OwnThreadCounted {
-  OwnThreadCounted() { own_threads.fetch_add(1, std::memory_order_relaxed); }
-  ~OwnThreadCounted() { own_threads.fetch_sub(1, std::memory_order_relaxed); }
-};
-}  // namespace detail
-
-// How many threads this process has that StartOwnThread has not started, those of other libraries (MPI's) among them. At least 1.
+// How many threads of this process take signals: all but the library's own, and those of what it has loaded. At least 1. Reads /proc; std::bad_alloc.
 int ThreadsOfProgram();
 
 // Runs `body` on a new thread that takes no part in what the program has arranged for its own:
@@ -31,7 +22,6 @@ template <class Body>
 std::thread StartOwnThread(Body&& body) {
   const SignalsBlocked blocked;
   return std::thread([body = std::forward<Body>(body)]() mutable {
-    const detail::OwnThreadCounted counted;
     fesetenv(FE_DFL_ENV);
     body();
   });

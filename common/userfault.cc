@@ -206,7 +206,8 @@ int Userfault::TryMove(char* to, char* from, size_t bytes, MayBeShared shared, s
     if ((error == EINVAL || error == ENOENT || error == EBUSY || error == EEXIST) && step > kPageBytes) {
       step = kPageBytes;
     } else if (error == EEXIST && IsThere(to + *done) && !IsThere(from + *done)) {
-      *done += kPageBytes;  // it has been moved already, of which the kernel had not told (seen on Linux 6.18)
+      Wake(to + *done, kPageBytes);  // it has been moved already, of which the kernel had told neither this one (seen on Linux 6.18) nor who waits for it
+      *done += kPageBytes;
     } else if (error == ENOENT) {  // the program has given it back behind our back: it is zeros
       alignas(kPageBytes) static const char zeros[kPageBytes] = {};
       size_t copied = 0;

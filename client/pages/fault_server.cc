@@ -153,7 +153,11 @@ bool FaultServer::Serve(Waiting* one) {
   }
   PageScanner::ServeThread(NumberOf(one->fault.thread));
   const Status status = space_->TryBring(address);
-  if (status.ok()) return true;
+  if (status.ok()) {
+    // The kernel has, where all went as it should. A thread that it forgot would wait for ever, and this takes a hundredth of a fault.
+    space_->userfault().Wake(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) & ~(kPageBytes - 1)), kPageBytes);
+    return true;
+  }
   if (!PageSpace::PassesByItself(status) || !space_->MayWaitOn(status, one->since, &one->told)) EndProcess(status.c_str());
   return false;
 }

@@ -1,6 +1,6 @@
 // libramspan-pages: asynchronous files (aio.h). Threads of libc's move the data, by calls that nobody stands before: where pages must stay at home for that (beside.h) the data of files has moved when
-// these calls return, and the program is told as it asked for. Others (pipes, sockets), on which that would wait, are left to libc.
-// Thread-safety, errors: as the calls that they replace. Blocking: for what moves.
+// these calls return, whatever memory it is in, for what is appended comes in the order of calls; and the program is told as it asked for. Others (pipes, sockets), on which that would wait, are left to libc.
+// Thread-safety, errors, cancellation (none), signals: as the calls that they replace. Blocking: for what moves.
 #include <aio.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,6 +13,9 @@
 #include <cstdlib>
 
 #include "client/preload/beside.h"
+#include "common/cancel_disabled.h"
+#include "common/errno_guard.h"
+#include "common/write_signals_blocked.h"
 
 namespace ramspan::preload {
 namespace {
@@ -20,7 +23,11 @@ namespace {
 // aiocb64 has the same members at the same places.
 static_assert(sizeof(aiocb) == sizeof(aiocb64) && offsetof(aiocb, aio_offset) == offsetof(aiocb64, aio_offset));
 
-bool MovesHere(const aiocb* one) { return one->aio_fildes >= 0 && ReachOf(const_cast<const void*>(one->aio_buf), one->aio_nbytes).bytes > 0 && KindOf(one->aio_fildes) == Kind::kFile; }
+constexpr int kPriorityMax = 20;  // AIO_PRIO_DELTA_MAX: libc refuses others
+
+bool MovesHere(const aiocb* one) {
+  return pins_calls.load(std::memory_order_relaxed) && homes.bytes > 0 && one->aio_fildes >= 0 && one->aio_reqprio >= 0 && one->aio_reqprio <= kPriorityMax && KindOf(one->aio_fildes) == Kind::kFile;
+}
 
 // As aio_error and aio_return will say it.
 void Answer(aiocb* one, ssize_t moved, int error) {
@@ -31,6 +38,9 @@ void Answer(aiocb* one, ssize_t moved, int error) {
 void* RunNotice(void* of) {
   const sigevent notice = *static_cast<sigevent*>(of);
   free(of);
+  sigset_t none;
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);  // as libc's
   notice.sigev_notify_function(notice.sigev_value);
   return nullptr;
 }
@@ -56,12 +66,20 @@ void Notify(const sigevent& notice) {
   }
 }
 
+// Not a cancellation point, and what is too large for a file is EFBIG, without a signal.
 void MoveNow(aiocb* one, bool reads) {
-  const int before = errno;
-  void* const memory = const_cast<void*>(one->aio_buf);
-  const ssize_t moved = reads ? pread(one->aio_fildes, memory, one->aio_nbytes, one->aio_offset) : pwrite(one->aio_fildes, memory, one->aio_nbytes, one->aio_offset);
-  Answer(one, moved, moved < 0 ? errno : 0);
-  errno = before;
+  const CancelDisabled uncancelled;
+  const ErrnoGuard guard;
+  {
+    const WriteSignalsBlocked blocked;
+    void* const memory = const_cast<void*>(one->aio_buf);
+    ssize_t moved;
+    do {
+      moved = reads ? pread(one->aio_fildes, memory, one->aio_nbytes, one->aio_offset) : pwrite(one->aio_fildes, memory, one->aio_nbytes, one->aio_offset);
+    } while (moved < 0 && errno == EINTR);
+    Answer(one, moved, moved < 0 ? errno : 0);
+  }
+  Notify(one->aio_sigevent);
 }
 
 }  // namespace
@@ -69,7 +87,6 @@ void MoveNow(aiocb* one, bool reads) {
 
 using ramspan::preload::MovesHere;
 using ramspan::preload::MoveNow;
-using ramspan::preload::Notify;
 
 RS_LIBC(aio_read, int (*)(aiocb*))
 RS_LIBC(aio_write, int (*)(aiocb*))
@@ -80,13 +97,11 @@ extern "C" {
 RAMSPAN_API int aio_read(aiocb* one) noexcept {
   if (!MovesHere(one)) return real_aio_read(one);
   MoveNow(one, true);
-  Notify(one->aio_sigevent);
   return 0;
 }
 RAMSPAN_API int aio_write(aiocb* one) noexcept {
   if (!MovesHere(one)) return real_aio_write(one);
   MoveNow(one, false);
-  Notify(one->aio_sigevent);
   return 0;
 }
 
@@ -102,7 +117,6 @@ RAMSPAN_API int lio_listio(int mode, aiocb* const list[], int count, sigevent* n
     if (!moves_here(list[i])) continue;
     MoveNow(list[i], list[i]->aio_lio_opcode == LIO_READ);
     failed = failed || list[i]->__error_code != 0;
-    Notify(list[i]->aio_sigevent);
     others[i] = nullptr;
   }
   const int result = real_lio_listio(mode, others, count, notice);

@@ -17,7 +17,7 @@
 #include "client/runtime/stats_json.h"
 #include "client/swap/file_swap.h"
 #include "client/swap/tiered_swap.h"
-#include "client/transport/mpi_door.h"
+#include "common/announced_servers.h"
 #include "common/descriptor.h"
 #include "common/log.h"
 #include "common/own_thread.h"
@@ -188,12 +188,12 @@ void RuntimeStatistics::WriteFileNowAndThen() {
 
 void RuntimeStatistics::TellOfWaits() {
   const auto now = std::chrono::steady_clock::now();
-  if (!waits_.IsDue(now) || WorldRank() > 0) return;  // one of the ranks that all do the same
+  if (!waits_.IsDue(now)) return;
   const EngineCounters c = from_.engine->counters();
   const uint64_t bytes_in = from_.swap->stats().bytes_read;
-  const int threads = std::min(ThreadsOfProgram(), UsableCores());
+  const auto threads = [] { return std::min(ThreadsOfProgram(), UsableCores()); };
   const auto found = waits_.Look({c.wait_ns_total / 1000, GetPageStatistics().faults, bytes_in, c.data_bytes}, threads, now);
-  if (!found) return;
+  if (!found || AnnouncedRankOfSeveral() > 0) return;  // one tells of the ranks that all do the same
   LogWarning("in the last %.0f s the program waited for swap for %.0f s (all threads together), and %s came back, %.0f times the data (%s): the memory limit of %s is far below what it uses at a "
              "time, or its loops go across its data. A higher limit helps at once (--memory, RAMSPAN_MEMORY); `ramspan report` says what else does, of the statistics of a run (--stats FILE, RAMSPAN_STATS). Told once",
              found->seconds, found->waited, FormatBytes(found->bytes_in).c_str(), found->times_data, FormatBytes(c.data_bytes).c_str(), FormatBytes(c.budget_bytes).c_str());

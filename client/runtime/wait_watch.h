@@ -30,15 +30,17 @@ class WaitWatch {
   };
 
   bool IsDue(Time now) const { return !told_ && now - begin_ >= kPeriod; }
-  // Ends a period. `threads`: that can have computed in it at a time. What the user is to be told, once.
-  std::optional<Finding> Look(const Figures& now, int threads, Time at) {
+  // Ends a period. `threads()`: how many can have computed in it at a time; it is asked where one might have waited for long enough. What the user is to be told, once.
+  template <typename Threads>
+  std::optional<Finding> Look(const Figures& now, const Threads& threads, Time at) {
     const Figures before = std::exchange(before_, now);
     Finding found;
     found.seconds = std::chrono::duration<double>(at - std::exchange(begin_, at)).count();
     found.waited = static_cast<double>(now.wait_us - before.wait_us + (now.page_faults - before.page_faults) * kFaultUs) / 1e6;
     found.bytes_in = now.bytes_in - before.bytes_in;
     found.times_data = static_cast<double>(found.bytes_in) / static_cast<double>(std::max<uint64_t>(1, std::max(now.data_bytes, before.data_bytes)));
-    if (found.waited < kMostlyWaits * found.seconds * std::max(1, threads) || found.times_data < kTimesDataLeast) return {};
+    const double long_enough = kMostlyWaits * found.seconds;
+    if (found.times_data < kTimesDataLeast || found.waited < long_enough || found.waited < long_enough * threads()) return {};
     told_ = true;
     return found;
   }

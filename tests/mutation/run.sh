@@ -13,12 +13,16 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 bugs=$root/tests/mutation/bugs.txt
 state=$root/build-mutants
 again=no sample=
-[ "${1:-}" != --again ] || { again=yes; shift; }
-if [ "${1:-}" = --sample ]; then
-  [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { echo "--sample wants a number of bugs" >&2; exit 2; }
-  sample=$2
-  shift 2
-fi
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+    --again) again=yes ;;
+    --sample) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { echo "--sample wants a number of bugs" >&2; exit 2; }
+      sample=$2
+      shift ;;
+    *) echo "usage: run.sh [--again] [--sample N] [WORDS]" >&2; exit 2 ;;
+  esac
+  shift
+done
 words=${1:-}
 # Seconds. A bug's build is within build_limit, and each program that has to find it within test_limit, or slower_max times what
 # it needed without a bug on this machine, with what else ran on it, if that is more. A test program that says nothing for
@@ -81,7 +85,7 @@ build() {  # SPEC
 # limit_of SPEC: from what passes_without has noted
 limit_of() {
   awk -F'\t' -v spec="$1" -v limit="$test_limit" -v times="$slower_max" \
-    '$1 == spec && $2 * times > limit { limit = $2 * times } END { print limit }' "$state/durations"
+    '$1 == spec && $2 * times > limit { limit = $2 * times } END { print limit }' "$state/seconds"
 }
 run() {  # SPEC LIMIT [JOBS]; sets found: the first test that fails, or nothing
   local limit=$2 target folder variant=(UCX_MEM_MMAP_HOOK_MODE=none RAMSPAN_TEST_SEEDS=150) arguments=()
@@ -114,6 +118,7 @@ try() {  # FILE EXPRESSION SPEC...
       ! grep -qxF -- "$spec" "$state/failing" || { result="ERROR	WITHOUT IT, TOO: $spec fails"; break; }
       build "$spec" || { result="ERROR	DOES NOT COMPILE: $(grep -m1 -E 'error|FAILED|No such' build.log)"; break; }
       run "$spec" "$(limit_of "$spec")"
+      ! grep -q '\*\*\*Not Run' test.log || { result="ERROR	NOT BUILT: name all targets that $spec needs"; break; }
       [ -z "$found" ] || { result="FOUND	$found"; break; }
     done
   fi
@@ -126,7 +131,7 @@ key_of() {  # SPEC
     ctest/*) echo ctest ;;
     *:*-* ) echo "$1" ;;
     *:*) echo "${1%%:*}" ;;
-    *) echo "$1" ;;
+    *) echo "$1:" ;;  # with what filter_of says
   esac
 }
 all_of() {  # SPEC... of one key: one spec that is all of them
@@ -146,33 +151,38 @@ seconds_of() {  # SPEC SECONDS_OF_ALL
   if [[ $1 != ctest/* ]]; then echo "$2"; return; fi
   awk -v filter="$(filter_of "$1")" '$2 == "Test" && $4 ~ filter { all += $(NF - 1) } END { print int(all) + 1 }' test.log
 }
-# Without a bug each test passes, or what it finds says nothing: notes how long each SPEC takes in durations, and those that do not
+# Without a bug each test passes, or what it finds says nothing: notes how long each SPEC takes in seconds, and those that do not
 # in failing. All are built here once, by all cores: the other workers' first builds then come out of ccache. A program runs once for
 # all who name tests of it, and for each of them where that fails.
 passes_without() {  # SPEC...
-  local key spec begin seconds members
+  local key spec begin seconds alone members
   synchronise "$state/sources" "$state/1" "$state/files" && cd "$state/1" || { echo "$state/1 cannot have the sources" >&2; return 1; }
   : >"$state/failing"
   for key in $(for spec; do key_of "$spec"; done | sort -u); do
     members=()
     for spec; do
-      [ "$(key_of "$spec")" != "$key" ] || cut -f 1 "$state/durations" | grep -qxF -- "$spec" || members+=("$spec")
+      [ "$(key_of "$spec")" != "$key" ] || cut -f 1 "$state/seconds" | grep -qxF -- "$spec" || members+=("$spec")
     done
     [ ${#members[@]} -gt 0 ] || continue
     spec=$(all_of "${members[@]}")
     build "$spec" || { { echo "without any bug $(targets_of "$spec") does not compile:"; tail -30 build.log; } >&2; return 1; }
     begin=$SECONDS
-    run "$spec" "$unhindered_limit" "$jobs"
+    run "$spec" "$((unhindered_limit * ${#members[@]}))" "$jobs"
     seconds=$((SECONDS - begin))
+    alone=no
+    [ -z "$found" ] || [ ${#members[@]} -eq 1 ] || alone=yes
     for spec in "${members[@]}"; do
-      if [ -n "$found" ]; then
+      if [ $alone = yes ]; then
         begin=$SECONDS
         run "$spec" "$unhindered_limit"
         seconds=$((SECONDS - begin))
-        [ -z "$found" ] || { echo "without any bug: $found"; tail -30 test.log; echo "$spec" >>"$state/failing"; continue; }
-        found=again  # the next one is run by itself, too
       fi
-      printf '%s\t%s\n' "$spec" "$(seconds_of "$spec" "$seconds")" >>"$state/durations"
+      if [ -n "$found" ]; then
+        echo "without any bug: $found"; tail -30 test.log
+        echo "$spec" >>"$state/failing"
+      else
+        printf '%s\t%s\n' "$spec" "$(seconds_of "$spec" "$seconds")" >>"$state/seconds"
+      fi
     done
   done
 }
@@ -197,15 +207,15 @@ flock -n 8 || { echo "another run is under way in $state" >&2; exit 1; }
 rm -rf "$state/claims"
 mkdir "$state/claims"
 touch "$state/results"
-[ $again = no ] || : >"$state/results"
+[ $again = no ] || [ -n "$sample" ] || : >"$state/results"
 # The sources as they are now: they may be worked on during the run.
 (cd "$root" && git ls-files -co --exclude-standard -z | xargs -0 ls -d 2>/dev/null) >"$state/files"
 synchronise "$root" "$state/sources" "$state/files" || exit 1
 # All that a build or a test reads, but for this folder.
 of_sources_before=$(cat "$state/of_sources" 2>/dev/null)
 of_sources=$(grep -vE '\.(md|svg)$|^tests/mutation/' "$state/files" | sort | (cd "$state/sources" && xargs -d '\n' sha256sum) | sha256sum | cut -c1-20)
-[ "$of_sources" = "$of_sources_before" ] || rm -f "$state/durations"
-touch "$state/durations"
+[ "$of_sources" = "$of_sources_before" ] || rm -f "$state/seconds"
+touch "$state/seconds"
 echo "$of_sources" >"$state/of_sources"
 : >"$state/wanted"
 : >"$state/keys"
@@ -215,10 +225,11 @@ while IFS= read -r line; do
   [[ "$name @ $file" == *"$words"* ]] || continue
   key=$(printf '%s %s' "$of_sources" "$line" | sha256sum | cut -c1-20)
   echo "$key" >>"$state/keys"
-  grep -q "^$key	FOUND" "$state/results" ||
+  { [ $again = no ] && grep -q "^$key	FOUND" "$state/results"; } ||
     printf '%s\x01%s\x01%s\x01%s\x01%s\n' "$key" "$name" "$file" "$expression" "${tests:-$usual}" >>"$state/wanted"
 done <"$bugs"
 all=$(wc -l <"$state/keys")
+[ "$all" -gt 0 ] || { echo "no such bug in $bugs" >&2; exit 1; }
 if [ -n "$sample" ]; then
   shuf -n "$sample" "$state/wanted" >"$state/sample" && mv "$state/sample" "$state/wanted" || exit 1
   cut -d $'\x01' -f 1 "$state/wanted" >"$state/keys"
@@ -246,4 +257,4 @@ count() { awk -F'\t' -v verdict="$1" 'NR == FNR { wanted[$1]; next } $1 in wante
                                        END { for (key in last) n += last[key] == verdict; print n + 0 }' "$state/keys" "$state/results"; }
 found=$(count FOUND) survived=$(count SURVIVED) errors=$(count ERROR)
 echo "$found found, $survived survived, $errors ERRORS, $((all - found - survived - errors)) not tried, in $SECONDS s"
-{ [ "$all" -gt 0 ] || [ -n "$sample" ]; } && [ "$found" -eq "$all" ]
+[ "$found" -eq "$all" ]

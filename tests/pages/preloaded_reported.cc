@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -281,6 +282,39 @@ void AsynchronousFiles() {
   CHECK(lio_listio(LIO_WAIT, list, 3, nullptr) == 0 && ends(&one) == kBytes && ends(&beside) == sizeof(small) && IsFilled(memory, 0, kBytes) && IsFilled(small, 0, sizeof(small)));
   wrong.aio_fildes = open("/proc/self/exe", O_RDONLY);
   CHECK(lio_listio(LIO_WAIT, list, 4, nullptr) == -1 && errno == EIO && ends(&one) == kBytes && ends(&wrong) == -EBADF);
+  // What is appended comes in the order of calls, from whatever memory.
+  const int appended = open(".", O_TMPFILE | O_RDWR | O_APPEND, 0600);
+  CHECK(appended >= 0);
+  aiocb parts[100] = {};
+  for (int i = 0; i < 100; ++i) {
+    parts[i].aio_fildes = appended;
+    parts[i].aio_buf = i % 2 == 0 ? small : memory + i * 4096;
+    parts[i].aio_nbytes = sizeof(small);
+    CHECK(aio_write(&parts[i]) == 0);
+  }
+  for (int i = 0; i < 100; ++i) {
+    char part[sizeof(small)];
+    CHECK(ends(&parts[i]) == sizeof(small) && pread(appended, part, sizeof(part), static_cast<off_t>(i * sizeof(part))) == sizeof(part));
+    CHECK(IsFilled(part, i % 2 == 0 ? 0 : static_cast<size_t>(i) * 4096, sizeof(part)));
+  }
+  // Neither a file's limit nor a cancellation ends what libc's would go on with.
+  const rlimit few = {8 * kMiB, RLIM_INFINITY};
+  CHECK(setrlimit(RLIMIT_FSIZE, &few) == 0);
+  one.aio_offset = 16 * kMiB;
+  CHECK(aio_write(&one) == 0 && ends(&one) == -EFBIG);
+  one.aio_offset = 0;
+  one.aio_reqprio = 1000;
+  CHECK(aio_read(&one) == -1 && errno == EINVAL);
+  one.aio_reqprio = 0;
+  pthread_t cancelled;
+  CHECK(pthread_create(&cancelled, nullptr, [](void* of) -> void* {
+    pthread_cancel(pthread_self());
+    aio_read(static_cast<aiocb*>(of));
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+    return of;
+  }, &one) == 0);
+  void* returned = nullptr;
+  CHECK(pthread_join(cancelled, &returned) == 0 && returned == &one && ends(&one) == kBytes && IsFilled(memory, 0, kBytes));
   // A pipe's reader waits, and this goes on.
   int pipe_ends[2];
   CHECK(pipe(pipe_ends) == 0);

@@ -80,9 +80,12 @@ TEST(OwnThread, IsNoneOfTheProgram) {
   });
   while (!runs) usleep(100);
   EXPECT_EQ(ThreadsOfProgram(), before);
+  runs = false;
   std::thread programs([&] {
+    runs = true;  // libc has begun it with all signals blocked
     while (!ends) usleep(100);
   });
+  while (!runs) usleep(100);
   EXPECT_EQ(ThreadsOfProgram(), before + 1);
   ends = true;
   own.join();

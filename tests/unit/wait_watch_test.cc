@@ -10,12 +10,14 @@ namespace {
 constexpr WaitWatch::Time kBegin{std::chrono::hours(1)};
 constexpr WaitWatch::Time kMinute = kBegin + WaitWatch::kPeriod;
 constexpr uint64_t kUs = 1'000'000;
+int One() { return 1; }
+int Two() { return 2; }
 
 TEST(WaitWatch, TellsOnceOfAMinuteInWhichAProgramOnlyWaitedForTheSameData) {
   WaitWatch watch(kBegin);
   EXPECT_FALSE(watch.IsDue(kMinute - std::chrono::milliseconds(1)));
   ASSERT_TRUE(watch.IsDue(kMinute));
-  const auto found = watch.Look({30 * kUs, 0, 240 * kMiB, 24 * kMiB}, 1, kMinute);
+  const auto found = watch.Look({30 * kUs, 0, 240 * kMiB, 24 * kMiB}, One, kMinute);
   ASSERT_TRUE(found);
   EXPECT_DOUBLE_EQ(found->seconds, 60);
   EXPECT_DOUBLE_EQ(found->waited, 30);
@@ -27,23 +29,23 @@ TEST(WaitWatch, TellsOnceOfAMinuteInWhichAProgramOnlyWaitedForTheSameData) {
 // A minute of its own, not what was before it.
 TEST(WaitWatch, JudgesEachMinuteByItself) {
   WaitWatch watch(kBegin);
-  EXPECT_FALSE(watch.Look({29 * kUs, 0, 400 * kMiB, 24 * kMiB}, 1, kMinute));
-  EXPECT_FALSE(watch.Look({58 * kUs, 0, 900 * kMiB, 24 * kMiB}, 1, kMinute + WaitWatch::kPeriod)) << "29 s, as before";
-  EXPECT_FALSE(watch.Look({118 * kUs, 0, 1100 * kMiB, 24 * kMiB}, 1, kMinute + 2 * WaitWatch::kPeriod)) << "200 MiB";
-  EXPECT_TRUE(watch.Look({150 * kUs, 0, 1400 * kMiB, 24 * kMiB}, 1, kMinute + 3 * WaitWatch::kPeriod));
+  EXPECT_FALSE(watch.Look({29 * kUs, 0, 400 * kMiB, 24 * kMiB}, One, kMinute));
+  EXPECT_FALSE(watch.Look({58 * kUs, 0, 900 * kMiB, 24 * kMiB}, One, kMinute + WaitWatch::kPeriod)) << "29 s, as before";
+  EXPECT_FALSE(watch.Look({118 * kUs, 0, 1100 * kMiB, 24 * kMiB}, One, kMinute + 2 * WaitWatch::kPeriod)) << "200 MiB";
+  EXPECT_TRUE(watch.Look({150 * kUs, 0, 1400 * kMiB, 24 * kMiB}, One, kMinute + 3 * WaitWatch::kPeriod));
 }
 
 TEST(WaitWatch, CountsFaultsAndAllThreadsThatCanCompute) {
-  EXPECT_TRUE(WaitWatch(kBegin).Look({20 * kUs, 500'000, 8 * kGiB, 24 * kMiB}, 1, kMinute)) << "10 s of faults";
-  EXPECT_FALSE(WaitWatch(kBegin).Look({20 * kUs, 450'000, 8 * kGiB, 24 * kMiB}, 1, kMinute));
-  EXPECT_FALSE(WaitWatch(kBegin).Look({50 * kUs, 0, 8 * kGiB, 24 * kMiB}, 2, kMinute)) << "of 120";
-  EXPECT_TRUE(WaitWatch(kBegin).Look({60 * kUs, 0, 8 * kGiB, 24 * kMiB}, 2, kMinute));
+  EXPECT_TRUE(WaitWatch(kBegin).Look({20 * kUs, 500'000, 8 * kGiB, 24 * kMiB}, One, kMinute)) << "10 s of faults";
+  EXPECT_FALSE(WaitWatch(kBegin).Look({20 * kUs, 450'000, 8 * kGiB, 24 * kMiB}, One, kMinute));
+  EXPECT_FALSE(WaitWatch(kBegin).Look({50 * kUs, 0, 8 * kGiB, 24 * kMiB}, Two, kMinute)) << "of 120";
+  EXPECT_TRUE(WaitWatch(kBegin).Look({60 * kUs, 0, 8 * kGiB, 24 * kMiB}, Two, kMinute));
 }
 
 // What a sweep over large data moves at the speed of a disk is what was asked for.
-TEST(WaitWatch, IsSilentWhereDataComesBackSeldom) { EXPECT_FALSE(WaitWatch(kBegin).Look({60 * kUs, 0, 60 * kGiB, 30 * kGiB}, 1, kMinute)); }
+TEST(WaitWatch, IsSilentWhereDataComesBackSeldom) { EXPECT_FALSE(WaitWatch(kBegin).Look({60 * kUs, 0, 60 * kGiB, 30 * kGiB}, One, kMinute)); }
 
-TEST(WaitWatch, TakesAFirstMinuteWithoutDataForNothing) { EXPECT_FALSE(WaitWatch(kBegin).Look({}, 0, kMinute)); }
+TEST(WaitWatch, TakesAFirstMinuteWithoutDataForNothing) { EXPECT_FALSE(WaitWatch(kBegin).Look({}, One, kMinute)); }
 
 }  // namespace
 }  // namespace ramspan
