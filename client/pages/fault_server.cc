@@ -154,7 +154,7 @@ bool FaultServer::Serve(Waiting* one) {
   PageScanner::ServeThread(NumberOf(one->fault.thread));
   const Status status = space_->TryBring(address);
   if (status.ok()) {
-    // The kernel has, where all went as it should. A thread that it forgot would wait for ever, and this takes a hundredth of a fault.
+    // The kernel has, but not where it moved a page untold (Userfault::Move), or took it away for a moment and put it back, because a device held it. Takes a hundredth of a fault.
     space_->userfault().Wake(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) & ~(kPageBytes - 1)), kPageBytes);
     return true;
   }

@@ -54,7 +54,7 @@ TEST(Userfault, WhoIsDebuggedDoesNot) {
   EXPECT_EQ(traced, kServed);
 }
 
-// The kernel (Linux 6.18) moves a page now and then and says that it has not. Who waited for it was not woken: LAMMPS stood still, in one of a hundred runs on a busy machine, before a page that was there.
+// The kernel (Linux 6.18) moves a page now and then and says that it has not. Who waited for it was not woken. (LAMMPS stood still before a page that was there, in one of a hundred runs on a busy machine.)
 TEST(Userfault, WhoWaitsForAPageOfWhichItWasNotToldThatItHasMovedGoesOn) {
   constexpr size_t kPages = 16, kBytes = kPages * kPageBytes;
   Userfault userfault;
