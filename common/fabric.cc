@@ -71,9 +71,9 @@ Status NoProvider(const std::string& where, const FabricOptions& options, int er
 // Once, by the first who opens a domain: later another thread of the program might be reading the environment.
 void StartLibfabric() {
   static const bool started = [] {
+    const DefaultVariable no_handlers("IPATH_NO_BACKTRACE", "1");  // of a libinfinipath that is only loaded now (ofi_door.cc)
     // ofi_rxm over tcp posts 4096 buffers of 16 KiB for messages that may come, 64 MiB for each endpoint. Here none come but the few by
     // which it connects. 128 is what it posts over other networks, so those do not change. It reads this once in a process.
-    const DefaultVariable no_handlers("IPATH_NO_BACKTRACE", "1");  // of a libinfinipath that is only loaded now (ofi_door.cc)
     const DefaultVariable few("FI_OFI_RXM_MSG_RX_SIZE", "128");
     fi_info* any = nullptr;
     if (fi_getinfo(kApiVersion, nullptr, nullptr, 0, nullptr, &any) == 0) fi_freeinfo(any);

@@ -194,9 +194,10 @@ void RuntimeStatistics::TellOfWaits() {
   const auto threads = [] { return std::min(ThreadsOfProgram(), UsableCores()); };
   const auto found = waits_.Look({c.wait_ns_total / 1000, GetPageStatistics().faults, bytes_in, c.data_bytes}, threads, now);
   if (!found || AnnouncedRankOfSeveral() > 0) return;  // one tells of the ranks that all do the same
-  LogWarning("in the last %.0f s the program waited for swap for %.0f s (all threads together), and %s came back, %.0f times the data (%s): the memory limit of %s is far below what it uses at a "
+  const std::string faults = found->page_faults > 0 ? ", beside " + std::to_string(found->page_faults) + " page faults" : "";
+  LogWarning("in the last %.0f s the program waited for swap for %.0f s (all threads together)%s, and %s came back, %.0f times the data (%s): the memory limit of %s is far below what it uses at a "
              "time, or its loops go across its data. A higher limit helps at once (--memory, RAMSPAN_MEMORY); `ramspan report` says what else does, of the statistics of a run (--stats FILE, RAMSPAN_STATS). Told once",
-             found->seconds, found->waited, FormatBytes(found->bytes_in).c_str(), found->times_data, FormatBytes(c.data_bytes).c_str(), FormatBytes(c.budget_bytes).c_str());
+             found->seconds, found->waited, faults.c_str(), FormatBytes(found->bytes_in).c_str(), found->times_data, FormatBytes(c.data_bytes).c_str(), FormatBytes(c.budget_bytes).c_str());
 }
 
 }  // namespace ramspan

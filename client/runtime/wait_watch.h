@@ -25,6 +25,7 @@ class WaitWatch {
   // Of one period.
   struct Finding {
     double seconds = 0, waited = 0;  // all threads together
+    uint64_t page_faults = 0;
     uint64_t bytes_in = 0;
     double times_data = 0;
   };
@@ -36,11 +37,12 @@ class WaitWatch {
     const Figures before = std::exchange(before_, now);
     Finding found;
     found.seconds = std::chrono::duration<double>(at - std::exchange(begin_, at)).count();
-    found.waited = static_cast<double>(now.wait_us - before.wait_us + (now.page_faults - before.page_faults) * kFaultUs) / 1e6;
+    found.waited = static_cast<double>(now.wait_us - before.wait_us) / 1e6;
+    found.page_faults = now.page_faults - before.page_faults;
     found.bytes_in = now.bytes_in - before.bytes_in;
     found.times_data = static_cast<double>(found.bytes_in) / static_cast<double>(std::max<uint64_t>(1, std::max(now.data_bytes, before.data_bytes)));
-    const double long_enough = kMostlyWaits * found.seconds;
-    if (found.times_data < kTimesDataLeast || found.waited < long_enough || found.waited < long_enough * threads()) return {};
+    const double lost = found.waited + static_cast<double>(found.page_faults * kFaultUs) / 1e6, long_enough = kMostlyWaits * found.seconds;
+    if (found.times_data < kTimesDataLeast || lost < long_enough || lost < long_enough * threads()) return {};
     told_ = true;
     return found;
   }
@@ -48,7 +50,7 @@ class WaitWatch {
   explicit WaitWatch(Time begin) : begin_(begin) {}
 
  private:
-  // As `ramspan report` has it (launch/adviser.cc): processor time of a fault beside its wait; how much is most; how often data comes back where its loops, not only its size, are to
+  // As `ramspan report` has it (launch/adviser.cc): about what a fault takes beside its wait, which is told as a number of faults, because it is no measurement; how much is most; how often data comes back where its loops, not only its size, are to
   // blame. By pages at a limit of 1 MiB, 24 MiB of data touched at random: waits 28 %, faults 25 %, and the rest, but for the touches, goes for making room; 1900 times the data a minute.
   static constexpr uint64_t kFaultUs = 20;
   static constexpr double kMostlyWaits = 0.5;

@@ -3,8 +3,8 @@
 // vector_state_test.cc look at the same things one by one, with files; here is what a transport brings along: other libraries with threads,
 // descriptors and handlers of their own. One process for all tests, because each start costs a job.
 #include <fcntl.h>
-#include <signal.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 

@@ -36,7 +36,10 @@ TEST(WaitWatch, JudgesEachMinuteByItself) {
 }
 
 TEST(WaitWatch, CountsFaultsAndAllThreadsThatCanCompute) {
-  EXPECT_TRUE(WaitWatch(kBegin).Look({20 * kUs, 500'000, 8 * kGiB, 24 * kMiB}, One, kMinute)) << "10 s of faults";
+  const auto found = WaitWatch(kBegin).Look({20 * kUs, 500'000, 8 * kGiB, 24 * kMiB}, One, kMinute);
+  ASSERT_TRUE(found) << "10 s of faults";
+  EXPECT_DOUBLE_EQ(found->waited, 20) << "what was measured";
+  EXPECT_EQ(found->page_faults, 500'000u);
   EXPECT_FALSE(WaitWatch(kBegin).Look({20 * kUs, 450'000, 8 * kGiB, 24 * kMiB}, One, kMinute));
   EXPECT_FALSE(WaitWatch(kBegin).Look({50 * kUs, 0, 8 * kGiB, 24 * kMiB}, Two, kMinute)) << "of 120";
   EXPECT_TRUE(WaitWatch(kBegin).Look({60 * kUs, 0, 8 * kGiB, 24 * kMiB}, Two, kMinute));
