@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -70,6 +71,13 @@ std::optional<bool> Holds(int fd, std::string_view text) {
   return found;
 }
 
+// Its libmpi.so is of version 20 (Open MPI 2) or 40 (3 to 5). 12 is MPICH's, Intel MPI's and MVAPICH's, and was Open MPI 1's.
+bool IsOpenMpi(const std::string& name) {
+  if (name.rfind("libopen-rte", 0) == 0 || name.rfind("libopen-pal", 0) == 0) return true;
+  const size_t version = name.find(".so.");
+  return name.rfind("libmpi", 0) == 0 && version != std::string::npos && std::atoi(name.c_str() + version + 4) >= 20;
+}
+
 }  // namespace
 
 std::optional<std::vector<std::string>> LibrariesNeeded(const std::string& program) {
@@ -110,13 +118,19 @@ std::optional<bool> UsesRamspan(const std::string& program) {
   return file ? Holds(file.get(), kMark) : std::nullopt;
 }
 
+MpiUse MpiUseOfLibraries(const std::vector<std::string>& libraries) {
+  MpiUse use = MpiUse::kNone;
+  for (const std::string& name : libraries) {
+    if (name.rfind("libramspan-mpi", 0) == 0) return MpiUse::kRamspan;
+    if (IsOpenMpi(name)) use = MpiUse::kOpenMpi;
+    if (use == MpiUse::kNone && name.rfind("libmpi", 0) == 0) use = MpiUse::kPlain;
+  }
+  return use;
+}
+
 std::optional<MpiUse> MpiUseOf(const std::string& program) {
   const auto libraries = LibrariesNeeded(program);
-  if (!libraries) return std::nullopt;
-  const auto needs = [&](const char* begin) {
-    return std::any_of(libraries->begin(), libraries->end(), [&](const std::string& name) { return name.rfind(begin, 0) == 0; });
-  };
-  return needs("libramspan-mpi") ? MpiUse::kRamspan : needs("libmpi") ? MpiUse::kPlain : MpiUse::kNone;
+  return libraries ? std::optional(MpiUseOfLibraries(*libraries)) : std::nullopt;
 }
 
 }  // namespace ramspan

@@ -16,7 +16,9 @@ enum class MpiUse : uint8_t {
   kNone,
   kPlain,    // an MPI library is among them
   kRamspan,  // <ramspan/mpi.h>'s is: the program knows of ranks that are servers
+  kOpenMpi,  // Open MPI, whose ranks only its own mpirun can start
 };
+MpiUse MpiUseOfLibraries(const std::vector<std::string>& libraries);
 // Nothing: it cannot be told.
 std::optional<MpiUse> MpiUseOf(const std::string& program);
 

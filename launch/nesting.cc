@@ -28,9 +28,12 @@ Status CheckNotNested(const std::function<const char*(const char*)>& getenv) {
     if (found == nullptr && getenv(name) != nullptr && !by_slurm_without_mpi) found = name;
   }
   if (found == nullptr) return {};
+  const std::string where = std::string("`ramspan run` was started inside a rank of an MPI job (") + found + " is set), but ";
+  if (getenv("OMPI_COMM_WORLD_SIZE") != nullptr) {
+    return FailedPrecondition(where + "it starts the whole job. Remedy, with Open MPI: write `ramspan run -n 1 OPTIONS -- mpirun -n RANKS ./app` instead of `mpirun -n RANKS ramspan run ...`; the memory limit is each rank's");
+  }
   return FailedPrecondition(
-      std::string("`ramspan run` was started inside a rank of an MPI job (") + found +
-      " is set), but it starts the ranks itself. Remedy: write `ramspan run -n RANKS -- ./app` instead of mpiexec or "
+      where + "it starts the ranks itself. Remedy: write `ramspan run -n RANKS -- ./app` instead of mpiexec or "
       "srun, in a batch script or in salloc; to limit the ranks of a job that mpiexec starts, set RAMSPAN_MEMORY; to start "
       "a job of its own from within a rank: env -u PMI_FD -u PMI_PORT -u PMI_RANK -u PMIX_RANK ramspan run ...");
 }

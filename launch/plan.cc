@@ -22,7 +22,7 @@ constexpr int kProcessesMax = 1'000'000'000;
 }  // namespace
 
 Result<Plan> Planner::Make() {
-  for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::FindHosts, &Planner::CheckProcesses,
+  for (auto step : {&Planner::CheckTransport, &Planner::CountRanks, &Planner::FindApp, &Planner::CheckMpiOfTheApp, &Planner::FindHosts, &Planner::CheckProcesses,
                     &Planner::CheckEnvironment, &Planner::ChooseTransport, &Planner::PlaceAll, &Planner::CheckMemory, &Planner::TuneTcp,
                     &Planner::WarnOfTheApp, &Planner::PreloadPages, &Planner::BuildLine}) {
     if (Status status = (this->*step)(); !status.ok()) return status;
@@ -58,6 +58,7 @@ std::string Planner::ChooseByFacts() {
   if (mpi == MpiUse::kRamspan) return "mpi: " + app + " is linked with Ramspan's MPI library, so servers are ranks of its job";
   if (facts_.server.empty()) return "mpi: ramspan-server (libfabric) is not installed";
   const std::string beside = "servers are processes of their own, whose death does not end the job";
+  if (mpi == MpiUse::kOpenMpi) return "ofi: " + app + " is linked with Open MPI: " + beside;
   if (mpi == MpiUse::kPlain) {
     return "ofi: " + app + " is linked with MPI, but not with Ramspan's MPI library (<ramspan/mpi.h>): servers are processes of their own, "
            "beside the ranks of its MPI_COMM_WORLD";
@@ -137,6 +138,17 @@ Status Planner::FindApp() {
   return {};
 }
 
+// Such ranks, started by MPICH's mpiexec, are one job each, without a word: each computes all of it, and they write over each other's files.
+Status Planner::CheckMpiOfTheApp() {
+  if (facts_.mpi_use(app_[0]) != MpiUse::kOpenMpi) return {};
+  const std::string ranks = std::to_string(plan_.ranks), app = plan_.app_name;
+  if (options_.transport == "mpi") return InvalidArgument("--transport mpi: " + app + " is linked with Open MPI, and servers that are ranks are MPICH's. Leave it at auto, or ofi");
+  if (plan_.ranks == 1) return {};
+  return InvalidArgument(app + " is linked with Open MPI, whose ranks only Open MPI's own mpirun can start: as -n " + ranks + " it would run " + ranks +
+                         " times, each by itself. Remedy: ramspan run -n 1 ... -- mpirun -n " + ranks + " " + app +
+                         " ... (mpirun.openmpi, where that is its name); the memory limit is each rank's, and the servers are there for all of them");
+}
+
 // The dynamic linker itself, by which a program may be started, looks like a static one.
 bool Planner::IsBeyondPreload() const {
   const std::string name = app_[0].substr(app_[0].rfind('/') + 1);
@@ -188,7 +200,11 @@ Status Planner::PreloadPages() {
   // Always: what a configuration file says is read by the start of the page mode, which comes with the first allocation that is as large.
   if (above != kPagesAbove || !options_.pages_above.empty()) app.push_back("RAMSPAN_PAGES_ABOVE=" + std::to_string(above));
   // Other processes would read it where it has left (process_vm_readv), and the kernel does not bring it for them.
-  if ((facts_.pages_mode.find("EFAULT") != std::string::npos || facts_.pages_mode.find("copies") != std::string::npos) && !UserHas("UCX_TLS")) app.push_back("UCX_TLS=^cma");
+  if (facts_.pages_mode.find("EFAULT") != std::string::npos || facts_.pages_mode.find("copies") != std::string::npos) {
+    for (const auto& [name, value] : {std::pair("UCX_TLS", "^cma"), std::pair("OMPI_MCA_btl_vader_single_copy_mechanism", "none")}) {
+      if (!UserHas(name)) app.push_back(name + ("=" + std::string(value)));
+    }
+  }
   app.insert(app.end(), app_.begin(), app_.end());
   app_ = std::move(app);
   if (!is_reached) return {};

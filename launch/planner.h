@@ -29,6 +29,7 @@ class Planner {
   Status CheckTransport();
   Status CountRanks();
   Status FindApp();
+  Status CheckMpiOfTheApp();
   Status PreloadPages();
   bool IsBeyondPreload() const;
   Status WarnOfTheApp();

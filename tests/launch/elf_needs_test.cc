@@ -18,6 +18,18 @@ TEST(ElfNeeds, AProgramsLibrariesAreFound) {
   EXPECT_EQ(MpiUseOf("/bin/sh"), MpiUse::kNone);
 }
 
+TEST(ElfNeeds, WhoseMpiItIsSaysTheNameOfItsLibrary) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(MpiUseOfLibraries(Names{"libm.so.6", "libmpich.so.12"}), MpiUse::kPlain);
+  EXPECT_EQ(MpiUseOfLibraries(Names{"libmpi.so.12", "libmpifort.so.12"}), MpiUse::kPlain) << "MPICH's binary interface";
+  EXPECT_EQ(MpiUseOfLibraries(Names{"libmpi"}), MpiUse::kPlain);
+  EXPECT_EQ(MpiUseOfLibraries(Names{"libmpi_mpifh.so.40", "libc.so.6"}), MpiUse::kOpenMpi);
+  EXPECT_EQ(MpiUseOfLibraries(Names{"libmpi.so.20"}), MpiUse::kOpenMpi);
+  EXPECT_EQ(MpiUseOfLibraries(Names{"libmpi.so.12", "libopen-rte.so.12"}), MpiUse::kOpenMpi);
+  EXPECT_EQ(MpiUseOfLibraries(Names{"libmpi.so.40", "libramspan-mpi.so.0"}), MpiUse::kRamspan);
+  EXPECT_EQ(MpiUseOfLibraries(Names{"libc.so.6", "libopenblas.so.40"}), MpiUse::kNone);
+}
+
 TEST(ElfNeeds, WhatALimitCannotReachIsFound) {
   EXPECT_EQ(IsStatic(SelfPath()), false);
   EXPECT_EQ(UsesRamspan("/bin/sh"), false);

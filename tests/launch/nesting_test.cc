@@ -30,6 +30,7 @@ TEST(Nesting, RanksOfAnMpiJobAndTasksOfSrunAreNot) {
     EXPECT_NE(status.message().find(name), std::string::npos);
   }
   EXPECT_FALSE(Check({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}).ok());
+  EXPECT_NE(Check({{"PMIX_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}).message().find("ramspan run -n 1 OPTIONS -- mpirun -n RANKS"), std::string::npos);
   EXPECT_FALSE(Check({{"SLURM_STEP_ID", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"PMI_FD", "9"}}).ok());
 }
 

@@ -396,6 +396,39 @@ TEST_F(PlanTest, AutoTakesOfiForMpiProgramsThatKnowNothingOfServers) {
   }
 }
 
+// Copies between processes of what is swapped fail where the kernel's faults are not served, with a line for each.
+TEST_F(PlanTest, MpiDoesNotCopyBetweenProcessesWhatOnlyTheProgramCanBringBack) {
+  options_.pages = true;
+  facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
+  Ranks(1, 0);
+  const Words names = {"UCX_TLS=^cma", "OMPI_MCA_btl_vader_single_copy_mechanism=none"};
+  for (const char* mode : {"by signals; system calls: EFAULT", "blocks come as copies", "it works"}) {
+    facts_.pages_mode = mode;
+    const Plan plan = Make();
+    for (const std::string& name : names) EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), name), mode == std::string("it works") ? 0 : 1) << mode << ' ' << name;
+  }
+  facts_.pages_mode = "EFAULT";
+  options_.env = {"UCX_TLS=tcp,self"};
+  const Plan plan = Make();
+  EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), names[0]), 0) << "the user's stays";
+  EXPECT_EQ(std::count(plan.argv.begin(), plan.argv.end(), names[1]), 1);
+}
+
+// It ran twice without a word, as one rank each.
+TEST_F(PlanTest, RanksOfOpenMpiAreLeftToItsOwnMpirun) {
+  mpi_use_ = MpiUse::kOpenMpi;
+  Ranks(2, 1);
+  EXPECT_NE(Error().find("./app is linked with Open MPI"), std::string::npos);
+  EXPECT_NE(Error().find("ramspan run -n 1 ... -- mpirun -n 2 ./app"), std::string::npos);
+  Ranks(2, 0);
+  EXPECT_NE(Error().find("as -n 2 it would run 2 times"), std::string::npos);
+  Ranks(1, 1);
+  EXPECT_TRUE(Notes(Make(), "--transport ofi: ./app is linked with Open MPI"));
+  EXPECT_EQ(Make().outside_servers, 1);
+  options_.transport = "mpi";
+  EXPECT_NE(Error().find("servers that are ranks are MPICH's"), std::string::npos);
+}
+
 // A program that includes <mpi.h> behind a script had servers among its ranks.
 TEST_F(PlanTest, AutoTakesOfiForScriptsBecauseNobodyKnowsWhatTheyRun) {
   mpi_use_ = std::nullopt;
