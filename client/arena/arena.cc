@@ -19,6 +19,8 @@ namespace {
 constexpr size_t kQuarantineMax = 4096;  // each may be a mapping of its own, of which the kernel allows 65530
 // How many cached frames of a class are looked at for one of exactly the right size: each look is a cache miss.
 constexpr int kLooks = 8;
+constexpr int kIdleLooks = 64;  // at frames of a class that stay, because each shares a huge page with others
+constexpr uint64_t kIdlePiece = 4 << 20;  // goes at once: a third of a millisecond
 constexpr uint64_t kSmallCut = 256 << 10;    // what is left of a region is less than that: an eighth
 constexpr uint64_t kLeastRegions = 16;       // A region is committed as a whole: a small limit would notice.
 }  // namespace
@@ -106,6 +108,7 @@ Frame Arena::TakeRun(size_t exact, uint64_t bytes) {
       madvise(at, bytes & ~(kHugePageBytes - 1), MADV_HUGEPAGE);
     }
   }
+  idle_ = std::min(idle_, cached_);
   in_use_ += bytes;
   CountPeak();
   return Frame(this, at, exact);
@@ -265,6 +268,23 @@ void Arena::Trim(uint64_t target) {
   for (Cached*& list : cache_) {
     while (list != nullptr && in_use_ + cached_ > target) DropFirst(&list);
   }
+}
+
+uint64_t Arena::TrimSome(uint64_t most) {
+  const uint64_t before = cached_;
+  for (auto list = cache_.rbegin(); list != cache_.rend(); ++list) {
+    Cached** link = &*list;
+    for (int passed = 0; *link != nullptr && passed < kIdleLooks && before - cached_ < kIdlePiece;) {
+      if (before - cached_ + (*link)->bytes > most) break;  // a smaller one may do
+      if (huge_[static_cast<size_t>(reinterpret_cast<char*>(*link) - base_) / kHugePageBytes] == Huge::kWhole) {
+        ++passed;
+        link = &(*link)->next;
+      } else {
+        DropFirst(link);
+      }
+    }
+  }
+  return before - cached_;
 }
 
 void Arena::DropPages(void* frame, uint64_t bytes) {

@@ -105,6 +105,11 @@ class Arena {
   Frame Own(void* frame, size_t bytes) { return Frame(this, frame, bytes); }
   // Gives cached frames back to the kernel until committed() <= target or none is left.
   void Trim(uint64_t target);
+  // Gives some cached frames back to the kernel, `most` bytes or less: the largest ones first, and none that shares a huge page with others.
+  // Returns how many bytes; 0: no other fits.
+  uint64_t TrimSome(uint64_t most);
+  void IdleFrom() { idle_ = cached_; }  // now
+  uint64_t idle() const { return std::min(idle_, cached_); }  // the least that was cached since then
   // From now on no frame below the size of a huge page lies on one: for who moves pages one by one.
   void LeaveHugePages();
 
@@ -172,6 +177,7 @@ class Arena {
   uint64_t in_use_ = 0;
   uint64_t reserved_ = 0;
   uint64_t cached_ = 0;
+  uint64_t idle_ = 0;  // the least that cached_ was when a frame was taken
   uint64_t peak_ = 0;
 };
 

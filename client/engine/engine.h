@@ -185,6 +185,8 @@ class Engine {
   // whether there was anything to do. MoverWait sleeps until there may be (at most `max`).
   bool MoverStep() RS_EXCLUDES(mutex_);
   void MoverWait(std::chrono::microseconds max) RS_EXCLUDES(mutex_);
+  // Gives memory that has not been needed for some seconds back to the system. To be called now and then.
+  void GiveBackIdle() RS_EXCLUDES(mutex_);
   void WakeMover();
 
   // How often the heap had no more for what a transfer, an eviction or the mover's turn needed. What had been begun then was ended or
@@ -448,7 +450,7 @@ class Engine {
   uint32_t spinning_ RS_GUARDED_BY(mutex_) = 0;
   Sleeper* sleepers_ RS_GUARDED_BY(mutex_) = nullptr;  // who sleeps meanwhile, for transfers of their own
   MoverBell mover_bell_ RS_GUARDED_BY(mutex_);
-  std::chrono::steady_clock::time_point last_upkeep_ RS_GUARDED_BY(mutex_){};
+  std::chrono::steady_clock::time_point last_upkeep_ RS_GUARDED_BY(mutex_){}, idle_since_ RS_GUARDED_BY(mutex_){};
   uint64_t failures_seen_ RS_GUARDED_BY(mutex_) = 0;  // of writes, when the reserve was refilled last
   std::chrono::steady_clock::time_point refill_again_ RS_GUARDED_BY(mutex_){};  // the mover's reserve, after a search in vain
 };

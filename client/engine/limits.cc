@@ -11,6 +11,10 @@ namespace ramspan {
 
 using std::chrono::microseconds;
 
+namespace {
+constexpr uint64_t kIdleKept = 16;  // of the limit, one part
+}  // namespace
+
 // Whether metadata leaves to frames what it must, and where it is a step of the tiers that comes, would still do so after it.
 bool Engine::MetadataMayGrow(bool of_tiers) {
   const auto may = [&] { return of_tiers ? budget_.TiersMayGrow() : budget_.frames_beside_reserve() >= budget_.floor(); };
@@ -84,6 +88,22 @@ Status Engine::HoldLimit() {
     if (!status.ok()) return status;
   }
   return Status();
+}
+
+// Half of the frames that nobody has needed for a while, so that what a program has freed is free for others; in pieces, because who misses waits
+// meanwhile. Only half, and not the last ones: the program may come to need them again, and frames of which the kernel has to make the pages
+// cost it a quarter of a microsecond a KiB.
+void Engine::GiveBackIdle() {
+  MutexLock lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  if (now - idle_since_ < options_.idle_for) return;
+  idle_since_ = now;
+  const uint64_t idle = arena_.idle(), kept = budget_.frames_limit() / kIdleKept;
+  for (uint64_t more = (idle - std::min(idle, kept)) / 2, gone = 1; more > 0 && gone > 0; more -= std::min(more, gone)) {
+    gone = arena_.TrimSome(more);
+    MutexUnlock unlocked(mutex_);
+  }
+  arena_.IdleFrom();
 }
 
 // For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way, and nobody waits. Where it has had to give way before, there has to be

@@ -19,6 +19,7 @@ struct EngineOptions {
   // Who sleeps until another thread wakes him looks by himself when that one has not looked for this time: it may be held up,
   // in a question to a server. Long, because hundreds may sleep; twice of it would only be noticed while a server does not answer.
   std::chrono::milliseconds sleep_max{100};
+  std::chrono::milliseconds idle_for{5000};  // after which frames that nobody has needed go back to the system
   uint64_t addresses = 0;  // for frames; 0: many times the limit
 };
 

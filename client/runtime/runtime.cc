@@ -84,6 +84,7 @@ Runtime& Runtime::TryStart() {
         if (trace != nullptr) trace->WriteOut(false);
         swaps->TellLosses();
         swaps->LeaveDraining(stop);
+        self->engine_->GiveBackIdle();
         static_cast<void>(WithinHeap([&] { return self->statistics_->WriteFileNowAndThen(), self->statistics_->TellOfWaits(), true; }, false));
         // Not by what asks for the running one: the mover's first turn may come before it is known as that.
         detail::TellOfMemoryBeside(self->engine_->budget()->limit(), self->pages_above());

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -94,6 +95,52 @@ TEST(Mover, RunsHardlyAtAllBesideAProgramThatOnlyComputes) {
   EXPECT_LT(cpu, 0.1 * wall) << cpu << " s of CPU time in " << wall << " s";
   mover.Stop();
   for (Chunk* chunk : chunks) engine.Free(chunk);
+}
+
+// Resident bytes of the mappings that hold the engine's frames, however much of them is used.
+uint64_t ResidentFrames(const Engine& engine) {
+  const std::span<std::byte> range = engine.frame_addresses();
+  const auto begin = reinterpret_cast<uintptr_t>(range.data());
+  std::ifstream maps("/proc/self/smaps");
+  uint64_t resident = 0;
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long from, to, kib;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2) inside = from >= begin && to <= begin + range.size();
+    if (inside && std::sscanf(line.c_str(), "Rss: %lu kB", &kib) == 1) resident += uint64_t{kib} << 10;
+  }
+  return resident;
+}
+
+// What a program had freed stayed with it for ever, up to the limit: it took more memory than without Ramspan.
+TEST(Mover, WhatHasNotBeenNeededForAWhileGoesBackToTheSystem) {
+  constexpr size_t kChunk = 3 * kMiB;
+  FakeTier tier;
+  NoPins pins;
+  Engine engine({.budget = 256 * kMiB, .idle_for = std::chrono::milliseconds(20)}, &tier, &pins, DefaultPolicy());
+  Mover mover;
+  ASSERT_TRUE(mover.Start(&engine, [&](const std::atomic<bool>&) { engine.GiveBackIdle(); }, {.upkeep_every = std::chrono::milliseconds(10)}).ok());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 64; ++i) {
+    chunks.push_back(engine.Create(kChunk).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    std::memset(chunks.back()->frame, 1, kChunk);
+  }
+  EXPECT_GE(ResidentFrames(engine), 64 * kChunk);
+  for (size_t i = 8; i < chunks.size(); ++i) engine.Free(chunks[i]);
+  chunks.resize(8);
+  const uint64_t kept = 8 * kChunk + 256 * kMiB / 16 + 2 * kChunk;  // half of less than two chunks is none
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); ResidentFrames(engine) > kept && std::chrono::steady_clock::now() < end;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_LE(ResidentFrames(engine), kept);
+  EXPECT_GE(ResidentFrames(engine), 8 * kChunk) << "what is there stays";
+  mover.Stop();
+  for (Chunk* chunk : chunks) {
+    EXPECT_EQ(static_cast<const unsigned char*>(chunk->frame)[kChunk - 1], 1);
+    engine.Free(chunk);
+  }
+  EXPECT_TRUE(engine.IsValid());
 }
 
 // It took the same chunks again at once, for ever: a core's worth of writes, and of a program's own swap a line in the log for each.

@@ -62,6 +62,39 @@ TEST_F(ArenaTest, AFrameWithHugePagesIsGivenBackWhole) {
   EXPECT_EQ(bytes_gone_, kHugePageBytes);
 }
 
+// What a program had freed was kept for it for ever, up to the limit.
+TEST_F(ArenaTest, WhatIsNotNeededForAWhileCanGoBack) {
+  constexpr size_t kLarge = 3 << 20;  // on no huge page with others
+  std::vector<Frame> frames;
+  for (int i = 0; i < 20; ++i) frames.push_back(arena_.TryTake(kLarge));
+  arena_.IdleFrom();
+  frames.resize(4);
+  EXPECT_EQ(arena_.idle(), 0u) << "they were needed";
+  arena_.IdleFrom();
+  EXPECT_EQ(arena_.idle(), 16 * kLarge);
+  for (int i = 0; i < 6; ++i) frames.push_back(arena_.TryTake(kLarge));
+  frames.resize(4);
+  EXPECT_EQ(arena_.idle(), 10 * kLarge) << "six of them were needed";
+  EXPECT_EQ(bytes_gone_, 0u);
+  EXPECT_EQ(arena_.TrimSome(kLarge + 1), kLarge);
+  EXPECT_EQ(bytes_gone_, kLarge);
+  EXPECT_EQ(arena_.TrimSome(kLarge - 1), 0u) << "none is as small";
+  uint64_t more = 0;
+  int pieces = -1;
+  for (uint64_t gone = 1; gone > 0; ++pieces) more += gone = arena_.TrimSome(kLimit);
+  EXPECT_EQ(more, 15 * kLarge);
+  EXPECT_GE(pieces, 5) << "not all at once: others wait";
+  EXPECT_EQ(arena_.committed(), 4 * kLarge);
+}
+
+TEST_F(ArenaTest, AHugePageThatSmallFramesShareDoesNotGoBackForBeingIdle) {
+  std::vector<Frame> frames;
+  for (uint64_t bytes = 0; bytes < kHugePageBytes; bytes += 4 * kSwapGranule) frames.push_back(arena_.TryTake(4 * kSwapGranule));
+  frames.clear();
+  EXPECT_EQ(arena_.TrimSome(kLimit), 0u);
+  EXPECT_EQ(arena_.committed(), kHugePageBytes);
+}
+
 TEST_F(ArenaTest, SmallFramesAreCutFromARegionThatIsCommittedWhole) {
   std::vector<Frame> frames;
   for (uint64_t bytes = 0; bytes < kHugePageBytes; bytes += 4 * kSwapGranule) {
