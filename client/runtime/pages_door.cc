@@ -81,9 +81,10 @@ void TellOfMemoryBeside(uint64_t limit, uint64_t pages_above) {
   const uint64_t memory = OwnMemory();
   if (memory < limit + std::max(kBesideLeast, limit / kBesidePart)) return;
   told = true;
-  LogWarning("the program has %s of memory, and the limit of %s holds only for what --pages takes: allocations of at least %s. The rest is in smaller ones, stacks and libraries. --pages-above 4KiB --page-block 4KiB takes "
-             "smaller ones; for those below 4 KiB (a row, a node at a time) leave room beside the limit, let the program allocate many together, or port what holds them (docs/pages.md)",
-             FormatBytes(memory).c_str(), FormatBytes(limit).c_str(), FormatBytes(pages_above).c_str());
+  const char* const takes_more = pages_above > 4096 ? "--pages-above 4KiB --page-block 4KiB takes smaller ones; for" : "For";
+  LogWarning("the program has %s of memory, and the limit of %s holds only for what --pages takes: allocations of at least %s. The rest is in smaller ones, stacks, libraries, and the heaps of languages that reserve theirs whole (Java, Go). "
+             "%s those below 4 KiB (a row, a node at a time) leave room beside the limit, let the program allocate many together, or port what holds them (docs/pages.md)",
+             FormatBytes(memory).c_str(), FormatBytes(limit).c_str(), FormatBytes(pages_above).c_str(), takes_more);
 }
 
 size_t UsedPages(void* begin, size_t bytes, bool* are_protected) noexcept { return PagesIfStarted()->UsedBytesFrom(begin, bytes, are_protected); }

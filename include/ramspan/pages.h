@@ -1,7 +1,7 @@
 // Memory that is used by plain pointers and swapped by blocks of pages: for code that cannot say what it uses and when (a library that
 // wants a double*, a std::vector that is passed around). Nothing is pinned: what is not in memory comes when it is touched, at the cost of a page fault.
 //
-//   std::vector<double, ramspan::PagedAllocator<double>> x(n);   // may be larger than the memory limit
+//   ramspan::pagedVector<double> x(n);                           // std::vector with PagedAllocator; may be larger than the memory limit
 //   double* y = static_cast<double*>(ramspan::AllocatePages(n * sizeof(double)));  // zeros
 //   ramspan::advise(y, n * sizeof(double), ramspan::advice::sequential);
 //   ramspan::FreePages(y);
@@ -19,6 +19,7 @@
 #include <limits>
 #include <new>
 #include <type_traits>
+#include <vector>
 
 #include "ramspan/advice.h"
 #include "ramspan/detail/resident.h"
@@ -79,5 +80,9 @@ class PagedAllocator {
  private:
   static constexpr size_t kLeast = size_t{64} << 10;
 };
+
+// A std::vector in all, also in speed as long as its elements are in memory. managedVector is what moves less, and sooner, where they are not.
+template <typename T>
+using pagedVector = std::vector<T, PagedAllocator<T>>;
 
 }  // namespace ramspan

@@ -47,7 +47,7 @@ struct Pages {
 
 TEST(Pages, WhatWasWrittenIsReadAfterItHasLeft) {
   constexpr size_t kWords = 24 * kMiB / sizeof(uint64_t);
-  std::vector<uint64_t, PagedAllocator<uint64_t>> words(kWords);
+  pagedVector<uint64_t> words(kWords);
   for (size_t i = 0; i < kWords; ++i) words[i] = i * 0x9e3779b97f4a7c15;
   for (int round = 0; round < 2; ++round) {
     for (size_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], i * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(round));
@@ -127,7 +127,7 @@ TEST(Pages, TheirBlocksGrowInOrderAndShrinkAtRandom) {
   const PageStatistics first = GetPageStatistics();
   const char* const block = getenv("RAMSPAN_PAGE_BLOCK");
   if (!first.adapts || std::string(block == nullptr ? "adaptive" : block) != "adaptive") GTEST_SKIP() << "in blocks of one size, or of sizes by lot";
-  std::vector<uint64_t, PagedAllocator<uint64_t>> words(kWords);  // zeros are written, too
+  pagedVector<uint64_t> words(kWords);  // zeros are written, too
   for (size_t i = 0; i < kWords; ++i) words[i] = i;
   const PageStatistics grown = GetPageStatistics();
   EXPECT_GT(grown.merges, first.merges + 100);   // to 256, of 128 KiB each
@@ -155,7 +155,7 @@ TEST(Pages, SplitsWriteNothingAndASweepJoinsAtOnce) {
   constexpr size_t kWords = 32 * kMiB / sizeof(uint64_t);
   const char* const block = getenv("RAMSPAN_PAGE_BLOCK");
   if (!GetPageStatistics().adapts || std::string(block == nullptr ? "adaptive" : block) != "adaptive") GTEST_SKIP() << "in blocks of one size, or of sizes by lot";
-  std::vector<uint64_t, PagedAllocator<uint64_t>> words(kWords);
+  pagedVector<uint64_t> words(kWords);
   for (size_t i = 0; i < kWords; ++i) words[i] = i + 1;
   const auto faults_of_sweep = [&] {
     const uint64_t before = GetPageStatistics().faults;
@@ -191,7 +191,7 @@ bool HasHugeBlocks() {
 }
 constexpr char kNeedsHugeBlocks[] = "needs RAMSPAN_MEMORY=128MiB, and pages that are moved";
 
-void SweepTimes(const std::vector<uint64_t, PagedAllocator<uint64_t>>& words, int times) {
+void SweepTimes(const pagedVector<uint64_t>& words, int times) {
   for (int sweep = 0; sweep < times; ++sweep) {
     uint64_t sum = 0;
     for (const uint64_t& word : words) sum += word;
@@ -199,15 +199,15 @@ void SweepTimes(const std::vector<uint64_t, PagedAllocator<uint64_t>>& words, in
   }
 }
 // Twice what the limit is.
-std::vector<uint64_t, PagedAllocator<uint64_t>> NumberedWords() {
-  std::vector<uint64_t, PagedAllocator<uint64_t>> words(2 * GetStatistics().memory_limit / sizeof(uint64_t));
+pagedVector<uint64_t> NumberedWords() {
+  pagedVector<uint64_t> words(2 * GetStatistics().memory_limit / sizeof(uint64_t));
   for (size_t i = 0; i < words.size(); ++i) words[i] = i + 1;
   return words;
 }
 
 // What a sweep brings in, as part of the words, when some have been seen. `sweep` gets its number.
 template <typename F>
-double PartOfSweeps(const std::vector<uint64_t, PagedAllocator<uint64_t>>& words, const F& sweep) {
+double PartOfSweeps(const pagedVector<uint64_t>& words, const F& sweep) {
   constexpr int kToLearn = 6, kSweeps = 12;
   uint64_t before = 0;
   for (int number = 0; number < kToLearn + kSweeps; ++number) {
@@ -379,7 +379,7 @@ TEST(Pages, AChildThatForkDoesNotKnowTouchesNothingOfItsParents) {
 // A child has no homes, but frames, in which blocks are that are only to be heard of: it kept the pages of nearly all of the memory limit.
 TEST(Pages, AForkedChildKeepsNoPagesOfWhatIsToBeHeardOf) {
   if (!HasHugeBlocks()) GTEST_SKIP() << kNeedsHugeBlocks;
-  std::vector<uint64_t, PagedAllocator<uint64_t>> words(150 * kMiB / sizeof(uint64_t), 1);
+  pagedVector<uint64_t> words(150 * kMiB / sizeof(uint64_t), 1);
   const auto sweeps = [&] {
     uint64_t sum = 0;
     for (int i = 0; i < 4; ++i) {
