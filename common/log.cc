@@ -1,14 +1,18 @@
 #include "common/log.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 #include <unistd.h>
 
 #include "common/announced_servers.h"
+#include "common/last_words.h"
 #include "common/write_signals_blocked.h"
 
 namespace ramspan {
@@ -25,6 +29,48 @@ Level ReadLevel() {
   return Level::kWarn;
 }
 
+// Static TLS, as all of a library that is loaded (tests/house/static_tls.sh): the first use of another kind takes heap.
+thread_local constinit bool may_wait __attribute__((tls_model("initial-exec"))) = true;
+
+// What standard error did not take. Who finds it in use by another thread does without.
+class KeptLines {
+ public:
+  void Keep(std::string_view line) {
+    // Acquire, release: who had it before has done with the text.
+    if (busy_.test_and_set(std::memory_order_acquire)) return;
+    if (bytes_ + line.size() <= sizeof text_ - kNoteBytes) {
+      std::memcpy(text_ + bytes_, line.data(), line.size());
+      bytes_ += line.size();
+    } else {
+      ++left_out_;
+    }
+    is_some_.store(true, std::memory_order_relaxed);
+    busy_.clear(std::memory_order_release);
+  }
+
+  void Write() {
+    if (!is_some_.load(std::memory_order_relaxed) || !StderrTakesALine(std::chrono::milliseconds(0)) || busy_.test_and_set(std::memory_order_acquire)) return;
+    if (left_out_ > 0) {
+      char* const end = text_ + bytes_;
+      bytes_ += static_cast<size_t>(std::snprintf(end, kNoteBytes, "%s%u more messages are left out, because standard error took none\n", LogPrefix(), left_out_));
+    }
+    const WriteSignalsBlocked blocked;
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text_, bytes_);
+    bytes_ = left_out_ = 0;
+    is_some_.store(false, std::memory_order_relaxed);
+    busy_.clear(std::memory_order_release);
+  }
+
+ private:
+  static constexpr size_t kNoteBytes = 128;
+  std::atomic_flag busy_;
+  std::atomic<bool> is_some_{false};  // only a hint
+  size_t bytes_ = 0;
+  unsigned left_out_ = 0;
+  char text_[4096] = {};  // what a pipe takes at once (StderrTakesALine)
+};
+constinit KeptLines kept;
+
 [[gnu::format(printf, 2, 0)]] void Write(Level level, const char* format, va_list args) {
   static const Level enabled = ReadLevel();
   if (level > enabled) return;
@@ -35,7 +81,10 @@ Level ReadLevel() {
   const int wanted = std::vsnprintf(line + prefix, static_cast<size_t>(room), format, args);
   int length = prefix + std::clamp(wanted, 0, room - 1);
   line[length++] = '\n';
-  {
+  kept.Write();
+  if (!may_wait && !StderrTakesALine(std::chrono::milliseconds(0))) {
+    kept.Keep({line, static_cast<size_t>(length)});
+  } else {
     // A message that cannot be written has nowhere to be reported, and does not end the program.
     const WriteSignalsBlocked blocked;
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, static_cast<size_t>(length));
@@ -55,6 +104,10 @@ const char* LogPrefix() {
   static const Prefix prefix;
   return prefix.text;
 }
+
+void LogWithoutWaiting() { may_wait = false; }
+
+void LogWhatWasKept() { kept.Write(); }
 
 void LogWarning(const char* format, ...) {
   va_list args;

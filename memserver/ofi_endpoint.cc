@@ -61,7 +61,10 @@ Status OfiEndpoint::Make() {
   if (Status watched = Watch(wake_.number(), kWakeId); !watched.ok()) return watched;
   instance_ = RandomNumber();
   next_id_ = kFirstVisitorId;
-  memory_ = std::make_unique<LeaseMemory>(options_.pool_bytes, [this] { Progress(); });
+  memory_ = std::make_unique<LeaseMemory>(options_.pool_bytes, [this] {
+    Progress();
+    TellAlive();
+  });
   local_name_ = "@ramspan-" + Hex(instance_);
   place_ = options_.socket.empty() ? local_name_ : options_.socket;
   SocketAddress bound;

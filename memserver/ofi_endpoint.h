@@ -117,6 +117,7 @@ class OfiEndpoint final : public Endpoint {
   void DropExtraStrangers();
   void Visit(Visitor& visitor);
   void TellNews(Visitor& visitor);
+  void TellAlive();
   bool TakeFrame(Visitor& visitor, Message* message);
   bool TakeOrder(Visitor& visitor, const LinkFrame& frame);
   void Greet(Visitor& visitor);
@@ -153,7 +154,7 @@ class OfiEndpoint final : public Endpoint {
   Seldom unheard_, sent_away_, known_sent_away_;
   Seldom refused_;  // leases, because the system has not what they need
   RunningClock clock_;
-  RunningClock::time_point next_look_{};
+  RunningClock::time_point next_look_{}, told_alive_{};
   std::atomic<bool> ends_{false};  // publishes nothing but itself
 };
 

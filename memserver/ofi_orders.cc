@@ -1,10 +1,15 @@
 // Of OfiEndpoint: what it knows of its clients, what controllers (`ramspan ctl`) want, and what clients are told because of that.
+#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "memserver/ofi_visitor.h"
 
 namespace ramspan {
+
+namespace {
+constexpr std::chrono::milliseconds kTellAliveEvery{1000};
+}  // namespace
 
 // A controller stays as long as a client may take to arrive, and is none.
 bool OfiEndpoint::TakeOrder(Visitor& visitor, const LinkFrame& frame) {
@@ -41,6 +46,17 @@ void OfiEndpoint::TellDraining(bool draining) {
     if (!visitor->introduced_itself) continue;
     visitor->draining = draining;
     Visit(*visitor);
+  }
+}
+
+// While a lease's memory is made nobody looks at the sockets, and a host that is short of memory takes a minute for one: clients would take this
+// server for dead.
+void OfiEndpoint::TellAlive() {
+  const RunningClock::time_point now = clock_.Now();
+  if (now - told_alive_ < kTellAliveEvery) return;
+  told_alive_ = now;
+  for (auto& [id, visitor] : visitors_) {
+    if (visitor->introduced_itself && !visitor->link.wants_to_write()) visitor->link.Send({.kind = LinkFrame::Kind::kPong});
   }
 }
 

@@ -35,6 +35,7 @@ constexpr microseconds kSpinAfterArrival{1000};
 // The longest wait then. Progress that MPI owes somebody without an arrival (which the endpoint may not see) comes this late.
 constexpr microseconds kWaitMax{1000};
 constexpr microseconds kSleepMin{50}, kSleepMaxNear{4000}, kSleepMaxFar{1000};
+constexpr std::chrono::milliseconds kLogEvery{200};
 // A service is woken by what comes, and looks by itself only for clients that are late.
 constexpr microseconds kSleepService{100'000};
 
@@ -66,6 +67,10 @@ class Loop {
       while (const std::optional<Endpoint::Order> order = endpoint_.NextOrder()) Obey(*order, now);
       SendReports();
       server_.Upkeep(now);
+      if (now - last_log_ > kLogEvery) {
+        last_log_ = now;
+        LogWhatWasKept();
+      }
       if (message) {
         Answer(*message, now);
         last_message = last_arrival_ = now;
@@ -223,12 +228,15 @@ class Loop {
   const microseconds sleep_max_;
   bool stopped_ = false;  // by an order
   std::map<uint64_t, Reports> reports_;  // by controller who waits for an answer
-  MemServer::Clock::time_point last_arrival_{};
+  MemServer::Clock::time_point last_arrival_{}, last_log_{};
   unsigned polls_ = 0;  // since the last arrival or wait
 };
 
 }  // namespace
 
-Result<bool> Serve(Endpoint& endpoint) { return Loop(endpoint).Run(); }
+Result<bool> Serve(Endpoint& endpoint) {
+  LogWithoutWaiting();  // clients would take it for dead
+  return Loop(endpoint).Run();
+}
 
 }  // namespace ramspan

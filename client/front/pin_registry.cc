@@ -95,6 +95,9 @@ PinRegistry::PinRegistry()
 
 PinTable* PinRegistry::Adopt() {
   const pthread_key_t lease = LeaseKey();
+  // Made, so that it is destroyed. That takes the dynamic linker's lock: not under one of ours, or a library's constructor that pins, too, and has that lock
+  // (dlopen), would wait for this thread.
+  t_end.adopted = true;
   MutexLock lock(adopting_);
   ThreadTable* table = nullptr;
   ForEachTable([&](ThreadTable* t) {
@@ -118,7 +121,6 @@ PinTable* PinRegistry::Adopt() {
   table->counted.store(0, std::memory_order_relaxed);
   table->waiting_for.store(nullptr, std::memory_order_relaxed);
   detail::t_pins = table;
-  t_end.adopted = true;  // made, so that it is destroyed
   return table;
 }
 

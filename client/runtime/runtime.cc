@@ -85,6 +85,7 @@ Runtime& Runtime::TryStart() {
         swaps->TellLosses();
         swaps->LeaveDraining(stop);
         self->engine_->GiveBackIdle();
+        LogWhatWasKept();
         static_cast<void>(WithinHeap([&] { return self->statistics_->WriteFileNowAndThen(), self->statistics_->TellOfWaits(), true; }, false));
         // Not by what asks for the running one: the mover's first turn may come before it is known as that.
         detail::TellOfMemoryBeside(self->engine_->budget()->limit(), self->pages_above());
@@ -101,6 +102,7 @@ Runtime& Runtime::TryStart() {
   std::atexit([] {
     Runtime* const here = instance_.load();
     if (here == nullptr || Session::InForkedChild()) return;
+    if (here->servers_ != nullptr) here->servers_->EndMeetings();
     const PageSpace* const pages = here->pages_if_started();
     if (pages != nullptr && pages->Owns(__builtin_frame_address(0))) return OnOtherStack([here] { here->AtExit(); });  // a coroutine has called exit()
     if (EngineCall::IsInterrupted()) {  // by a handler that has called exit(): this thread has locks that the rest needs

@@ -45,6 +45,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& pa
     close(fd);
     return InvalidArgument("cannot map " + path + ": " + (error != 0 ? std::strerror(error) : "it is not a regular file"));
   }
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // some file systems answer EAGAIN to who does not wait
   return std::shared_ptr<const MappedFile>(new MappedFile(fd, path, static_cast<uint64_t>(facts.st_size)));
 }
 

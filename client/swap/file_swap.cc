@@ -73,6 +73,13 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
     if (usable) {
       if (SlotRef slot = space_.Reserve(bytes)) return slot;
     }
+    // Its limit was lowered below what its files have, and it is none where they may grow.
+    if (!usable && maker_.policy() == SwapPolicy::kAutoextendable) {
+      if (SlotRef slot = space_.Reserve(bytes)) {
+        usable_bytes_ = space_.used_bytes();
+        return slot;
+      }
+    }
     if (growing_) {
       // The grower's wait is bounded: by the file system's answer, or by AskOnTerminal's timeout.
       ++waiters_;

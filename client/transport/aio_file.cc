@@ -24,6 +24,8 @@ namespace {
 // bandwidth with 32 MiB in flight; and a miss should not queue behind more than this.
 constexpr size_t kDepth = 128;
 constexpr uint64_t kBytesInFlightMax = uint64_t{8} << 20;
+constexpr uint64_t kAllocateStep = 64 << 20, kAllocateStepMin = 256 << 10;
+constexpr uint64_t kAllocateAttemptsMax = 1000;  // of one step
 constexpr int kAttemptsMax = 8;         // of one transfer that comes back short
 constexpr int kSubmitRetriesMax = 100;  // when the kernel is short of resources, 100 us apart
 constexpr int kNamesMax = 1000;         // swap files of others in the way
@@ -136,9 +138,19 @@ AioFile::~AioFile() {
 
 Status AioFile::Allocate(uint64_t bytes) {
   int error = 0;
-  for (int i = 0; i < kAttemptsMax; ++i) {
-    error = fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-    if (error != EINTR) break;
+  // In steps, and shorter ones after a signal: older kernels end the call at each, on a tmpfs, and take back what it has done.
+  uint64_t step = kAllocateStep;
+  for (uint64_t done = 0, attempts = 0; done < bytes && attempts < kAllocateAttemptsMax; ++attempts) {
+    const uint64_t more = std::min(step, bytes - done);
+    error = fallocate(fd_, 0, static_cast<off_t>(done), static_cast<off_t>(more)) == 0 ? 0 : errno;
+    if (error == 0) {
+      done += more;
+      attempts = 0;
+    } else if (error == EINTR) {
+      step = std::max(step / 2, kAllocateStepMin);
+    } else {
+      break;
+    }
   }
   if (error == EOPNOTSUPP || error == ENOSYS) error = ftruncate(fd_, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
   if (error == 0) return {};

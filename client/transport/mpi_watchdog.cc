@@ -41,17 +41,6 @@ const char* LifeName(ProcessLife life) {
   EndProcessSaying(text);
 }
 
-// A warning that would block this thread is left out: it has to be there for the end of the patience.
-[[gnu::format(printf, 1, 2)]] void WarnIfHeard(const char* format, ...) {
-  if (!StderrTakesALine(std::chrono::milliseconds(0))) return;
-  char text[600];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  LogWarning("%s", text);
-}
-
 }  // namespace
 
 MpiWatchdog::Options MpiWatchdog::DefaultOptions() {
@@ -128,7 +117,7 @@ void MpiWatchdog::Act(size_t server) {
   switch (judge_.VerdictOf(server)) {
     case WaitJudge::Verdict::kFine: return;
     case WaitJudge::Verdict::kWarn:
-      WarnIfHeard("memory server rank %d has not answered for %lld s; still waiting", rank, seconds);
+      LogWarning("memory server rank %d has not answered for %lld s; still waiting", rank, seconds);
       return;
     case WaitJudge::Verdict::kGiveUp:
       EndJobNow("memory server rank %d has not answered for %lld s; ending the job. Remedy: see whether its host "
@@ -151,7 +140,7 @@ void MpiWatchdog::ActAtEnd() {
                 "the job. Remedy: `kill -CONT %ld` in time, or see who stopped it\n",
                 server.world_rank, server.pid, seconds, LifeName(life), server.pid);
     }
-    WarnIfHeard("the end of the job waits for memory server rank %d (pid %ld): %s", server.world_rank, server.pid,
+    LogWarning("the end of the job waits for memory server rank %d (pid %ld): %s", server.world_rank, server.pid,
                LifeName(life));
     return;
   }
@@ -160,7 +149,7 @@ void MpiWatchdog::ActAtEnd() {
               "of a memory server is overloaded or its process stopped\n", seconds);
   }
   if (verdict == WaitJudge::Verdict::kWarn) {
-    WarnIfHeard("the end of the job waits since %lld s for other ranks of it", seconds);
+    LogWarning("the end of the job waits since %lld s for other ranks of it", seconds);
   }
 }
 

@@ -111,8 +111,7 @@ void OfiLane::PostWaiting() {
     posting_ = false;
     --users_;
     if (tried == Tried::kPosted) continue;
-    // Transfers that are under way hold registrations: one of them ends, and it is tried again.
-    if (tried == Tried::kNoBuffer && in_network_ == 1) {
+    if (tried == Tried::kNoBuffer) {
       Whole* const whole = part->whole;
       PutBack(part);
       Line& line = whole->is_write ? waiting_writes_ : waiting_reads_;
@@ -135,7 +134,15 @@ OfiLane::Tried OfiLane::Post(Part* part) noexcept {
   if (registrations_->domain().needs_local_registration()) {
     using Found = Result<std::shared_ptr<const FabricRegion>>;
     const size_t stretch = kRegisteredMax / part_bytes_max_ * part_bytes_max_, begin = part->at / stretch * stretch;
-    Found region = WithinHeap([&] { return registrations_->Find(whole->local.subspan(begin, std::min(stretch, whole->local.size() - begin))); }, Found(OutOfHeap()));
+    const auto find = [&] {
+      return WithinHeap([&] { return registrations_->Find(whole->local.subspan(begin, std::min(stretch, whole->local.size() - begin))); }, Found(OutOfHeap()));
+    };
+    Found region = find();
+    if (!region.ok()) {
+      // Of any server's transfers. Looked at before it is tried once more: what is in use then may have ended when that fails.
+      if (registrations_->HasInUse()) return Tried::kNoBufferYet;
+      region = find();
+    }
     if (!region.ok()) {
       // Each transfer may fail so until somebody raises the limit.
       const uint64_t failures = unregistered_.fetch_add(1, std::memory_order_relaxed) + 1;

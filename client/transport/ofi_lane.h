@@ -84,8 +84,9 @@ class OfiLane {
   Part* TakePart() RS_REQUIRES(mutex_);
   void PutBack(Part* part) RS_REQUIRES(mutex_);
   void PostWaiting();
-  // kNoBuffer: this process cannot register the part's buffer now; the server has no part in that.
-  enum class Tried { kPosted, kAgain, kNoBuffer, kFailed };
+  // kNoBuffer: this process cannot register the part's buffer; the server has no part in that. kNoBufferYet: the same, while transfers, of whatever server,
+  // hold registrations: one of them ends, and it is tried again.
+  enum class Tried { kPosted, kAgain, kNoBuffer, kNoBufferYet, kFailed };
   Tried Post(Part* part) noexcept;  // an exception would leave the part lost and the lane as if somebody posted
   void Finish(Part* part, bool ok) RS_REQUIRES(mutex_);
   void End(Whole* whole) RS_REQUIRES(mutex_);

@@ -1,5 +1,6 @@
 #include "client/transport/ofi_registrations.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -79,6 +80,12 @@ OfiRegistrations::ByBegin::iterator OfiRegistrations::ForgetOne(ByBegin::iterato
   const auto next = std::next(one);
   forgotten_.insert(by_begin_.extract(one));
   return next;
+}
+
+bool OfiRegistrations::HasInUse() const {
+  MutexLock lock(mutex_);
+  const auto in_use = [](const auto& one) { return one.second.region.use_count() > 1; };
+  return std::any_of(by_begin_.begin(), by_begin_.end(), in_use) || std::any_of(forgotten_.begin(), forgotten_.end(), in_use);
 }
 
 void OfiRegistrations::ForgetOverlapping(uintptr_t begin, uintptr_t end) {

@@ -35,6 +35,8 @@ class OfiRegistrations {
 
   // Allocates only for a buffer that is new. kResourceExhausted: it cannot be registered, also when all that nobody uses is closed.
   Result<std::shared_ptr<const FabricRegion>> Find(std::span<std::byte> buffer);
+  // Whether a transfer uses any, also one that has been forgotten: when it ends there may be room for others.
+  bool HasInUse() const;
   // What overlaps the memory is not found any more. Makes no system call and allocates nothing.
   void Forget(std::span<std::byte> memory);
   // Closes what was forgotten and is not in use any more.

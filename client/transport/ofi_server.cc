@@ -270,6 +270,7 @@ const char* OfiServer::Map(const WireMessage& grant, const Descriptor& file) {
   void* place = description_.mapped + grant.offset;
   if (mmap(place, grant.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.number(), 0) == MAP_FAILED) return "it cannot be mapped";
   if (madvise(place, grant.bytes, MADV_HUGEPAGE) != 0) errno = 0;  // a wish, for shmem_enabled = advise
+  if (madvise(place, grant.bytes, MADV_DONTFORK) != 0) errno = 0;  // a child that outlives this process would keep pages that the server lends again
   return nullptr;
 }
 

@@ -31,6 +31,7 @@ constexpr milliseconds kPingEvery{1000};
 // Folders are looked into so often; whether somebody is missing is looked at every half second (client/transport/seek_rounds.h).
 constexpr milliseconds kLookIntoFoldersEvery{3000}, kMissedEvery{500};
 constexpr milliseconds kLeaveAfter{2000};
+constexpr milliseconds kEndPatience{10'000};
 // A server that answers over TCP and not on its own host in that time is used over the network.
 constexpr milliseconds kNearMax{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
@@ -63,6 +64,17 @@ void Forget(const Descriptor& event) {
   uint64_t count = 0;
   static_cast<void>(!read(event.number(), &count, sizeof count));
 }
+
+class MeetingEnds {
+ public:
+  explicit MeetingEnds(std::atomic<bool>* is_meeting) : is_meeting_(is_meeting) {}
+  ~MeetingEnds() { is_meeting_->store(false); }
+  MeetingEnds(const MeetingEnds&) = delete;
+  MeetingEnds& operator=(const MeetingEnds&) = delete;
+
+ private:
+  std::atomic<bool>* const is_meeting_;
+};
 
 }  // namespace
 
@@ -114,6 +126,14 @@ OfiTransport::~OfiTransport() {
   for (uint32_t i = 0; i < servers(); ++i) WithinHeap([&] { return servers_[i]->Send({.type = WireType::kBye}), true; }, false);
 }
 
+// Libraries take themselves apart at the end, also under a thread that is loading providers: that ended programs by SIGABRT.
+void OfiTransport::EndMeetings() noexcept {
+  meets_no_more_.store(true);
+  for (const auto begin = std::chrono::steady_clock::now(); is_meeting_.load() && std::chrono::steady_clock::now() - begin < kEndPatience;) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
 // ---- Connecting ----
 
 // UINT32_MAX: it is none of those that are there.
@@ -129,6 +149,7 @@ Status OfiTransport::Connect(Sought* sought, milliseconds at_most) {
   if (number == std::min(options_.servers_max, kServersMax)) {
     return ResourceExhausted("this program has met " + std::to_string(number) + " memory servers since its start, and can meet no more: start it again to use those that are new");
   }
+  const MeetingEnds ends(&is_meeting_);  // behind what a meeting in vain has opened
   Result<std::unique_ptr<OfiServer>> met = Meet(sought->place, at_most);
   if (!met.ok()) return met.status();
   if (const uint32_t known = NumberOf(met.value()->instance()); known != UINT32_MAX) {  // it has two names
@@ -171,6 +192,8 @@ Result<std::unique_ptr<OfiServer>> OfiTransport::Meet(const SocketPlace& place, 
 
 Result<std::unique_ptr<OfiLane>> OfiTransport::OpenLane(const Introduction& introduction, FabricAddress* here) {
   if (introduction.fabric.bytes.empty()) return InvalidArgument("it can be used on its own host only (it was started without --listen)");
+  is_meeting_.store(true);
+  if (meets_no_more_.load()) return Unavailable("this process ends");
   FillStandardStreams();  // or libfabric's sockets may be what the program prints to
   Result<std::shared_ptr<FabricDomain>> opened = FabricDomain::OpenTowards(introduction.fabric, options_.fabric);
   if (!opened.ok()) return opened.status();
@@ -349,7 +372,7 @@ void OfiTransport::Judge(RunningClock::time_point now) {
     }
     if (!server.is_left()) watched.wanted = now;
     OfiLane::Look look = server.lane_look();
-    if (look.in_flight > 0 && look.ended == watched.ended) {
+    if (look.in_flight > 0 && look.ended == watched.ended && !meets_no_more_.load(std::memory_order_relaxed)) {
       // Perhaps nobody has collected: who began these transfers may compute, or be held up by something else.
       server.WatchTransfers();
       look = server.lane_look();

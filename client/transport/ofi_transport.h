@@ -71,6 +71,7 @@ class OfiTransport final : public ServerTransport {
   void TellUsage(uint32_t server, uint64_t written, uint64_t read) override { servers_[server]->TellUsage(written, read); }
   Result<std::function<void()>> PrepareServers(const std::string& names) override;
   std::string server_names() const override { return places_.names(); }
+  void EndMeetings() noexcept override;
   void ForgetMemory(std::span<std::byte> memory) noexcept override;
   void Upkeep() override;
   Registered registered() const override;
@@ -150,6 +151,8 @@ class OfiTransport final : public ServerTransport {
   Descriptor joined_;  // readable when a server has joined since the links' thread looked last
   Descriptor news_;    // readable when other servers are named since the seeking thread looked last
   std::atomic<bool> ends_{false};  // publishes nothing but itself
+  // Each sets the one and then looks at the other (seq_cst): a meeting that does not see the end is waited for.
+  std::atomic<bool> meets_no_more_{false}, is_meeting_{false};
   std::thread links_, seeker_;
 };
 

@@ -40,6 +40,7 @@ class ServerGroups::Group final : public ServerTransport {
   void TellUsage(uint32_t server, uint64_t written_bytes, uint64_t read_bytes) override { to().TellUsage(NumberOf(server), written_bytes, read_bytes); }
   Result<std::function<void()>> PrepareServers(const std::string& names) override { return to().PrepareServers(names); }
   std::string server_names() const override { return to().server_names(); }
+  void EndMeetings() noexcept override { to().EndMeetings(); }
   void ForgetMemory(std::span<std::byte> memory) noexcept override { to().ForgetMemory(memory); }
   void Upkeep() override { to().Upkeep(); }
   Registered registered() const override { return index_ == 0 ? to().registered() : Registered{}; }

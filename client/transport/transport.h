@@ -122,6 +122,10 @@ class ServerTransport {
   virtual Result<std::function<void()>> PrepareServers(const std::string& names) = 0;
   virtual std::string server_names() const = 0;
 
+  // At the process's end: no server joins from now on. Returns when no thread is within the network's library for one, whose own end comes next; waits
+  // some seconds for that at most.
+  virtual void EndMeetings() noexcept = 0;
+
   // The pages of this memory go back to the kernel, and others will be at its addresses. A network that was told of a buffer there
   // may have pinned the pages that it had then, and has to be told anew before the next transfer. REQUIRES: none is in flight there.
   // Does not wait, makes no system call, allocates nothing: the caller holds the engine's mutex.
@@ -143,6 +147,7 @@ class PlainTransport : public ServerTransport {
   void TellUsage(uint32_t, uint64_t, uint64_t) override {}
   Result<std::function<void()>> PrepareServers(const std::string&) override { return FailedPrecondition("the servers of this job are ranks of it"); }
   std::string server_names() const override { return ""; }
+  void EndMeetings() noexcept override {}
   void ForgetMemory(std::span<std::byte>) noexcept override {}
   void Upkeep() override {}
   Registered registered() const override { return {}; }

@@ -27,6 +27,7 @@ class ForwardingTransport : public ServerTransport {
   void TellUsage(uint32_t server, uint64_t written_bytes, uint64_t read_bytes) override { to_->TellUsage(server, written_bytes, read_bytes); }
   Result<std::function<void()>> PrepareServers(const std::string& names) override { return to_->PrepareServers(names); }
   std::string server_names() const override { return to_->server_names(); }
+  void EndMeetings() noexcept override { to_->EndMeetings(); }
   void ForgetMemory(std::span<std::byte> memory) noexcept override { to_->ForgetMemory(memory); }
   void Upkeep() override { to_->Upkeep(); }
   Registered registered() const override { return to_->registered(); }
