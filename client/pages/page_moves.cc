@@ -19,6 +19,7 @@ namespace {
 constexpr uint32_t kFaultsOfFree = 100'000;  // in blocks that nobody has allocated: late ones are a few
 // What fills the memory limit may be blocks in their grace, and frames of those that are being brought.
 constexpr auto kPatienceWithPins = std::chrono::seconds(10);
+constexpr std::chrono::steady_clock::duration kWaitsToldEvery = std::chrono::minutes(1);
 
 int64_t BlockClockNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -134,8 +135,12 @@ bool PageSpace::MayWaitOn(const Status& status, Clock::time_point since, bool* t
                      static_cast<unsigned long long>(held >> 20));
   }
   if (status.code() != StatusCode::kAborted) return false;
-  if (!std::exchange(*told, true)) {
-    LogWarning("a thread has waited 10 s for memory for pages that it uses: what others hold (adhereTos, system calls) fills the memory limit, or swap has no room for what could leave, "
+  // Of a thousand that wait one speaks for all.
+  static std::atomic<Clock::duration> last{-kWaitsToldEvery};
+  auto before = last.load(std::memory_order_relaxed);
+  const auto now = Clock::now().time_since_epoch();
+  if (!std::exchange(*told, true) && now - before >= kWaitsToldEvery && last.compare_exchange_strong(before, now, std::memory_order_relaxed)) {
+    LogWarning("a thread has waited 10 s for memory for pages that it uses: what others hold (adhereTos, system calls), or use at the same time (many threads), fills the memory limit, or swap has no room for what could leave, "
                "and it waits on until that changes. adhereTos have to end before their thread waits for another one, or uses pages. Remedy: a larger limit (--memory), or more swap");
   }
   return true;

@@ -281,6 +281,27 @@ TEST_F(FileSwapFault, AutoextendableGrowsBeyondTheLimit) {
   }
 }
 
+// It made another file, or was full, beside files that had room.
+TEST_F(FileSwapFault, ALowerLimitThatIsNoneLeavesRoomOfItsFilesInUse) {
+  FileSwapOptions options = Options(false, 32 * kMiB);
+  options.policy = SwapPolicy::kAutoextendable;
+  const auto swap = Make(options);
+  Status why;
+  auto held = FillUp(*swap, kMiB, 30, &why);
+  ASSERT_EQ(held.size(), 30u) << why.message();
+  held.resize(10);
+  const auto files = [&] {
+    uint64_t free = 0, whole = 0, scattered = 0;
+    swap->Fragmentation(&free, &whole, &scattered);
+    return free + whole + scattered;
+  };
+  const uint64_t before = files();
+  ASSERT_TRUE(swap->SetLimit(12 * kMiB).ok());
+  const auto more = FillUp(*swap, kMiB, 20, &why);
+  EXPECT_EQ(more.size(), 20u) << why.message();
+  EXPECT_EQ(files(), before);
+}
+
 TEST_F(FileSwapFault, AutoextendableLeavesTheDiskSomeRoom) {
   if (!MountSmallDisk(40 * kMiB)) GTEST_SKIP() << "may not mount";
   FileSwapOptions options = Options(false, kMiB);

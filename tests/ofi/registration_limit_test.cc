@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
 
 #include "client/transport/ofi_transport.h"
 #include "tests/support/ofi_servers.h"
@@ -66,6 +69,49 @@ TEST_F(RegistrationLimit, BuffersThatNobodyUsesMakeRoomAndABatchWaitsForItsOwnTr
   for (const StatusCode result : Move(false, read)) EXPECT_EQ(result, StatusCode::kOk);
   EXPECT_EQ(read, buffers);
   EXPECT_TRUE(IsAlive());
+}
+
+// The reads of the other server failed at once, three times in a row, and with them the program.
+TEST(RegistrationLimitOfTwoServers, TransfersToOneWaitForThoseToTheOther) {
+  constexpr size_t kBytes = kMiB / 2;
+  OfiServers servers({.servers = 2});
+  const auto transport = OfiTransport::Open({.servers = servers.names(), .fabric = {.register_local = true, .local_bytes_max = kMiB}, .near = false}, TestSecret()).value();
+  std::array<uint64_t, 2> offsets{};
+  for (uint32_t server = 0; server < 2; ++server) {
+    transport->Send(server, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = 8 * kMiB, .minimum_bytes = 8 * kMiB});
+    std::optional<ServerTransport::Control> answer;
+    for (const auto end = std::chrono::steady_clock::now() + kMovePatience; !answer && std::chrono::steady_clock::now() < end;) answer = transport->Receive();
+    ASSERT_TRUE(answer.has_value());
+    offsets[answer->server] = Decode(answer->record).value().offset;
+  }
+  std::vector<std::vector<char>> buffers(8, std::vector<char>(kBytes, 'x'));
+  for (int round = 0; round < 20; ++round) {
+    std::vector<StatusCode> results(buffers.size(), StatusCode::kAborted);
+    std::vector<ServerTransport::Transfer> batch;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const uint32_t server = i < 4 ? 0 : 1;  // the first one's hold all that may be registered
+      batch.push_back({.server = server, .is_write = round == 0, .buffer = buffers[i].data(), .offset = offsets[server] + i % 4 * kBytes, .bytes = kBytes, .cookie = &results[i]});
+    }
+    transport->Start(batch);
+    std::vector<ServerTransport::Completion> done;
+    for (const auto end = std::chrono::steady_clock::now() + kMovePatience; done.size() < batch.size() && std::chrono::steady_clock::now() < end;) transport->Collect(&done);
+    ASSERT_EQ(done.size(), batch.size());
+    for (const auto& one : done) ASSERT_EQ(one.result, StatusCode::kOk) << "round " << round;
+  }
+}
+
+// Later servers would be met by a thread that loads libraries while the end of the process takes them apart: programs ended by SIGABRT.
+TEST(OfiTransportAtTheEnd, NoServerJoinsAnyMore) {
+  OfiServers servers({.servers = 2});
+  const std::string both = servers.names(), first = both.substr(0, both.find(','));
+  for (const bool ends : {true, false}) {
+    const auto transport = OfiTransport::Open({.servers = first, .near = false}, TestSecret()).value();
+    if (ends) transport->EndMeetings();
+    ASSERT_TRUE(transport->UseServers(both).ok());
+    const auto until = std::chrono::steady_clock::now() + (ends ? std::chrono::seconds(2) : kMovePatience);
+    while (transport->servers() < 2 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(transport->servers(), ends ? 1u : 2u);
+  }
 }
 
 }  // namespace

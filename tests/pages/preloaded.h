@@ -56,6 +56,7 @@ int InChild(const Run& run) {
 void TouchesForAMinute();  // of preloaded_soak.cc
 // Of preloaded_reported.cc.
 void AsynchronousFiles();
+void LoadedLibrary();
 void StartsInVfork();
 void GrowsInVfork();
 void MessageQueues();

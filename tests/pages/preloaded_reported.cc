@@ -1,5 +1,6 @@
 // Scenarios of `ramspan run --pages` that came of reports (preloaded.cc): what a child of vfork does with its parent's memory, messages, handlers that need much stack or do not return, other folders.
 #include <aio.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <mqueue.h>
 #include <netinet/in.h>
@@ -326,4 +327,14 @@ void AsynchronousFiles() {
   one.aio_nbytes = 100;
   memory[99] = 1;
   CHECK(aio_read(&one) == 0 && write(pipe_ends[1], small, sizeof(small)) == sizeof(small) && ends(&one) == sizeof(small));
+}
+
+// The thread that moves data took the dynamic linker's lock for its first write, and waited for a constructor that waited for it.
+void LoadedLibrary() {
+  char path[4096] = "";
+  CHECK(readlink("/proc/self/exe", path, sizeof(path) - 32) > 0);
+  strcpy(strrchr(path, '/'), "/loaded_library.so");
+  alarm(60);
+  void* const library = dlopen(path, RTLD_NOW);
+  CHECK(library != nullptr && dlclose(library) == 0);
 }

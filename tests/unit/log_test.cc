@@ -2,10 +2,15 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
+
+#include "common/own_thread.h"
 
 namespace ramspan {
 namespace {
@@ -86,6 +91,51 @@ TEST(LogDeathTest, NamesTheRankInAJobOfSeveral) {
         testing::ExitedWithCode(0), line)
         << rank << " of " << (ranks != nullptr ? ranks : "nobody knows how many");
   }
+}
+
+// A server whose standard error nobody read (a pipe, a terminal after ^S) stood still at the first message, and its clients took it for dead; a client's thread
+// that judges servers likewise, and transfers never ended.
+TEST(LogDeathTest, NeitherServersNorTheLibrarysThreadsWaitForStandardError) {
+  if (std::getenv("RAMSPAN_LOG") != nullptr) GTEST_SKIP() << "RAMSPAN_LOG is set";
+  const auto run = [] {
+    alarm(60);  // else a mistake would be a hang
+    int ends[2];
+    if (pipe(ends) != 0) _exit(2);
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    const std::string block(4096, '.');
+    while (write(ends[1], block.data(), block.size()) > 0) {
+    }
+    fcntl(ends[1], F_SETFL, 0);
+    dup2(ends[1], STDERR_FILENO);
+    const auto read_all = [&] {
+      std::string text;
+      char some[4096];
+      for (ssize_t n; (n = read(ends[0], some, sizeof some)) > 0;) text.append(some, static_cast<size_t>(n));
+      return text.substr(text.find_last_of('.') + 1);
+    };
+    StartOwnThread([] {
+      LogWarning("one");
+      LogWarning("two");
+    }).join();
+    LogWhatWasKept();
+    if (!read_all().empty()) _exit(3);
+    LogWhatWasKept();
+    if (read_all() != "ramspan: one\nramspan: two\n") _exit(4);
+    while (write(ends[1], block.data(), block.size()) == 4096 && poll(nullptr, 0, 0) == 0) {
+      pollfd full{ends[1], POLLOUT, 0};
+      if (poll(&full, 1, 0) == 0) break;
+    }
+    StartOwnThread([] {
+      for (int i = 0; i < 1000; ++i) LogWarning("%d of many", i);
+    }).join();
+    if (!read_all().empty()) _exit(5);
+    LogWarning("and on");  // this thread may wait, and does not overtake the others
+    const std::string text = read_all();
+    const bool in_order = text.rfind("ramspan: 0 of many\nramspan: 1 of many\n", 0) == 0 && text.find("more messages are left out") < text.find("ramspan: and on\n");
+    _exit(in_order && text.size() > 3000 && text.size() < 4200 ? 0 : 6);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
