@@ -33,7 +33,8 @@ constexpr double kTimesDataLeast = 2;
 // waited 0.43 to 0.66 s with chunks of 8 KiB, 0.31 to 0.37 with 16, 0.19 to 0.21 with 256.
 constexpr uint64_t kSmallTransferMost = 16 << 10;
 // Up to here larger ones may be faster. Measured (a newcomer's HPCG, a fourth of its data in memory, files; Xeon of family 6, model 207): 13.5 s with 64 KiB, 9.6 with 256 KiB, 7.5 with 1 MiB.
-constexpr uint64_t kMiddlingChunkMost = 128 << 10;
+constexpr uint64_t kMiddlingChunkMost = 128 << 10, kRandomAccessChunkMost = 12 << 10;
+constexpr uint64_t kLargeChunk = 1 << 20, kChunksInMemory = 128;
 // "Thousands": fewer cost less than a second on any swap that takes 0.1 ms for each.
 constexpr uint64_t kSmallTransfersLeast = 10'000;
 // Of what is loaded, so much comes in order where the chunks may be larger: a quarter of jumps would already move more with them.
@@ -318,6 +319,15 @@ std::string NameOf(const ProcessStatistics& s, size_t index) {
 // Files that answer faster are in the page cache: servers, too, take as long.
 constexpr double kDiskUs = 80;
 
+// Of which memory holds some tens for each of several arrays. Not where chunks are as small as for random access (VectorOptions): that was chosen.
+std::string LargerChunks(const ProcessStatistics& s) {
+  const uint64_t chunk = MeanLoad(s), larger = std::min(kLargeChunk, std::bit_floor(s.budget / kChunksInMemory));
+  if (s.page_block > 0 || (s.misses_in_order && IsScattered(s)) || chunk <= kRandomAccessChunkMost || chunk > kMiddlingChunkMost || larger < 2 * chunk) return "";
+  const std::string size = "{" + std::to_string(larger >> 10) + " << 10}";
+  return " The chunks had " + FormatBytes(chunk) + " on average: where loops go through the data in order, larger ones (ramspan::VectorOptions" + size + ", ramspan::ChunkBytes" + size +
+         ") may take half of that time; a few steps tell.";
+}
+
 // What is said where there is no advice.
 std::string NoAdvice(const std::vector<ProcessStatistics>& job) {
   const ProcessStatistics* worst = nullptr;
@@ -337,8 +347,7 @@ std::string NoAdvice(const std::vector<ProcessStatistics>& job) {
          " the memory limit: a higher one (--memory)" +
          (to_files > 0 && Ratio(static_cast<double>(worst->waits_us), static_cast<double>(worst->waits)) >= kDiskUs ? ", or memory servers instead of files," : "") + " would shorten that." +
          (worst->page_block > 0 && share >= kMostlyWaits ? " What is used here and there, some bytes at a time, is faster ported (managedVector with access::random: docs/porting.md, irregular programs)." : "") +
-         (worst->page_block == 0 && !(worst->misses_in_order && IsScattered(*worst)) && MeanLoad(*worst) <= kMiddlingChunkMost ? " The chunks had " + FormatBytes(MeanLoad(*worst)) +
-          " on average: where loops go through the data in order, larger ones (ramspan::VectorOptions{1 << 20}, ramspan::ChunkBytes{1 << 20}) may take half of that time; a few steps tell." : "");
+         LargerChunks(*worst);
 }
 
 constexpr size_t kLineWidth = 110;  // as the table with a few columns

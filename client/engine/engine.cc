@@ -81,7 +81,7 @@ void Engine::CountLive(uint64_t bytes) {
   const uint64_t before = live_bytes(), now = before + bytes, limit = budget_.frames_limit();
   live_bytes_.store(now, std::memory_order_relaxed);
   const auto has_outgrown = [&](uint64_t size) { return before <= size && now > size; };
-  if (has_outgrown(limit / 2) || has_outgrown(limit)) pins_->DataHasOutgrownMemory();
+  if (has_outgrown(PinScanner::SpareOfAll(limit)) || has_outgrown(limit)) pins_->DataHasOutgrownMemory();
 }
 
 void Engine::Free(Chunk* chunk) {

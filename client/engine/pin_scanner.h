@@ -49,7 +49,9 @@ class PinScanner {
   // Whether they are just now. They notice at the next pin of a chunk without kReferenced.
   virtual bool HoldsUpOthers() const { return false; }
 
-  // All data no longer fits in half of the memory, or in all of it: who holds pins that he can spare may be in the way. Called under the engine's mutex.
+  // Of memory for `frames` bytes, what pins that can be spared may hold as long as no more data than that is there.
+  static uint64_t SpareOfAll(uint64_t frames) { return frames - frames / 8; }
+  // All data no longer fits in SpareOfAll, or in memory: who holds pins that he can spare may be in the way. Called under the engine's mutex.
   virtual void DataHasOutgrownMemory() {}
 
   // The pages of these frames go back to the kernel next. Called under the engine's mutex.

@@ -11,8 +11,8 @@
 
 namespace ramspan::detail {
 namespace {
-// Of the memory limit is what all views of all threads together may hold: a quarter, or half of it where all data is in memory.
-constexpr uint64_t kShare = 4, kShareOfAll = 2;
+// Of the memory limit is what all views of all threads together may hold, where not all data is in memory.
+constexpr uint64_t kShare = 4;
 constexpr uint64_t kTablesShare = 64;  // of the limit, what all tables together may take
 constexpr uint64_t kGrowAgain = 16;  // blocks that are entered until one more may be held than when memory was short
 constexpr uint32_t kReadsUntilTry = 1024;  // of elements in blocks that are not held
@@ -64,13 +64,13 @@ struct BlockCache::OfThread {
     return views;
   }
   // Whether all data is no more than what views may hold.
-  static bool HasRoomForAll(const Session* session) { return session->engine->live_bytes() <= session->engine->budget()->frames_limit() / kShareOfAll; }
+  static bool HasRoomForAll(const Session* session) { return session->engine->live_bytes() <= PinScanner::SpareOfAll(session->engine->budget()->frames_limit()); }
   static uint64_t Share() {
     const Session* const session = Session::IfStarted();
     if (session == nullptr) return UINT64_MAX / 2;  // in a forked child
     if (HasRoomForAll(session)) return Get().most;
     const uint64_t limit = session->engine->budget()->frames_limit(), data = session->engine->live_bytes();
-    const uint64_t share = limit / (data <= limit ? kShareOfAll : kShare) / std::max(1u, PinRegistry::Get().threads());
+    const uint64_t share = (data <= limit ? PinScanner::SpareOfAll(limit) : limit / kShare) / std::max(1u, PinRegistry::Get().threads());
     return std::min(share, Get().most);
   }
 };

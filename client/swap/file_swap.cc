@@ -73,19 +73,20 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
     if (usable) {
       if (SlotRef slot = space_.Reserve(bytes)) return slot;
     }
-    // Its limit was lowered below what its files have, and it is none where they may grow.
-    if (!usable && maker_.policy() == SwapPolicy::kAutoextendable) {
-      if (SlotRef slot = space_.Reserve(bytes)) {
-        usable_bytes_ = space_.used_bytes();
-        return slot;
-      }
-    }
     if (growing_) {
       // The grower's wait is bounded: by the file system's answer, or by AskOnTerminal's timeout.
       ++waiters_;
       changed_.WaitFor(mutex_, kSlice);
       --waiters_;
       continue;
+    }
+    // Its limit was lowered below what its files have, and it is none where they may grow.
+    if (!usable && maker_.policy() == SwapPolicy::kAutoextendable) {
+      if (SlotRef slot = space_.Reserve(bytes)) {
+        usable_bytes_ = space_.used_bytes();
+        maker_.GrowLimitTo(usable_bytes_);
+        return slot;
+      }
     }
     if (!space_.MayAddRegion()) return maker_.FullError("there are " + std::to_string(space_.regions()) + " of them, and can be no more (ulimit -f makes them small)");
     ++growths;

@@ -183,6 +183,12 @@ Result<uint64_t> SwapFileMaker::StepBeyondLimit(uint64_t need, uint64_t have) {
   return wanted;
 }
 
+void SwapFileMaker::GrowLimitTo(uint64_t bytes) {
+  if (bytes <= limit_bytes_) return;
+  WarnOfGrowth();
+  limit_bytes_ = bytes;
+}
+
 void SwapFileMaker::WarnOfGrowth() {
   if (!options_.warn_of_growth || std::exchange(growth_told_, true)) return;
   LogWarning("swap files in %s grow beyond swapMemory (%s), as far as the disk has room: the default policy is autoextendable; "

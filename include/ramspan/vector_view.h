@@ -20,7 +20,7 @@
 namespace ramspan {
 
 // A cursor: v[i] is as good as a pointer's while i stays in one block, and little worse in the blocks that it holds: up to all of them where all views
-// together hold no more than a quarter of the memory limit (half, where all data is in memory). A view keeps them while its thread does something else; so it ends before that
+// together hold no more than a quarter of the memory limit (seven eighths, where all data is in memory). A view keeps them while its thread does something else; so it ends before that
 // waits for another thread. v[i] of a view for reading is a T; of one for writing it is a T&, which is valid until
 // the view has come to two other blocks: enough for `v[i] = v[j]` and `std::swap(v[i], v[j])`. A view for writing makes each block that
 // it comes to one that was changed, so what is only read is read by another one. Two to five blocks of a view must be in memory at one time.

@@ -61,6 +61,21 @@ TEST(Advice, AHealthyRunGetsNone) {
   EXPECT_THAT(AdviceText(JobOf({Healthy()}), ""), HasSubstr("Nothing: the program waited for swap for 2.0 % of its time"));
 }
 
+// Who had made a vector for random access, as an advice before had told him, was told to make the blocks larger; and blocks of 1 MiB where memory held 32 of them for five vectors.
+TEST(Advice, LargerChunksAreForThoseThatAreNotOfRandomAccessAndForWhatMemoryHolds) {
+  const auto text = [](uint64_t limit, uint64_t chunk) {
+    const Json run = Changed({{"budget_bytes", limit}, {"misses_in_order", 300}, {"waits", {{"total_us", 2'000'000}}}, {"tiers", {{"file", {{"bytes_in", 9000 * chunk}, {"ops_in", 9000}}}}}});
+    return AdviceText(JobOf({run}), "");
+  };
+  EXPECT_THAT(text(64 * kMiB, 64 * kKiB), HasSubstr("VectorOptions{512 << 10}"));
+  EXPECT_THAT(text(32 * kMiB, 64 * kKiB), HasSubstr("VectorOptions{256 << 10}"));
+  EXPECT_THAT(text(200 * kMiB, 64 * kKiB), HasSubstr("VectorOptions{1024 << 10}"));
+  for (const std::string& none : {text(8 * kMiB, 64 * kKiB), text(64 * kMiB, 8 * kKiB), text(64 * kMiB, 256 * kKiB)}) {
+    EXPECT_THAT(none, HasSubstr("Nothing that the statistics could name"));
+    EXPECT_THAT(none, Not(HasSubstr("VectorOptions")));
+  }
+}
+
 // 15 GiB for 256 MiB of data, 64 KiB for each use of a few bytes.
 const Json kJumps = {{"misses", 240'000},
                      {"misses_in_order", 3000},

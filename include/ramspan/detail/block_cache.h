@@ -1,6 +1,6 @@
 // BlockCache: the blocks that a view of a vector holds pinned, found by their number. It begins with four and grows as long as blocks are missed
 // that it has just let go (where elements are gathered at random, or all data may be held, as long as blocks are missed), up to all blocks of the vector: what sweeps through a vector holds four, for what was used last is what the default policy
-// wants to leave first. The views of all threads together hold a quarter of the memory limit (half where all data is in memory, all where it is no more than half), in equal parts for
+// wants to leave first. The views of all threads together hold a quarter of the memory limit (seven eighths where all data is in memory, all where it is no more than these), in equal parts for
 // each thread, and beside it those blocks of each that references may name (latest_, found_), so that `a[i] = a[j]` always has both. All but those
 // are spare: they go, half of them and then half of the rest, when their thread would have to wait for pins, or another thread does.
 // Private to Ramspan although installed (resident.h).
