@@ -166,6 +166,9 @@ Status Planner::WarnOfTheApp() {
     plan_.notes.push_back("warning: " + app + " is not linked with Ramspan (libramspan): unless one of its libraries, or a program that it starts, is, there is no memory limit. "
                           "An unmodified program needs --pages");
   }
+  // It would end with "terminate called" and status 134, on each rank. What -x gives instead the launcher has not looked at.
+  const bool sees_the_same = std::none_of(plan_.env.begin(), plan_.env.end(), [](const auto& one) { return one.first.rfind("RAMSPAN_", 0) == 0; });
+  if (uses_ramspan == true && sees_the_same && !facts_.app_configuration_mistake.empty()) return InvalidArgument(facts_.app_configuration_mistake);
   const bool told = options_.transport == "auto" && plan_.servers + plan_.outside_servers > 0;  // ChooseByFacts
   if (plan_.ranks > 1 && !told && uses_ramspan && facts_.mpi_use(app_[0]) == MpiUse::kNone) {
     plan_.notes.push_back("-n " + std::to_string(plan_.ranks) + ": " + app + " names no MPI library: unless one of its libraries uses MPI, it runs " + std::to_string(plan_.ranks) + " times, each by itself");

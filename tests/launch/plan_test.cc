@@ -230,13 +230,18 @@ TEST_F(PlanTest, SizesOfPagesThatCannotBeAreErrorsBeforeAnythingStarts) {
 }
 
 // A program that allocates nothing large ran as if all were well.
-TEST_F(PlanTest, AMistakeInTheConfigurationIsAnErrorOfPages) {
+TEST_F(PlanTest, AMistakeInTheConfigurationIsAnErrorOfPagesAndOfWhoUsesRamspan) {
   facts_.pages_library = "/opt/lib/ramspan/libramspan-pages.so";
   facts_.pages_mode = "so";
   facts_.app_configuration_mistake = "RAMSPAN_SWAP: no such swap";
-  static_cast<void>(Make());  // the application says it
+  static_cast<void>(Make());  // it may not use Ramspan
   options_.pages = true;
   EXPECT_NE(Error().find("RAMSPAN_SWAP: no such swap"), std::string::npos);
+  options_.pages = false;
+  facts_.uses_ramspan = [](const std::string&) { return std::optional(true); };
+  EXPECT_NE(Error().find("RAMSPAN_SWAP: no such swap"), std::string::npos);
+  options_.env = {"RAMSPAN_SWAP=file"};
+  static_cast<void>(Make());  // what it finds is another one
 }
 
 TEST_F(PlanTest, PagesThatThisHostCannotSwapAreAnErrorThatSaysWhy) {
