@@ -37,12 +37,12 @@ class KeptLines {
  public:
   void Keep(std::string_view line) {
     // Acquire, release: who had it before has done with the text.
-    if (busy_.test_and_set(std::memory_order_acquire)) return;
+    if (busy_.test_and_set(std::memory_order_acquire)) return static_cast<void>(left_out_.fetch_add(1, std::memory_order_relaxed));
     if (bytes_ + line.size() <= sizeof text_ - kNoteBytes) {
       std::memcpy(text_ + bytes_, line.data(), line.size());
       bytes_ += line.size();
     } else {
-      ++left_out_;
+      left_out_.fetch_add(1, std::memory_order_relaxed);
     }
     is_some_.store(true, std::memory_order_relaxed);
     busy_.clear(std::memory_order_release);
@@ -50,13 +50,13 @@ class KeptLines {
 
   void Write() {
     if (!is_some_.load(std::memory_order_relaxed) || !StderrTakesALine(std::chrono::milliseconds(0)) || busy_.test_and_set(std::memory_order_acquire)) return;
-    if (left_out_ > 0) {
+    if (const unsigned left_out = left_out_.exchange(0, std::memory_order_relaxed); left_out > 0) {
       char* const end = text_ + bytes_;
-      bytes_ += static_cast<size_t>(std::snprintf(end, kNoteBytes, "%s%u more messages are left out, because standard error took none\n", LogPrefix(), left_out_));
+      bytes_ += static_cast<size_t>(std::snprintf(end, kNoteBytes, "%s%u more messages are left out, because standard error took none\n", LogPrefix(), left_out));
     }
     const WriteSignalsBlocked blocked;
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text_, bytes_);
-    bytes_ = left_out_ = 0;
+    bytes_ = 0;
     is_some_.store(false, std::memory_order_relaxed);
     busy_.clear(std::memory_order_release);
   }
@@ -66,7 +66,7 @@ class KeptLines {
   std::atomic_flag busy_;
   std::atomic<bool> is_some_{false};  // only a hint
   size_t bytes_ = 0;
-  unsigned left_out_ = 0;
+  std::atomic<unsigned> left_out_{0};
   char text_[4096] = {};  // what a pipe takes at once (StderrTakesALine)
 };
 constinit KeptLines kept;

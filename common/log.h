@@ -15,7 +15,7 @@ namespace ramspan {
 
 // From now on no message blocks the calling thread.
 void LogWithoutWaiting();
-// Writes what was kept, if standard error takes it now. To be called now and then; does not block.
+// Writes what was kept, if standard error takes it now. To be called now and then; does not block (a pipe; a terminal that has room for a part may).
 void LogWhatWasKept();
 
 // What they begin with, for messages of other forms: the rank is the one that the process manager gave (PMI_RANK, ...), so it is known before

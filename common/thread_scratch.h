@@ -26,7 +26,9 @@ T& ThreadScratch() {
   static thread_local constinit T* object = nullptr;
   static thread_local constinit detail::AtThreadEnd end{[] { delete std::exchange(object, nullptr); }};
   if (object == nullptr) [[unlikely]] {
-    object = new T;
+    T* const made = new T;
+    if (object != nullptr) return delete made, *object;  // a signal handler that has interrupted this was faster
+    object = made;
     detail::CallAtThreadEnd(&end);
   }
   return *object;

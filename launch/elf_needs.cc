@@ -75,7 +75,7 @@ std::optional<bool> Holds(int fd, std::string_view text) {
 bool IsOpenMpi(const std::string& name) {
   if (name.rfind("libopen-rte", 0) == 0 || name.rfind("libopen-pal", 0) == 0) return true;
   const size_t version = name.find(".so.");
-  return name.rfind("libmpi", 0) == 0 && version != std::string::npos && std::atoi(name.c_str() + version + 4) >= 20;
+  return (name.rfind("libmpi.", 0) == 0 || name.rfind("libmpi_", 0) == 0) && version != std::string::npos && std::atoi(name.c_str() + version + 4) >= 20;
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ MpiUse MpiUseOfLibraries(const std::vector<std::string>& libraries) {
   for (const std::string& name : libraries) {
     if (name.rfind("libramspan-mpi", 0) == 0) return MpiUse::kRamspan;
     if (IsOpenMpi(name)) use = MpiUse::kOpenMpi;
-    if (use == MpiUse::kNone && name.rfind("libmpi", 0) == 0) use = MpiUse::kPlain;
+    if (use == MpiUse::kNone && name.rfind("libmpi", 0) == 0 && name.rfind("libmpir.", 0) != 0) use = MpiUse::kPlain;  // MPIR is for long numbers
   }
   return use;
 }

@@ -141,9 +141,12 @@ Status Planner::FindApp() {
 // Such ranks, started by MPICH's mpiexec, are one job each, without a word: each computes all of it, and they write over each other's files.
 Status Planner::CheckMpiOfTheApp() {
   if (facts_.mpi_use(app_[0]) != MpiUse::kOpenMpi) return {};
-  const std::string ranks = std::to_string(plan_.ranks), app = plan_.app_name;
+  const std::string ranks = std::to_string(plan_.ranks), app = plan_.app_name, name = app.substr(app.rfind('/') + 1);
   if (options_.transport == "mpi") return InvalidArgument("--transport mpi: " + app + " is linked with Open MPI, and servers that are ranks are MPICH's. Leave it at auto, or ofi");
   if (plan_.ranks == 1) return {};
+  for (const char* starter : {"mpirun", "mpiexec", "orterun", "prterun"}) {  // themselves
+    if (name.rfind(starter, 0) == 0) return InvalidArgument("-n " + ranks + ": " + app + " starts the ranks itself, and would be started " + ranks + " times. Remedy: ramspan run -n 1 ... -- " + app + " -n " + ranks + " ...");
+  }
   return InvalidArgument(app + " is linked with Open MPI, whose ranks only Open MPI's own mpirun can start: as -n " + ranks + " it would run " + ranks +
                          " times, each by itself. Remedy: ramspan run -n 1 ... -- mpirun -n " + ranks + " " + app +
                          " ... (mpirun.openmpi, where that is its name); the memory limit is each rank's, and the servers are there for all of them");

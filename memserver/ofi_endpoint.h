@@ -154,7 +154,8 @@ class OfiEndpoint final : public Endpoint {
   Seldom unheard_, sent_away_, known_sent_away_;
   Seldom refused_;  // leases, because the system has not what they need
   RunningClock clock_;
-  RunningClock::time_point next_look_{}, told_alive_{};
+  RunningClock::time_point next_look_{};
+  std::chrono::steady_clock::time_point told_alive_{};
   std::atomic<bool> ends_{false};  // publishes nothing but itself
 };
 

@@ -52,11 +52,14 @@ void OfiEndpoint::TellDraining(bool draining) {
 // While a lease's memory is made nobody looks at the sockets, and a host that is short of memory takes a minute for one: clients would take this
 // server for dead.
 void OfiEndpoint::TellAlive() {
-  const RunningClock::time_point now = clock_.Now();
+  // Not by the running clock, which does not count the time in which the sockets are not looked at: greetings wait in them.
+  const auto now = std::chrono::steady_clock::now();
   if (now - told_alive_ < kTellAliveEvery) return;
   told_alive_ = now;
   for (auto& [id, visitor] : visitors_) {
-    if (visitor->introduced_itself && !visitor->link.wants_to_write()) visitor->link.Send({.kind = LinkFrame::Kind::kPong});
+    if (!visitor->introduced_itself || visitor->link.wants_to_write()) continue;
+    visitor->link.Send({.kind = LinkFrame::Kind::kPong});
+    Visit(*visitor);  // it may have been found dead by this, and epoll tells of a closed socket no more
   }
 }
 

@@ -236,7 +236,9 @@ class Loop {
 
 Result<bool> Serve(Endpoint& endpoint) {
   LogWithoutWaiting();  // clients would take it for dead
-  return Loop(endpoint).Run();
+  Result<bool> served = Loop(endpoint).Run();
+  LogWhatWasKept();
+  return served;
 }
 
 }  // namespace ramspan

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "client/engine/engine.h"
@@ -13,6 +14,7 @@ using std::chrono::microseconds;
 
 namespace {
 constexpr uint64_t kIdleKept = 16;  // of the limit, one part
+constexpr std::chrono::milliseconds kIdlePause{1};  // in which others get the mutex
 }  // namespace
 
 // Whether metadata leaves to frames what it must, and where it is a step of the tiers that comes, would still do so after it.
@@ -99,9 +101,10 @@ void Engine::GiveBackIdle() {
   if (now - idle_since_ < options_.idle_for) return;
   idle_since_ = now;
   const uint64_t idle = arena_.idle(), kept = budget_.frames_limit() / kIdleKept;
-  for (uint64_t more = (idle - std::min(idle, kept)) / 2, gone = 1; more > 0 && gone > 0; more -= std::min(more, gone)) {
+  for (uint64_t more = (idle - std::min(idle, kept)) / 2, gone = 1; more > 0 && gone > 0; more = std::min(more - std::min(more, gone), arena_.idle())) {
     gone = arena_.TrimSome(more);
     MutexUnlock unlocked(mutex_);
+    std::this_thread::sleep_for(kIdlePause);
   }
   arena_.IdleFrom();
 }

@@ -285,6 +285,7 @@ void Runtime::AtExit() {
   }
   if (trace_) say("the end of the trace is not written (key trace, RAMSPAN_TRACE)", [this] { trace_->WriteOut(true); });
   say("statistics are not written (key stats, RAMSPAN_STATS)", [this] { statistics_->WriteFile(); });
+  LogWhatWasKept();
 }
 
 }  // namespace ramspan

@@ -184,9 +184,7 @@ Result<uint64_t> SwapFileMaker::StepBeyondLimit(uint64_t need, uint64_t have) {
 }
 
 void SwapFileMaker::GrowLimitTo(uint64_t bytes) {
-  if (bytes <= limit_bytes_) return;
-  WarnOfGrowth();
-  limit_bytes_ = bytes;
+  if (bytes > limit_bytes_) limit_bytes_ = bytes;
 }
 
 void SwapFileMaker::WarnOfGrowth() {

@@ -55,7 +55,7 @@ class SwapFileMaker {
   static uint64_t UsualStep(uint64_t need, uint64_t have, uint64_t first);
 
   void SetLimit(uint64_t bytes);
-  // Where it is no limit (kAutoextendable), which is said once.
+  // Where it is no limit (kAutoextendable). No file grows by it.
   void GrowLimitTo(uint64_t bytes);
   void SetPolicy(SwapPolicy policy);
   uint64_t limit() const { return limit_bytes_; }

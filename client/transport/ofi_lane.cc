@@ -19,6 +19,9 @@ constexpr size_t kPartBytesMax = size_t{512} << 10;
 // A part is registered with its neighbours up to so many bytes, and holds that while it is in the network only: with a limit of locked memory
 // what waits must not keep others from being posted.
 constexpr size_t kRegisteredMax = size_t{64} << 20;
+// While transfers to other servers hold all registrations that there can be. Far below the silence for which a server is given up.
+constexpr auto kRegisterPatience = std::chrono::seconds(5);
+constexpr auto kRegisterEvery = std::chrono::microseconds(500);
 
 }  // namespace
 
@@ -95,12 +98,20 @@ void OfiLane::PutBack(Part* part) {
   if (line.last == nullptr) line.last = whole;
 }
 
+// Its own transfers end. Others' may go on and on, and take what is free before this lane is asked.
+bool OfiLane::MayWaitForRegistrations(Clock::time_point now) {
+  if (unregistered_since_ == Clock::time_point()) unregistered_since_ = now;
+  if (in_network_ == 1 && now - unregistered_since_ >= kRegisterPatience) return unregistered_since_ = {}, false;
+  register_again_ = now + kRegisterEvery;
+  return true;
+}
+
 void OfiLane::PostWaiting() {
   for (;;) {
     Part* part = nullptr;
     {
       MutexLock lock(mutex_);
-      if (posting_ || failed_) break;
+      if (posting_ || failed_ || (unregistered_since_ != Clock::time_point() && Clock::now() < register_again_)) break;
       part = TakePart();
       if (part == nullptr) break;
       posting_ = true;
@@ -110,8 +121,9 @@ void OfiLane::PostWaiting() {
     MutexLock lock(mutex_);
     posting_ = false;
     --users_;
+    if (tried != Tried::kNoBufferYet) unregistered_since_ = {};
     if (tried == Tried::kPosted) continue;
-    if (tried == Tried::kNoBuffer) {
+    if (tried == Tried::kNoBuffer || (tried == Tried::kNoBufferYet && !MayWaitForRegistrations(Clock::now()))) {
       Whole* const whole = part->whole;
       PutBack(part);
       Line& line = whole->is_write ? waiting_writes_ : waiting_reads_;
@@ -168,6 +180,7 @@ void OfiLane::Finish(Part* part, bool ok) {
   part->region.reset();
   part->next = std::exchange(free_parts_, part);
   --in_network_;
+  register_again_ = {};
   if (whole->is_write) written_in_network_ -= part->bytes;
   ++ended_;
   whole->failed = whole->failed || !ok;

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -66,6 +67,7 @@ class OfiLane {
     bool waits = true, failed = false;
     Whole* next = nullptr;  // in a line, or among the free ones
   };
+  using Clock = std::chrono::steady_clock;
   // One of the network's.
   struct Part {
     std::array<std::byte, kFabricContextBytes> context;  // first: the network gives its address back
@@ -88,6 +90,7 @@ class OfiLane {
   // hold registrations: one of them ends, and it is tried again.
   enum class Tried { kPosted, kAgain, kNoBuffer, kNoBufferYet, kFailed };
   Tried Post(Part* part) noexcept;  // an exception would leave the part lost and the lane as if somebody posted
+  bool MayWaitForRegistrations(Clock::time_point now) RS_REQUIRES(mutex_);
   void Finish(Part* part, bool ok) RS_REQUIRES(mutex_);
   void End(Whole* whole) RS_REQUIRES(mutex_);
   // Who watches collects nothing, so nobody may leave the waiting to it.
@@ -108,6 +111,8 @@ class OfiLane {
   int users_ RS_GUARDED_BY(mutex_) = 0;
   bool failed_ RS_GUARDED_BY(mutex_) = false, buried_ RS_GUARDED_BY(mutex_) = false;
   bool posting_ RS_GUARDED_BY(mutex_) = false;
+  // Since when a buffer waits for registrations (0: none does), and when to try again: each try closes what nobody uses.
+  Clock::time_point unregistered_since_ RS_GUARDED_BY(mutex_){}, register_again_ RS_GUARDED_BY(mutex_){};
   Poller poller_ RS_GUARDED_BY(mutex_) = Poller::kNone;
   std::array<Part, kPartsMax> parts_ RS_GUARDED_BY(mutex_);
   std::deque<Whole> wholes_ RS_GUARDED_BY(mutex_);  // a deque: they do not move

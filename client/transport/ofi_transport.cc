@@ -227,10 +227,13 @@ bool OfiTransport::Collect(std::vector<Completion>* done) {
   const auto begin = std::chrono::steady_clock::now();
   for (unsigned polls = 1;; ++polls) {
     bool any = false;
-    for (uint32_t i = 0; i < servers(); ++i) {
-      if (!servers_[i]->Collect(done)) continue;
+    // In turns: what the network may register goes to who is asked first.
+    const uint32_t count = servers(), first = collect_next_.fetch_add(1, std::memory_order_relaxed);
+    for (uint32_t i = 0; i < count; ++i) {
+      OfiServer& server = *servers_[(first + i) % count];
+      if (!server.Collect(done)) continue;
       any = true;
-      servers_[i]->Announce();
+      server.Announce();
     }
     if (done->size() > before) last_news_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
     if (done->size() > before || !any) return any;
@@ -372,7 +375,9 @@ void OfiTransport::Judge(RunningClock::time_point now) {
     }
     if (!server.is_left()) watched.wanted = now;
     OfiLane::Look look = server.lane_look();
-    if (look.in_flight > 0 && look.ended == watched.ended && !meets_no_more_.load(std::memory_order_relaxed)) {
+    if (meets_no_more_.load(std::memory_order_relaxed)) {
+      watched.last_end = now;  // who waits for a transfer collects it; the network's library may be at its end
+    } else if (look.in_flight > 0 && look.ended == watched.ended) {
       // Perhaps nobody has collected: who began these transfers may compute, or be held up by something else.
       server.WatchTransfers();
       look = server.lane_look();

@@ -126,7 +126,7 @@ class OfiTransport final : public ServerTransport {
   // A server is there, whole, before count_ says so (release), and stays until the end.
   std::array<std::unique_ptr<OfiServer>, kServersMax> servers_;
   std::atomic<uint32_t> count_{0};
-  std::atomic<uint32_t> receive_next_{0};  // whose turn it is; any order will do
+  std::atomic<uint32_t> receive_next_{0}, collect_next_{0};  // whose turn it is; any order will do
   OfiPlaces places_;
   // A batch was begun, or something ended. Publishes nothing.
   std::atomic<std::chrono::steady_clock::time_point> last_news_{};

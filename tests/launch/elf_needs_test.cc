@@ -27,7 +27,7 @@ TEST(ElfNeeds, WhoseMpiItIsSaysTheNameOfItsLibrary) {
   EXPECT_EQ(MpiUseOfLibraries(Names{"libmpi.so.20"}), MpiUse::kOpenMpi);
   EXPECT_EQ(MpiUseOfLibraries(Names{"libmpi.so.12", "libopen-rte.so.12"}), MpiUse::kOpenMpi);
   EXPECT_EQ(MpiUseOfLibraries(Names{"libmpi.so.40", "libramspan-mpi.so.0"}), MpiUse::kRamspan);
-  EXPECT_EQ(MpiUseOfLibraries(Names{"libc.so.6", "libopenblas.so.40"}), MpiUse::kNone);
+  EXPECT_EQ(MpiUseOfLibraries(Names{"libc.so.6", "libopenblas.so.40", "libmpir.so.23"}), MpiUse::kNone);
 }
 
 TEST(ElfNeeds, WhatALimitCannotReachIsFound) {

@@ -427,6 +427,9 @@ TEST_F(PlanTest, RanksOfOpenMpiAreLeftToItsOwnMpirun) {
   EXPECT_NE(Error().find("ramspan run -n 1 ... -- mpirun -n 2 ./app"), std::string::npos);
   Ranks(2, 0);
   EXPECT_NE(Error().find("as -n 2 it would run 2 times"), std::string::npos);
+  options_.app = {"mpirun.openmpi", "-n", "2", "./app"};
+  EXPECT_NE(Error().find("mpirun.openmpi starts the ranks itself"), std::string::npos);
+  options_.app = {"./app"};
   Ranks(1, 1);
   EXPECT_TRUE(Notes(Make(), "--transport ofi: ./app is linked with Open MPI"));
   EXPECT_EQ(Make().outside_servers, 1);
