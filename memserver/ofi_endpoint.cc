@@ -178,6 +178,7 @@ Endpoint::Arrival OfiEndpoint::Wait(std::chrono::microseconds timeout) {
 bool OfiEndpoint::LookAtSockets(int wait_ms) {
   std::array<epoll_event, kEventsAtOnce> events;
   const int n = epoll_wait(epoll_.number(), events.data(), kEventsAtOnce, wait_ms);
+  looked_at_sockets_ = std::chrono::steady_clock::now();
   for (int i = 0; i < n; ++i) {
     const uint64_t id = events[static_cast<size_t>(i)].data.u64;
     if (id == kWakeId || id == kFabricId) continue;

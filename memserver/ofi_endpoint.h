@@ -155,7 +155,7 @@ class OfiEndpoint final : public Endpoint {
   Seldom refused_;  // leases, because the system has not what they need
   RunningClock clock_;
   RunningClock::time_point next_look_{};
-  std::chrono::steady_clock::time_point told_alive_{};
+  std::chrono::steady_clock::time_point looked_at_sockets_{};  // or told clients that they will be
   std::atomic<bool> ends_{false};  // publishes nothing but itself
 };
 

@@ -54,8 +54,8 @@ void OfiEndpoint::TellDraining(bool draining) {
 void OfiEndpoint::TellAlive() {
   // Not by the running clock, which does not count the time in which the sockets are not looked at: greetings wait in them.
   const auto now = std::chrono::steady_clock::now();
-  if (now - told_alive_ < kTellAliveEvery) return;
-  told_alive_ = now;
+  if (now - looked_at_sockets_ < kTellAliveEvery) return;
+  looked_at_sockets_ = now;
   for (auto& [id, visitor] : visitors_) {
     if (!visitor->introduced_itself || visitor->link.wants_to_write()) continue;
     visitor->link.Send({.kind = LinkFrame::Kind::kPong});
