@@ -80,13 +80,11 @@ Result<SlotRef> FileSwap::Reserve(size_t bytes) {
       --waiters_;
       continue;
     }
-    // Its limit was lowered below what its files have, and it is none where they may grow.
-    if (!usable && maker_.policy() == SwapPolicy::kAutoextendable) {
-      if (SlotRef slot = space_.Reserve(bytes)) {
-        usable_bytes_ = space_.used_bytes();
-        maker_.GrowLimitTo(usable_bytes_);
-        return slot;
-      }
+    // Its limit was lowered below what its files have, and it is none where they may grow: all of them comes before another one.
+    if (!usable && usable_bytes_ != UINT64_MAX && maker_.policy() == SwapPolicy::kAutoextendable) {
+      usable_bytes_ = UINT64_MAX;
+      maker_.GrowLimitTo(FileBytes());
+      continue;
     }
     if (!space_.MayAddRegion()) return maker_.FullError("there are " + std::to_string(space_.regions()) + " of them, and can be no more (ulimit -f makes them small)");
     ++growths;

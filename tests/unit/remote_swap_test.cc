@@ -568,7 +568,7 @@ TEST(RemoteSwap, ScrapsAreRefusedOnceHalfOfTheLeasesAreSuch) {
   Job job({.pool_bytes = 64 * kMiB, .tamper = [](uint32_t, WireMessage* m) {
              if (m->type == WireType::kLeaseGrant) m->bytes = kLeaseGranule;
            }});
-  RemoteSwap tier(job.transport(), {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB, .answer_timeout = milliseconds(20), .leases_max = 8});
+  RemoteSwap tier(job.transport(), {.first_lease_bytes = kMiB, .lease_bytes_max = kMiB, .leases_max = 8});
   Status end;
   EXPECT_EQ(ReserveAll(tier, kLeaseGranule, &end).size(), 5u);
   EXPECT_EQ(end.code(), StatusCode::kResourceExhausted);
