@@ -134,6 +134,7 @@ TEST(Mover, WhatHasNotBeenNeededForAWhileGoesBackToTheSystem) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_LE(ResidentFrames(engine), kept);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_GE(ResidentFrames(engine), 8 * kChunk + 256 * kMiB / 16 - kChunk) << "what is there stays, and some for what comes next";
   mover.Stop();
   for (Chunk* chunk : chunks) {
