@@ -98,18 +98,25 @@ class OfiTransport final : public ServerTransport {
   };
 
   OfiTransport(const OfiOptions& options, const Secret& secret);
-  Status Connect(Sought* sought, std::chrono::milliseconds at_most);
-  Result<std::unique_ptr<OfiServer>> Meet(const SocketPlace& place, std::chrono::milliseconds at_most);
-  Result<std::unique_ptr<OfiLane>> OpenLane(const Introduction& introduction, FabricAddress* here);
+  // Of an eventfd.
+  static void Signal(const Descriptor& event);
+  static void Forget(const Descriptor& event);
+
   std::span<const std::shared_ptr<OfiRegistrations>> networks() const {
     return {networks_.data(), network_count_.load(std::memory_order_acquire)};
   }
-  uint32_t NumberOf(uint64_t instance) const;  // of a server that lives; UINT32_MAX: none
   void SleepUntilArrival();
+  // The thread of the links.
   void KeepLinks();
   void NapWithoutHeap() const;
   void WaitForLinks();
   void Judge(RunningClock::time_point now);
+
+  // ofi_seek.cc: how servers are met, and the thread that seeks them.
+  Status Connect(Sought* sought, std::chrono::milliseconds at_most);
+  Result<std::unique_ptr<OfiServer>> Meet(const SocketPlace& place, std::chrono::milliseconds at_most);
+  Result<std::unique_ptr<OfiLane>> OpenLane(const Introduction& introduction, FabricAddress* here);
+  uint32_t NumberOf(uint64_t instance) const;  // of a server that lives; UINT32_MAX: none
   void Seek();
   void Follow();
   void Want(const std::vector<OfiPlaces::Place>& places);
