@@ -12,6 +12,7 @@
 #include <string>
 
 #include "bench/report.h"
+#include "common/non_temporal_copy.h"
 
 namespace ramspan::bench {
 
@@ -37,7 +38,7 @@ void SharedRoofline::Visit(size_t index, bool write, PassTimes* times) {
   next_frame_ = (next_frame_ + 1) % held_.size();
   char* const place = frames_.data() + frame * chunk_;
   const double begin = Now();
-  if (write) std::memcpy(window_.data() + held_[frame] * chunk_, place, chunk_);  // in memory for longest
+  if (write) NonTemporalCopy(window_.data() + held_[frame] * chunk_, place, chunk_);  // in memory for longest
   const double put = Now();
   std::memcpy(place, window_.data() + index * chunk_, chunk_);
   held_[frame] = index;

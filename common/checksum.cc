@@ -15,6 +15,7 @@
 #define XXH3_64bits_update_dispatch XXH3_64bits_update
 #endif
 
+#include "common/non_temporal_copy.h"
 #include "common/vector_state.h"
 
 namespace ramspan {
@@ -31,8 +32,12 @@ uint64_t CopyWithChecksum(void* to, const void* from, size_t bytes, HashedSide s
   auto* out = static_cast<char*>(to);
   auto* in = static_cast<const char*>(from);
   const char* hashed = side == HashedSide::kSource ? in : out;
+  // What comes is hashed where it arrives, and used there; what leaves is not read again soon.
+  const auto copy = [side](char* there, const char* here, size_t n) {
+    side == HashedSide::kSource ? NonTemporalCopy(there, here, n) : static_cast<void>(std::memcpy(there, here, n));
+  };
   if (bytes <= kBlock) {  // without a state to set up: a third faster for 4 KiB
-    std::memcpy(out, in, bytes);
+    copy(out, in, bytes);
     return Checksum(hashed, bytes);
   }
   const VectorStateGuard guard;
@@ -40,7 +45,7 @@ uint64_t CopyWithChecksum(void* to, const void* from, size_t bytes, HashedSide s
   XXH3_64bits_reset(&state);
   for (size_t at = 0; at < bytes; at += kBlock) {
     const size_t n = std::min(kBlock, bytes - at);
-    std::memcpy(out + at, in + at, n);
+    copy(out + at, in + at, n);
     XXH3_64bits_update_dispatch(&state, hashed + at, n);
   }
   return XXH3_64bits_digest(&state);

@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/checksum.h"
+#include "common/non_temporal_copy.h"
 #include "common/thread_scratch.h"
 
 namespace ramspan {
@@ -45,7 +46,7 @@ void RemoteIo::CopyNear(IoRequest* request, std::span<const RemotePiece> pieces)
     if (one) {
       request->checksum = CopyWithChecksum(to, from, piece.bytes, frame);
     } else {
-      std::memcpy(to, from, piece.bytes);
+      request->is_write ? NonTemporalCopy(to, from, piece.bytes) : static_cast<void>(std::memcpy(to, from, piece.bytes));
     }
     buffer += piece.bytes;
   }
