@@ -347,10 +347,13 @@ Status FabricRegion::Register(FabricDomain& domain, std::span<std::byte> memory,
 
 Result<FabricRegion> FabricRegion::ForLocal(const std::shared_ptr<FabricDomain>& domain, std::span<std::byte> memory) {
   FabricRegion region;
+  // As the kernel counts: who fails takes no room from others meanwhile.
+  uint64_t before = domain->local_bytes_.load(std::memory_order_relaxed);
+  do {
+    if (domain->local_bytes_max_ > 0 && before + memory.size() > domain->local_bytes_max_) return ResourceExhausted("more local memory than the test's limit cannot be registered");
+  } while (!domain->local_bytes_.compare_exchange_weak(before, before + memory.size(), std::memory_order_relaxed));
   region.domain_ = domain;
   region.local_bytes_ = memory.size();
-  const uint64_t sum = domain->local_bytes_.fetch_add(memory.size(), std::memory_order_relaxed) + memory.size();
-  if (domain->local_bytes_max_ > 0 && sum > domain->local_bytes_max_) return ResourceExhausted("more local memory than the test's limit cannot be registered");
   const Status made = region.Register(*domain, memory, FI_READ | FI_WRITE, nullptr);
   if (!made.ok()) return made;
   return region;

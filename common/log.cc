@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <pthread.h>
 #include <string_view>
 #include <unistd.h>
 
@@ -48,6 +49,14 @@ class KeptLines {
     busy_.clear(std::memory_order_release);
   }
 
+  // In a forked child: the parent has them, and the thread that had them is not there.
+  void BeginAnew() {
+    bytes_ = 0;
+    left_out_.store(0, std::memory_order_relaxed);
+    is_some_.store(false, std::memory_order_relaxed);
+    busy_.clear(std::memory_order_relaxed);
+  }
+
   void Write() {
     if (!is_some_.load(std::memory_order_relaxed) || !StderrTakesALine(std::chrono::milliseconds(0)) || busy_.test_and_set(std::memory_order_acquire)) return;
     if (const unsigned left_out = left_out_.exchange(0, std::memory_order_relaxed); left_out > 0) {
@@ -70,6 +79,7 @@ class KeptLines {
   char text_[4096] = {};  // what a pipe takes at once (StderrTakesALine)
 };
 constinit KeptLines kept;
+[[maybe_unused]] const int child_begins_without = pthread_atfork(nullptr, nullptr, [] { kept.BeginAnew(); });
 
 [[gnu::format(printf, 2, 0)]] void Write(Level level, const char* format, va_list args) {
   static const Level enabled = ReadLevel();

@@ -83,10 +83,20 @@ Result<std::string> ReadWholeFile(const std::string& path) {
 
 // Whether the application will find a memory limit of its own, so that the launcher must not choose one. A broken
 // configuration counts as one: the application reports it, with file and line, where it uses Ramspan by itself. And what it will find of pages.
-void LookAtConfiguration(const std::string& app, Facts* facts) {
+void LookAtConfiguration(const RunOptions& options, Facts* facts) {
   ConfigSources sources = ProcessConfigSources(Options());
-  sources.program_name = app.substr(app.rfind('/') + 1);
-  const Result<Config> config = LoadConfig(sources);
+  sources.program_name = options.app[0].substr(options.app[0].rfind('/') + 1);
+  Result<Config> config = LoadConfig(sources);
+  if (!config.ok()) {
+    // A mistake in what the launcher says instead is none. Servers that are named there are used if the job has none.
+    const bool own = options.servers > 0 || sources.getenv("RAMSPAN_SERVERS") == nullptr;
+    sources.getenv = [&options, own, getenv = sources.getenv](const char* name) {
+      const std::string_view known = name;
+      const bool replaced = known == "RAMSPAN_MEMORY" ? !options.memory.empty() : own && (known == "RAMSPAN_SERVERS" || known == "RAMSPAN_TRANSPORT");
+      return replaced ? nullptr : getenv(name);
+    };
+    config = LoadConfig(sources);
+  }
   facts->app_memory_configured = !config.ok() || config.value().source.count("memory") != 0;
   if (!config.ok()) {
     facts->app_configuration_mistake = config.status().message();
@@ -149,7 +159,7 @@ Facts HostFacts(const RunOptions& options) {
   facts.cores = std::max(std::thread::hardware_concurrency(), 1U);
   facts.available_memory = AvailableMemory();
   facts.shared_memory_free = SharedMemoryFree();
-  if (!options.app.empty()) LookAtConfiguration(options.app[0], &facts);
+  if (!options.app.empty()) LookAtConfiguration(options, &facts);
   return facts;
 }
 

@@ -287,6 +287,14 @@ uint64_t Arena::TrimSome(uint64_t most) {
   return before - cached_;
 }
 
+uint64_t Arena::TrimOneAbove(uint64_t bytes) {
+  const auto largest = std::find_if(cache_.rbegin(), cache_.rend(), [](const Cached* one) { return one != nullptr; });
+  if (largest == cache_.rend() || (*largest)->bytes <= bytes) return 0;
+  const uint64_t before = cached_;
+  DropFirst(&*largest);
+  return before - cached_;
+}
+
 void Arena::DropPages(void* frame, uint64_t bytes) {
   if (before_pages_go_) before_pages_go_({static_cast<std::byte*>(frame), bytes});
   const size_t region = static_cast<size_t>(static_cast<char*>(frame) - base_) / kHugePageBytes;

@@ -186,7 +186,7 @@ class Engine {
   bool MoverStep() RS_EXCLUDES(mutex_);
   void MoverWait(std::chrono::microseconds max) RS_EXCLUDES(mutex_);
   // Gives memory that has not been needed for some seconds back to the system. To be called now and then.
-  void GiveBackIdle() RS_EXCLUDES(mutex_);
+  void GiveBackIdle(const std::atomic<bool>& stop) RS_EXCLUDES(mutex_);
   void WakeMover();
 
   // How often the heap had no more for what a transfer, an eviction or the mover's turn needed. What had been begun then was ended or
@@ -451,6 +451,7 @@ class Engine {
   Sleeper* sleepers_ RS_GUARDED_BY(mutex_) = nullptr;  // who sleeps meanwhile, for transfers of their own
   MoverBell mover_bell_ RS_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point last_upkeep_ RS_GUARDED_BY(mutex_){}, idle_since_ RS_GUARDED_BY(mutex_){};
+  uint64_t idle_to_go_ RS_GUARDED_BY(mutex_) = 0;  // what is still to be given back of what was found idle
   uint64_t failures_seen_ RS_GUARDED_BY(mutex_) = 0;  // of writes, when the reserve was refilled last
   std::chrono::steady_clock::time_point refill_again_ RS_GUARDED_BY(mutex_){};  // the mover's reserve, after a search in vain
 };

@@ -15,6 +15,7 @@ using std::chrono::microseconds;
 namespace {
 constexpr uint64_t kIdleKept = 16;  // of the limit, one part
 constexpr std::chrono::milliseconds kIdlePause{1};  // in which others get the mutex
+constexpr uint64_t kIdleTurn = uint64_t{64} << 20;   // some 20 ms of the mover's
 }  // namespace
 
 // Whether metadata leaves to frames what it must, and where it is a step of the tiers that comes, would still do so after it.
@@ -95,18 +96,27 @@ Status Engine::HoldLimit() {
 // Half of the frames that nobody has needed for a while, so that what a program has freed is free for others; in pieces, because who misses waits
 // meanwhile. Only half, and not the last ones: the program may come to need them again, and frames of which the kernel has to make the pages
 // cost it a quarter of a microsecond a KiB.
-void Engine::GiveBackIdle() {
+void Engine::GiveBackIdle(const std::atomic<bool>& stop) {
   MutexLock lock(mutex_);
-  const auto now = std::chrono::steady_clock::now();
-  if (now - idle_since_ < options_.idle_for) return;
-  idle_since_ = now;
-  const uint64_t idle = arena_.idle(), kept = budget_.frames_limit() / kIdleKept;
-  for (uint64_t more = (idle - std::min(idle, kept)) / 2, gone = 1; more > 0 && gone > 0; more = std::min(more - std::min(more, gone), arena_.idle())) {
-    gone = arena_.TrimSome(more);
+  uint64_t gone = 0;  // in this turn: the mover has other things to do, and who ends the process waits for it
+  if (idle_to_go_ == 0) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - idle_since_ < options_.idle_for) return;
+    idle_since_ = now;
+    const uint64_t idle = arena_.idle(), kept = budget_.frames_limit() / kIdleKept;
+    idle_to_go_ = (idle - std::min(idle, kept)) / 2;
+    // One that is larger than all that may stay would never be within a half.
+    if (idle > kept) gone = arena_.TrimOneAbove(kept);
+    idle_to_go_ -= std::min(idle_to_go_, gone);
+  }
+  while (idle_to_go_ > 0 && gone < kIdleTurn && !stop.load(std::memory_order_relaxed)) {
+    const uint64_t piece = arena_.TrimSome(std::min(idle_to_go_, arena_.idle()));
+    idle_to_go_ = piece == 0 ? 0 : idle_to_go_ - piece;
+    gone += piece;
     MutexUnlock unlocked(mutex_);
     std::this_thread::sleep_for(kIdlePause);
   }
-  arena_.IdleFrom();
+  if (idle_to_go_ == 0) arena_.IdleFrom();
 }
 
 // For as many chunks as have a descriptor with the next slab. Takes what is free just now: no chunk has to make way, and nobody waits. Where it has had to give way before, there has to be

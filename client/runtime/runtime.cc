@@ -84,7 +84,7 @@ Runtime& Runtime::TryStart() {
         if (trace != nullptr) trace->WriteOut(false);
         swaps->TellLosses();
         swaps->LeaveDraining(stop);
-        self->engine_->GiveBackIdle();
+        self->engine_->GiveBackIdle(stop);
         LogWhatWasKept();
         static_cast<void>(WithinHeap([&] { return self->statistics_->WriteFileNowAndThen(), self->statistics_->TellOfWaits(), true; }, false));
         // Not by what asks for the running one: the mover's first turn may come before it is known as that.

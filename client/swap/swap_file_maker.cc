@@ -108,7 +108,7 @@ Result<bool> SwapFileMaker::Probe(const FileSwapOptions& options) {
 }
 
 SwapFileMaker::SwapFileMaker(const FileSwapOptions& options, bool direct)
-    : options_(options), direct_(direct), folder_(open(DirectoryOf(options.mask).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), limit_bytes_(RoundDownToGranule(options.bytes_max)), policy_(options.policy) {
+    : options_(options), direct_(direct), folder_(open(DirectoryOf(options.mask).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), limit_bytes_(RoundDownToGranule(options.bytes_max)), told_bytes_(limit_bytes_.load()), policy_(options.policy) {
   folder_.MoveBeyondPrograms();
 }
 
@@ -136,6 +136,7 @@ bool SwapFileMaker::AreFilesLimited() { return FileSizeLimit() != UINT64_MAX; }
 
 void SwapFileMaker::SetLimit(uint64_t bytes) {
   limit_bytes_ = bytes;
+  told_bytes_ = bytes;
   refused_ = false;
 }
 
@@ -190,7 +191,7 @@ void SwapFileMaker::GrowLimitTo(uint64_t bytes) {
 void SwapFileMaker::WarnOfGrowth() {
   if (!options_.warn_of_growth || std::exchange(growth_told_, true)) return;
   LogWarning("swap files in %s grow beyond swapMemory (%s), as far as the disk has room: the default policy is autoextendable; "
-             "policy = fail (RAMSPAN_POLICY=fail) makes it a limit", folder().c_str(), FormatBytes(limit_bytes_).c_str());
+             "policy = fail (RAMSPAN_POLICY=fail) makes it a limit", folder().c_str(), FormatBytes(told_bytes_).c_str());
 }
 
 Status SwapFileMaker::FullError(const std::string& why) const {

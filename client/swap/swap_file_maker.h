@@ -81,6 +81,7 @@ class SwapFileMaker {
   Descriptor folder_;  // none where it could not be opened: files are made by path then
   // Of the thread that makes a file; read by anybody. Relaxed would do: nothing is published with them.
   std::atomic<uint64_t> limit_bytes_;
+  std::atomic<uint64_t> told_bytes_;  // the limit as the user has set it; limit_bytes_ is above it where it is none
   std::atomic<SwapPolicy> policy_;
   uint64_t next_number_ = 0;
   bool refused_ = false;  // the person who was asked has said no

@@ -31,7 +31,10 @@ OfiLane::OfiLane(std::unique_ptr<FabricEndpoint> endpoint, uint64_t peer, std::s
   for (Part& part : parts_) part.next = std::exchange(free_parts_, &part);
 }
 
-OfiLane::~OfiLane() { endpoint_.reset(); }
+OfiLane::~OfiLane() {
+  registrations_->LeaveLine(&asker_);
+  endpoint_.reset();
+}
 
 void OfiLane::Start(const ServerTransport::Transfer& transfer, uint64_t key, uint64_t address) {
   {
@@ -98,22 +101,27 @@ void OfiLane::PutBack(Part* part) {
   if (line.last == nullptr) line.last = whole;
 }
 
-// Its own transfers end. Others' may go on and on, and take what is free before this lane is asked.
+// Its own transfers end, or their server is given up. Others' may be to a server that has fallen silent; then all that waits here fails at once.
 bool OfiLane::MayWaitForRegistrations(Clock::time_point now) {
   if (unregistered_since_ == Clock::time_point()) unregistered_since_ = now;
-  if (in_network_ == 1 && now - unregistered_since_ >= kRegisterPatience) return unregistered_since_ = {}, false;
+  if (in_network_ == 1 && now - unregistered_since_ >= kRegisterPatience) return false;
   register_again_ = now + kRegisterEvery;
   return true;
 }
 
 void OfiLane::PostWaiting() {
+  bool none_waits = false;
   for (;;) {
     Part* part = nullptr;
     {
       MutexLock lock(mutex_);
       if (posting_ || failed_ || (unregistered_since_ != Clock::time_point() && Clock::now() < register_again_)) break;
       part = TakePart();
-      if (part == nullptr) break;
+      if (part == nullptr) {
+        none_waits = unregistered_since_ != Clock::time_point() && waiting_reads_.first == nullptr && waiting_writes_.first == nullptr;
+        if (none_waits) unregistered_since_ = {};
+        break;
+      }
       posting_ = true;
       ++users_;
     }
@@ -138,23 +146,17 @@ void OfiLane::PostWaiting() {
     if (tried == Tried::kFailed) failed_ = true;
     break;
   }
+  // Who asks meanwhile, in another thread, comes into line again.
+  if (none_waits) registrations_->LeaveLine(&asker_);
   Bury();
 }
 
 OfiLane::Tried OfiLane::Post(Part* part) noexcept {
   Whole* const whole = part->whole;
   if (registrations_->domain().needs_local_registration()) {
-    using Found = Result<std::shared_ptr<const FabricRegion>>;
     const size_t stretch = kRegisteredMax / part_bytes_max_ * part_bytes_max_, begin = part->at / stretch * stretch;
-    const auto find = [&] {
-      return WithinHeap([&] { return registrations_->Find(whole->local.subspan(begin, std::min(stretch, whole->local.size() - begin))); }, Found(OutOfHeap()));
-    };
-    Found region = find();
-    if (!region.ok()) {
-      // Of any server's transfers. Looked at before it is tried once more: what is in use then may have ended when that fails.
-      if (registrations_->HasInUse()) return Tried::kNoBufferYet;
-      region = find();
-    }
+    OfiRegistrations::Region region = registrations_->FindInTurn(whole->local.subspan(begin, std::min(stretch, whole->local.size() - begin)), &asker_);
+    if (region.status().code() == StatusCode::kUnavailable) return Tried::kNoBufferYet;
     if (!region.ok()) {
       // Each transfer may fail so until somebody raises the limit.
       const uint64_t failures = unregistered_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -215,6 +217,7 @@ bool OfiLane::Poll(Poller poller) {
     if (failed_ || poller_ == Poller::kWatch) return true;
     poller_ = poller;
     ++users_;
+    if (poller == Poller::kCollector) ++collected_;
   }
   std::array<FabricCompletion, 16> ended;
   bool broken = false;
@@ -272,6 +275,7 @@ void OfiLane::Bury() {
     endpoint = std::move(endpoint_);
   }
   endpoint.reset();  // no buffer is touched any more
+  registrations_->LeaveLine(&asker_);
   MutexLock lock(mutex_);
   for (Part& part : parts_) {
     if (part.whole != nullptr) Finish(&part, false);
@@ -290,7 +294,7 @@ void OfiLane::Bury() {
 
 OfiLane::Look OfiLane::look() const {
   MutexLock lock(mutex_);
-  return {in_flight_ - done_.size(), ended_};
+  return {in_flight_ - done_.size(), ended_, collected_, poller_ == Poller::kCollector};
 }
 
 }  // namespace ramspan

@@ -52,6 +52,8 @@ class OfiLane {
   struct Look {
     size_t in_flight = 0;
     uint64_t ended = 0;
+    uint64_t collected = 0;  // how often somebody has asked for what has ended
+    bool is_collected = false;  // somebody sleeps until something has
   };
   Look look() const;
 
@@ -111,6 +113,7 @@ class OfiLane {
   int users_ RS_GUARDED_BY(mutex_) = 0;
   bool failed_ RS_GUARDED_BY(mutex_) = false, buried_ RS_GUARDED_BY(mutex_) = false;
   bool posting_ RS_GUARDED_BY(mutex_) = false;
+  OfiRegistrations::Asker asker_;  // used by who posts, and at the end
   // Since when a buffer waits for registrations (0: none does), and when to try again: each try closes what nobody uses.
   Clock::time_point unregistered_since_ RS_GUARDED_BY(mutex_){}, register_again_ RS_GUARDED_BY(mutex_){};
   Poller poller_ RS_GUARDED_BY(mutex_) = Poller::kNone;
@@ -124,6 +127,7 @@ class OfiLane {
   size_t in_network_ RS_GUARDED_BY(mutex_) = 0;  // parts that were posted, or are being posted
   uint64_t written_in_network_ RS_GUARDED_BY(mutex_) = 0;  // bytes of parts of writes
   uint64_t ended_ RS_GUARDED_BY(mutex_) = 0;    // parts
+  uint64_t collected_ RS_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ramspan

@@ -14,9 +14,10 @@ constexpr size_t kSparedMax = 256;
 
 }  // namespace
 
-Result<std::shared_ptr<const FabricRegion>> OfiRegistrations::Find(std::span<std::byte> buffer) {
+OfiRegistrations::Region OfiRegistrations::Find(std::span<std::byte> buffer) {
   const auto begin = reinterpret_cast<uintptr_t>(buffer.data());
   const uintptr_t end = begin + buffer.size();
+  std::optional<UnderWay> making;
   {
     MutexLock lock(mutex_);
     auto after = by_begin_.upper_bound(begin);
@@ -26,6 +27,7 @@ Result<std::shared_ptr<const FabricRegion>> OfiRegistrations::Find(std::span<std
       return found.region;
     }
     if (by_begin_.size() >= count_max_) ForgetIdleLocked(kMakeRoom, 0);
+    making.emplace(this);
   }
   CloseForgotten();  // what was pinned for others, before more is
   Result<FabricRegion> made = FabricRegion::ForLocal(domain_, buffer);
@@ -82,10 +84,53 @@ OfiRegistrations::ByBegin::iterator OfiRegistrations::ForgetOne(ByBegin::iterato
   return next;
 }
 
-bool OfiRegistrations::HasInUse() const {
+OfiRegistrations::Region OfiRegistrations::FindInTurn(std::span<std::byte> buffer, Asker* asker) {
+  const auto find = [&] { return WithinHeap([&] { return Find(buffer); }, Region(OutOfHeap())); };
+  const auto wait = [&]() RS_REQUIRES(mutex_) {
+    if (!std::exchange(asker->waits, true)) {
+      Asker** last = &first_;
+      while (*last != nullptr) last = &(*last)->next;
+      *last = asker;
+    }
+    return Status(StatusCode::kUnavailable, StaticText("transfers hold all registrations"));
+  };
+  {
+    MutexLock lock(mutex_);
+    if (first_ != nullptr && first_ != asker) return wait();
+  }
+  Region found = find();
+  if (!found.ok()) {
+    uint64_t begun;
+    {
+      MutexLock lock(mutex_);
+      if (IsBusy()) return wait();
+      begun = begun_;
+    }
+    // Nobody holds any now, but somebody may have when the first try failed. The second one is the answer if nothing else was made or closed meanwhile.
+    found = find();
+    MutexLock lock(mutex_);
+    if (!found.ok() && (IsBusy() || begun_ != begun + 1)) return wait();
+  }
+  LeaveLine(asker);
+  return found;
+}
+
+void OfiRegistrations::LeaveLine(Asker* asker) {
   MutexLock lock(mutex_);
+  LeaveLineLocked(asker);
+}
+
+void OfiRegistrations::LeaveLineLocked(Asker* asker) {
+  if (!std::exchange(asker->waits, false)) return;
+  Asker** one = &first_;
+  while (*one != asker) one = &(*one)->next;
+  *one = std::exchange(asker->next, nullptr);
+}
+
+// Whether a transfer uses any, also one that has been forgotten, or one is made or closed: there may be room for others soon.
+bool OfiRegistrations::IsBusy() const {
   const auto in_use = [](const auto& one) { return one.second.region.use_count() > 1; };
-  return std::any_of(by_begin_.begin(), by_begin_.end(), in_use) || std::any_of(forgotten_.begin(), forgotten_.end(), in_use);
+  return under_way_ > 0 || std::any_of(by_begin_.begin(), by_begin_.end(), in_use) || std::any_of(forgotten_.begin(), forgotten_.end(), in_use);
 }
 
 void OfiRegistrations::ForgetOverlapping(uintptr_t begin, uintptr_t end) {
@@ -101,12 +146,16 @@ void OfiRegistrations::Forget(std::span<std::byte> memory) {
 }
 
 void OfiRegistrations::CloseForgotten() {
-  std::multimap<uintptr_t, Registered> closed;  // by its end, without the mutex
+  std::optional<UnderWay> closing;
+  std::multimap<uintptr_t, Registered> closed;  // by its end, without the mutex, and before `closing` ends
   MutexLock lock(mutex_);
   for (auto one = forgotten_.begin(); one != forgotten_.end();) {
     const auto next = std::next(one);
     // Nobody finds it any more, so a count of one stays.
-    if (one->second.region.use_count() == 1) closed.insert(forgotten_.extract(one));
+    if (one->second.region.use_count() == 1) {
+      if (!closing) closing.emplace(this);
+      closed.insert(forgotten_.extract(one));
+    }
     one = next;
   }
 }

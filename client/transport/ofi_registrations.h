@@ -6,6 +6,9 @@
 // A network that pins memory goes on using the pages that a buffer had when it was registered. So a buffer whose pages go back to
 // the kernel has to be forgotten first, or transfers would use pages that are nobody's (Forget).
 //
+// Where the network takes no more registrations than transfers of other servers hold already, who asks is served in turn: without a line,
+// a server that always has a transfer ready took each registration that its own ones gave back, and another one's transfers failed.
+//
 // Registering and closing are system calls, of about 10 us each where memory is pinned; neither is done under the mutex. What is
 // forgotten is only taken out of the table, and closed by the next Find that registers, or by CloseForgotten.
 //
@@ -15,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "common/fabric.h"
@@ -33,10 +37,19 @@ class OfiRegistrations {
   explicit OfiRegistrations(std::shared_ptr<FabricDomain> domain, size_t count_max = kCountMax)
       : domain_(std::move(domain)), count_max_(count_max) {}
 
+  using Region = Result<std::shared_ptr<const FabricRegion>>;
   // Allocates only for a buffer that is new. kResourceExhausted: it cannot be registered, also when all that nobody uses is closed.
-  Result<std::shared_ptr<const FabricRegion>> Find(std::span<std::byte> buffer);
-  // Whether a transfer uses any, also one that has been forgotten: when it ends there may be room for others.
-  bool HasInUse() const;
+  Region Find(std::span<std::byte> buffer);
+
+  // One asks for one buffer at a time. Not to be destroyed before LeaveLine.
+  struct Asker {
+    Asker* next = nullptr;
+    bool waits = false;
+  };
+  // Find in turn. kUnavailable: not now, since transfers hold registrations, or somebody else came first; to be asked again soon, or LeaveLine. Other
+  // errors: not at all, since nobody holds any. Never throws.
+  Region FindInTurn(std::span<std::byte> buffer, Asker* asker);
+  void LeaveLine(Asker* asker);
   // What overlaps the memory is not found any more. Makes no system call and allocates nothing.
   void Forget(std::span<std::byte> memory);
   // Closes what was forgotten and is not in use any more.
@@ -56,6 +69,23 @@ class OfiRegistrations {
   };
   using ByBegin = std::map<uintptr_t, Registered>;
 
+  // From when a region is begun to be made or closed, under the mutex, to its end.
+  class UnderWay {
+   public:
+    explicit UnderWay(OfiRegistrations* all) RS_REQUIRES(all->mutex_) : all_(*all) { ++all_.under_way_, ++all_.begun_; }
+    ~UnderWay() {
+      MutexLock lock(all_.mutex_);
+      --all_.under_way_;
+    }
+    UnderWay(const UnderWay&) = delete;
+    UnderWay& operator=(const UnderWay&) = delete;
+
+   private:
+    OfiRegistrations& all_;
+  };
+
+  bool IsBusy() const RS_REQUIRES(mutex_);
+  void LeaveLineLocked(Asker* asker) RS_REQUIRES(mutex_);
   void ForgetIdle(size_t count, uint64_t bytes);
   void ForgetIdleLocked(size_t count, uint64_t bytes) RS_REQUIRES(mutex_);
   void ForgetOverlapping(uintptr_t begin, uintptr_t end) RS_REQUIRES(mutex_);
@@ -67,6 +97,10 @@ class OfiRegistrations {
   ByBegin by_begin_ RS_GUARDED_BY(mutex_);  // none overlaps another
   // Forgotten, not yet closed. Nodes of by_begin_: to move one here allocates nothing.
   std::multimap<uintptr_t, Registered> forgotten_ RS_GUARDED_BY(mutex_);
+  // Regions that are made and in no table yet, or in none any more and being closed; and how many of either have begun.
+  uint32_t under_way_ RS_GUARDED_BY(mutex_) = 0;
+  uint64_t begun_ RS_GUARDED_BY(mutex_) = 0;
+  Asker* first_ RS_GUARDED_BY(mutex_) = nullptr;  // of those that wait for registrations, in the order in which they came
   uintptr_t hand_ RS_GUARDED_BY(mutex_) = 0;  // where the next look for idle ones begins
   Statistics statistics_ RS_GUARDED_BY(mutex_);
 };

@@ -270,7 +270,9 @@ void OfiTransport::Judge(RunningClock::time_point now) {
     if (!server.is_left()) watched.wanted = now;
     OfiLane::Look look = server.lane_look();
     if (meets_no_more_.load(std::memory_order_relaxed)) {
-      watched.last_end = now;  // who waits for a transfer collects it; the network's library may be at its end
+      // The network's library may be at its end, so nobody watches. Who waits for a transfer collects it; where nobody does, what has moved is not seen.
+      if (!look.is_collected && look.collected == watched.collected) watched.last_end = now;
+      watched.collected = look.collected;
     } else if (look.in_flight > 0 && look.ended == watched.ended) {
       // Perhaps nobody has collected: who began these transfers may compute, or be held up by something else.
       server.WatchTransfers();

@@ -85,7 +85,7 @@ class OfiTransport final : public ServerTransport {
   // Of one server, for the thread that keeps its link.
   struct Watched {
     int descriptor = -1;
-    uint64_t arrivals = 0, ended = 0;
+    uint64_t arrivals = 0, ended = 0, collected = 0;
     RunningClock::time_point last_arrival{}, last_end{}, last_ping{};
     RunningClock::time_point wanted{};  // when it was seen to be, the last time
   };

@@ -285,6 +285,7 @@ TEST_F(FileSwapFault, AutoextendableGrowsBeyondTheLimit) {
 TEST_F(FileSwapFault, ALowerLimitThatIsNoneLeavesRoomOfItsFilesInUse) {
   FileSwapOptions options = Options(false, 32 * kMiB);
   options.policy = SwapPolicy::kAutoextendable;
+  options.warn_of_growth = true;
   const auto swap = Make(options);
   Status why;
   auto held = FillUp(*swap, kMiB, 30, &why);
@@ -300,6 +301,11 @@ TEST_F(FileSwapFault, ALowerLimitThatIsNoneLeavesRoomOfItsFilesInUse) {
   const auto more = FillUp(*swap, kMiB, 20, &why);
   EXPECT_EQ(more.size(), 20u) << why.message();
   EXPECT_EQ(files(), before);
+  testing::internal::CaptureStderr();
+  const auto beyond = FillUp(*swap, kMiB, 20, &why);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(beyond.size(), 20u) << why.message();
+  EXPECT_TRUE(Contains(said, "grow beyond swapMemory (12 MiB)")) << "what was set, and not what the files have: " << said;
 }
 
 TEST_F(FileSwapFault, AutoextendableLeavesTheDiskSomeRoom) {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "client/transport/ofi_transport.h"
@@ -71,33 +73,116 @@ TEST_F(RegistrationLimit, BuffersThatNobodyUsesMakeRoomAndABatchWaitsForItsOwnTr
   EXPECT_TRUE(IsAlive());
 }
 
-// The reads of the other server failed at once, three times in a row, and with them the program.
-TEST(RegistrationLimitOfTwoServers, TransfersToOneWaitForThoseToTheOther) {
-  constexpr size_t kBytes = kMiB / 2;
-  OfiServers servers({.servers = 2});
-  const auto transport = OfiTransport::Open({.servers = servers.names(), .fabric = {.register_local = true, .local_bytes_max = kMiB}, .near = false}, TestSecret()).value();
-  std::array<uint64_t, 2> offsets{};
-  for (uint32_t server = 0; server < 2; ++server) {
-    transport->Send(server, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = 8 * kMiB, .minimum_bytes = 8 * kMiB});
-    std::optional<ServerTransport::Control> answer;
-    for (const auto end = std::chrono::steady_clock::now() + kMovePatience; !answer && std::chrono::steady_clock::now() < end;) answer = transport->Receive();
-    ASSERT_TRUE(answer.has_value());
-    offsets[answer->server] = Decode(answer->record).value().offset;
+class RegistrationLimitOfTwoServers : public testing::Test {
+ protected:
+  // Also what each server leases.
+  void Open(uint64_t registered_bytes_max) {
+    transport_ = OfiTransport::Open({.servers = servers_.names(), .fabric = {.register_local = true, .local_bytes_max = registered_bytes_max}, .near = false}, TestSecret()).value();
+    for (uint32_t server = 0; server < 2; ++server) {
+      transport_->Send(server, {.type = WireType::kLeaseRequest, .sequence = 1, .bytes = 8 * kMiB, .minimum_bytes = 8 * kMiB});
+      std::optional<ServerTransport::Control> answer;
+      for (const auto end = std::chrono::steady_clock::now() + kMovePatience; !answer && std::chrono::steady_clock::now() < end;) answer = transport_->Receive();
+      ASSERT_TRUE(answer.has_value());
+      offsets_[answer->server] = Decode(answer->record).value().offset;
+    }
   }
+
+  void Read(uint32_t server, std::vector<char>* buffer, void* cookie) {
+    const ServerTransport::Transfer one{.server = server, .is_write = false, .buffer = buffer->data(), .offset = offsets_[server], .bytes = buffer->size(), .cookie = cookie};
+    transport_->Start({&one, 1});
+  }
+
+  OfiServers servers_{{.servers = 2}};
+  std::unique_ptr<ServerTransport> transport_;
+  std::array<uint64_t, 2> offsets_{};
+};
+
+// The reads of the other server failed at once, three times in a row, and with them the program.
+TEST_F(RegistrationLimitOfTwoServers, TransfersToOneWaitForThoseToTheOther) {
+  constexpr size_t kBytes = kMiB / 2;
+  ASSERT_NO_FATAL_FAILURE(Open(kMiB));
   std::vector<std::vector<char>> buffers(8, std::vector<char>(kBytes, 'x'));
   for (int round = 0; round < 20; ++round) {
     std::vector<StatusCode> results(buffers.size(), StatusCode::kAborted);
     std::vector<ServerTransport::Transfer> batch;
     for (size_t i = 0; i < buffers.size(); ++i) {
       const uint32_t server = i < 4 ? 0 : 1;  // the first one's hold all that may be registered
-      batch.push_back({.server = server, .is_write = round == 0, .buffer = buffers[i].data(), .offset = offsets[server] + i % 4 * kBytes, .bytes = kBytes, .cookie = &results[i]});
+      batch.push_back({.server = server, .is_write = round == 0, .buffer = buffers[i].data(), .offset = offsets_[server] + i % 4 * kBytes, .bytes = kBytes, .cookie = &results[i]});
     }
-    transport->Start(batch);
+    transport_->Start(batch);
     std::vector<ServerTransport::Completion> done;
-    for (const auto end = std::chrono::steady_clock::now() + kMovePatience; done.size() < batch.size() && std::chrono::steady_clock::now() < end;) transport->Collect(&done);
+    for (const auto end = std::chrono::steady_clock::now() + kMovePatience; done.size() < batch.size() && std::chrono::steady_clock::now() < end;) transport_->Collect(&done);
     ASSERT_EQ(done.size(), batch.size());
     for (const auto& one : done) ASSERT_EQ(one.result, StatusCode::kOk) << "round " << round;
   }
+}
+
+// A server that always had more to move took each registration as soon as one of its own transfers gave it back: the other one's reads failed
+// after five seconds, three times in a row.
+TEST_F(RegistrationLimitOfTwoServers, OneThatAlwaysHasMoreToMoveLeavesTheOtherItsTurn) {
+  ASSERT_NO_FATAL_FAILURE(Open(kMiB));
+  std::vector<std::vector<char>> busy(8, std::vector<char>(kMiB / 2, 'x')), others(20, std::vector<char>(kMiB / 2, 'y'));
+  for (auto& buffer : busy) Read(0, &buffer, &buffer);
+  for (auto& buffer : others) Read(1, &buffer, &buffer);
+  const auto begin = std::chrono::steady_clock::now();
+  size_t left = others.size();
+  while (left > 0 && std::chrono::steady_clock::now() - begin < kMovePatience) {
+    std::vector<ServerTransport::Completion> done;
+    transport_->Collect(&done);
+    for (const auto& one : done) {
+      ASSERT_EQ(one.result, StatusCode::kOk) << "of server " << one.server;
+      if (one.server == 0) {
+        Read(0, static_cast<std::vector<char>*>(one.cookie), one.cookie);
+      } else {
+        --left;
+      }
+    }
+  }
+  EXPECT_EQ(left, 0u);
+}
+
+// Where all that may be registered was being registered by another thread, or being closed, nobody seemed to use any: such transfers failed
+// at once, one in five.
+TEST_F(RegistrationLimitOfTwoServers, WhatAnotherThreadRegistersJustNowIsWaitedFor) {
+  constexpr size_t kBytes = 64 * 1024;
+  ASSERT_NO_FATAL_FAILURE(Open(kBytes));
+  std::atomic<size_t> failed = 0, ended = 0;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  std::mutex mutex;  // of `idle`: who collects hands on what is another thread's
+  std::array<std::vector<std::vector<char>>, 2> buffers;
+  std::array<std::vector<std::vector<char>*>, 2> idle;
+  for (uint32_t server = 0; server < 2; ++server) {
+    buffers[server].assign(4, std::vector<char>(kBytes, 'x'));
+    for (auto& buffer : buffers[server]) idle[server].push_back(&buffer);
+  }
+  const auto collect = [&] {
+    std::vector<ServerTransport::Completion> done;
+    transport_->Collect(&done);
+    const std::lock_guard lock(mutex);
+    for (const auto& one : done) {
+      idle[one.server].push_back(static_cast<std::vector<char>*>(one.cookie));
+      ++ended;
+      failed += one.result != StatusCode::kOk;
+    }
+  };
+  const auto use = [&](uint32_t server) {
+    while (std::chrono::steady_clock::now() < until) {
+      std::vector<std::vector<char>*> mine;
+      {
+        const std::lock_guard lock(mutex);
+        mine.swap(idle[server]);
+      }
+      for (std::vector<char>* const buffer : mine) Read(server, buffer, buffer);
+      collect();
+    }
+  };
+  std::thread first(use, 0), second(use, 1);
+  first.join();
+  second.join();
+  const auto are_idle = [&] { return idle[0].size() == buffers[0].size() && idle[1].size() == buffers[1].size(); };
+  for (const auto end = std::chrono::steady_clock::now() + kMovePatience; !are_idle() && std::chrono::steady_clock::now() < end;) collect();
+  EXPECT_TRUE(are_idle());
+  EXPECT_EQ(failed, 0u) << "of " << ended;
 }
 
 // Later servers would be met by a thread that loads libraries while the end of the process takes them apart: programs ended by SIGABRT.

@@ -126,6 +126,22 @@ TEST(SilentFabric, AServerThatAnswersButMovesNothingIsGivenUp) {
   EXPECT_NE(said.find("it has moved nothing for 1 s"), std::string::npos) << said;
 }
 
+// Nobody was given up any more once the process had begun to end: a static managedPtr's destructor waited for ever.
+TEST(SilentFabric, AServerThatMovesNothingIsGivenUpAtTheEndOfTheProcessToo) {
+  const std::unique_ptr<FabricEndpoint> fabric = OpenFabric();
+  const PlayedServer server(fabric->address(), {.key = 1});
+  const auto transport = OpenImpatient(server.place());
+  transport->EndMeetings();
+  EXPECT_EQ(OneWrite(*transport, 64 * kKiB).Await(), StatusCode::kUnavailable);
+  OfiServers others({.pool_bytes = 64 * kMiB});
+  const auto to_others = OpenImpatient(others.names());
+  to_others->EndMeetings();
+  OneWrite write(*to_others, 8 * kMiB);
+  std::this_thread::sleep_for(std::chrono::milliseconds(3000));
+  EXPECT_EQ(to_others->state(0), ServerTransport::ServerState::kAlive) << "nobody has collected";
+  EXPECT_EQ(write.Await(), StatusCode::kOk);
+}
+
 // Only who collected saw what had moved: a program that computed for longer than that lost the server, and all that was there.
 TEST(SilentFabric, TransfersThatNobodyCollectsAreNotSilent) {
   OfiServers servers({.pool_bytes = 64 * kMiB});

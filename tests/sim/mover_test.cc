@@ -119,7 +119,7 @@ TEST(Mover, WhatHasNotBeenNeededForAWhileGoesBackToTheSystem) {
   NoPins pins;
   Engine engine({.budget = 256 * kMiB, .idle_for = std::chrono::milliseconds(20)}, &tier, &pins, DefaultPolicy());
   Mover mover;
-  ASSERT_TRUE(mover.Start(&engine, [&](const std::atomic<bool>&) { engine.GiveBackIdle(); }, {.upkeep_every = std::chrono::milliseconds(10)}).ok());
+  ASSERT_TRUE(mover.Start(&engine, [&](const std::atomic<bool>& stop) { engine.GiveBackIdle(stop); }, {.upkeep_every = std::chrono::milliseconds(10)}).ok());
   std::vector<Chunk*> chunks;
   for (int i = 0; i < 64; ++i) {
     chunks.push_back(engine.Create(kChunk).value());
@@ -142,6 +142,56 @@ TEST(Mover, WhatHasNotBeenNeededForAWhileGoesBackToTheSystem) {
     engine.Free(chunk);
   }
   EXPECT_TRUE(engine.IsValid());
+}
+
+// Half of what is idle went at a time, and never a frame that is larger than that.
+TEST(Mover, ALargeFrameThatHasNotBeenNeededForAWhileGoesBackToTheSystem) {
+  constexpr size_t kChunk = 48 * kMiB;
+  FakeTier tier;
+  NoPins pins;
+  Engine engine({.budget = 256 * kMiB, .idle_for = std::chrono::milliseconds(20)}, &tier, &pins, DefaultPolicy());
+  Mover mover;
+  ASSERT_TRUE(mover.Start(&engine, [&](const std::atomic<bool>& stop) { engine.GiveBackIdle(stop); }, {.upkeep_every = std::chrono::milliseconds(10)}).ok());
+  Chunk* const chunk = engine.Create(kChunk).value();
+  ASSERT_TRUE(engine.Acquire(chunk, true).ok());
+  std::memset(chunk->frame, 1, kChunk);
+  EXPECT_GE(ResidentFrames(engine), kChunk);
+  engine.Free(chunk);
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); ResidentFrames(engine) > kMiB && std::chrono::steady_clock::now() < end;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_LE(ResidentFrames(engine), kMiB);
+  mover.Stop();
+}
+
+// All of it went in one turn of the mover's, a millisecond for each four MiB: whoever ended the process waited for that.
+TEST(Mover, WhatIsIdleGoesBackInTurnsAndNotWhenItEnds) {
+  constexpr size_t kChunk = 3 * kMiB;
+  FakeTier tier;
+  NoPins pins;
+  Engine engine({.budget = 1024 * kMiB, .idle_for = std::chrono::milliseconds(1)}, &tier, &pins, DefaultPolicy());
+  std::vector<Chunk*> chunks;
+  for (int i = 0; i < 256; ++i) {
+    chunks.push_back(engine.Create(kChunk).value());
+    ASSERT_TRUE(engine.Acquire(chunks.back(), true).ok());
+    std::memset(chunks.back()->frame, 1, kChunk);
+  }
+  for (Chunk* chunk : chunks) engine.Free(chunk);
+  std::atomic<bool> stop = false;
+  engine.GiveBackIdle(stop);  // from now on they are idle
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto given = [&](bool stopped) {
+    stop = stopped;
+    const uint64_t before = ResidentFrames(engine);
+    engine.GiveBackIdle(stop);
+    return before - ResidentFrames(engine);
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    const uint64_t bytes = given(false);
+    EXPECT_GE(bytes, 32 * kMiB) << turn;
+    EXPECT_LE(bytes, 72 * kMiB) << turn;
+  }
+  EXPECT_EQ(given(true), 0u) << "the process ends";
 }
 
 // It took the same chunks again at once, for ever: a core's worth of writes, and of a program's own swap a line in the log for each.

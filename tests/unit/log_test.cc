@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <string>
 #include <thread>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -120,6 +121,13 @@ TEST(LogDeathTest, NeitherServersNorTheLibrarysThreadsWaitForStandardError) {
     }).join();
     LogWhatWasKept();
     if (!read_all().empty()) _exit(3);
+    const pid_t child = fork();  // wrote them a second time
+    if (child == 0) {
+      LogWhatWasKept();
+      _exit(0);
+    }
+    int status = -1;
+    if (waitpid(child, &status, 0) != child || status != 0 || !read_all().empty()) _exit(7);
     LogWhatWasKept();
     if (read_all() != "ramspan: one\nramspan: two\n") _exit(4);
     while (write(ends[1], block.data(), block.size()) == 4096 && poll(nullptr, 0, 0) == 0) {
