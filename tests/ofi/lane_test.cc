@@ -22,7 +22,7 @@ class Lane : public testing::Test {
     const auto domain = FabricDomain::OpenTowards(peer_->address(), options).value();
     auto endpoint = FabricEndpoint::Open(domain).value();
     const uint64_t number = endpoint->AddPeer(peer_->address()).value();
-    lane_ = std::make_unique<OfiLane>(std::move(endpoint), number, std::make_shared<OfiRegistrations>(domain), 0);
+    lane_ = std::make_unique<OfiLane>(std::move(endpoint), number, registrations_ = std::make_shared<OfiRegistrations>(domain), 0);
   }
 
   void Start(bool is_write, size_t at, size_t bytes, void* cookie) {
@@ -44,6 +44,7 @@ class Lane : public testing::Test {
   std::unique_ptr<FabricEndpoint> peer_ = FabricEndpoint::Open(FabricDomain::OpenAt("127.0.0.1", {}).value()).value();
   std::vector<std::byte> theirs_, ours_;
   FabricRegion region_;
+  std::shared_ptr<OfiRegistrations> registrations_;
   std::unique_ptr<OfiLane> lane_;
 };
 
@@ -127,6 +128,27 @@ TEST_F(LaneOfFewRegistrations, AReadWaitsForTheRegistrationOfAWriteThatHasBegun)
   Start(true, 0, 4 * kMiB, nullptr);
   Start(false, 4 * kMiB, 512 << 10, nullptr);
   for (const auto& one : EndOf(2)) EXPECT_EQ(one.result, StatusCode::kOk);
+}
+
+// Each of them waited five seconds of its own; and a lane that has given up is in nobody's way.
+TEST_F(LaneOfFewRegistrations, WhatWaitsInVainFailsAtOnceAndComesBetweenNobodyLater) {
+  Start(true, 0, 4096, nullptr);
+  ASSERT_EQ(EndOf(1).size(), 1u);
+  std::shared_ptr<const FabricRegion> others = registrations_->Find(std::span(ours_).first(4 * kMiB)).value();
+  const auto begin = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < 3; ++i) Start(false, 8 * kMiB + i * 4096, 4096, nullptr);
+  const auto failed = EndOf(3);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (const auto& one : failed) EXPECT_EQ(one.result, StatusCode::kUnavailable);
+  EXPECT_GE(seconds, 5);
+  EXPECT_LT(seconds, 9);
+  others.reset();
+  OfiRegistrations::Asker other;
+  EXPECT_TRUE(registrations_->FindInTurn(std::span(ours_).subspan(8 * kMiB, 4096), &other).ok());
+  Start(false, 8 * kMiB, 4096, nullptr);
+  const auto ended = EndOf(1);
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].result, StatusCode::kOk);
 }
 
 }  // namespace
