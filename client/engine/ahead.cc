@@ -69,7 +69,7 @@ bool Engine::RefillReserve() {
   const uint64_t soon = arena_.available() + leaving_.Expected(begin, typical_bytes_);
   if (reserve < typical_bytes_ || soon > std::max(reserve / 2, typical_bytes_) || leaving_.bytes() >= 2 * reserve) return false;
   if (begin < refill_again_) return false;
-  const Evicted evicted = EvictSome(std::clamp<uint64_t>(reserve - std::min(reserve, soon), typical_bytes_, kTogether * typical_bytes_),
+  const Evicted evicted = EvictSome(std::clamp<uint64_t>(reserve - std::min(reserve, soon), typical_bytes_, Together(typical_bytes_) * typical_bytes_),
                                     {.may_take_kept = false});
   return NoteRefill(evicted, begin);
 }

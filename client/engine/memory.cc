@@ -306,7 +306,7 @@ Status Engine::SeekFrame(FrameSeeker* seeker, Frame* frame) {
 }
 
 // How much leaves in one go where chunks are of so many bytes.
-uint64_t Engine::BatchBytes(uint64_t bytes) const { return std::min({kTogether * bytes, budget_.limit() / 16, policy_->SpareBytes()}); }
+uint64_t Engine::BatchBytes(uint64_t bytes) const { return std::min({Together(bytes) * bytes, budget_.limit() / 16, policy_->SpareBytes()}); }
 
 // What is being written is enough for all that wait and half of a batch more, so that writes go on while these threads read. Each look would
 // make more leave otherwise: over a wire, half of the memory, whose writes are then in the way of what these threads want to read.

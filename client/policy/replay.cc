@@ -129,7 +129,8 @@ void ReplayPolicy::Use(Chunk* chunk, uint32_t by) {
   stepper.step = step;
   stepper.last = id;
   latest_id_ = id;
-  all_ahead_ = all_ahead_ && !Follows(thread);
+  // What is advised as random is not fetched ahead, and to wake the mover for nothing takes the program ten misses' time.
+  all_ahead_ = all_ahead_ && (Has(chunk, kAdvisedRandom) || !Follows(thread));
   ++quiet_uses_;
   if (swapped_bytes_ > 0 && !IsQuiet()) HearAgain(id);
 }
