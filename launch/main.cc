@@ -88,14 +88,22 @@ void LookAtConfiguration(const RunOptions& options, Facts* facts) {
   sources.program_name = options.app[0].substr(options.app[0].rfind('/') + 1);
   Result<Config> config = LoadConfig(sources);
   if (!config.ok()) {
-    // A mistake in what the launcher says instead is none. Servers that are named there are used if the job has none.
-    const bool own = options.servers > 0 || sources.getenv("RAMSPAN_SERVERS") == nullptr;
-    sources.getenv = [&options, own, getenv = sources.getenv](const char* name) {
-      const std::string_view known = name;
-      const bool replaced = known == "RAMSPAN_MEMORY" ? !options.memory.empty() : own && (known == "RAMSPAN_SERVERS" || known == "RAMSPAN_TRANSPORT");
-      return replaced ? nullptr : getenv(name);
+    // A mistake in what the launcher says instead is none. Servers that are named are used if the job has none, and then these two stay.
+    const auto getenv = sources.getenv;
+    const auto load = [&](bool own) {
+      sources.getenv = [&options, &getenv, own](const char* name) {
+        const std::string_view known = name;
+        const bool replaced = known == "RAMSPAN_MEMORY" ? !options.memory.empty() : own && (known == "RAMSPAN_SERVERS" || known == "RAMSPAN_TRANSPORT");
+        return replaced ? nullptr : getenv(name);
+      };
+      return LoadConfig(sources);
     };
-    config = LoadConfig(sources);
+    const auto names = [](std::string_view servers) { return servers.find_first_of(":/@") != std::string_view::npos; };
+    const char* const set = getenv("RAMSPAN_SERVERS");
+    config = load(/*own=*/true);
+    const bool outside = options.servers == 0 && names(set != nullptr ? set : config.ok() ? config.value().servers : "");
+    if (outside) config = load(/*own=*/false);
+    sources.getenv = getenv;
   }
   facts->app_memory_configured = !config.ok() || config.value().source.count("memory") != 0;
   if (!config.ok()) {

@@ -287,11 +287,11 @@ uint64_t Arena::TrimSome(uint64_t most) {
   return before - cached_;
 }
 
-uint64_t Arena::TrimOneAbove(uint64_t bytes) {
-  const auto largest = std::find_if(cache_.rbegin(), cache_.rend(), [](const Cached* one) { return one != nullptr; });
-  if (largest == cache_.rend() || (*largest)->bytes <= bytes) return 0;
+uint64_t Arena::TrimOneBetween(uint64_t least, uint64_t most) {
   const uint64_t before = cached_;
-  DropFirst(&*largest);
+  for (auto list = cache_.rbegin(); list != cache_.rend() && before == cached_; ++list) {
+    if (*list != nullptr && (*list)->bytes > least && (*list)->bytes <= most) DropFirst(&*list);
+  }
   return before - cached_;
 }
 

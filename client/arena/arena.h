@@ -108,8 +108,8 @@ class Arena {
   // Gives some cached frames back to the kernel, `most` bytes or less: the largest ones first, and none that shares a huge page with others.
   // Returns how many bytes; 0: no other fits.
   uint64_t TrimSome(uint64_t most);
-  // Gives one cached frame of the largest class back if it has more than so many bytes. Returns its bytes, or 0.
-  uint64_t TrimOneAbove(uint64_t bytes);
+  // Gives back one cached frame that has more than `least` bytes and `most` or less, the first that is found. Returns its bytes, or 0.
+  uint64_t TrimOneBetween(uint64_t least, uint64_t most);
   void IdleFrom() { idle_ = cached_; }  // now
   uint64_t idle() const { return std::min(idle_, cached_); }  // the least that was cached since then
   // From now on no frame below the size of a huge page lies on one: for who moves pages one by one.

@@ -12,7 +12,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 constexpr auto kMoverNap = microseconds(200);
 constexpr size_t kAheadAtOnce = 8;       // reads submitted together
-constexpr uint64_t kHelpBytes = 256 << 10;  // of small chunks that leave together, which takes some 20 us where they are copied
+constexpr uint64_t kHelpBytes = 256 << 10;  // of small chunks that leave together, which takes some 40 us where they are copied
 constexpr auto kSearchCounted = std::chrono::milliseconds(20);  // of 100 000 chunks; that of many more is repeated that much sooner
 constexpr uint64_t kMuchLarger = 4;         // chunks of another thread
 constexpr auto kRestAfterFailure = std::chrono::milliseconds(10);  // the same chunks would be tried at once, for ever

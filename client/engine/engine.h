@@ -208,7 +208,7 @@ class Engine {
   bool IsValid() RS_EXCLUDES(mutex_);
 
  private:
-  static constexpr size_t kBatch = 128;  // victims closed by one membarrier
+  static constexpr size_t kBatch = CachePolicy::kVictimsMax;  // victims closed by one membarrier
   // Chunks of so many bytes that leave in one go, for a miss or for the mover's reserve: a membarrier and a submission cost the same for all.
   static constexpr uint64_t kTogether = 32, kTogetherBytes = uint64_t{512} << 10;
   static constexpr uint64_t Together(uint64_t bytes) { return std::clamp<uint64_t>(kTogetherBytes / std::max<uint64_t>(bytes, 1), kTogether, kBatch); }

@@ -106,7 +106,7 @@ void Engine::GiveBackIdle(const std::atomic<bool>& stop) {
     const uint64_t idle = arena_.idle(), kept = budget_.frames_limit() / kIdleKept;
     idle_to_go_ = (idle - std::min(idle, kept)) / 2;
     // One that is larger than all that may stay would never be within a half.
-    if (idle > kept) gone = arena_.TrimOneAbove(kept);
+    if (idle > kept) gone = arena_.TrimOneBetween(kept, idle);
     idle_to_go_ -= std::min(idle_to_go_, gone);
   }
   while (idle_to_go_ > 0 && gone < kIdleTurn && !stop.load(std::memory_order_relaxed)) {

@@ -202,7 +202,7 @@ void PinRegistry::Barrier() {
 }
 
 void PinRegistry::FindPinned(std::span<Chunk* const> chunks, std::span<bool> pinned) {
-  // Most pins are of other chunks: one bit, chosen by the address, says so, where a thousand pins would be compared with 32 chunks each.
+  // Most pins are of other chunks: one bit, chosen by the address, says so, where a thousand pins would be compared with 64 chunks each.
   constexpr size_t kBits = 1024;
   std::array<uint64_t, kBits / 64> some{};
   const auto bit_of = [](const detail::ChunkHead* chunk) { return reinterpret_cast<uintptr_t>(chunk) / sizeof(Chunk) % kBits; };

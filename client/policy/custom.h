@@ -37,9 +37,8 @@ class CustomPolicy final : public CachePolicy, private EvictionPolicy::Objects {
   std::string Describe() const override;
 
  private:
-  // Objects that a policy may name at once, on the stack: twice the engine's batch of 32 victims, so that a larger batch
-  // does not cut what it names. At half it is just enough; at twice nothing changes.
-  static constexpr size_t kNamedMax = 64;
+  // Objects that a policy may name at once, on the stack: more than are asked for, since what is pinned is passed over.
+  static constexpr size_t kNamedMax = 2 * kVictimsMax;
 
   struct Event {
     enum Kind : uint8_t { kCreated, kFreed, kMissed, kAheadUsed } kind;

@@ -81,6 +81,7 @@ class CachePolicy {
   virtual void OnPrefetchIssued(Chunk* chunk) = 0;
   virtual void SetLimits(uint64_t memory_bytes, uint64_t swapped_bytes) = 0;
 
+  static constexpr size_t kVictimsMax = 64;  // are asked for at a time
   // A search for victims begins: what has been named before may be named anew.
   virtual void BeginSearch() {}
   // Fills out with Resident chunks in the order in which they should leave, until their bytes reach `bytes` or out is

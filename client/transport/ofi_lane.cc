@@ -124,6 +124,7 @@ void OfiLane::PostWaiting() {
       }
       posting_ = true;
       ++users_;
+      asker_.holds = in_network_ > 1;  // beside this part
     }
     const Tried tried = Post(part);
     MutexLock lock(mutex_);

@@ -87,7 +87,9 @@ OfiRegistrations::ByBegin::iterator OfiRegistrations::ForgetOne(ByBegin::iterato
 OfiRegistrations::Region OfiRegistrations::FindInTurn(std::span<std::byte> buffer, Asker* asker) {
   const auto find = [&] { return WithinHeap([&] { return Find(buffer); }, Region(OutOfHeap())); };
   const auto wait = [&]() RS_REQUIRES(mutex_) {
-    if (!std::exchange(asker->waits, true)) {
+    if (asker->holds) {
+      LeaveLineLocked(asker);
+    } else if (!std::exchange(asker->waits, true)) {
       Asker** last = &first_;
       while (*last != nullptr) last = &(*last)->next;
       *last = asker;

@@ -43,10 +43,11 @@ class OfiRegistrations {
 
   // One asks for one buffer at a time. Not to be destroyed before LeaveLine.
   struct Asker {
+    bool holds = false;  // set by who asks: it has transfers under way, whose ends make room for it. It takes no place in the line: its server may have fallen silent
     Asker* next = nullptr;
     bool waits = false;
   };
-  // Find in turn. kUnavailable: not now, since transfers hold registrations, or somebody else came first; to be asked again soon, or LeaveLine. Other
+  // Find in turn. kUnavailable: not now, since transfers hold registrations, or others wait that hold none; to be asked again soon, or LeaveLine. Other
   // errors: not at all, since nobody holds any. Never throws.
   Region FindInTurn(std::span<std::byte> buffer, Asker* asker);
   void LeaveLine(Asker* asker);

@@ -26,6 +26,7 @@ using std::chrono::milliseconds;
 
 // Looks often enough for the running clock, which counts half a second a look at most.
 constexpr milliseconds kLookEvery{200};
+constexpr milliseconds kCollectedLately{1000};
 constexpr milliseconds kPingEvery{1000};
 constexpr milliseconds kLeaveAfter{2000};
 // What a transfer of 64 KiB takes and more: who collects waits here, not asleep.
@@ -271,8 +272,10 @@ void OfiTransport::Judge(RunningClock::time_point now) {
     OfiLane::Look look = server.lane_look();
     if (meets_no_more_.load(std::memory_order_relaxed)) {
       // The network's library may be at its end, so nobody watches. Who waits for a transfer collects it; where nobody does, what has moved is not seen.
-      if (!look.is_collected && look.collected == watched.collected) watched.last_end = now;
+      // Looks may follow each other at once, and who collects may have no core for a while.
+      if (look.is_collected || look.collected != watched.collected) watched.last_collected = now;
       watched.collected = look.collected;
+      if (now - watched.last_collected > kCollectedLately) watched.last_end = now;
     } else if (look.in_flight > 0 && look.ended == watched.ended) {
       // Perhaps nobody has collected: who began these transfers may compute, or be held up by something else.
       server.WatchTransfers();

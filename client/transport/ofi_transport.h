@@ -86,7 +86,7 @@ class OfiTransport final : public ServerTransport {
   struct Watched {
     int descriptor = -1;
     uint64_t arrivals = 0, ended = 0, collected = 0;
-    RunningClock::time_point last_arrival{}, last_end{}, last_ping{};
+    RunningClock::time_point last_arrival{}, last_end{}, last_ping{}, last_collected{};
     RunningClock::time_point wanted{};  // when it was seen to be, the last time
   };
   struct Sought {

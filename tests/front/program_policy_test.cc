@@ -71,6 +71,46 @@ TEST(ProgramPolicy, OtherThreadsUseRamspanWhileItThinks) {
   EXPECT_TRUE(policy.in_time);
 }
 
+// A batch of more objects than it could name at once was filled from the table, with what it keeps.
+TEST(ProgramPolicy, WhatItNeverNamesStaysHoweverManySmallObjectsLeaveAtOnce) {
+  constexpr uint32_t kKept = 256;
+  struct Keeps final : NamesNobody {
+    void Missed(const Objects&, uint32_t id) override { missed_kept += id < kKept ? 1 : 0; }
+    size_t Victims(const Objects& objects, uint64_t bytes, Ids out) override {
+      const auto all = static_cast<uint32_t>(created.load());
+      size_t n = 0;
+      uint64_t sum = 0;
+      for (uint32_t looks = 0; looks < all && n < out.size() && sum < bytes; ++looks) {
+        at = at + 1 < all ? at + 1 : kKept;
+        if (!objects.InMemory(at)) continue;
+        out[n++] = at;
+        sum += objects.Bytes(at);
+      }
+      cut += sum < bytes ? 1 : 0;
+      return n;
+    }
+    uint32_t at = kKept;
+    int missed_kept = 0, cut = 0;
+  } policy;
+  ramspan::SetEvictionPolicy(&policy);
+  {
+    constexpr size_t kObject = 4096, kObjects = 48 * kMibBytes / kObject;
+    std::vector<managedPtr<char>> all;
+    for (size_t i = 0; i < kObjects; ++i) all.emplace_back(kObject, static_cast<char>(i));
+    policy.missed_kept = policy.cut = 0;
+    for (size_t k = 0; k < 20'000; ++k) {
+      for (const size_t i : {kKept + k * 7919 % (kObjects - kKept), k % kKept}) {
+        const adhereTo<char> glue(all[i]);
+        const char* data = glue;
+        ASSERT_EQ(data[1], static_cast<char>(i));
+      }
+    }
+    EXPECT_EQ(policy.missed_kept, 0);
+    EXPECT_EQ(policy.cut, 0) << "there was no room for what it was asked to name";
+  }
+  ramspan::SetEvictionPolicy(nullptr);
+}
+
 // Who finds no victim while its policy thinks, and then memory that has become free, looks whether it is still for want of this object: another thread
 // had brought it, and the program ended ("check failed: NextPhase").
 void TwoThreadsPullOneObject() {

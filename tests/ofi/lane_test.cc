@@ -130,6 +130,48 @@ TEST_F(LaneOfFewRegistrations, AReadWaitsForTheRegistrationOfAWriteThatHasBegun)
   for (const auto& one : EndOf(2)) EXPECT_EQ(one.result, StatusCode::kOk);
 }
 
+// Whose own transfers hold what there is waits for those, and not first in the line: where its server had fallen silent, nobody else moved any more.
+TEST_F(LaneOfFewRegistrations, WhoHoldsSomeTakesNoPlaceInTheLine) {
+  const auto held = registrations_->Find(std::span(ours_).first(2560 << 10)).value();
+  OfiRegistrations::Asker silent{.holds = true}, other;
+  EXPECT_EQ(registrations_->FindInTurn(std::span(ours_).subspan(4 * kMiB, 2560 << 10), &silent).status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(registrations_->FindInTurn(std::span(ours_).subspan(8 * kMiB, 64 << 10), &other).ok());
+  silent.holds = false;
+  EXPECT_EQ(registrations_->FindInTurn(std::span(ours_).subspan(4 * kMiB, 2560 << 10), &silent).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(registrations_->FindInTurn(std::span(ours_).subspan(8 * kMiB, 64 << 10), &other).status().code(), StatusCode::kUnavailable) << "it comes after the first";
+  registrations_->LeaveLine(&silent);
+  EXPECT_TRUE(registrations_->FindInTurn(std::span(ours_).subspan(8 * kMiB, 64 << 10), &other).ok());
+}
+
+// A lane that waits for a part of its own which does not end: others go on.
+TEST_F(LaneOfFewRegistrations, ALaneThatHoldsSomeIsNotFirstInTheLine) {
+  Start(true, 0, 4096, nullptr);
+  ASSERT_EQ(EndOf(1).size(), 1u);
+  for (size_t i = 0; i < 16; ++i) Start(false, i * kMiB, 512 << 10, nullptr);  // 4 MiB of them are in the network; nobody polls the peer
+  std::vector<ServerTransport::Completion> none;
+  lane_->Collect(&none);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  OfiRegistrations::Asker other;
+  bool waits = false;
+  // What it asks for is there as soon as one of the lane's ends: who is asked first then is this one.
+  while (std::chrono::steady_clock::now() < end && !waits) {
+    lane_->Watch();
+    waits = registrations_->FindInTurn(std::span(theirs_).first(64 << 10), &other).status().code() == StatusCode::kUnavailable;
+  }
+  ASSERT_TRUE(waits);
+  std::vector<ServerTransport::Completion> ended;
+  bool found = false;
+  EXPECT_TRUE(Eventually([&] {
+    std::array<FabricCompletion, 16> done;
+    bool broken = false;
+    peer_->Poll(done, &broken);
+    lane_->Collect(&ended);
+    found = found || registrations_->FindInTurn(std::span(theirs_).first(64 << 10), &other).ok();
+    return found && ended.size() == 16;
+  }));
+  for (const auto& one : ended) EXPECT_EQ(one.result, StatusCode::kOk);
+}
+
 // Each of them waited five seconds of its own; and a lane that has given up is in nobody's way.
 TEST_F(LaneOfFewRegistrations, WhatWaitsInVainFailsAtOnceAndComesBetweenNobodyLater) {
   Start(true, 0, 4096, nullptr);

@@ -164,6 +164,30 @@ TEST(Mover, ALargeFrameThatHasNotBeenNeededForAWhileGoesBackToTheSystem) {
   mover.Stop();
 }
 
+// A frame as large as that went each time, though it was in use a moment ago, and what was idle stayed for its sake.
+TEST(Mover, ALargeFrameThatIsUsedAgainAndAgainStaysAndTheSmallIdleOnesGo) {
+  FakeTier tier;
+  NoPins pins;
+  Engine engine({.budget = 256 * kMiB, .idle_for = std::chrono::milliseconds(1)}, &tier, &pins, DefaultPolicy());
+  const auto make = [&](size_t bytes) {
+    Chunk* const chunk = engine.Create(bytes).value();
+    EXPECT_TRUE(engine.Acquire(chunk, true).ok());
+    std::memset(chunk->frame, 1, bytes);
+    return chunk;
+  };
+  std::vector<Chunk*> small;
+  for (int i = 0; i < 10; ++i) small.push_back(make(3 * kMiB));
+  for (Chunk* chunk : small) engine.Free(chunk);
+  const std::atomic<bool> stop = false;
+  for (int round = 0; round < 8; ++round) {
+    engine.Free(make(96 * kMiB));
+    engine.GiveBackIdle(stop);
+    EXPECT_GE(ResidentFrames(engine), 96 * kMiB) << "round " << round;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_LE(ResidentFrames(engine), (96 + 24) * kMiB) << "the small ones";
+}
+
 // All of it went in one turn of the mover's, a millisecond for each four MiB: whoever ended the process waited for that.
 TEST(Mover, WhatIsIdleGoesBackInTurnsAndNotWhenItEnds) {
   constexpr size_t kChunk = 3 * kMiB;
