@@ -1,4 +1,6 @@
 // The slow side of the resident path.
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -276,8 +278,10 @@ void ThrowWhileGrowing(size_t old_bytes, size_t new_bytes, const char* why) {
 void ThrowTooManyBlocks(size_t blocks, size_t block_bytes) {
   ThrowStatus(WithinHeap(
       [&] {
+        std::string larger = FormatBytes(std::max<size_t>(std::bit_ceil(block_bytes) * 16, 16 << 10));
+        std::replace(larger.begin(), larger.end(), ' ', '_');
         return FailedPrecondition("the descriptors of " + std::to_string(blocks) + " blocks of " + FormatBytes(block_bytes) +
-                                  " do not fit half of the memory limit; make larger blocks (VectorOptions{64_MiB}, ChunkBytes{64_MiB}, a larger shape of blocks), raise the limit (RAMSPAN_MEMORY, "
+                                  " do not fit half of the memory limit; make larger blocks (VectorOptions{" + larger + "}, ChunkBytes{" + larger + "}, a larger shape of blocks), raise the limit (RAMSPAN_MEMORY, "
                                   "ramspan run --memory), or check the element count");
       },
       OutOfHeap()));

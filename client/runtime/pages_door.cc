@@ -68,7 +68,7 @@ void TellOfNoPages() noexcept {
     if (text == nullptr || !SetMemory(text, &limit).ok() || PeakOfProcess() < limit + kBesideLeast) return;
     const uint64_t memory = OwnMemory();
     if (memory < limit + kBesideLeast) return;
-    LogWarning("--pages has swapped nothing: the program has %s of memory at its end, and had no allocation of at least %s, which it would take (ramspan run --pages-above SIZE). The memory limit of %s did not hold",
+    LogWarning("--pages has swapped nothing: the program has %s of memory at its end, and had no allocation of at least %s, which it would take (ramspan run --pages-above SIZE), nor a mapping that was made larger than 1 MiB. The memory limit of %s did not hold",
                FormatBytes(memory).c_str(), FormatBytes(PagesAboveOfEnvironment()).c_str(), FormatBytes(limit).c_str());
   } catch (const std::exception&) {
   }
