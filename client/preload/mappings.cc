@@ -66,6 +66,35 @@ bool IsPlainInChild(uintptr_t begin, size_t bytes) {
   return is_plain;
 }
 
+// Whether it is all private, anonymous, read and written, and nobody's stack or heap: what mmap had taken if it had been as large then.
+bool IsPlainMapping(uintptr_t begin, size_t bytes) {
+  const ramspan::detail::Inside inside;
+  FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return false;
+  char line[512], rights[5] = "", name[2] = "";
+  uintptr_t first = 0, end = 0, until = begin;
+  unsigned long node = 0;
+  while (until < begin + bytes && std::fgets(line, sizeof(line), maps) != nullptr) {
+    const int n = std::sscanf(line, "%lx-%lx %4s %*x %*s %lu %1s", &first, &end, rights, &node, name);
+    if (n < 4 || end <= until) continue;
+    if (first > until || n > 4 || node != 0 || std::strcmp(rights, "rw-p") != 0) break;
+    until = end;
+  }
+  std::fclose(maps);
+  return until >= begin + bytes;
+}
+
+// A mapping that was too small to be taken and grows to what is. Null: as the system does it.
+void* TakenWhileItGrows(char* address, size_t before, size_t bytes, int flags) {
+  if (flags != MREMAP_MAYMOVE || before == 0 || before >= kLeastMapping || bytes < kLeastMapping || !MayTake(bytes) || t_inside_ramspan != 0 || IsChildWithCopy()) return nullptr;
+  if (reinterpret_cast<uintptr_t>(address) % kPageBytes != 0 || WholePages(bytes) == 0 || !IsPlainMapping(reinterpret_cast<uintptr_t>(address), WholePages(before))) return nullptr;
+  void* const taken = Take(WholePages(bytes), kPageBytes);
+  if (taken == nullptr) return nullptr;
+  memcpy(taken, address, WholePages(before));
+  syscall(SYS_munmap, address, WholePages(before));
+  return taken;
+}
+
 // Of whole pages. What is behind it in the copy of the parent's memory is something else. What has other rights stays, as in the parent.
 void* RemappedInChild(char* address, size_t before, size_t bytes, int flags) {
   if ((flags & ~MREMAP_MAYMOVE) != 0 || (bytes > before && flags == 0)) return OutOfMemory(), MAP_FAILED;
@@ -138,6 +167,7 @@ RAMSPAN_API void* mremap(void* address, size_t before, size_t bytes, int flags, 
       OutOfMemory();  // it would not be swapped, and nobody would know
       return MAP_FAILED;
     }
+    if (void* const taken = TakenWhileItGrows(static_cast<char*>(address), before, bytes, flags)) return taken;
     return Returned<void*>(syscall(SYS_mremap, address, before, bytes, flags, to));
   }
   const bool is_child = IsChildWithCopy();

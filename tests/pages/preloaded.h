@@ -57,6 +57,7 @@ void TouchesForAMinute();  // of preloaded_soak.cc
 // Of preloaded_reported.cc.
 void AsynchronousFiles();
 void LoadedLibrary();
+void GrownMappings();
 void StartsInVfork();
 void GrowsInVfork();
 void MessageQueues();

@@ -338,3 +338,41 @@ void LoadedLibrary() {
   void* const library = dlopen(path, RTLD_NOW);
   CHECK(library != nullptr && dlclose(library) == 0);
 }
+
+// A mapping that was too small to be taken was never swapped, however large mremap made it: 64 MiB stayed in memory under a limit of 8.
+void GrownMappings() {
+  const auto resident = [] {
+    FILE* const status = fopen("/proc/self/status", "r");
+    char line[256];
+    unsigned long kib = 0;
+    while (status != nullptr && fgets(line, sizeof(line), status) != nullptr && sscanf(line, "RssAnon: %lu kB", &kib) != 1) {
+    }
+    fclose(status);
+    return kib << 10;
+  };
+  const auto grown = [](char* p, size_t before, size_t bytes, int flags = MREMAP_MAYMOVE) { return static_cast<char*>(mremap(p, before, bytes, flags)); };
+  const size_t begin = resident();
+  char* p = Map(kMiB / 2);
+  for (size_t bytes = 0, next = kMiB / 2; next <= 64 * kMiB; next *= 2) {
+    if (bytes > 0) p = grown(p, bytes, next);
+    CHECK(p != MAP_FAILED && (bytes == 0 || IsFilled(p, 0, bytes)));
+    for (size_t i = bytes; i < next; ++i) p[i] = static_cast<char>(i * 31 >> 3);
+    bytes = next;
+  }
+  CHECK(IsFilled(p, 0, 64 * kMiB) && resident() < begin + 24 * kMiB && munmap(p, 64 * kMiB) == 0);
+  // A part of a mapping; what stays of it stays as it is.
+  char* const whole = Map(kMiB);
+  whole[0] = 1, whole[kMiB / 2] = 2, whole[kMiB - 1] = 3;
+  p = grown(whole + kMiB / 2, kMiB / 2, 4 * kMiB);
+  CHECK(p != MAP_FAILED && p[0] == 2 && p[kMiB / 2 - 1] == 3 && p[kMiB] == 0 && whole[0] == 1 && madvise(whole + kMiB / 2, kMiB / 2, MADV_NORMAL) == -1 && errno == ENOMEM);
+  // What is not plain memory: a shared one, one of a file, without rights; and what must not move.
+  auto* const shared = static_cast<char*>(mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  shared[0] = 4;
+  char* const more = grown(shared, 65536, 2 * kMiB);
+  CHECK(more != MAP_FAILED && more[0] == 4 && InChild([more] { return more[0] = 5, 0; }) == 0 && more[0] == 5);
+  char* const read = grown(Map(65536, PROT_READ), 65536, 2 * kMiB);
+  CHECK(read != MAP_FAILED && read[kMiB] == 0 && InChild([read] { return *static_cast<volatile char*>(read) = 1, 0; }) == -SIGSEGV);
+  char* const between = Map(3 * 65536);
+  CHECK(munmap(between + 65536, 65536) == 0 && grown(between, 2 * 65536, 2 * kMiB) == MAP_FAILED && errno == EFAULT);
+  CHECK(mmap(between + 65536, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == between + 65536 && grown(between, 65536, 2 * kMiB, 0) == MAP_FAILED && errno == ENOMEM);
+}
