@@ -74,12 +74,16 @@ void TellOfNoPages() noexcept {
   }
 }
 
-void TellOfMemoryBeside(uint64_t limit, uint64_t pages_above) {
+void TellOfMemoryBeside(uint64_t limit, uint64_t pages_above, const std::function<size_t()>& far_servers) {
+  constexpr uint64_t kBuffers = 48 << 20;  // of libfabric's for each, over tcp (docs/operations.md)
   constexpr uint64_t kBesideLeast = 32 << 20, kBesidePart = 4;  // of the limit; less is libraries, stacks and what any malloc keeps
   static bool told = false;
   if (told || !is_unmodified.load(std::memory_order_relaxed)) return;
-  const uint64_t memory = OwnMemory();
-  if (memory < limit + std::max(kBesideLeast, limit / kBesidePart)) return;
+  uint64_t memory = OwnMemory();
+  const uint64_t much = limit + std::max(kBesideLeast, limit / kBesidePart);
+  if (memory < much) return;
+  memory -= std::min(memory, far_servers() * kBuffers);
+  if (memory < much) return;
   told = true;
   const char* const takes_more = pages_above > 4096 ? "--pages-above 4KiB --page-block 4KiB takes smaller ones; for" : "For";
   LogWarning("the program has %s of memory, and the limit of %s holds only for what --pages takes: allocations of at least %s. The rest is in smaller ones, stacks, libraries, and the heaps of languages that reserve theirs whole (Java, Go). "

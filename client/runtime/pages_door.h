@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "ramspan/detail/resident.h"
 
@@ -27,7 +28,8 @@ RAMSPAN_API size_t PagesAboveOfEnvironment() noexcept;
 // At the end of a program that had no such allocation. Says so where it had more memory than the environment's limit.
 RAMSPAN_API void TellOfNoPages() noexcept;
 // Now and then; one thread at a time. Says once that an unmodified program has much memory that the limit does not hold for.
-void TellOfMemoryBeside(uint64_t limit, uint64_t pages_above);
+// `far_servers`: how many there are, whose network has buffers of its own here.
+void TellOfMemoryBeside(uint64_t limit, uint64_t pages_above, const std::function<size_t()>& far_servers);
 RAMSPAN_API int SignalOfPages() noexcept;  // by which they come, after the start; 0: by none
 // The descriptor without which memory that has left is zeros.
 RAMSPAN_API int DescriptorOfPages() noexcept;

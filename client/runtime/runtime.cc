@@ -88,7 +88,7 @@ Runtime& Runtime::TryStart() {
         LogWhatWasKept();
         static_cast<void>(WithinHeap([&] { return self->statistics_->WriteFileNowAndThen(), self->statistics_->TellOfWaits(), true; }, false));
         // Not by what asks for the running one: the mover's first turn may come before it is known as that.
-        detail::TellOfMemoryBeside(self->engine_->budget()->limit(), self->pages_above());
+        detail::TellOfMemoryBeside(self->engine_->budget()->limit(), self->pages_above(), [swaps] { return swaps->FarServers(); });
       }, pace); !status.ok()) Raise(ConfigError(status.message()));
   // For ever, as the servers of a job: the mover and exit handlers may still be there when the process ends.
   static_cast<void>(runtime->outside_.release());

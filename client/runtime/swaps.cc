@@ -198,6 +198,12 @@ size_t Swaps::AddReadOnly(std::unique_ptr<SwapTier> tier) {
   return configured_.swap->Add(std::move(tier));
 }
 
+size_t Swaps::FarServers() const {
+  if (configured_.remote == nullptr) return 0;
+  const std::vector<ServerStats> servers = configured_.remote->servers();
+  return static_cast<size_t>(std::count_if(servers.begin(), servers.end(), [](const ServerStats& one) { return !one.near && std::string_view(one.state) != "dead"; }));
+}
+
 void Swaps::TellLosses() {
   if (configured_.remote == nullptr) return;
   const std::vector<ServerStats> servers = configured_.remote->servers();

@@ -48,6 +48,7 @@ class Swaps {
   size_t AddReadOnly(std::unique_ptr<SwapTier> tier);
   // Says of each memory server that has died since the last call how much was lost with it, if anything. For LeaveDraining's thread.
   void TellLosses();
+  size_t FarServers() const;  // that are not dead; as TellLosses
   // Brings home some of what is on servers that drain, while the program goes on; it leaves for other servers, or files. For one
   // thread, again and again: each call takes half a second or little more, and ends when `stop` is set.
   void LeaveDraining(const std::atomic<bool>& stop);
