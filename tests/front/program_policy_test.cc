@@ -90,14 +90,15 @@ TEST(ProgramPolicy, WhatItNeverNamesStaysHoweverManySmallObjectsLeaveAtOnce) {
       return n;
     }
     uint32_t at = kKept;
-    int missed_kept = 0, cut = 0;
+    std::atomic<int> missed_kept{0}, cut{0};  // the mover asks, too
   } policy;
   ramspan::SetEvictionPolicy(&policy);
   {
     constexpr size_t kObject = 4096, kObjects = 48 * kMibBytes / kObject;
     std::vector<managedPtr<char>> all;
     for (size_t i = 0; i < kObjects; ++i) all.emplace_back(kObject, static_cast<char>(i));
-    policy.missed_kept = policy.cut = 0;
+    policy.missed_kept = 0;
+    policy.cut = 0;
     for (size_t k = 0; k < 20'000; ++k) {
       for (const size_t i : {kKept + k * 7919 % (kObjects - kKept), k % kKept}) {
         const adhereTo<char> glue(all[i]);
