@@ -15,7 +15,7 @@ names=(
   signals_of_vfork signals_of_unknown_children words_of_clone bad_pointers terminals calls_on_stacks given_back_in_pieces forks_beside_devices
   splits_beside_discards children_without_standard_error forks_of_cancelled
   forks_beside_stacks forks_beside_stacks_in_pages
-  starts_in_vfork grows_in_vfork message_queues deep_handlers exits_in_handlers other_folders cut_streams buffers_in_children asynchronous_files loaded_library
+  starts_in_vfork grows_in_vfork message_queues deep_handlers exits_in_handlers other_folders cut_streams buffers_in_children asynchronous_files loaded_library grown_mappings
 )
 for name in "${names[@]}"; do
   children=copy
