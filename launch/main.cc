@@ -98,10 +98,9 @@ void LookAtConfiguration(const RunOptions& options, Facts* facts) {
       };
       return LoadConfig(sources);
     };
-    const auto names = [](std::string_view servers) { return servers.find_first_of(":/@") != std::string_view::npos; };
     const char* const set = getenv("RAMSPAN_SERVERS");
     config = load(/*own=*/true);
-    const bool outside = options.servers == 0 && names(set != nullptr ? set : config.ok() ? config.value().servers : "");
+    const bool outside = options.servers == 0 && NamesServers(set != nullptr ? set : config.ok() ? config.value().servers : "");
     if (outside) config = load(/*own=*/false);
     sources.getenv = getenv;
   }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct RunOptions {
   bool dry_run = false;
   std::vector<std::string> app;       // program and arguments
 };
+
+// Whether RAMSPAN_SERVERS, or the key, says places of servers and not how many there are.
+inline bool NamesServers(std::string_view servers) { return servers.find_first_of(":/@") != std::string_view::npos; }
 
 struct Facts {
   std::function<const char*(const char*)> getenv;

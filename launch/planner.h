@@ -42,7 +42,7 @@ class Planner {
   Status PlaceAll();
   int AllServers() const { return plan_.servers + plan_.outside_servers; }
   // Places of servers, not a number of them; -x, else the environment, else a configuration file.
-  bool NamesServers() const { return (UserHas("RAMSPAN_SERVERS") ? Setting("RAMSPAN_SERVERS") : facts_.app_servers).find_first_of(":/@") != std::string::npos; }
+  bool NamesServers() const { return ramspan::NamesServers(UserHas("RAMSPAN_SERVERS") ? Setting("RAMSPAN_SERVERS") : facts_.app_servers); }
   bool UserHas(const std::string& name) const;
   std::string Setting(const std::string& name) const;
 

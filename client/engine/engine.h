@@ -186,7 +186,8 @@ class Engine {
   // whether there was anything to do. MoverWait sleeps until there may be (at most `max`).
   bool MoverStep() RS_EXCLUDES(mutex_);
   void MoverWait(std::chrono::microseconds max) RS_EXCLUDES(mutex_);
-  // Gives memory that has not been needed for some seconds back to the system. To be called now and then.
+  // Gives memory that has not been needed for some seconds back to the system, some 20 ms of it; ends early when `stop` is set. To be called now and then,
+  // by one thread.
   void GiveBackIdle(const std::atomic<bool>& stop) RS_EXCLUDES(mutex_);
   void WakeMover();
 

@@ -20,6 +20,7 @@
 
 #include "client/engine/engine.h"
 #include "tests/support/deaf_policy.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_tier.h"
 #include "tests/support/forwarding_tier.h"
 #include "tests/support/no_pins.h"
@@ -130,10 +131,7 @@ TEST(Mover, WhatHasNotBeenNeededForAWhileGoesBackToTheSystem) {
   for (size_t i = 8; i < chunks.size(); ++i) engine.Free(chunks[i]);
   chunks.resize(8);
   const uint64_t kept = 8 * kChunk + 256 * kMiB / 16 + 2 * kChunk;  // half of less than two chunks is none
-  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); ResidentFrames(engine) > kept && std::chrono::steady_clock::now() < end;) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  EXPECT_LE(ResidentFrames(engine), kept);
+  EXPECT_TRUE(Eventually([&] { return ResidentFrames(engine) <= kept; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_GE(ResidentFrames(engine), 8 * kChunk + 256 * kMiB / 16 - kChunk) << "what is there stays, and some for what comes next";
   mover.Stop();
@@ -157,10 +155,7 @@ TEST(Mover, ALargeFrameThatHasNotBeenNeededForAWhileGoesBackToTheSystem) {
   std::memset(chunk->frame, 1, kChunk);
   EXPECT_GE(ResidentFrames(engine), kChunk);
   engine.Free(chunk);
-  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); ResidentFrames(engine) > kMiB && std::chrono::steady_clock::now() < end;) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  EXPECT_LE(ResidentFrames(engine), kMiB);
+  EXPECT_TRUE(Eventually([&] { return ResidentFrames(engine) <= kMiB; }));
   mover.Stop();
 }
 
